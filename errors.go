@@ -1,0 +1,118 @@
+package carrel
+
+import (
+	"errors"
+	"strings"
+)
+
+// Kind is the class of an error: what a caller may branch on. A Kind is itself
+// an error, so errors.Is(err, carrel.NotFound) works on anything this API
+// returns.
+type Kind string
+
+// The kinds. Doors translate them once: package internal/api to HTTP statuses,
+// package internal/cli to exit codes.
+const (
+	// Internal is a fault of ours; the message says what broke.
+	Internal Kind = "internal"
+	// Invalid is bad input; Field names what is wrong.
+	Invalid Kind = "invalid"
+	// Unauthenticated means no or wrong credentials.
+	Unauthenticated Kind = "unauthenticated"
+	// Forbidden means the credentials are good but do not allow this.
+	Forbidden Kind = "forbidden"
+	// NotFound means no such sandbox, template, process or file.
+	NotFound Kind = "not found"
+	// AlreadyExists means the name or ID is taken.
+	AlreadyExists Kind = "already exists"
+	// Conflict means the thing is in a state in which this cannot be done now.
+	Conflict Kind = "conflict"
+	// Exhausted means a limit or quota is reached: memory, disk, processes, sandboxes.
+	Exhausted Kind = "exhausted"
+	// Unavailable means try again later: starting, stopping or overloaded.
+	Unavailable Kind = "unavailable"
+	// Unsupported means this host or driver can't do it; Hint says what is missing.
+	Unsupported Kind = "unsupported"
+	// TimedOut means a deadline passed.
+	TimedOut Kind = "timed out"
+	// Denied means a policy refused it.
+	Denied Kind = "denied"
+)
+
+// Error implements error, so that a Kind can be the target of errors.Is.
+func (k Kind) Error() string { return string(k) }
+
+// Error is the one error type of this API.
+type Error struct {
+	Op    string // what was being done, lower case: "create sandbox"
+	Kind  Kind   // what to branch on
+	ID    ID     // the sandbox concerned, if one is
+	Field string // for Invalid: the request field, as the caller spelled it
+	Err   error  // the cause
+	Hint  string // what a person can do about it; may be empty
+}
+
+// Error returns "op: id: field: cause" with the empty parts left out. The hint
+// is not part of it: doors print it on a line of its own.
+func (e *Error) Error() string {
+	parts := make([]string, 0, 4)
+	if e.Op != "" {
+		parts = append(parts, e.Op)
+	}
+	if e.ID != "" {
+		parts = append(parts, string(e.ID))
+	}
+	if e.Field != "" {
+		parts = append(parts, e.Field)
+	}
+	switch {
+	case e.Err != nil:
+		parts = append(parts, e.Err.Error())
+	default:
+		parts = append(parts, string(e.Kind))
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is this error's Kind.
+func (e *Error) Is(target error) bool {
+	k, ok := target.(Kind)
+	return ok && k == e.Kind
+}
+
+// KindOf returns the Kind of the outermost [*Error] in err's chain that has one,
+// [Internal] for any other error, and "" for nil.
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	for e := err; e != nil; {
+		var ce *Error
+		if !errors.As(e, &ce) {
+			break
+		}
+		if ce.Kind != "" {
+			return ce.Kind
+		}
+		e = ce.Err
+	}
+	return Internal
+}
+
+// HintOf returns the first non-empty hint in err's chain, or "".
+func HintOf(err error) string {
+	for e := err; e != nil; {
+		var ce *Error
+		if !errors.As(e, &ce) {
+			return ""
+		}
+		if ce.Hint != "" {
+			return ce.Hint
+		}
+		e = ce.Err
+	}
+	return ""
+}

@@ -1,0 +1,210 @@
+// Package driver is the contract between the service and the code that builds
+// walls.
+//
+// # The story
+//
+// A [Driver] builds the walls of one tier. The service asks [Driver.Probe] once
+// whether this host can do it, then calls [Driver.Create] with a [Spec]. The
+// driver starts the sandbox with the guest as its first process and hands back
+// an [Instance], whose one door is [Instance.Dial]: a byte stream to a port
+// inside. Exec, files, previews and shells all go through that door to the guest
+// (port [carrel.GuestPort]), so no driver knows what they are.
+//
+// An Instance outlives the daemon. [Instance.Handle] is an opaque, durable text
+// that the service stores; after a crash or restart [Driver.Recover] turns it
+// back into an Instance. The host's end of the network link is kept open
+// meanwhile by the keeper process (package keeper).
+//
+// # Rules for every driver
+//
+// All methods are safe for concurrent use. Create either returns a live Instance
+// or leaves nothing behind. Destroy is idempotent and legal in any state; when it
+// returns, no process, cgroup, mount, namespace or file of the sandbox is left.
+// Errors are [*carrel.Error]; a host that lacks something gives Unsupported with
+// a Hint, a reached limit gives Exhausted naming the limit.
+//
+// A driver is done when it passes package drivertest.
+package driver
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Info describes a driver. It is fixed for life.
+type Info struct {
+	Name         string // "gvisor"
+	Tier         carrel.Tier
+	Capabilities Capabilities
+}
+
+// Capabilities says what a driver's walls can do; the conformance suite checks
+// that each is true.
+type Capabilities struct {
+	RealProcesses bool // runs real binaries (sim does not)
+	Isolation     bool // stops hostile native code
+	Recover       bool // instances outlive the daemon
+	MemoryLimit   bool // Limits.MemoryMB is enforced on this host
+	CPULimit      bool
+	PidLimit      bool
+	DiskLimit     bool
+}
+
+// Driver builds sandboxes of one tier.
+type Driver interface {
+	Info() Info
+	// Probe says what this host lacks: nil when sandboxes can be made, otherwise
+	// an Unsupported error whose Hint is the remedy. Missing extras (a limit that
+	// can't be enforced) are not an error; see Reporter.
+	Probe(ctx context.Context) error
+	// Create builds a sandbox and starts the guest in it. It may return before
+	// the guest listens. ctx bounds the creation only.
+	Create(ctx context.Context, spec Spec) (Instance, error)
+	// Recover adopts a sandbox that an earlier process created. Error: NotFound
+	// when it is gone (its leftovers are then removed).
+	Recover(ctx context.Context, h Handle) (Instance, error)
+	// Close releases the driver. Instances live on.
+	Close() error
+}
+
+// Instance is one live sandbox.
+type Instance interface {
+	// Handle returns what Recover needs. It never changes.
+	Handle() Handle
+	// Dial opens a byte stream to a TCP port on the sandbox's own address.
+	// Nothing listening gives an error for which errors.Is(err, syscall.ECONNREFUSED).
+	Dial(ctx context.Context, port uint16) (net.Conn, error)
+	Stats(ctx context.Context) (Stats, error)
+	// Wait returns when the sandbox has ended by itself or through Destroy. Any
+	// number of callers may wait.
+	Wait(ctx context.Context) (Exit, error)
+	// Destroy ends it and removes every trace.
+	Destroy(ctx context.Context) error
+}
+
+// Handle is a driver's own durable text: versioned JSON, at most 4 KiB.
+type Handle []byte
+
+// Spec is all a driver needs to build one sandbox. Nothing in it is a secret:
+// tokens and environment are given to the running guest.
+type Spec struct {
+	ID   carrel.ID
+	Root Root
+	// Guest is a read-only EROFS image holding the static guest at /guest; the
+	// driver mounts it at [GuestMount]. Drivers without a kernel ignore it.
+	Guest string
+	// Dir is a directory of this sandbox's own, made by the caller, for the
+	// driver's files. The caller removes it after Destroy.
+	Dir    string
+	Limits carrel.Limits // every field set
+}
+
+// Root is a sandbox's root filesystem, shared and read-only; the driver puts a
+// private writable layer of Limits.DiskMB on top.
+type Root struct {
+	Image string // absolute path of an EROFS image
+}
+
+// Where things are inside every sandbox.
+const (
+	GuestMount = "/.carrel"       // the guest's own read-only mount
+	GuestPath  = "/.carrel/guest" // its first process
+)
+
+// Stats is what a sandbox uses now.
+type Stats struct {
+	CPU         time.Duration // processor time used since its start
+	Memory      int64         // bytes, all of it
+	MemoryCache int64         // bytes of Memory that could be dropped
+	MemoryLimit int64         // bytes; 0 when not limited
+	Disk        int64         // bytes written on top of the template
+	DiskLimit   int64         // bytes
+	Pids        int           // host tasks that stand for it
+}
+
+// Exit says how a sandbox ended.
+type Exit struct {
+	Reason  carrel.EndReason // EndKilled, EndOutOfMemory or EndCrashed
+	Message string           // for a person: which limit, which value, what the log says
+	Time    time.Time
+}
+
+// Reporter is an optional part of a Driver: what works only in part on this
+// host, for "carrel doctor".
+type Reporter interface {
+	// Report lists findings, each with its remedy; it is empty on a perfect host.
+	Report(ctx context.Context) []Finding
+}
+
+// Finding is one line of carrel doctor.
+type Finding struct {
+	What string // "memory limits are not enforced"
+	Why  string // "no writable cgroup: /sys/fs/cgroup/… is owned by root"
+	Hint string // "run as root, or …"
+}
+
+// Freezer is an optional part of an Instance: stop and go, memory kept.
+type Freezer interface {
+	Freeze(ctx context.Context) error
+	Thaw(ctx context.Context) error
+}
+
+// As finds an optional interface on a Driver or Instance, looking through
+// decorators that have an Unwrap method.
+func As[T any](v any) (T, bool) {
+	for v != nil {
+		if t, ok := v.(T); ok {
+			return t, true
+		}
+		switch w := v.(type) {
+		case interface{ Unwrap() Driver }:
+			v = w.Unwrap()
+		case interface{ Unwrap() Instance }:
+			v = w.Unwrap()
+		default:
+			v = nil
+		}
+	}
+	var zero T
+	return zero, false
+}
+
+// Network makes the daemon's ends of links. Package wire implements it; it is
+// injected into drivers.
+type Network interface {
+	// Attach starts a user-space stack on fd, the host's end of a link: a
+	// SOCK_SEQPACKET socket that carries one Ethernet frame per message. Attach
+	// owns fd, also on error.
+	Attach(ctx context.Context, spec LinkSpec, fd *os.File) (Link, error)
+}
+
+// LinkSpec describes one sandbox's link. All sandboxes use the same addresses:
+// each has a wire of its own.
+type LinkSpec struct {
+	ID  carrel.ID
+	MTU int
+}
+
+// Link is the daemon's end of one sandbox's only network link.
+type Link interface {
+	// Dial connects from the gateway address to a port of the sandbox. A refused
+	// connection gives ECONNREFUSED.
+	Dial(ctx context.Context, port uint16) (net.Conn, error)
+	Close() error
+}
+
+// Addresses on every link. 169.254.0.0/16 is avoided: clouds keep metadata there.
+const (
+	GuestIPv4   = "10.73.0.2"
+	GatewayIPv4 = "10.73.0.1"
+	PrefixIPv4  = 30
+	GuestIPv6   = "fd73:6361:7272::2"
+	GatewayIPv6 = "fd73:6361:7272::1"
+	PrefixIPv6  = 64
+	GuestMAC    = "02:63:61:72:00:02"
+	GatewayMAC  = "02:63:61:72:00:01"
+)

@@ -1,0 +1,43 @@
+// Package image is the contract of templates: immutable root filesystems kept as
+// EROFS images, which every tier can use.
+//
+// Package image/store implements it on a directory. An image comes from this
+// machine's own toolchain (the built-in "base"), a directory, a tarball, an OCI
+// layout, a docker-save archive or a registry; whatever the source, the result
+// is one uncompressed EROFS file and a manifest. The manifest is written last
+// and fsynced: no manifest, no template.
+package image
+
+import (
+	"context"
+	"io"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Base is the name of the built-in template made from this machine's toolchain.
+const Base = "base"
+
+// Image is a template that can be booted.
+type Image struct {
+	carrel.Template
+	Path string // absolute path of the EROFS file
+}
+
+// Store keeps templates. All methods are safe for concurrent use. Names are 1–63
+// characters of a–z, 0–9, '-', '_', '.', '/' and begin with a letter or digit.
+type Store interface {
+	// List returns all templates, by name.
+	List(ctx context.Context) ([]Image, error)
+	// Get finds one by ID or name, making the built-in ones on first use.
+	Get(ctx context.Context, nameOrID string) (Image, error)
+	// Import makes a template from an archive stream and replaces one of the same name.
+	Import(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (Image, error)
+	// ImportDir makes a template from a directory of this machine.
+	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
+	// Pull makes a template from an image in a registry.
+	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	// Delete removes one; the file goes when its last user has.
+	Delete(ctx context.Context, nameOrID string) error
+	Close() error
+}

@@ -1,0 +1,106 @@
+package carrel
+
+import (
+	"context"
+	"io"
+	"iter"
+	"sync"
+	"time"
+)
+
+// Service makes, finds and ends sandboxes. It is safe for concurrent use. The
+// two implementations, package client and [Open], behave alike.
+type Service interface {
+	Sandboxes
+	Templates
+	// Close releases what this value holds. A client's connection is dropped; a
+	// service opened with Open kills its sandboxes.
+	Close() error
+}
+
+// Sandboxes is the life of sandboxes.
+type Sandboxes interface {
+	// Create makes a sandbox and returns once its guest answers. The record is
+	// durable before Create returns. Errors: Invalid, NotFound (template),
+	// Exhausted, Unsupported (tier), Unavailable.
+	Create(ctx context.Context, opts CreateOptions) (Sandbox, error)
+	// Get returns one sandbox. Error: NotFound.
+	Get(ctx context.Context, id ID) (Sandbox, error)
+	List(ctx context.Context, opts ListOptions) (Page, error)
+	// Kill ends a sandbox and returns when nothing of it is left. Error: NotFound.
+	Kill(ctx context.Context, id ID) error
+	// SetTimeout makes the sandbox end d from now; with extendOnly it never moves
+	// the end nearer. Errors: NotFound, Invalid.
+	SetTimeout(ctx context.Context, id ID, d time.Duration, extendOnly bool) (Sandbox, error)
+	// Computer returns the inside of a running sandbox. Errors: NotFound, Conflict.
+	Computer(ctx context.Context, id ID) (Computer, error)
+	// Metrics returns samples between from and to (zero means open), oldest first.
+	Metrics(ctx context.Context, id ID, from, to time.Time) ([]Metric, error)
+	Logs(ctx context.Context, id ID, opts LogOptions) ([]LogEntry, error)
+	// Events streams events after seq (0: from now) until ctx ends.
+	Events(ctx context.Context, after int64) iter.Seq2[Event, error]
+}
+
+// Templates is the set of templates.
+type Templates interface {
+	ListTemplates(ctx context.Context) ([]Template, error)
+	// GetTemplate finds a template by ID or name. Error: NotFound.
+	GetTemplate(ctx context.Context, nameOrID string) (Template, error)
+	// ImportTemplate makes a template from an archive stream: a tarball of a root
+	// filesystem, an OCI layout or a docker-save archive, plain or compressed.
+	// progress, which may be nil, is called now and then.
+	ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(Progress)) (Template, error)
+	// PullTemplate makes a template from an image in a registry.
+	PullTemplate(ctx context.Context, name, image string, progress func(Progress)) (Template, error)
+	// DeleteTemplate removes a template; running sandboxes keep it. Errors:
+	// NotFound, Forbidden (a built-in one).
+	DeleteTemplate(ctx context.Context, nameOrID string) error
+}
+
+// Progress says how far a long job is.
+type Progress struct {
+	Stage string `json:"stage"`           // "pull", "unpack", "write"
+	Done  int64  `json:"done"`            // bytes
+	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
+}
+
+// Config configures [Open]. The zero value is a simulated tier in a temporary
+// directory.
+type Config struct {
+	// Tier is the default tier of new sandboxes; "" is Sim.
+	Tier Tier
+	// DataDir holds templates and records; "" is a temporary directory that Close removes.
+	DataDir string
+	// Limits are the defaults for new sandboxes.
+	Limits Limits
+}
+
+var (
+	openerMu sync.Mutex
+	opener   func(context.Context, Config) (Service, error)
+)
+
+// RegisterOpener is called by package local when it is imported; programs do not
+// call it.
+func RegisterOpener(open func(context.Context, Config) (Service, error)) {
+	openerMu.Lock()
+	defer openerMu.Unlock()
+	opener = open
+}
+
+// Open starts a service inside this process: no daemon, no port. The program
+// must import the implementation, as with database/sql:
+//
+//	import _ "github.com/carrel-dev/carrel/local"
+//
+// Close kills every sandbox it made.
+func Open(ctx context.Context, cfg Config) (Service, error) {
+	openerMu.Lock()
+	open := opener
+	openerMu.Unlock()
+	if open == nil {
+		return nil, &Error{Op: "open", Kind: Unsupported,
+			Hint: `add: import _ "github.com/carrel-dev/carrel/local"`}
+	}
+	return open(ctx, cfg)
+}
