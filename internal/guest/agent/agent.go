@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Config is what an [Agent] is made of.
+type Config struct {
+	// System is the operating system to serve. Required.
+	System System
+	// Logger takes what went wrong inside; nil discards it.
+	Logger *slog.Logger
+	// Trusted reports whether a peer is the host's end of the link: only such a
+	// peer may call /init and the tunnel. nil trusts nobody.
+	Trusted func(remote net.Addr) bool
+	// KeepAlive is how often an idle stream sends a keepalive event, where the
+	// client does not ask for an interval of its own; 0 means 30 s.
+	KeepAlive time.Duration
+	// DefaultUser runs what names no user, until /init says otherwise; "" means "user".
+	DefaultUser string
+	// DefaultWorkdir is where processes start and relative paths begin, until
+	// /init says otherwise; "" means the user's home.
+	DefaultWorkdir string
+	// EnvVars are the sandbox's environment until /init says otherwise.
+	EnvVars map[string]string
+}
+
+// Agent serves the guest's protocol for one System. It is safe for concurrent use.
+type Agent struct {
+	cfg Config
+	sys System
+	log *slog.Logger
+
+	// ctx ends at Close: streams and watchers end with it. Goroutines that
+	// outlive a request are started with spawn, so that Close can wait for them.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	procs    processes
+	identity identity
+	handler  http.Handler
+}
+
+// New makes an agent. The caller serves [Agent.Handler] and calls [Agent.Close].
+func New(cfg Config) *Agent {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.KeepAlive <= 0 {
+		cfg.KeepAlive = 30 * time.Second
+	}
+	if cfg.DefaultUser == "" {
+		cfg.DefaultUser = "user"
+	}
+	if cfg.Trusted == nil {
+		cfg.Trusted = func(net.Addr) bool { return false }
+	}
+	a := &Agent{cfg: cfg, sys: cfg.System, log: cfg.Logger}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.identity.reset(cfg)
+	a.procs.init()
+	a.handler = a.routes()
+	return a
+}
+
+// Handler returns the HTTP handler of the whole protocol.
+func (a *Agent) Handler() http.Handler { return a.handler }
+
+// Close kills every process that the agent started, ends all streams and
+// watchers, and returns when their goroutines have ended.
+func (a *Agent) Close() {
+	a.cancel()
+	a.procs.killAll()
+	a.wg.Wait()
+}
+
+// spawn runs fn in a goroutine that Close waits for. fn must end soon after
+// a.ctx has.
+func (a *Agent) spawn(fn func()) {
+	a.wg.Add(1)
+	go func() {
+		defer a.wg.Done()
+		fn()
+	}()
+}
