@@ -1,0 +1,113 @@
+// Package cli is the command line: the daemon's start and its clients.
+//
+// Results go to stdout and everything else to stderr. With --json the result is
+// one JSON document (or one per line for streams) whose fields are only ever
+// added to. An error is one line, then a "hint:" line when there is one. The exit
+// status tells the kind of error; the table is in exit.go and docs/cli.md.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/version"
+	"github.com/spf13/cobra"
+)
+
+// app is one run of the command line: its streams and the flags that every
+// command shares.
+type app struct {
+	in       *os.File
+	out, err io.Writer
+
+	url, key, dataDir string
+	json              bool
+
+	code int // exit status of a command that succeeded in running another
+}
+
+// Main runs the command line and returns the exit status.
+func Main(args []string, in *os.File, out, errw io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{in: in, out: out, err: errw}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errw)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		a.report(err)
+		return exitCode(err)
+	}
+	return a.code
+}
+
+// root builds the command tree.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "carrel",
+		Short:         "The computer an AI agent runs on",
+		Long:          "Carrel gives every AI agent a computer of its own: made in milliseconds, walled off from yours.",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	f := root.PersistentFlags()
+	f.StringVar(&a.url, "url", "", "daemon's address (default: $CARREL_URL, or the local daemon's)")
+	f.StringVar(&a.key, "api-key", "", "API key (default: $CARREL_API_KEY, or the local daemon's api-key file)")
+	f.StringVar(&a.dataDir, "data-dir", "", "data directory of the local daemon (default: $CARREL_DATA_DIR, or the user's)")
+	f.BoolVar(&a.json, "json", false, "print results as JSON")
+	root.AddCommand(
+		a.serveCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
+		a.killCommand(), a.copyCommand(), a.logsCommand(), a.metricsCommand(), a.doctorCommand(),
+		a.templateCommand(), a.versionCommand(),
+	)
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// wrapArgs makes wrong arguments usage errors, with the right exit status.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage(fmt.Errorf("%w\nusage: %s", err, c.UseLine()))
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+// usage marks an error as a mistake on the command line.
+func usage(err error) error {
+	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "see carrel help"}
+}
+
+// report prints an error for a person: one line and its hint.
+func (a *app) report(err error) {
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(a.err, "carrel: interrupted")
+		return
+	}
+	fmt.Fprintf(a.err, "carrel: %v\n", err)
+	if hint := carrel.HintOf(err); hint != "" {
+		fmt.Fprintf(a.err, "hint: %s\n", hint)
+	}
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/config"
+)
+
+// connect returns the service that the flags, the environment or the local
+// daemon's files name, in this order.
+func (a *app) connect(context.Context) (carrel.Service, error) {
+	url, key := first(a.url, os.Getenv("CARREL_URL")), first(a.key, os.Getenv("CARREL_API_KEY"))
+	if url != "" && key != "" {
+		return client.New(url, key)
+	}
+	dir := a.dataDirectory()
+	if url == "" {
+		found, err := localDaemon(dir)
+		if err != nil {
+			return nil, err
+		}
+		url = found
+	}
+	if key == "" {
+		raw, err := os.ReadFile(filepath.Join(dir, "api-key"))
+		if err != nil {
+			return nil, &carrel.Error{Op: "find the API key", Kind: carrel.Unauthenticated, Err: err,
+				Hint: "set CARREL_API_KEY, or --data-dir to the daemon's data directory"}
+		}
+		key = strings.TrimSpace(string(raw))
+	}
+	return client.New(url, key)
+}
+
+// localDaemon reads where the daemon of a data directory listens.
+func localDaemon(dir string) (string, error) {
+	notRunning := func(err error) error {
+		return &carrel.Error{Op: "find the daemon", Kind: carrel.Unavailable, Err: err,
+			Hint: "start one with: carrel serve   (or name one with --url or CARREL_URL)"}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "daemon.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", notRunning(fmt.Errorf("none has run with data directory %s", dir))
+	}
+	if err != nil {
+		return "", notRunning(err)
+	}
+	var d struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return "", notRunning(fmt.Errorf("daemon.json: %w", err))
+	}
+	return d.URL, nil
+}
+
+// dataDirectory is the daemon's data directory as this user would start it.
+func (a *app) dataDirectory() string {
+	return first(a.dataDir, os.Getenv("CARREL_DATA_DIR"), config.Default().DataDir)
+}
+
+// first returns the first text that is not empty.
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// withService runs fn with a connected service and closes it afterwards.
+func (a *app) withService(ctx context.Context, fn func(carrel.Service) error) error {
+	svc, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer svc.Close()
+	return fn(svc)
+}
