@@ -1,0 +1,84 @@
+# Carrel. The two commands for everyone: make demo, make test.
+#
+#   make demo      build, start a private daemon, do a real job, show that the host stayed clean
+#   make test      every test, installing what it needs (CARREL_REQUIRE names what may not be missing)
+#   make check     what CI runs: format, vet, lint, build, race tests, SDK tests
+#   make test-all  the heavy matrices too
+#   make bench     the side-by-side measurements
+#   make build     bin/carrel and bin/carrel-guest
+#   make generate  the protobuf code, with the pinned generators
+
+SHELL       := /bin/bash -o pipefail
+GO          ?= go
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
+GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
+GUEST_SRC   := $(shell find cmd/carrel-guest internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
+
+# Packages whose tests drive real walls or daemons are run without the race
+# detector (their daemon is bin/carrel itself); all the others with it.
+REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/...
+PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
+
+.PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
+
+build: bin/carrel bin/carrel-guest
+
+bin/carrel-guest: $(GUEST_SRC)
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel-guest
+
+# The guest is carried inside the binary as a small read-only image.
+$(GUEST_IMAGE): bin/carrel-guest
+	$(GO) run ./internal/tools/guestimage -o $@ bin/carrel-guest
+
+bin/carrel: $(GUEST_IMAGE) $(SRC) go.mod go.sum
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel
+
+need:
+	@internal/tools/need.sh go gcc git
+
+need-sdk: need
+	@internal/tools/need.sh node npm python3 venv
+
+demo: need need-sdk build
+	@demo/run.sh
+
+test: check
+
+check: need lint unit real sdk
+
+# What may never be skipped on a CI machine.
+ifdef CI
+export CARREL_REQUIRE ?= gvisor,bash,node,python,mount
+endif
+
+lint: $(GUEST_IMAGE)
+	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt -w these:"; echo "$$fmt"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+unit: $(GUEST_IMAGE)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $(PLAIN)
+
+real: build
+	$(GO) test -timeout 15m $(REAL)
+
+sdk: need-sdk build
+	test/sdk/run.sh
+
+test-all: check
+	$(GO) test -timeout 60m ./...
+	CARREL_SDK_ALL=1 test/sdk/run.sh
+
+bench: need build
+	$(GO) run ./bench
+
+generate:
+	$(GO) generate ./internal/guest
+
+clean:
+	rm -rf bin $(GUEST_IMAGE)

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# The demo: a private daemon, a real job through the E2B SDK and the CLI, and a
+# look at what is left on the host. Needs what "make demo" has checked and built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+carrel=$PWD/bin/carrel
+work=$(mktemp -d "${TMPDIR:-/tmp}/carrel-demo.XXXXXX")
+out=$PWD/bin/demo
+mkdir -p "$out"
+daemon=
+
+finish() {
+	status=$?
+	if [ -n "$daemon" ]; then
+		"$carrel" --data-dir "$work/data" kill --all >/dev/null 2>&1 || true
+		kill "$daemon" 2>/dev/null || true
+		wait "$daemon" 2>/dev/null || true
+	fi
+	if [ "$status" != 0 ] && [ -f "$work/log" ]; then
+		echo "demo: failed; the daemon's last words:" >&2
+		tail -20 "$work/log" >&2
+	fi
+	rm -rf "$work"
+	exit "$status"
+}
+trap finish EXIT
+
+step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+python_before=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command -v python3)")
+mounts_before=$(wc -l </proc/self/mounts)
+
+step "1. a daemon of our own, on a port of its own"
+"$carrel" --data-dir "$work/data" serve --listen 127.0.0.1:0 >"$work/log" 2>&1 &
+daemon=$!
+for _ in $(seq 600); do
+	[ -f "$work/data/daemon.json" ] && "$carrel" --data-dir "$work/data" ls >/dev/null 2>&1 && break
+	kill -0 "$daemon" 2>/dev/null || exit 1
+	sleep 0.1
+done
+url=$(sed -n 's/.*"url" *: *"\([^"]*\)".*/\1/p' "$work/data/daemon.json")
+echo "listening on $url"
+
+step "2. E2B's SDK from the registry, unmodified"
+(cd demo && npm ci --silent --no-progress)
+echo "e2b $(node -p 'require("./demo/node_modules/e2b/package.json").version')"
+echo "(the first sandbox waits for the base template: this machine's tools, packed once)"
+"$carrel" --data-dir "$work/data" template inspect base >/dev/null
+
+step "3. a real job"
+E2B_API_URL=$url E2B_SANDBOX_URL=$url E2B_API_KEY=$(cat "$work/data/api-key") node demo/demo.mjs "$out" | tee "$work/out"
+id=$(sed -n 's/^sandbox \(i[a-z0-9]*\)$/\1/p' "$work/out")
+
+step "4. the same sandbox from the command line"
+export CARREL_DATA_DIR=$work/data
+"$carrel" ls
+"$carrel" exec "$id" -- bash -c 'echo "still here: $(ls | tr "\n" " ")"'
+"$carrel" cp "$id:report.txt" - | head -4
+"$carrel" kill "$id"
+
+step "5. the host stayed clean"
+python_after=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command -v python3)")
+[ "$python_before" = "$python_after" ] && echo "this machine's python3 is untouched"
+[ "$(wc -l </proc/self/mounts)" = "$mounts_before" ] && echo "no mount was left"
+left=$(pgrep -P "$daemon" -f runsc-sandbox | wc -l || true)
+[ "$left" = 0 ] && echo "no sandbox process was left"
+[ -s "$out/report.txt" ] && [ -s "$out/strikes.svg" ] && grep -q '10000 reports' "$out/report.txt" && echo "the report is in bin/demo: report.txt, strikes.svg"
+
+step "What to try next"
+cat <<NEXT
+  bin/carrel serve                                  # the daemon, on 127.0.0.1:7070
+  id=\$(bin/carrel create)                           # a computer of its own
+  bin/carrel shell \$id                              # look around in it
+  bin/carrel cp ./project \$id:project               # bring your files
+  bin/carrel exec \$id -- python3 -c 'print(6*7)'    # run something
+  bin/carrel doctor                                 # what this host can do
+  or point any E2B client at it: E2B_API_URL=E2B_SANDBOX_URL=http://127.0.0.1:7070
+NEXT
