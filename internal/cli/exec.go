@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// execFlags are the flags that exec and shell share.
+type execFlags struct {
+	interactive, tty, detach bool
+	user, dir, tag           string
+	envs                     []string
+}
+
+// execCommand is "carrel exec".
+func (a *app) execCommand() *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use:   "exec [flags] ID [--] COMMAND [ARG…]",
+		Short: "Run a command in a sandbox",
+		Long: `Runs a command in a sandbox. Output streams as it is written, and the exit
+status is the command's own; 125 means that Carrel could not run it. The command
+is run without a shell: for pipes and variables use  -- bash -c '…'.`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error { return a.exec(c.Context(), args[0], args[1:], f) },
+	}
+	fl := c.Flags()
+	fl.SetInterspersed(false) // flags after the ID belong to the command
+	fl.BoolVarP(&f.interactive, "interactive", "i", false, "pass standard input")
+	fl.BoolVarP(&f.tty, "tty", "t", false, "run it on a terminal of its own")
+	fl.BoolVarP(&f.detach, "detach", "d", false, "print its process ID and leave it running")
+	fl.StringVar(&f.tag, "tag", "", "a name to find the process by")
+	fl.StringArrayVarP(&f.envs, "env", "e", nil, "KEY=VALUE (repeat)")
+	addExecFlags(c, &f)
+	return c
+}
+
+// shellCommand is "carrel shell".
+func (a *app) shellCommand() *cobra.Command {
+	f := execFlags{interactive: true, tty: true}
+	c := &cobra.Command{
+		Use:   "shell ID",
+		Short: "Open an interactive shell in a sandbox",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.tty = isTerminal(a.in) // a script that pipes into it gets a shell without one
+			line := []string{"/bin/bash", "-l"}
+			if f.tty {
+				line = []string{"/bin/bash", "-i", "-l"}
+			}
+			return a.exec(c.Context(), args[0], line, f)
+		},
+	}
+	addExecFlags(c, &f)
+	return c
+}
+
+func addExecFlags(c *cobra.Command, f *execFlags) {
+	c.Flags().StringVarP(&f.user, "user", "u", "", "user to run as (default: the template's)")
+	c.Flags().StringVarP(&f.dir, "workdir", "w", "", "directory to run in (default: the user's home)")
+}
+
+// exec runs a command line and takes over its exit status.
+func (a *app) exec(ctx context.Context, idText string, line []string, f execFlags) error {
+	id, err := carrel.ParseID(idText)
+	if err != nil {
+		return ownFailure{err}
+	}
+	env, err := keyValues("--env", f.envs)
+	if err != nil {
+		return err
+	}
+	cmd := carrel.Command{Args: line, Env: env, User: f.user, Dir: f.dir, Tag: f.tag, Stdout: a.out, Stderr: a.err}
+	return a.withService(ctx, func(svc carrel.Service) error {
+		comp, err := svc.Computer(ctx, id)
+		if err != nil {
+			return ownFailure{err}
+		}
+		if f.detach {
+			return a.startDetached(ctx, comp, cmd)
+		}
+		code, err := a.attach(ctx, comp, cmd, f)
+		if err != nil {
+			return ownFailure{err}
+		}
+		a.code = code
+		return nil
+	})
+}
+
+// startDetached starts a process and leaves it.
+func (a *app) startDetached(ctx context.Context, comp carrel.Computer, cmd carrel.Command) error {
+	cmd.Stdout, cmd.Stderr = nil, nil
+	p, err := comp.Start(ctx, cmd)
+	if err != nil {
+		return ownFailure{err}
+	}
+	defer p.Close()
+	if a.json {
+		return a.printJSON(map[string]int{"pid": p.PID()})
+	}
+	fmt.Fprintln(a.out, p.PID())
+	return nil
+}
+
+// attach runs cmd in the foreground: input, terminal, window size and signals.
+func (a *app) attach(ctx context.Context, comp carrel.Computer, cmd carrel.Command, f execFlags) (int, error) {
+	if f.interactive {
+		cmd.Stdin = a.in
+	}
+	if f.tty {
+		size, restore, err := a.rawTerminal(f.interactive)
+		if err != nil {
+			return 0, err
+		}
+		defer restore()
+		cmd.TTY = &size
+	}
+	// The process must outlive the first Ctrl-C by the time it takes to end it, so
+	// the signal context does not govern the connection.
+	p, err := comp.Start(context.WithoutCancel(ctx), cmd)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	stop := a.forwardSignals(p, f.tty)
+	defer stop()
+	res, err := p.Wait(context.WithoutCancel(ctx))
+	if err != nil {
+		return 0, err
+	}
+	if res.ExitCode < 0 { // ended by a signal: as a shell reports it
+		return 128 + int(syscall.SIGKILL), nil
+	}
+	return res.ExitCode, nil
+}
+
+// rawTerminal returns the terminal's size and switches it to raw mode, so that
+// keys reach the sandbox as they are; restore switches back.
+func (a *app) rawTerminal(raw bool) (carrel.Size, func(), error) {
+	size := carrel.Size{Cols: 80, Rows: 24}
+	if !isTerminal(a.in) {
+		return size, func() {}, nil
+	}
+	fd := int(a.in.Fd())
+	if w, h, err := term.GetSize(fd); err == nil && w > 0 && h > 0 {
+		size = carrel.Size{Cols: uint16(min(w, 0xffff)), Rows: uint16(min(h, 0xffff))}
+	}
+	if !raw {
+		return size, func() {}, nil
+	}
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return size, nil, fmt.Errorf("terminal: %w", err)
+	}
+	return size, func() { _ = term.Restore(fd, old) }, nil
+}
+
+// forwardSignals passes window changes and interrupts on until stop is called.
+// The first interrupt asks the process to end, the second makes it.
+func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGWINCH, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		kill := int(syscall.SIGTERM)
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				if s == syscall.SIGWINCH {
+					if tty {
+						a.resize(p)
+					}
+					continue
+				}
+				if err := p.Signal(context.Background(), kill); err != nil && !errors.Is(err, carrel.NotFound) {
+					a.report(err)
+				}
+				kill = int(syscall.SIGKILL)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		<-finished
+	}
+}
+
+func (a *app) resize(p carrel.Process) {
+	if w, h, err := term.GetSize(int(a.in.Fd())); err == nil && w > 0 && h > 0 {
+		_ = p.Resize(context.Background(), carrel.Size{Cols: uint16(min(w, 0xffff)), Rows: uint16(min(h, 0xffff))})
+	}
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/spf13/cobra"
+)
+
+// createCommand is "carrel create".
+func (a *app) createCommand() *cobra.Command {
+	var (
+		opts          carrel.CreateOptions
+		tier          string
+		envs, meta    []string
+		allowInternet bool
+	)
+	c := &cobra.Command{
+		Use:   "create [flags]",
+		Short: "Make a sandbox and print its ID",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if opts.Env, err = keyValues("--env", envs); err != nil {
+				return err
+			}
+			if opts.Metadata, err = keyValues("--metadata", meta); err != nil {
+				return err
+			}
+			opts.Tier, opts.Network.Internet = carrel.Tier(tier), allowInternet
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				sb, err := svc.Create(c.Context(), opts)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(sb)
+				}
+				fmt.Fprintln(a.out, sb.ID)
+				return nil
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&opts.Template, "template", "t", "", "template name or ID (default base)")
+	f.StringVar(&tier, "tier", "", "sim, gvisor, … (default: the daemon's)")
+	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed (default: the daemon's)")
+	f.Float64Var(&opts.Limits.CPUs, "cpus", 0, "processor cores")
+	f.IntVar(&opts.Limits.MemoryMB, "memory", 0, "memory in MiB")
+	f.IntVar(&opts.Limits.DiskMB, "disk", 0, "disk to write on, in MiB")
+	f.IntVar(&opts.Limits.Pids, "pids", 0, "processes and threads")
+	f.StringArrayVarP(&envs, "env", "e", nil, "KEY=VALUE for every command (repeat)")
+	f.StringArrayVarP(&meta, "metadata", "m", nil, "KEY=VALUE label (repeat)")
+	f.BoolVar(&allowInternet, "internet", false, "let it reach the internet (never this host or private networks)")
+	return c
+}
+
+// listCommand is "carrel ls".
+func (a *app) listCommand() *cobra.Command {
+	var meta []string
+	var limit int
+	c := &cobra.Command{
+		Use:     "ls [flags]",
+		Aliases: []string{"list"},
+		Short:   "List sandboxes, newest first",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			filter, err := keyValues("--metadata", meta)
+			if err != nil {
+				return err
+			}
+			if limit < 0 {
+				return usage(fmt.Errorf("--limit %d is negative", limit))
+			}
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				all, err := listAll(c.Context(), svc, carrel.ListOptions{Metadata: filter}, limit)
+				if err != nil {
+					return err
+				}
+				return a.printSandboxes(all)
+			})
+		},
+	}
+	c.Flags().StringArrayVarP(&meta, "metadata", "m", nil, "only those with KEY=VALUE (repeat)")
+	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most this many (0: all)")
+	return c
+}
+
+// listAll follows the pages of a list.
+func listAll(ctx context.Context, svc carrel.Service, opts carrel.ListOptions, limit int) ([]carrel.Sandbox, error) {
+	all := []carrel.Sandbox{}
+	for {
+		page, err := svc.List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Sandboxes...)
+		if limit > 0 && len(all) >= limit {
+			return all[:limit], nil
+		}
+		if page.Next == "" {
+			return all, nil
+		}
+		opts.Cursor = page.Next
+	}
+}
+
+func (a *app) printSandboxes(all []carrel.Sandbox) error {
+	if a.json {
+		for i := range all {
+			all[i].AccessToken, all[i].TrafficToken = "", "" // a list is for looking; info shows them
+		}
+		return a.printJSON(all)
+	}
+	rows := make([][]string, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, []string{string(s.ID), string(s.State), first(s.Alias, s.Template), string(s.Tier),
+			span(time.Since(s.Started)), span(time.Until(s.Ends)), labels(s.Metadata)})
+	}
+	return a.table([]string{"ID", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "METADATA"}, rows)
+}
+
+// labels writes metadata as k=v pairs in order.
+func labels(m map[string]string) string {
+	pairs := make([]string, 0, len(m))
+	for k, v := range m {
+		pairs = append(pairs, k+"="+v)
+	}
+	sort.Strings(pairs)
+	return strings.Join(pairs, ",")
+}
+
+// infoCommand is "carrel info".
+func (a *app) infoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "info ID",
+		Short: "Show one sandbox",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+			s, err := svc.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			return a.table([]string{"FIELD", "VALUE"}, [][]string{
+				{"id", string(s.ID)},
+				{"state", string(s.State)},
+				{"template", first(s.Alias, s.Template)},
+				{"tier", string(s.Tier)},
+				{"started", s.Started.Format(time.RFC3339)},
+				{"ends", s.Ends.Format(time.RFC3339)},
+				{"cpus", strconv.FormatFloat(s.Limits.CPUs, 'g', -1, 64)},
+				{"memory", bytesText(int64(s.Limits.MemoryMB) << 20)},
+				{"disk", bytesText(int64(s.Limits.DiskMB) << 20)},
+				{"pids", strconv.Itoa(s.Limits.Pids)},
+				{"internet", strconv.FormatBool(s.Network.Internet)},
+				{"metadata", labels(s.Metadata)},
+			})
+		}),
+	}
+}
+
+// onSandbox is the body of a command whose one argument is a sandbox.
+func (a *app) onSandbox(fn func(context.Context, carrel.Service, carrel.ID) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		id, err := carrel.ParseID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.withService(c.Context(), func(svc carrel.Service) error { return fn(c.Context(), svc, id) })
+	}
+}
+
+// killCommand is "carrel kill".
+func (a *app) killCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "kill ID… | --all",
+		Short: "End sandboxes; nothing of them is left",
+		Args: func(_ *cobra.Command, args []string) error {
+			if all != (len(args) == 0) {
+				return fmt.Errorf("name the sandboxes to kill, or give --all")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				ids, err := a.killList(c.Context(), svc, args, all)
+				if err != nil {
+					return err
+				}
+				return a.killEach(c.Context(), svc, ids)
+			})
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "every sandbox")
+	return c
+}
+
+func (a *app) killList(ctx context.Context, svc carrel.Service, args []string, all bool) ([]carrel.ID, error) {
+	ids := make([]carrel.ID, 0, len(args))
+	for _, arg := range args {
+		id, err := carrel.ParseID(arg)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	if !all {
+		return ids, nil
+	}
+	sandboxes, err := listAll(ctx, svc, carrel.ListOptions{}, 0)
+	for _, s := range sandboxes {
+		ids = append(ids, s.ID)
+	}
+	return ids, err
+}
+
+// killEach kills all of ids and returns the first error.
+func (a *app) killEach(ctx context.Context, svc carrel.Service, ids []carrel.ID) error {
+	var firstErr error
+	killed := []carrel.ID{}
+	for _, id := range ids {
+		if err := svc.Kill(ctx, id); err != nil {
+			if firstErr == nil {
+				firstErr = err
+			} else {
+				a.report(err)
+			}
+			continue
+		}
+		killed = append(killed, id)
+		if !a.json {
+			fmt.Fprintln(a.out, id)
+		}
+	}
+	if a.json {
+		if err := a.printJSON(map[string]any{"killed": killed}); err != nil {
+			return err
+		}
+	}
+	return firstErr
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/spf13/cobra"
+)
+
+// templateCommand is "carrel template …".
+func (a *app) templateCommand() *cobra.Command {
+	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(),
+		a.templateInspectCommand(), a.templateRemoveCommand())
+	return c
+}
+
+func (a *app) templateListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List templates", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				all, err := svc.ListTemplates(c.Context())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(all)
+				}
+				rows := make([][]string, 0, len(all))
+				for _, t := range all {
+					created := "–"
+					if !t.Created.IsZero() {
+						created = t.Created.Format(time.RFC3339)
+					}
+					rows = append(rows, []string{t.Name, t.ID, bytesText(t.Size), created, t.Source})
+				}
+				return a.table([]string{"NAME", "ID", "SIZE", "CREATED", "SOURCE"}, rows)
+			})
+		},
+	}
+}
+
+func (a *app) templateImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import NAME PATH|-",
+		Short: "Make a template from a directory, tarball, OCI layout or docker-save archive",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			archive, err := a.openArchive(args[1])
+			if err != nil {
+				return err
+			}
+			defer archive.Close()
+			return a.makeTemplate(c, func(svc carrel.Service, progress func(carrel.Progress)) (carrel.Template, error) {
+				return svc.ImportTemplate(c.Context(), args[0], archive, progress)
+			})
+		},
+	}
+}
+
+// openArchive opens what import reads: standard input, a file, or a directory,
+// which is sent as a tar stream.
+func (a *app) openArchive(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.in), nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	if info.IsDir() {
+		return tarDirectory(path), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return f, nil
+}
+
+func (a *app) templatePullCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pull NAME IMAGE",
+		Short: "Make a template from an image in a registry",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.makeTemplate(c, func(svc carrel.Service, progress func(carrel.Progress)) (carrel.Template, error) {
+				return svc.PullTemplate(c.Context(), args[0], args[1], progress)
+			})
+		},
+	}
+}
+
+// makeTemplate runs a job that makes a template, with progress on stderr.
+func (a *app) makeTemplate(c *cobra.Command, job func(carrel.Service, func(carrel.Progress)) (carrel.Template, error)) error {
+	return a.withService(c.Context(), func(svc carrel.Service) error {
+		bar := newBar(a.err)
+		t, err := job(svc, bar.update)
+		bar.done()
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(t)
+		}
+		fmt.Fprintln(a.out, t.Name)
+		return nil
+	})
+}
+
+func (a *app) templateInspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect NAME", Short: "Show one template", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				t, err := svc.GetTemplate(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(t)
+				}
+				return a.table([]string{"FIELD", "VALUE"}, [][]string{
+					{"name", t.Name}, {"id", t.ID}, {"size", bytesText(t.Size)}, {"source", t.Source}, {"digest", t.Digest},
+					{"user", first(t.User, "user")}, {"workdir", t.WorkDir}, {"env", labels(t.Env)},
+					{"start", strings.Join(t.Start, " ")},
+				})
+			})
+		},
+	}
+}
+
+func (a *app) templateRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME…", Short: "Remove templates; running sandboxes keep theirs", Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				for _, name := range args {
+					if err := svc.DeleteTemplate(c.Context(), name); err != nil {
+						return err
+					}
+					if !a.json {
+						fmt.Fprintln(a.out, name)
+					}
+				}
+				if a.json {
+					return a.printJSON(map[string]any{"removed": args})
+				}
+				return nil
+			})
+		},
+	}
+}
