@@ -1,0 +1,22 @@
+package oshost
+
+import (
+	"context"
+	"net"
+	"strconv"
+)
+
+// DialLoopback connects to a port on 127.0.0.1, and on ::1 where nothing listens
+// there: many development servers bind one of them only.
+func (s *System) DialLoopback(ctx context.Context, port uint16) (net.Conn, error) {
+	var d net.Dialer
+	p := strconv.Itoa(int(port))
+	conn, err := d.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", p))
+	if err == nil {
+		return conn, nil
+	}
+	if conn6, err6 := d.DialContext(ctx, "tcp6", net.JoinHostPort("::1", p)); err6 == nil {
+		return conn6, nil
+	}
+	return nil, err
+}

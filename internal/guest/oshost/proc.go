@@ -1,0 +1,247 @@
+package oshost
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+)
+
+// proc is a process started by Start.
+type proc struct {
+	sys    *System
+	pid    int
+	status <-chan syscall.WaitStatus
+
+	stdin          *os.File // ours, as the next two; tty for all three
+	stdout, stderr *os.File
+	tty            bool
+
+	waited  sync.Once
+	exit    agent.ExitStatus
+	release sync.Once
+}
+
+// Start starts a process in a session and process group of its own.
+func (s *System) Start(cmd agent.Cmd) (agent.Proc, error) {
+	path, err := lookPath(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p := &proc{sys: s, tty: cmd.TTY != nil}
+	var theirs [3]*os.File
+	if p.tty {
+		err = p.openTerminal(cmd, &theirs)
+	} else {
+		err = p.openPipes(cmd, &theirs)
+	}
+	if err == nil {
+		err = p.fork(path, cmd, theirs)
+	}
+	closeAll(theirs[:]...)
+	if err != nil {
+		closeAll(p.stdin, p.stdout, p.stderr)
+		return nil, err
+	}
+	return p, nil
+}
+
+// openPipes makes the pipes of a process without a terminal. Ours are in the
+// poller, theirs block, as programs expect.
+func (p *proc) openPipes(cmd agent.Cmd, theirs *[3]*os.File) (err error) {
+	if cmd.Stdin {
+		theirs[0], p.stdin, err = os.Pipe()
+	} else {
+		theirs[0], err = os.Open(os.DevNull)
+	}
+	if err != nil {
+		return err
+	}
+	if p.stdout, theirs[1], err = os.Pipe(); err != nil {
+		return err
+	}
+	p.stderr, theirs[2], err = os.Pipe()
+	return err
+}
+
+// openTerminal makes a pseudo-terminal that belongs to the process's user, so
+// that programs can open it again by name.
+func (p *proc) openTerminal(cmd agent.Cmd, theirs *[3]*os.File) error {
+	ours, their, err := pty.Open()
+	if err != nil {
+		return err
+	}
+	p.stdin, p.stdout = ours, ours
+	theirs[0], theirs[1], theirs[2] = their, their, their
+	_ = their.Chown(int(cmd.User.UID), int(cmd.User.GID)) // only root can; others own it already
+	return pty.Setsize(ours, &pty.Winsize{Rows: cmd.TTY.Rows, Cols: cmd.TTY.Cols})
+}
+
+// fork starts the program with theirs as its descriptors 0 to 2 and no others.
+func (p *proc) fork(path string, cmd agent.Cmd, theirs [3]*os.File) error {
+	attr := &syscall.ProcAttr{
+		Dir:   cmd.Dir,
+		Env:   cmd.Env,
+		Files: []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: credential(cmd.User)},
+	}
+	argv := append([]string{cmd.Path}, cmd.Args...)
+	pid, status, err := p.sys.children.start(func() (int, error) {
+		return syscall.ForkExec(path, argv, attr)
+	})
+	if err != nil {
+		return &fs.PathError{Op: "fork/exec", Path: path, Err: err}
+	}
+	p.pid, p.status = pid, status
+	return nil
+}
+
+// credential returns what the child must become, nil when that is what we are:
+// setting groups takes root, even to the same ones.
+func credential(u agent.User) *syscall.Credential {
+	if os.Geteuid() != 0 && uint32(os.Geteuid()) == u.UID {
+		return nil
+	}
+	groups := u.Groups
+	if len(groups) == 0 {
+		groups = []uint32{u.GID}
+	}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: groups}
+}
+
+// lookPath finds the program in the PATH of its own environment, as its user
+// would: what we find executable, it may still not be allowed to run.
+func lookPath(cmd agent.Cmd) (string, error) {
+	if strings.Contains(cmd.Path, "/") {
+		return cmd.Path, nil
+	}
+	if cmd.Path == "" {
+		return "", errors.New("exec: no command")
+	}
+	search := ""
+	for _, kv := range cmd.Env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = v
+		}
+	}
+	var found error = exec.ErrNotFound
+	for _, dir := range filepath.SplitList(search) {
+		if dir == "" || !filepath.IsAbs(dir) {
+			dir = filepath.Join(cmd.Dir, dir)
+		}
+		name := filepath.Join(dir, cmd.Path)
+		info, err := os.Stat(name)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if info.Mode()&0o111 == 0 {
+			found = fs.ErrPermission
+			continue
+		}
+		return name, nil
+	}
+	return "", &exec.Error{Name: cmd.Path, Err: found}
+}
+
+// closeAll closes what is open; a terminal stands in several places.
+func closeAll(files ...*os.File) {
+	for i, f := range files {
+		if f != nil && (i == 0 || f != files[i-1]) {
+			_ = f.Close() // nothing was buffered
+		}
+	}
+}
+
+// PID returns the process's id.
+func (p *proc) PID() int { return p.pid }
+
+// Stdin returns the writing end of its standard input, nil without one.
+func (p *proc) Stdin() io.WriteCloser {
+	if p.stdin == nil {
+		return nil
+	}
+	return p.stdin
+}
+
+// Stdout returns its output, for a terminal all of it.
+func (p *proc) Stdout() io.Reader {
+	if p.tty {
+		return terminal{p.stdout}
+	}
+	return p.stdout
+}
+
+// Stderr returns its error output, nil with a terminal.
+func (p *proc) Stderr() io.Reader {
+	if p.stderr == nil {
+		return nil
+	}
+	return p.stderr
+}
+
+// terminal reads a pseudo-terminal: when the last process has closed the other
+// side, Linux says EIO, which here is the end of the output.
+type terminal struct{ *os.File }
+
+// Read reads what was written to the terminal.
+func (t terminal) Read(b []byte) (int, error) {
+	n, err := t.File.Read(b)
+	if errors.Is(err, unix.EIO) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Resize sets the terminal's size and tells the foreground process.
+func (p *proc) Resize(size agent.Size) error {
+	if !p.tty {
+		return unix.ENOTTY
+	}
+	return pty.Setsize(p.stdout, &pty.Winsize{Rows: size.Rows, Cols: size.Cols})
+}
+
+// Signal sends a signal to the process group.
+func (p *proc) Signal(sig int) error {
+	return p.sys.children.signalGroup(p.pid, syscall.Signal(sig))
+}
+
+// Wait returns when the process itself has ended. Callers after the first wait
+// for it too.
+func (p *proc) Wait() agent.ExitStatus {
+	p.waited.Do(func() { p.exit = exitStatus(<-p.status) })
+	return p.exit
+}
+
+// Release closes our ends of the pipes.
+func (p *proc) Release() {
+	p.release.Do(func() { closeAll(p.stdin, p.stdout, p.stderr) })
+}
+
+// exitStatus puts a wait status into words, the same as package os does.
+func exitStatus(w syscall.WaitStatus) agent.ExitStatus {
+	e := agent.ExitStatus{Code: w.ExitStatus()}
+	if w.Signaled() {
+		e.Code, e.Signal = -1, int(w.Signal())
+		e.Status = "signal: " + w.Signal().String()
+	} else {
+		e.Status = fmt.Sprintf("exit status %d", e.Code)
+	}
+	if w.CoreDump() {
+		e.Status += " (core dumped)"
+	}
+	if e.Code != 0 {
+		e.ErrorMsg = e.Status
+	}
+	return e
+}
