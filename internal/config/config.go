@@ -1,0 +1,101 @@
+// Package config holds the daemon's settings: one struct, its defaults and its
+// checks. Only this package and package cli read the environment.
+//
+// The order is defaults, then environment, then flags: each overrides the one
+// before. [Config.Validate] is called once, last, and names the bad field.
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Config is everything the daemon can be told.
+type Config struct {
+	// Listen is the one address for the API and the gateway, host:port.
+	Listen string
+	// DataDir holds what must survive: records, the API key, sandboxes' own files.
+	DataDir string
+	// CacheDir holds what can be made again: templates built from this machine.
+	CacheDir string
+	// Domain is what sandboxes' host names end in: <port>-<id>.<Domain>. It may
+	// carry a port, for clients that must add one. Empty means header routing only.
+	Domain string
+	// TLSCert and TLSKey are PEM files; both or neither. The files are read again on SIGHUP.
+	TLSCert, TLSKey string
+
+	// DefaultTier is the tier of sandboxes that ask for none; "" takes the
+	// strongest that works on this host.
+	DefaultTier carrel.Tier
+	// DefaultTemplate is the template of sandboxes that ask for none.
+	DefaultTemplate string
+	// Limits are the defaults for sandboxes that ask for none.
+	Limits carrel.Limits
+	// MaxLimits bounds what a request may ask for. Zero fields are not bounded.
+	MaxLimits carrel.Limits
+	// MaxSandboxes bounds how many live at once.
+	MaxSandboxes int
+	// DefaultTimeout ends sandboxes that ask for no timeout of their own through
+	// our own API; E2B's endpoints have the defaults E2B gives them.
+	DefaultTimeout time.Duration
+	// MaxTimeout bounds what a request may ask for.
+	MaxTimeout time.Duration
+	// MaxConnections bounds the client connections held open at once; 0 derives
+	// it from the limit on open files.
+	MaxConnections int
+	// MaxSandboxConnections bounds the requests under way to one sandbox.
+	MaxSandboxConnections int
+
+	LogFormat string // "text" or "json"
+	LogLevel  string // "debug", "info", "warn" or "error"
+}
+
+// Default returns the settings of a daemon that was told nothing. Directories
+// depend on the user: root has the system's, others their own.
+func Default() Config {
+	return Config{
+		Listen:                "127.0.0.1:7070",
+		DataDir:               dataDir(os.Geteuid(), os.Getenv),
+		CacheDir:              cacheDir(os.Geteuid(), os.Getenv),
+		DefaultTemplate:       "base",
+		Limits:                carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024},
+		MaxLimits:             carrel.Limits{CPUs: float64(max(2, runtime.NumCPU())), MemoryMB: 65536, DiskMB: 1 << 20, Pids: 32768},
+		MaxSandboxes:          500,
+		DefaultTimeout:        5 * time.Minute,
+		MaxTimeout:            720 * time.Hour,
+		MaxSandboxConnections: 1024,
+		LogFormat:             "text",
+		LogLevel:              "info",
+	}
+}
+
+// dataDir is where records are kept.
+func dataDir(uid int, getenv func(string) string) string {
+	if uid == 0 {
+		return "/var/lib/carrel"
+	}
+	return userDir(getenv, "XDG_DATA_HOME", ".local/share")
+}
+
+// cacheDir is where templates that can be made again are kept.
+func cacheDir(uid int, getenv func(string) string) string {
+	if uid == 0 {
+		return "/var/cache/carrel"
+	}
+	return userDir(getenv, "XDG_CACHE_HOME", ".cache")
+}
+
+// userDir follows the XDG base directory rules: a relative value is ignored.
+func userDir(getenv func(string) string, variable, below string) string {
+	if d := getenv(variable); filepath.IsAbs(d) {
+		return filepath.Join(d, "carrel")
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, below, "carrel")
+	}
+	return filepath.Join(os.TempDir(), "carrel")
+}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// ApplyEnv overrides c with the environment variables that are set. An empty
+// variable counts as not set. Errors are Invalid and name the variable.
+func (c *Config) ApplyEnv(getenv func(string) string) error {
+	for name, field := range map[string]*string{
+		"CARREL_LISTEN":           &c.Listen,
+		"CARREL_DATA_DIR":         &c.DataDir,
+		"CARREL_CACHE_DIR":        &c.CacheDir,
+		"CARREL_DOMAIN":           &c.Domain,
+		"CARREL_TLS_CERT":         &c.TLSCert,
+		"CARREL_TLS_KEY":          &c.TLSKey,
+		"CARREL_DEFAULT_TEMPLATE": &c.DefaultTemplate,
+		"CARREL_DEFAULT_TIER":     (*string)(&c.DefaultTier),
+		"CARREL_LOG_FORMAT":       &c.LogFormat,
+		"CARREL_LOG_LEVEL":        &c.LogLevel,
+	} {
+		if v := getenv(name); v != "" {
+			*field = v
+		}
+	}
+	for name, field := range map[string]*int{
+		"CARREL_MAX_SANDBOXES":           &c.MaxSandboxes,
+		"CARREL_MAX_CONNECTIONS":         &c.MaxConnections,
+		"CARREL_MAX_SANDBOX_CONNECTIONS": &c.MaxSandboxConnections,
+	} {
+		if v := getenv(name); v != "" {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return bad(name, "%q is not a whole number", v)
+			}
+			*field = n
+		}
+	}
+	for name, field := range map[string]*time.Duration{
+		"CARREL_DEFAULT_TIMEOUT": &c.DefaultTimeout,
+		"CARREL_MAX_TIMEOUT":     &c.MaxTimeout,
+	} {
+		if v := getenv(name); v != "" {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return bad(name, "%q is not a duration such as 90s or 2h", v)
+			}
+			*field = d
+		}
+	}
+	return nil
+}
+
+// bad is an Invalid error about one setting.
+func bad(field, format string, args ...any) error {
+	return &carrel.Error{Op: "configure", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
+}

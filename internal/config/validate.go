@@ -1,0 +1,137 @@
+package config
+
+import (
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Validate checks every field. The first bad one is named by the error, whose
+// Kind is Invalid.
+func (c Config) Validate() error {
+	for _, check := range []func() error{c.checkNetwork, c.checkDirs, c.checkSandboxes, c.checkTimes, c.checkLog} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) checkNetwork() error {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return bad("listen", "%q is not host:port", c.Listen)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return bad("listen", "%q is not a port between 0 and 65535", port)
+	}
+	if err := checkDomain(c.Domain); err != nil {
+		return err
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		missing := "tls-key"
+		if c.TLSCert == "" {
+			missing = "tls-cert"
+		}
+		return bad(missing, "a certificate and its key are given together")
+	}
+	return nil
+}
+
+// checkDomain checks a DNS name with an optional port.
+func checkDomain(domain string) error {
+	if domain == "" {
+		return nil
+	}
+	host, port, hasPort := strings.Cut(domain, ":")
+	if hasPort {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return bad("domain", "%q is not a port between 1 and 65535", port)
+		}
+	}
+	if len(host) > 200 {
+		return bad("domain", "longer than 200 characters")
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" ||
+			strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
+			return bad("domain", "%q is not a DNS name", host)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkDirs() error {
+	for _, d := range []struct{ field, dir string }{{"data-dir", c.DataDir}, {"cache-dir", c.CacheDir}} {
+		switch {
+		case d.dir == "":
+			return bad(d.field, "must not be empty")
+		case strings.ContainsRune(d.dir, 0):
+			return bad(d.field, "contains a NUL byte")
+		case filepath.Clean(d.dir) == "/":
+			return bad(d.field, "must not be the root directory")
+		}
+	}
+	return nil
+}
+
+func (c Config) checkSandboxes() error {
+	if t := c.DefaultTier; t != "" && !slices.Contains([]carrel.Tier{carrel.Sim, carrel.NS, carrel.GVisor, carrel.MicroVM}, t) {
+		return bad("tier", "%q is none of sim, ns, gvisor, microvm", t)
+	}
+	if c.DefaultTemplate == "" {
+		return bad("template", "must not be empty")
+	}
+	if c.MaxSandboxes < 1 {
+		return bad("max-sandboxes", "%d is less than 1", c.MaxSandboxes)
+	}
+	if c.MaxConnections < 0 {
+		return bad("max-connections", "%d is negative", c.MaxConnections)
+	}
+	if c.MaxSandboxConnections < 1 {
+		return bad("max-sandbox-connections", "%d is less than 1", c.MaxSandboxConnections)
+	}
+	for _, l := range []struct {
+		field      string
+		value, top float64
+		least      float64
+	}{
+		{"cpus", c.Limits.CPUs, c.MaxLimits.CPUs, 0.01},
+		{"memory", float64(c.Limits.MemoryMB), float64(c.MaxLimits.MemoryMB), 16},
+		{"disk", float64(c.Limits.DiskMB), float64(c.MaxLimits.DiskMB), 1},
+		{"pids", float64(c.Limits.Pids), float64(c.MaxLimits.Pids), 8},
+	} {
+		if !(l.value >= l.least) { // also refuses NaN
+			return bad(l.field, "%v is less than %v", l.value, l.least)
+		}
+		if l.top > 0 && l.value > l.top {
+			return bad(l.field, "%v is more than the most a request may ask for, %v", l.value, l.top)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkTimes() error {
+	switch {
+	case c.DefaultTimeout < time.Second:
+		return bad("default-timeout", "%v is less than a second", c.DefaultTimeout)
+	case c.MaxTimeout < c.DefaultTimeout:
+		return bad("max-timeout", "%v is less than the default timeout %v", c.MaxTimeout, c.DefaultTimeout)
+	}
+	return nil
+}
+
+func (c Config) checkLog() error {
+	if !slices.Contains([]string{"text", "json"}, c.LogFormat) {
+		return bad("log-format", "%q is neither text nor json", c.LogFormat)
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel) {
+		return bad("log-level", "%q is none of debug, info, warn, error", c.LogLevel)
+	}
+	return nil
+}
