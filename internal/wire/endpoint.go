@@ -1,0 +1,316 @@
+package wire
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+)
+
+// The bounds of a link's MTU: IPv6's smallest, and what one IPv4 packet can hold.
+const (
+	minMTU = 1280
+	maxMTU = 65535
+)
+
+var errMTU = errors.New("the link's MTU must be between 1280 and 65535")
+
+// stallLimit is how long one frame waits for a sandbox that does not read its
+// link (a frozen one, say). After that frames are dropped at once until it reads
+// again, and TCP repairs the loss: the stack's goroutines must not hang for ever.
+const stallLimit = time.Second
+
+// frames holds buffers for one frame each. All links share them, and an idle
+// link holds none.
+var frames = sync.Pool{New: func() any { b := make([]byte, maxMTU+header.EthernetMinimumSize+1); return &b }}
+
+// endpoint carries Ethernet frames between the stack and a SEQPACKET socket. It
+// waits in the runtime's network poller, so that an idle link costs one parked
+// goroutine and no thread: gVisor's own fdbased endpoint pins a thread for each
+// link, which hurts at hundreds of sandboxes.
+type endpoint struct {
+	file *os.File
+	conn syscall.RawConn
+	mtu  uint32
+	mac  tcpip.LinkAddress
+	gw   []tcpip.Address // the gateway's own addresses, which alone answer pings
+
+	// tx serialises writers, so that frames keep their order while one waits.
+	tx      sync.Mutex
+	stalled bool // under tx: the last frame timed out
+	dropped atomic.Uint64
+	closing atomic.Bool
+
+	mu         sync.RWMutex
+	dispatcher stack.NetworkDispatcher
+
+	readers sync.WaitGroup
+	onDown  func() // called once when the other end is gone
+}
+
+var _ stack.LinkEndpoint = (*endpoint)(nil)
+
+// newEndpoint takes over fd.
+func newEndpoint(fd *os.File, mtu int, mac tcpip.LinkAddress) (*endpoint, error) {
+	defer fd.Close()
+	raw, err := fd.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	dup, kind := -1, 0
+	cerr := raw.Control(func(s uintptr) {
+		if kind, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+			return
+		}
+		dup, err = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return nil, err
+	}
+	if kind != unix.SOCK_SEQPACKET {
+		_ = unix.Close(dup)
+		return nil, errors.New("the link is not a SOCK_SEQPACKET socket")
+	}
+	if err := unix.SetNonblock(dup, true); err != nil {
+		_ = unix.Close(dup)
+		return nil, err
+	}
+	f := os.NewFile(uintptr(dup), "link")
+	conn, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &endpoint{file: f, conn: conn, mtu: uint32(mtu), mac: mac}, nil
+}
+
+// close stops the reader, fails every waiting writer and waits for the reader.
+func (e *endpoint) close() {
+	e.closing.Store(true)
+	_ = e.file.Close()
+	e.readers.Wait()
+}
+
+// read delivers frames until the socket is closed on either side.
+func (e *endpoint) read() {
+	defer e.readers.Done()
+	for {
+		frame, n, err := e.receive()
+		if err != nil || n == 0 {
+			if !e.closing.Load() && e.onDown != nil {
+				e.onDown()
+			}
+			return
+		}
+		e.deliver((*frame)[:n])
+		frames.Put(frame)
+	}
+}
+
+// receive waits for one frame. The buffer is taken only once there is something
+// to read. n == 0 means that the other end was closed.
+func (e *endpoint) receive() (frame *[]byte, n int, err error) {
+	cerr := e.conn.Read(func(fd uintptr) bool {
+		frame = frames.Get().(*[]byte)
+		for {
+			n, err = unix.Read(int(fd), *frame)
+			if err != unix.EINTR {
+				break
+			}
+		}
+		if err == nil && n > 0 {
+			return true
+		}
+		frames.Put(frame)
+		frame = nil
+		return err != unix.EAGAIN
+	})
+	return frame, n, errors.Join(cerr, err)
+}
+
+func (e *endpoint) deliver(b []byte) {
+	if len(b) < header.EthernetMinimumSize {
+		return
+	}
+	eth := header.Ethernet(b)
+	dst := eth.DestinationAddress()
+	group := b[0]&1 == 1
+	if !group && dst != e.mac {
+		return
+	}
+	if e.strayEcho(eth.Type(), b[header.EthernetMinimumSize:]) {
+		return
+	}
+	e.mu.RLock()
+	d := e.dispatcher
+	e.mu.RUnlock()
+	if d == nil {
+		return
+	}
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
+		Payload: buffer.MakeWithView(buffer.NewViewWithData(b)),
+	})
+	defer pkt.DecRef()
+	pkt.LinkHeader().Consume(header.EthernetMinimumSize)
+	pkt.NetworkProtocolNumber = eth.Type()
+	// The frame came through memory: nothing on the way could have damaged it.
+	pkt.RXChecksumValidated = true
+	switch {
+	case dst == header.EthernetBroadcastAddress:
+		pkt.PktType = tcpip.PacketBroadcast
+	case group:
+		pkt.PktType = tcpip.PacketMulticast
+	}
+	d.DeliverNetworkPacket(pkt.NetworkProtocolNumber, pkt)
+}
+
+// strayEcho finds pings to anything but the gateway. The stack takes packets for
+// every address, so it would answer them, and a sandbox would believe that it
+// reaches the world.
+func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
+	var to tcpip.Address
+	switch proto {
+	case header.IPv4ProtocolNumber:
+		ip := header.IPv4(b)
+		if !ip.IsValid(len(b)) || ip.TransportProtocol() != header.ICMPv4ProtocolNumber ||
+			len(ip.Payload()) == 0 || header.ICMPv4Type(ip.Payload()[0]) != header.ICMPv4Echo {
+			return false
+		}
+		to = ip.DestinationAddress()
+	case header.IPv6ProtocolNumber:
+		ip := header.IPv6(b)
+		if !ip.IsValid(len(b)) || ip.TransportProtocol() != header.ICMPv6ProtocolNumber ||
+			len(ip.Payload()) == 0 || header.ICMPv6Type(ip.Payload()[0]) != header.ICMPv6EchoRequest {
+			return false
+		}
+		to = ip.DestinationAddress()
+	default:
+		return false
+	}
+	for _, a := range e.gw {
+		if a == to {
+			return false
+		}
+	}
+	return true
+}
+
+// WritePackets sends frames, waiting while the socket is full.
+func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
+	e.tx.Lock()
+	defer e.tx.Unlock()
+	for i, pkt := range pkts.AsSlice() {
+		if err := e.send(pkt.AsSlices()); err != nil {
+			e.dropped.Add(uint64(pkts.Len() - i))
+			if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+				return i, &tcpip.ErrClosedForSend{}
+			}
+			return i, &tcpip.ErrNoBufferSpace{}
+		}
+	}
+	return pkts.Len(), nil
+}
+
+// send writes one frame. Called with tx held.
+func (e *endpoint) send(parts [][]byte) error {
+	var err error
+	waiting := false
+	cerr := e.conn.Write(func(fd uintptr) bool {
+		_, err = unix.SendmsgBuffers(int(fd), parts, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		if err != unix.EAGAIN && err != unix.EINTR && err != unix.ENOBUFS {
+			return true
+		}
+		if e.stalled || e.closing.Load() {
+			return true
+		}
+		if !waiting {
+			waiting = true
+			_ = e.file.SetWriteDeadline(time.Now().Add(stallLimit))
+		}
+		return false
+	})
+	if waiting {
+		_ = e.file.SetWriteDeadline(time.Time{})
+	}
+	if cerr != nil {
+		err = cerr
+	}
+	e.stalled = errors.Is(err, os.ErrDeadlineExceeded) || (e.stalled && err != nil)
+	return err
+}
+
+// MTU is the largest IP packet.
+func (e *endpoint) MTU() uint32 { return e.mtu }
+
+// SetMTU does nothing: the MTU is fixed for the link's life.
+func (e *endpoint) SetMTU(uint32) {}
+
+// MaxHeaderLength is the size of an Ethernet header.
+func (e *endpoint) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
+
+// LinkAddress is the gateway's MAC address.
+func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.mac }
+
+// SetLinkAddress does nothing: the address is fixed.
+func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
+
+// Capabilities leaves checksums out, both ways: frames travel through memory and
+// the other end is told not to look (RXChecksumOffload).
+func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
+	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload | stack.CapabilityTXChecksumOffload
+}
+
+// Attach starts reading when the stack gives its dispatcher.
+func (e *endpoint) Attach(d stack.NetworkDispatcher) {
+	e.mu.Lock()
+	start := e.dispatcher == nil && d != nil
+	e.dispatcher = d
+	e.mu.Unlock()
+	if start {
+		e.readers.Add(1)
+		go e.read()
+	}
+}
+
+// IsAttached reports whether a dispatcher is set.
+func (e *endpoint) IsAttached() bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.dispatcher != nil
+}
+
+// Wait does nothing: close waits, before the stack is destroyed.
+func (e *endpoint) Wait() {}
+
+// ARPHardwareType is Ethernet.
+func (e *endpoint) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
+
+// AddHeader puts the Ethernet header on.
+func (e *endpoint) AddHeader(pkt *stack.PacketBuffer) {
+	eth := header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize))
+	eth.Encode(&header.EthernetFields{
+		SrcAddr: pkt.EgressRoute.LocalLinkAddress,
+		DstAddr: pkt.EgressRoute.RemoteLinkAddress,
+		Type:    pkt.NetworkProtocolNumber,
+	})
+}
+
+// ParseHeader takes the Ethernet header off.
+func (e *endpoint) ParseHeader(pkt *stack.PacketBuffer) bool {
+	_, ok := pkt.LinkHeader().Consume(header.EthernetMinimumSize)
+	return ok
+}
+
+// Close does nothing: the link closes the socket.
+func (e *endpoint) Close() {}
+
+// SetOnCloseAction does nothing: there is no device to remove.
+func (e *endpoint) SetOnCloseAction(func()) {}

@@ -1,0 +1,313 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+const nicID tcpip.NICID = 1
+
+const (
+	// socketBuffer is asked for on the link's socket.
+	socketBuffer = 8 << 20
+	// maxWindow is the largest TCP buffer in each direction.
+	maxWindow = 4 << 20
+	// firstWindow is where it starts; it grows with use.
+	firstWindow = 256 << 10
+	// firstAttempt is how long the first SYN of a Dial is given. A guest that is
+	// just booting loses it, and the stack itself would repeat it after a second.
+	firstAttempt = 250 * time.Millisecond
+	lastAttempt  = 4 * time.Second
+)
+
+// Link is one sandbox's link with the stack on it.
+type Link struct {
+	id     carrel.ID
+	wire   *Wire
+	ep     *endpoint
+	stack  *stack.Stack
+	policy atomic.Pointer[Policy]
+	ctx    context.Context // ends with the link; parents what guests asked for
+	cancel context.CancelFunc
+	out    *egress
+	down   chan struct{} // closed when the sandbox's end is gone
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+var _ driver.Link = (*Link)(nil)
+
+func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, policy *Policy) (*Link, error) {
+	mac, err := tcpip.ParseMACAddress(driver.GatewayMAC)
+	if err != nil {
+		_ = fd.Close()
+		return nil, err
+	}
+	ep, err := newEndpoint(fd, spec.MTU, mac)
+	if err != nil {
+		return nil, err
+	}
+	ep.gw = []tcpip.Address{addr(driver.GatewayIPv4), addr(driver.GatewayIPv6)}
+	l := &Link{id: spec.ID, wire: w, ep: ep, down: make(chan struct{}), closed: make(chan struct{})}
+	l.policy.Store(policy)
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.out = newEgress(l)
+	ep.onDown = func() { close(l.down); l.cancel(); l.out.cutAll() }
+	if l.stack, err = newStack(window(ep.conn)); err == nil {
+		l.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, l.out.handleTCP)
+		l.stack.SetTransportProtocolHandler(udp.ProtocolNumber, l.out.handleUDP)
+		err = configure(l.stack, ep)
+	}
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// window sizes TCP's receive buffers. The sandbox's end drops what does not fit
+// its socket's buffer, so never more than that may be under way. The other end's
+// buffer can't be read; the driver sets both ends alike.
+func window(conn syscall.RawConn) int {
+	size := 0
+	_ = conn.Control(func(fd uintptr) {
+		s := int(fd)
+		// Forcing needs CAP_NET_ADMIN; the plain form is capped by the host's
+		// settings but never lowers what the driver asked for.
+		if unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
+			if have, err := unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF); err == nil && have < 2*socketBuffer {
+				_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+			}
+		}
+		size, _ = unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	})
+	// Half, because the kernel charges each frame with its bookkeeping.
+	return min(max(size/2, 64<<10), maxWindow)
+}
+
+func newStack(window int) (*stack.Stack, error) {
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+	})
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
+	// RACK takes reordering inside the stack for loss and slows bulk transfers down.
+	recovery := tcpip.TCPRecovery(0)
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: min(firstWindow, window), Max: window}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 1 << 20, Max: maxWindow}
+	// On this wire no segment can be late: waiting longer only holds memory.
+	timeWait := tcpip.TCPTimeWaitTimeoutOption(time.Second)
+	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &recovery, &receive, &send, &timeWait} {
+		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
+			s.Destroy()
+			return nil, fmt.Errorf("set %T: %s", o, err)
+		}
+	}
+	return s, nil
+}
+
+// configure brings the one interface up, last of all, because the sandbox may
+// send from the first moment.
+func configure(s *stack.Stack, ep *endpoint) error {
+	guestMAC, err := tcpip.ParseMACAddress(driver.GuestMAC)
+	if err != nil {
+		return err
+	}
+	nets := []struct {
+		proto       tcpip.NetworkProtocolNumber
+		self, guest string
+		prefix      int
+		linkLocal   string
+	}{
+		{ipv4.ProtocolNumber, driver.GatewayIPv4, driver.GuestIPv4, driver.PrefixIPv4, ""},
+		{ipv6.ProtocolNumber, driver.GatewayIPv6, driver.GuestIPv6, driver.PrefixIPv6, "fe80::"},
+	}
+	if terr := s.CreateNICWithOptions(nicID, ep, stack.NICOptions{Name: "wire", Disabled: true}); terr != nil {
+		return fmt.Errorf("create interface: %s", terr)
+	}
+	var routes []tcpip.Route
+	for _, n := range nets {
+		self := tcpip.AddressWithPrefix{Address: addr(n.self), PrefixLen: n.prefix}
+		if terr := s.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: n.proto, AddressWithPrefix: self}, stack.AddressProperties{}); terr != nil {
+			return fmt.Errorf("add address %s: %s", n.self, terr)
+		}
+		routes = append(routes, tcpip.Route{Destination: self.Subnet(), NIC: nicID})
+		if n.linkLocal != "" {
+			ll := tcpip.AddressWithPrefix{Address: addr(n.linkLocal), PrefixLen: 64}
+			routes = append(routes, tcpip.Route{Destination: ll.Subnet(), NIC: nicID})
+		}
+	}
+	s.SetRouteTable(routes)
+	// Promiscuous: take packets for any address, since all of them are beyond this
+	// gateway. Spoofing: answer from those addresses.
+	if terr := s.SetPromiscuousMode(nicID, true); terr != nil {
+		return fmt.Errorf("promiscuous: %s", terr)
+	}
+	if terr := s.SetSpoofing(nicID, true); terr != nil {
+		return fmt.Errorf("spoofing: %s", terr)
+	}
+	if terr := s.EnableNIC(nicID); terr != nil {
+		return fmt.Errorf("enable interface: %s", terr)
+	}
+	for _, n := range nets {
+		if terr := s.AddStaticNeighbor(nicID, n.proto, addr(n.guest), guestMAC); terr != nil {
+			return fmt.Errorf("neighbour %s: %s", n.guest, terr)
+		}
+	}
+	return nil
+}
+
+// Dial connects from the gateway's address to a port of the sandbox. It tries
+// until ctx ends; a refusal is final and gives ECONNREFUSED. The connection is a
+// [*gonet.TCPConn]: it has CloseWrite and deadlines.
+func (l *Link) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	to := tcpip.FullAddress{NIC: nicID, Addr: addr(driver.GuestIPv4), Port: port}
+	for wait := firstAttempt; ; wait = min(2*wait, lastAttempt) {
+		c, err := l.dialOnce(ctx, to, wait)
+		if !errors.Is(err, errAttempt) {
+			if err != nil {
+				return nil, &carrel.Error{Op: "dial", Kind: dialKind(err), ID: l.id,
+					Err: &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP(driver.GuestIPv4), Port: int(port)}, Err: err}}
+			}
+			return c, nil
+		}
+	}
+}
+
+func dialKind(err error) carrel.Kind {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
+		return carrel.TimedOut
+	}
+	return carrel.Unavailable
+}
+
+// errAttempt means that one attempt got no answer in its time.
+var errAttempt = errors.New("no answer yet")
+
+func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Duration) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if l.ctx.Err() != nil {
+		return nil, syscall.ECONNRESET
+	}
+	var wq waiter.Queue
+	ep, terr := l.stack.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, &wq)
+	if terr != nil {
+		return nil, errno(terr)
+	}
+	entry, ready := waiter.NewChannelEntry(waiter.WritableEvents | waiter.EventErr | waiter.EventHUp)
+	wq.EventRegister(&entry)
+	defer wq.EventUnregister(&entry)
+	ep.SocketOptions().SetDelayOption(false)
+	terr = ep.Connect(to)
+	if _, started := terr.(*tcpip.ErrConnectStarted); started {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		var err error
+		select {
+		case <-ready:
+			terr = ep.LastError()
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-l.ctx.Done():
+			err = syscall.ECONNRESET
+		case <-t.C:
+			err = errAttempt
+		}
+		if err != nil {
+			ep.Abort()
+			return nil, err
+		}
+	}
+	if terr != nil {
+		ep.Close()
+		return nil, errno(terr)
+	}
+	return gonet.NewTCPConn(&wq, ep), nil
+}
+
+// setPolicy replaces the policy and cuts what it forbids.
+func (l *Link) setPolicy(p *Policy) {
+	l.policy.Store(p)
+	l.out.recheck()
+}
+
+// Close resets every connection, ends the stack and waits for its goroutines.
+// The sandbox may live on; a new stack can be attached to the same socket.
+func (l *Link) Close() error {
+	l.closing.Do(func() {
+		defer close(l.closed)
+		l.wire.forget(l)
+		l.cancel()
+		l.out.close()
+		if l.stack != nil {
+			l.stack.Close() // sends the resets
+		}
+		l.ep.close()
+		if l.stack != nil {
+			l.stack.Destroy()
+		}
+	})
+	<-l.closed
+	return nil
+}
+
+// errno turns the stack's errors into those of the operating system.
+func errno(e tcpip.Error) error {
+	switch e.(type) {
+	case nil:
+		return nil
+	case *tcpip.ErrConnectionRefused:
+		return syscall.ECONNREFUSED
+	case *tcpip.ErrConnectionReset:
+		return syscall.ECONNRESET
+	case *tcpip.ErrConnectionAborted, *tcpip.ErrAborted:
+		return syscall.ECONNABORTED
+	case *tcpip.ErrTimeout:
+		return syscall.ETIMEDOUT
+	case *tcpip.ErrHostUnreachable, *tcpip.ErrHostDown:
+		return syscall.EHOSTUNREACH
+	case *tcpip.ErrNetworkUnreachable, *tcpip.ErrNoNet:
+		return syscall.ENETUNREACH
+	case *tcpip.ErrNoPortAvailable:
+		return syscall.EADDRNOTAVAIL
+	case *tcpip.ErrNoBufferSpace:
+		return syscall.ENOBUFS
+	case *tcpip.ErrClosedForSend:
+		return syscall.EPIPE
+	}
+	return errors.New(e.String())
+}
+
+// addr parses one of the contract's constant addresses.
+func addr(s string) tcpip.Address {
+	ip := net.ParseIP(s)
+	if v4 := ip.To4(); v4 != nil {
+		return tcpip.AddrFrom4Slice(v4)
+	}
+	return tcpip.AddrFrom16Slice(ip.To16())
+}

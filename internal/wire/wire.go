@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// Dialer makes the daemon's own connections for what a sandbox may reach.
+// [*net.Dialer] is one. The address is always a literal IP and port.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Resolver answers the DNS questions of sandboxes that may leave.
+type Resolver interface {
+	Exchange(ctx context.Context, question *dns.Msg) (*dns.Msg, error)
+}
+
+// Options configures a Wire. The zero value lets nothing out.
+type Options struct {
+	// Egress says what may leave a sandbox; it is asked once, at Attach. Nil means
+	// that nothing gets out. SetNetwork changes the answer later.
+	Egress func(carrel.ID) carrel.Network
+	// Dialer is used for allowed connections; nil is a plain net.Dialer.
+	Dialer Dialer
+	// Resolver answers allowed DNS questions; nil asks the host's name servers.
+	Resolver Resolver
+	// MaxConns and MaxSessions bound one sandbox's open TCP connections and UDP
+	// sessions to the outside; zero is 4096 and 1024.
+	MaxConns, MaxSessions int
+	// UDPIdle ends a UDP session after silence this long; zero is one minute.
+	UDPIdle time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Egress == nil {
+		o.Egress = func(carrel.ID) carrel.Network { return carrel.Network{} }
+	}
+	if o.Dialer == nil {
+		o.Dialer = &net.Dialer{Timeout: dialTimeout}
+	}
+	if o.Resolver == nil {
+		o.Resolver = &HostResolver{}
+	}
+	if o.MaxConns <= 0 {
+		o.MaxConns = 4096
+	}
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = 1024
+	}
+	if o.UDPIdle <= 0 {
+		o.UDPIdle = time.Minute
+	}
+	return o
+}
+
+// Wire makes links. It is safe for concurrent use.
+type Wire struct {
+	opts Options
+	host *hostAddrs
+
+	mu     sync.Mutex
+	links  map[carrel.ID]*Link
+	closed bool
+}
+
+var _ driver.Network = (*Wire)(nil)
+
+// New returns a Wire. Close closes what it still has.
+func New(opts Options) *Wire {
+	return &Wire{opts: opts.withDefaults(), host: &hostAddrs{}, links: make(map[carrel.ID]*Link)}
+}
+
+// Attach starts a stack on fd, which it owns from now on, also on error. A link
+// that is attached for the same sandbox already is closed first: a descriptor
+// has room for one stack.
+func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (driver.Link, error) {
+	if err := ctx.Err(); err != nil {
+		_ = fd.Close()
+		return nil, attachError(spec.ID, carrel.TimedOut, err)
+	}
+	if spec.MTU < minMTU || spec.MTU > maxMTU {
+		_ = fd.Close()
+		return nil, attachError(spec.ID, carrel.Invalid, errMTU)
+	}
+	w.mu.Lock()
+	old := w.links[spec.ID]
+	w.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
+	}
+	policy := NewPolicy(w.opts.Egress(spec.ID))
+	l, err := newLink(w, spec, fd, policy)
+	if err != nil {
+		return nil, attachError(spec.ID, carrel.Internal, err)
+	}
+	w.mu.Lock()
+	if !w.closed {
+		w.links[spec.ID] = l
+		w.mu.Unlock()
+		return l, nil
+	}
+	w.mu.Unlock()
+	_ = l.Close()
+	return nil, attachError(spec.ID, carrel.Unavailable, net.ErrClosed)
+}
+
+// SetNetwork changes what may leave a running sandbox. Open connections that are
+// no longer allowed are cut. Error: NotFound.
+func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
+	w.mu.Lock()
+	l := w.links[id]
+	w.mu.Unlock()
+	if l == nil {
+		return &carrel.Error{Op: "set network", Kind: carrel.NotFound, ID: id,
+			Err: errors.New("the sandbox has no link")}
+	}
+	l.setPolicy(NewPolicy(n))
+	return nil
+}
+
+// Close closes every link and waits for them.
+func (w *Wire) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	links := make([]*Link, 0, len(w.links))
+	for _, l := range w.links {
+		links = append(links, l)
+	}
+	w.mu.Unlock()
+	for _, l := range links {
+		_ = l.Close()
+	}
+	return nil
+}
+
+// forget drops a closed link from the table.
+func (w *Wire) forget(l *Link) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.links[l.id] == l {
+		delete(w.links, l.id)
+	}
+}
+
+func attachError(id carrel.ID, k carrel.Kind, err error) error {
+	return &carrel.Error{Op: "attach link", Kind: k, ID: id, Err: err}
+}

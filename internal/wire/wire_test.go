@@ -1,0 +1,327 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// The test's own guest leaves a few goroutines of gVisor's socket endpoint behind;
+// the wire uses none of that.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gvisor.dev/gvisor/pkg/tcpip/link/fdbased.(*processor).start"))
+}
+
+// echo serves a listener until it is closed, and waits for it.
+func echo(t testing.TB, l net.Listener) {
+	t.Helper()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+				if h, ok := c.(interface{ CloseWrite() error }); ok {
+					_ = h.CloseWrite()
+				}
+			})
+		}
+	})
+	t.Cleanup(wg.Wait)
+	t.Cleanup(func() {
+		if s, ok := l.(interface{ Shutdown() }); ok {
+			s.Shutdown()
+		}
+		l.Close()
+	})
+}
+
+// say sends text, half-closes and returns what comes back.
+func say(t testing.TB, c net.Conn, text string) string {
+	t.Helper()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestDial(t *testing.T) {
+	_, _, l, g := newLink(t, wire.Options{})
+	echo(t, g.listen(8080))
+	c, err := l.Dial(within(t, 5*time.Second), 8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := say(t, c, "hello"); got != "hello" {
+		t.Fatalf("echo gave %q", got)
+	}
+}
+
+func TestDialRefused(t *testing.T) {
+	_, _, l, _ := newLink(t, wire.Options{})
+	start := time.Now()
+	_, err := l.Dial(within(t, 5*time.Second), 81)
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("error is %v, want ECONNREFUSED", err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("refusal took %v", d)
+	}
+}
+
+// A guest that comes up after the first attempt is reached without the second
+// that TCP waits before it repeats a SYN.
+func TestDialWhileBooting(t *testing.T) {
+	w := wire.New(wire.Options{})
+	defer w.Close()
+	host, fd := pair(t, 8<<20)
+	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: testMTU}, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := l.Dial(ctx, 8080); carrel.KindOf(err) != carrel.TimedOut || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("nobody there: error is %v", err)
+	}
+	// Throw away what was sent so far, as a kernel that is not ready does.
+	drain(fd)
+	time.AfterFunc(50*time.Millisecond, func() { drain(fd) })
+	var g *guest
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		time.Sleep(100 * time.Millisecond)
+		g = newGuest(t, fd, testMTU)
+		echo(t, g.listen(8080))
+	}()
+	start := time.Now()
+	c, err := l.Dial(within(t, 5*time.Second), 8080)
+	<-ready
+	for errors.Is(err, syscall.ECONNREFUSED) { // the stack was up before the listener
+		c, err = l.Dial(within(t, 5*time.Second), 8080)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if d := time.Since(start); d > 800*time.Millisecond {
+		t.Errorf("first connection took %v", d)
+	}
+}
+
+func drain(fd int) {
+	b := make([]byte, 1<<17)
+	for {
+		if n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT); err != nil || n == 0 {
+			return
+		}
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	_, _, l, g := newLink(t, wire.Options{})
+	ln := g.listen(9)
+	c, err := l.Dial(within(t, 5*time.Second), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+	var ne net.Error
+	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &ne) || !ne.Timeout() {
+		t.Fatalf("read after the deadline gave %v", err)
+	}
+	// Nobody reads: the writer must come back at its deadline too.
+	_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+	start := time.Now()
+	for err = nil; err == nil; {
+		_, err = c.Write(make([]byte, 1<<20))
+	}
+	if !errors.As(err, &ne) || !ne.Timeout() || time.Since(start) > 3*time.Second {
+		t.Fatalf("write gave %v after %v", err, time.Since(start))
+	}
+}
+
+// A new stack on the same socket takes over: what was open is reset, new
+// connections work.
+func TestRestart(t *testing.T) {
+	host, fd := pair(t, 8<<20)
+	kept, err := unix.FcntlInt(host.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuest(t, fd, testMTU)
+	echo(t, g.listen(8080))
+	spec := driver.LinkSpec{ID: carrel.NewID(), MTU: testMTU}
+	first := wire.New(wire.Options{})
+	l, err := first.Attach(t.Context(), spec, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := l.Dial(within(t, 5*time.Second), 8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(old); err == nil {
+		t.Error("a connection of the closed stack ended without an error")
+	}
+	if _, err := l.Dial(within(t, time.Second), 8080); err == nil {
+		t.Error("a closed link can still dial")
+	}
+	for range 3 {
+		dup, err := unix.FcntlInt(uintptr(kept), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := wire.New(wire.Options{})
+		l, err := w.Attach(t.Context(), spec, os.NewFile(uintptr(dup), "kept"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Dial(within(t, 5*time.Second), 8080)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := say(t, c, "again"); got != "again" {
+			t.Fatalf("echo gave %q", got)
+		}
+		c.Close()
+		w.Close()
+	}
+	unix.Close(kept)
+}
+
+// The sandbox dies: its connections end at once and a dial does not hang.
+func TestPeerGone(t *testing.T) {
+	w := wire.New(wire.Options{})
+	defer w.Close()
+	host, fd := pair(t, 0)
+	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: testMTU}, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Dial(within(t, 10*time.Second), 80)
+		failed <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	unix.Close(fd)
+	select {
+	case err := <-failed:
+		if err == nil {
+			t.Error("dialled a dead sandbox")
+		}
+	case <-time.After(3 * time.Second):
+		t.Error("dial hangs after the sandbox died")
+	}
+}
+
+// A sandbox that does not read its link must not hang the daemon's side.
+func TestStalledGuest(t *testing.T) {
+	w := wire.New(wire.Options{})
+	host, fd := pair(t, 0)
+	defer unix.Close(fd)
+	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 1500}, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, 300*time.Millisecond)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() { _, _ = l.Dial(ctx, 80) })
+	}
+	wg.Wait()
+	start := time.Now()
+	w.Close()
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("closing a stalled link took %v", d)
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	w := wire.New(wire.Options{})
+	defer w.Close()
+	r, wr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wr.Close()
+	if _, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 1500}, r); err == nil {
+		t.Error("a pipe was taken for a link")
+	}
+	if _, err := r.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Attach failed and left the file open (%v)", err)
+	}
+	host, fd := pair(t, 0)
+	defer unix.Close(fd)
+	if _, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 99}, host); carrel.KindOf(err) != carrel.Invalid {
+		t.Errorf("MTU 99 gave %v", err)
+	}
+}
+
+// Frames of any content and size must not harm the stack.
+func TestGarbageFrames(t *testing.T) {
+	w := wire.New(wire.Options{})
+	defer w.Close()
+	host, fd := pair(t, 8<<20)
+	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: testMTU}, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := append(append(mac(driver.GatewayMAC), mac(driver.GuestMAC)...), 0x08, 0x00)
+	for _, f := range [][]byte{{0}, bytes.Repeat([]byte{0xff}, 13), head, append(head, 0x45), append(head, bytes.Repeat([]byte{0x45}, 60)...),
+		append(bytes.Repeat([]byte{0xff}, 12), bytes.Repeat([]byte{0x86, 0xdd}, 900)...), bytes.Repeat([]byte{1}, 70000)} {
+		if err := unix.Send(fd, f, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGuest(t, fd, testMTU)
+	echo(t, g.listen(1))
+	c, err := l.Dial(within(t, 5*time.Second), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func mac(s string) []byte {
+	m, _ := net.ParseMAC(s)
+	return m
+}
