@@ -1,0 +1,145 @@
+package erofs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// BlockSize is the size of a block: every file's contents start on one, so that
+// they can be mapped.
+const BlockSize = 4096
+
+// copySize is the unit in which contents are copied. Blocks of zeros are not
+// written: they become holes of the image file.
+const copySize = 256 << 10
+
+// ErrTooLarge means that the image has no block numbers left (16 TiB).
+var ErrTooLarge = errors.New("image larger than the format can describe")
+
+// Writer writes one image into a file. Reserve and Fill are safe for concurrent
+// use; Finish is called once, after them.
+type Writer struct {
+	f    *os.File
+	bufs sync.Pool
+
+	mu   sync.Mutex
+	next uint64 // first free block
+}
+
+// NewWriter returns a Writer on an empty file, which stays the caller's.
+func NewWriter(f *os.File) *Writer {
+	w := &Writer{f: f, next: 1} // block 0 holds the superblock
+	w.bufs.New = func() any { b := make([]byte, copySize); return &b }
+	return w
+}
+
+// Reserve gives the contents of a file of size bytes their place.
+func (w *Writer) Reserve(size int64) (Extent, error) {
+	if size < 0 {
+		return Extent{}, fmt.Errorf("negative size %d", size)
+	}
+	if size == 0 {
+		return Extent{}, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	blocks := (uint64(size) + BlockSize - 1) / BlockSize
+	if w.next+blocks > math.MaxUint32 {
+		return Extent{}, ErrTooLarge
+	}
+	e := Extent{block: uint32(w.next), Size: size}
+	w.next += blocks
+	return e, nil
+}
+
+// Fill copies the contents of a reserved extent from r, which must give at least
+// as many bytes; fewer is [io.ErrUnexpectedEOF]. It returns the bytes copied.
+func (w *Writer) Fill(e Extent, r io.Reader) (int64, error) {
+	bufp := w.bufs.Get().(*[]byte)
+	defer w.bufs.Put(bufp)
+	for done := int64(0); done < e.Size; {
+		buf := (*bufp)[:min(copySize, e.Size-done)]
+		n, err := io.ReadFull(r, buf)
+		if werr := w.writeSparse(buf[:n], e.Offset()+done); werr != nil {
+			return done, werr
+		}
+		done += int64(n)
+		if err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return done, err
+		}
+	}
+	return e.Size, nil
+}
+
+var zeros [BlockSize]byte
+
+// writeSparse writes p at off, leaving out blocks that are all zero.
+func (w *Writer) writeSparse(p []byte, off int64) error {
+	start := 0 // of the run of blocks that must be written
+	flush := func(end int) error {
+		if end > start {
+			if _, err := w.f.WriteAt(p[start:end], off+int64(start)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := 0; i < len(p); i += BlockSize {
+		end := min(i+BlockSize, len(p))
+		if p[i] == 0 && bytes.Equal(p[i:end], zeros[:end-i]) {
+			if err := flush(i); err != nil {
+				return err
+			}
+			start = end
+		}
+	}
+	return flush(len(p))
+}
+
+// Discard gives the room of contents that no name leads to any more back to the
+// disk. Where the file system can't, the bytes stay, unreachable.
+func (w *Writer) Discard(e Extent) {
+	if e.Size > 0 {
+		_ = unix.Fallocate(int(w.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
+			e.Offset(), (e.Size+BlockSize-1)/BlockSize*BlockSize)
+	}
+}
+
+// Reader reads back the contents of a filled extent.
+func (w *Writer) Reader(e Extent) *io.SectionReader {
+	return io.NewSectionReader(w.f, e.Offset(), e.Size)
+}
+
+// Finish writes the metadata of the tree, the superblock last, and returns the
+// size of the image. It does not fsync.
+func (w *Writer) Finish(root *Node, built time.Time) (int64, error) {
+	if !root.IsDir() {
+		return 0, errors.New("the root is not a directory")
+	}
+	m := &meta{w: w, start: w.next, built: built}
+	if err := m.plan(root); err != nil {
+		return 0, err
+	}
+	if err := m.write(root); err != nil {
+		return 0, err
+	}
+	size := int64(m.end) * BlockSize
+	if err := w.f.Truncate(size); err != nil {
+		return 0, err
+	}
+	if _, err := w.f.WriteAt(m.superblock(), 0); err != nil {
+		return 0, err
+	}
+	return size, nil
+}
