@@ -1,0 +1,132 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Dial opens a byte stream to a port inside. It tries the sandbox's own address
+// first and, where nothing listens there, asks the guest to connect to its
+// loopback. A port that is closed everywhere gives an error of kind Unavailable
+// that is also ECONNREFUSED.
+func (c *Conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	const op = "dial port"
+	if port == 0 {
+		return nil, c.invalid(op, "port", "0 is not a port")
+	}
+	if c.dial == nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, ID: c.opts.ID, Hint: "this connection can't open streams to ports"}
+	}
+	conn, err := c.dial(ctx, port)
+	if err == nil {
+		return conn, nil
+	}
+	if port == carrel.GuestPort || !errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, c.fail(op, err)
+	}
+	conn, err = c.tunnel(ctx, port)
+	if err != nil {
+		return nil, c.fail(op, err)
+	}
+	return conn, nil
+}
+
+// tunnel connects to a loopback port through the guest.
+func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) {
+	raw, err := c.dial(ctx, carrel.GuestPort)
+	if err != nil {
+		return nil, err
+	}
+	// The handshake is bounded by ctx: its end makes reads and writes fail at once.
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = raw.Close()
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+		}
+	}()
+	req, err := http.NewRequest(http.MethodGet, "http://guest"+TunnelPath+strconv.Itoa(int(port)), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", TunnelProtocol)
+	if c.opts.Token != "" {
+		req.Header.Set("X-Access-Token", c.opts.Token)
+	}
+	if err := req.Write(raw); err != nil {
+		return nil, err
+	}
+	br := bufio.NewReader(raw)
+	resp, err := http.ReadResponse(br, req)
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusSwitchingProtocols:
+		return &tunnelConn{Conn: raw, r: br}, nil
+	case http.StatusBadGateway:
+		return nil, fmt.Errorf("nothing listens on port %d: %w", port, syscall.ECONNREFUSED)
+	}
+	defer resp.Body.Close()
+	return nil, c.httpError("dial port", resp)
+}
+
+// tunnelConn is a stream through the guest. It reads first what arrived together
+// with the guest's answer.
+type tunnelConn struct {
+	net.Conn
+	r *bufio.Reader // nil once empty
+}
+
+func (t *tunnelConn) Read(p []byte) (int, error) {
+	if t.r != nil {
+		if t.r.Buffered() > 0 {
+			return t.r.Read(p)
+		}
+		t.r = nil
+	}
+	return t.Conn.Read(p)
+}
+
+// WriteTo lets io.Copy use the underlying connection's fast path.
+func (t *tunnelConn) WriteTo(w io.Writer) (int64, error) {
+	var n int64
+	if t.r != nil && t.r.Buffered() > 0 {
+		head, _ := t.r.Peek(t.r.Buffered()) // Peek of what is buffered never fails
+		m, err := w.Write(head)
+		if _, derr := t.r.Discard(m); err == nil {
+			err = derr
+		}
+		n = int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+	t.r = nil
+	m, err := io.Copy(w, t.Conn)
+	return n + m, err
+}
+
+// CloseWrite ends the stream towards the port and leaves the other way open.
+func (t *tunnelConn) CloseWrite() error {
+	if hc, ok := t.Conn.(interface{ CloseWrite() error }); ok {
+		return hc.CloseWrite()
+	}
+	return nil
+}

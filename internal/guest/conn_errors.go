@@ -1,0 +1,132 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// fail turns whatever a call to the guest ended with into an [*carrel.Error].
+func (c *Conn) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var ce *connect.Error
+	var known *carrel.Error
+	out := &carrel.Error{Op: op, ID: c.opts.ID, Err: err}
+	switch {
+	case errors.As(err, &known):
+		out.Kind, out.Field = carrel.KindOf(known), known.Field
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		out.Kind = carrel.TimedOut
+	case errors.Is(err, context.Canceled):
+		out.Kind = carrel.Unavailable
+	case errors.As(err, &ce):
+		out.Kind = kindOfCode(ce.Code())
+		if connect.IsWireError(err) {
+			out.Err = errors.New(ce.Message()) // the guest's own words, without the code
+		}
+	default:
+		out.Kind = carrel.Unavailable
+	}
+	out.Hint = hintFor(out.Kind, err)
+	return out
+}
+
+// hintFor says what to do where the kind of an error alone tells.
+func hintFor(kind carrel.Kind, err error) string {
+	switch kind {
+	case carrel.Unavailable:
+		if !errors.Is(err, context.Canceled) {
+			return "the sandbox may just have ended: its log says why"
+		}
+	case carrel.Exhausted:
+		return "the sandbox is at one of its limits: free some, or create it with a higher one"
+	}
+	return ""
+}
+
+// kindOfCode is the one table from Connect codes to kinds.
+func kindOfCode(code connect.Code) carrel.Kind {
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return carrel.Invalid
+	case connect.CodeUnauthenticated:
+		return carrel.Unauthenticated
+	case connect.CodePermissionDenied:
+		return carrel.Forbidden
+	case connect.CodeNotFound:
+		return carrel.NotFound
+	case connect.CodeAlreadyExists:
+		return carrel.AlreadyExists
+	case connect.CodeFailedPrecondition, connect.CodeAborted:
+		return carrel.Conflict
+	case connect.CodeResourceExhausted:
+		return carrel.Exhausted
+	case connect.CodeUnavailable, connect.CodeCanceled:
+		return carrel.Unavailable
+	case connect.CodeUnimplemented:
+		return carrel.Unsupported
+	case connect.CodeDeadlineExceeded:
+		return carrel.TimedOut
+	}
+	return carrel.Internal
+}
+
+// httpError reads the guest's error body {code, message}; a body of another form
+// is given as it is.
+func (c *Conn) httpError(op string, resp *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // best effort: the status alone decides the kind
+	var body struct {
+		Message string `json:"message"`
+	}
+	message := strings.TrimSpace(string(raw))
+	if json.Unmarshal(raw, &body) == nil && body.Message != "" {
+		message = body.Message
+	}
+	if message == "" {
+		message = resp.Status
+	}
+	kind := kindOfStatus(resp.StatusCode)
+	return &carrel.Error{Op: op, Kind: kind, ID: c.opts.ID, Err: errors.New(message), Hint: hintFor(kind, nil)}
+}
+
+// kindOfStatus is the one table from the guest's HTTP statuses to kinds.
+func kindOfStatus(status int) carrel.Kind {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusRequestedRangeNotSatisfiable,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		return carrel.Invalid
+	case http.StatusUnauthorized:
+		return carrel.Unauthenticated
+	case http.StatusForbidden:
+		return carrel.Forbidden
+	case http.StatusNotFound:
+		return carrel.NotFound
+	case http.StatusConflict:
+		return carrel.Conflict
+	case http.StatusInsufficientStorage, http.StatusTooManyRequests:
+		return carrel.Exhausted
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return carrel.Unavailable
+	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
+		return carrel.TimedOut
+	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
+		return carrel.Unsupported
+	}
+	return carrel.Internal
+}
+
+// invalid is an error about the caller's own arguments.
+func (c *Conn) invalid(op, field, format string, args ...any) error {
+	return &carrel.Error{Op: op, Kind: carrel.Invalid, ID: c.opts.ID, Field: field, Err: fmt.Errorf(format, args...)}
+}
