@@ -1,0 +1,227 @@
+// Package cgroup bounds and measures a tree of processes with Linux control
+// groups, versions 1 and 2, and mixtures of both.
+//
+// # Terms
+//
+// A [Hierarchy] is the place on this host under which groups are made: one parent
+// directory per controller, all with the same name, for example carrel/1f3a. A
+// [Group] is one sandbox's group below it, in every hierarchy that has a
+// controller we use.
+//
+// # Rules
+//
+// Nothing that exists is moved, remounted or changed: only own sub-groups are
+// made, below the first place where the kernel lets us. A process is born inside
+// its group ([Group.Start]) and never moved there later, so there is no moment in
+// which its children or its memory escape the account.
+//
+// A host without any writable group is not an error: [Open] then returns a
+// Hierarchy whose [Hierarchy.Missing] says why, and whose groups do nothing.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Controller is the name of a resource controller.
+type Controller string
+
+// The controllers this package uses. CPUAcct is part of CPU in version 2.
+const (
+	Memory  Controller = "memory"
+	CPU     Controller = "cpu"
+	CPUAcct Controller = "cpuacct"
+	Pids    Controller = "pids"
+)
+
+// controllers are all we use, in a fixed order.
+var controllers = []Controller{Memory, CPU, CPUAcct, Pids}
+
+// Hierarchy is where this host lets us make groups. It is safe for concurrent use.
+type Hierarchy struct {
+	v2      string                // parent directory in the unified hierarchy, "" if unusable
+	v2Has   map[Controller]bool   // what v2 controls there
+	v1      map[Controller]string // parent directory by controller
+	missing map[Controller]error  // why a controller can't be used
+}
+
+// Open finds where groups called name can be made and makes the parent groups.
+// name is a relative path such as "carrel/1f3a"; two programs that must not see
+// each other's groups use different names.
+func Open(name string) (*Hierarchy, error) {
+	if name == "" || !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("open cgroups: bad name %q", name)
+	}
+	h := &Hierarchy{v2Has: map[Controller]bool{}, v1: map[Controller]string{}, missing: map[Controller]error{}}
+	mounts, err := readMounts()
+	if err != nil {
+		return nil, fmt.Errorf("open cgroups: %w", err)
+	}
+	own, err := ownGroups("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("open cgroups: %w", err)
+	}
+	var v2err error
+	for _, m := range mounts {
+		if m.v2 && h.v2 == "" {
+			v2err = h.openV2(m, own, name)
+		}
+	}
+	for _, c := range controllers {
+		if h.v2Has[c] || (c == CPUAcct && h.v2Has[CPU]) {
+			continue
+		}
+		if err := h.openV1(c, mounts, own, name); err != nil {
+			if v2err != nil {
+				err = errors.Join(err, v2err)
+			}
+			h.missing[c] = err
+		}
+	}
+	return h, nil
+}
+
+// openV2 finds a parent in the unified hierarchy: the root of the mount, else the
+// parent of our own group, else our own group. The last works only where no
+// process lives in it (a delegated group with a sub-group for the service).
+func (h *Hierarchy) openV2(m mount, own map[string]string, name string) error {
+	self := m.path(own[""])
+	var errs []error
+	for _, base := range unique(m.dir, filepath.Dir(self), self) {
+		if base != m.dir && !strings.HasPrefix(base, m.dir+"/") {
+			continue
+		}
+		has := readWords(filepath.Join(base, "cgroup.controllers"))
+		if !has[Memory] && !has[CPU] && !has[Pids] {
+			errs = append(errs, fmt.Errorf("%s has no memory, cpu or pids controller", base))
+			continue
+		}
+		parent, err := makeV2(base, name, has)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		h.v2 = parent
+		for _, c := range controllers {
+			if readWords(filepath.Join(parent, "cgroup.subtree_control"))[c] {
+				h.v2Has[c] = true
+			}
+		}
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// makeV2 makes base/name and hands the controllers down to its children.
+func makeV2(base, name string, has map[Controller]bool) (string, error) {
+	dir := base
+	for _, part := range append([]string{""}, strings.Split(name, "/")...) {
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		for c := range has {
+			// A controller that can't be handed down is missing, the others still serve.
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+string(c)), 0)
+		}
+	}
+	if len(readWords(filepath.Join(dir, "cgroup.subtree_control"))) == 0 {
+		return "", fmt.Errorf("%s: no controller can be handed down (processes live in its parent, or it is not delegated to us)", dir)
+	}
+	probe := filepath.Join(dir, "probe")
+	if err := os.Mkdir(probe, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, os.Remove(probe)
+}
+
+// openV1 finds a parent for one version 1 controller: the root of its mount, else
+// our own group.
+func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, name string) error {
+	err := fmt.Errorf("the %s controller is not mounted", c)
+	for _, m := range mounts {
+		if m.v2 || !m.has[c] {
+			continue
+		}
+		for _, base := range unique(m.dir, m.path(own[string(c)])) {
+			dir := filepath.Join(base, name)
+			if err = os.MkdirAll(dir, 0o755); err != nil {
+				continue
+			}
+			if c == Memory {
+				// Without it a group's limit ignores what sub-groups use; it is the default today.
+				_ = os.WriteFile(filepath.Join(dir, "memory.use_hierarchy"), []byte("1"), 0)
+			}
+			h.v1[c] = dir
+			return nil
+		}
+	}
+	return err
+}
+
+// Has reports whether a controller can be used.
+func (h *Hierarchy) Has(c Controller) bool {
+	if c == CPUAcct && h.v2Has[CPU] {
+		return true
+	}
+	return h.v2Has[c] || h.v1[c] != ""
+}
+
+// Any reports whether any controller can be used.
+func (h *Hierarchy) Any() bool { return h.v2 != "" || len(h.v1) > 0 }
+
+// Missing says for each controller that can't be used why not.
+func (h *Hierarchy) Missing() map[Controller]error { return h.missing }
+
+// List returns the names of the groups that exist.
+func (h *Hierarchy) List() []string {
+	set := map[string]bool{}
+	for _, dir := range h.parents() {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if e.IsDir() {
+				set[e.Name()] = true
+			}
+		}
+	}
+	names := make([]string, 0, len(set))
+	for n := range set {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// parents are the parent directories, without doubles (cpu and cpuacct are often
+// one mount).
+func (h *Hierarchy) parents() []string {
+	var dirs []string
+	if h.v2 != "" {
+		dirs = append(dirs, h.v2)
+	}
+	for _, c := range controllers {
+		if d := h.v1[c]; d != "" {
+			dirs = append(dirs, d)
+		}
+	}
+	return unique(dirs...)
+}
+
+// unique drops later doubles.
+func unique(in ...string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, s := range in {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,225 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Limits bounds a group. Zero fields are unlimited.
+type Limits struct {
+	Memory int64   // bytes, swap included: a group never swaps
+	CPUs   float64 // cores
+	Pids   int     // tasks: processes and threads
+}
+
+// Paths are a group's directories, for a durable record of it.
+type Paths struct {
+	V2 string                `json:"v2,omitempty"`
+	V1 map[Controller]string `json:"v1,omitempty"`
+}
+
+// Group is one group in all hierarchies. It is safe for concurrent use.
+type Group struct{ paths Paths }
+
+// Load returns the group with these directories; they need not exist any more.
+func Load(p Paths) *Group { return &Group{paths: p} }
+
+// Paths returns the group's directories.
+func (g *Group) Paths() Paths { return g.paths }
+
+// Empty reports whether the group stands for nothing: no controller was usable.
+func (g *Group) Empty() bool { return g.paths.V2 == "" && len(g.paths.V1) == 0 }
+
+// Lookup returns the group of that name, whether it exists or not.
+func (h *Hierarchy) Lookup(name string) *Group {
+	p := Paths{V1: map[Controller]string{}}
+	if h.v2 != "" {
+		p.V2 = filepath.Join(h.v2, name)
+	}
+	for c, dir := range h.v1 {
+		p.V1[c] = filepath.Join(dir, name)
+	}
+	return &Group{paths: p}
+}
+
+// Create makes a group with limits. A group of that name must not exist. On an
+// error nothing is left.
+func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
+	if name == "" || name != filepath.Base(name) {
+		return nil, fmt.Errorf("create cgroup: bad name %q", name)
+	}
+	g := h.Lookup(name)
+	made := make([]string, 0, 4)
+	undo := func(err error) (*Group, error) {
+		for _, d := range made {
+			_ = os.Remove(d)
+		}
+		return nil, fmt.Errorf("create cgroup: %w", err)
+	}
+	for _, d := range g.dirs() {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return undo(err)
+		}
+		made = append(made, d)
+	}
+	if err := g.limit(l); err != nil {
+		return undo(err)
+	}
+	return g, nil
+}
+
+// dirs are the group's directories without doubles.
+func (g *Group) dirs() []string {
+	var out []string
+	if g.paths.V2 != "" {
+		out = append(out, g.paths.V2)
+	}
+	for _, c := range controllers {
+		if d := g.paths.V1[c]; d != "" {
+			out = append(out, d)
+		}
+	}
+	return unique(out...)
+}
+
+// cpuPeriod is the time slice in which the processor quota is counted, in µs.
+const cpuPeriod = 100_000
+
+// limit writes the limits.
+func (g *Group) limit(l Limits) error {
+	quota := strconv.FormatInt(int64(l.CPUs*cpuPeriod), 10)
+	period := strconv.Itoa(cpuPeriod)
+	if l.Memory > 0 {
+		bytes := strconv.FormatInt(l.Memory, 10)
+		if err := g.write(Memory, "memory.limit_in_bytes", "memory.max", bytes); err != nil {
+			return err
+		}
+		// No swap: absent where the kernel doesn't account it, then there is none to bound.
+		if err := g.writeIfThere(Memory, "memory.memsw.limit_in_bytes", bytes, "memory.swap.max", "0"); err != nil {
+			return err
+		}
+		if err := g.writeIfThere(Memory, "", "", "memory.oom.group", "1"); err != nil {
+			return err
+		}
+	}
+	if l.CPUs > 0 {
+		if err := g.write(CPU, "cpu.cfs_period_us", "", period); err != nil {
+			return err
+		}
+		if err := g.write(CPU, "cpu.cfs_quota_us", "", quota); err != nil {
+			return err
+		}
+		if err := g.write(CPU, "", "cpu.max", quota+" "+period); err != nil {
+			return err
+		}
+	}
+	if l.Pids > 0 {
+		return g.write(Pids, "pids.max", "pids.max", strconv.Itoa(l.Pids))
+	}
+	return nil
+}
+
+// dir is the directory that controls c, and whether it is version 2.
+func (g *Group) dir(c Controller) (dir string, v2 bool) {
+	if d := g.paths.V1[c]; d != "" {
+		return d, false
+	}
+	if c == CPUAcct && g.paths.V1[CPU] != "" {
+		return "", false
+	}
+	return g.paths.V2, true
+}
+
+// write writes a limit to the file of whichever version controls c; a controller
+// this host does not give us is skipped.
+func (g *Group) write(c Controller, v1, v2, value string) error {
+	dir, isV2 := g.dir(c)
+	name := v1
+	if isV2 {
+		name = v2
+	}
+	if dir == "" || name == "" {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil {
+		if isV2 && errors.Is(err, fs.ErrNotExist) {
+			return nil // v2 is there, but not with this controller
+		}
+		return err
+	}
+	return nil
+}
+
+// writeIfThere is write for files that not every kernel has.
+func (g *Group) writeIfThere(c Controller, v1, value1, v2, value2 string) error {
+	dir, isV2 := g.dir(c)
+	name, value := v1, value1
+	if isV2 {
+		name, value = v2, value2
+	}
+	if dir == "" || name == "" {
+		return nil
+	}
+	err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Kill sends SIGKILL to every process in the group.
+func (g *Group) Kill() error {
+	if g.paths.V2 != "" {
+		err := os.WriteFile(filepath.Join(g.paths.V2, "cgroup.kill"), []byte("1"), 0)
+		if err == nil && len(g.paths.V1) == 0 {
+			return nil
+		}
+	}
+	for _, d := range g.dirs() {
+		b, err := os.ReadFile(filepath.Join(d, "cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, w := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(w); err == nil && pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	return nil
+}
+
+// Destroy kills what is left in the group and removes it. It is idempotent. Error:
+// ctx ended before the kernel let go of it.
+func (g *Group) Destroy(ctx context.Context) error {
+	const most = 20 * time.Millisecond
+	wait := 200 * time.Microsecond
+	for {
+		var left error
+		for _, d := range g.dirs() {
+			if err := syscall.Rmdir(d); err != nil && err != syscall.ENOENT {
+				left = fmt.Errorf("remove cgroup %s: %w", d, err)
+			}
+		}
+		if left == nil {
+			return nil
+		}
+		_ = g.Kill()
+		select {
+		case <-ctx.Done():
+			return left
+		case <-time.After(wait):
+		}
+		if wait *= 2; wait > most {
+			wait = most
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start runs start so that the process it starts is born inside the group. start
+// must start exactly one process, on the goroutine it is called on, with attr
+// (which Start completes) as its attributes.
+//
+// Version 2 places the child with clone3. Version 1 has no such call: there a
+// thread of its own joins the group, starts the child, which inherits the group,
+// and ends. The thread is never used for anything else and never moved back,
+// which would cost as much again.
+func (g *Group) Start(attr *syscall.SysProcAttr, start func() error) error {
+	if g.paths.V2 != "" {
+		dir, err := os.Open(g.paths.V2)
+		if err != nil {
+			return fmt.Errorf("open cgroup: %w", err)
+		}
+		defer dir.Close()
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	}
+	if len(g.paths.V1) == 0 {
+		return start()
+	}
+	done := make(chan error, 1)
+	go g.startV1(start, done)
+	return <-done
+}
+
+// startV1 joins the version 1 groups with a thread that dies afterwards.
+func (g *Group) startV1(start func() error, done chan<- error) {
+	// No unlock: a locked goroutine that ends takes its thread with it.
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		// The main thread can't end, and stands for the whole process's memory.
+		// Hold it while another goroutine, which can't get it, tries.
+		again := make(chan error, 1)
+		go g.startV1(start, again)
+		done <- <-again
+		runtime.UnlockOSThread()
+		return
+	}
+	tid := []byte(strconv.Itoa(unix.Gettid()))
+	var joined []string
+	for _, c := range controllers {
+		d := g.paths.V1[c]
+		if d == "" || contains(joined, d) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(d, "tasks"), tid, 0); err != nil {
+			done <- fmt.Errorf("join cgroup: %w", err)
+			return
+		}
+		joined = append(joined, d)
+	}
+	done <- start()
+}
+
+// contains reports whether list holds s.
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Stats is what a group uses. A figure no controller gives is 0.
+type Stats struct {
+	CPU    time.Duration
+	Memory int64 // bytes
+	Cache  int64 // bytes of Memory that are file pages the kernel can drop
+	Pids   int   // tasks now
+}
+
+// Events counts what the kernel did because of the limits.
+type Events struct {
+	OOMKills int64 // processes killed for memory
+	PidsMax  int64 // refused forks
+}
+
+// Stats reads what the group uses now.
+func (g *Group) Stats() Stats {
+	var s Stats
+	if dir, v2 := g.dir(CPUAcct); dir != "" {
+		if v2 {
+			s.CPU = time.Duration(g.key(dir, "cpu.stat", "usage_usec")) * time.Microsecond
+		} else {
+			s.CPU = time.Duration(g.number(dir, "cpuacct.usage"))
+		}
+	}
+	if dir, v2 := g.dir(Memory); dir != "" {
+		prefix := ""
+		if v2 {
+			s.Memory = g.number(dir, "memory.current")
+		} else {
+			s.Memory = g.number(dir, "memory.usage_in_bytes")
+			prefix = "total_"
+		}
+		stat := readKeys(filepath.Join(dir, "memory.stat"))
+		// Not "cache" or "file": those hold shared memory too, which can't be dropped.
+		s.Cache = stat[prefix+"inactive_file"] + stat[prefix+"active_file"]
+	}
+	if dir, _ := g.dir(Pids); dir != "" {
+		s.Pids = int(g.number(dir, "pids.current"))
+	}
+	return s
+}
+
+// Events reads the counters. They vanish with the group.
+func (g *Group) Events() Events {
+	var e Events
+	if dir, v2 := g.dir(Memory); dir != "" {
+		if v2 {
+			e.OOMKills = g.key(dir, "memory.events", "oom_kill")
+		} else {
+			e.OOMKills = g.key(dir, "memory.oom_control", "oom_kill")
+		}
+	}
+	if dir, _ := g.dir(Pids); dir != "" {
+		e.PidsMax = g.key(dir, "pids.events", "max")
+	}
+	return e
+}
+
+// number reads a file that holds one number.
+func (g *Group) number(dir, file string) int64 {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n
+}
+
+// key reads one number of a file of "key number" lines.
+func (g *Group) key(dir, file, key string) int64 {
+	return readKeys(filepath.Join(dir, file))[key]
+}
+
+// readKeys reads a file of "key number" lines.
+func readKeys(file string) map[string]int64 {
+	b, _ := os.ReadFile(file)
+	out := map[string]int64{}
+	for _, line := range strings.Split(string(b), "\n") {
+		k, v, ok := strings.Cut(line, " ")
+		if !ok {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64); err == nil {
+			out[k] = n
+		}
+	}
+	return out
+}
