@@ -198,6 +198,14 @@ func (h *Hierarchy) List() []string {
 	return names
 }
 
+// Close removes the parent groups when no group is left in them.
+func (h *Hierarchy) Close() error {
+	for _, d := range h.parents() {
+		_ = os.Remove(d)
+	}
+	return nil
+}
+
 // parents are the parent directories, without doubles (cpu and cpuacct are often
 // one mount).
 func (h *Hierarchy) parents() []string {

@@ -175,7 +175,8 @@ func (g *Group) writeIfThere(c Controller, v1, value1, v2, value2 string) error 
 	return err
 }
 
-// Kill sends SIGKILL to every process in the group.
+// Kill sends SIGKILL to every process in the group, except to this one: the
+// thread that started a child in a version 1 group is in it until it has ended.
 func (g *Group) Kill() error {
 	if g.paths.V2 != "" {
 		err := os.WriteFile(filepath.Join(g.paths.V2, "cgroup.kill"), []byte("1"), 0)
@@ -189,7 +190,7 @@ func (g *Group) Kill() error {
 			continue
 		}
 		for _, w := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(w); err == nil && pid > 0 {
+			if pid, err := strconv.Atoi(w); err == nil && pid > 0 && pid != os.Getpid() {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
