@@ -1,0 +1,194 @@
+package oshost
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+)
+
+var _ agent.Filesystem = (*System)(nil)
+
+// Stat describes a file, or what a symbolic link leads to.
+func (*System) Stat(name string) (agent.Entry, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return agent.Entry{}, err
+	}
+	return entryOf(name, info), nil
+}
+
+// Lstat describes a file, or a symbolic link itself.
+func (*System) Lstat(name string) (agent.Entry, error) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return agent.Entry{}, err
+	}
+	return linkEntryOf(name, info), nil
+}
+
+// ReadDir describes the files in a directory, in the order of their names. Files
+// that vanish meanwhile are left out.
+func (*System) ReadDir(name string) ([]agent.Entry, error) {
+	dir, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]agent.Entry, 0, len(dir))
+	for _, d := range dir {
+		info, err := d.Info()
+		if err != nil {
+			if os.IsNotExist(err) {
+				continue
+			}
+			return nil, err
+		}
+		entries = append(entries, linkEntryOf(filepath.Join(name, d.Name()), info))
+	}
+	return entries, nil
+}
+
+// entryOf turns what the os package knows of a file into an entry.
+func entryOf(name string, info fs.FileInfo) agent.Entry {
+	e := agent.Entry{Path: name, Size: info.Size(), Mode: info.Mode(), Modified: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.UID, e.GID = st.Uid, st.Gid
+	}
+	return e
+}
+
+// linkEntryOf is entryOf for what Lstat found, with a link's own text.
+func linkEntryOf(name string, info fs.FileInfo) agent.Entry {
+	e := entryOf(name, info)
+	if info.Mode()&fs.ModeSymlink != 0 {
+		e.LinkTarget, _ = os.Readlink(name) // gone meanwhile: the entry is a moment's
+	}
+	return e
+}
+
+// Open opens a regular file for reading. What is no regular file is refused,
+// without waiting for the other end of a pipe.
+func (*System) Open(name string) (agent.File, error) {
+	return openRegular(name, unix.O_RDONLY, 0)
+}
+
+// Create opens a regular file for writing, truncated. The file belongs to u
+// afterwards, an old one too.
+func (*System) Create(name string, u agent.User) (agent.File, error) {
+	f, err := openRegular(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chown(int(u.UID), int(u.GID)); err != nil {
+		_ = f.Close() // the file was not written to
+		return nil, err
+	}
+	return f, nil
+}
+
+// openRegular opens a file and refuses what is not a regular one. O_NONBLOCK,
+// which means nothing to a regular file, keeps the open of a pipe from waiting
+// for somebody to take its other end.
+func openRegular(name string, flags int, mode os.FileMode) (*file, error) {
+	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, mode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file: %w", syscall.EINVAL)}
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return &file{f}, nil
+}
+
+// file is an os.File that describes itself as the agent wants it.
+type file struct{ *os.File }
+
+var _ io.ReaderFrom = (*file)(nil)
+
+// Stat describes the open file.
+func (f *file) Stat() (agent.Entry, error) {
+	info, err := f.File.Stat()
+	if err != nil {
+		return agent.Entry{}, err
+	}
+	return entryOf(f.Name(), info), nil
+}
+
+// ReadFrom lets the kernel copy from file to file.
+func (f *file) ReadFrom(r io.Reader) (int64, error) {
+	if src, ok := r.(*file); ok {
+		r = src.File
+	}
+	return f.File.ReadFrom(r)
+}
+
+// Mkdir makes one directory that belongs to u.
+func (*System) Mkdir(name string, u agent.User) error {
+	if err := os.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return os.Lchown(name, int(u.UID), int(u.GID))
+}
+
+// Remove removes one file or empty directory.
+func (*System) Remove(name string) error { return os.Remove(name) }
+
+// RemoveAll removes a file, or a directory with all it holds.
+func (*System) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// Chown gives a file, or what a link leads to, to u.
+func (*System) Chown(name string, u agent.User) error {
+	return os.Chown(name, int(u.UID), int(u.GID))
+}
+
+// EvalSymlinks returns the path without symbolic links. A loop gives
+// syscall.ELOOP.
+func (*System) EvalSymlinks(name string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		// filepath counts links itself and then has no errno: ask the kernel.
+		if _, serr := os.Stat(name); serr != nil {
+			return "", serr
+		}
+		return "", err
+	}
+	return resolved, nil
+}
+
+// The file systems whose contents change without this kernel's knowledge, see
+// linux/magic.h. 9p is not among them: it is how a sandbox's own root may arrive.
+const (
+	magicNFS  = 0x6969
+	magicCIFS = 0xff534d42
+	magicSMB  = 0x517b
+	magicSMB2 = 0xfe534d42
+	magicFUSE = 0x65735546
+)
+
+// IsNetworkMount reports whether a path lies on NFS, CIFS, SMB or FUSE.
+func (*System) IsNetworkMount(name string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(name, &st); err != nil {
+		return false, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	switch uint32(st.Type) {
+	case magicNFS, magicCIFS, magicSMB, magicSMB2, magicFUSE:
+		return true, nil
+	}
+	return false, nil
+}

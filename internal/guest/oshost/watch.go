@@ -1,0 +1,159 @@
+package oshost
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+)
+
+// What is asked of inotify: changes to the names in a directory, to contents and
+// to attributes. Of the watched directory itself also its end.
+const (
+	watchMask = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE |
+		unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
+	watchRootMask = watchMask | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+)
+
+// errWatchOverflow says that events were lost: they came faster than they were
+// taken.
+var errWatchOverflow = errors.New("watch: too many changes at once, some were lost")
+
+// Watch reports changes in dir, and with recursive in all directories below it,
+// those that are made later too.
+func (*System) Watch(dir string, recursive bool) (agent.Watcher, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify_init: %w", err)
+	}
+	w := &watcher{
+		file: os.NewFile(uintptr(fd), "inotify"),
+		c:    make(chan agent.Change),
+		stop: make(chan struct{}),
+		done: make(chan struct{}),
+		tree: newWatchTree(fd, dir, recursive),
+	}
+	if err := w.tree.start(); err != nil {
+		_ = w.file.Close() // nothing was read from it
+		return nil, err
+	}
+	go w.run()
+	return w, nil
+}
+
+// watcher reads inotify events and turns them into changes.
+type watcher struct {
+	file *os.File
+	tree *watchTree // used by run alone
+	c    chan agent.Change
+
+	once     sync.Once
+	closeErr error
+
+	stop chan struct{} // closed by Close
+	done chan struct{} // closed when run has returned
+	err  error         // written before c is closed
+}
+
+// C delivers the changes; it is closed when the watcher ends.
+func (w *watcher) C() <-chan agent.Change { return w.c }
+
+// Err says why C was closed, once it was; nil after Close.
+func (w *watcher) Err() error {
+	select {
+	case <-w.done:
+		return w.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the watcher and returns when it has ended.
+func (w *watcher) Close() error {
+	w.once.Do(func() {
+		close(w.stop)
+		// The deadline wakes run, which may be adding watches: the descriptor must
+		// not be closed, and taken for another file, under its hands.
+		w.closeErr = w.file.SetReadDeadline(time.Unix(1, 0))
+		<-w.done
+		w.closeErr = errors.Join(w.closeErr, w.file.Close())
+	})
+	return w.closeErr
+}
+
+// run reads until Close or an error.
+func (w *watcher) run() {
+	defer close(w.done)
+	defer close(w.c)
+	conn, err := w.file.SyscallConn()
+	if err != nil {
+		w.err = err
+		return
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.read(conn.Read, buf)
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				w.err = err
+			}
+			return
+		}
+		if w.err = w.tree.handle(buf[:n], w.send); w.err != nil {
+			if errors.Is(w.err, os.ErrClosed) {
+				w.err = nil
+			}
+			return
+		}
+	}
+}
+
+// read waits for events. When there are none at the moment, the tree is told: it
+// then forgets what it kept to make sense of events under way.
+func (w *watcher) read(wait func(func(fd uintptr) bool) error, buf []byte) (n int, err error) {
+	werr := wait(func(fd uintptr) bool {
+		for {
+			n, err = unix.Read(int(fd), buf)
+			switch err {
+			case unix.EINTR:
+				continue
+			case unix.EAGAIN:
+				w.tree.settle()
+				return false
+			}
+			return true
+		}
+	})
+	if werr != nil {
+		return 0, os.ErrClosed // Close ends the waiting
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// send delivers one change, or gives up when the watcher is closed. It waits for
+// a slow taker: the kernel's queue is the buffer, and is bounded.
+func (w *watcher) send(path string, op agent.Op) error {
+	select {
+	case w.c <- agent.Change{Path: path, Op: op}:
+		return nil
+	case <-w.stop:
+		return os.ErrClosed
+	}
+}
+
+// watchError names what a watch could not be put on.
+func watchError(dir string, err error) error {
+	if errors.Is(err, unix.ENOSPC) { // inotify(7): the user's limit of watches, not the disk
+		return fmt.Errorf("inotify_add_watch %s: too many directories to watch (fs.inotify.max_user_watches)", dir)
+	}
+	return &fs.PathError{Op: "inotify_add_watch", Path: dir, Err: err}
+}
