@@ -51,6 +51,11 @@ func (id *identity) apply(req *guest.InitRequest) bool {
 	if req.EnvVars != nil {
 		id.envs = maps.Clone(req.EnvVars)
 	}
+	for k, v := range map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": req.SandboxID, "E2B_TEMPLATE_ID": req.TemplateID} {
+		if v != "" {
+			id.envs[k] = v
+		}
+	}
 	return true
 }
 

@@ -1,8 +1,300 @@
 package agent
 
-// processes are the processes that the agent started and that still run.
-type processes struct{}
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
-func (p *processes) init() {}
+	"connectrpc.com/connect"
 
-func (p *processes) killAll() {}
+	"github.com/carrel-dev/carrel/internal/guest/process"
+)
+
+const (
+	// drainGrace is how long the end event waits for more output when the process
+	// has ended but a child of it still holds its pipes.
+	drainGrace = 100 * time.Millisecond
+	// endedKept is how long a process whose end nobody has heard can still be
+	// connected to.
+	endedKept = 2 * time.Minute
+	// endedMax is how many such processes are kept.
+	endedMax = 128
+	// Sizes of the buffer that output is read into: small until a read fills it,
+	// because most processes are silent most of the time.
+	readSmall, readLarge = 4 << 10, 64 << 10
+)
+
+// running is a process that the agent started.
+type running struct {
+	proc   Proc
+	pid    uint32
+	seq    uint64
+	config *process.ProcessConfig
+	tag    *string
+	tty    bool
+	out    *output
+	in     *input
+
+	timer    *time.Timer // kills it when its time is over; nil without a limit
+	timedOut atomic.Bool
+
+	told    chan struct{} // closed by tell
+	tell    func()        // somebody has received the end event
+	release func()        // proc.Release, once
+}
+
+func newRunning(proc Proc, req *process.StartRequest) *running {
+	r := &running{
+		proc: proc, pid: uint32(proc.PID()),
+		config: req.GetProcess(), tag: req.Tag, tty: req.Pty != nil,
+		out: newOutput(), in: newInput(proc.Stdin(), req.Pty != nil),
+		told: make(chan struct{}),
+	}
+	r.tell = sync.OnceFunc(func() { close(r.told) })
+	r.release = sync.OnceFunc(proc.Release)
+	return r
+}
+
+// kill ends the process group. A process that has ended just now is no error.
+func (r *running) kill() { _ = r.proc.Signal(int(syscall.SIGKILL)) }
+
+// timeOut kills the process because its time is over.
+func (r *running) timeOut() {
+	r.timedOut.Store(true)
+	r.kill()
+}
+
+// processes are the processes that the agent started: those that run, and those
+// that ended while nobody listened.
+type processes struct {
+	mu     sync.Mutex
+	seq    uint64
+	live   map[uint32]*running
+	ended  []*running // oldest first
+	closed bool
+}
+
+func (p *processes) init() { p.live = map[uint32]*running{} }
+
+// add registers a process that has just started. It reports false when the
+// agent is closing.
+func (p *processes) add(r *running) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.seq++
+	r.seq = p.seq
+	p.live[r.pid] = r
+	p.ended = slices.DeleteFunc(p.ended, func(e *running) bool { return e.pid == r.pid })
+	return true
+}
+
+// exited moves a process from the running ones to those whose end is untold.
+func (p *processes) exited(r *running) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live[r.pid] == r {
+		delete(p.live, r.pid)
+	}
+	p.ended = append(p.ended, r)
+	if len(p.ended) > endedMax {
+		p.ended = slices.Delete(p.ended, 0, len(p.ended)-endedMax)
+	}
+}
+
+// forget drops a process whose end has been told, or will not be asked for.
+func (p *processes) forget(r *running) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = slices.DeleteFunc(p.ended, func(e *running) bool { return e == r })
+}
+
+// list returns the running processes by pid.
+func (p *processes) list() []*running {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*running, 0, len(p.live))
+	for _, r := range p.live {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *running) int { return cmp.Compare(a.pid, b.pid) })
+	return out
+}
+
+// find returns the process that a selector means; with a tag, the youngest that
+// has it. Processes whose end is untold count only withEnded.
+func (p *processes) find(sel *process.ProcessSelector, withEnded bool) (*running, *connect.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var match func(*running) bool
+	var missing error
+	switch s := sel.GetSelector().(type) {
+	case *process.ProcessSelector_Pid:
+		match = func(r *running) bool { return r.pid == s.Pid }
+		missing = fmt.Errorf("process with pid %d not found", s.Pid)
+	case *process.ProcessSelector_Tag:
+		match = func(r *running) bool { return r.tag != nil && *r.tag == s.Tag }
+		missing = fmt.Errorf("process with tag %s not found", s.Tag)
+	default:
+		return nil, invalid("process.selector: give a pid or a tag")
+	}
+	var best *running
+	for _, r := range p.live {
+		if match(r) && (best == nil || r.seq > best.seq) {
+			best = r
+		}
+	}
+	if best == nil && withEnded {
+		for _, r := range p.ended {
+			if match(r) {
+				best = r
+			}
+		}
+	}
+	if best == nil {
+		return nil, connect.NewError(connect.CodeNotFound, missing)
+	}
+	return best, nil
+}
+
+// killAll ends every process and lets no new one in.
+func (p *processes) killAll() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	for _, r := range p.list() {
+		r.out.close()
+		r.kill()
+	}
+}
+
+// run registers a started process and begins to read its output. The returned
+// listener was there from the first byte.
+func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Error) {
+	if !a.procs.add(r) {
+		r.kill()
+		r.proc.Wait()
+		r.release()
+		return nil, connect.NewError(connect.CodeUnavailable, errClosing)
+	}
+	l := r.out.listen()
+	if lifetime > 0 {
+		r.timer = time.AfterFunc(lifetime, r.timeOut)
+	}
+	a.spawn(func() { a.supervise(r) })
+	return l, nil
+}
+
+// supervise reads a process's output to its end and then tells how it ended.
+func (a *Agent) supervise(r *running) {
+	var pumps sync.WaitGroup
+	var states []*pumpState
+	pump := func(src io.Reader, from stream) {
+		st := &pumpState{}
+		states = append(states, st)
+		pumps.Go(func() { pumpOutput(r.out, src, from, st) })
+	}
+	if r.tty {
+		pump(r.proc.Stdout(), streamTTY)
+	} else {
+		pump(r.proc.Stdout(), streamOut)
+		pump(r.proc.Stderr(), streamErr)
+	}
+	drained := make(chan struct{})
+	a.spawn(func() { pumps.Wait(); close(drained) })
+
+	exit := r.proc.Wait()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	for _, st := range states {
+		st.exit()
+	}
+	a.procs.exited(r)
+	r.in.close()
+	a.awaitDrained(drained, states)
+	r.out.finish(endEvent(exit))
+	a.linger(r, drained)
+	r.out.close()
+	r.release()
+	<-drained
+}
+
+// linger returns when an ended process is of no more use: its end has been told
+// or is too old, and its pipes are closed. A child that outlived it may hold them
+// for long, and would die of SIGPIPE if we closed our side: its output is read
+// and dropped until it ends.
+func (a *Agent) linger(r *running, drained <-chan struct{}) {
+	keep := time.NewTimer(endedKept)
+	defer keep.Stop()
+	for told := r.told; told != nil || drained != nil; {
+		select {
+		case <-drained:
+			drained = nil
+			r.release()
+		case <-told:
+			told = nil
+			a.procs.forget(r)
+		case <-keep.C:
+			told = nil
+			a.procs.forget(r)
+		case <-a.ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitDrained returns when all output of an ended process was read; see
+// pumpState.empty.
+func (a *Agent) awaitDrained(drained <-chan struct{}, states []*pumpState) {
+	tick := time.NewTicker(drainGrace / 5)
+	defer tick.Stop()
+	for {
+		select {
+		case <-drained:
+			return
+		case <-a.ctx.Done():
+			return
+		case <-tick.C:
+			if !slices.ContainsFunc(states, func(s *pumpState) bool { return !s.empty(drainGrace) }) {
+				return
+			}
+		}
+	}
+}
+
+// pumpOutput reads src to its end.
+func pumpOutput(out *output, src io.Reader, from stream, st *pumpState) {
+	defer st.finish()
+	buf := make([]byte, readSmall)
+	for {
+		st.begin()
+		n, err := src.Read(buf)
+		if n > 0 {
+			st.got(n)
+			out.add(from, buf[:n])
+		}
+		if err != nil {
+			return
+		}
+		if n == len(buf) && n < readLarge {
+			buf = make([]byte, readLarge)
+		}
+	}
+}
+
+// endEvent puts an exit status into envd's words.
+func endEvent(e ExitStatus) *process.ProcessEvent_EndEvent {
+	end := &process.ProcessEvent_EndEvent{ExitCode: int32(e.Code), Exited: e.Signal == 0, Status: e.Status}
+	if e.ErrorMsg != "" {
+		end.Error = &e.ErrorMsg
+	}
+	return end
+}

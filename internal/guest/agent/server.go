@@ -1,28 +1,201 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"math"
 	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+const (
+	// bodyTimeout bounds the arrival of a Connect request's body, StreamInput's
+	// excepted: it is a conversation.
+	bodyTimeout = 60 * time.Second
+	// stallTimeout is how long a client may take no output before its stream is
+	// cut, so that it can't hold up the process for ever.
+	stallTimeout = 30 * time.Second
+	// stallSlack is how old a write deadline may grow before it is renewed.
+	stallSlack = 5 * time.Second
 )
 
 // routes builds the handler of the whole protocol.
 func (a *Agent) routes() http.Handler {
 	mux := http.NewServeMux()
-	path, h := a.filesystemHandler()
-	mux.Handle(path, h)
+	mux.Handle(a.processHandler())
+	mux.Handle(a.filesystemHandler())
 	files := a.filesHandler()
 	mux.Handle("/files", files)
 	mux.Handle("/files/compose", files)
-	return mux
+	mux.HandleFunc("GET /health", a.serveHealth)
+	mux.HandleFunc("GET /metrics", a.serveMetrics)
+	mux.HandleFunc("GET /envs", a.serveEnvs)
+	mux.HandleFunc("POST /init", a.serveInit)
+	mux.HandleFunc("GET "+guest.TunnelPath+"{port}", a.serveTunnel)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
+	})
+	return cors(a.authorize(timed(mux)))
+}
+
+// authorize demands the access token on every route but those that check
+// something else themselves: a signature, or who the peer is.
+func (a *Agent) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method + r.URL.Path {
+		case "GET/health", "HEAD/health", "GET/files", "HEAD/files", "POST/files", "POST/init":
+		default:
+			if !strings.HasPrefix(r.URL.Path, guest.TunnelPath) && !a.checkToken(r.Header) {
+				writeError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// exposedHeaders are those that scripts in a browser may read.
+const exposedHeaders = "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options"
+
+// cors lets web pages of any origin call the guest: what protects it is the
+// token, and no browser adds that by itself.
+func cors(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		if r.Header.Get("Origin") != "" {
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Access-Control-Expose-Headers", exposedHeaders)
+		}
+		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
+		h.Set("Access-Control-Allow-Methods", "HEAD, GET, POST, PUT, PATCH, DELETE")
+		if ask := r.Header.Get("Access-Control-Request-Headers"); ask != "" {
+			h.Set("Access-Control-Allow-Headers", ask)
+		}
+		h.Set("Access-Control-Max-Age", "7200")
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// clockKey is the context key of a request's writeClock.
+type clockKey struct{}
+
+// writeClock moves a request's write deadline along.
+type writeClock struct {
+	ctl  *http.ResponseController
+	last time.Time
+}
+
+// timed bounds the time in which the body of a Connect call must arrive, and lets
+// streams bound their writes (see extendWrite).
+func timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/process.") && !strings.HasPrefix(r.URL.Path, "/filesystem.") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctl := http.NewResponseController(w)
+		if !strings.HasSuffix(r.URL.Path, "/StreamInput") && ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
+			r.Body = &timedBody{ReadCloser: r.Body, ctl: ctl}
+		}
+		clock := &writeClock{ctl: ctl}
+		defer func() {
+			if !clock.last.IsZero() {
+				_ = ctl.SetWriteDeadline(time.Time{}) // the connection may be gone
+			}
+		}()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clockKey{}, clock)))
+	})
+}
+
+// extendWrite gives the client of a stream stallTimeout from about now to take
+// what is sent. It is called by the one goroutine that sends.
+func extendWrite(ctx context.Context) {
+	clock, ok := ctx.Value(clockKey{}).(*writeClock)
+	if !ok || time.Since(clock.last) < stallSlack {
+		return
+	}
+	if clock.ctl.SetWriteDeadline(time.Now().Add(stallTimeout)) == nil {
+		clock.last = time.Now()
+	}
+}
+
+// timedBody lifts the read deadline at the body's end: after it the server reads
+// on only to notice that the client has gone.
+type timedBody struct {
+	io.ReadCloser
+	ctl *http.ResponseController
+}
+
+// Read reads on and lifts the deadline when there is no more.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.ctl.SetReadDeadline(time.Time{}) // the connection may be gone
+	}
+	return n, err
 }
 
 // writeError answers with envd's error body.
 func writeError(w http.ResponseWriter, code int, message string) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(struct { // the client may be gone: nobody is left to tell
+	writeJSON(w, code, struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 	}{code, message})
+}
+
+// writeJSON answers with a JSON body.
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone: nobody is left to tell
+}
+
+func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (a *Agent) serveEnvs(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, a.env())
+}
+
+// metricsBody is what /metrics answers.
+type metricsBody struct {
+	Timestamp   int64   `json:"ts"`
+	CPUCount    int     `json:"cpu_count"`
+	CPUUsedPct  float64 `json:"cpu_used_pct"`
+	MemTotalMiB int64   `json:"mem_total_mib"`
+	MemUsedMiB  int64   `json:"mem_used_mib"`
+	MemTotal    int64   `json:"mem_total"`
+	MemUsed     int64   `json:"mem_used"`
+	MemCache    int64   `json:"mem_cache"`
+	DiskUsed    int64   `json:"disk_used"`
+	DiskTotal   int64   `json:"disk_total"`
+}
+
+func (a *Agent) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	m, err := a.sys.Metrics()
+	if err != nil {
+		a.log.Error("measuring", "err", err)
+		writeError(w, http.StatusInternalServerError, fmt.Sprintf("error getting metrics: %v", err))
+		return
+	}
+	writeJSON(w, http.StatusOK, metricsBody{
+		Timestamp: time.Now().Unix(),
+		CPUCount:  m.CPUCount, CPUUsedPct: math.Round(m.CPUUsedPct*100) / 100,
+		MemTotalMiB: m.MemTotal >> 20, MemUsedMiB: m.MemUsed >> 20,
+		MemTotal: m.MemTotal, MemUsed: m.MemUsed, MemCache: m.MemCache,
+		DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
+	})
 }

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// maxInit bounds the body of /init: environments are small.
+const maxInit = 1 << 20
+
+// serveInit takes over what makes this guest a particular sandbox.
+func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
+	if !a.trusted(r) {
+		writeError(w, http.StatusForbidden, "/init is for the host alone")
+		return
+	}
+	var req guest.InitRequest
+	body := http.MaxBytesReader(w, r.Body, maxInit)
+	if err := json.NewDecoder(body).Decode(&req); err != nil && !errors.Is(err, io.EOF) {
+		code := http.StatusBadRequest
+		if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
+			code = http.StatusRequestEntityTooLarge
+		}
+		writeError(w, code, "body: "+err.Error())
+		return
+	}
+	if err := checkInit(&req); err != nil {
+		writeError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if a.identity.apply(&req) {
+		// The clock and the name are the machine's, and a kernel may refuse to
+		// change them: the sandbox is of use without.
+		if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
+			a.log.Warn("identify", "err", err)
+		}
+		a.announce(&req)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// checkInit refuses what later could not be used.
+func checkInit(req *guest.InitRequest) error {
+	for k, v := range req.EnvVars {
+		if k == "" || strings.ContainsAny(k, "=\x00") {
+			return fmt.Errorf("envVars: bad variable name %q", k)
+		}
+		if strings.ContainsRune(v, 0) {
+			return fmt.Errorf("envVars.%s: contains a NUL byte", k)
+		}
+	}
+	if strings.ContainsAny(req.Hostname, "/\x00\n\t ") || len(req.Hostname) > 64 {
+		return fmt.Errorf("hostname: %q is not a host name", req.Hostname)
+	}
+	if strings.ContainsRune(req.DefaultWorkdir, 0) {
+		return errors.New("defaultWorkdir: contains a NUL byte")
+	}
+	return nil
+}
+
+// announceDir is where E2B's templates look for what sandbox they are in; the
+// same is in the environment.
+const announceDir = "/run/e2b"
+
+// announce writes the sandbox's and the template's ids where programs that do
+// not inherit our environment find them. Their absence is an inconvenience only.
+func (a *Agent) announce(req *guest.InitRequest) {
+	root := User{Name: "root"}
+	files := map[string]string{".E2B_SANDBOX": "true", ".E2B_SANDBOX_ID": req.SandboxID, ".E2B_TEMPLATE_ID": req.TemplateID}
+	_ = a.sys.Mkdir("/run", root)
+	_ = a.sys.Mkdir(announceDir, root)
+	for name, value := range files {
+		if value == "" {
+			continue
+		}
+		f, err := a.sys.Create(announceDir+"/"+name, root)
+		if err != nil {
+			a.log.Warn("announce", "err", err)
+			return
+		}
+		_, err = io.WriteString(f, value)
+		if err = errors.Join(err, f.Close()); err != nil {
+			a.log.Warn("announce", "err", err)
+		}
+	}
+}
+
+// trusted reports whether a request comes from the host's end of the link.
+func (a *Agent) trusted(r *http.Request) bool { return a.cfg.Trusted(peer(r.RemoteAddr)) }
+
+// peer turns the text of an address back into one.
+func peer(remote string) net.Addr {
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		return net.TCPAddrFromAddrPort(ap)
+	}
+	return namedAddr(remote)
+}
+
+// namedAddr is the address of a peer that is not on an IP network.
+type namedAddr string
+
+// Network implements net.Addr.
+func (namedAddr) Network() string { return "other" }
+
+// String implements net.Addr.
+func (a namedAddr) String() string { return string(a) }

@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/guest/process"
+)
+
+// Limits of what is kept of a process's output.
+const (
+	// outputLimit is how many bytes are held per process. While somebody listens
+	// the process waits when this much is undelivered; while nobody does, the
+	// oldest output goes.
+	outputLimit = 1 << 20
+	// chunkOverhead is what a piece costs besides its bytes: single bytes count
+	// as what they take.
+	chunkOverhead = 64
+	// mergeLimit is the size up to which pieces nobody has seen yet are joined.
+	mergeLimit = 32 << 10
+)
+
+// stream says where a piece of output came from.
+type stream int
+
+const (
+	streamOut stream = iota
+	streamErr
+	streamTTY
+)
+
+// chunk is a piece of output. Its bytes never change.
+type chunk struct {
+	from stream
+	data []byte
+}
+
+func (c chunk) cost() int { return len(c.data) + chunkOverhead }
+
+// event returns the message that carries the chunk.
+func (c chunk) event() *process.ProcessEvent {
+	d := &process.ProcessEvent_DataEvent{}
+	switch c.from {
+	case streamOut:
+		d.Output = &process.ProcessEvent_DataEvent_Stdout{Stdout: c.data}
+	case streamErr:
+		d.Output = &process.ProcessEvent_DataEvent_Stderr{Stderr: c.data}
+	case streamTTY:
+		d.Output = &process.ProcessEvent_DataEvent_Pty{Pty: c.data}
+	}
+	return &process.ProcessEvent{Event: &process.ProcessEvent_Data{Data: d}}
+}
+
+// output is what one process wrote and has not been delivered yet, for any
+// number of listeners. Each listener gets everything from the moment it joins;
+// the first after a time without any gets what was kept of that time.
+type output struct {
+	mu     sync.Mutex
+	room   sync.Cond // somebody took or left: producers may go on
+	chunks []chunk   // chunks[0] has the number base
+	base   int64
+	size   int
+	subs   map[*listener]struct{}
+	end    *process.ProcessEvent_EndEvent // set once nothing more will come
+	closed bool                           // the agent closes: nobody waits any more
+}
+
+// listener is one reader of an output.
+type listener struct {
+	out  *output
+	next int64         // the number of the chunk it wants
+	wake chan struct{} // holds a token when there may be something new
+}
+
+func newOutput() *output {
+	o := &output{subs: map[*listener]struct{}{}}
+	o.room.L = &o.mu
+	return o
+}
+
+// listen adds a listener, which begins with the oldest output that is kept.
+func (o *output) listen() *listener {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := &listener{out: o, next: o.base, wake: make(chan struct{}, 1)}
+	o.subs[l] = struct{}{}
+	return l
+}
+
+// leave removes the listener. What it did not take stays for the next one, if it
+// was the last.
+func (l *listener) leave() {
+	o := l.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.subs, l)
+	if len(o.subs) == 0 {
+		o.dropOver(outputLimit)
+	} else {
+		o.dropTaken()
+	}
+	o.room.Broadcast()
+}
+
+// peek returns the chunk that the listener wants next. Without one, end is set
+// if there will be none. A chunk counts as delivered when take is called, so
+// that one whose sending failed is there for the next listener.
+func (l *listener) peek() (c chunk, ok bool, end *process.ProcessEvent_EndEvent) {
+	o := l.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := l.next - o.base; i < int64(len(o.chunks)) {
+		return o.chunks[i], true, nil
+	}
+	return chunk{}, false, o.end
+}
+
+// take moves on past the chunk that peek returned.
+func (l *listener) take() {
+	o := l.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l.next++
+	o.dropTaken()
+	o.room.Broadcast()
+}
+
+// dropTaken forgets what all listeners have taken. o.mu is held.
+func (o *output) dropTaken() {
+	least := o.base + int64(len(o.chunks))
+	for l := range o.subs {
+		least = min(least, l.next)
+	}
+	for o.base < least {
+		o.dropFirst()
+	}
+}
+
+// dropOver forgets the oldest output above limit. o.mu is held.
+func (o *output) dropOver(limit int) {
+	for o.size > limit && len(o.chunks) > 1 {
+		o.dropFirst()
+	}
+}
+
+func (o *output) dropFirst() {
+	o.size -= o.chunks[0].cost()
+	o.chunks[0] = chunk{}
+	o.chunks = o.chunks[1:]
+	o.base++
+}
+
+// add appends what a process wrote, copying data. While the slowest listener is
+// outputLimit behind it waits: a listener either goes on or is dropped by its
+// write deadline (see stallTimeout), so the wait is bounded.
+func (o *output) add(from stream, data []byte) {
+	c := chunk{from, append([]byte(nil), data...)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.subs) > 0 && o.size >= outputLimit && !o.closed {
+		o.room.Wait()
+	}
+	if o.end != nil || o.closed {
+		return // too late: a child that outlived its parent still writes
+	}
+	if len(o.subs) == 0 && len(o.chunks) > 0 {
+		last := &o.chunks[len(o.chunks)-1]
+		if last.from == from && len(last.data)+len(data) <= mergeLimit {
+			last.data = append(last.data, data...)
+			o.size += len(data)
+			o.dropOver(outputLimit)
+			return
+		}
+	}
+	o.chunks = append(o.chunks, c)
+	o.size += c.cost()
+	if len(o.subs) == 0 {
+		o.dropOver(outputLimit)
+	}
+	o.wakeAll()
+}
+
+// finish records that nothing more will come.
+func (o *output) finish(end *process.ProcessEvent_EndEvent) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end = end
+	o.wakeAll()
+}
+
+// close frees producers for good; used when the agent closes.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.room.Broadcast()
+}
+
+// wakeAll tells the listeners to look. o.mu is held.
+func (o *output) wakeAll() {
+	for l := range o.subs {
+		select {
+		case l.wake <- struct{}{}:
+		default: // it has a token already
+		}
+	}
+}
+
+// pumpState lets the supervisor of a process see whether a pipe is empty.
+type pumpState struct {
+	mu      sync.Mutex
+	reading time.Time // since when a read has been waiting; zero between reads
+	exited  bool
+	after   int // bytes read since the process has exited
+	done    bool
+}
+
+func (p *pumpState) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = time.Now()
+}
+
+func (p *pumpState) got(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = time.Time{}
+	if p.exited {
+		p.after += n
+	}
+}
+
+func (p *pumpState) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
+}
+
+// exit marks the moment the process has ended.
+func (p *pumpState) exit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.exited = true
+	if !p.reading.IsZero() {
+		p.reading = time.Now()
+	}
+}
+
+// empty reports whether all that the process itself wrote has been read, as far
+// as can be told while a child of it keeps the pipe open: a read has waited for
+// grace, or more than any pipe holds was read since the exit.
+func (p *pumpState) empty(grace time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done || p.after > outputLimit || (!p.reading.IsZero() && time.Since(p.reading) >= grace)
+}
