@@ -1,0 +1,214 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// createBody is E2B's NewSandbox and NewSandboxV2.
+type createBody struct {
+	TemplateID          *string           `json:"templateID"`
+	Timeout             *int32            `json:"timeout"`
+	Metadata            map[string]string `json:"metadata"`
+	EnvVars             map[string]string `json:"envVars"`
+	AllowInternetAccess *bool             `json:"allow_internet_access"`
+	Network             *networkBody      `json:"network"`
+	AutoPause           *bool             `json:"autoPause"`
+	AutoPauseMemory     *bool             `json:"autoPauseMemory"`
+	AutoResume          *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+	Secure       *bool             `json:"secure"` // v1 only
+	MCP          json.RawMessage   `json:"mcp"`
+	VolumeMounts []json.RawMessage `json:"volumeMounts"`
+	IAM          *struct {
+		Tokens map[string]json.RawMessage `json:"tokens"`
+	} `json:"iam"`
+}
+
+func (s *Server) createV1(w http.ResponseWriter, r *http.Request) error {
+	return s.create(w, r, timeoutV1, true)
+}
+
+func (s *Server) createV2(w http.ResponseWriter, r *http.Request) error {
+	return s.create(w, r, timeoutV2, false)
+}
+
+// create makes a sandbox. Only v1 may ask for one without an access token, and
+// only in so many words: a missing "secure" is secured here, which every client
+// that reads the token from the answer copes with.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout int32, mayBeOpen bool) error {
+	var body createBody
+	if err := decode(w, r, &body, false); err != nil {
+		return err
+	}
+	if body.Timeout == nil {
+		body.Timeout = &defaultTimeout
+	}
+	if !mayBeOpen {
+		body.Secure = nil
+	}
+	opts, err := s.createOptions(body)
+	if err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.Create(r.Context(), opts)
+	if err != nil {
+		if carrel.KindOf(err) == carrel.NotFound {
+			return templateNotFound(*body.TemplateID)
+		}
+		return err
+	}
+	writeJSON(w, http.StatusCreated, toSandbox(sb))
+	return nil
+}
+
+// createOptions checks a create request and puts it into our words.
+func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
+	opts := carrel.CreateOptions{Env: body.EnvVars, Metadata: body.Metadata}
+	if err := notYet(body); err != nil {
+		return opts, err
+	}
+	if body.TemplateID == nil || *body.TemplateID == "" {
+		return opts, invalid("templateID", "missing")
+	}
+	var err error
+	if opts.Template, err = templateRef(*body.TemplateID); err != nil {
+		return opts, err
+	}
+	if *body.Timeout == 0 {
+		return opts, invalid("timeout", "0 would end the sandbox at once")
+	}
+	if opts.Timeout, err = s.span("timeout", *body.Timeout); err != nil {
+		return opts, err
+	}
+	if err := checkEnv(body.EnvVars); err != nil {
+		return opts, err
+	}
+	if err := checkMetadata(body.Metadata); err != nil {
+		return opts, err
+	}
+	if opts.Network, err = body.Network.policy(body.AllowInternetAccess); err != nil {
+		return opts, err
+	}
+	opts.Insecure = body.Secure != nil && !*body.Secure
+	if opts.Insecure && opts.Network.PrivateTraffic {
+		p := tell(carrel.Invalid, "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
+		p.body.Field = "network.allowPublicTraffic"
+		return opts, p
+	}
+	return opts, nil
+}
+
+// notYet refuses what E2B has and this build does not. Accepting it and doing
+// something else would be worse than an error.
+func notYet(body createBody) error {
+	switch {
+	case body.AutoPause != nil && *body.AutoPause:
+		return later("autoPause", "pausing a sandbox at its timeout")
+	case body.AutoResume != nil && body.AutoResume.Enabled:
+		return later("autoResume", "resuming a sandbox on traffic")
+	case len(body.MCP) > 0 && string(body.MCP) != "null":
+		return later("mcp", "the MCP gateway")
+	case len(body.VolumeMounts) > 0:
+		return later("volumeMounts", "mounting volumes")
+	case body.IAM != nil && len(body.IAM.Tokens) > 0:
+		return later("iam", "workload identity")
+	}
+	return nil
+}
+
+// templateRef takes the tag off name:tag. There is one build of each template
+// here, which E2B's default tag means.
+func templateRef(text string) (string, error) {
+	if len(text) > 256 {
+		return "", invalid("templateID", "longer than 256 characters")
+	}
+	name, tag, tagged := strings.Cut(text, ":")
+	switch {
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return "", tell(carrel.Invalid, "Invalid template reference: %q has a space or a control character", clip(text))
+	case name == "":
+		return "", tell(carrel.Invalid, "Invalid template reference: %q has no name", clip(text))
+	case tagged && tag != "default" && tag != "latest":
+		return "", templateNotFound(text)
+	}
+	return name, nil
+}
+
+// checkEnv refuses names and values that no process could be given.
+func checkEnv(env map[string]string) error {
+	for name, value := range env {
+		switch {
+		case name == "":
+			return invalid("envVars", "a variable has no name")
+		case strings.ContainsAny(name, "=\x00"):
+			return invalid("envVars", "the name %q contains '=' or a NUL character", clip(name))
+		case strings.ContainsRune(value, 0):
+			return invalid("envVars", "the value of %q contains a NUL character", clip(name))
+		case len(name)+len(value) > 128<<10:
+			return invalid("envVars", "%q is longer than 128 KiB", clip(name))
+		}
+	}
+	return nil
+}
+
+// checkMetadata bounds the labels: they are answered in every list.
+func checkMetadata(metadata map[string]string) error {
+	const most, longest = 128, 16 << 10
+	if len(metadata) > most {
+		return invalid("metadata", "%d entries are more than %d", len(metadata), most)
+	}
+	for k, v := range metadata {
+		if len(k)+len(v) > longest {
+			return invalid("metadata", "%q is longer than %d bytes", clip(k), longest)
+		}
+	}
+	return nil
+}
+
+// createOurs is POST /carrel/v1/sandboxes: every field of carrel.CreateOptions.
+func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		carrel.CreateOptions
+		Timeout duration `json:"timeout"`
+	}
+	if err := decode(w, r, &body, true); err != nil {
+		return err
+	}
+	opts := body.CreateOptions
+	opts.Timeout = time.Duration(body.Timeout)
+	switch {
+	case opts.Timeout < 0:
+		return invalid("timeout", "%v is negative", opts.Timeout)
+	case opts.Timeout > s.opts.MaxTimeout:
+		return invalid("timeout", "%v is more than %v", opts.Timeout, s.opts.MaxTimeout)
+	case opts.Limits.CPUs < 0 || opts.Limits.MemoryMB < 0 || opts.Limits.DiskMB < 0 || opts.Limits.Pids < 0:
+		return invalid("limits", "a limit is negative")
+	}
+	if opts.Template != "" {
+		var err error
+		if opts.Template, err = templateRef(opts.Template); err != nil {
+			return err
+		}
+	}
+	if err := checkEnv(opts.Env); err != nil {
+		return err
+	}
+	if err := checkMetadata(opts.Metadata); err != nil {
+		return err
+	}
+	if err := checkRules(opts.Network.AllowOut, opts.Network.DenyOut); err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.Create(r.Context(), opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, sb)
+	return nil
+}

@@ -1,0 +1,286 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// clientID is a field that E2B's SDKs require and nothing uses any more.
+const clientID = "carrel"
+
+// sandboxBody is E2B's Sandbox: what create and connect answer.
+type sandboxBody struct {
+	SandboxID          string  `json:"sandboxID"`
+	TemplateID         string  `json:"templateID"`
+	Alias              string  `json:"alias,omitempty"`
+	ClientID           string  `json:"clientID"`
+	EnvdVersion        string  `json:"envdVersion"`
+	EnvdAccessToken    string  `json:"envdAccessToken,omitempty"`
+	TrafficAccessToken *string `json:"trafficAccessToken"`
+	Domain             *string `json:"domain"`
+}
+
+// listedBody is E2B's ListedSandbox.
+type listedBody struct {
+	SandboxID    string            `json:"sandboxID"`
+	TemplateID   string            `json:"templateID"`
+	Alias        string            `json:"alias,omitempty"`
+	ClientID     string            `json:"clientID"`
+	StartedAt    time.Time         `json:"startedAt"`
+	EndAt        time.Time         `json:"endAt"`
+	State        string            `json:"state"`
+	CPUCount     int               `json:"cpuCount"`
+	MemoryMB     int               `json:"memoryMB"`
+	DiskSizeMB   int               `json:"diskSizeMB"`
+	EnvdVersion  string            `json:"envdVersion"`
+	Metadata     map[string]string `json:"metadata"`
+	VolumeMounts []struct{}        `json:"volumeMounts"`
+}
+
+// detailBody is E2B's SandboxDetail.
+type detailBody struct {
+	listedBody
+	EnvdAccessToken     string        `json:"envdAccessToken,omitempty"`
+	Domain              *string       `json:"domain"`
+	AllowInternetAccess bool          `json:"allowInternetAccess"`
+	Network             networkDetail `json:"network"`
+	Lifecycle           lifecycleBody `json:"lifecycle"`
+}
+
+// networkDetail is E2B's SandboxNetworkConfig as it is answered.
+type networkDetail struct {
+	AllowOut           []string `json:"allowOut,omitempty"`
+	DenyOut            []string `json:"denyOut,omitempty"`
+	AllowPublicTraffic bool     `json:"allowPublicTraffic"`
+}
+
+// lifecycleBody says what happens at the timeout; without pause it is always the
+// same.
+type lifecycleBody struct {
+	AutoResume bool   `json:"autoResume"`
+	OnTimeout  string `json:"onTimeout"`
+}
+
+// orNull is nil for the empty text: E2B's null.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func toSandbox(sb carrel.Sandbox) sandboxBody {
+	return sandboxBody{
+		SandboxID: string(sb.ID), TemplateID: sb.Template, Alias: sb.Alias, ClientID: clientID,
+		EnvdVersion: sb.EnvdVersion, EnvdAccessToken: sb.AccessToken,
+		TrafficAccessToken: orNull(sb.TrafficToken), Domain: orNull(sb.Domain),
+	}
+}
+
+func toListed(sb carrel.Sandbox) listedBody {
+	b := listedBody{
+		SandboxID: string(sb.ID), TemplateID: sb.Template, Alias: sb.Alias, ClientID: clientID,
+		StartedAt: sb.Started.UTC(), EndAt: sb.Ends.UTC(), State: "running",
+		CPUCount: cpuCount(sb.Limits.CPUs), MemoryMB: sb.Limits.MemoryMB, DiskSizeMB: sb.Limits.DiskMB,
+		EnvdVersion: sb.EnvdVersion, Metadata: sb.Metadata, VolumeMounts: []struct{}{},
+	}
+	if sb.State == carrel.Paused {
+		b.State = "paused"
+	}
+	if b.Metadata == nil {
+		b.Metadata = map[string]string{}
+	}
+	return b
+}
+
+func toDetail(sb carrel.Sandbox) detailBody {
+	return detailBody{
+		listedBody: toListed(sb), EnvdAccessToken: sb.AccessToken, Domain: orNull(sb.Domain),
+		AllowInternetAccess: sb.Network.Internet,
+		Network: networkDetail{
+			AllowOut: sb.Network.AllowOut, DenyOut: sb.Network.DenyOut, AllowPublicTraffic: !sb.Network.PrivateTraffic,
+		},
+		Lifecycle: lifecycleBody{OnTimeout: "kill"},
+	}
+}
+
+// cpuCount rounds up to whole cores: E2B knows no parts of one.
+func cpuCount(cpus float64) int { return max(1, int(math.Ceil(cpus))) }
+
+// pathID reads the sandbox's ID from the path. E2B's older clients append
+// "-<clientID>". A text that can't be an ID names no sandbox: 404.
+func pathID(r *http.Request) (carrel.ID, error) {
+	text := r.PathValue("id")
+	short, _, _ := strings.Cut(text, "-")
+	id, err := carrel.ParseID(short)
+	if err != nil {
+		return "", sandboxNotFound(text)
+	}
+	return id, nil
+}
+
+// notFoundAs gives a service's NotFound about a sandbox E2B's text.
+func notFoundAs(id carrel.ID, err error) error {
+	if carrel.KindOf(err) == carrel.NotFound {
+		return sandboxNotFound(string(id))
+	}
+	return err
+}
+
+// find returns the sandbox that the path names. One that is being killed is gone
+// already, as E2B sees it.
+func (s *Server) find(r *http.Request) (carrel.Sandbox, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	sb, err := s.opts.Service.Get(r.Context(), id)
+	if err != nil {
+		return sb, notFoundAs(id, err)
+	}
+	if sb.State == carrel.Stopping {
+		return sb, sandboxNotFound(string(id))
+	}
+	return sb, nil
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
+	sb, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, toDetail(sb))
+	return nil
+}
+
+func (s *Server) kill(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Service.Kill(r.Context(), id); err != nil {
+		return notFoundAs(id, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// timeoutBody is the body of connect and timeout.
+type timeoutBody struct {
+	Timeout *int32 `json:"timeout"`
+	Memory  *bool  `json:"memory"` // connect: false boots a paused sandbox afresh; nothing to do for a running one
+}
+
+// span turns E2B's seconds into a bounded duration.
+func (s *Server) span(field string, seconds int32) (time.Duration, error) {
+	if seconds < 0 {
+		return 0, invalid(field, "%d is negative", seconds)
+	}
+	d := time.Duration(seconds) * time.Second
+	if d > s.opts.MaxTimeout {
+		p := tell(carrel.Invalid, "Timeout cannot be greater than %d hours", int(s.opts.MaxTimeout.Hours()))
+		p.body.Field = field
+		return 0, p
+	}
+	return d, nil
+}
+
+func (s *Server) timeout(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body timeoutBody
+	if err := decode(w, r, &body, false); err != nil {
+		return err
+	}
+	if body.Timeout == nil {
+		return invalid("timeout", "missing")
+	}
+	d, err := s.span("timeout", *body.Timeout)
+	if err != nil {
+		return err
+	}
+	if _, err := s.opts.Service.SetTimeout(r.Context(), id, d, false); err != nil {
+		return notFoundAs(id, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+const (
+	timeoutV1  = 15  // seconds a sandbox lives by E2B's first API's default
+	timeoutV2  = 300 // and by its second's
+	maxRefresh = 3600
+)
+
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Duration *int32 `json:"duration"`
+	}
+	if err := decode(w, r, &body, true); err != nil {
+		return err
+	}
+	seconds := int32(timeoutV1)
+	if body.Duration != nil {
+		seconds = *body.Duration
+	}
+	if seconds > maxRefresh {
+		return invalid("duration", "%d is more than %d seconds", seconds, maxRefresh)
+	}
+	d, err := s.span("duration", seconds)
+	if err != nil {
+		return err
+	}
+	if _, err := s.opts.Service.SetTimeout(r.Context(), id, d, true); err != nil {
+		return notFoundAs(id, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) connectV1(w http.ResponseWriter, r *http.Request) error {
+	return s.connect(w, r, false)
+}
+
+func (s *Server) connectV2(w http.ResponseWriter, r *http.Request) error {
+	return s.connect(w, r, true)
+}
+
+// connect answers with a running sandbox and makes sure it lives for the timeout
+// at least; it never shortens its life.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body timeoutBody
+	if err := decode(w, r, &body, v2); err != nil {
+		return err
+	}
+	seconds := int32(timeoutV2)
+	switch {
+	case body.Timeout != nil:
+		seconds = *body.Timeout
+	case !v2:
+		return invalid("timeout", "missing")
+	}
+	d, err := s.span("timeout", seconds)
+	if err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.SetTimeout(r.Context(), id, d, true)
+	if err != nil {
+		return notFoundAs(id, err)
+	}
+	writeJSON(w, http.StatusOK, toSandbox(sb))
+	return nil
+}

@@ -1,0 +1,303 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+const (
+	heartbeat   = 15 * time.Second // a blank line on a quiet stream, so that a dead peer is noticed
+	stallTime   = time.Minute      // an import that sends nothing for this long is given up
+	writeStall  = 30 * time.Second // as is a reader that takes nothing
+	progressGap = 100 * time.Millisecond
+)
+
+// lines writes one JSON document a line, each flushed at once. It is safe for
+// concurrent use.
+type lines struct {
+	mu sync.Mutex
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+// startLines begins a stream of JSON lines.
+func startLines(w http.ResponseWriter) *lines {
+	h := w.Header()
+	h.Set("Content-Type", "application/x-ndjson")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	l := &lines{w: w, rc: http.NewResponseController(w)}
+	_ = l.rc.Flush()
+	return l
+}
+
+// write writes v, or a blank line for nil.
+func (l *lines) write(v any) error {
+	raw := []byte{}
+	if v != nil {
+		var err error
+		if raw, err = json.Marshal(v); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.rc.SetWriteDeadline(time.Now().Add(writeStall))
+	defer func() { _ = l.rc.SetWriteDeadline(time.Time{}) }()
+	if _, err := l.w.Write(append(raw, '\n')); err != nil {
+		return err
+	}
+	return l.rc.Flush()
+}
+
+// stopping returns a context that also ends when the daemon stops.
+func (s *Server) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if s.opts.Done == nil {
+		return ctx, cancel
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-s.opts.Done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// events streams events as JSON lines until the client goes or the daemon stops.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	var after int64
+	if v := r.URL.Query().Get("after"); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < 0 {
+			return invalid("after", "%q is not a sequence number", clip(v))
+		}
+		after = n
+	}
+	ctx, cancel := s.stopping(r.Context())
+	defer cancel()
+	out := startLines(w)
+	var beat sync.WaitGroup
+	beat.Go(func() {
+		t := time.NewTicker(heartbeat)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				if out.write(nil) != nil {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for e, err := range s.opts.Service.Events(ctx, after) {
+		if err != nil {
+			if ctx.Err() == nil {
+				_, body := s.render(r, err)
+				_ = out.write(map[string]any{"error": body})
+			}
+			break
+		}
+		if out.write(map[string]any{"event": e}) != nil {
+			break
+		}
+	}
+	cancel()
+	beat.Wait()
+	return nil
+}
+
+// importTemplate makes a template from the archive in the request's body.
+func (s *Server) importTemplate(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("name")
+	if name == "" {
+		return invalid("name", "missing")
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.EnableFullDuplex() // progress is told while the archive still arrives
+	body := &patientReader{r: r.Body, rc: rc}
+	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (carrel.Template, error) {
+		return s.opts.Service.ImportTemplate(ctx, name, body, progress)
+	})
+}
+
+// patientReader gives each read, not the whole, a deadline.
+type patientReader struct {
+	r  io.Reader
+	rc *http.ResponseController
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	_ = p.rc.SetReadDeadline(time.Now().Add(stallTime))
+	n, err := p.r.Read(b)
+	_ = p.rc.SetReadDeadline(time.Time{})
+	return n, err
+}
+
+// pullTemplate makes a template from an image in a registry.
+func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
+	var body struct{ Name, Image string }
+	if err := decode(w, r, &body, false); err != nil {
+		return err
+	}
+	switch {
+	case body.Name == "":
+		return invalid("name", "missing")
+	case body.Image == "":
+		return invalid("image", "missing")
+	}
+	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (carrel.Template, error) {
+		return s.opts.Service.PullTemplate(ctx, body.Name, body.Image, progress)
+	})
+}
+
+// job runs a long piece of work and streams its progress, then its result. An
+// error before anything was told is an ordinary error answer.
+func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.Context, func(carrel.Progress)) (carrel.Template, error)) error {
+	ctx, cancel := s.stopping(r.Context())
+	defer cancel()
+	var (
+		mu   sync.Mutex
+		out  *lines
+		last time.Time
+		step string
+	)
+	progress := func(p carrel.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if p.Stage == step && time.Since(last) < progressGap {
+			return
+		}
+		if out == nil {
+			out = startLines(w)
+		}
+		step, last = p.Stage, time.Now()
+		_ = out.write(map[string]any{"progress": p})
+	}
+	t, err := work(ctx, progress)
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil {
+		if out == nil {
+			return err
+		}
+		_, body := s.render(r, err)
+		_ = out.write(map[string]any{"error": body})
+		return nil
+	}
+	if out == nil {
+		out = startLines(w)
+	}
+	_ = out.write(map[string]any{"template": t})
+	return nil
+}
+
+// streamProtocol is the upgrade that turns a request into raw bytes to a port.
+const streamProtocol = "carrel-stream"
+
+// dial connects the client with a port of a sandbox: 101, then raw bytes. Whoever
+// has the API key owns the sandbox, so no further token is asked for.
+func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || port == 0 {
+		return invalid("port", "%q is not a port from 1 to 65535", clip(r.PathValue("port")))
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), streamProtocol) || r.ProtoMajor != 1 {
+		p := tell(carrel.Invalid, "this endpoint needs an HTTP/1.1 request with Upgrade: %s", streamProtocol)
+		p.status, p.body.Code = http.StatusUpgradeRequired, http.StatusUpgradeRequired
+		w.Header().Set("Upgrade", streamProtocol)
+		return p
+	}
+	c, err := s.opts.Service.Computer(r.Context(), id)
+	if err != nil {
+		return notFoundAs(id, err)
+	}
+	inside, err := c.Dial(r.Context(), uint16(port))
+	if err != nil {
+		return s.dialError(id, uint16(port), err)
+	}
+	defer inside.Close()
+	outside, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	defer outside.Close()
+	_ = outside.SetDeadline(time.Time{})
+	const hello = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + streamProtocol + "\r\n\r\n"
+	if _, err := io.WriteString(outside, hello); err != nil {
+		return nil
+	}
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // sent along with the request
+	s.splice(inside, outside, io.MultiReader(bytes.NewReader(early), outside))
+	return nil
+}
+
+// dialError says that nothing listens, in a way that the client can turn back
+// into a refused connection.
+func (s *Server) dialError(id carrel.ID, port uint16, err error) error {
+	if refused(err) {
+		p := tell(carrel.Unavailable, "nothing listens on port %d", port)
+		p.status, p.body.Code = http.StatusBadGateway, http.StatusBadGateway
+		p.body.ID, p.body.Field = id, "port"
+		return p
+	}
+	return notFoundAs(id, err)
+}
+
+// refused reports whether a dial failed because nothing listens.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// splice copies both ways until both sides are done, either breaks, or the daemon
+// stops. The end of one direction is passed on as such: the other goes on.
+func (s *Server) splice(inside, outside net.Conn, fromOutside io.Reader) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-s.opts.Done: // blocks for ever when nil
+			_ = inside.Close()
+			_ = outside.Close()
+		case <-done:
+		}
+	})
+	var both sync.WaitGroup
+	pump := func(to net.Conn, from io.Reader) {
+		buf := make([]byte, 64<<10)
+		// The wrappers hide ReadFrom and WriteTo, which would use smaller buffers.
+		_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf)
+		if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
+			_ = half.CloseWrite()
+			return
+		}
+		_ = inside.Close()
+		_ = outside.Close()
+	}
+	both.Go(func() { pump(inside, fromOutside) })
+	both.Go(func() { pump(outside, inside) })
+	both.Wait()
+	close(done)
+	wg.Wait()
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// templateBody is E2B's Template.
+type templateBody struct {
+	TemplateID    string    `json:"templateID"`
+	BuildID       string    `json:"buildID"`
+	BuildStatus   string    `json:"buildStatus"`
+	BuildCount    int       `json:"buildCount"`
+	Names         []string  `json:"names"`
+	Aliases       []string  `json:"aliases"`
+	Public        bool      `json:"public"`
+	CPUCount      int       `json:"cpuCount"`
+	MemoryMB      int       `json:"memoryMB"`
+	DiskSizeMB    int       `json:"diskSizeMB"`
+	EnvdVersion   string    `json:"envdVersion"`
+	CreatedAt     time.Time `json:"createdAt"`
+	UpdatedAt     time.Time `json:"updatedAt"`
+	CreatedBy     *string   `json:"createdBy"`
+	LastSpawnedAt *string   `json:"lastSpawnedAt"`
+	SpawnCount    int       `json:"spawnCount"`
+}
+
+// buildBody is E2B's TemplateBuild.
+type buildBody struct {
+	BuildID     string    `json:"buildID"`
+	Status      string    `json:"status"`
+	CPUCount    int       `json:"cpuCount"`
+	MemoryMB    int       `json:"memoryMB"`
+	DiskSizeMB  int       `json:"diskSizeMB"`
+	EnvdVersion string    `json:"envdVersion"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+	FinishedAt  time.Time `json:"finishedAt"`
+}
+
+func (s *Server) toTemplate(t carrel.Template) templateBody {
+	return templateBody{
+		TemplateID: t.ID, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
+		Names: []string{t.Name}, Aliases: []string{t.Name},
+		CPUCount: cpuCount(s.opts.Limits.CPUs), MemoryMB: s.opts.Limits.MemoryMB, DiskSizeMB: s.opts.Limits.DiskMB,
+		EnvdVersion: carrel.EnvdVersion, CreatedAt: t.Created.UTC(), UpdatedAt: t.Created.UTC(),
+	}
+}
+
+// buildID makes a UUID of what is fixed about a template: there is one build of
+// each, and E2B's clients want it to have a name.
+func buildID(t carrel.Template) string {
+	h := sha256.Sum256([]byte(t.ID + "\x00" + t.Digest + "\x00" + t.Created.UTC().Format(time.RFC3339Nano)))
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (our own), variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+func (s *Server) templates(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.opts.Service.ListTemplates(r.Context())
+	if err != nil {
+		return err
+	}
+	out := make([]templateBody, len(all))
+	for i, t := range all {
+		out[i] = s.toTemplate(t)
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// findTemplate returns the template a text names.
+func (s *Server) findTemplate(r *http.Request, text string) (carrel.Template, error) {
+	name, err := templateRef(text)
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	t, err := s.opts.Service.GetTemplate(r.Context(), name)
+	switch carrel.KindOf(err) {
+	case "":
+		return t, nil
+	case carrel.NotFound, carrel.Invalid: // a name that can't be, isn't
+		return t, templateNotFound(text)
+	}
+	return t, err
+}
+
+func (s *Server) template(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.findTemplate(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	b := s.toTemplate(t)
+	writeJSON(w, http.StatusOK, struct {
+		templateBody
+		Builds []buildBody `json:"builds"`
+	}{b, []buildBody{{
+		BuildID: b.BuildID, Status: b.BuildStatus, CPUCount: b.CPUCount, MemoryMB: b.MemoryMB, DiskSizeMB: b.DiskSizeMB,
+		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, FinishedAt: b.UpdatedAt,
+	}}})
+	return nil
+}
+
+func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.findTemplate(r, r.PathValue("alias"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		TemplateID string `json:"templateID"`
+		Public     bool   `json:"public"`
+	}{t.ID, false})
+	return nil
+}
+
+func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.findTemplate(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Service.DeleteTemplate(r.Context(), t.ID); err != nil {
+		if carrel.KindOf(err) == carrel.NotFound {
+			return templateNotFound(r.PathValue("id"))
+		}
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// teams answers with the one team there is: whoever holds the key. E2B's CLI
+// wants to pick one.
+func (s *Server) teams(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, []any{map[string]any{
+		"teamID": "00000000-0000-8000-8000-000000000001", "name": "carrel", "apiKey": s.opts.Key, "isDefault": true,
+	}})
+	return nil
+}
