@@ -28,7 +28,8 @@ type Record struct {
 type Store interface {
 	PutSandbox(ctx context.Context, r Record) error
 	GetSandbox(ctx context.Context, id carrel.ID) (Record, error)
-	// DeleteSandbox forgets a sandbox, its metrics and logs. Idempotent.
+	// DeleteSandbox forgets a sandbox. Its events stay, so that its end can be told
+	// afterwards. Idempotent.
 	DeleteSandbox(ctx context.Context, id carrel.ID) error
 	// Sandboxes returns all records, oldest first.
 	Sandboxes(ctx context.Context) ([]Record, error)

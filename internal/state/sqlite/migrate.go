@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// migrations bring a file from version i to i+1. One that was released is never
+// changed: the next one is added.
+var migrations = []string{
+	// started is in nanoseconds since 1970; record and body are JSON. AUTOINCREMENT
+	// keeps event numbers rising after the newest were trimmed.
+	`CREATE TABLE sandboxes (
+		id      TEXT PRIMARY KEY,
+		started INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;
+	CREATE TABLE events (
+		seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+		time    INTEGER NOT NULL,
+		sandbox TEXT NOT NULL,
+		body    TEXT NOT NULL
+	);
+	CREATE INDEX events_sandbox ON events (sandbox, seq);
+	CREATE INDEX events_time ON events (time);`,
+}
+
+// migrate brings the file to the newest version, each step in one transaction.
+func (s *Store) migrate(ctx context.Context) error {
+	const op = "migrate state file"
+	var version int
+	if err := s.write.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return s.broken(op, err)
+	}
+	if version > len(migrations) {
+		return &carrel.Error{Op: op, Kind: carrel.Unsupported,
+			Err:  fmt.Errorf("%s has version %d, this program knows %d", s.path, version, len(migrations)),
+			Hint: "a newer carrel made this data directory: run that version or a later one"}
+	}
+	for ; version < len(migrations); version++ {
+		tx, err := s.write.BeginTx(ctx, nil)
+		if err != nil {
+			return s.broken(op, err)
+		}
+		_, err = tx.ExecContext(ctx, migrations[version])
+		if err == nil { // a pragma takes no parameters
+			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version+1))
+		}
+		if err != nil {
+			_ = tx.Rollback() // the error above is the one to tell
+			return s.broken(op, err)
+		}
+		if err := tx.Commit(); err != nil {
+			return s.broken(op, err)
+		}
+	}
+	return nil
+}

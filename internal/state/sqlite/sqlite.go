@@ -1,0 +1,256 @@
+// Package sqlite keeps a service's records in one SQLite file.
+//
+// # Durability
+//
+// The file is in write-ahead mode with synchronous=FULL: a write has reached the
+// disk when its method returns, and a crash at any moment leaves each write whole
+// or absent. One goroutine writes. Writers that wait while it syncs are taken
+// together into its next transaction, so many of them share one sync.
+//
+// # Secrets
+//
+// Records hold access tokens and environments. The file is readable by its owner
+// alone; a file that is open to others is closed to them when it is opened.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite", without cgo
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const (
+	readers      = 4    // connections for reading, which never wait for the writer
+	maxBatch     = 256  // writes in one transaction
+	defaultLimit = 1000 // of Events where the caller sets none
+)
+
+// Store is a [state.Store] on a file.
+type Store struct {
+	path  string
+	lock  *os.File // held while open: one process per file
+	write *sql.DB  // one connection, used by the writer goroutine
+	read  *sql.DB
+
+	writes chan *write
+
+	mu     sync.RWMutex // held for reading while a write is handed over
+	closed bool
+
+	done     chan struct{} // closed when the writer goroutine has ended
+	closeErr error
+}
+
+var _ state.Store = (*Store)(nil)
+
+// Open opens the store in the file path, and makes it where there is none. The
+// directory must exist. Errors: Conflict when another process has it open,
+// Internal when it is damaged or can't be read.
+func Open(ctx context.Context, path string) (_ *Store, err error) {
+	s := &Store{path: path, writes: make(chan *write, maxBatch), done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if err := s.prepareFile(); err != nil {
+		return nil, err
+	}
+	if s.write, err = openDB(path, 1, "_txlock=immediate"); err != nil {
+		return nil, s.broken("open state file", err)
+	}
+	if s.read, err = openDB(path, readers, "_pragma=query_only(1)"); err != nil {
+		return nil, s.broken("open state file", err)
+	}
+	if err := s.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return nil, err
+	}
+	go s.writer()
+	return s, nil
+}
+
+// prepareFile locks the file and closes it to other users.
+func (s *Store) prepareFile() error {
+	const op = "open state file"
+	lock, err := os.OpenFile(s.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	s.lock = lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return &carrel.Error{Op: op, Kind: carrel.Conflict, Err: fmt.Errorf("%s is in use by another process", s.path),
+				Hint: "stop the other daemon, or give this one a data directory of its own"}
+		}
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	// Made here and not by SQLite, whose mode follows the umask; its -wal and -shm
+	// files take the mode of this one.
+	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	defer f.Close()
+	if err := f.Chmod(0o600); err != nil {
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	return nil
+}
+
+// openDB opens a pool of at most n connections.
+func openDB(path string, n int, extra string) (*sql.DB, error) {
+	// The path is escaped: one that holds '?' or '%' must not become an option.
+	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String() +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + extra
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+// check refuses a damaged file before anything is built on it.
+func (s *Store) check(ctx context.Context) error {
+	var verdict string
+	err := s.write.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict)
+	if err == nil && verdict != "ok" {
+		err = errors.New(verdict)
+	}
+	if err != nil {
+		return s.broken("check state file", err)
+	}
+	return nil
+}
+
+// broken is the error for a file that can't be used.
+func (s *Store) broken(op string, err error) error {
+	return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.path, err),
+		Hint: "restore the file from a backup, or move it away: the daemon then starts without memory of its sandboxes"}
+}
+
+// GetSandbox implements state.Store.
+func (s *Store) GetSandbox(ctx context.Context, id carrel.ID) (state.Record, error) {
+	const op = "read record"
+	var body []byte
+	err := s.read.QueryRowContext(ctx, "SELECT record FROM sandboxes WHERE id = ?", string(id)).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return state.Record{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
+	}
+	if err != nil {
+		return state.Record{}, internal(op, id, err)
+	}
+	var r state.Record
+	if err := json.Unmarshal(body, &r); err != nil {
+		return state.Record{}, internal(op, id, err)
+	}
+	return r, nil
+}
+
+// Sandboxes implements state.Store.
+func (s *Store) Sandboxes(ctx context.Context) ([]state.Record, error) {
+	var out []state.Record
+	err := each(ctx, s.read, "read records", "SELECT 0, record FROM sandboxes ORDER BY started, id", nil,
+		func(_ int64, r state.Record) { out = append(out, r) })
+	return out, err
+}
+
+// Events implements state.Store.
+func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int) ([]carrel.Event, error) {
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	q, args := "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", []any{after, limit}
+	if id != "" {
+		q, args = "SELECT seq, body FROM events WHERE sandbox = ? AND seq > ? ORDER BY seq LIMIT ?", []any{string(id), after, limit}
+	}
+	var out []carrel.Event
+	err := each(ctx, s.read, "read events", q, args, func(seq int64, e carrel.Event) {
+		e.Seq = seq // assigned by the file, after the body was written
+		out = append(out, e)
+	})
+	return out, err
+}
+
+// each calls fn for every row of a number and a JSON text.
+func each[T any](ctx context.Context, db *sql.DB, op, q string, args []any, fn func(int64, T)) error {
+	rows, err := db.QueryContext(ctx, q, args...)
+	if err != nil {
+		return internal(op, "", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		var body []byte
+		if err := rows.Scan(&n, &body); err != nil {
+			return internal(op, "", err)
+		}
+		var v T
+		if err := json.Unmarshal(body, &v); err != nil {
+			return internal(op, "", err)
+		}
+		fn(n, v)
+	}
+	if err := rows.Err(); err != nil {
+		return internal(op, "", err)
+	}
+	return nil
+}
+
+// Close implements state.Store: it finishes the writes that were accepted.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if first {
+		close(s.writes)
+	}
+	<-s.done
+	return s.closeErr
+}
+
+// release closes what is open.
+func (s *Store) release() {
+	var errs []error
+	if s.read != nil {
+		errs = append(errs, s.read.Close())
+	}
+	if s.write != nil {
+		errs = append(errs, s.write.Close()) // the last connection folds the log into the file
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.closeErr = internal("close state file", "", err)
+	}
+}
+
+func internal(op string, id carrel.ID, err error) error {
+	return &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
+}
+
+// stamp is a time as it is stored: nanoseconds since 1970, or 0.
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// The statements of the writer.
+const (
+	putSandbox = `INSERT INTO sandboxes (id, started, record) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET started = excluded.started, record = excluded.record`
+	deleteSandbox = `DELETE FROM sandboxes WHERE id = ?`
+	appendEvent   = `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`
+	trimEvents    = `DELETE FROM events WHERE time < ?`
+)
+
+// write is one statement on its way to the writer.
+type write struct {
+	query string
+	args  []any
+	rowID int64      // of an insert, once done
+	done  chan error // buffered: the writer never waits for a caller that gave up
+}
+
+// PutSandbox implements state.Store.
+func (s *Store) PutSandbox(ctx context.Context, r state.Record) error {
+	const op = "write record"
+	body, err := json.Marshal(r)
+	if err != nil {
+		return internal(op, r.Sandbox.ID, err)
+	}
+	_, err = s.submit(ctx, op, r.Sandbox.ID, putSandbox, string(r.Sandbox.ID), stamp(r.Sandbox.Started), string(body))
+	return err
+}
+
+// DeleteSandbox implements state.Store.
+func (s *Store) DeleteSandbox(ctx context.Context, id carrel.ID) error {
+	_, err := s.submit(ctx, "delete record", id, deleteSandbox, string(id))
+	return err
+}
+
+// AppendEvent implements state.Store.
+func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, error) {
+	const op = "write event"
+	body, err := json.Marshal(e)
+	if err != nil {
+		return carrel.Event{}, internal(op, e.ID, err)
+	}
+	e.Seq, err = s.submit(ctx, op, e.ID, appendEvent, stamp(e.Time), string(e.ID), string(body))
+	if err != nil {
+		return carrel.Event{}, err
+	}
+	return e, nil
+}
+
+// TrimEvents implements state.Store.
+func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
+	_, err := s.submit(ctx, "trim events", "", trimEvents, stamp(before))
+	return err
+}
+
+// submit hands one statement to the writer and returns when it is on the disk.
+// When ctx ends first, the statement may still be carried out.
+func (s *Store) submit(ctx context.Context, op string, id carrel.ID, query string, args ...any) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, internal(op, id, err)
+	}
+	w := &write{query: query, args: args, done: make(chan error, 1)}
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return 0, internal(op, id, errors.New("the store is closed"))
+	}
+	select {
+	case s.writes <- w:
+		s.mu.RUnlock()
+	case <-ctx.Done():
+		s.mu.RUnlock()
+		return 0, internal(op, id, ctx.Err())
+	}
+	select {
+	case err := <-w.done:
+		if err != nil {
+			return 0, s.writeError(op, id, err)
+		}
+		return w.rowID, nil
+	case <-ctx.Done():
+		return 0, internal(op, id, ctx.Err())
+	}
+}
+
+// writeError says what to do about a write that the disk refused.
+func (s *Store) writeError(op string, id carrel.ID, err error) error {
+	return &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err,
+		Hint: "is the disk that holds " + s.path + " full or read-only?"}
+}
+
+// writer carries out writes until Close, as many as wait in one transaction.
+func (s *Store) writer() {
+	defer close(s.done)
+	defer s.release()
+	batch := make([]*write, 0, maxBatch)
+	for first := range s.writes {
+		batch = append(batch[:0], first)
+	more:
+		for len(batch) < maxBatch {
+			select {
+			case w, ok := <-s.writes:
+				if !ok {
+					break more
+				}
+				batch = append(batch, w)
+			default:
+				break more
+			}
+		}
+		err := s.commit(batch)
+		for _, w := range batch {
+			w.done <- err
+		}
+	}
+}
+
+// commit carries out a batch: all of it, on the disk, or nothing.
+func (s *Store) commit(batch []*write) error {
+	ctx := context.Background() // callers that gave up do not take the others with them
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range batch {
+		var res sql.Result
+		if res, err = tx.ExecContext(ctx, w.query, w.args...); err == nil {
+			w.rowID, err = res.LastInsertId()
+		}
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
