@@ -19,7 +19,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 
 # Packages whose tests drive real walls or daemons are run without the race
 # detector (their daemon is bin/carrel itself); all the others with it.
-REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/...
+REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/...
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
@@ -68,11 +68,10 @@ real: build
 	$(GO) test -timeout 15m $(REAL)
 
 sdk: need-sdk build
-	test/sdk/run.sh
+	$(GO) test -timeout 20m ./test/sdk
 
 test-all: check
 	$(GO) test -timeout 60m ./...
-	CARREL_SDK_ALL=1 test/sdk/run.sh
 
 bench: need build
 	$(GO) run ./bench

@@ -1,0 +1,48 @@
+// Package script holds the end-to-end tests of the command line: each
+// testdata/*.txt is a script that runs the real carrel command against a real
+// daemon with the sim driver, and says what must come out.
+package script
+
+import (
+	"os"
+	"testing"
+
+	"github.com/carrel-dev/carrel/carreltest"
+	"github.com/carrel-dev/carrel/internal/cli"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"carrel": func() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	server := carreltest.New(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("CARREL_URL", server.URL)
+			e.Setenv("CARREL_API_KEY", server.APIKey)
+			e.Setenv("CARREL_DATA_DIR", e.WorkDir+"/no-daemon-here")
+			return nil
+		},
+		RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// setid NAME: put the last command's first word of output into $NAME.
+			"setid": func(ts *testscript.TestScript, _ bool, args []string) {
+				out := ts.ReadFile("stdout")
+				for i, c := range out {
+					if c == '\n' || c == ' ' {
+						out = out[:i]
+						break
+					}
+				}
+				ts.Setenv(args[0], out)
+			},
+			// status N COMMAND…: run a command and demand its exact exit status.
+			"status": exactStatus,
+		},
+	})
+}

@@ -1,0 +1,140 @@
+// Package sdk drives E2B's own SDKs, unmodified and from the registries, against a
+// real daemon (bin/carrel) with real sandboxes, in both routing forms: headers on
+// one plain port, and <port>-<id>.<domain> with TLS.
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// suite is one SDK's tests.
+type suite struct {
+	name string
+	need string // what the machine must have
+	cmd  func(t *testing.T) *exec.Cmd
+	env  []string
+}
+
+func suites() []suite {
+	return []suite{
+		{"npm-newest", "node", nodeTests, []string{"SDK=e2b"}},
+		{"npm-2.45", "node", nodeTests, []string{"SDK=e2b-2.45"}},
+		{"python-sync", "python", pythonTests("test_sync.py"), nil},
+		{"python-async", "python", pythonTests("test_async.py"), nil},
+	}
+}
+
+func nodeTests(t *testing.T) *exec.Cmd {
+	_, err := exec.LookPath("node")
+	testenv.Need(t, "node", err)
+	install(t, "js/node_modules/e2b", "npm", "ci", "--prefix", "js", "--silent")
+	files, err := filepath.Glob("js/*.test.mjs")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no test files", err)
+	}
+	return exec.Command("node", append([]string{"--test", "--test-concurrency=2", "--test-timeout=120000"}, files...)...)
+}
+
+func pythonTests(file string) func(t *testing.T) *exec.Cmd {
+	return func(t *testing.T) *exec.Cmd {
+		_, err := exec.LookPath("python3")
+		testenv.Need(t, "python", err)
+		install(t, "python/.venv/bin/pip", "python3", "-m", "venv", "python/.venv")
+		install(t, "python/.venv/lib/*/site-packages/e2b", "python/.venv/bin/pip", "install", "--quiet", "-r", "python/requirements.txt")
+		return exec.Command("python/.venv/bin/python", "-m", "unittest", "-v", filepath.Join("python", file))
+	}
+}
+
+// install runs a command unless what it makes is there.
+func install(t *testing.T, makes, name string, args ...string) {
+	t.Helper()
+	if found, _ := filepath.Glob(makes); len(found) > 0 {
+		return
+	}
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// TestPlain uses one plain port and routing headers: only environment variables
+// are set, nothing on the machine.
+func TestPlain(t *testing.T) {
+	d := startDaemon(t)
+	runSuites(t, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.url, "E2B_SANDBOX_URL="+d.url, "E2B_API_KEY="+d.key)
+	})
+}
+
+// TestHostNames uses host names and TLS, in a network and mount namespace whose
+// resolver is ours.
+func TestHostNames(t *testing.T) {
+	testenv.Need(t, "namespaces", canUnshare())
+	dir := t.TempDir()
+	authority := makeCertificates(t, dir, "carrel.example.com")
+	dns := startResolver(t, dir)
+	d := startDaemon(t, "--domain", "carrel.example.com:"+tlsPort, "--tls-cert", filepath.Join(dir, "cert.pem"),
+		"--tls-key", filepath.Join(dir, "key.pem"))
+	runSuites(t, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.domain, "E2B_API_KEY="+d.key, "NODE_EXTRA_CA_CERTS="+authority,
+			"SSL_CERT_FILE="+authority, "REQUESTS_CA_BUNDLE="+authority)
+		dns.wrap(cmd)
+	})
+}
+
+func runSuites(t *testing.T, prepare func(*exec.Cmd)) {
+	for _, s := range suites() {
+		t.Run(s.name, func(t *testing.T) {
+			cmd := s.cmd(t)
+			cmd.Env = append(cleanEnv(), s.env...)
+			prepare(cmd)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+			defer cancel()
+			out, err := runFor(ctx, cmd)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Log(lastLines(out, 12))
+		})
+	}
+}
+
+// runFor runs cmd until ctx ends.
+func runFor(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("still running: %w", ctx.Err())
+	}
+	return out.String(), err
+}
+
+// cleanEnv is this environment without what would change an SDK's mind.
+func cleanEnv() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "E2B_") && !strings.HasPrefix(kv, "CARREL_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
