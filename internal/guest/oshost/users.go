@@ -47,7 +47,8 @@ func versionOf(name string) version {
 	return version{info.Size(), info.ModTime()}
 }
 
-// User finds an account by name.
+// User finds an account by name, or by "uid" or "uid:gid" as images name the
+// user they want; such an account need not be in any file.
 func (s *System) User(name string) (agent.User, error) {
 	a := &s.accounts
 	a.mu.Lock()
@@ -55,10 +56,34 @@ func (s *System) User(name string) (agent.User, error) {
 	a.refresh()
 	u, ok := a.users[name]
 	if !ok {
+		u, ok = a.numbered(name)
+	}
+	if !ok {
 		return agent.User{}, fmt.Errorf("user %q: %w", name, fs.ErrNotExist)
 	}
 	u.Groups = slices.Clone(u.Groups)
 	return u, nil
+}
+
+// numbered finds or makes up the account of "uid" or "uid:gid". a.mu is held.
+func (a *accounts) numbered(name string) (agent.User, bool) {
+	first, second, withGroup := strings.Cut(name, ":")
+	uid, ok := number(first)
+	if !ok {
+		return agent.User{}, false
+	}
+	u, known := a.users[a.userNames[uid]]
+	if !known {
+		u = agent.User{Name: first, UID: uid, Home: "/", Shell: "/bin/sh"}
+	}
+	if withGroup {
+		gid, ok := number(second)
+		if !ok {
+			return agent.User{}, false
+		}
+		u.GID, u.Groups = gid, []uint32{gid}
+	}
+	return u, true
 }
 
 // Names returns the owner and group names of ids, or the numbers as text.

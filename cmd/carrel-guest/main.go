@@ -1,0 +1,181 @@
+// Command carrel-guest is the first process inside a sandbox. It serves the envd
+// protocol (package agent) for the real Linux (package oshost), reaps orphans and
+// makes an image without users, /tmp or resolv.conf fit to work in.
+//
+// It listens before it does anything else: the host may connect from the first
+// millisecond, and its first request waits for the rest.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+	"github.com/carrel-dev/carrel/internal/guest/oshost"
+	"github.com/carrel-dev/carrel/internal/version"
+)
+
+// How much memory the guest may hold on to: it shares the sandbox's with the
+// programs that matter. The limit is soft, the collector works harder near it.
+const (
+	gcPercent   = 50
+	memoryLimit = 48 << 20
+)
+
+// options are the command line.
+type options struct {
+	listen  string
+	gateway []netip.Addr
+	setup   bool
+	log     *slog.Logger
+}
+
+func main() {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	var (
+		listen  = flag.String("listen", ":49983", "address to serve on")
+		gateway = flag.String("gateway", "", "comma-separated addresses of the host's end of the link, which alone may call /init and the tunnel; the first IPv4 one is also the name server")
+		noSetup = flag.Bool("no-setup", false, "run as an ordinary process: change nothing on this machine")
+		show    = flag.Bool("version", false, "print the version and exit")
+	)
+	flag.Parse()
+	if *show {
+		fmt.Println(version.Version)
+		return
+	}
+	opt := options{listen: *listen, setup: !*noSetup, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	err := errors.New("unexpected arguments: " + strings.Join(flag.Args(), " "))
+	if flag.NArg() == 0 {
+		if opt.gateway, err = parseAddrs(*gateway); err == nil {
+			err = run(opt)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "carrel-guest:", err)
+		os.Exit(1)
+	}
+}
+
+// parseAddrs reads a comma list of IP addresses.
+func parseAddrs(list string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	for s := range strings.SplitSeq(list, ",") {
+		if s == "" {
+			continue
+		}
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return nil, fmt.Errorf("-gateway: %w", err)
+		}
+		out = append(out, a.Unmap())
+	}
+	return out, nil
+}
+
+// run serves until a signal asks it to stop.
+func run(opt options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	l, err := net.Listen("tcp", opt.listen)
+	if err != nil {
+		return err
+	}
+	syscall.Umask(0o022)
+	sys := oshost.New(oshost.Options{Own: opt.setup, Logger: opt.log})
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway)})
+	ready := sync.OnceFunc(func() {
+		if !opt.setup {
+			return
+		}
+		if err := sys.Setup(nameServer(opt.gateway)); err != nil {
+			opt.log.Warn("setup", "err", err) // much works without; what does not says so itself
+		}
+	})
+	srv := newServer(after(ready, a.Handler()), opt.log)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	ready()
+	select {
+	case err = <-done:
+		return err
+	case <-ctx.Done():
+	}
+	a.Close()
+	if os.Getpid() == 1 {
+		oshost.KillAll()
+	}
+	_ = srv.Close() // its streams have ended with the agent
+	<-done
+	return sys.Close()
+}
+
+// after delays each request until ready has run, /health excepted: being there
+// is all that it asks.
+func after(ready func(), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			ready()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// newServer returns the HTTP server: HTTP/1 and HTTP/2 without TLS on one port,
+// because the link is private and clients' TLS ends at the gateway.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           h,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: 10 * time.Second,
+		// Longer than the gateway keeps idle connections, so that it is the one
+		// to close them.
+		IdleTimeout:    640 * time.Second,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// trust returns the rule for who is the host: a peer with one of its addresses.
+// No process inside can have one, the link carries the host's packets only.
+func trust(gateway []netip.Addr) func(net.Addr) bool {
+	return func(remote net.Addr) bool {
+		tcp, ok := remote.(*net.TCPAddr)
+		if !ok {
+			return false
+		}
+		peer := tcp.AddrPort().Addr().Unmap().WithZone("")
+		for _, g := range gateway {
+			if peer == g {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// nameServer returns the address to look names up at, "" for none.
+func nameServer(gateway []netip.Addr) string {
+	for _, g := range gateway {
+		if g.Is4() {
+			return g.String()
+		}
+	}
+	return ""
+}
