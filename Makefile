@@ -19,7 +19,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 
 # Packages whose tests drive real walls or daemons are run without the race
 # detector (their daemon is bin/carrel itself); all the others with it.
-REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/...
+REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/... ./test/crash/...
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
 // suite is one SDK's tests.
@@ -68,9 +69,9 @@ func install(t *testing.T, makes, name string, args ...string) {
 // TestPlain uses one plain port and routing headers: only environment variables
 // are set, nothing on the machine.
 func TestPlain(t *testing.T) {
-	d := startDaemon(t)
+	d := daemontest.Start(t)
 	runSuites(t, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.url, "E2B_SANDBOX_URL="+d.url, "E2B_API_KEY="+d.key)
+		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
 	})
 }
 
@@ -81,10 +82,10 @@ func TestHostNames(t *testing.T) {
 	dir := t.TempDir()
 	authority := makeCertificates(t, dir, "carrel.example.com")
 	dns := startResolver(t, dir)
-	d := startDaemon(t, "--domain", "carrel.example.com:"+tlsPort, "--tls-cert", filepath.Join(dir, "cert.pem"),
+	d := daemontest.Start(t, "--domain", "carrel.example.com:"+daemontest.Port, "--tls-cert", filepath.Join(dir, "cert.pem"),
 		"--tls-key", filepath.Join(dir, "key.pem"))
 	runSuites(t, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.domain, "E2B_API_KEY="+d.key, "NODE_EXTRA_CA_CERTS="+authority,
+		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.Domain, "E2B_API_KEY="+d.Key, "NODE_EXTRA_CA_CERTS="+authority,
 			"SSL_CERT_FILE="+authority, "REQUESTS_CA_BUNDLE="+authority)
 		dns.wrap(cmd)
 	})

@@ -1,0 +1,154 @@
+// Package crash kills daemons without warning and looks at what is left.
+package crash
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/test/daemontest"
+)
+
+// box is one sandbox of the test and what was put in it.
+type box struct {
+	id   carrel.ID
+	pid  int
+	word string
+}
+
+// TestKillNine kills the daemon with 20 sandboxes under load. After the restart all
+// 20 answer, with their processes and files.
+func TestKillNine(t *testing.T) {
+	const count = 20
+	d := daemontest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	svc := connect(t, d)
+	boxes := make([]box, count)
+	inParallel(t, count, func(i int) error {
+		b, err := furnish(ctx, svc, fmt.Sprintf("word-%d", i))
+		boxes[i] = b
+		return err
+	})
+
+	stop := load(ctx, svc, boxes)
+	time.Sleep(time.Second)
+	d.Kill9()
+	stop()
+	_ = svc.Close()
+	d.Restart()
+
+	svc = connect(t, d)
+	inParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
+
+	// And once more, as a service manager stops it.
+	_ = svc.Close()
+	d.Terminate()
+	d.Restart()
+	svc = connect(t, d)
+	inParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
+	inParallel(t, count, func(i int) error { return svc.Kill(ctx, boxes[i].id) })
+	page, err := svc.List(ctx, carrel.ListOptions{})
+	if err != nil || len(page.Sandboxes) != 0 {
+		t.Fatalf("after killing all: %d sandboxes, %v", len(page.Sandboxes), err)
+	}
+}
+
+func connect(t *testing.T, d *daemontest.Daemon) carrel.Service {
+	t.Helper()
+	svc, err := client.New(d.URL, d.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Close() })
+	return svc
+}
+
+// furnish makes a sandbox with a file in it and a process that counts.
+func furnish(ctx context.Context, svc carrel.Service, word string) (box, error) {
+	sb, err := svc.Create(ctx, carrel.CreateOptions{Timeout: 10 * time.Minute})
+	if err != nil {
+		return box{}, err
+	}
+	b := box{id: sb.ID, word: word}
+	c, err := svc.Computer(ctx, sb.ID)
+	if err != nil {
+		return b, err
+	}
+	if _, err := c.Files("").Write(ctx, "word", strings.NewReader(word)); err != nil {
+		return b, err
+	}
+	p, err := c.Start(ctx, carrel.Command{Shell: "n=0; while true; do n=$((n+1)); echo $n > count; sleep 0.2; done", Tag: "counter"})
+	if err != nil {
+		return b, err
+	}
+	b.pid = p.PID()
+	return b, p.Close()
+}
+
+// check finds the file and the very same process, still counting.
+func (b box) check(ctx context.Context, svc carrel.Service) error {
+	c, err := svc.Computer(ctx, b.id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.id, err)
+	}
+	res, err := c.Run(ctx, carrel.Command{Shell: "cat word; echo; a=$(cat count); sleep 1; b=$(cat count); [ $b -gt $a ] && echo counting"})
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.id, err)
+	}
+	if want := b.word + "\ncounting\n"; string(res.Stdout) != want {
+		return fmt.Errorf("%s: %q, want %q (stderr %q)", b.id, res.Stdout, want, res.Stderr)
+	}
+	processes, err := c.Processes(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.id, err)
+	}
+	for _, p := range processes {
+		if p.PID == b.pid && p.Tag == "counter" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: process %d is gone: %v", b.id, b.pid, processes)
+}
+
+// load keeps all boxes busy until stop is called; it bears the daemon's death.
+func load(ctx context.Context, svc carrel.Service, boxes []box) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for _, b := range boxes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				c, err := svc.Computer(ctx, b.id)
+				if err == nil {
+					_, err = c.Run(ctx, carrel.Command{Shell: "seq 1 2000 | sort | tail -1"})
+				}
+				if err != nil {
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+// inParallel runs fn for 0…n−1 at once and fails the test with each error.
+func inParallel(t *testing.T, n int, fn func(int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := fn(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}

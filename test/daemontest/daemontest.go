@@ -1,0 +1,173 @@
+// Package daemontest starts real daemons (bin/carrel serve) for tests that need the
+// whole machine: real walls, real sockets, real crashes.
+package daemontest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Daemon is a carrel serve of a test's own.
+type Daemon struct {
+	URL, Key string
+	Domain   string // of --domain, with the port
+	Dir      string // its data directory
+	Bin      string // absolute path of the binary
+
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+}
+
+// Port stands for the daemon's port in the extra arguments of Start.
+const Port = "PORT"
+
+// lockedBuffer collects a process's output.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// String returns what was collected.
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// Start starts a daemon in a directory of its own with these extra arguments of
+// carrel serve, waits until its base template is there, and kills its sandboxes
+// and stops it after the test.
+func Start(t testing.TB, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%v (build it with: make build)", err)
+	}
+	port := freePort(t)
+	for i, a := range extra {
+		extra[i] = strings.ReplaceAll(a, Port, port)
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir(), Domain: argAfter(extra, "--domain"), log: &lockedBuffer{}}
+	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, extra...)
+	d.launch()
+	t.Cleanup(d.stop)
+	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
+		t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
+	}
+	return d
+}
+
+// CLI is a run of the command line against this daemon.
+func (d *Daemon) CLI(args ...string) *exec.Cmd {
+	cmd := exec.Command(d.Bin, append([]string{"--data-dir", d.Dir}, args...)...)
+	if cert := argAfter(d.args, "--tls-cert"); cert != "" {
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(filepath.Dir(cert), "ca.pem"))
+	}
+	return cmd
+}
+
+// Kill9 ends the daemon without warning.
+func (d *Daemon) Kill9() {
+	d.t.Helper()
+	if err := d.cmd.Process.Kill(); err != nil {
+		d.t.Fatal(err)
+	}
+	_ = d.cmd.Wait()
+	_ = os.Remove(filepath.Join(d.Dir, "daemon.json")) // so that the next one's is not mistaken for it
+}
+
+// Terminate ends the daemon as a service manager would.
+func (d *Daemon) Terminate() {
+	d.t.Helper()
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Wait()
+	_ = os.Remove(filepath.Join(d.Dir, "daemon.json"))
+}
+
+// Restart starts the daemon again on the same data and port.
+func (d *Daemon) Restart() {
+	d.t.Helper()
+	d.launch()
+}
+
+// PID is the daemon's process ID.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+func (d *Daemon) launch() {
+	d.t.Helper()
+	d.cmd = exec.Command(d.Bin, d.args...)
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		raw, err := os.ReadFile(filepath.Join(d.Dir, "daemon.json"))
+		key, keyErr := os.ReadFile(filepath.Join(d.Dir, "api-key"))
+		var info struct {
+			URL string `json:"url"`
+		}
+		if err == nil && keyErr == nil && json.Unmarshal(raw, &info) == nil {
+			d.URL, d.Key = info.URL, strings.TrimSpace(string(key))
+			return
+		}
+		if time.Now().After(end) {
+			d.t.Fatalf("the daemon did not start:\n%s", d.log)
+		}
+	}
+}
+
+// stop kills the sandboxes and the daemon.
+func (d *Daemon) stop() {
+	_ = d.CLI("kill", "--all").Run()
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Wait()
+	if d.t.Failed() {
+		lines := strings.Split(strings.TrimSpace(d.log.String()), "\n")
+		d.t.Logf("the daemon's log:\n%s", strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// argAfter returns the argument that follows flag.
+func argAfter(args []string, flag string) string {
+	for i, a := range args {
+		if a == flag && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
