@@ -1,0 +1,59 @@
+package guestbin
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/carrel-dev/carrel"
+)
+
+func TestExtract(t *testing.T) {
+	built := fstest.MapFS{image: {Data: []byte("an image")}}
+	dir := filepath.Join(t.TempDir(), "made")
+	var wg sync.WaitGroup
+	paths := make([]string, 8)
+	for i := range paths {
+		wg.Go(func() {
+			var err error
+			if paths[i], err = extract(built, dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range paths {
+		if p != paths[0] || !filepath.IsAbs(p) {
+			t.Fatalf("paths differ or are relative: %q", paths)
+		}
+	}
+	info, err := os.Stat(paths[0])
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Fatalf("mode %v, %v", info.Mode(), err)
+	}
+	left, _ := os.ReadDir(dir)
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	// A file that was tampered with is put right.
+	if err := os.WriteFile(paths[0], []byte("another"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := extract(built, dir); err != nil || p != paths[0] {
+		t.Fatal(p, err)
+	}
+	if data, _ := os.ReadFile(paths[0]); string(data) != "an image" {
+		t.Errorf("content %q", data)
+	}
+}
+
+func TestExtractWithoutImage(t *testing.T) {
+	_, err := extract(fstest.MapFS{"assets/README.md": {}}, t.TempDir())
+	if !errors.Is(err, carrel.Unsupported) || carrel.HintOf(err) == "" {
+		t.Errorf("got %v, hint %q", err, carrel.HintOf(err))
+	}
+}
