@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// answer is what the gateway itself says instead of the sandbox. The names and
+// texts are E2B's: its SDKs read them.
+type answer struct {
+	SandboxID string `json:"sandboxId,omitempty"`
+	Message   string `json:"message"`
+	Port      uint16 `json:"port,omitempty"`
+	Code      int    `json:"code"`
+}
+
+func notFound(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox was not found", Code: http.StatusBadGateway}
+}
+
+func closedPort(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox is running but port is not open", Port: t.Port, Code: http.StatusBadGateway}
+}
+
+func transitioning(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox is changing its state, try again", Code: http.StatusConflict}
+}
+
+func silent(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox did not answer", Port: t.Port, Code: http.StatusBadGateway}
+}
+
+func broken(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "internal error, see the daemon's log", Code: http.StatusInternalServerError}
+}
+
+func hidden(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "not found", Port: t.Port, Code: http.StatusNotFound}
+}
+
+func tokenMissing(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusForbidden,
+		Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing"}
+}
+
+func tokenWrong(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusForbidden,
+		Message: "Sandbox is secured with traffic access token. Provided token is invalid."}
+}
+
+func tooMany(t Target, most int) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusTooManyRequests,
+		Message: "The sandbox has too many open connections (" + strconv.Itoa(most) + ")"}
+}
+
+// refuse answers a request that names no sandbox properly.
+func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	a := &answer{Message: err.Error(), Code: http.StatusBadRequest}
+	if re, ok := errors.AsType[*routeError](err); ok {
+		a.SandboxID, a.Message = re.ID, re.Message
+	}
+	if carrel.KindOf(err) == carrel.Unauthenticated {
+		a.Code = http.StatusUnauthorized
+	}
+	a.write(w, r)
+}
+
+// outcome says why a sandbox that was there a moment ago gave no answer.
+func (g *Gateway) outcome(ctx context.Context, t Target, err error) *answer {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return closedPort(t)
+	}
+	// It may have ended while the request was on its way.
+	if sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID); carrel.KindOf(gerr) == carrel.NotFound || (gerr == nil && sb.State != carrel.Running) {
+		return notFound(t)
+	}
+	g.opts.Log.Debug("proxy", "sandbox", t.ID, "port", t.Port, "err", err)
+	return silent(t)
+}
+
+// drainTime is how long what a refused client still sends is read.
+const drainTime = 5 * time.Second
+
+// write sends the answer: JSON, or a page for people. A preflight is let through
+// to the answer itself, since a browser shows a page nothing of a failed one.
+func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+	}
+	h := w.Header()
+	if r.Header.Get("Origin") != "" {
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Allow-Methods", "*")
+		h.Set("Access-Control-Allow-Headers", "*")
+		h.Set("Access-Control-Expose-Headers", "*")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Headers", "*, Authorization")
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if a.Code == http.StatusTooManyRequests {
+		h.Set("Retry-After", "1")
+	}
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		var page bytes.Buffer
+		if err := errorPage.Execute(&page, a); err == nil {
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+			w.WriteHeader(a.Code)
+			_, _ = w.Write(page.Bytes())
+			return
+		}
+	}
+	raw, _ := json.Marshal(a) // texts and numbers always marshal
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(a.Code)
+	_, _ = w.Write(append(raw, '\n'))
+}
+
+// errorPage is what a person sees who opens a preview that is not there.
+var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{.Message}}</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem;color:#222}code{background:#f2f2f2;padding:.1em .3em}</style>
+</head><body><h1>{{.Message}}</h1>
+{{if .SandboxID}}<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>{{end}}
+{{if and .Port (eq .Code 502)}}<p>Start a server on this port inside the sandbox, then load the page again.</p>{{end}}
+</body></html>
+`))
