@@ -18,7 +18,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("POST"+v1+"/sandboxes", s.createOurs)
 	s.handle("GET"+v1+"/sandboxes", s.listOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}", s.getOurs)
-	s.handle("DELETE"+v1+"/sandboxes/{id}", s.kill)
+	s.handle("DELETE"+v1+"/sandboxes/{id}", s.killOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/timeout", s.timeoutOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/metrics", s.metricsOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/logs", s.logsOurs)
@@ -143,9 +143,21 @@ func (s *Server) getOurs(w http.ResponseWriter, r *http.Request) error {
 	}
 	sb, err := s.opts.Service.Get(r.Context(), id)
 	if err != nil {
-		return notFoundAs(id, err)
+		return err
 	}
 	writeJSON(w, http.StatusOK, sb)
+	return nil
+}
+
+func (s *Server) killOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Service.Kill(r.Context(), id); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
@@ -171,7 +183,7 @@ func (s *Server) timeoutOurs(w http.ResponseWriter, r *http.Request) error {
 	}
 	sb, err := s.opts.Service.SetTimeout(r.Context(), id, time.Duration(*body.Timeout), body.ExtendOnly)
 	if err != nil {
-		return notFoundAs(id, err)
+		return err
 	}
 	writeJSON(w, http.StatusOK, sb)
 	return nil
@@ -192,7 +204,7 @@ func (s *Server) metricsOurs(w http.ResponseWriter, r *http.Request) error {
 	}
 	samples, err := s.opts.Service.Metrics(r.Context(), id, from, to)
 	if err != nil {
-		return notFoundAs(id, err)
+		return err
 	}
 	if samples == nil {
 		samples = []carrel.Metric{}
@@ -221,7 +233,7 @@ func (s *Server) logsOurs(w http.ResponseWriter, r *http.Request) error {
 	}
 	entries, err := s.opts.Service.Logs(r.Context(), id, opts)
 	if err != nil {
-		return notFoundAs(id, err)
+		return err
 	}
 	if entries == nil {
 		entries = []carrel.LogEntry{}

@@ -37,6 +37,9 @@ type errorBody struct {
 	ID      carrel.ID   `json:"id,omitempty"`
 	Field   string      `json:"field,omitempty"`
 	Hint    string      `json:"hint,omitempty"`
+	// Cause is the message without the operation, sandbox and field above, for
+	// package client to restore the error from.
+	Cause string `json:"cause,omitempty"`
 }
 
 // problem is an error whose message is shown as it is: E2B's own texts.
@@ -96,13 +99,18 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 		kind, status = carrel.Internal, http.StatusInternalServerError
 	}
 	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err)}
+	body.Cause = string(kind)
 	if ce, ok := errors.AsType[*carrel.Error](err); ok {
 		body.Op, body.ID, body.Field = ce.Op, ce.ID, ce.Field
+		if ce.Err != nil {
+			body.Cause = ce.Err.Error()
+		}
 	}
 	if kind == carrel.Internal {
 		ref := reference()
 		s.opts.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "ref", ref, "err", err)
-		body.Message = "internal error (reference " + ref + ", see the daemon's log)"
+		body.Cause = "internal error (reference " + ref + ", see the daemon's log)"
+		body.Message = body.Cause
 		if body.Op != "" {
 			body.Message = body.Op + ": " + body.Message
 		}

@@ -233,7 +233,7 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 	}
 	c, err := s.opts.Service.Computer(r.Context(), id)
 	if err != nil {
-		return notFoundAs(id, err)
+		return err
 	}
 	inside, err := c.Dial(r.Context(), uint16(port))
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Server) dialError(id carrel.ID, port uint16, err error) error {
 		p.body.ID, p.body.Field = id, "port"
 		return p
 	}
-	return notFoundAs(id, err)
+	return err
 }
 
 // refused reports whether a dial failed because nothing listens.

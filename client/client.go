@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// Client is a connection to a daemon. It is safe for concurrent use.
+type Client struct {
+	base *url.URL
+	key  string
+	tls  *tls.Config
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	pool *http.Transport
+	http *http.Client
+
+	mu    sync.Mutex
+	conns map[carrel.ID]*guest.Conn // kept so that connections stay warm between calls
+}
+
+var _ carrel.Service = (*Client)(nil)
+
+// Option changes how a Client connects.
+type Option func(*Client)
+
+// WithTLSConfig sets how an https daemon's certificate is checked.
+func WithTLSConfig(cfg *tls.Config) Option { return func(c *Client) { c.tls = cfg.Clone() } }
+
+// WithDialer replaces how connections to the daemon are made.
+func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
+	return func(c *Client) { c.dial = dial }
+}
+
+// New returns a Service that talks to the daemon at a URL such as
+// http://127.0.0.1:7070. Nothing is sent before the first call; the result's
+// dynamic type is [*Client]. Error: Invalid.
+func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
+	base, err := url.Parse(rawURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
+		return nil, &carrel.Error{Op: "connect", Kind: carrel.Invalid, Field: "url", Err: fmt.Errorf("%q is not an http or https URL", rawURL),
+			Hint: "it looks like http://127.0.0.1:7070"}
+	}
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, &carrel.Error{Op: "connect", Kind: carrel.Invalid, Field: "key", Err: errors.New("the API key is empty or has characters no key has"),
+			Hint: "the key is in the daemon's data directory, file api-key"}
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	c := &Client{base: base, key: key, conns: map[carrel.ID]*guest.Conn{}}
+	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	for _, o := range opts {
+		o(c)
+	}
+	c.pool = &http.Transport{
+		DialContext:         func(ctx context.Context, network, addr string) (net.Conn, error) { return c.dial(ctx, network, addr) },
+		TLSClientConfig:     c.tls,
+		MaxIdleConnsPerHost: 32,
+		IdleConnTimeout:     90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}
+	c.http = &http.Client{Transport: c.pool, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+// Close implements carrel.Service. Sandboxes live on.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	conns := c.conns
+	c.conns = map[carrel.ID]*guest.Conn{}
+	c.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close() // only drops idle connections
+	}
+	c.pool.CloseIdleConnections()
+	return nil
+}
+
+const maxAnswer = 64 << 20
+
+// call sends a request and decodes the answer into out, which may be nil. body
+// may be nil, an io.Reader, or anything to send as JSON.
+func (c *Client) call(ctx context.Context, op, method, path string, query url.Values, body, out any) error {
+	resp, err := c.send(ctx, op, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		return c.fail(ctx, op, fmt.Errorf("read the answer: %w", err))
+	}
+	return nil
+}
+
+// send sends a request; an answer of 400 or above is an error. The caller closes
+// the body.
+func (c *Client) send(ctx context.Context, op, method, path string, query url.Values, body any) (*http.Response, error) {
+	var reader io.Reader
+	contentType := ""
+	switch b := body.(type) {
+	case nil:
+	case io.Reader:
+		reader, contentType = b, "application/octet-stream"
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
+		}
+		reader, contentType = strings.NewReader(string(raw)), "application/json"
+	}
+	u := *c.base
+	u.RawPath = u.EscapedPath() + "/carrel/v1" + path
+	var err error
+	if u.Path, err = url.PathUnescape(u.RawPath); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
+	}
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), reader)
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
+	}
+	req.Header.Set("X-API-KEY", c.key)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.fail(ctx, op, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, answerError(op, resp)
+	}
+	return resp, nil
+}

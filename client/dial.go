@@ -1,0 +1,163 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// streamProtocol is the daemon's upgrade to raw bytes.
+const streamProtocol = "carrel-stream"
+
+// Computer implements carrel.Sandboxes. Its connections to the guest are shared
+// and stay warm until Close, or until the sandbox is gone.
+func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	const op = "open computer"
+	c.mu.Lock()
+	conn, known := c.conns[id]
+	c.mu.Unlock()
+	if known {
+		return conn, nil
+	}
+	sb, err := c.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if sb.State != carrel.Running {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", sb.State)}
+	}
+	conn = guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) { return c.dialPort(ctx, id, port) },
+		guest.ConnOptions{ID: id, Token: sb.AccessToken})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, raced := c.conns[id]; raced {
+		return other, nil
+	}
+	c.conns[id] = conn
+	return conn, nil
+}
+
+// forget drops what is kept for a sandbox that is gone.
+func (c *Client) forget(id carrel.ID) {
+	c.mu.Lock()
+	conn := c.conns[id]
+	delete(c.conns, id)
+	c.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close()
+	}
+}
+
+// dialPort asks the daemon for a stream to a port: an HTTP request that turns
+// into raw bytes. Nothing listening is ECONNREFUSED, as with any dial.
+func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net.Conn, err error) {
+	const op = "dial port"
+	raw, err := c.connect(ctx)
+	if err != nil {
+		return nil, c.fail(ctx, op, err)
+	}
+	// The end of ctx makes the handshake's reads and writes fail at once.
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	fail := func(err error) (net.Conn, error) {
+		stop()
+		_ = raw.Close()
+		return nil, c.fail(ctx, op, err)
+	}
+	u := *c.base
+	req, err := http.NewRequest(http.MethodGet, u.String()+"/carrel/v1"+sandboxPath(id, "/dial/"+strconv.Itoa(int(port))), nil)
+	if err != nil {
+		return fail(err)
+	}
+	req.Header.Set("X-API-KEY", c.key)
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", streamProtocol)
+	if err := req.Write(raw); err != nil {
+		return fail(err)
+	}
+	br := bufio.NewReaderSize(raw, 4096)
+	resp, err := http.ReadResponse(br, req)
+	if err != nil {
+		return fail(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer raw.Close()
+		defer resp.Body.Close()
+		stop()
+		err := answerError(op, resp)
+		switch {
+		case resp.StatusCode == http.StatusBadGateway:
+			return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
+		case resp.StatusCode == http.StatusNotFound:
+			c.forget(id)
+		}
+		return nil, err
+	}
+	if !stop() {
+		return fail(context.Cause(ctx))
+	}
+	return &stream{Conn: raw, r: br}, nil
+}
+
+// connect opens a connection to the daemon that is not pooled.
+func (c *Client) connect(ctx context.Context) (net.Conn, error) {
+	host, port := c.base.Hostname(), c.base.Port()
+	if port == "" {
+		port = c.base.Scheme // "http" and "https" are service names
+	}
+	raw, err := c.dial(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil || c.base.Scheme == "http" {
+		return raw, err
+	}
+	cfg := &tls.Config{}
+	if c.tls != nil {
+		cfg = c.tls.Clone()
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName = host
+	}
+	cfg.NextProtos = []string{"http/1.1"} // an upgrade needs it
+	secure := tls.Client(raw, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// stream is a connection to a port. What came with the daemon's answer is read
+// first.
+type stream struct {
+	net.Conn
+	r *bufio.Reader // nil once empty
+}
+
+// Read implements net.Conn.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.r != nil {
+		if s.r.Buffered() > 0 {
+			return s.r.Read(p)
+		}
+		s.r = nil
+	}
+	return s.Conn.Read(p)
+}
+
+// CloseWrite ends the stream towards the port and leaves the other way open.
+func (s *stream) CloseWrite() error {
+	if h, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return nil
+}
+
+var _ io.ReadWriteCloser = (*stream)(nil)

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// wireError is the daemon's error body. Cause is the message without operation,
+// sandbox and field, which have fields of their own.
+type wireError struct {
+	Code    int         `json:"code"`
+	Message string      `json:"message"`
+	Cause   string      `json:"cause"`
+	Kind    carrel.Kind `json:"kind"`
+	Op      string      `json:"op"`
+	ID      carrel.ID   `json:"id"`
+	Field   string      `json:"field"`
+	Hint    string      `json:"hint"`
+}
+
+// restore makes the daemon's error ours again: the same kind, text and hint.
+func (w wireError) restore(op string) error {
+	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint}
+	if e.Op == "" {
+		e.Op = op
+	}
+	if e.Kind == "" {
+		e.Kind = kindOfStatus(w.Code)
+	}
+	if w.Cause == "" {
+		w.Cause = strings.TrimPrefix(w.Message, w.Field+": ")
+	}
+	if w.Cause != string(e.Kind) { // else Error writes the kind itself
+		e.Err = errors.New(w.Cause)
+	}
+	return e
+}
+
+// answerError reads an answer of 300 or above. What is not the daemon's JSON
+// comes from something in between, or from another server altogether.
+func answerError(op string, resp *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // best effort: the status decides
+	var w wireError
+	if json.Unmarshal(raw, &w) == nil && w.Message != "" {
+		if w.Code == 0 {
+			w.Code = resp.StatusCode
+		}
+		return w.restore(op)
+	}
+	return &carrel.Error{Op: op, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("the server answered %s", resp.Status),
+		Hint: "this may not be a carrel daemon, or a proxy answered in its place"}
+}
+
+// kindOfStatus is for answers that carry no kind.
+func kindOfStatus(status int) carrel.Kind {
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge, http.StatusMethodNotAllowed:
+		return carrel.Invalid
+	case http.StatusUnauthorized:
+		return carrel.Unauthenticated
+	case http.StatusForbidden:
+		return carrel.Forbidden
+	case http.StatusNotFound:
+		return carrel.NotFound
+	case http.StatusConflict:
+		return carrel.Conflict
+	case http.StatusTooManyRequests:
+		return carrel.Exhausted
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return carrel.Unavailable
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return carrel.TimedOut
+	case http.StatusNotImplemented, http.StatusUpgradeRequired:
+		return carrel.Unsupported
+	}
+	return carrel.Internal
+}
+
+// fail is a call that got no answer.
+func (c *Client) fail(ctx context.Context, op string, err error) error {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err // its text repeats method and URL
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: context.Canceled}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.DeadlineExceeded}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: fmt.Errorf("no daemon answers at %s: %w", c.base.Host, err),
+			Hint: "start one with: carrel serve"}
+	}
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: err}
+	}
+	return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: err}
+}
