@@ -22,9 +22,6 @@ type Node struct {
 	UID, GID uint32
 	Data     Extent // contents of a regular file
 	Target   string // of a symbolic link
-	// Layer is the caller's own mark: package archive keeps the layer there that
-	// brought the node.
-	Layer int32
 
 	mtimeNsec uint32
 	mtimeSec  int64

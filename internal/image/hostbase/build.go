@@ -9,11 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -247,31 +244,13 @@ func (b *builder) localProgram(p string) (bool, error) {
 
 // copyAll copies the contents, several files at once.
 func (b *builder) copyAll(ctx context.Context, meter *image.Meter) error {
-	g, ctx := errgroup.WithContext(ctx)
-	jobs := make(chan job)
-	for range max(4, runtime.GOMAXPROCS(0)) {
-		g.Go(func() error {
-			for j := range jobs {
-				if err := b.copyFile(j); err != nil {
-					return fmt.Errorf("%s: %w", j.path, err)
-				}
-				meter.Add(j.data.Size)
-			}
-			return nil
-		})
-	}
-	g.Go(func() error {
-		defer close(jobs)
-		for _, j := range b.jobs {
-			select {
-			case jobs <- j:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	return image.Parallel(ctx, b.jobs, func(j job) error {
+		if err := b.copyFile(j); err != nil {
+			return fmt.Errorf("%s: %w", j.path, err)
 		}
+		meter.Add(j.data.Size)
 		return nil
 	})
-	return g.Wait()
 }
 
 // copyFile copies one file, which must still be the one that the rules looked at.

@@ -1,0 +1,196 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/image/hostbase"
+)
+
+// Source is an image as the layers it is made of.
+type Source struct {
+	Config *v1.ConfigFile
+	Digest string // of its manifest; may be ""
+	Layers []Layer
+}
+
+// Layer is one layer, the lowest first.
+type Layer struct {
+	// Digest is what the stream must hash to as it is; zero when not known.
+	Digest v1.Hash
+	// Open returns the stream, which may be compressed.
+	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Result is a template's tree and what its source says about running it.
+type Result struct {
+	Format  string // "root filesystem", "OCI layout", "docker archive", "directory", "registry"
+	Digest  string
+	Env     map[string]string
+	User    string
+	WorkDir string
+	Start   []string
+}
+
+// Image puts an image's layers on top of each other and completes the tree.
+func (t *Tree) Image(ctx context.Context, src *Source, format string) (*Result, error) {
+	cfg := src.Config
+	if cfg.OS != "" && cfg.OS != "linux" || cfg.Architecture != "" && cfg.Architecture != runtime.GOARCH {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "archive",
+			Err:  fmt.Errorf("the image is for %s/%s, this machine is linux/%s", cfg.OS, cfg.Architecture, runtime.GOARCH),
+			Hint: "export or pull the image for platform linux/" + runtime.GOARCH}
+	}
+	if n := len(cfg.RootFS.DiffIDs); n != len(src.Layers) {
+		return nil, invalid("the image's configuration names %d layers, its manifest %d", n, len(src.Layers))
+	}
+	for i, l := range src.Layers {
+		if err := t.addLayer(ctx, l, cfg.RootFS.DiffIDs[i]); err != nil {
+			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(src.Layers), err)
+		}
+	}
+	t.touched = nil
+	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir,
+		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...)}
+	for _, kv := range cfg.Config.Env {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+			res.Env[k] = v
+		}
+	}
+	res.User = t.user(cfg.Config.User)
+	return res, t.complete()
+}
+
+// addLayer adds one layer and checks both its hashes.
+func (t *Tree) addLayer(ctx context.Context, l Layer, diffID v1.Hash) error {
+	rc, err := l.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	packed := &hashReader{r: rc, h: sha256.New()}
+	plain := sha256.New()
+	if err := t.tar(ctx, packed, true, plain); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, packed); err != nil {
+		return streamError(sourceError{err})
+	}
+	if err := sameHash("digest", l.Digest, packed.h); err != nil {
+		return err
+	}
+	return sameHash("diff ID", diffID, plain)
+}
+
+type hashReader struct {
+	r io.Reader
+	h hash.Hash
+}
+
+func (h *hashReader) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.h.Write(p[:n])
+	return n, err
+}
+
+func sameHash(what string, want v1.Hash, got hash.Hash) error {
+	if want == (v1.Hash{}) {
+		return nil
+	}
+	if want.Algorithm != "sha256" {
+		return invalid("the %s is of kind %q: only sha256 is known", what, want.Algorithm)
+	}
+	if hex.EncodeToString(got.Sum(nil)) != want.Hex {
+		return invalid("the layer's contents do not match its %s %s", what, want)
+	}
+	return nil
+}
+
+// user turns an image's USER, a name or number with or without a group, into the
+// name of an account where it has one. The group is the account's own: the guest's
+// protocol knows no other. Without USER it is the account "user" if there is one,
+// as E2B's images have, and root otherwise.
+func (t *Tree) user(spec string) string {
+	name, _, _ := strings.Cut(spec, ":")
+	passwd, err := t.readSmall("/etc/passwd", 1<<20)
+	if err != nil {
+		passwd = nil
+	}
+	hasUser := false
+	for line := range strings.Lines(string(passwd)) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) < 3 {
+			continue
+		}
+		hasUser = hasUser || f[0] == "user"
+		if name != "" && f[2] == name {
+			return f[0]
+		}
+	}
+	switch {
+	case name != "":
+		return name
+	case hasUser:
+		return "user"
+	}
+	return "root"
+}
+
+// complete makes what every sandbox needs and an image may lack: the places that
+// are mounted on, and the files that say where the network is.
+func (t *Tree) complete() error {
+	for _, d := range []struct {
+		path string
+		perm fs.FileMode
+	}{
+		{"proc", 0o555}, {"sys", 0o555}, {"dev", 0o755}, {"run", 0o755}, {"tmp", 0o777 | fs.ModeSticky},
+		{"etc", 0o755}, {"root", 0o700}, {driver.GuestMount, 0o755},
+	} {
+		parts, err := splitName(strings.TrimPrefix(d.path, "/"))
+		if err != nil {
+			return err
+		}
+		if t.find(d.path) != nil {
+			continue
+		}
+		dir, err := t.dir(parts, true)
+		if err != nil {
+			return invalid("/%s can't be a directory: %w", d.path, err)
+		}
+		dir.Mode = fs.ModeDir | d.perm
+	}
+	etc := t.find("etc")
+	if !etc.IsDir() {
+		return invalid("/etc is not a directory")
+	}
+	if _, err := t.w.AddFile(etc, "resolv.conf", 0o644, []byte(hostbase.Resolv)); err != nil {
+		return Classify(op, err)
+	}
+	if h := etc.Child("hosts"); h == nil || h.Mode.IsRegular() && h.Data.Size == 0 {
+		if _, err := t.w.AddFile(etc, "hosts", 0o644, []byte(hostbase.Hosts)); err != nil {
+			return Classify(op, err)
+		}
+	}
+	return nil
+}
+
+// rootFS completes a tree that is a root filesystem by itself.
+func (t *Tree) rootFS(format string) (*Result, error) {
+	if t.Root.Len() == 0 {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "archive", Err: errors.New("it holds no files"),
+			Hint: "give a root filesystem: a directory with bin, etc, usr, …"}
+	}
+	res := &Result{Format: format, User: t.user("")}
+	return res, t.complete()
+}

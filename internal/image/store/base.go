@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/archive"
+	"github.com/carrel-dev/carrel/internal/image/erofs"
+	"github.com/carrel-dev/carrel/internal/image/hostbase"
+)
+
+// base is the built-in template made from this machine.
+type base struct {
+	dir    string // the cache directory
+	opts   hostbase.Options
+	log    *slog.Logger
+	now    func() time.Time
+	turn   chan struct{} // holds one token: who has it may make the image
+	recent time.Duration // how long a fingerprint is believed
+
+	mu      sync.Mutex
+	img     image.Image
+	held    *os.File // a shared lock on the directory of img
+	print   string   // its fingerprint
+	checked time.Time
+	closed  bool
+}
+
+func newBase(opts Options) *base {
+	b := &base{dir: opts.CacheDir, opts: opts.Base, log: opts.Logger, now: opts.Now, turn: make(chan struct{}, 1), recent: 5 * time.Second}
+	b.turn <- struct{}{}
+	return b
+}
+
+// listed is what List shows, whether the image has been made or not.
+func (b *base) listed() image.Image {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.img.Path != "" {
+		return b.img
+	}
+	return image.Image{Template: carrel.Template{ID: BaseID, Name: image.Base, Source: baseSource, BuiltIn: true}}
+}
+
+const baseSource = "this machine's toolchain"
+
+// ready returns the image if it was made for the machine as it was a moment ago.
+func (b *base) ready() (image.Image, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.img, b.img.Path != "" && time.Since(b.checked) < b.recent
+}
+
+// get returns the image, making it first if the machine has changed. Calls at the
+// same time make it once.
+func (b *base) get(ctx context.Context, progress func(carrel.Progress)) (image.Image, error) {
+	if img, ok := b.ready(); ok {
+		return img, nil
+	}
+	select {
+	case <-b.turn:
+		defer func() { b.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return image.Image{}, archive.Classify("make base template", ctx.Err())
+	}
+	if img, ok := b.ready(); ok {
+		return img, nil
+	}
+	print, err := hostbase.Fingerprint(b.opts)
+	if err != nil {
+		return image.Image{}, archive.Classify("make base template", err)
+	}
+	b.mu.Lock()
+	same, closed := b.img.Path != "" && b.print == print, b.closed
+	if same {
+		b.checked = time.Now()
+	}
+	img := b.img
+	b.mu.Unlock()
+	switch {
+	case closed:
+		return image.Image{}, &carrel.Error{Op: "make base template", Kind: carrel.Unavailable, Err: errors.New("the store is closed")}
+	case same:
+		return img, nil
+	}
+	img, held, err := b.cached(ctx, print, image.NewMeter(progress))
+	if err != nil {
+		return image.Image{}, archive.Classify("make base template", err)
+	}
+	b.keep(img, held, print)
+	b.removeOthers()
+	return img, nil
+}
+
+// keep remembers an image and the lock on it.
+func (b *base) keep(img image.Image, held *os.File, print string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held != nil {
+		_ = b.held.Close()
+	}
+	b.img, b.held, b.print, b.checked = img, held, print, time.Now()
+	if b.closed {
+		_ = held.Close()
+	}
+}
+
+// cached returns the image of a fingerprint and a shared lock on its directory.
+// The first process to come makes it; others wait.
+func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (image.Image, *os.File, error) {
+	dir := filepath.Join(b.dir, "base-"+print)
+	for {
+		if err := os.MkdirAll(b.dir, 0o700); err != nil {
+			return image.Image{}, nil, err
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return image.Image{}, nil, err
+		}
+		held, err := os.Open(dir)
+		if err != nil {
+			return image.Image{}, nil, err
+		}
+		img, err := b.lockAndRead(ctx, held, dir, meter)
+		if err == nil {
+			return img, held, nil
+		}
+		_ = held.Close()
+		if !errors.Is(err, errGone) {
+			return image.Image{}, nil, err
+		}
+	}
+}
+
+// errGone means that another process removed the directory before we held it.
+var errGone = errors.New("directory removed meanwhile")
+
+func (b *base) lockAndRead(ctx context.Context, held *os.File, dir string, meter *image.Meter) (image.Image, error) {
+	if tryLock(held, false) {
+		if img, err := readBase(dir); err == nil {
+			return img, stillThere(held, dir)
+		}
+	}
+	unlockFile(held) // two waiting for the exclusive lock with shared ones held would wait for ever
+	if err := lockFile(ctx, held, true); err != nil {
+		return image.Image{}, err
+	}
+	if err := stillThere(held, dir); err != nil {
+		return image.Image{}, err
+	}
+	img, err := readBase(dir)
+	if err != nil {
+		if img, err = b.build(ctx, dir, meter); err != nil {
+			return image.Image{}, err
+		}
+	}
+	// From here on others may use it too. The change of the lock is not atomic.
+	if err := lockFile(ctx, held, false); err != nil {
+		return image.Image{}, err
+	}
+	return img, stillThere(held, dir)
+}
+
+// stillThere reports errGone if dir is not the directory that is held.
+func stillThere(held *os.File, dir string) error {
+	a, err := held.Stat()
+	if err != nil {
+		return err
+	}
+	c, err := os.Stat(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(a, c) {
+		return errGone
+	}
+	return err
+}
+
+func readBase(dir string) (image.Image, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return image.Image{}, err
+	}
+	img := image.Image{Path: filepath.Join(dir, imageFile)}
+	if err := json.Unmarshal(raw, &img.Template); err != nil {
+		return image.Image{}, err
+	}
+	_, err = os.Stat(img.Path)
+	return img, err
+}
+
+// build makes the image. The directory is locked, so what an earlier attempt left
+// is in nobody's way.
+func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image.Image, error) {
+	start := time.Now()
+	part := filepath.Join(dir, "part")
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return image.Image{}, err
+	}
+	done := false
+	defer func() {
+		if !done {
+			_ = f.Close()
+			_ = os.Remove(part)
+		}
+	}()
+	w := erofs.NewWriter(f)
+	made, err := hostbase.Build(ctx, w, b.opts, meter)
+	if err != nil {
+		return image.Image{}, err
+	}
+	meter.Stage(image.StageWrite, 0)
+	if _, err := w.Finish(made.Root, b.now()); err != nil {
+		return image.Image{}, err
+	}
+	size, err := keepFile(f, filepath.Join(dir, imageFile))
+	if err != nil {
+		return image.Image{}, err
+	}
+	done = true
+	meter.Add(size)
+	img := image.Image{Path: filepath.Join(dir, imageFile), Template: carrel.Template{ID: BaseID, Name: image.Base,
+		Created: b.now().UTC(), Size: size, Source: baseSource, Env: made.Env, User: "user", WorkDir: "/home/user", BuiltIn: true}}
+	raw, err := json.MarshalIndent(img.Template, "", "  ")
+	if err != nil {
+		return image.Image{}, err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644); err != nil {
+		return image.Image{}, err
+	}
+	b.log.Info("made the base template", "files", made.Files, "bytes", size, "took", time.Since(start).Round(time.Millisecond))
+	return img, nil
+}
+
+// removeOthers removes bases of other fingerprints that nobody holds.
+func (b *base) removeOthers() {
+	b.mu.Lock()
+	mine := "base-" + b.print
+	b.mu.Unlock()
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == mine || !strings.HasPrefix(e.Name(), "base-") {
+			continue
+		}
+		if err := removeUnheld(filepath.Join(b.dir, e.Name())); err != nil {
+			b.log.Warn("removing an old base template", "dir", e.Name(), "err", err)
+		}
+	}
+}
+
+func removeUnheld(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer f.Close()
+	if !tryLock(f, true) {
+		return nil
+	}
+	return removeTemplate(dir)
+}
+
+func (b *base) close() error {
+	// Whoever is making the image finishes first.
+	<-b.turn
+	defer func() { b.turn <- struct{}{} }()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	if b.held != nil {
+		return b.held.Close()
+	}
+	return nil
+}

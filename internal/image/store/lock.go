@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock takes a lock on a file or directory if it is free. Such a lock goes away
+// with the open file, so a crash leaves none.
+func tryLock(f *os.File, exclusive bool) bool {
+	return flock(f, exclusive) == nil
+}
+
+func flock(f *os.File, exclusive bool) error {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// lockFile waits for a lock until ctx ends.
+func lockFile(ctx context.Context, f *os.File, exclusive bool) error {
+	const most = 200 * time.Millisecond
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, most) {
+		err := flock(f, exclusive)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+func unlockFile(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/archive"
+	"github.com/carrel-dev/carrel/internal/image/registry"
+)
+
+// Import makes a template from an archive stream and replaces one of the same name.
+func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress func(carrel.Progress)) (image.Image, error) {
+	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+		f, res, err := imp.Stream(ctx, r)
+		return f, res, "", err
+	})
+}
+
+// ImportDir makes a template from a directory of this machine.
+func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (image.Image, error) {
+	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+		f, res, err := imp.Dir(ctx, dir)
+		return f, res, dir, err
+	})
+}
+
+// Pull makes a template from an image in a registry.
+func (s *Store) Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (image.Image, error) {
+	return s.make(ctx, "pull template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+		src, release, err := registry.Pull(ctx, ref, registry.Options{
+			Keychain: s.opts.Keychain, Transport: s.opts.Transport, NewFile: imp.NewFile, MaxBytes: s.limits.MaxBytes, Meter: imp.Meter,
+		})
+		if err != nil {
+			return nil, nil, "", err
+		}
+		defer release()
+		f, res, err := imp.Image(ctx, src, "registry")
+		return f, res, ref, err
+	})
+}
+
+// make makes one template: its directory under a lock, the image, the manifest.
+func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
+	build func(archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
+	name, err = checkName(op, name)
+	if err != nil {
+		return image.Image{}, err
+	}
+	if err := s.nameFree(op, name); err != nil {
+		return image.Image{}, err
+	}
+	id := newID()
+	dir := filepath.Join(s.opts.Dir, id)
+	held, err := s.makeDir(ctx, dir)
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	defer held.Close() // frees the lock
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	f, res, source, err := build(archive.Importer{
+		NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
+		Limits:  s.limits,
+		Meter:   image.NewMeter(progress),
+	})
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	size, err := keepFile(f, filepath.Join(dir, imageFile))
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	t := carrel.Template{ID: id, Name: name, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
+		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start}
+	if source != "" {
+		t.Source += ": " + source
+	}
+	if err := ctx.Err(); err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	img, err := s.commit(dir, t)
+	return img, archive.Classify(op, err)
+}
+
+// nameFree refuses a name that is another template's ID.
+func (s *Store) nameFree(op, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[name] != nil {
+		return &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Field: "name", Err: fmt.Errorf("%q is the ID of a template", name)}
+	}
+	return nil
+}
+
+// makeDir makes a template's directory and locks it. The lock on the store keeps
+// a sweep from coming between.
+func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error) {
+	// A handle of our own: locks of one open file would not exclude each other.
+	guard, err := os.Open(s.lock.Name())
+	if err != nil {
+		return nil, err
+	}
+	defer guard.Close()
+	if err := lockFile(ctx, guard, false); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	held, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(ctx, held, true); err != nil {
+		_ = held.Close()
+		return nil, err
+	}
+	return held, nil
+}
+
+// keepFile makes a finished image durable under its name and returns the disk
+// space it takes.
+func keepFile(f *os.File, name string) (int64, error) {
+	err := f.Chmod(0o644)
+	if err == nil {
+		err = f.Sync()
+	}
+	size := int64(0)
+	if err == nil {
+		size, err = diskSize(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	return size, os.Rename(f.Name(), name)
+}
+
+func diskSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks > 0 {
+		return st.Blocks * 512, nil
+	}
+	return info.Size(), nil
+}
+
+// commit writes the manifest, which is the moment the template exists, and moves
+// the name to it.
+func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.byID {
+		// The newest of a name counts, also where the clock went back.
+		if other.Name == t.Name && !other.Created.Before(t.Created) {
+			t.Created = other.Created.Add(1)
+		}
+	}
+	raw, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return image.Image{}, err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644); err != nil {
+		return image.Image{}, err
+	}
+	if err := atomicfile.SyncDir(s.opts.Dir); err != nil {
+		return image.Image{}, err
+	}
+	for _, other := range s.byID {
+		if other.Name == t.Name {
+			other.old = true
+		}
+	}
+	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
+	s.byID[t.ID] = e
+	return e.Image, nil
+}

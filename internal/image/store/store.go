@@ -1,0 +1,318 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/archive"
+	"github.com/carrel-dev/carrel/internal/image/hostbase"
+)
+
+// The built-in templates' IDs never change.
+const (
+	BaseID = "carrelbase0000000000"
+	SimID  = "carrelsim00000000000"
+	// Sim is the name of the template of the simulated tier.
+	Sim = "sim"
+)
+
+// Options configures a Store. Only Dir is needed.
+type Options struct {
+	Dir string // where templates are kept; made if missing
+	// CacheDir is where the built-in base is kept, shared between stores of one
+	// user; "" is a directory inside Dir.
+	CacheDir string
+	// MaxBytes and MaxEntries bound one template; 0 is 64 GiB and 2,000,000.
+	MaxBytes   int64
+	MaxEntries int64
+	// Base says what the built-in base is made from.
+	Base   hostbase.Options
+	Logger *slog.Logger
+	// Keychain finds registry credentials; nil is docker's configuration.
+	Keychain authn.Keychain
+	// Transport carries requests to registries; nil is the default one.
+	Transport http.RoundTripper
+	// Now replaces time.Now in tests.
+	Now func() time.Time
+}
+
+// Store keeps templates in a directory.
+type Store struct {
+	opts   Options
+	limits archive.Limits
+	base   *base
+	lock   *os.File // DIR/.lock
+
+	mu   sync.Mutex
+	byID map[string]*entry
+}
+
+var _ image.Store = (*Store)(nil)
+
+// entry is a template and what orders those of one name.
+type entry struct {
+	image.Image
+	old bool // another has taken its name
+}
+
+const (
+	imageFile    = "image.erofs"
+	manifestFile = "template.json"
+)
+
+// Open opens or makes a store and removes what crashes left behind.
+func Open(ctx context.Context, opts Options) (*Store, error) {
+	const op = "open template store"
+	if opts.Dir == "" {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "Dir", Err: errors.New("no directory given")}
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, archive.Classify(op, err)
+	}
+	opts.Dir = dir
+	opts.CacheDir = cmp.Or(opts.CacheDir, filepath.Join(dir, ".cache"))
+	if opts.CacheDir, err = filepath.Abs(opts.CacheDir); err != nil {
+		return nil, archive.Classify(op, err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, archive.Classify(op, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, archive.Classify(op, err)
+	}
+	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, base: newBase(opts),
+		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
+	if err := s.load(ctx); err != nil {
+		_ = lock.Close()
+		return nil, archive.Classify(op, err)
+	}
+	return s, nil
+}
+
+// load reads the manifests and sweeps.
+func (s *Store) load(ctx context.Context) error {
+	if err := lockFile(ctx, s.lock, true); err != nil {
+		return err
+	}
+	defer unlockFile(s.lock)
+	entries, err := os.ReadDir(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	newest := map[string]*entry{}
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		t, err := s.readManifest(e.Name())
+		if err != nil {
+			s.sweep(e.Name(), err)
+			continue
+		}
+		s.byID[t.ID] = t
+		if n := newest[t.Name]; n == nil || t.Created.After(n.Created) {
+			newest[t.Name] = t
+		}
+	}
+	for id, t := range s.byID {
+		if newest[t.Name] != t {
+			delete(s.byID, id)
+			s.sweep(id, errors.New("another template has taken its name"))
+		}
+	}
+	return nil
+}
+
+// readManifest reads a template whose directory is called id.
+func (s *Store) readManifest(id string) (*entry, error) {
+	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, id, manifestFile))
+	if err != nil {
+		return nil, err
+	}
+	t := &entry{}
+	if err := json.Unmarshal(raw, &t.Template); err != nil {
+		return nil, err
+	}
+	if t.ID != id {
+		return nil, fmt.Errorf("the manifest is of %q", t.ID)
+	}
+	t.Path = filepath.Join(s.opts.Dir, id, imageFile)
+	if _, err := os.Stat(t.Path); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// sweep removes a directory that is no template, unless somebody is making it.
+// Only what this package made is removed.
+func (s *Store) sweep(id string, why error) {
+	if !isID(id) {
+		return
+	}
+	dir := filepath.Join(s.opts.Dir, id)
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if !tryLock(f, true) {
+		return
+	}
+	s.opts.Logger.Info("removing a leftover template", "id", id, "why", why)
+	if err := removeTemplate(dir); err != nil {
+		s.opts.Logger.Warn("removing a leftover template", "id", id, "err", err)
+	}
+}
+
+// removeTemplate takes the manifest away first, so that what a crash leaves is a
+// leftover and not half a template.
+func removeTemplate(dir string) error {
+	if err := os.Remove(filepath.Join(dir, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := atomicfile.SyncDir(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// Close releases the store. Images in use stay usable.
+func (s *Store) Close() error {
+	return errors.Join(s.base.close(), closeOnce(s.lock))
+}
+
+func closeOnce(f *os.File) error {
+	if err := f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// List returns all templates, by name.
+func (s *Store) List(ctx context.Context) ([]image.Image, error) {
+	all := []image.Image{s.base.listed(), simTemplate()}
+	s.mu.Lock()
+	for _, t := range s.byID {
+		if !t.old {
+			all = append(all, t.Image)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b image.Image) int { return strings.Compare(a.Name, b.Name) })
+	return all, ctx.Err()
+}
+
+// Get finds a template by ID or name; the tags "latest" and "default" of a name
+// are the name itself. "base" is made on first use.
+func (s *Store) Get(ctx context.Context, nameOrID string) (image.Image, error) {
+	return s.get(ctx, nameOrID, nil)
+}
+
+// Prepare is Get with a progress report, for making "base" ahead of its first use.
+func (s *Store) Prepare(ctx context.Context, nameOrID string, progress func(carrel.Progress)) error {
+	_, err := s.get(ctx, nameOrID, progress)
+	return err
+}
+
+func (s *Store) get(ctx context.Context, nameOrID string, progress func(carrel.Progress)) (image.Image, error) {
+	name := untag(nameOrID)
+	switch name {
+	case image.Base, BaseID:
+		return s.base.get(ctx, progress)
+	case Sim, SimID:
+		return simTemplate(), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.find(name); t != nil {
+		return t.Image, nil
+	}
+	return image.Image{}, notFound("get template", nameOrID)
+}
+
+// find returns the template of that ID or name; mu is held.
+func (s *Store) find(nameOrID string) *entry {
+	if t := s.byID[nameOrID]; t != nil {
+		return t
+	}
+	for _, t := range s.byID {
+		if t.Name == nameOrID && !t.old {
+			return t
+		}
+	}
+	return nil
+}
+
+func notFound(op, nameOrID string) error {
+	const most = 100
+	if len(nameOrID) > most {
+		nameOrID = nameOrID[:most] + "…"
+	}
+	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "template", Err: fmt.Errorf("no template %q", nameOrID),
+		Hint: "'carrel template ls' lists them, 'carrel template import' and 'pull' make more"}
+}
+
+// Delete removes a template, and with it older ones of its name. Errors:
+// NotFound, Forbidden (a built-in one).
+func (s *Store) Delete(_ context.Context, nameOrID string) error {
+	const op = "delete template"
+	name := untag(nameOrID)
+	if isBuiltIn(name) {
+		return &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", name)}
+	}
+	s.mu.Lock()
+	var gone []string
+	if t := s.find(name); t != nil {
+		for id, other := range s.byID {
+			if other == t || !t.old && other.Name == t.Name {
+				gone = append(gone, id)
+				delete(s.byID, id)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(gone) == 0 {
+		return notFound(op, nameOrID)
+	}
+	// Older ones first: a crash in between must not bring one of them back.
+	slices.Reverse(gone)
+	var errs []error
+	for _, id := range gone {
+		errs = append(errs, removeTemplate(filepath.Join(s.opts.Dir, id)))
+	}
+	errs = append(errs, atomicfile.SyncDir(s.opts.Dir))
+	return archive.Classify(op, errors.Join(errs...))
+}
+
+func simTemplate() image.Image {
+	return image.Image{Template: carrel.Template{ID: SimID, Name: Sim, Tier: carrel.Sim, Source: "built in", BuiltIn: true}}
+}
+
+func isBuiltIn(nameOrID string) bool {
+	return slices.Contains([]string{image.Base, BaseID, Sim, SimID}, nameOrID)
+}
