@@ -90,6 +90,9 @@ func parseAddrs(list string) ([]netip.Addr, error) {
 func run(opt options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if err := oshost.CloseOnExec(); err != nil {
+		opt.log.Warn("inherited descriptors", "err", err)
+	}
 	l, err := net.Listen("tcp", opt.listen)
 	if err != nil {
 		return err

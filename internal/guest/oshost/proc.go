@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -152,6 +154,23 @@ func lookPath(cmd agent.Cmd) (string, error) {
 		return name, nil
 	}
 	return "", &exec.Error{Name: cmd.Path, Err: found}
+}
+
+// CloseOnExec keeps the descriptors that this program was started with, beyond
+// the standard three, from the processes it starts. Those it opens itself are
+// kept anyway.
+func CloseOnExec() error {
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	names, err := os.ReadDir("/proc/self/fd") // a kernel without close_range
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // closeAll closes what is open; a terminal stands in several places.
