@@ -1,0 +1,234 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/control/client"
+	"gvisor.dev/gvisor/runsc/boot"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+const opCreate = "create sandbox"
+
+// undoTime bounds the undoing of a creation whose own context has ended.
+const undoTime = 10 * time.Second
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, d.createError(spec.ID, err)
+	}
+	in, err := d.create(ctx, spec)
+	if err != nil {
+		return nil, d.createError(spec.ID, err)
+	}
+	return in, nil
+}
+
+// checkSpec refuses what would otherwise fail half way.
+func checkSpec(s driver.Spec) error {
+	bad := func(field, format string, args ...any) error {
+		return &carrel.Error{Op: opCreate, Kind: carrel.Invalid, ID: s.ID, Field: field, Err: fmt.Errorf(format, args...)}
+	}
+	if _, err := carrel.ParseID(string(s.ID)); err != nil {
+		return err
+	}
+	for field, path := range map[string]string{"root.image": s.Root.Image, "guest": s.Guest, "dir": s.Dir} {
+		if !filepath.IsAbs(path) {
+			return bad(field, "%q is not an absolute path", path)
+		}
+	}
+	l := s.Limits
+	switch {
+	case l.MemoryMB < minMemoryMB:
+		return bad("memoryMB", "%d MiB is less than the %d the sandbox's kernel needs", l.MemoryMB, minMemoryMB)
+	case l.DiskMB < 1:
+		return bad("diskMB", "%d is not positive", l.DiskMB)
+	case l.CPUs <= 0:
+		return bad("cpus", "%g is not positive", l.CPUs)
+	case l.Pids < minPids:
+		return bad("pids", "%d is less than %d", l.Pids, minPids)
+	}
+	return nil
+}
+
+// The least a sandbox can start with.
+const (
+	minMemoryMB = 64
+	minPids     = 16
+)
+
+// hostTasks is how many host tasks stand for so many tasks inside, at most: a
+// process with its threads for each address space, twice over because the limit
+// inside counts per user, and the sentry's own threads. The limit inside comes
+// first; this one stops a sentry that was taken over.
+func hostTasks(pids int) int { return 4*pids + 1024 }
+
+// create builds the sandbox; on an error it leaves nothing.
+func (d *Driver) create(ctx context.Context, spec driver.Spec) (*Instance, error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+
+	group, err := d.groups.Create(string(spec.ID), cgroup.Limits{
+		Memory: int64(spec.Limits.MemoryMB) << 20,
+		CPUs:   spec.Limits.CPUs,
+		Pids:   hostTasks(spec.Limits.Pids),
+	})
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(func() { destroyGroup(ctx, group) })
+
+	l := &launch{spec: spec, sock: d.sockPath(spec.ID), uid: d.sandboxUID(spec.ID), group: group}
+	undo.Add(func() { removeFiles(l.sock, spec.Dir) })
+	defer func() { closeAll(l.sync) }()
+	undo.Add(func() { closeAll(l.guestLog) })
+	if err := d.start(l); err != nil {
+		return nil, err
+	}
+	in := d.newInstance(l)
+	undo.Add(in.abandon)
+	// The control protocol knows no context: ending the process ends every call.
+	stop := context.AfterFunc(ctx, func() { _ = l.process.Kill() })
+	defer stop()
+
+	guest, err := in.openLink(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = in.boot(l.sync, guest)
+	guest.Close()
+	if err != nil {
+		return nil, in.bootError(ctx, err)
+	}
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
+	undo.Release()
+	return in, nil
+}
+
+// openLink makes the link and connects the daemon's end; it returns the guest's.
+func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
+	host, guest, mtu, err := newLink()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			guest.Close()
+		}
+	}()
+	in.rec.MTU = mtu
+	if k := in.d.opts.Keeper; k != nil {
+		if err := k.Put(ctx, in.rec.Link, host); err != nil {
+			host.Close()
+			return nil, fmt.Errorf("keep the link: %w", err)
+		}
+	}
+	in.link, err = in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: mtu}, host)
+	if err != nil {
+		return nil, fmt.Errorf("attach the link: %w", err)
+	}
+	return guest, nil
+}
+
+// boot waits until the sentry listens, gives it its network and starts the guest.
+func (in *Instance) boot(ready io.Reader, guest *os.File) error {
+	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+		return fmt.Errorf("sentry ended before it was ready: %w", err)
+	}
+	in.preferForOOM()
+	conn, err := client.ConnectTo(in.rec.Sock)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	defer conn.Close()
+	args, err := networkArgs(guest, in.rec.MTU)
+	if err != nil {
+		return err
+	}
+	if err := conn.Call(boot.ContMgrSetNetworkArgs, args, nil); err != nil {
+		return fmt.Errorf("set up the network: %w", err)
+	}
+	id := string(in.rec.ID)
+	if err := conn.Call(boot.ContMgrRootContainerStart, &id, nil); err != nil {
+		return fmt.Errorf("start the guest: %w", err)
+	}
+	return nil
+}
+
+// bootError explains a failed start by what the sentry left behind.
+func (in *Instance) bootError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	_ = in.process.Kill()
+	<-in.ended
+	if text := in.lastWords(); text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	if in.group.Events().OOMKills > 0 {
+		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("%s: %w", in.memoryLimit(), err), Hint: "give it more memory"}
+	}
+	return err
+}
+
+// createError wraps what create returns.
+func (d *Driver) createError(id carrel.ID, err error) error {
+	out := &carrel.Error{Op: opCreate, Kind: carrel.Internal, ID: id, Err: err}
+	var inner *carrel.Error
+	switch {
+	case errors.As(err, &inner):
+		out.Kind, out.Hint = inner.Kind, inner.Hint
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Kind = carrel.TimedOut
+	case errors.Is(err, context.Canceled):
+		out.Kind = carrel.Unavailable
+	case errors.Is(err, os.ErrNotExist):
+		out.Kind = carrel.NotFound
+	case errors.Is(err, os.ErrExist):
+		out.Kind = carrel.AlreadyExists
+	case errors.Is(err, os.ErrPermission):
+		out.Kind, out.Hint = carrel.Unsupported, hintNamespaces
+	}
+	return out
+}
+
+// destroyGroup removes a group also when ctx has ended.
+func destroyGroup(ctx context.Context, g *cgroup.Group) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	_ = g.Destroy(ctx)
+}
+
+// removeFiles removes our files of one sandbox.
+func removeFiles(sock, dir string) {
+	_ = os.Remove(sock)
+	if dir != "" {
+		_ = os.Remove(filepath.Join(dir, diskFile))
+		_ = os.Remove(filepath.Join(dir, logFile))
+	}
+}
+
+// closeAll closes what is open.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}

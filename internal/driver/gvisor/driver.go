@@ -1,0 +1,140 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// FDKeeper holds open files under names while the daemon is away. Package keeper's
+// client is one.
+type FDKeeper interface {
+	// Put keeps a copy of f under name, in place of an earlier one.
+	Put(ctx context.Context, name string, f *os.File) error
+	// Get returns a copy of what was put under name. Error: NotFound.
+	Get(ctx context.Context, name string) (*os.File, error)
+	// Delete closes what is kept under name; nothing kept is no error.
+	Delete(ctx context.Context, name string) error
+}
+
+// Options are what a driver is made of.
+type Options struct {
+	// Root is a directory of this driver's own, for control sockets. It must be on
+	// a filesystem with unix sockets; its path also tells this driver's sandboxes
+	// from those of another on the same host.
+	Root string
+	// Network makes the daemon's ends of the links.
+	Network driver.Network
+	// Keeper holds them while the daemon is away. Without one nothing can be recovered.
+	Keeper FDKeeper
+	// Executable is the binary the sentries run. "" is the running one, whose main
+	// must call reexec.Run with [Parts]; replacing it on disk does not mix versions.
+	// Every user must be allowed to execute it.
+	Executable string
+	// Log takes what a person may need later. nil discards it.
+	Log *slog.Logger
+}
+
+// Driver is the gvisor tier.
+type Driver struct {
+	opts   Options
+	log    *slog.Logger
+	exe    string
+	root   bool // we are root: own uids, forced buffers
+	groups *cgroup.Hierarchy
+}
+
+var (
+	_ driver.Driver   = (*Driver)(nil)
+	_ driver.Reporter = (*Driver)(nil)
+)
+
+// New returns a driver. It makes opts.Root and the parent control groups, starts
+// nothing. Error: Unsupported when the program never called reexec.Run.
+func New(opts Options) (*Driver, error) {
+	const op = "open gvisor driver"
+	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
+	}
+	if opts.Network == nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "network", Err: errors.New("no network given")}
+	}
+	exe := opts.Executable
+	if exe == "" {
+		if !reexec.Ready() {
+			return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported,
+				Err:  errors.New("this program can't start itself as a sandbox"),
+				Hint: "call carrel's re-exec hook first thing in main, or name the carrel binary"}
+		}
+		exe = selfName
+	}
+	if err := os.MkdirAll(opts.Root, 0o700); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	groups, err := cgroup.Open("carrel/" + instanceName(opts.Root))
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0, groups: groups}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	return d, nil
+}
+
+// instanceName tells drivers with different roots apart.
+func instanceName(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return hex.EncodeToString(sum[:4])
+}
+
+// Info implements driver.Driver.
+func (d *Driver) Info() driver.Info {
+	return driver.Info{Name: "gvisor", Tier: carrel.GVisor, Capabilities: driver.Capabilities{
+		RealProcesses: true,
+		Isolation:     true,
+		Recover:       d.opts.Keeper != nil,
+		MemoryLimit:   d.groups.Has(cgroup.Memory),
+		CPULimit:      d.groups.Has(cgroup.CPU),
+		PidLimit:      true, // the sentry itself counts
+		DiskLimit:     true,
+	}}
+}
+
+// Close implements driver.Driver. Sandboxes live on.
+func (d *Driver) Close() error {
+	return d.groups.Close() // only what is empty goes
+}
+
+// sockPath is where a sandbox's control socket is.
+func (d *Driver) sockPath(id carrel.ID) string {
+	return filepath.Join(d.opts.Root, string(id)+".sock")
+}
+
+// Host uids of sandboxes, far above those of people, services and the usual
+// ranges for containers.
+const (
+	firstUID = 1_900_000_000
+	uids     = 100_000_000
+)
+
+// sandboxUID is the host uid of one sandbox's sentry: as root one of its own, so
+// that a sentry that was taken over can't touch another.
+func (d *Driver) sandboxUID(id carrel.ID) int {
+	if !d.root {
+		return os.Geteuid()
+	}
+	sum := sha256.Sum256([]byte(id))
+	return firstUID + int(binary.BigEndian.Uint32(sum[:4])%uids)
+}

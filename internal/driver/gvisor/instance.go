@@ -1,0 +1,225 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+// recordVersion is the version of the handle's form.
+const recordVersion = 1
+
+// record is what the handle holds: all that finds a sandbox again.
+type record struct {
+	Version  int          `json:"v"`
+	ID       carrel.ID    `json:"id"`
+	PID      int          `json:"pid"`
+	Started  uint64       `json:"started"` // the process's start, in ticks since boot: tells a reused pid
+	BootID   string       `json:"boot"`    // which boot those ticks count from
+	UID      int          `json:"uid"`
+	Sock     string       `json:"sock"`
+	Dir      string       `json:"dir"`
+	Link     string       `json:"link"` // its name at the keeper
+	MTU      int          `json:"mtu"`
+	MemoryMB int          `json:"memoryMB"`
+	DiskMB   int          `json:"diskMB"`
+	Group    cgroup.Paths `json:"cgroup"`
+}
+
+// Instance is one sandbox.
+type Instance struct {
+	d     *Driver
+	rec   record
+	group *cgroup.Group
+	link  driver.Link
+
+	process  *os.Process // nil after Recover: then it is not our child
+	pidfd    *os.File    // readable when the sentry has ended
+	guestLog *os.File    // nil after Recover
+
+	ended chan struct{} // closed when the sentry is gone and exit is set
+	exit  driver.Exit   // valid after ended
+
+	once    sync.Once     // the one Destroy that works
+	gone    chan struct{} // closed when that one is through
+	goneErr error         // its result, valid after gone
+
+	mu     sync.Mutex
+	killed bool // Destroy asked for the end
+}
+
+var _ driver.Instance = (*Instance)(nil)
+
+// linkName is the name of a sandbox's link at the keeper.
+func linkName(id carrel.ID) string { return "gvisor/" + string(id) }
+
+// newInstance watches a sentry that was just started.
+func (d *Driver) newInstance(l *launch) *Instance {
+	started, _ := startTime(l.process.Pid)
+	in := &Instance{
+		d: d, group: l.group, process: l.process, pidfd: l.pidfd, guestLog: l.guestLog,
+		ended: make(chan struct{}), gone: make(chan struct{}),
+		rec: record{
+			Version: recordVersion, ID: l.spec.ID, PID: l.process.Pid, Started: started, BootID: bootID(),
+			UID: l.uid, Sock: l.sock, Dir: l.spec.Dir, Link: linkName(l.spec.ID),
+			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.spec.Limits.DiskMB, Group: l.group.Paths(),
+		},
+	}
+	go in.watch()
+	return in
+}
+
+// Handle implements driver.Instance.
+func (in *Instance) Handle() driver.Handle {
+	b, err := json.Marshal(in.rec)
+	if err != nil {
+		panic("gvisor: handle: " + err.Error()) // plain fields always encode
+	}
+	return b
+}
+
+// Dial implements driver.Instance.
+func (in *Instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	select {
+	case <-in.ended:
+		return nil, &carrel.Error{Op: "dial sandbox", Kind: carrel.Unavailable, ID: in.rec.ID, Err: errors.New(in.exit.Message)}
+	default:
+	}
+	return in.link.Dial(ctx, port)
+}
+
+// Wait implements driver.Instance.
+func (in *Instance) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-in.ended:
+		return in.exit, nil
+	case <-ctx.Done():
+		return driver.Exit{}, context.Cause(ctx)
+	}
+}
+
+// Destroy implements driver.Instance. The work is done once and to its end; a
+// caller whose ctx ends earlier stops waiting for it.
+func (in *Instance) Destroy(ctx context.Context) error {
+	in.once.Do(func() {
+		in.mu.Lock()
+		in.killed = true
+		in.mu.Unlock()
+		go func() {
+			defer close(in.gone)
+			in.goneErr = in.destroy()
+		}()
+	})
+	select {
+	case <-in.gone:
+		return in.goneErr
+	case <-ctx.Done():
+		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.TimedOut, ID: in.rec.ID, Err: context.Cause(ctx)}
+	}
+}
+
+// destroy kills the sentry, waits for its death, and removes every trace.
+func (in *Instance) destroy() error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+	defer cancel()
+	in.kill()
+	var errs []error
+	select {
+	case <-in.ended:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("sentry %d does not die", in.rec.PID))
+	}
+	if in.link != nil {
+		errs = append(errs, in.link.Close())
+	}
+	if k := in.d.opts.Keeper; k != nil {
+		errs = append(errs, k.Delete(ctx, in.rec.Link))
+	}
+	removeFiles(in.rec.Sock, in.rec.Dir)
+	errs = append(errs, in.group.Destroy(ctx))
+	closeAll(in.guestLog, in.pidfd)
+	if err := errors.Join(errs...); err != nil {
+		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.Internal, ID: in.rec.ID, Err: err}
+	}
+	return nil
+}
+
+// abandon undoes a creation that failed.
+func (in *Instance) abandon() {
+	if err := in.Destroy(context.Background()); err != nil {
+		in.d.log.Error("undo a failed creation", "sandbox", in.rec.ID, "err", err)
+	}
+}
+
+// kill ends the sentry: as the first process of its pid namespace it takes all
+// others with it. Through the pidfd it can't hit a stranger with a reused pid.
+func (in *Instance) kill() {
+	rc, err := in.pidfd.SyscallConn()
+	if err != nil {
+		return // closed: it is gone
+	}
+	_ = rc.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+}
+
+// watch waits for the sentry's end and records why.
+func (in *Instance) watch() {
+	waitPidfd(in.pidfd)
+	status := ""
+	if in.process != nil {
+		if st, err := in.process.Wait(); err == nil {
+			status = st.String()
+		}
+	}
+	in.mu.Lock()
+	killed := in.killed
+	in.mu.Unlock()
+	in.exit = in.reason(killed, status)
+	close(in.ended)
+	if !killed {
+		in.d.log.Warn("sandbox ended", "sandbox", in.rec.ID, "reason", in.exit.Reason, "message", in.exit.Message)
+	}
+}
+
+// waitPidfd returns when the process has ended. It holds no thread meanwhile.
+func waitPidfd(f *os.File) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Read(func(fd uintptr) bool { return pidfdReady(int(fd), 0) })
+}
+
+// pidfdReady reports whether the process has ended, waiting at most timeout
+// milliseconds.
+func pidfdReady(fd, timeout int) bool {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout)
+		if err == syscall.EINTR {
+			continue
+		}
+		return err != nil || n > 0
+	}
+}
+
+// preferForOOM makes the sentry, and none of the processes it starts later, the
+// first to be killed for memory: without it the sandbox is over at once, instead
+// of losing one process after the other while the memory stays in use.
+func (in *Instance) preferForOOM() {
+	_ = os.WriteFile("/proc/"+strconv.Itoa(in.rec.PID)+"/oom_score_adj", []byte("1000"), 0)
+}
+
+// now is when something ended.
+func now() time.Time { return time.Now().UTC() }

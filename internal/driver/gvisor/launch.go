@@ -1,0 +1,260 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/control/server"
+	"gvisor.dev/gvisor/pkg/hostos"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
+	"gvisor.dev/gvisor/runsc/specutils"
+
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+// Names of our files in Spec.Dir.
+const (
+	diskFile = "disk"       // what the sandbox writes
+	logFile  = "sentry.log" // what the sentry says when it dies
+)
+
+// nobody is the sentry's uid and gid in its own user namespace.
+const nobody = 65534
+
+// maxGuestLog bounds what the guest's standard error may hold, in bytes.
+const maxGuestLog = 64 << 10
+
+// launch is everything one sentry is started with. Its files are ours: the sentry
+// gets copies.
+type launch struct {
+	spec  driver.Spec
+	sock  string // path of the control socket
+	uid   int    // host uid the sentry runs as
+	group *cgroup.Group
+
+	files []*os.File // the child's descriptors from 3 on
+	args  []string
+	undo  cleanup.Stack // closes our copies
+
+	sync     *os.File // readable when the sentry is ready, or dead
+	guestLog *os.File // the guest's standard error
+
+	process *os.Process
+	pidfd   *os.File
+}
+
+// donate hands f to the sentry and tells it the number.
+func (l *launch) donate(flag string, f *os.File) {
+	l.files = append(l.files, f)
+	l.args = append(l.args, "--"+flag+"="+strconv.Itoa(2+len(l.files)))
+}
+
+// own closes f when the launch is over.
+func (l *launch) own(f *os.File, err error) (*os.File, error) {
+	if err == nil {
+		l.undo.Add(func() { f.Close() })
+	}
+	return f, err
+}
+
+// start starts the sentry up to its answer on sync. The caller closes pidfd,
+// sync and guestLog.
+func (d *Driver) start(l *launch) error {
+	defer l.undo.Run()
+	l.args = append([]string{sentryName}, d.flags()...)
+	l.args = append(l.args, "boot", "--bundle=/", "--setup-root", "--apply-caps=true")
+	for _, step := range []func() error{l.addFiles, l.addStdio, l.addControl, l.addLimits} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	l.args = append(l.args, string(l.spec.ID))
+	return d.exec(l)
+}
+
+// flags are gVisor's own settings. --root marks the process as ours, for Sweep.
+func (d *Driver) flags() []string {
+	return []string{
+		"--root=" + d.opts.Root, "--platform=systrap", "--network=sandbox", "--directfs=false",
+		"--overlay2=none", "--host-uds=none", "--host-fifo=none", "--net-raw=false", "--allow-suid=true",
+		"--host-settings=ignore", "--ignore-cgroups=true", "--traceback=single", "--control-rpc-stop-timeout=0s",
+	}
+}
+
+// addFiles donates the images and the file that holds what the sandbox writes.
+func (l *launch) addFiles() error {
+	root, err := l.own(os.Open(l.spec.Root.Image))
+	if err != nil {
+		return err
+	}
+	guest, err := l.own(os.Open(l.spec.Guest))
+	if err != nil {
+		return err
+	}
+	disk, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600))
+	if err != nil {
+		return err
+	}
+	// The sentry's filter forbids it to do this itself: map the file executable
+	// once while it is small, so that integrity measurement never reads all of it.
+	pgalloc.IMAWorkAroundForMemFile(disk.Fd())
+	l.donate("io-fds", root)
+	l.donate("io-fds", guest)
+	l.donate("gofer-filestore-fds", disk)
+	confs := specutils.GoferMountConfFlags{
+		{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(int64(l.spec.Limits.DiskMB)<<20, 10)},
+		{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
+	}
+	l.args = append(l.args, "--gofer-mount-confs="+confs.String())
+	return nil
+}
+
+// addStdio donates the guest's standard streams: nothing to read, nothing to
+// write but a sealed piece of memory for what it says when it can't start. A
+// file would let the sandbox fill the host's disk through /proc/1/fd/2.
+func (l *launch) addStdio() error {
+	null, err := l.own(os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0))
+	if err != nil {
+		return err
+	}
+	fd, err := unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	l.guestLog = os.NewFile(uintptr(fd), "guest-stderr")
+	if err := l.guestLog.Truncate(maxGuestLog); err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(l.guestLog.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		return os.NewSyscallError("fcntl F_ADD_SEALS", err)
+	}
+	l.donate("stdio-fds", null)
+	l.donate("stdio-fds", null)
+	l.donate("stdio-fds", l.guestLog)
+	return nil
+}
+
+// addControl donates the control socket, the description and the pipe that says
+// when the sentry listens.
+func (l *launch) addControl() error {
+	_ = os.Remove(l.sock)
+	fd, err := server.CreateSocket(l.sock)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	unix.CloseOnExec(fd)
+	control, _ := l.own(os.NewFile(uintptr(fd), l.sock), nil)
+	spec, err := l.own(specFile(l.spec))
+	if err != nil {
+		return err
+	}
+	ready, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	l.sync = ready
+	_, _ = l.own(w, nil)
+	l.donate("controller-fd", control)
+	l.donate("spec-fd", spec)
+	l.donate("start-sync-fd", w)
+	return nil
+}
+
+// addLimits tells the sentry what to show inside as processors and memory.
+func (l *launch) addLimits() error {
+	host, err := hostos.TotalSystemMemory()
+	if err != nil {
+		return err
+	}
+	// Programs that see one processor leave out locks which they need all the same
+	// (two threads of the sentry may run them), so never fewer than two.
+	cpus := max(2, min(int(math.Ceil(l.spec.Limits.CPUs)), runtime.NumCPU()))
+	memory := min(uint64(l.spec.Limits.MemoryMB)<<20, host)
+	l.args = append(l.args, "--cpu-num="+strconv.Itoa(cpus),
+		"--total-memory="+strconv.FormatUint(memory, 10),
+		"--total-host-memory="+strconv.FormatUint(host, 10))
+	return nil
+}
+
+// exec starts the process in its namespaces and its group.
+func (d *Driver) exec(l *launch) error {
+	null, err := l.own(os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0))
+	if err != nil {
+		return err
+	}
+	log, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600))
+	if err != nil {
+		return err
+	}
+	pidfd := -1
+	attr := &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{},
+		Files: append([]*os.File{null, null, log}, l.files...),
+		Sys:   d.namespaces(l.uid),
+	}
+	attr.Sys.PidFD = &pidfd
+	err = l.group.Start(attr.Sys, func() (err error) {
+		l.process, err = os.StartProcess(d.exe, l.args, attr)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	if pidfd < 0 {
+		_ = l.process.Kill()
+		_, _ = l.process.Wait()
+		return errors.New("start sentry: this kernel has no pidfd (Linux 5.3 or newer is needed)")
+	}
+	// Nonblocking makes it a file the runtime's poller can wait for.
+	_ = unix.SetNonblock(pidfd, true)
+	l.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+	d.adjust(l.process.Pid)
+	return nil
+}
+
+// namespaces are the attributes of a process that is alone: nobody in its user
+// namespace, known to the host as uid.
+func (d *Driver) namespaces(uid int) *syscall.SysProcAttr {
+	gid := uid
+	if !d.root {
+		gid = os.Getegid()
+	}
+	return &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS |
+			unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},
+		// As root, so that the daemon's supplementary groups can be dropped.
+		GidMappingsEnableSetgroups: d.root,
+		// What it needs to build its empty root; it gives all of them up before it
+		// runs anything, and they mean nothing outside its namespace.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP},
+	}
+}
+
+// adjust sets limits that the sentry can't set for itself. They are improvements,
+// so a host that refuses one loses only that.
+func (d *Driver) adjust(pid int) {
+	// No core file: it would hold the sandbox's memory.
+	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	if d.root {
+		// The sentry locks memory for moments, to fault many pages in at once.
+		inf := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		_ = unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &inf, nil)
+	}
+}

@@ -1,0 +1,109 @@
+package gvisor
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/boot"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// Link sizes. A frame that does not fit into what is left of the socket's buffer
+// is lost, so the frames must be small against the buffer.
+const (
+	linkBuffer  = 8 << 20 // bytes wanted, each direction
+	bigBuffer   = 4 << 20 // from this on big frames are worth it
+	bigMTU      = 65520
+	smallBuffer = 1 << 20
+	midMTU      = 16000
+	smallMTU    = 1500
+)
+
+// newLink makes the two ends of a sandbox's only network link.
+func newLink() (host, guest *os.File, mtu int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, 0, os.NewSyscallError("socketpair", err)
+	}
+	size := growBuffers(fds[0])
+	size = min(size, growBuffers(fds[1]))
+	return os.NewFile(uintptr(fds[0]), "link"), os.NewFile(uintptr(fds[1]), "link"), linkMTU(size), nil
+}
+
+// linkMTU chooses the frame size for a buffer.
+func linkMTU(buffer int) int {
+	switch {
+	case buffer >= bigBuffer:
+		return bigMTU
+	case buffer >= smallBuffer:
+		return midMTU
+	}
+	return smallMTU
+}
+
+// growBuffers makes the socket's buffers as big as we may and returns the size
+// the kernel counts, which is twice what is asked for.
+func growBuffers(fd int) int {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBuffer) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, linkBuffer)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, linkBuffer) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, linkBuffer)
+	}
+	// Only the sender's buffer counts between local sockets.
+	size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return 0
+	}
+	return size
+}
+
+// networkArgs describes the guest's end of the link to the sentry. The gateway's
+// hardware address is given, so that no packet ever waits for a resolution.
+func networkArgs(guest *os.File, mtu int) (*boot.CreateLinksAndRoutesArgs, error) {
+	mac, err := net.ParseMAC(driver.GuestMAC)
+	if err != nil {
+		return nil, fmt.Errorf("guest MAC: %w", err)
+	}
+	gatewayMAC, err := net.ParseMAC(driver.GatewayMAC)
+	if err != nil {
+		return nil, fmt.Errorf("gateway MAC: %w", err)
+	}
+	addr4, gw4 := net.ParseIP(driver.GuestIPv4).To4(), net.ParseIP(driver.GatewayIPv4).To4()
+	addr6, gw6 := net.ParseIP(driver.GuestIPv6), net.ParseIP(driver.GatewayIPv6)
+	net4 := net.IPNet{IP: addr4.Mask(net.CIDRMask(driver.PrefixIPv4, 32)), Mask: net.CIDRMask(driver.PrefixIPv4, 32)}
+	net6 := net.IPNet{IP: addr6.Mask(net.CIDRMask(driver.PrefixIPv6, 128)), Mask: net.CIDRMask(driver.PrefixIPv6, 128)}
+	args := &boot.CreateLinksAndRoutesArgs{
+		LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink},
+		FDBasedLinks: []boot.FDBasedLink{{
+			Name: "eth0", InterfaceIndex: 2, MTU: mtu,
+			LinkAddress: mac,
+			Addresses: []boot.IPWithPrefix{
+				{Address: addr4, PrefixLen: driver.PrefixIPv4},
+				{Address: addr6, PrefixLen: driver.PrefixIPv6},
+			},
+			Routes: []boot.Route{{Destination: net4}, {Destination: net6}},
+			Neighbors: []boot.Neighbor{
+				{IP: gw4, HardwareAddr: gatewayMAC},
+				{IP: gw6, HardwareAddr: gatewayMAC},
+			},
+			NumChannels: 1,
+			IsPacket:    []bool{false},
+			// It is no packet socket of a real interface: nothing is to be asked of it.
+			PreConfigured: true,
+			// Frames come from the same machine's memory: no need to check their sums.
+			RXChecksumOffload: true,
+		}},
+		Defaultv4Gateway: boot.DefaultRoute{Name: "eth0", Route: boot.Route{
+			Destination: net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Gateway: gw4,
+		}},
+		Defaultv6Gateway: boot.DefaultRoute{Name: "eth0", Route: boot.Route{
+			Destination: net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}, Gateway: gw6,
+		}},
+	}
+	args.FilePayload.Files = []*os.File{guest}
+	return args, nil
+}

@@ -1,0 +1,89 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// Bounds inside the sandbox.
+const (
+	maxOpenFiles = 65536 // per process
+	shmShare     = 2     // /dev/shm may hold this fraction of the memory limit
+)
+
+// capabilities of root inside the sandbox: what package managers, sudo and
+// debuggers need, as far as the sentry serves it. No raw sockets, no mounts, no
+// modules, no device nodes. They mean nothing on the host.
+var capabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
+	"CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SETFCAP", "CAP_NET_BIND_SERVICE",
+	"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_AUDIT_WRITE",
+}
+
+// ociSpec describes the sandbox to the sentry. The order of its EROFS mounts is
+// the order of the donated images.
+func ociSpec(s driver.Spec) *specs.Spec {
+	pids := uint64(s.Limits.Pids)
+	return &specs.Spec{
+		Version:  "1.1.0",
+		Hostname: string(s.ID),
+		Root:     &specs.Root{Path: "/"},
+		Process: &specs.Process{
+			Args: []string{driver.GuestPath, "-gateway", driver.GatewayIPv4 + "," + driver.GatewayIPv6},
+			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"},
+			Cwd:  "/",
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
+			},
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_NOFILE", Soft: maxOpenFiles, Hard: maxOpenFiles},
+				// Nobody inside has the capability to go over it, so it holds for root
+				// too; it counts per user. A fork bomb gets EAGAIN.
+				{Type: "RLIMIT_NPROC", Soft: pids, Hard: pids},
+				{Type: "RLIMIT_CORE", Soft: 0, Hard: 0},
+			},
+		},
+		Mounts: []specs.Mount{
+			{Destination: driver.GuestMount, Type: "erofs", Source: driver.GuestMount, Options: []string{"ro"}},
+			{Destination: "/proc", Type: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+			{Destination: "/sys", Type: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+			{Destination: "/dev", Type: "tmpfs"},
+			{Destination: "/dev/pts", Type: "devpts"},
+			{Destination: "/dev/shm", Type: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", shmSize(s)}},
+			// gVisor puts a tmpfs, that is memory, on an empty /tmp unless the
+			// specification has a mount there. It skips types it does not know, so this
+			// keeps /tmp on the disk and under the disk limit.
+			{Destination: "/tmp", Type: "carrel-none"},
+		},
+		Linux: &specs.Linux{},
+	}
+}
+
+// shmSize bounds /dev/shm, which is memory.
+func shmSize(s driver.Spec) string {
+	return "size=" + strconv.FormatInt(int64(s.Limits.MemoryMB)<<20/shmShare, 10)
+}
+
+// specFile is the description as an anonymous file.
+func specFile(s driver.Spec) (*os.File, error) {
+	b, err := json.Marshal(ociSpec(s))
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("spec", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "spec")
+	if _, err := f.WriteAt(b, 0); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

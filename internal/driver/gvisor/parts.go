@@ -1,0 +1,44 @@
+package gvisor
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/cmd/util"
+
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// Names of the parts the own binary plays.
+const (
+	sentryName  = "carrel-sentry"         // the kernel of one sandbox
+	umountName  = "/proc/self/exe umount" // started by the sentry, before it gives up its rights
+	selfName    = "/proc/self/exe"        // the running binary, also after it was replaced on disk
+	nsProbeName = "carrel-ns-probe"       // tries the namespaces, see Probe
+)
+
+// Parts returns the parts of this driver for [reexec.Run].
+func Parts() reexec.Parts {
+	return reexec.Parts{sentryName: sentry, umountName: sentry, nsProbeName: nsProbe}
+}
+
+// sentry runs gVisor's own command line with the two commands a sandbox needs. It
+// does not return.
+func sentry() {
+	cli.Run(nil, map[util.SubCommand]string{
+		new(sentrycmd.Boot):   "",
+		new(sentrycmd.Umount): "",
+	}, nil)
+}
+
+// nsProbe does what a sentry will do first in its namespaces, and exits with 0
+// when the host allows it.
+func nsProbe() {
+	if err := unix.Mount("carrel-probe", os.TempDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		os.Stderr.WriteString("mount in a new user namespace: " + err.Error())
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

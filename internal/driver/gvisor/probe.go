@@ -1,0 +1,112 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+// hintNamespaces is what to do where user namespaces are refused.
+const hintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
+	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
+
+// Probe implements driver.Driver: it starts a process in the namespaces a sentry
+// gets, which takes some milliseconds, and asks the kernel for the rest.
+func (d *Driver) Probe(ctx context.Context) error {
+	unsupported := func(err error, hint string) error {
+		return &carrel.Error{Op: "probe gvisor", Kind: carrel.Unsupported, Err: err, Hint: hint}
+	}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		return unsupported(fmt.Errorf("no gVisor for %s", runtime.GOARCH), "use an amd64 or arm64 host")
+	}
+	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
+		return unsupported(fmt.Errorf("seccomp: %w", err), "use a kernel with CONFIG_SECCOMP_FILTER")
+	}
+	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return unsupported(fmt.Errorf("memfd_create: %w", err), "use Linux 4.14 or newer with CONFIG_MEMFD_CREATE")
+	}
+	unix.Close(fd)
+	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return unsupported(fmt.Errorf("pidfd_open: %w", err), "use Linux 5.3 or newer")
+	}
+	unix.Close(pidfd)
+	return d.probeNamespaces(ctx)
+}
+
+// probeNamespaces starts nsProbe.
+func (d *Driver) probeNamespaces(ctx context.Context) error {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.exe)
+	cmd.Args = []string{nsProbeName}
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.Stderr = &stderr
+	cmd.SysProcAttr = d.namespaces(d.sandboxUID(""))
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return &carrel.Error{Op: "probe gvisor", Kind: carrel.TimedOut, Err: cause}
+	}
+	if text := strings.TrimSpace(stderr.String()); text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	hint := hintNamespaces
+	if errors.Is(err, os.ErrPermission) && d.root {
+		hint = "the binary must be executable by every user, and this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)"
+	}
+	return &carrel.Error{Op: "probe gvisor", Kind: carrel.Unsupported, Err: fmt.Errorf("new namespaces: %w", err), Hint: hint}
+}
+
+// Report implements driver.Reporter.
+func (d *Driver) Report(context.Context) []driver.Finding {
+	var out []driver.Finding
+	hint := "run as root, or delegate a control group (systemd: Delegate=yes and DelegateSubgroup=daemon)"
+	for _, c := range []struct {
+		controller cgroup.Controller
+		what       string
+	}{
+		{cgroup.Memory, "memory limits are not enforced"},
+		{cgroup.CPU, "processor limits are not enforced"},
+		{cgroup.Pids, "the host tasks of a sandbox are not bounded (the processes inside are)"},
+	} {
+		if err := d.groups.Missing()[c.controller]; err != nil {
+			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hint})
+		}
+	}
+	if !d.root {
+		out = append(out, driver.Finding{
+			What: "all sandboxes share one host uid",
+			Why:  fmt.Sprintf("running as uid %d, which may give out no others", os.Geteuid()),
+			Hint: "run as root to give each sandbox a uid of its own",
+		})
+	}
+	if host, guest, mtu, err := newLink(); err == nil {
+		closeAll(host, guest)
+		if mtu < bigMTU {
+			out = append(out, driver.Finding{
+				What: fmt.Sprintf("the network of a sandbox is slower (frames of %d bytes instead of %d)", mtu, bigMTU),
+				Why:  "the socket buffers may not grow",
+				Hint: fmt.Sprintf("run as root, or set sysctl net.core.wmem_max=%d", linkBuffer),
+			})
+		}
+	}
+	return out
+}
+
+// oneLine joins the lines of a joined error.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

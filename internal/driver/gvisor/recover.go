@@ -1,0 +1,186 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+const opRecover = "recover sandbox"
+
+// Recover implements driver.Driver.
+func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance, error) {
+	var rec record
+	if err := json.Unmarshal(h, &rec); err != nil {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: err}
+	}
+	if rec.Version != recordVersion {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unsupported, ID: rec.ID,
+			Err: fmt.Errorf("its handle has version %d, this build knows %d", rec.Version, recordVersion)}
+	}
+	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
+	}
+	in := &Instance{
+		d: d, rec: rec, group: cgroup.Load(rec.Group),
+		ended: make(chan struct{}), gone: make(chan struct{}),
+	}
+	pidfd, err := findProcess(rec)
+	if err == nil {
+		in.pidfd = pidfd
+		err = in.relink(ctx)
+	}
+	if err != nil {
+		in.discard(ctx)
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.NotFound, ID: rec.ID, Err: err}
+	}
+	go in.watch()
+	return in, nil
+}
+
+// relink takes the link back from the keeper and connects it.
+func (in *Instance) relink(ctx context.Context) error {
+	if in.d.opts.Keeper == nil {
+		return errors.New("no keeper held its link")
+	}
+	f, err := in.d.opts.Keeper.Get(ctx, in.rec.Link)
+	if err != nil {
+		return fmt.Errorf("its link: %w", err)
+	}
+	in.link, err = in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: in.rec.MTU}, f)
+	if err != nil {
+		return fmt.Errorf("attach its link: %w", err)
+	}
+	return nil
+}
+
+// findProcess opens the sentry of a record if it still is that process: the pid
+// is opened first and compared after, so that it can't change hands in between.
+func findProcess(rec record) (*os.File, error) {
+	if rec.BootID != bootID() {
+		return nil, errors.New("the host was restarted since")
+	}
+	fd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("its process %d: %w", rec.PID, err)
+	}
+	started, err := startTime(rec.PID)
+	if err != nil || started != rec.Started || pidfdReady(fd, 0) {
+		unix.Close(fd)
+		return nil, fmt.Errorf("its process %d has ended", rec.PID)
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// discard removes what is left of a sandbox that can't be adopted.
+func (in *Instance) discard(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if in.pidfd != nil {
+		in.kill()
+		waitDead(ctx, in.pidfd)
+		in.pidfd.Close()
+	}
+	if k := in.d.opts.Keeper; k != nil {
+		_ = k.Delete(ctx, in.rec.Link)
+	}
+	removeFiles(in.rec.Sock, in.rec.Dir)
+	if err := in.group.Destroy(ctx); err != nil {
+		in.d.log.Warn("leftover of a lost sandbox", "sandbox", in.rec.ID, "err", err)
+	}
+}
+
+// waitDead waits for a process's end as long as ctx allows.
+func waitDead(ctx context.Context, pidfd *os.File) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		waitPidfd(pidfd)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		pidfd.Close() // ends the wait
+		<-done
+	}
+}
+
+// Sweep removes what earlier processes left of sandboxes that are not in known:
+// a daemon that died between starting a sentry and storing its handle. Call it
+// after the recoveries and before the first Create.
+func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
+	keep := map[string]bool{}
+	for _, id := range known {
+		keep[string(id)] = true
+	}
+	var errs []error
+	for _, pid := range d.strays(keep) {
+		errs = append(errs, killAndWait(ctx, pid))
+	}
+	for _, name := range d.groups.List() {
+		if !keep[name] {
+			errs = append(errs, d.groups.Lookup(name).Destroy(ctx))
+		}
+	}
+	socks, _ := filepath.Glob(filepath.Join(d.opts.Root, "*.sock"))
+	for _, s := range socks {
+		if id := strings.TrimSuffix(filepath.Base(s), ".sock"); !keep[id] {
+			errs = append(errs, os.Remove(s))
+			if k := d.opts.Keeper; k != nil {
+				errs = append(errs, k.Delete(ctx, linkName(carrel.ID(id))))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
+	}
+	return nil
+}
+
+// strays are the sentries of this driver's root that are not to be kept.
+func (d *Driver) strays(keep map[string]bool) []int {
+	var out []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		args := bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0})
+		if len(args) < 3 || string(args[0]) != sentryName || string(args[1]) != "--root="+d.opts.Root {
+			continue
+		}
+		if !keep[string(args[len(args)-1])] {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// killAndWait ends one process and waits for its end.
+func killAndWait(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil // gone
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("kill leftover %d: %w", pid, err)
+	}
+	waitDead(ctx, f)
+	return ctx.Err()
+}

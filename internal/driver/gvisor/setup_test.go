@@ -1,0 +1,283 @@
+package gvisor_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	erofs "github.com/erofs/go-erofs"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// Environment of a copy of the test binary that plays another process.
+const (
+	envRole  = "CARREL_TEST_ROLE"
+	envState = "CARREL_TEST_STATE"
+)
+
+// images are the EROFS images all tests share.
+var images struct{ dir, root, guest string }
+
+func TestMain(m *testing.M) {
+	if reexec.Run(gvisor.Parts()) {
+		return
+	}
+	os.Exit(run(m))
+}
+
+// run makes the images and runs the tests, or the part of another process.
+func run(m *testing.M) int {
+	if dir := os.Getenv(envState); dir != "" {
+		images.dir = dir
+		images.root, images.guest = filepath.Join(dir, "root.erofs"), filepath.Join(dir, "guest.erofs")
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "carrel-gvisor-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Chmod(dir, 0o755) // rootless tests read the images
+	}
+	if err == nil {
+		err = makeImages(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// makeImages builds the guest and packs it and an almost empty root.
+func makeImages(dir string) error {
+	images.dir = dir
+	bin := filepath.Join(dir, "guest")
+	cmd := exec.Command("go", "build", "-o", bin, "./testdata/guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the guest: %w: %s", err, out)
+	}
+	guest, err := os.ReadFile(bin)
+	if err != nil {
+		return err
+	}
+	images.root, images.guest = filepath.Join(dir, "root.erofs"), filepath.Join(dir, "guest.erofs")
+	if err := writeImage(images.guest, nil, map[string][]byte{"/guest": guest}); err != nil {
+		return err
+	}
+	return writeImage(images.root, []string{"/tmp", "/etc", "/usr", "/root"}, map[string][]byte{"/etc/motd": []byte("template\n")})
+}
+
+// writeImage writes an EROFS image with these directories and files.
+func writeImage(name string, dirs []string, files map[string][]byte) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := erofs.Create(f)
+	for _, d := range dirs {
+		if err := w.Mkdir(d, 0o777); err != nil {
+			return err
+		}
+	}
+	for path, data := range files {
+		e, err := w.Create(path)
+		if err != nil {
+			return err
+		}
+		if _, err := e.Write(data); err != nil {
+			return err
+		}
+		if err := e.Chmod(0o755); err != nil {
+			return err
+		}
+		if err := e.Close(); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// newDriver returns a driver of this test's own with a keeper.
+func newDriver(t testing.TB) (*gvisor.Driver, *memKeeper) {
+	t.Helper()
+	k := &memKeeper{files: map[string]*os.File{}}
+	d := openDriver(t, shortDir(t), k)
+	return d, k
+}
+
+// openDriver returns a driver with this root.
+func openDriver(t testing.TB, root string, k gvisor.FDKeeper) *gvisor.Driver {
+	t.Helper()
+	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	testenv.Need(t, "gvisor", d.Probe(t.Context()))
+	return d
+}
+
+// shortDir is a temporary directory whose path leaves room for a socket's name.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// limits are small and enough.
+var limits = carrel.Limits{CPUs: 2, MemoryMB: 256, DiskMB: 64, Pids: 128}
+
+// newSpec describes a sandbox with a directory of its own.
+func newSpec(t testing.TB) driver.Spec {
+	t.Helper()
+	return driver.Spec{ID: carrel.NewID(), Root: driver.Root{Image: images.root}, Guest: images.guest, Dir: t.TempDir(), Limits: limits}
+}
+
+// create makes a sandbox that the test's end destroys.
+func create(t testing.TB, d driver.Driver, spec driver.Spec) driver.Instance {
+	t.Helper()
+	in, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err, carrel.HintOf(err))
+	}
+	t.Cleanup(func() { destroy(t, in) })
+	return in
+}
+
+// destroy ends a sandbox.
+func destroy(t testing.TB, in driver.Instance) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := in.Destroy(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// client is an HTTP client whose every request goes to the guest.
+func client(in driver.Instance) *http.Client {
+	return &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, in) },
+	}}
+}
+
+// dial connects to the guest once it listens.
+func dial(ctx context.Context, in driver.Instance) (net.Conn, error) {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		c, err := in.Dial(ctx, carrel.GuestPort)
+		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			return c, err
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// get asks the guest and returns its answer and whether it was a success.
+func get(t testing.TB, in driver.Instance, path string) (string, bool) {
+	t.Helper()
+	text, ok, err := tryGet(in, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, ok
+}
+
+// tryGet is get for requests that may end the sandbox.
+func tryGet(in driver.Instance, path string) (string, bool, error) {
+	c := client(in)
+	defer c.CloseIdleConnections()
+	resp, err := c.Get("http://guest" + path)
+	if err != nil {
+		return "", false, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), resp.StatusCode == http.StatusOK, err
+}
+
+// memKeeper keeps copies of files in this process.
+type memKeeper struct {
+	mu    sync.Mutex
+	files map[string]*os.File
+}
+
+func (k *memKeeper) Put(_ context.Context, name string, f *os.File) error {
+	c, err := dupFile(f)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[name] = c
+	return nil
+}
+
+func (k *memKeeper) Get(_ context.Context, name string) (*os.File, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f, ok := k.files[name]
+	if !ok {
+		return nil, &carrel.Error{Kind: carrel.NotFound}
+	}
+	return dupFile(f)
+}
+
+func (k *memKeeper) Delete(_ context.Context, name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, ok := k.files[name]; ok {
+		f.Close()
+		delete(k.files, name)
+	}
+	return nil
+}
+
+func (k *memKeeper) len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.files)
+}
+
+// dupFile copies a descriptor.
+func dupFile(f *os.File) (*os.File, error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, errno := -1, syscall.Errno(0)
+	err = rc.Control(func(old uintptr) {
+		var r uintptr
+		r, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 3)
+		fd = int(r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if errno != 0 {
+		return nil, errno
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
