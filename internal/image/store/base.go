@@ -22,23 +22,21 @@ import (
 
 // base is the built-in template made from this machine.
 type base struct {
-	dir    string // the cache directory
-	opts   hostbase.Options
-	log    *slog.Logger
-	now    func() time.Time
-	turn   chan struct{} // holds one token: who has it may make the image
-	recent time.Duration // how long a fingerprint is believed
+	dir  string // the cache directory
+	opts hostbase.Options
+	log  *slog.Logger
+	now  func() time.Time
+	turn chan struct{} // holds one token: who has it may make the image
 
-	mu      sync.Mutex
-	img     image.Image
-	held    *os.File // a shared lock on the directory of img
-	print   string   // its fingerprint
-	checked time.Time
-	closed  bool
+	mu     sync.Mutex
+	img    image.Image
+	held   []*os.File // shared locks on the directories of img and of those before it
+	print  string     // the fingerprint of img
+	closed bool
 }
 
 func newBase(opts Options) *base {
-	b := &base{dir: opts.CacheDir, opts: opts.Base, log: opts.Logger, now: opts.Now, turn: make(chan struct{}, 1), recent: 5 * time.Second}
+	b := &base{dir: opts.CacheDir, opts: opts.Base, log: opts.Logger, now: opts.Now, turn: make(chan struct{}, 1)}
 	b.turn <- struct{}{}
 	return b
 }
@@ -55,17 +53,24 @@ func (b *base) listed() image.Image {
 
 const baseSource = "this machine's toolchain"
 
-// ready returns the image if it was made for the machine as it was a moment ago.
+// ready returns the image if it has been made and is still on the disk.
 func (b *base) ready() (image.Image, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.img, b.img.Path != "" && time.Since(b.checked) < b.recent
+	img := b.img
+	b.mu.Unlock()
+	if img.Path == "" {
+		return img, false
+	}
+	_, err := os.Stat(img.Path)
+	return img, err == nil
 }
 
-// get returns the image, making it first if the machine has changed. Calls at the
+// get returns the image, making it first if there is none. With check set it is
+// made again if the machine has changed since; without, a store keeps what it has,
+// so that installing a package does not make the next sandbox wait. Calls at the
 // same time make it once.
-func (b *base) get(ctx context.Context, progress func(carrel.Progress)) (image.Image, error) {
-	if img, ok := b.ready(); ok {
+func (b *base) get(ctx context.Context, check bool, progress func(carrel.Progress)) (image.Image, error) {
+	if img, ok := b.ready(); ok && !check {
 		return img, nil
 	}
 	select {
@@ -74,25 +79,22 @@ func (b *base) get(ctx context.Context, progress func(carrel.Progress)) (image.I
 	case <-ctx.Done():
 		return image.Image{}, archive.Classify("make base template", ctx.Err())
 	}
-	if img, ok := b.ready(); ok {
-		return img, nil
+	have, ok := b.ready()
+	if ok && !check {
+		return have, nil
 	}
 	print, err := hostbase.Fingerprint(b.opts)
 	if err != nil {
 		return image.Image{}, archive.Classify("make base template", err)
 	}
 	b.mu.Lock()
-	same, closed := b.img.Path != "" && b.print == print, b.closed
-	if same {
-		b.checked = time.Now()
-	}
-	img := b.img
+	same, closed := ok && b.print == print, b.closed
 	b.mu.Unlock()
 	switch {
 	case closed:
 		return image.Image{}, &carrel.Error{Op: "make base template", Kind: carrel.Unavailable, Err: errors.New("the store is closed")}
 	case same:
-		return img, nil
+		return have, nil
 	}
 	img, held, err := b.cached(ctx, print, image.NewMeter(progress))
 	if err != nil {
@@ -103,17 +105,13 @@ func (b *base) get(ctx context.Context, progress func(carrel.Progress)) (image.I
 	return img, nil
 }
 
-// keep remembers an image and the lock on it.
+// keep remembers an image and the lock on it. The caller has the turn, so close
+// comes before or after.
 func (b *base) keep(img image.Image, held *os.File, print string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held != nil {
-		_ = b.held.Close()
-	}
-	b.img, b.held, b.print, b.checked = img, held, print, time.Now()
-	if b.closed {
-		_ = held.Close()
-	}
+	b.img, b.print = img, print
+	b.held = append(b.held, held) // a sandbox may be about to start from the one before
 }
 
 // cached returns the image of a fingerprint and a shared lock on its directory.
@@ -282,8 +280,9 @@ func (b *base) close() error {
 		return nil
 	}
 	b.closed = true
-	if b.held != nil {
-		return b.held.Close()
+	var errs []error
+	for _, f := range b.held {
+		errs = append(errs, f.Close())
 	}
-	return nil
+	return errors.Join(errs...)
 }

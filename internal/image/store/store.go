@@ -230,20 +230,21 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 // Get finds a template by ID or name; the tags "latest" and "default" of a name
 // are the name itself. "base" is made on first use.
 func (s *Store) Get(ctx context.Context, nameOrID string) (image.Image, error) {
-	return s.get(ctx, nameOrID, nil)
+	return s.get(ctx, nameOrID, false, nil)
 }
 
-// Prepare is Get with a progress report, for making "base" ahead of its first use.
+// Prepare makes "base" ahead of its first use, with a progress report, and again
+// if this machine has changed since it was made. For other templates it is Get.
 func (s *Store) Prepare(ctx context.Context, nameOrID string, progress func(carrel.Progress)) error {
-	_, err := s.get(ctx, nameOrID, progress)
+	_, err := s.get(ctx, nameOrID, true, progress)
 	return err
 }
 
-func (s *Store) get(ctx context.Context, nameOrID string, progress func(carrel.Progress)) (image.Image, error) {
+func (s *Store) get(ctx context.Context, nameOrID string, check bool, progress func(carrel.Progress)) (image.Image, error) {
 	name := untag(nameOrID)
 	switch name {
 	case image.Base, BaseID:
-		return s.base.get(ctx, progress)
+		return s.base.get(ctx, check, progress)
 	case Sim, SimID:
 		return simTemplate(), nil
 	}
