@@ -99,7 +99,7 @@ func run(opt options) error {
 	}
 	syscall.Umask(0o022)
 	sys := oshost.New(oshost.Options{Own: opt.setup, Logger: opt.log})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway)})
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup})
 	ready := sync.OnceFunc(func() {
 		if !opt.setup {
 			return

@@ -28,6 +28,9 @@ type Config struct {
 	DefaultWorkdir string
 	// EnvVars are the sandbox's environment until /init says otherwise.
 	EnvVars map[string]string
+	// Announce writes the sandbox's and template's ids to /run/e2b at /init, where
+	// E2B's templates look for them. Only for a System that is the sandbox's own.
+	Announce bool
 }
 
 // Agent serves the guest's protocol for one System. It is safe for concurrent use.

@@ -42,7 +42,9 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 		if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
 			a.log.Warn("identify", "err", err)
 		}
-		a.announce(&req)
+		if a.cfg.Announce {
+			a.announce(&req)
+		}
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)

@@ -26,6 +26,7 @@ func rpcOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompressMinBytes(math.MaxInt),
+		connect.WithCodec(jsonCodec{}),
 	}
 }
 
@@ -236,7 +237,11 @@ func (s processService) StreamInput(ctx context.Context, stream *connect.ClientS
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return nil, connect.NewError(connect.CodeOf(err), fmt.Errorf("error streaming input: %w", err))
+		text := err.Error()
+		if cerr := (*connect.Error)(nil); errors.As(err, &cerr) {
+			text = cerr.Message() // without the code, which goes beside it
+		}
+		return nil, connect.NewError(connect.CodeOf(err), fmt.Errorf("error streaming input: %s", text))
 	}
 	return connect.NewResponse(&process.StreamInputResponse{}), nil
 }

@@ -32,15 +32,27 @@ func (a *Agent) routes() http.Handler {
 	files := a.filesHandler()
 	mux.Handle("/files", files)
 	mux.Handle("/files/compose", files)
-	mux.HandleFunc("GET /health", a.serveHealth)
-	mux.HandleFunc("GET /metrics", a.serveMetrics)
-	mux.HandleFunc("GET /envs", a.serveEnvs)
-	mux.HandleFunc("POST /init", a.serveInit)
-	mux.HandleFunc("GET "+guest.TunnelPath+"{port}", a.serveTunnel)
+	mux.Handle("/health", only(http.MethodGet, a.serveHealth))
+	mux.Handle("/metrics", only(http.MethodGet, a.serveMetrics))
+	mux.Handle("/envs", only(http.MethodGet, a.serveEnvs))
+	mux.Handle("/init", only(http.MethodPost, a.serveInit))
+	mux.Handle(guest.TunnelPath+"{port}", only(http.MethodGet, a.serveTunnel))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
 	})
 	return cors(a.authorize(timed(mux)))
+}
+
+// only serves one method (and HEAD with GET) and refuses the others.
+func only(method string, h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == method || (method == http.MethodGet && r.Method == http.MethodHead) {
+			h(w, r)
+			return
+		}
+		w.Header().Set("Allow", method)
+		writeError(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s only", r.URL.Path, method))
+	})
 }
 
 // authorize demands the access token on every route but those that check
