@@ -55,7 +55,7 @@ func newGuest(t testing.TB, fd, mtu int) *guest {
 	}
 	mac, _ := tcpip.ParseMACAddress(driver.GuestMAC)
 	ep, err := fdbased.New(&fdbased.Options{FDs: []int{fd}, MTU: uint32(mtu), EthernetHeader: true,
-		Address: mac, RXChecksumOffload: true, PacketDispatchMode: fdbased.RecvMMsg})
+		Address: mac, RXChecksumOffload: true, PacketDispatchMode: fdbased.Readv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,7 @@ func newGuest(t testing.TB, fd, mtu int) *guest {
 	s.SetRouteTable(routes)
 	t.Cleanup(func() {
 		s.Close()
-		ep.Attach(nil)
-		ep.Wait()
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // ends the endpoint's reader
 		s.Destroy()
 		_ = unix.Close(fd)
 	})

@@ -88,21 +88,23 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, policy *Policy) (*Link,
 	return l, nil
 }
 
-// window sizes TCP's receive buffers. The sandbox's end drops what does not fit
-// its socket's buffer, so never more than that may be under way. The other end's
-// buffer can't be read; the driver sets both ends alike.
+// window sizes TCP's receive buffers and enlarges the socket's. The sandbox's end
+// drops what does not fit its own socket buffer, and repairing such losses is
+// slow, so never more than that may be under way. That buffer can't be read from
+// here: the driver sets both ends alike, and this end's size, before it is
+// changed, stands for it.
 func window(conn syscall.RawConn) int {
 	size := 0
 	_ = conn.Control(func(fd uintptr) {
 		s := int(fd)
-		// Forcing needs CAP_NET_ADMIN; the plain form is capped by the host's
-		// settings but never lowers what the driver asked for.
-		if unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
-			if have, err := unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF); err == nil && have < 2*socketBuffer {
-				_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
-			}
-		}
 		size, _ = unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF)
+		if size >= socketBuffer {
+			return
+		}
+		// Forcing needs CAP_NET_ADMIN; the plain form is capped by the host's settings.
+		if unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
+			_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+		}
 	})
 	// Half, because the kernel charges each frame with its bookkeeping.
 	return min(max(size/2, 64<<10), maxWindow)

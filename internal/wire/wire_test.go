@@ -20,11 +20,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// The test's own guest leaves a few goroutines of gVisor's socket endpoint behind;
-// the wire uses none of that.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gvisor.dev/gvisor/pkg/tcpip/link/fdbased.(*processor).start"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo serves a listener until it is closed, and waits for it.
 func echo(t testing.TB, l net.Listener) {
