@@ -1,0 +1,232 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const opCreate = "create sandbox"
+
+// undoTime bounds the undoing of one step of a creation that failed.
+const undoTime = 30 * time.Second
+
+// plan is a checked request: all that a creation needs to know.
+type plan struct {
+	driver driver.Driver
+	root   driver.Root
+	rec    state.Record
+	ttl    time.Duration
+	start  []string // the template's own command
+}
+
+// Create implements carrel.Sandboxes.
+func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	p, err := s.plan(ctx, opts)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	b, err := s.reserve(p, abort)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	defer s.wg.Done()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StartTimeout,
+		fmt.Errorf("the sandbox did not start within %v", s.opts.StartTimeout))
+	defer cancel()
+	if err := s.build(ctx, b, p); err != nil {
+		err = s.createError(ctx, b.id, err)
+		s.log.Warn("create sandbox", "sandbox", b.id, "err", err)
+		return carrel.Sandbox{}, err
+	}
+	s.spawn(func() { s.watch(b) })
+	if len(p.start) > 0 {
+		s.spawn(func() { s.startCommand(b, p.start) })
+	}
+	return b.public(), nil
+}
+
+// createError gives a failed creation its final form: the reason that ended its
+// context comes before what that broke.
+func (s *Service) createError(ctx context.Context, id carrel.ID, err error) error {
+	out := &carrel.Error{Op: opCreate, ID: id, Kind: carrel.KindOf(err), Err: err}
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+	case errors.Is(cause, errKilled):
+		out.Kind, out.Err = carrel.Conflict, cause
+	case errors.Is(cause, errClosing):
+		out.Kind, out.Err = carrel.Unavailable, cause
+	case errors.Is(cause, context.Canceled):
+		out.Kind, out.Err = carrel.Unavailable, cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		out.Kind, out.Err = carrel.TimedOut, cause
+	default: // StartTimeout
+		out.Kind, out.Err = carrel.Unavailable, fmt.Errorf("%w: %v", cause, err)
+		out.Hint = "the machine may be overloaded: try again, or see the daemon's log"
+	}
+	return out
+}
+
+// reserve takes a place for a new sandbox. The check and the taking are one step,
+// so parallel creations never exceed the quota. On success s.wg counts it.
+func (s *Service) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
+	id := p.rec.Sandbox.ID
+	b := &box{id: id, dir: filepath.Join(s.opts.Dir, string(id)), abort: abort,
+		up: make(chan struct{}), gone: make(chan struct{}), rec: p.rec}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Unavailable, Err: errClosing}
+	}
+	if most := s.opts.MaxSandboxes; most > 0 && len(s.boxes) >= most {
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Exhausted,
+			Err:  fmt.Errorf("all %d sandboxes that may live at once do", most),
+			Hint: "kill some, wait for their timeouts, or raise the limit (carrel serve --max-sandboxes)"}
+	}
+	s.boxes[id] = b
+	s.wg.Add(1)
+	return b, nil
+}
+
+// build makes the reserved sandbox real, or undoes all of it.
+func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+	undo.Add(func() { s.unreserve(b) })
+
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return fmt.Errorf("make the sandbox's directory: %w", err)
+	}
+	undo.Add(func() { _ = os.RemoveAll(b.dir) }) // what is left goes at the next start
+	if err := s.opts.Store.PutSandbox(ctx, p.rec); err != nil {
+		return err
+	}
+	undo.Add(func() { s.unrecord(b) })
+
+	inst, err := p.driver.Create(ctx, driver.Spec{
+		ID: b.id, Root: p.root, Guest: s.opts.GuestImage, Dir: b.dir, Limits: p.rec.Sandbox.Limits,
+	})
+	if err != nil {
+		return err
+	}
+	undo.Add(func() { s.destroy(b) })
+	line := &line{inst: inst}
+	undo.Add(line.hangUp)
+	b.adopt(inst, line.conn(p.rec.Sandbox), p.ttl)
+	if err := s.applyNetwork(opCreate, b); err != nil {
+		return err
+	}
+	// The second write goes to the disk while the guest is on its way up.
+	written := make(chan error, 2)
+	rec := b.record()
+	rec.Sandbox.State = carrel.Running
+	go func() { written <- s.opts.Store.PutSandbox(ctx, rec) }()
+	go func() {
+		err := s.emit(ctx, createdEvent(rec.Sandbox))
+		if err == nil {
+			undo.Add(func() { s.announceFailure(rec.Sandbox) })
+		}
+		written <- err
+	}()
+	err = s.greet(ctx, b, line)
+	err = first(err, <-written, <-written)
+	if err == nil {
+		err = b.run(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s.expiry.set(b, rec.Sandbox.Ends)
+	undo.Release()
+	return nil
+}
+
+// adopt gives the box its instance and its times: the timeout counts from here.
+func (b *box) adopt(inst driver.Instance, conn *guest.Conn, ttl time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inst, b.conn = inst, conn
+	b.rec.Handle = inst.Handle()
+	b.rec.Sandbox.Started = time.Now().UTC().Round(0)
+	b.rec.Sandbox.Ends = b.rec.Sandbox.Started.Add(ttl)
+}
+
+// run makes the sandbox running, unless its creation was aborted before.
+func (b *box) run(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	b.rec.Sandbox.State = carrel.Running
+	close(b.up)
+	return nil
+}
+
+// unreserve gives the place back.
+func (s *Service) unreserve(b *box) {
+	s.mu.Lock()
+	delete(s.boxes, b.id)
+	s.mu.Unlock()
+	close(b.gone)
+}
+
+// unrecord deletes the record of a creation that failed, unless a later step
+// could not be undone and needs it.
+func (s *Service) unrecord(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+	defer cancel()
+	b.mu.Lock()
+	stuck := b.failed != nil
+	b.rec.Sandbox.State = carrel.Stopping
+	b.mu.Unlock()
+	if stuck {
+		s.remember(ctx, b) // the next service finishes it
+		return
+	}
+	if err := s.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
+		s.log.Error("delete record", "sandbox", b.id, "err", err)
+	}
+}
+
+// destroy undoes a driver's Create.
+func (s *Service) destroy(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+	defer cancel()
+	if err := b.inst.Destroy(ctx); err != nil {
+		s.log.Error("destroy sandbox", "sandbox", b.id, "err", err)
+		b.mu.Lock()
+		b.failed = &verdict{carrel.EndCrashed, "its creation failed"}
+		b.mu.Unlock()
+	}
+}
+
+// announceFailure tells the end of a sandbox whose start was told already.
+func (s *Service) announceFailure(sb carrel.Sandbox) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+	defer cancel()
+	if err := s.emit(ctx, endedEvent(sb, verdict{carrel.EndCrashed, "its creation failed"})); err != nil {
+		s.log.Error("write event", "sandbox", sb.ID, "err", err)
+	}
+}
+
+// newToken returns a secret of 160 bits.
+func newToken() string {
+	var b [20]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,208 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// endTime bounds what ends one sandbox: its caller's own context does not, for
+// an end that began is finished.
+const endTime = 30 * time.Second
+
+// end ends a sandbox and returns when nothing of it is left. Several at once
+// share one end; its reason is the first one's.
+func (s *Service) end(ctx context.Context, b *box, reason carrel.EndReason, message string) error {
+	return s.endIf(ctx, b, verdict{reason, message}, nil)
+}
+
+// endIf is end on the condition that cond, asked at the moment of decision with
+// box.mu held, still says so.
+func (s *Service) endIf(ctx context.Context, b *box, v verdict, cond func(carrel.Sandbox) bool) error {
+	if !s.hold() {
+		return &carrel.Error{Op: "end sandbox", Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
+	}
+	defer s.wg.Done()
+	for {
+		b.mu.Lock()
+		st, e := b.rec.Sandbox.State, b.ending
+		switch {
+		case e != nil:
+			b.mu.Unlock()
+			select {
+			case <-e.done:
+				return e.err
+			case <-ctx.Done():
+				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
+			}
+		case st == carrel.Starting: // its creation undoes itself
+			b.mu.Unlock()
+			b.abort(errKilled)
+			select {
+			case <-b.gone:
+				return nil
+			case <-b.up: // too late for that
+			case <-ctx.Done():
+				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
+			}
+		case cond != nil && !cond(b.rec.Sandbox):
+			b.mu.Unlock()
+			return nil
+		case isClosed(b.gone):
+			b.mu.Unlock()
+			return nil
+		default:
+			e = &ending{done: make(chan struct{})}
+			b.ending, b.rec.Sandbox.State = e, carrel.Stopping
+			b.mu.Unlock()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+			defer cancel()
+			e.err = s.tearDown(ctx, b, v)
+			close(e.done)
+			return e.err
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// tearDown removes a sandbox that endIf has marked. When the driver can't, the
+// sandbox stays in the table, stopping, and is tried again.
+func (s *Service) tearDown(ctx context.Context, b *box, v verdict) error {
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	if err := inst.Destroy(ctx); err != nil {
+		b.mu.Lock()
+		b.ending, b.failed = nil, &v
+		b.mu.Unlock()
+		s.remember(ctx, b) // so that a new service finishes it
+		s.expiry.set(b, time.Now().Add(retryEnd))
+		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.KindOf(err), ID: b.id, Err: err,
+			Hint: "it is tried again every few seconds"}
+	}
+	b.closeConn()
+	s.forget(ctx, b, v)
+	return nil
+}
+
+// remember writes the record as it stands, as well as that goes.
+func (s *Service) remember(ctx context.Context, b *box) {
+	b.save.Lock()
+	defer b.save.Unlock()
+	if err := s.opts.Store.PutSandbox(ctx, b.record()); err != nil {
+		s.log.Error("write record", "sandbox", b.id, "err", err)
+	}
+}
+
+// forget removes what the service itself holds of a sandbox that is no more, and
+// tells its end. What the store refuses costs no more than a second report of the
+// end, by the next service.
+func (s *Service) forget(ctx context.Context, b *box, v verdict) {
+	rec := b.record()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := os.RemoveAll(b.dir); err != nil {
+			s.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
+		}
+	})
+	wg.Go(func() {
+		if err := s.emit(ctx, endedEvent(rec.Sandbox, v)); err != nil {
+			s.log.Error("write event", "sandbox", b.id, "err", err)
+		}
+	})
+	b.save.Lock()
+	if err := s.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
+		s.log.Error("delete record", "sandbox", b.id, "err", err)
+	}
+	b.save.Unlock()
+	wg.Wait()
+	s.expiry.remove(b)
+	s.mu.Lock()
+	delete(s.boxes, b.id)
+	s.ended.add(b.id, v)
+	s.mu.Unlock()
+	close(b.gone)
+}
+
+// watch ends a sandbox that has ended by itself.
+func (s *Service) watch(b *box) {
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	exit, err := inst.Wait(s.ctx)
+	if s.ctx.Err() != nil {
+		return // it lives on, for the next service
+	}
+	v := verdict{exit.Reason, exit.Message}
+	if err != nil {
+		v = verdict{carrel.EndCrashed, "its driver lost it: " + err.Error()}
+	}
+	v.message = explain(b.public().Limits, v)
+	if v.reason != carrel.EndKilled {
+		s.log.Warn("sandbox ended by itself", "sandbox", b.id, "reason", v.reason, "message", v.message)
+	}
+	if err := s.end(context.WithoutCancel(s.ctx), b, v.reason, v.message); err != nil {
+		s.log.Error("end sandbox", "sandbox", b.id, "err", err)
+	}
+}
+
+// explain names the limit, its value and what to change, where a limit ended it.
+func explain(l carrel.Limits, v verdict) string {
+	switch {
+	case v.reason == carrel.EndOutOfMemory:
+		text := fmt.Sprintf("out of memory: it needed more than its limit of %d MiB: create it with a higher memoryMB, or use less", l.MemoryMB)
+		if v.message != "" {
+			text += " (" + v.message + ")"
+		}
+		return text
+	case v.message == "":
+		return string(v.reason)
+	}
+	return v.message
+}
+
+// endings remembers how the last sandboxes ended, for those who still ask.
+type endings struct {
+	byID  map[carrel.ID]verdictAt
+	order []carrel.ID // oldest first
+}
+
+type verdictAt struct {
+	verdict
+	at time.Time
+}
+
+// Bounds of endings.
+const (
+	endingsKept = 4096
+	endingsFor  = time.Hour
+)
+
+func (e *endings) add(id carrel.ID, v verdict) {
+	if e.byID == nil {
+		e.byID = map[carrel.ID]verdictAt{}
+	}
+	e.byID[id] = verdictAt{v, time.Now()}
+	e.order = append(e.order, id)
+	for len(e.order) > endingsKept || time.Since(e.byID[e.order[0]].at) > endingsFor {
+		delete(e.byID, e.order[0])
+		e.order = e.order[1:]
+	}
+}
+
+func (e *endings) get(id carrel.ID) (verdict, bool) {
+	v, ok := e.byID[id]
+	return v.verdict, ok
+}

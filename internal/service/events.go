@@ -1,0 +1,253 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// The types of events.
+const (
+	eventStarted     = "service.started"
+	eventCreated     = "sandbox.created"
+	eventEnded       = "sandbox.ended"
+	eventAdopted     = "sandbox.adopted"
+	eventStart       = "sandbox.start_command"
+	eventStartFailed = "sandbox.start_command_failed"
+)
+
+// Keeping events: those of living sandboxes, and all of the last hour so that
+// the end of one can be asked for, but none longer than a day.
+const (
+	keepAfterEnd = time.Hour
+	keepAtMost   = 24 * time.Hour
+	eventPage    = 256
+)
+
+// hub wakes those who follow events. It holds no events: everyone reads them from
+// the store at their own pace, so a slow reader holds up nobody and misses nothing.
+type hub struct {
+	mu   sync.Mutex
+	subs map[chan struct{}]struct{}
+	last int64 // the newest event's number
+}
+
+func (h *hub) init() { h.subs = map[chan struct{}]struct{}{} }
+
+func (h *hub) subscribe() chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := make(chan struct{}, 1)
+	h.subs[c] = struct{}{}
+	return c
+}
+
+func (h *hub) unsubscribe(c chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subs, c)
+}
+
+// wake tells everyone to look, event seq being there.
+func (h *hub) wake(seq int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = max(h.last, seq)
+	for c := range h.subs {
+		select {
+		case c <- struct{}{}:
+		default: // it is awake
+		}
+	}
+}
+
+func (h *hub) newest() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last
+}
+
+// emit stores an event and tells those who follow.
+func (s *Service) emit(ctx context.Context, e carrel.Event) error {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	e.Time = e.Time.UTC().Round(0)
+	stored, err := s.opts.Store.AppendEvent(ctx, e)
+	s.hub.wake(stored.Seq) // also after an error: it may have been written all the same
+	return err
+}
+
+// createdEvent tells that a sandbox was made.
+func createdEvent(sb carrel.Sandbox) carrel.Event {
+	name := sb.Alias
+	if name == "" {
+		name = sb.Template
+	}
+	l := sb.Limits
+	return carrel.Event{Type: eventCreated, ID: sb.ID, Time: sb.Started,
+		Message: fmt.Sprintf("created from template %s in tier %s with %g CPUs, %d MiB of memory, %d MiB of disk and %d processes; ends at %s",
+			name, sb.Tier, l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, sb.Ends.UTC().Format(time.RFC3339)),
+		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
+}
+
+// endedEvent tells how a sandbox ended.
+func endedEvent(sb carrel.Sandbox, v verdict) carrel.Event {
+	return carrel.Event{Type: eventEnded, ID: sb.ID, Reason: v.reason, Message: v.message,
+		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
+}
+
+// Events implements carrel.Sandboxes. Events that were forgotten for their age
+// are left out.
+func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
+	const op = "follow events"
+	if after == 0 {
+		after = s.hub.newest()
+	}
+	return func(yield func(carrel.Event, error) bool) {
+		if after < 0 {
+			yield(carrel.Event{}, invalid(op, "after", "%d is negative", after))
+			return
+		}
+		wake := s.hub.subscribe()
+		defer s.hub.unsubscribe(wake)
+		for after := after; ; {
+			page, err := s.opts.Store.Events(ctx, "", after, eventPage)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(carrel.Event{}, err)
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) || ctx.Err() != nil {
+					return
+				}
+				after = e.Seq
+			}
+			if len(page) == eventPage {
+				continue
+			}
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return
+			case <-s.ctx.Done():
+				yield(carrel.Event{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: errClosing})
+				return
+			}
+		}
+	}
+}
+
+// trim forgets old events now and then, until the service closes.
+func (s *Service) trim() {
+	tick := time.NewTicker(10 * time.Minute)
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		before := now.Add(-keepAfterEnd)
+		for _, b := range s.snapshot() {
+			if t := b.public().Started; t.Before(before) {
+				before = t
+			}
+		}
+		if oldest := now.Add(-keepAtMost); before.Before(oldest) {
+			before = oldest
+		}
+		if err := s.opts.Store.TrimEvents(s.ctx, before); err != nil && s.ctx.Err() == nil {
+			s.log.Error("forget old events", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// Bounds of Logs.
+const (
+	defaultLogs = 1000
+	maxLogs     = 10000
+)
+
+// Logs implements carrel.Sandboxes: what happened to a sandbox, in order. They
+// can be read for an hour after its end.
+func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
+	const op = "read logs"
+	if opts.Limit < 0 || opts.Limit > maxLogs {
+		return nil, invalid(op, "limit", "%d is not between 0 and %d", opts.Limit, maxLogs)
+	}
+	if opts.Limit == 0 {
+		opts.Limit = defaultLogs
+	}
+	b, missing := s.find(op, id)
+	events, err := s.eventsOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil && len(events) == 0 {
+		return nil, missing
+	}
+	if b != nil && !slices.ContainsFunc(events, func(e carrel.Event) bool { return e.Type == eventCreated }) {
+		events = slices.Insert(events, 0, createdEvent(b.public())) // forgotten for its age, or not written yet
+	}
+	var out []carrel.LogEntry
+	for _, e := range events {
+		if !e.Time.Before(opts.Since) {
+			out = append(out, logEntry(e))
+		}
+	}
+	if opts.NewestFirst {
+		slices.Reverse(out)
+	}
+	return out[:min(len(out), opts.Limit)], nil
+}
+
+// eventsOf reads all events of one sandbox.
+func (s *Service) eventsOf(ctx context.Context, id carrel.ID) ([]carrel.Event, error) {
+	var out []carrel.Event
+	var after int64
+	for {
+		page, err := s.opts.Store.Events(ctx, id, after, eventPage)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page...)
+		if len(page) < eventPage {
+			return out, nil
+		}
+		after = page[len(page)-1].Seq
+	}
+}
+
+// logEntry is an event as a line of its sandbox's log.
+func logEntry(e carrel.Event) carrel.LogEntry {
+	fields := maps.Clone(e.Fields)
+	if fields == nil {
+		fields = map[string]string{}
+	}
+	fields["event"] = e.Type
+	l := carrel.LogEntry{Time: e.Time, Level: "info", Message: e.Message, Fields: fields}
+	if e.Type == eventStartFailed {
+		l.Level = "warn"
+	}
+	if e.Reason == "" {
+		return l
+	}
+	fields["reason"] = string(e.Reason)
+	l.Message = fmt.Sprintf("ended (%s): %s", e.Reason, e.Message)
+	switch e.Reason {
+	case carrel.EndOutOfMemory, carrel.EndCrashed, carrel.EndLost:
+		l.Level = "error"
+	}
+	return l
+}

@@ -1,0 +1,153 @@
+package service
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// expiry knows when each sandbox's time is up: one heap, one timer, one goroutine.
+type expiry struct {
+	wake chan struct{} // holds a token when the head of the heap may have changed
+
+	mu   sync.Mutex
+	heap dueHeap
+}
+
+// dueAt is a box's place in the heap, guarded by expiry.mu.
+type dueAt struct {
+	at    time.Time
+	index int // in the heap
+	in    bool
+	over  bool // it has ended: it must not come back
+}
+
+func (e *expiry) init() { e.wake = make(chan struct{}, 1) }
+
+// set puts a sandbox's end at a moment, whether it had one or not.
+func (e *expiry) set(b *box, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if b.due.over {
+		return
+	}
+	b.due.at = at
+	if b.due.in {
+		heap.Fix(&e.heap, b.due.index)
+	} else {
+		heap.Push(&e.heap, b)
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remove takes a sandbox that has ended out for good.
+func (e *expiry) remove(b *box) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b.due.over = true
+	if b.due.in {
+		heap.Remove(&e.heap, b.due.index)
+	}
+}
+
+// take removes and returns the sandboxes whose time is up, and how long it is
+// until the next one's is; any is false when there is none.
+func (e *expiry) take(now time.Time) (due []*box, next time.Duration, any bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.heap) > 0 {
+		b := e.heap[0]
+		if d := b.due.at.Sub(now); d > 0 {
+			return due, d, true
+		}
+		heap.Pop(&e.heap)
+		due = append(due, b)
+	}
+	return due, 0, false
+}
+
+// retryEnd is how long after an end that failed the next try comes.
+const retryEnd = 5 * time.Second
+
+// expire ends sandboxes whose time is up, until the service closes.
+func (s *Service) expire() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due, next, any := s.expiry.take(time.Now())
+		for _, b := range due {
+			s.spawn(func() { s.expired(b) })
+		}
+		if !any {
+			next = time.Hour
+		}
+		timer.Reset(next)
+		select {
+		case <-timer.C:
+		case <-s.expiry.wake:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// expired ends one sandbox whose time was up a moment ago, or tries again to end
+// one that would not go.
+func (s *Service) expired(b *box) {
+	ctx := context.WithoutCancel(s.ctx)
+	b.mu.Lock()
+	sb, failed := b.rec.Sandbox, b.failed
+	b.mu.Unlock()
+	var err error
+	if failed != nil {
+		err = s.end(ctx, b, failed.reason, failed.message)
+	} else {
+		d := sb.Ends.Sub(sb.Started).Round(time.Second)
+		err = s.endIf(ctx, b, verdict{carrel.EndTimeout, fmt.Sprintf(
+			"its timeout passed, %v after its start: create it with a longer timeout, or extend the timeout while it runs", d)},
+			func(sb carrel.Sandbox) bool {
+				late := !time.Now().Before(sb.Ends)
+				if !late { // extended meanwhile
+					s.expiry.set(b, sb.Ends)
+				}
+				return late
+			})
+	}
+	if err != nil {
+		s.log.Error("end sandbox", "sandbox", b.id, "err", err)
+	}
+}
+
+// dueHeap implements heap.Interface: the box that ends first is first.
+type dueHeap []*box
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.at.Before(h[j].due.at) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].due.index, h[j].due.index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dueHeap) Push(x any) {
+	b := x.(*box)
+	b.due.index, b.due.in = len(*h), true
+	*h = append(*h, b)
+}
+
+// Pop implements heap.Interface.
+func (h *dueHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	b.due.in = false
+	*h = old[:len(old)-1]
+	return b
+}

@@ -1,0 +1,201 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// Waiting for a guest: how long one try may take, and the pauses in between,
+// which grow with how long it has taken so far.
+const (
+	firstTry = 50 * time.Millisecond
+	lastTry  = 2 * time.Second
+	initTry  = 10 * time.Second
+)
+
+func pause(waited time.Duration) time.Duration {
+	switch {
+	case waited < 5*time.Millisecond:
+		return 500 * time.Microsecond
+	case waited < 250*time.Millisecond:
+		return 2 * time.Millisecond
+	case waited < 2*time.Second:
+		return 10 * time.Millisecond
+	}
+	return 50 * time.Millisecond
+}
+
+// line dials a sandbox, and hands the stream that showed the guest to be up to
+// the first who wants one, so that it is not dialled twice.
+type line struct {
+	inst driver.Instance
+
+	mu    sync.Mutex
+	ready net.Conn
+}
+
+// conn returns the connection to the guest over the line.
+func (l *line) conn(sb carrel.Sandbox) *guest.Conn {
+	return guest.NewConn(l.dial, guest.ConnOptions{ID: sb.ID, Token: sb.AccessToken})
+}
+
+func (l *line) dial(ctx context.Context, port uint16) (net.Conn, error) {
+	if port == carrel.GuestPort {
+		l.mu.Lock()
+		c := l.ready
+		l.ready = nil
+		l.mu.Unlock()
+		if c != nil {
+			return c, nil
+		}
+	}
+	return l.inst.Dial(ctx, port)
+}
+
+// hangUp closes a stream that nobody took.
+func (l *line) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ready != nil {
+		_ = l.ready.Close()
+		l.ready = nil
+	}
+}
+
+// knock waits until the guest accepts a stream. A try is short at first: what was
+// sent to a sandbox that is not up yet may be lost.
+func (l *line) knock(ctx context.Context) error {
+	began := time.Now()
+	for try := firstTry; ; try = min(2*try, lastTry) {
+		tctx, cancel := context.WithTimeout(ctx, try)
+		c, err := l.inst.Dial(tctx, carrel.GuestPort)
+		cancel()
+		if err == nil {
+			l.mu.Lock()
+			l.ready = c
+			l.mu.Unlock()
+			return nil
+		}
+		if !sleep(ctx, pause(time.Since(began))) {
+			return fmt.Errorf("the guest does not answer: %w", err)
+		}
+	}
+}
+
+// sleep reports whether ctx outlived it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// greet waits for the guest and gives it its identity. It ends at once when the
+// sandbox dies meanwhile, and says how.
+func (s *Service) greet(ctx context.Context, b *box, l *line) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if exit, err := l.inst.Wait(ctx); err == nil && ctx.Err() == nil {
+			stop(startExit(b.public().Limits, exit))
+		}
+	}()
+	err := s.introduce(ctx, b, l)
+	if err != nil && ctx.Err() != nil {
+		var died *carrel.Error
+		if cause := context.Cause(ctx); errors.As(cause, &died) {
+			err = died
+		}
+	}
+	stop(nil)
+	<-watched
+	return err
+}
+
+// startExit is the error for a sandbox that died before its guest answered.
+func startExit(l carrel.Limits, exit driver.Exit) error {
+	kind, hint := carrel.Internal, ""
+	if exit.Reason == carrel.EndOutOfMemory {
+		kind, hint = carrel.Exhausted, "give it a higher memoryMB"
+	}
+	return &carrel.Error{Op: "start guest", Kind: kind, Hint: hint,
+		Err: fmt.Errorf("the sandbox ended while it started: %s", explain(l, verdict{exit.Reason, exit.Message}))}
+}
+
+// introduce knocks and sends /init until the guest has taken it.
+func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
+	began := time.Now()
+	for {
+		if err := l.knock(ctx); err != nil {
+			return err
+		}
+		err := s.init(ctx, b)
+		switch carrel.KindOf(err) {
+		case "":
+			return nil
+		case carrel.Unavailable, carrel.TimedOut: // it closed the stream: not quite up yet
+		default:
+			return err
+		}
+		if !sleep(ctx, pause(time.Since(began))) {
+			return err
+		}
+	}
+}
+
+// init gives the guest its identity. It may be repeated.
+func (s *Service) init(ctx context.Context, b *box) error {
+	ctx, cancel := context.WithTimeout(ctx, initTry)
+	defer cancel()
+	return b.conn.Init(ctx, initRequest(b.record()))
+}
+
+// initRequest is what a guest is told about itself.
+func initRequest(r state.Record) guest.InitRequest {
+	env := r.Env
+	if env == nil {
+		env = map[string]string{}
+	}
+	return guest.InitRequest{
+		EnvVars: env, AccessToken: r.Sandbox.AccessToken, Timestamp: time.Now(),
+		DefaultUser: r.User, DefaultWorkdir: r.WorkDir,
+		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
+	}
+}
+
+// startTag marks the template's own command among the processes.
+const startTag = "carrel.start"
+
+// startCommand runs the template's entrypoint in the background, as it would run
+// in a container. The sandbox does not depend on it.
+func (s *Service) startCommand(b *box, args []string) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.opts.StartTimeout)
+	defer cancel()
+	p, err := b.conn.Start(ctx, carrel.Command{Args: args, Tag: startTag})
+	e := carrel.Event{Type: eventStart, ID: b.id, Message: fmt.Sprintf("started the template's command %q", args)}
+	if err != nil {
+		if s.ctx.Err() != nil || isClosed(b.gone) {
+			return
+		}
+		e.Type, e.Message = eventStartFailed, fmt.Sprintf("the template's command %q could not start: %v", args, err)
+	} else {
+		_ = p.Close() // disconnects: it runs on
+	}
+	if err := s.emit(ctx, e); err != nil && s.ctx.Err() == nil {
+		s.log.Error("write event", "sandbox", b.id, "err", err)
+	}
+}
