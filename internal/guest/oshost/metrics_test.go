@@ -1,0 +1,78 @@
+package oshost
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// mustNotBeSet is a time that no clock has.
+var mustNotBeSet = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestMetrics(t *testing.T) {
+	s := New(Options{})
+	defer s.Close()
+	stop := make(chan struct{})
+	go func() { // one processor is busy
+		for x := 0; ; x++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	time.Sleep(300 * time.Millisecond)
+	m, err := s.Metrics()
+	close(stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.CPUCount != runtime.NumCPU() || m.CPUUsedPct < 10/float64(m.CPUCount) || m.CPUUsedPct > 100 {
+		t.Errorf("cpu %+v", m)
+	}
+	if m.MemTotal <= 0 || m.MemUsed <= 0 || m.MemUsed > m.MemTotal || m.MemCache < 0 || m.DiskTotal <= 0 || m.DiskUsed < 0 || m.DiskUsed > m.DiskTotal {
+		t.Errorf("%+v", m)
+	}
+	// Asked again at once, it repeats itself rather than measure nothing.
+	if again, _ := s.Metrics(); again.CPUUsedPct != m.CPUUsedPct {
+		t.Errorf("%v then %v", m.CPUUsedPct, again.CPUUsedPct)
+	}
+}
+
+// Where the kernel keeps no sum, the processes' own times are added up.
+func TestCPUOfProcess(t *testing.T) {
+	burn := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; kill -STOP $$")
+	if err := burn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = burn.Process.Kill()
+		_ = burn.Wait() // killed
+	}()
+	name := "/proc/" + itoa(burn.Process.Pid) + "/stat"
+	for range 200 {
+		if cpuOfProcess(name, false) >= 20*time.Millisecond {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	data, _ := os.ReadFile(name)
+	t.Errorf("got %v from %s", cpuOfProcess(name, false), data)
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + string(rune('0'+n%10))
+}
+
+func TestParseMeminfo(t *testing.T) {
+	m := parseMeminfo("MemTotal:       2048 kB\nMemFree: 1 kB\nBroken\nEmpty:\nHugePages_Total:       0\nBad: x kB\n")
+	if m["MemTotal"] != 2<<20 || m["MemFree"] != 1<<10 || len(m) != 3 {
+		t.Errorf("got %v", m)
+	}
+}
