@@ -34,7 +34,8 @@ var floors = []struct {
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/guestbin", "internal/sh", "internal/image/store", "internal/wire",
+		"internal/guest/guestbin", "internal/sh", "internal/wire",
+		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
 	}},
 	{4, []string{"internal/service"}},
@@ -46,6 +47,13 @@ var floors = []struct {
 // packages of one idea build on each other, above them each is named.
 var siblings = map[string][]string{
 	"internal/driver/sim": {"internal/sh", "internal/guest/agent"},
+	// oshost is the agent's System on the real operating system.
+	"internal/guest/oshost": {"internal/guest/agent"},
+	// The image packages are one part: a store, its sources and its format.
+	"internal/image/store":    {"internal/image"},
+	"internal/image/archive":  {"internal/image"},
+	"internal/image/registry": {"internal/image"},
+	"internal/image/hostbase": {"internal/image"},
 }
 
 // sameFloorFree are floors whose packages may import one another.
