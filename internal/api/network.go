@@ -29,10 +29,10 @@ const allTraffic = "0.0.0.0/0"
 // policy checks E2B's network fields and puts them into our words. When nothing
 // is said, E2B's meaning is that the internet may be reached.
 //
-// Lists are recorded for the policy engine, which this build does not have yet.
-// Until then a list never opens more than it says: one that blocks all traffic
-// turns the internet off, its exceptions included, and one that blocks only some
-// is refused, because the rest of the request could not be honoured.
+// Addresses and blocks are enforced by the wire, and what is allowed beats what is
+// denied. Blocking all traffic also turns the plain switch off, so that IPv6 and
+// names are meant too. Names in allowOut open nothing until there is an engine
+// that can judge them: the request is taken, and errs on the closed side.
 func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 	out := carrel.Network{Internet: allowInternet == nil || *allowInternet}
 	if n == nil {
@@ -57,11 +57,8 @@ func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 	}
 	out.AllowOut, out.DenyOut = n.AllowOut, n.DenyOut
 	out.PrivateTraffic = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
-	switch {
-	case slices.Contains(n.DenyOut, allTraffic):
+	if slices.Contains(n.DenyOut, allTraffic) {
 		out.Internet = false
-	case len(n.DenyOut) > 0 && out.Internet:
-		return out, later("network.denyOut", "blocking single addresses (blocking all with "+allTraffic+" works)")
 	}
 	return out, nil
 }
