@@ -36,13 +36,20 @@ func NewMeter(report func(carrel.Progress)) *Meter {
 	return &Meter{report: report}
 }
 
-// Stage begins a stage; total is 0 when not known.
+// Stage begins a stage; total is 0 when not known. A stage that is under way goes
+// on, with total more to do.
 func (m *Meter) Stage(name string, total int64) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.now.Stage == name {
+		if m.now.Total = 0; total > 0 {
+			m.now.Total = m.now.Done + total
+		}
+		return
+	}
 	m.flush()
 	m.now = carrel.Progress{Stage: name, Total: total}
 	m.last = time.Time{}

@@ -150,6 +150,7 @@ func (t *Tree) user(spec string) string {
 // complete makes what every sandbox needs and an image may lack: the places that
 // are mounted on, and the files that say where the network is.
 func (t *Tree) complete() error {
+	t.limits.MaxEntries += 100 // these are ours
 	for _, d := range []struct {
 		path string
 		perm fs.FileMode

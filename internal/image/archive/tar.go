@@ -56,7 +56,7 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 			return drain(all)
 		}
 		if err != nil {
-			if first && !isSource(err) && carrel.KindOf(err) != carrel.Exhausted {
+			if short := bounded.n < 512 && errors.Is(err, io.ErrUnexpectedEOF); first && (short || errors.Is(err, tar.ErrHeader)) {
 				return notAnArchive(err)
 			}
 			return streamError(err)

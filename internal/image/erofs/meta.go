@@ -195,6 +195,9 @@ func (m *meta) inode(n *Node, ino, bodySize int, inline bool) []byte {
 	if n.Mode.IsRegular() {
 		size, block = uint64(n.Data.Size), n.Data.block
 	}
+	if !n.timed {
+		n.SetMtime(m.built)
+	}
 	links := n.links
 	if n.IsDir() {
 		links = 2

@@ -23,6 +23,7 @@ type Node struct {
 	Data     Extent // contents of a regular file
 	Target   string // of a symbolic link
 
+	timed     bool // SetMtime was called with a time
 	mtimeNsec uint32
 	mtimeSec  int64
 	links     uint32
@@ -40,9 +41,11 @@ func NewSymlink(target string) *Node {
 	return &Node{Mode: fs.ModeSymlink | 0o777, Target: target}
 }
 
-// SetMtime sets the time of the last modification; before 1970 becomes 1970.
+// SetMtime sets the time of the last modification; before 1970 becomes 1970. The
+// zero Time, and not calling SetMtime, mean the time of Finish.
 func (n *Node) SetMtime(t time.Time) {
-	if t.Unix() < 0 || t.IsZero() {
+	n.timed = !t.IsZero()
+	if t.Unix() < 0 {
 		n.mtimeSec, n.mtimeNsec = 0, 0
 		return
 	}

@@ -26,6 +26,7 @@ func DefaultExclude() []string {
 		// Large platforms with a life of their own; import an image to use them.
 		"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/usr/lib/aws-cli", "/usr/share/az*",
 		"/usr/lib/jvm", "/usr/share/java", "/usr/share/maven*", "/usr/lib/llvm-*", "/usr/lib64/llvm*",
+		"/usr/include/llvm*", "/usr/include/clang*",
 		"/usr/lib/*/libLLVM*", "/usr/lib/*/libclang*", "/usr/lib/snapd", "/usr/lib/docker", "/usr/libexec/docker",
 		"/usr/lib/postgresql", "/usr/share/postgresql*", "/usr/lib/mysql", "/usr/lib/libreoffice",
 		"/usr/lib/chromium*", "/usr/lib/firefox*", "/usr/lib/thunderbird*", "/usr/share/dotnet", "/usr/lib/dotnet",
