@@ -1,0 +1,280 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/gateway"
+	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/version"
+)
+
+// Hooks are told what happens.
+type Hooks struct {
+	// Ready is called once requests are served. key is the API key; first says that
+	// it was made at this start, the one time it should be shown.
+	Ready func(url, key string, first bool)
+}
+
+// Options replaces parts, for programs and tests that bring their own. The zero
+// value makes all of them.
+type Options struct {
+	// Drivers replaces the drivers of this build. The daemon closes them.
+	Drivers []driver.Driver
+	// Listener replaces the one made from Config.Listen. The daemon closes it.
+	Listener net.Listener
+	// KillOnClose ends all sandboxes with the daemon.
+	KillOnClose bool
+	// Logger replaces the one made from Config's log fields.
+	Logger *slog.Logger
+}
+
+// Daemon is a service with its doors. New makes it, Serve runs it, Close ends it.
+type Daemon struct {
+	cfg      config.Config
+	log      *slog.Logger
+	key      string
+	firstRun bool
+	url      string
+
+	listener net.Listener
+	server   *http.Server
+	parts    *parts
+	service  *service.Service
+	cert     *certificate // nil without TLS
+
+	ready    atomic.Bool
+	stopping chan struct{} // closed when streams should end
+	stopOnce sync.Once
+	undo     cleanup.Stack
+	closing  sync.Once
+	closeErr error
+}
+
+// Run runs a daemon until ctx ends, and returns nil then.
+func Run(ctx context.Context, cfg config.Config, hooks Hooks) error {
+	d, err := New(ctx, cfg, Options{})
+	if err != nil {
+		return err
+	}
+	if hooks.Ready != nil {
+		hooks.Ready(d.URL(), d.Key(), d.firstRun)
+	}
+	err = d.Serve(ctx)
+	return errors.Join(err, d.Close())
+}
+
+// New opens everything a daemon needs and adopts the sandboxes that still run. It
+// listens already; requests wait until Serve. On error nothing is left open.
+func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	for _, dir := range []*string{&cfg.DataDir, &cfg.CacheDir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return nil, &carrel.Error{Op: "start daemon", Kind: carrel.Internal, Err: err}
+		}
+	}
+	d := &Daemon{cfg: cfg, log: opts.Logger, stopping: make(chan struct{})}
+	if d.log == nil {
+		d.log = newLogger(cfg, os.Stderr)
+	}
+	defer func() {
+		if err != nil {
+			d.undo.Run()
+		}
+	}()
+	files := raiseFileLimit()
+	lock, err := openDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	d.undo.Add(func() { _ = lock.Close() })
+	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if cfg.TLSCert != "" {
+		if d.cert, err = loadCertificate(cfg.TLSCert, cfg.TLSKey); err != nil {
+			return nil, err
+		}
+	}
+	// Listening first tells of a taken port before anything is started.
+	if err := d.listen(opts.Listener, files); err != nil {
+		return nil, err
+	}
+	if err := d.openService(ctx, opts); err != nil {
+		return nil, err
+	}
+	d.openDoors()
+	return d, nil
+}
+
+// listen opens the listener, bounded so that connections can't use up the files
+// that sandboxes need.
+func (d *Daemon) listen(l net.Listener, files uint64) error {
+	if l == nil {
+		var err error
+		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
+			return &carrel.Error{Op: "listen", Kind: carrel.Unavailable, Field: "listen", Err: err,
+				Hint: "another program has this address; choose one with --listen"}
+		}
+	}
+	most := d.cfg.MaxConnections
+	if most == 0 {
+		most = int(min(files/2, 16384))
+	}
+	d.listener = newLimitListener(l, most)
+	d.undo.Add(func() { _ = d.listener.Close() })
+	d.url = reachableURL(l.Addr(), d.cert != nil)
+	return nil
+}
+
+// openService opens the parts below the doors.
+func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
+	if d.parts, err = openParts(ctx, d.cfg, opts.Drivers, d.log); err != nil {
+		return err
+	}
+	d.undo.Add(func() {
+		if err := d.parts.close(); err != nil {
+			d.log.Error("close", "err", err)
+			d.closeErr = errors.Join(d.closeErr, err)
+		}
+	})
+	d.service, err = service.New(ctx, service.Options{
+		Store: d.parts.state, Images: d.parts.images, Drivers: d.parts.registry, Networks: d.parts.networks(),
+		GuestImage: d.parts.guestImage, Dir: filepath.Join(d.cfg.DataDir, "sandboxes"),
+		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
+		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
+		MaxSandboxes: d.cfg.MaxSandboxes, KillOnClose: opts.KillOnClose, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.undo.Add(func() {
+		if err := d.service.Close(); err != nil {
+			d.log.Error("close service", "err", err)
+			d.closeErr = errors.Join(d.closeErr, err)
+		}
+	})
+	return nil
+}
+
+// openDoors makes the handlers over the service.
+func (d *Daemon) openDoors() {
+	gw := gateway.New(gateway.Options{Sandboxes: d.service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Key: d.key, Log: d.log})
+	d.undo.Add(func() { _ = gw.Close() })
+	control := api.New(api.Options{
+		Service: d.service, Key: d.key, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
+		Doctor: func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
+		Ready:  d.ready.Load, Done: d.stopping, Log: d.log,
+	})
+	d.server = newServer(gw.Wrap(control), d.log)
+	if d.cert != nil {
+		d.server.TLSConfig = d.cert.config()
+	}
+}
+
+// URL is where clients on this machine reach the daemon.
+func (d *Daemon) URL() string { return d.url }
+
+// Key is the API key.
+func (d *Daemon) Key() string { return d.key }
+
+// Service is what the doors lead to.
+func (d *Daemon) Service() carrel.Service { return d.service }
+
+// Serve serves requests until ctx ends, then drains, and returns nil.
+func (d *Daemon) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel() // before the wait
+	if d.cert != nil {
+		wg.Go(func() { d.cert.watch(ctx, d.log) })
+	}
+	wg.Go(func() { d.parts.prepare(ctx, d.log) })
+	d.ready.Store(true)
+	if err := d.announce(); err != nil {
+		return err
+	}
+	defer os.Remove(d.announcement()) // the next to start must not be taken for this one
+	served := make(chan error, 1)
+	go func() {
+		if d.cert != nil {
+			served <- d.server.ServeTLS(d.listener, "", "")
+			return
+		}
+		served <- d.server.Serve(d.listener)
+	}()
+	d.log.Info("ready", "url", d.url, "tier", d.parts.defaultTier)
+	select {
+	case err := <-served:
+		return &carrel.Error{Op: "serve", Kind: carrel.Internal, Err: err}
+	case <-ctx.Done():
+	}
+	d.drain()
+	<-served
+	return nil
+}
+
+// drain stops accepting and ends what is under way, politely for a while.
+func (d *Daemon) drain() {
+	d.ready.Store(false)
+	d.stopOnce.Do(func() { close(d.stopping) })
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if d.server.Shutdown(ctx) != nil {
+		_ = d.server.Close() // streams to sandboxes: they have no end of their own
+	}
+}
+
+// Close ends the daemon and what belongs to it. Sandboxes live on, unless
+// Options.KillOnClose said otherwise.
+func (d *Daemon) Close() error {
+	d.closing.Do(func() {
+		d.stopOnce.Do(func() { close(d.stopping) })
+		_ = d.server.Close()
+		d.undo.Run()
+	})
+	return d.closeErr
+}
+
+// announcement is the file that tells local clients where the daemon is.
+func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
+
+func (d *Daemon) announce() error {
+	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid()})
+	if err == nil {
+		err = atomicfile.Write(d.announcement(), append(raw, '\n'), 0o600)
+	}
+	if err != nil {
+		return &carrel.Error{Op: "announce daemon", Kind: carrel.Internal, Err: err}
+	}
+	return nil
+}
+
+// newLogger writes to w in the form and from the level that the configuration says.
+func newLogger(cfg config.Config, w *os.File) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // Validate knows the same names
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

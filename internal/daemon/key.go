@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+)
+
+// keyPrefix and 40 hexadecimal digits are what E2B's older SDKs insist on.
+const keyPrefix = "e2b_"
+
+// apiKey reads the key of a data directory, or makes it. first says that it was
+// made now.
+func apiKey(dir string) (key string, first bool, err error) {
+	name := filepath.Join(dir, "api-key")
+	raw, err := os.ReadFile(name)
+	switch {
+	case err == nil:
+		key = strings.TrimSpace(string(raw))
+		if len(key) < 20 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return "", false, &carrel.Error{Op: "read API key", Kind: carrel.Invalid, Field: "api-key",
+				Err:  fmt.Errorf("%s does not hold a key of 20 or more printable characters", name),
+				Hint: "remove the file to have a new key made"}
+		}
+		return key, false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", false, &carrel.Error{Op: "read API key", Kind: carrel.Internal, Err: err}
+	}
+	var b [20]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	key = keyPrefix + hex.EncodeToString(b[:])
+	if err := atomicfile.Write(name, []byte(key+"\n"), 0o600); err != nil {
+		return "", false, &carrel.Error{Op: "make API key", Kind: carrel.Internal, Err: err}
+	}
+	return key, true, nil
+}
+
+// openDir makes the data directory private and locks it. Closing the file
+// unlocks; so does the end of the process, however it comes.
+func openDir(dir string) (*os.File, error) {
+	const op = "open data directory"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err,
+			Hint: "choose one you may write to with --data-dir"}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err,
+			Hint: "it must be a directory of this user's own"}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err}
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "data-dir", Err: fmt.Errorf("another daemon uses %s", dir),
+			Hint: "stop it, or give this one a directory of its own with --data-dir"}
+	}
+	return f, nil
+}
+
+// raiseFileLimit lifts the soft limit on open files to the hard one: every
+// connection and every sandbox holds some. It returns what it is now.
+func raiseFileLimit() uint64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 1024
+	}
+	if l.Cur < l.Max {
+		want := unix.Rlimit{Cur: l.Max, Max: l.Max}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &want) == nil {
+			return want.Cur
+		}
+	}
+	return l.Cur
+}

@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/guest/guestbin"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/state/sqlite"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// Reexec is the table of parts that this binary plays when a driver or the daemon
+// starts it again. Program's main hands it to reexec.Run first of all.
+func Reexec() reexec.Parts {
+	all := reexec.Parts{}
+	for _, table := range []reexec.Parts{gvisor.Parts()} {
+		for name, play := range table {
+			all[name] = play
+		}
+	}
+	return all
+}
+
+// strongest lists the tiers that a daemon chooses its default from.
+var strongest = []carrel.Tier{carrel.MicroVM, carrel.GVisor, carrel.NS, carrel.Sim}
+
+// parts are what the service is made of.
+type parts struct {
+	state       state.Store
+	images      image.Store
+	registry    *driver.Registry
+	wire        *wire.Wire
+	guestImage  string
+	defaultTier carrel.Tier
+	// missing are drivers that could not even be made, for the doctor.
+	missing []api.DriverReport
+	undo    cleanup.Stack
+	errs    []error
+}
+
+// openParts opens all parts; on error none is left open.
+func openParts(ctx context.Context, cfg config.Config, drivers []driver.Driver, log *slog.Logger) (_ *parts, err error) {
+	p := &parts{}
+	defer func() {
+		if err != nil {
+			p.undo.Run()
+		}
+	}()
+	if err := p.openDrivers(ctx, cfg, drivers, log); err != nil {
+		return nil, err
+	}
+	if p.defaultTier, err = p.chooseTier(ctx, cfg.DefaultTier, log); err != nil {
+		return nil, err
+	}
+	st, err := sqlite.Open(ctx, filepath.Join(cfg.DataDir, "state.db"))
+	if err != nil {
+		return nil, err
+	}
+	p.state = st
+	p.closing(st.Close)
+	im, err := store.Open(ctx, store.Options{Dir: filepath.Join(cfg.DataDir, "templates"), CacheDir: cfg.CacheDir, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	p.images = im
+	p.closing(im.Close)
+	return p, nil
+}
+
+// closing has close called when the parts are closed, and its error kept.
+func (p *parts) closing(close func() error) {
+	p.undo.Add(func() {
+		if err := close(); err != nil {
+			p.errs = append(p.errs, err)
+		}
+	})
+}
+
+// close closes the parts, last first.
+func (p *parts) close() error {
+	p.undo.Run()
+	return errors.Join(p.errs...)
+}
+
+// openDrivers makes the drivers of this build, or takes the ones given.
+func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []driver.Driver, log *slog.Logger) error {
+	if drivers == nil {
+		run := filepath.Join(cfg.DataDir, "run")
+		if err := os.MkdirAll(run, 0o700); err != nil {
+			return &carrel.Error{Op: "open data directory", Kind: carrel.Internal, Err: err}
+		}
+		p.wire = wire.New(wire.Options{})
+		p.closing(p.wire.Close)
+		var err error
+		if p.guestImage, err = guestbin.Extract(filepath.Join(cfg.DataDir, "guest")); err != nil {
+			p.lack("gvisor", carrel.GVisor, err)
+		} else if d, err := p.openGVisor(ctx, run, log); err != nil {
+			p.lack("gvisor", carrel.GVisor, err)
+		} else {
+			drivers = append(drivers, d)
+		}
+	}
+	p.registry = driver.NewRegistry(drivers...)
+	p.closing(p.registry.Close)
+	return nil
+}
+
+// openGVisor makes the gvisor driver.
+func (p *parts) openGVisor(_ context.Context, run string, log *slog.Logger) (driver.Driver, error) {
+	return gvisor.New(gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log})
+}
+
+// lack remembers a driver that could not be made.
+func (p *parts) lack(name string, tier carrel.Tier, err error) {
+	p.missing = append(p.missing, api.DriverReport{Driver: name, Tier: tier, Problem: err.Error(), Hint: carrel.HintOf(err)})
+}
+
+// networks is what takes sandboxes' network rules; nil where the drivers given
+// have no wire of ours.
+func (p *parts) networks() service.Networks {
+	if p.wire == nil {
+		return nil
+	}
+	return p.wire
+}
+
+// chooseTier returns the tier asked for, which must be there, or the strongest
+// that works on this host.
+func (p *parts) chooseTier(ctx context.Context, asked carrel.Tier, log *slog.Logger) (carrel.Tier, error) {
+	if asked != "" {
+		d, err := p.registry.Get(asked)
+		if err != nil {
+			return "", err
+		}
+		if err := d.Probe(ctx); err != nil {
+			log.Warn("the default tier does not work on this host", "tier", asked, "err", err, "hint", carrel.HintOf(err))
+		}
+		return asked, nil
+	}
+	for _, t := range strongest {
+		d, err := p.registry.Get(t)
+		if err != nil {
+			continue
+		}
+		if err := d.Probe(ctx); err != nil {
+			log.Warn("tier does not work on this host", "tier", t, "err", err, "hint", carrel.HintOf(err))
+			continue
+		}
+		return t, nil
+	}
+	return "", &carrel.Error{Op: "choose tier", Kind: carrel.Unsupported, Err: errors.New("no tier works on this host"), Hint: "see: carrel doctor"}
+}
+
+// prepare makes the built-in template ahead of the first sandbox, where one with
+// real processes will want it.
+func (p *parts) prepare(ctx context.Context, log *slog.Logger) {
+	d, err := p.registry.Get(p.defaultTier)
+	if err != nil || !d.Info().Capabilities.RealProcesses {
+		return
+	}
+	if _, err := p.images.Get(ctx, image.Base); err != nil && ctx.Err() == nil {
+		log.Warn("prepare the base template", "err", err, "hint", carrel.HintOf(err))
+	}
+}
+
+// report says of each driver whether it works here.
+func (p *parts) report(ctx context.Context) []api.DriverReport {
+	out := []api.DriverReport{}
+	for _, d := range p.registry.All() {
+		info := d.Info()
+		row := api.DriverReport{Driver: info.Name, Tier: info.Tier, OK: true, Default: info.Tier == p.defaultTier}
+		if err := d.Probe(ctx); err != nil {
+			row.OK, row.Problem, row.Hint = false, err.Error(), carrel.HintOf(err)
+		}
+		if r, ok := driver.As[driver.Reporter](d); ok {
+			for _, f := range r.Report(ctx) {
+				row.Findings = append(row.Findings, api.Finding(f))
+			}
+		}
+		out = append(out, row)
+	}
+	return append(out, p.missing...)
+}
