@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/control/client"
@@ -202,6 +203,12 @@ func (d *Driver) createError(id carrel.ID, err error) error {
 		out.Kind = carrel.NotFound
 	case errors.Is(err, os.ErrExist):
 		out.Kind = carrel.AlreadyExists
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		out.Kind, out.Hint = carrel.Exhausted, "the host's disk is full"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		out.Kind, out.Hint = carrel.Exhausted, "raise the limit of open files (ulimit -n)"
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		out.Kind, out.Hint = carrel.Exhausted, "the host is out of processes or memory"
 	case errors.Is(err, os.ErrPermission):
 		out.Kind, out.Hint = carrel.Unsupported, hintNamespaces
 	}

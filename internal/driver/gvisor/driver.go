@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -53,7 +54,15 @@ type Driver struct {
 	exe    string
 	root   bool // we are root: own uids, forced buffers
 	groups *cgroup.Hierarchy
+
+	// The compiled system call filter, made when it is first wanted.
+	filterOnce sync.Once
+	filterFile *os.File
+	filterErr  error
 }
+
+// platformName is how gVisor intercepts system calls. It needs no hardware.
+const platformName = "systrap"
 
 var (
 	_ driver.Driver   = (*Driver)(nil)
@@ -114,7 +123,25 @@ func (d *Driver) Info() driver.Info {
 
 // Close implements driver.Driver. Sandboxes live on.
 func (d *Driver) Close() error {
+	d.filterOnce.Do(func() {}) // never compile it now
+	closeAll(d.filterFile)
 	return d.groups.Close() // only what is empty goes
+}
+
+// filter returns the compiled system call filter.
+func (d *Driver) filter() (*os.File, error) {
+	d.filterOnce.Do(func() {
+		p, err := compileFilter()
+		if err != nil {
+			d.filterErr = err
+			return
+		}
+		d.filterFile, d.filterErr = writeFilter(p)
+	})
+	if d.filterFile == nil && d.filterErr == nil {
+		return nil, os.ErrClosed
+	}
+	return d.filterFile, d.filterErr
 }
 
 // sockPath is where a sandbox's control socket is.

@@ -21,12 +21,18 @@ const (
 
 // Parts returns the parts of this driver for [reexec.Run].
 func Parts() reexec.Parts {
-	return reexec.Parts{sentryName: sentry, umountName: sentry, nsProbeName: nsProbe}
+	return reexec.Parts{sentryName: sentry, umountName: gvisorMain, nsProbeName: nsProbe}
 }
 
-// sentry runs gVisor's own command line with the two commands a sandbox needs. It
-// does not return.
+// sentry is the kernel of one sandbox.
 func sentry() {
+	takeFilter()
+	gvisorMain()
+}
+
+// gvisorMain runs gVisor's own command line with the two commands a sandbox needs.
+// It does not return.
+func gvisorMain() {
 	cli.Run(nil, map[util.SubCommand]string{
 		new(sentrycmd.Boot):   "",
 		new(sentrycmd.Umount): "",
@@ -34,8 +40,13 @@ func sentry() {
 }
 
 // nsProbe does what a sentry will do first in its namespaces, and exits with 0
-// when the host allows it.
+// when the host allows it. Started by anything but Probe it must not mount on the
+// host: only in a new pid namespace is it process 1, as nobody.
 func nsProbe() {
+	if os.Getpid() != 1 || os.Getuid() != nobody {
+		os.Stderr.WriteString("not in namespaces of its own")
+		os.Exit(1)
+	}
 	if err := unix.Mount("carrel-probe", os.TempDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		os.Stderr.WriteString("mount in a new user namespace: " + err.Error())
 		os.Exit(1)

@@ -1,0 +1,153 @@
+package gvisor
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	_ "unsafe" // for go:linkname
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+	"gvisor.dev/gvisor/runsc/boot/filter"
+	filterconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
+	"gvisor.dev/gvisor/runsc/config"
+)
+
+// gVisor's own build embeds the sentry's system call filter compiled; its Go
+// module does not, and compiling takes a sentry some 17 ms. The daemon compiles
+// the very same rules once, with gVisor's own code, and hands them down.
+
+// sentryPrograms is where gVisor looks for compiled filters. A filter that is not
+// there, or under another name, is compiled as before: nothing can turn the filter off.
+//
+//go:linkname sentryPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
+var sentryPrograms map[string]precompiledseccomp.Program
+
+// filterArg precedes the number of the descriptor with the compiled filter, as
+// the sentry's first argument.
+const filterArg = "carrel-filter="
+
+// platformRules are a platform's filter rules with the values of all variables
+// chosen by us, so that the compiler can find out where they stand.
+type platformRules struct {
+	platform.SeccompInfo
+	vars precompiledseccomp.Values
+}
+
+// Variables returns the chosen values. They override the process's own in Options.Vars.
+func (p platformRules) Variables() precompiledseccomp.Values { return p.vars }
+
+// compileFilter compiles the filter for the sentries this package starts.
+func compileFilter() (precompiledseccomp.Program, error) {
+	none := precompiledseccomp.Program{}
+	constructor, err := platform.Lookup(platformName)
+	if err != nil {
+		return none, err
+	}
+	infos := constructor.PrecompiledSeccompInfo()
+	if len(infos) != 1 {
+		return none, fmt.Errorf("platform %s has %d filters", platformName, len(infos))
+	}
+	opt := filterconfig.Options{Platform: infos[0], CgoEnabled: config.CgoEnabled}
+	var names []string
+	for n := range opt.Vars() {
+		names = append(names, n)
+	}
+	return precompiledseccomp.Precompile(opt.ConfigKey(), names, func(v precompiledseccomp.Values) *seccomp.Program {
+		o := opt
+		o.Platform = platformRules{infos[0], v}
+		rules, deny := filterconfig.Rules(o)
+		return &seccomp.Program{
+			RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: rules.Copy(), Action: seccomp.Allow}},
+			Options:  filterconfig.SeccompOptions(opt),
+		}
+	})
+}
+
+// filterHeader precedes the instructions in the file.
+type filterHeader struct {
+	Name       string
+	Words      int
+	VarOffsets map[string][]int
+}
+
+// writeFilter is a compiled filter as an anonymous file.
+func writeFilter(p precompiledseccomp.Program) (*os.File, error) {
+	head, err := json.Marshal(filterHeader{p.Name, len(p.Bytecode32), p.VarOffsets})
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("filter", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "filter")
+	b := append(head, '\n')
+	for _, w := range p.Bytecode32 {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	if _, err := f.WriteAt(b, 0); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readFilter reads what writeFilter wrote.
+func readFilter(r io.Reader) (precompiledseccomp.Program, error) {
+	none := precompiledseccomp.Program{}
+	br := bufio.NewReader(r)
+	line, err := br.ReadBytes('\n')
+	if err != nil {
+		return none, err
+	}
+	var h filterHeader
+	if err := json.Unmarshal(line, &h); err != nil {
+		return none, err
+	}
+	const mostWords = 1 << 16 // two words for each of the 2^15 instructions offsets can reach
+	if h.Words <= 0 || h.Words > mostWords {
+		return none, fmt.Errorf("filter of %d words", h.Words)
+	}
+	b := make([]byte, 4*h.Words)
+	if _, err := io.ReadFull(br, b); err != nil {
+		return none, err
+	}
+	p := precompiledseccomp.Program{Name: h.Name, VarOffsets: h.VarOffsets, Bytecode32: make([]uint32, h.Words)}
+	for i := range p.Bytecode32 {
+		p.Bytecode32[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return p, nil
+}
+
+// takeFilter, in the sentry, takes the compiled filter out of the arguments and
+// puts it where gVisor finds it.
+func takeFilter() {
+	if len(os.Args) < 2 {
+		return
+	}
+	number, ok := strings.CutPrefix(os.Args[1], filterArg)
+	if !ok {
+		return
+	}
+	os.Args = append(os.Args[:1:1], os.Args[2:]...)
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 3 {
+		return
+	}
+	f := os.NewFile(uintptr(fd), "filter")
+	defer f.Close()
+	p, err := readFilter(io.NewSectionReader(f, 0, 1<<20)) // the offset is shared by all sentries
+	if err != nil {
+		return
+	}
+	filter.ListPrecompiled() // makes the map
+	sentryPrograms[p.Name] = p
+}
