@@ -1,0 +1,208 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Client is a connection to the keeper. It is safe for concurrent use; requests
+// go one after another. While one is open the keeper does not end.
+type Client struct {
+	path string
+
+	mu     sync.Mutex
+	conn   *net.UnixConn // nil after a failed request: the next one dials anew
+	closed bool
+}
+
+// Dial connects to the keeper at socketPath. Error: Unavailable when none serves it.
+func Dial(ctx context.Context, socketPath string) (*Client, error) {
+	c := &Client{path: socketPath}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.dial(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// dial is called with mu held.
+func (c *Client) dial(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", c.path)
+	if err != nil {
+		return &carrel.Error{Op: "dial keeper", Kind: carrel.Unavailable, Err: err}
+	}
+	u := conn.(*net.UnixConn)
+	if err := checkPeer(u); err != nil {
+		_ = u.Close()
+		return err
+	}
+	c.conn = u
+	return nil
+}
+
+// Put keeps a copy of f under name, in place of an earlier one. f stays the caller's.
+func (c *Client) Put(ctx context.Context, name string, f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return requestError("put", carrel.Invalid, err)
+	}
+	fd := -1
+	cerr := raw.Control(func(s uintptr) { fd, err = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(cerr, err); err != nil {
+		return requestError("put", carrel.Invalid, err)
+	}
+	defer unix.Close(fd)
+	_, got, err := c.request(ctx, "put", opPut, name, fd)
+	closeAll(got)
+	return err
+}
+
+// Get returns a copy of what is kept under name. Error: NotFound.
+func (c *Client) Get(ctx context.Context, name string) (*os.File, error) {
+	_, fds, err := c.request(ctx, "get", opGet, name, -1)
+	if err != nil {
+		closeAll(fds)
+		return nil, err
+	}
+	if len(fds) != 1 {
+		closeAll(fds)
+		return nil, requestError("get", carrel.Internal, errors.New("the answer came without a file"))
+	}
+	return os.NewFile(uintptr(fds[0]), name), nil
+}
+
+// Delete closes what is kept under name. Nothing kept is no error.
+func (c *Client) Delete(ctx context.Context, name string) error {
+	_, fds, err := c.request(ctx, "delete", opDelete, name, -1)
+	closeAll(fds)
+	return err
+}
+
+// List returns the names of all that is kept, sorted.
+func (c *Client) List(ctx context.Context) ([]string, error) {
+	var names []string
+	after := ""
+	for {
+		text, fds, err := c.request(ctx, "list", opList, after, -1)
+		closeAll(fds)
+		if err != nil {
+			return nil, err
+		}
+		if text == "" {
+			return names, nil
+		}
+		names = append(names, strings.Split(text, "\n")...)
+		after = names[len(names)-1]
+	}
+}
+
+// Close drops the connection; what is kept stays.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.conn == nil {
+		return nil
+	}
+	err := c.conn.Close()
+	c.conn = nil
+	return err
+}
+
+// request sends one request and reads its answer. A connection that fails half way
+// is dropped, since an answer may still be under way; a request that a retired
+// keeper did not see is sent once more.
+func (c *Client) request(ctx context.Context, what string, op byte, name string, fd int) (string, []int, error) {
+	if op != opList || name != "" {
+		if err := checkName(name); err != nil {
+			return "", nil, &carrel.Error{Op: "keeper " + what, Kind: carrel.Invalid, Field: "name", Err: err}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for attempt := 0; ; attempt++ {
+		if c.closed {
+			return "", nil, requestError(what, carrel.Unavailable, net.ErrClosed)
+		}
+		if err := ctx.Err(); err != nil {
+			return "", nil, requestError(what, carrel.TimedOut, err)
+		}
+		if c.conn == nil {
+			if err := c.dial(ctx); err != nil {
+				return "", nil, err
+			}
+		}
+		msg, fds, err := c.exchange(ctx, op, name, fd)
+		if err == nil {
+			return msg.outcome(what, fds)
+		}
+		closeAll(fds)
+		_ = c.conn.Close()
+		c.conn = nil
+		if ctx.Err() != nil {
+			return "", nil, requestError(what, carrel.TimedOut, ctx.Err())
+		}
+		if attempt > 0 {
+			return "", nil, requestError(what, carrel.Unavailable, err)
+		}
+	}
+}
+
+type message []byte
+
+func (c *Client) exchange(ctx context.Context, op byte, name string, fd int) (message, []int, error) {
+	conn := c.conn
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	var oob []byte
+	if fd >= 0 {
+		oob = unix.UnixRights(fd)
+	}
+	var fds []int
+	var n int
+	_, _, err := conn.WriteMsgUnix(append([]byte{op}, name...), oob, nil)
+	buf := make([]byte, maxMessage)
+	if err == nil {
+		n, fds, err = receive(conn, buf)
+	}
+	if err == nil && n == 0 {
+		err = errors.New("the keeper closed the connection")
+	}
+	if !stop() && err == nil {
+		// The deadline may still be set after this: the connection is of no more use.
+		_ = conn.Close()
+		c.conn = nil
+	}
+	runtime.KeepAlive(conn)
+	return buf[:n], fds, err
+}
+
+func (m message) outcome(what string, fds []int) (string, []int, error) {
+	text := string(m[1:])
+	kind := carrel.Internal
+	switch m[0] {
+	case okay:
+		return text, fds, nil
+	case notFound:
+		kind = carrel.NotFound
+	case invalid:
+		kind = carrel.Invalid
+	case full:
+		kind = carrel.Exhausted
+	}
+	return "", fds, requestError(what, kind, errors.New(text))
+}
+
+func requestError(what string, k carrel.Kind, err error) error {
+	return &carrel.Error{Op: "keeper " + what, Kind: k, Err: err}
+}

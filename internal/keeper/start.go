@@ -1,0 +1,127 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// Part is the name under which a binary plays the keeper.
+const Part = "carrel-keeper"
+
+// Parts returns the keeper's entry for [reexec.Run].
+func Parts() reexec.Parts {
+	return reexec.Parts{Part + " start": Main, Part + " serve": Main}
+}
+
+const listenFD = 3
+
+// Start makes sure that a keeper serves socketPath and returns once it can be
+// dialled. exe is a binary whose main plays [Parts]; "" is the running one. The
+// directory of socketPath must exist and belong to this user alone.
+func Start(ctx context.Context, exe, socketPath string) error {
+	if exe == "" {
+		exe = "/proc/self/exe"
+	}
+	unlock, err := lock(socketPath)
+	if err != nil {
+		return startError(err)
+	}
+	defer unlock()
+	if c, err := Dial(ctx, socketPath); err == nil {
+		_, err = c.List(ctx)
+		_ = c.Close()
+		if err == nil {
+			return nil
+		}
+	}
+	l, err := listen(socketPath)
+	if err != nil {
+		return startError(err)
+	}
+	defer l.Close()
+	f, err := l.File()
+	if err != nil {
+		return startError(err)
+	}
+	defer f.Close()
+	// Not bound to ctx: killing it half way would leave a socket nobody serves.
+	cmd := &exec.Cmd{Path: exe, Args: []string{Part, "start", socketPath}, Dir: "/",
+		Env: []string{}, ExtraFiles: []*os.File{f}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if err := cmd.Run(); err != nil {
+		_ = os.Remove(socketPath)
+		return startError(fmt.Errorf("start %s: %w", Part, err))
+	}
+	return nil
+}
+
+func startError(err error) error {
+	return &carrel.Error{Op: "start keeper", Kind: carrel.Internal, Err: err}
+}
+
+// startDetached is the middle process: the keeper it starts is nobody's child.
+func startDetached(socketPath string) int {
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{Part, "serve", socketPath}, Dir: "/",
+		Env: []string{}, ExtraFiles: []*os.File{os.NewFile(listenFD, "listener")},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if err := cmd.Start(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// listen makes the socket with mode 0600 from its first moment.
+func listen(path string) (*net.UnixListener, error) {
+	if len(path) > 107 {
+		return nil, fmt.Errorf("%s is too long for a socket", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	// Bound under another name and moved, so that nobody connects before the mode is set.
+	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".k%d", os.Getpid()))
+	_ = os.Remove(tmp)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: tmp, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err = os.Chmod(tmp, 0o600); err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = l.Close()
+		_ = os.Remove(tmp)
+		return nil, err
+	}
+	return l, nil
+}
+
+// lock serialises starting and retiring keepers of one path.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
