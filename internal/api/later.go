@@ -38,8 +38,7 @@ func (s *Server) laterRoutes() {
 		"POST /templates", "POST /v2/templates", "POST /v3/templates",
 		"POST /templates/{id}", "PATCH /templates/{id}", "PATCH /v2/templates/{id}",
 		"POST /templates/{id}/builds/{build}", "POST /v2/templates/{id}/builds/{build}",
-		"GET /templates/{id}/builds/{build}/status", "GET /templates/{id}/builds/{build}/logs",
-		"GET /templates/{id}/files/{hash}", "GET /templates/{id}/tags",
+		"GET /templates/{id}/{rest...}", // a build's status and logs, files, tags
 		"POST /templates/tags", "DELETE /templates/tags",
 	} {
 		s.handle(pattern, func(http.ResponseWriter, *http.Request) error {
