@@ -89,8 +89,8 @@ func (w *watcher) Close() error {
 
 // run reads until Close or an error.
 func (w *watcher) run() {
-	defer close(w.done)
 	defer close(w.c)
+	defer close(w.done) // before c: who sees c closed may ask for Err
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		w.err = err
