@@ -90,7 +90,7 @@ func checkDepth(raw []byte) error {
 // describe says what is wrong with a JSON document and in which field.
 func describe(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := e.Field
+		field := strings.TrimPrefix(e.Field, "CreateOptions.") // a Go name, not the caller's
 		if field == "" {
 			field = "body"
 		}
