@@ -132,6 +132,7 @@ func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Head
 				r.tell()
 				return context.DeadlineExceeded
 			}
+			holdFlush(ctx)
 			if err := guarded(&process.ProcessEvent{Event: &process.ProcessEvent_End{End: end}}); err != nil {
 				return fmt.Errorf("error sending end event: %w", err)
 			}

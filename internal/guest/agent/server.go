@@ -97,46 +97,70 @@ func cors(next http.Handler) http.Handler {
 	})
 }
 
-// clockKey is the context key of a request's writeClock.
-type clockKey struct{}
+// writerKey is the context key of a Connect call's streamWriter.
+type writerKey struct{}
 
-// writeClock moves a request's write deadline along.
-type writeClock struct {
-	ctl  *http.ResponseController
-	last time.Time
+// streamWriter is the answer to a Connect call. It moves the write deadline along
+// and can hold back flushes. The one goroutine that answers uses it.
+type streamWriter struct {
+	http.ResponseWriter
+	ctl      *http.ResponseController
+	deadline time.Time
+	held     bool
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush sends what was written, unless that is held back.
+func (w *streamWriter) Flush() {
+	if !w.held {
+		_ = w.ctl.Flush() // a broken connection shows at the next write
+	}
 }
 
 // timed bounds the time in which the body of a Connect call must arrive, and lets
 // streams bound their writes (see extendWrite).
 func timed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/process.") && !strings.HasPrefix(r.URL.Path, "/filesystem.") {
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(rw, r)
 			return
 		}
-		ctl := http.NewResponseController(w)
-		if !strings.HasSuffix(r.URL.Path, "/StreamInput") && ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
-			r.Body = &timedBody{ReadCloser: r.Body, ctl: ctl}
+		w := &streamWriter{ResponseWriter: rw, ctl: http.NewResponseController(rw)}
+		if !strings.HasSuffix(r.URL.Path, "/StreamInput") && w.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
+			r.Body = &timedBody{ReadCloser: r.Body, ctl: w.ctl}
 		}
-		clock := &writeClock{ctl: ctl}
 		defer func() {
-			if !clock.last.IsZero() {
-				_ = ctl.SetWriteDeadline(time.Time{}) // the connection may be gone
+			if !w.deadline.IsZero() {
+				_ = w.ctl.SetWriteDeadline(time.Time{}) // the connection may be gone
 			}
 		}()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clockKey{}, clock)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), writerKey{}, w)))
 	})
 }
 
 // extendWrite gives the client of a stream stallTimeout from about now to take
 // what is sent. It is called by the one goroutine that sends.
 func extendWrite(ctx context.Context) {
-	clock, ok := ctx.Value(clockKey{}).(*writeClock)
-	if !ok || time.Since(clock.last) < stallSlack {
+	w, ok := ctx.Value(writerKey{}).(*streamWriter)
+	if !ok {
 		return
 	}
-	if clock.ctl.SetWriteDeadline(time.Now().Add(stallTimeout)) == nil {
-		clock.last = time.Now()
+	now := time.Now()
+	if w.deadline.Sub(now) > stallTimeout-stallSlack {
+		return
+	}
+	if next := now.Add(stallTimeout); w.ctl.SetWriteDeadline(next) == nil {
+		w.deadline = next
+	}
+}
+
+// holdFlush keeps what is sent from now on until the handler returns: a stream's
+// last message and its end then leave together.
+func holdFlush(ctx context.Context) {
+	if w, ok := ctx.Value(writerKey{}).(*streamWriter); ok {
+		w.held = true
 	}
 }
 

@@ -42,16 +42,16 @@ func (s *System) Start(cmd agent.Cmd) (agent.Proc, error) {
 		return nil, err
 	}
 	p := &proc{sys: s, tty: cmd.TTY != nil}
-	var theirs [3]*os.File
+	var theirs child
 	if p.tty {
 		err = p.openTerminal(cmd, &theirs)
 	} else {
 		err = p.openPipes(cmd, &theirs)
 	}
 	if err == nil {
-		err = p.fork(path, cmd, theirs)
+		err = p.fork(path, cmd, theirs.fds)
 	}
-	closeAll(theirs[:]...)
+	theirs.close()
 	if err != nil {
 		closeAll(p.stdin, p.stdout, p.stderr)
 		return nil, err
@@ -59,43 +59,94 @@ func (s *System) Start(cmd agent.Cmd) (agent.Proc, error) {
 	return p, nil
 }
 
-// openPipes makes the pipes of a process without a terminal. Ours are in the
-// poller, theirs block, as programs expect.
-func (p *proc) openPipes(cmd agent.Cmd, theirs *[3]*os.File) (err error) {
+// child holds what will be descriptors 0 to 2 of a new process. They are bare
+// numbers: files would be put into the poller, at the price of several system
+// calls each, and must block there anyway.
+type child struct {
+	fds  [3]uintptr
+	open []int // those to close once the process has them
+}
+
+// close closes our copies.
+func (c *child) close() {
+	for _, fd := range c.open {
+		_ = unix.Close(fd) // nothing was written through it
+	}
+}
+
+// take adds a descriptor.
+func (c *child) take(i, fd int) {
+	c.fds[i] = uintptr(fd)
+	c.open = append(c.open, fd)
+}
+
+// openPipes makes the pipes of a process without a terminal.
+func (p *proc) openPipes(cmd agent.Cmd, theirs *child) (err error) {
 	if cmd.Stdin {
-		theirs[0], p.stdin, err = os.Pipe()
+		if p.stdin, err = openPipe(theirs, 0, "stdin"); err != nil {
+			return err
+		}
 	} else {
-		theirs[0], err = os.Open(os.DevNull)
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		theirs.take(0, fd)
 	}
-	if err != nil {
+	if p.stdout, err = openPipe(theirs, 1, "stdout"); err != nil {
 		return err
 	}
-	if p.stdout, theirs[1], err = os.Pipe(); err != nil {
-		return err
-	}
-	p.stderr, theirs[2], err = os.Pipe()
+	p.stderr, err = openPipe(theirs, 2, "stderr")
 	return err
+}
+
+// openPipe makes the pipe that is descriptor i of a new process and returns our
+// end, which is in the poller.
+func openPipe(theirs *child, i int, name string) (*os.File, error) {
+	var fds [2]int // for reading, for writing
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("pipe2", err)
+	}
+	ours, their := fds[0], fds[1]
+	if i == 0 {
+		ours, their = their, ours
+	}
+	theirs.take(i, their)
+	if err := unix.SetNonblock(ours, true); err != nil {
+		_ = unix.Close(ours) // unused
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(ours), name), nil
 }
 
 // openTerminal makes a pseudo-terminal that belongs to the process's user, so
 // that programs can open it again by name.
-func (p *proc) openTerminal(cmd agent.Cmd, theirs *[3]*os.File) error {
+func (p *proc) openTerminal(cmd agent.Cmd, theirs *child) error {
 	ours, their, err := pty.Open()
 	if err != nil {
 		return err
 	}
+	defer func() { _ = their.Close() }() // the process has a copy
 	p.stdin, p.stdout = ours, ours
-	theirs[0], theirs[1], theirs[2] = their, their, their
 	_ = their.Chown(int(cmd.User.UID), int(cmd.User.GID)) // only root can; others own it already
-	return pty.Setsize(ours, &pty.Winsize{Rows: cmd.TTY.Rows, Cols: cmd.TTY.Cols})
+	if err := pty.Setsize(ours, &pty.Winsize{Rows: cmd.TTY.Rows, Cols: cmd.TTY.Cols}); err != nil {
+		return err
+	}
+	fd, err := unix.FcntlInt(their.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	theirs.take(0, fd)
+	theirs.fds[1], theirs.fds[2] = theirs.fds[0], theirs.fds[0]
+	return nil
 }
 
-// fork starts the program with theirs as its descriptors 0 to 2 and no others.
-func (p *proc) fork(path string, cmd agent.Cmd, theirs [3]*os.File) error {
+// fork starts the program with these descriptors and no others.
+func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 	attr := &syscall.ProcAttr{
 		Dir:   cmd.Dir,
 		Env:   cmd.Env,
-		Files: []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()},
+		Files: fds[:],
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: credential(cmd.User)},
 	}
 	argv := append([]string{cmd.Path}, cmd.Args...)
