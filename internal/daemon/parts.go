@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
@@ -27,7 +28,7 @@ import (
 // starts it again. Program's main hands it to reexec.Run first of all.
 func Reexec() reexec.Parts {
 	all := reexec.Parts{}
-	for _, table := range []reexec.Parts{gvisor.Parts()} {
+	for _, table := range []reexec.Parts{gvisor.Parts(), keeper.Parts()} {
 		for name, play := range table {
 			all[name] = play
 		}
@@ -119,9 +120,31 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 	return nil
 }
 
-// openGVisor makes the gvisor driver.
-func (p *parts) openGVisor(_ context.Context, run string, log *slog.Logger) (driver.Driver, error) {
-	return gvisor.New(gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log})
+// openGVisor makes the gvisor driver. The keeper holds its links while no daemon
+// runs; where it can't be had, sandboxes end with the daemon.
+func (p *parts) openGVisor(ctx context.Context, run string, log *slog.Logger) (driver.Driver, error) {
+	opts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
+	if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {
+		log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
+	} else {
+		opts.Keeper = k
+	}
+	return gvisor.New(opts)
+}
+
+func (p *parts) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {
+	if !reexec.Ready() { // the child would run this program's own main
+		return nil, errors.New("this program can't start itself as the keeper")
+	}
+	if err := keeper.Start(ctx, "", socket); err != nil {
+		return nil, err
+	}
+	k, err := keeper.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	p.closing(k.Close)
+	return k, nil
 }
 
 // lack remembers a driver that could not be made.
