@@ -30,7 +30,16 @@ func (a *app) execCommand() *cobra.Command {
 status is the command's own; 125 means that Carrel could not run it. The command
 is run without a shell: for pipes and variables use  -- bash -c '…'.`,
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(c *cobra.Command, args []string) error { return a.exec(c.Context(), args[0], args[1:], f) },
+		RunE: func(c *cobra.Command, args []string) error {
+			line := args[1:]
+			if line[0] == "--" { // flags end at the ID already, so a dash pair behind it is only custom
+				line = line[1:]
+			}
+			if len(line) == 0 {
+				return usage(fmt.Errorf("no command to run\nusage: %s", c.UseLine()))
+			}
+			return a.exec(c.Context(), args[0], line, f)
+		},
 	}
 	fl := c.Flags()
 	fl.SetInterspersed(false) // flags after the ID belong to the command

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/carrel-dev/carrel/internal/config"
@@ -14,6 +16,7 @@ import (
 // serveCommand is "carrel serve".
 func (a *app) serveCommand() *cobra.Command {
 	cfg := config.Default()
+	envErr := cfg.ApplyEnv(os.Getenv) // before the flags, whose defaults it sets
 	c := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Run the daemon",
@@ -21,8 +24,10 @@ func (a *app) serveCommand() *cobra.Command {
 with the same data directory adopts them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg.DataDir = a.dataDirectory()
-			if err := cfg.Validate(); err != nil {
+			if envErr != nil {
+				return envErr
+			}
+			if err := a.finishConfig(&cfg); err != nil {
 				return err
 			}
 			return daemon.Run(c.Context(), cfg, daemon.Hooks{Ready: a.announce})
@@ -33,8 +38,32 @@ with the same data directory adopts them again.`,
 	f.StringVar(&cfg.Domain, "domain", cfg.Domain, "serve ports at <port>-<id>.DOMAIN")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "certificate file (PEM) for DOMAIN and *.DOMAIN")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "the certificate's key file (PEM)")
-	a.configFlags(c, &cfg)
+	f.StringVar(&cfg.CacheDir, "cache-dir", cfg.CacheDir, "directory of what can be made again (the base template)")
+	f.StringVar((*string)(&cfg.DefaultTier), "default-tier", string(cfg.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
+	f.StringVar(&cfg.DefaultTemplate, "default-template", cfg.DefaultTemplate, "template of sandboxes that ask for none")
+	f.IntVar(&cfg.MaxSandboxes, "max-sandboxes", cfg.MaxSandboxes, "how many may live at once")
+	f.DurationVar(&cfg.DefaultTimeout, "default-timeout", cfg.DefaultTimeout, "life of sandboxes that ask for none")
+	f.DurationVar(&cfg.MaxTimeout, "max-timeout", cfg.MaxTimeout, "the longest life that may be asked for")
+	f.Float64Var(&cfg.Limits.CPUs, "default-cpus", cfg.Limits.CPUs, "processor cores of sandboxes that ask for none")
+	f.IntVar(&cfg.Limits.MemoryMB, "default-memory", cfg.Limits.MemoryMB, "their memory in MiB")
+	f.IntVar(&cfg.Limits.DiskMB, "default-disk", cfg.Limits.DiskMB, "their disk in MiB")
+	f.IntVar(&cfg.Limits.Pids, "default-pids", cfg.Limits.Pids, "their processes and threads")
+	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
+	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")
 	return c
+}
+
+// finishConfig sets what the shared flags say and checks the whole.
+func (a *app) finishConfig(cfg *config.Config) error {
+	cfg.DataDir = a.dataDirectory()
+	for _, dir := range []*string{&cfg.DataDir, &cfg.CacheDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return err
+		}
+		*dir = abs
+	}
+	return cfg.Validate()
 }
 
 // announce tells a person where the daemon is. The key is shown once, when it is made.
@@ -58,7 +87,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say which walls work on this host, and what to do where one does not",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg.DataDir = a.dataDirectory()
+			if err := a.finishConfig(&cfg); err != nil {
+				return err
+			}
 			rows, err := daemon.Doctor(c.Context(), cfg)
 			if err != nil {
 				return err
