@@ -140,10 +140,11 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 			return nil, fmt.Errorf("keep the link: %w", err)
 		}
 	}
-	in.link, err = in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: mtu}, host)
+	link, err := in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: mtu}, host)
 	if err != nil {
 		return nil, fmt.Errorf("attach the link: %w", err)
 	}
+	in.setLink(link)
 	return guest, nil
 }
 

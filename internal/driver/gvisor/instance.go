@@ -44,7 +44,6 @@ type Instance struct {
 	d     *Driver
 	rec   record
 	group *cgroup.Group
-	link  driver.Link
 
 	process  *os.Process // nil after Recover: then it is not our child
 	pidfd    *os.File    // readable when the sentry has ended
@@ -58,7 +57,9 @@ type Instance struct {
 	goneErr error         // its result, valid after gone
 
 	mu     sync.Mutex
-	killed bool // Destroy asked for the end
+	killed bool        // Destroy asked for the end
+	over   bool        // the link, present or future, is to be closed
+	link   driver.Link // nil until it is connected
 }
 
 var _ driver.Instance = (*Instance)(nil)
@@ -98,7 +99,33 @@ func (in *Instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		return nil, &carrel.Error{Op: "dial sandbox", Kind: carrel.Unavailable, ID: in.rec.ID, Err: errors.New(in.exit.Message)}
 	default:
 	}
-	return in.link.Dial(ctx, port)
+	in.mu.Lock()
+	link := in.link
+	in.mu.Unlock()
+	return link.Dial(ctx, port)
+}
+
+// setLink stores the connected link; when the sandbox ended meanwhile it closes it.
+func (in *Instance) setLink(l driver.Link) {
+	in.mu.Lock()
+	in.link = l
+	over := in.over
+	in.mu.Unlock()
+	if over {
+		_ = l.Close()
+	}
+}
+
+// closeLink ends all connections, so that nobody waits for a dead sandbox.
+func (in *Instance) closeLink() error {
+	in.mu.Lock()
+	in.over = true
+	link := in.link
+	in.mu.Unlock()
+	if link == nil {
+		return nil
+	}
+	return link.Close()
 }
 
 // Wait implements driver.Instance.
@@ -142,9 +169,7 @@ func (in *Instance) destroy() error {
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("sentry %d does not die", in.rec.PID))
 	}
-	if in.link != nil {
-		errs = append(errs, in.link.Close())
-	}
+	errs = append(errs, in.closeLink())
 	if k := in.d.opts.Keeper; k != nil {
 		errs = append(errs, k.Delete(ctx, in.rec.Link))
 	}
@@ -188,6 +213,7 @@ func (in *Instance) watch() {
 	in.mu.Unlock()
 	in.exit = in.reason(killed, status)
 	close(in.ended)
+	_ = in.closeLink()
 	if !killed {
 		in.d.log.Warn("sandbox ended", "sandbox", in.rec.ID, "reason", in.exit.Reason, "message", in.exit.Message)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -23,6 +24,7 @@ type testNetwork struct{}
 type testLink struct {
 	stack *stack.Stack
 	file  *os.File
+	once  sync.Once
 }
 
 func (testNetwork) Attach(_ context.Context, spec driver.LinkSpec, f *os.File) (driver.Link, error) {
@@ -48,7 +50,7 @@ func (testNetwork) Attach(_ context.Context, spec driver.LinkSpec, f *os.File) (
 	}, stack.AddressProperties{})
 	subnet := tcpip.AddressWithPrefix{Address: addr, PrefixLen: driver.PrefixIPv4}
 	s.SetRouteTable([]tcpip.Route{{Destination: subnet.Subnet(), NIC: nic}})
-	return &testLink{s, f}, nil
+	return &testLink{stack: s, file: f}, nil
 }
 
 func (l *testLink) Dial(ctx context.Context, port uint16) (net.Conn, error) {
@@ -58,6 +60,9 @@ func (l *testLink) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 }
 
 func (l *testLink) Close() error {
-	l.stack.Close()
-	return l.file.Close()
+	l.once.Do(func() {
+		l.stack.Destroy()
+		l.file.Close()
+	})
+	return nil
 }

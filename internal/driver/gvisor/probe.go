@@ -3,6 +3,7 @@ package gvisor
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,26 @@ func (d *Driver) Probe(ctx context.Context) error {
 		return unsupported(fmt.Errorf("pidfd_open: %w", err), "use Linux 5.3 or newer")
 	}
 	unix.Close(pidfd)
+	if err := checkStatic(d.exe); err != nil {
+		return unsupported(err, "build it with CGO_ENABLED=0")
+	}
 	return d.probeNamespaces(ctx)
+}
+
+// checkStatic fails for a binary that needs a dynamic linker: inside its empty
+// root the sentry starts the binary once more, and finds none there.
+func checkStatic(name string) error {
+	f, err := elf.Open(name)
+	if err != nil {
+		return fmt.Errorf("the binary for sandboxes: %w", err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("the binary for sandboxes (%s) is linked dynamically", name)
+		}
+	}
+	return nil
 }
 
 // probeNamespaces starts nsProbe.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,10 +60,11 @@ func (in *Instance) relink(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("its link: %w", err)
 	}
-	in.link, err = in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: in.rec.MTU}, f)
+	link, err := in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: in.rec.MTU}, f)
 	if err != nil {
 		return fmt.Errorf("attach its link: %w", err)
 	}
+	in.setLink(link)
 	return nil
 }
 
@@ -93,6 +95,7 @@ func (in *Instance) discard(ctx context.Context) {
 		waitDead(ctx, in.pidfd)
 		in.pidfd.Close()
 	}
+	_ = in.closeLink()
 	if k := in.d.opts.Keeper; k != nil {
 		_ = k.Delete(ctx, in.rec.Link)
 	}
@@ -160,10 +163,9 @@ func (d *Driver) strays(keep map[string]bool) []int {
 		}
 		b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		args := bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0})
-		if len(args) < 3 || string(args[0]) != sentryName || string(args[1]) != "--root="+d.opts.Root {
-			continue
-		}
-		if !keep[string(args[len(args)-1])] {
+		ours := len(args) > 3 && string(args[0]) == sentryName &&
+			slices.ContainsFunc(args, func(a []byte) bool { return string(a) == "--root="+d.opts.Root })
+		if ours && !keep[string(args[len(args)-1])] {
 			out = append(out, pid)
 		}
 	}

@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,8 +31,9 @@ const (
 	envState = "CARREL_TEST_STATE"
 )
 
-// images are the EROFS images all tests share.
-var images struct{ dir, root, guest string }
+// images are the EROFS images all tests share, and the binary that the sandboxes
+// run: "" for the test binary itself.
+var images struct{ dir, root, guest, exe string }
 
 func TestMain(m *testing.M) {
 	if reexec.Run(gvisor.Parts()) {
@@ -44,6 +47,9 @@ func run(m *testing.M) int {
 	if dir := os.Getenv(envState); dir != "" {
 		images.dir = dir
 		images.root, images.guest = filepath.Join(dir, "root.erofs"), filepath.Join(dir, "guest.erofs")
+		if exe := filepath.Join(dir, "sentry"); exists(exe) {
+			images.exe = exe
+		}
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "carrel-gvisor-")
@@ -61,14 +67,45 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// exists reports whether there is a file of that name.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// build builds a static program of testdata.
+func build(pkg, out string) error {
+	cmd := exec.Command("go", "build", "-o", out, "./testdata/"+pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", pkg, err, text)
+	}
+	return nil
+}
+
+// dynamic reports whether this test binary needs a dynamic linker, as it does
+// when built with cgo, for example for the race detector.
+func dynamic() bool {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
 // makeImages builds the guest and packs it and an almost empty root.
 func makeImages(dir string) error {
 	images.dir = dir
+	if dynamic() {
+		images.exe = filepath.Join(dir, "sentry")
+		if err := build("sentry", images.exe); err != nil {
+			return err
+		}
+	}
 	bin := filepath.Join(dir, "guest")
-	cmd := exec.Command("go", "build", "-o", bin, "./testdata/guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest: %w: %s", err, out)
+	if err := build("guest", bin); err != nil {
+		return err
 	}
 	guest, err := os.ReadFile(bin)
 	if err != nil {
@@ -123,7 +160,7 @@ func newDriver(t testing.TB) (*gvisor.Driver, *memKeeper) {
 // openDriver returns a driver with this root.
 func openDriver(t testing.TB, root string, k gvisor.FDKeeper) *gvisor.Driver {
 	t.Helper()
-	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k})
+	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,184 @@
+package gvisor_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSentryIsBare looks at the sentry from outside: what it holds is all that
+// code which took it over would have.
+func TestSentryIsBare(t *testing.T) {
+	d, _ := newDriver(t)
+	canary, err := os.Open("/etc/passwd") // the daemon's own descriptors must not leak
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer canary.Close()
+	in := create(t, d, newSpec(t))
+	if got, ok := get(t, in, "/hello"); !ok {
+		t.Fatal(got)
+	}
+	pid := pidOf(t, in)
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+		if got := statusField(t, pid, set); got != "0000000000000000" {
+			t.Errorf("%s is %s", set, got)
+		}
+	}
+	for key, want := range map[string]string{"NoNewPrivs": "1", "Seccomp": "2", "Groups": ""} {
+		if got := statusField(t, pid, key); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	uid, _ := strconv.Atoi(strings.Fields(statusField(t, pid, "Uid"))[0])
+	if os.Geteuid() == 0 && uid < 1_900_000_000 {
+		t.Errorf("uid %d is shared", uid)
+	}
+	for _, ns := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
+		ours, _ := os.Readlink("/proc/self/ns/" + ns)
+		theirs, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/" + ns)
+		if err != nil || ours == theirs {
+			t.Errorf("%s namespace: ours %s, the sentry's %s (%v)", ns, ours, theirs, err)
+		}
+	}
+	if b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ"); strings.Count(string(b), "\x00") > 1 || !strings.HasPrefix(string(b), "GOMAXPROCS=") {
+		t.Errorf("environment %q", b)
+	}
+	checkRoot(t, pid)
+	checkDescriptors(t, pid)
+}
+
+// checkRoot fails when the sentry's root holds anything but its own empty tree.
+func checkRoot(t *testing.T, pid int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/root/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != "etc" && e.Name() != "proc" {
+			t.Errorf("its root holds %s", e.Name())
+		}
+	}
+	if left, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/root/proc"); len(left) > 0 {
+		t.Errorf("its /proc is still mounted")
+	}
+	if left, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/root/etc"); len(left) > 1 {
+		t.Errorf("its /etc holds %v", left)
+	}
+}
+
+// checkDescriptors fails for an open file that we did not mean to give.
+func checkDescriptors(t *testing.T, pid int) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+	if err != nil || len(fds) == 0 {
+		t.Fatal(fds, err)
+	}
+	var all []string
+	for _, fd := range fds {
+		to, _ := os.Readlink(fd)
+		all = append(all, filepath.Base(fd)+" "+to)
+		ok := false
+		for _, allowed := range []string{
+			"/dev/null", "anon_inode:", "/memfd:runsc-memory", "/memfd:systrap-memory", "/memfd:guest-stderr", "/memfd:memory-usage",
+			"socket:", "pipe:", images.root, images.guest, "/disk", "/sentry.log",
+		} {
+			if strings.Contains(to, allowed) {
+				ok = true
+			}
+		}
+		if !ok {
+			t.Errorf("descriptor %s is %s", filepath.Base(fd), to)
+		}
+	}
+	sort.Strings(all)
+	t.Logf("%d descriptors:\n%s", len(all), strings.Join(all, "\n"))
+}
+
+// TestInsideSeesNothingOfTheHost asks from inside.
+func TestInsideSeesNothingOfTheHost(t *testing.T) {
+	d, _ := newDriver(t)
+	secret := filepath.Join(os.TempDir(), "carrel-canary-"+strconv.Itoa(os.Getpid()))
+	if err := os.WriteFile(secret, []byte("host secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(secret)
+	t.Setenv("CARREL_TEST_CANARY", "host secret")
+	in := create(t, d, newSpec(t))
+	for _, path := range []string{secret, "/etc/passwd", "/etc/shadow", "/proc/1/root" + secret, "/proc/self/cwd/../../.." + secret} {
+		if got, ok := get(t, in, "/read?path="+path); ok {
+			t.Errorf("%s reads %q", path, got)
+		}
+	}
+	if got, _ := get(t, in, "/env"); strings.Contains(got, "CANARY") {
+		t.Errorf("environment inside: %s", got)
+	}
+	if got, ok := get(t, in, "/rawsocket"); ok {
+		t.Errorf("raw socket: %s", got)
+	}
+	if got, _ := get(t, in, "/list?path=/"); strings.Contains(got, "home") {
+		t.Errorf("/ holds %q", got)
+	}
+	if got, ok := get(t, in, "/write?path=/sys/x"); ok {
+		t.Errorf("/sys is writable: %q", got)
+	}
+	if got, _ := get(t, in, "/read?path=/proc/self/limits"); !strings.Contains(got, "65536") {
+		t.Errorf("limits inside:\n%s", got)
+	}
+}
+
+// TestRootless runs the main tests as an unprivileged user.
+func TestRootless(t *testing.T) {
+	if os.Geteuid() != 0 || os.Getenv(envRole) != "" {
+		t.Skip("runs from the root test only")
+	}
+	tmp, err := os.MkdirTemp("", "cr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	const uid = 65534
+	if err := os.Chown(tmp, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	// The test binary's own directory may be closed to others.
+	bin := filepath.Join(images.dir, "copy.test")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", self, bin).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	cmd := exec.Command(bin, "-test.run=^(TestCreateAnswers|TestDiskQuota|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
+	cmd.Env = []string{envRole + "=rootless", envState + "=" + images.dir, "TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "CARREL_REQUIRE=" + os.Getenv("CARREL_REQUIRE")}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	t.Logf("%v\n%s", time.Since(start), out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReport(t *testing.T) {
+	d, _ := newDriver(t)
+	findings := d.Report(t.Context())
+	for _, f := range findings {
+		t.Logf("%s\n\t%s\n\t%s", f.What, f.Why, f.Hint)
+		if f.What == "" || f.Why == "" || f.Hint == "" {
+			t.Errorf("incomplete finding %+v", f)
+		}
+	}
+	if os.Geteuid() != 0 && len(findings) == 0 {
+		t.Error("nothing is said to be missing without root")
+	}
+}
