@@ -33,6 +33,10 @@ const nobody = 65534
 // maxGuestLog bounds what the guest's standard error may hold, in bytes.
 const maxGuestLog = 64 << 10
 
+// sentryEnv is the sentry's whole environment: without it Go's runtime would keep
+// files of the host's control group open, to follow its limits.
+const sentryEnv = "GODEBUG=containermaxprocs=0"
+
 // launch is everything one sentry is started with. Its files are ours: the sentry
 // gets copies.
 type launch struct {
@@ -43,7 +47,6 @@ type launch struct {
 
 	files []*os.File // the child's descriptors from 3 on
 	args  []string
-	env   []string
 	undo  cleanup.Stack // closes our copies
 
 	sync     *os.File // readable when the sentry is ready, or dead
@@ -189,8 +192,6 @@ func (l *launch) addLimits() error {
 	// Programs that see one processor leave out locks which they need all the same
 	// (two threads of the sentry may run them), so never fewer than two.
 	cpus := max(2, min(int(math.Ceil(l.spec.Limits.CPUs)), runtime.NumCPU()))
-	// Given, so that the runtime does not open the control group's files to find it.
-	l.env = []string{"GOMAXPROCS=" + strconv.Itoa(cpus)}
 	memory := min(uint64(l.spec.Limits.MemoryMB)<<20, host)
 	l.args = append(l.args, "--cpu-num="+strconv.Itoa(cpus),
 		"--total-memory="+strconv.FormatUint(memory, 10),
@@ -211,7 +212,7 @@ func (d *Driver) exec(l *launch) error {
 	pidfd := -1
 	attr := &os.ProcAttr{
 		Dir:   "/",
-		Env:   l.env,
+		Env:   []string{sentryEnv},
 		Files: append([]*os.File{null, null, log}, l.files...),
 		Sys:   d.namespaces(l.uid),
 	}
