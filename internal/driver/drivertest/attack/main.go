@@ -1,0 +1,71 @@
+// Command attack tries to get out of the sandbox it runs in. It is built by package
+// drivertest, put into a sandbox and run there as root, since shells lack most of
+// the system calls it takes.
+//
+// Each attempt is one line on standard output: the attempt's name, a tab, what came
+// of it (refused, worked, control), a tab, and details. "worked" says that the
+// system let the attempt through; whether that is an escape the suite decides,
+// because only it sees the host. "control" lines show that the tool itself works:
+// an attempt whose control is missing proves nothing.
+//
+// Nothing here harms a host on which it does work: devices are only read, reboot
+// is only asked to change the Ctrl-Alt-Del setting, SysRq only prints its help.
+package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+)
+
+// attempts are the parts, by name; each takes its own arguments.
+var attempts = map[string]func(args []string){
+	"canaries": canaries,
+	"environ":  environ,
+	"proc":     procWrites,
+	"mounts":   mounts,
+	"devices":  devices,
+	"sockets":  rawSockets,
+	"pids":     pids,
+	"syscalls": syscalls,
+	"tty":      terminals,
+	"unix":     unixSockets,
+	"connect":  connect,
+	"dns":      names,
+	"listen":   listen,
+	"forks":    forks,
+	"memory":   memory,
+	"disk":     disk,
+	"files":    files,
+}
+
+func main() {
+	if len(os.Args) < 2 || attempts[os.Args[1]] == nil {
+		var names []string
+		for n := range attempts {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+		fmt.Fprintln(os.Stderr, "usage: attack PART [ARGUMENT…]; parts:", names)
+		os.Exit(2)
+	}
+	attempts[os.Args[1]](os.Args[2:])
+}
+
+func worked(name, detail string, a ...any) { report(name, "worked", detail, a...) }
+func control(name, detail string, a ...any) {
+	report(name, "control", detail, a...)
+}
+
+// result reports one attempt by its error.
+func result(name string, err error, detail string, a ...any) {
+	if err != nil {
+		report(name, "refused", "%v", err)
+		return
+	}
+	worked(name, detail, a...)
+}
+
+func report(name, outcome, detail string, a ...any) {
+	fmt.Printf("%s\t%s\t%s\n", name, outcome, fmt.Sprintf(detail, a...))
+}

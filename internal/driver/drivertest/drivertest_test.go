@@ -1,0 +1,151 @@
+package drivertest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+)
+
+// TestHostProcess runs the suite against a driver without any wall: the guest as an
+// ordinary process of this machine. It shows that the suite's own cases work.
+func TestHostProcess(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "guest")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/carrel-dev/carrel/cmd/carrel-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the guest: %v\n%s", err, out)
+	}
+	drivertest.Run(t, drivertest.Harness{
+		New:  func(testing.TB) driver.Driver { return &hostDriver{guest: bin} },
+		Skip: map[string]string{"neighbours": "one machine: its files are shared"},
+	})
+}
+
+// hostDriver runs the guest on the host. Its sandboxes' "own address" is 127.0.0.2.
+type hostDriver struct{ guest string }
+
+var _ driver.Driver = (*hostDriver)(nil)
+
+func (d *hostDriver) Info() driver.Info {
+	return driver.Info{Name: "hostproc", Tier: "none", Capabilities: driver.Capabilities{RealProcesses: true}}
+}
+func (d *hostDriver) Probe(context.Context) error { return nil }
+func (d *hostDriver) Close() error                { return nil }
+
+func (d *hostDriver) Recover(context.Context, driver.Handle) (driver.Instance, error) {
+	return nil, &carrel.Error{Op: "recover", Kind: carrel.NotFound}
+}
+
+func (d *hostDriver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &carrel.Error{Op: "create", Kind: carrel.TimedOut, ID: spec.ID, Err: err}
+	}
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		return nil, &carrel.Error{Op: "create", Kind: carrel.Internal, ID: spec.ID, Err: err}
+	}
+	addr := l.Addr().String()
+	l.Close()
+	in := &hostInstance{id: spec.ID, addr: addr, ended: make(chan struct{})}
+	in.cmd = exec.Command(d.guest, "-no-setup", "-gateway", "127.0.0.1", "-listen", addr)
+	in.cmd.Args[0] = "guest-" + string(spec.ID)
+	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := in.cmd.Start(); err != nil {
+		return nil, &carrel.Error{Op: "create", Kind: carrel.Internal, ID: spec.ID, Err: err}
+	}
+	go func() {
+		err := in.cmd.Wait()
+		in.mu.Lock()
+		in.exit = driver.Exit{Reason: carrel.EndCrashed, Message: fmt.Sprint(err), Time: time.Now()}
+		if in.killed {
+			in.exit.Reason = carrel.EndKilled
+		}
+		in.mu.Unlock()
+		close(in.ended)
+	}()
+	return in, nil
+}
+
+type hostInstance struct {
+	id    carrel.ID
+	addr  string
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	mu     sync.Mutex
+	killed bool
+	exit   driver.Exit
+}
+
+func (in *hostInstance) Handle() driver.Handle {
+	b, _ := json.Marshal(map[string]string{"id": string(in.id)})
+	return b
+}
+
+func (in *hostInstance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	addr := fmt.Sprintf("127.0.0.2:%d", port)
+	if port == carrel.GuestPort {
+		addr = in.addr
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, &carrel.Error{Op: "dial", Kind: carrel.Unavailable, ID: in.id, Err: err}
+	}
+	return c, nil
+}
+
+func (in *hostInstance) Stats(context.Context) (driver.Stats, error) {
+	var cpu time.Duration
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", in.cmd.Process.Pid))
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	var own, ownSys, kids, kidsSys int64
+	var skip string
+	fields := []any{&skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &own, &ownSys, &kids, &kidsSys}
+	if _, err := fmt.Sscan(string(b), fields...); err != nil {
+		return driver.Stats{}, err
+	}
+	cpu = time.Duration(own+ownSys+kids+kidsSys+1) * 10 * time.Millisecond
+	return driver.Stats{CPU: cpu, Memory: 10 << 20, Pids: 1}, nil
+}
+
+func (in *hostInstance) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-in.ended:
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.exit, nil
+	case <-ctx.Done():
+		return driver.Exit{}, ctx.Err()
+	}
+}
+
+func (in *hostInstance) Destroy(ctx context.Context) error {
+	in.mu.Lock()
+	in.killed = true
+	in.mu.Unlock()
+	if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-in.ended:
+	case <-time.After(3 * time.Second):
+		_ = in.cmd.Process.Kill()
+		<-in.ended
+	}
+	return nil
+}
