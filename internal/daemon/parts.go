@@ -47,6 +47,8 @@ type parts struct {
 	wire        *wire.Wire
 	guestImage  string
 	defaultTier carrel.Tier
+	// passing says that nothing may outlive these parts: no keeper is started.
+	passing bool
 	// missing are drivers that could not even be made, for the doctor.
 	missing []api.DriverReport
 	undo    cleanup.Stack
@@ -124,6 +126,9 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 // runs; where it can't be had, sandboxes end with the daemon.
 func (p *parts) openGVisor(ctx context.Context, run string, log *slog.Logger) (driver.Driver, error) {
 	opts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
+	if p.passing {
+		return gvisor.New(opts)
+	}
 	if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {
 		log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
 	} else {
