@@ -83,7 +83,7 @@ func furnish(ctx context.Context, svc carrel.Service, word string) (box, error) 
 	if _, err := c.Files("").Write(ctx, "word", strings.NewReader(word)); err != nil {
 		return b, err
 	}
-	p, err := c.Start(ctx, carrel.Command{Shell: "n=0; while true; do n=$((n+1)); echo $n > count; sleep 0.2; done", Tag: "counter"})
+	p, err := c.Start(ctx, carrel.Command{Shell: "n=0; while true; do n=$((n+1)); echo $n > new; mv new count; sleep 0.2; done", Tag: "counter"})
 	if err != nil {
 		return b, err
 	}
