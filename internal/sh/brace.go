@@ -1,0 +1,127 @@
+package sh
+
+import (
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// maxBraces is how many words one brace expansion may make.
+const maxBraces = 1 << 20
+
+// braces expands the braces of a word. The word itself is shared by all who run
+// this code and stays as it is.
+func (r *runner) braces(w *syntax.Word) []*syntax.Word {
+	c := &syntax.Word{Parts: append([]syntax.WordPart(nil), w.Parts...)}
+	if !syntax.SplitBraces(c) {
+		return []*syntax.Word{w}
+	}
+	left := maxBraces
+	out := r.expandBraces(c.Parts, &left, 0)
+	if left < 0 {
+		r.errorf("brace expansion makes more than %d words", maxBraces)
+		r.abort(1)
+		return nil
+	}
+	words := make([]*syntax.Word, len(out))
+	for i, parts := range out {
+		words[i] = &syntax.Word{Parts: parts}
+	}
+	return words
+}
+
+// expandBraces returns every combination of a list of parts.
+func (r *runner) expandBraces(parts []syntax.WordPart, left *int, depth int) [][]syntax.WordPart {
+	for i, p := range parts {
+		b, ok := p.(*syntax.BraceExp)
+		if !ok {
+			continue
+		}
+		var heads [][]syntax.WordPart
+		if depth > 100 {
+			*left = -1
+			return nil
+		}
+		if b.Sequence {
+			heads = sequence(b, left)
+		} else {
+			for _, e := range b.Elems {
+				heads = append(heads, r.expandBraces(e.Parts, left, depth+1)...)
+			}
+		}
+		tails := r.expandBraces(parts[i+1:], left, depth+1)
+		var out [][]syntax.WordPart
+		for _, h := range heads {
+			for _, t := range tails {
+				if *left--; *left < 0 || !r.step() {
+					*left = -1
+					return nil
+				}
+				full := make([]syntax.WordPart, 0, i+len(h)+len(t))
+				out = append(out, append(append(append(full, parts[:i]...), h...), t...))
+			}
+		}
+		return out
+	}
+	return [][]syntax.WordPart{parts}
+}
+
+// sequence expands {a..b} and {a..b..step}.
+func sequence(b *syntax.BraceExp, left *int) [][]syntax.WordPart {
+	from, to := b.Elems[0].Lit(), b.Elems[1].Lit()
+	step := 1
+	if len(b.Elems) > 2 {
+		if n, err := strconv.Atoi(b.Elems[2].Lit()); err == nil && n != 0 {
+			step = max(n, -n)
+		}
+	}
+	x, errX := strconv.Atoi(from)
+	y, errY := strconv.Atoi(to)
+	char := errX != nil || errY != nil
+	if char {
+		x, y = int(from[0]), int(to[0])
+	}
+	width := 0
+	if zeroPadded(from) || zeroPadded(to) {
+		width = max(len(from), len(to))
+	}
+	if y < x {
+		step = -step
+	}
+	var out [][]syntax.WordPart
+	for n := x; (step > 0 && n <= y) || (step < 0 && n >= y); n += step {
+		if *left--; *left < 0 {
+			return nil
+		}
+		s := string(rune(n))
+		if !char {
+			s = strconv.Itoa(n)
+			if width > 0 {
+				s = pad(n, width)
+			}
+		}
+		out = append(out, []syntax.WordPart{&syntax.SglQuoted{Value: s}})
+	}
+	return out
+}
+
+func zeroPadded(s string) bool {
+	s = strings.TrimPrefix(s, "-")
+	return len(s) > 1 && s[0] == '0'
+}
+
+// pad writes n with zeros to a width that includes the sign.
+func pad(n, width int) string {
+	s := strconv.Itoa(max(n, -n))
+	if n < 0 {
+		width--
+	}
+	if len(s) < width {
+		s = strings.Repeat("0", width-len(s)) + s
+	}
+	if n < 0 {
+		s = "-" + s
+	}
+	return s
+}

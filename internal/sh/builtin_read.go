@@ -1,0 +1,405 @@
+package sh
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// readOptions are the options of read.
+type readOptions struct {
+	raw, silent   bool
+	array, prompt string
+	delim         byte
+	chars         int // -n or -N; 0 is no limit
+	exact         bool
+	timeout       time.Duration
+	fd            int
+	names         []string
+}
+
+func parseRead(c *call) (o readOptions, status int) {
+	o.delim = '\n'
+	args := c.args
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		if a == "--" {
+			break
+		}
+		for i := 1; i < len(a); i++ {
+			switch a[i] {
+			case 'r':
+				o.raw = true
+				continue
+			case 's':
+				o.silent = true
+				continue
+			case 'e':
+				continue
+			}
+			value := a[i+1:]
+			if value == "" {
+				if len(args) == 0 {
+					return o, c.fail(2, "-%c: option requires an argument", a[i])
+				}
+				value, args = args[0], args[1:]
+			}
+			if !o.set(a[i], value) {
+				return o, c.fail(2, "-%c: invalid option or value %q", a[i], value)
+			}
+			break
+		}
+	}
+	o.names = args
+	return o, 0
+}
+
+// set applies an option that has a value.
+func (o *readOptions) set(letter byte, value string) bool {
+	switch letter {
+	case 'a':
+		o.array = value
+	case 'p':
+		o.prompt = value
+	case 'd':
+		o.delim = 0
+		if value != "" {
+			o.delim = value[0]
+		}
+	case 'n', 'N':
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return false
+		}
+		o.chars, o.exact = n, letter == 'N'
+	case 't':
+		secs, err := strconv.ParseFloat(value, 64)
+		if err != nil || secs < 0 || secs > 1e9 {
+			return false
+		}
+		o.timeout = max(time.Duration(secs*float64(time.Second)), time.Nanosecond)
+	case 'u':
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return false
+		}
+		o.fd = n
+	case 'i':
+	default:
+		return false
+	}
+	return true
+}
+
+func biRead(c *call) int {
+	o, status := parseRead(c)
+	if status != 0 {
+		return status
+	}
+	r := c.r
+	d := r.fds.get(o.fd)
+	if d == nil {
+		return c.fail(1, "%d: invalid file descriptor: Bad file descriptor", o.fd)
+	}
+	t := r.ttyOf(o.fd)
+	if o.prompt != "" && t != nil {
+		r.writeErr(o.prompt)
+	}
+	if t != nil && o.silent {
+		t.mu.Lock()
+		t.quiet = true
+		t.mu.Unlock()
+		defer func() { t.mu.Lock(); t.quiet = false; t.mu.Unlock() }()
+	}
+	ctx := r.ctx
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	text, escaped, ok := r.readInput(ctx, d, o)
+	if r.flow != flowNone {
+		return 1
+	}
+	o.assign(r, text, escaped)
+	switch {
+	case ok:
+		return 0
+	case r.ctx.Err() == nil && ctx.Err() != nil:
+		return 128 + 14
+	}
+	return 1
+}
+
+// readInput reads up to the delimiter. escaped marks the bytes that a backslash
+// protects from being split.
+func (r *runner) readInput(ctx context.Context, d *desc, o readOptions) (text []byte, escaped []bool, ok bool) {
+	in := fdReader{ctx, d}
+	buf := make([]byte, 1)
+	for steps := 0; ; steps++ {
+		if n, err := in.Read(buf); n == 0 {
+			if err == nil {
+				continue
+			}
+			return text, escaped, false
+		}
+		b := buf[0]
+		if b == '\\' && !o.raw {
+			if n, _ := in.Read(buf); n == 0 { // end of file after a backslash
+				return text, escaped, false
+			}
+			if buf[0] == '\n' {
+				continue
+			}
+			text, escaped = append(text, buf[0]), append(escaped, true)
+		} else {
+			if b == o.delim && !o.exact {
+				return text, escaped, true
+			}
+			if b == 0 {
+				continue
+			}
+			text, escaped = append(text, b), append(escaped, false)
+		}
+		if o.chars > 0 && len(text) >= o.chars {
+			return text, escaped, true
+		}
+		const batch = 4096
+		if len(text)%batch == 0 {
+			r.pay(batch)
+			if !r.step() {
+				return nil, nil, false
+			}
+		}
+	}
+}
+
+// assign splits what was read and stores it.
+func (o *readOptions) assign(r *runner, text []byte, escaped []bool) {
+	ifs, set := r.get("IFS")
+	if !set {
+		ifs = " \t\n"
+	}
+	if o.exact {
+		ifs = ""
+	}
+	if o.array != "" {
+		fields := splitRead(text, escaped, ifs, 0)
+		v := r.target(o.array)
+		v.arr, v.assoc, v.shared, v.set = newArray(fields), nil, false, true
+		r.pay(len(text))
+		return
+	}
+	if len(o.names) == 0 {
+		r.set("REPLY", string(text))
+		return
+	}
+	fields := splitRead(text, escaped, ifs, len(o.names))
+	for i, name := range o.names {
+		value := ""
+		if i < len(fields) {
+			value = fields[i]
+		}
+		if base, sub, isElem := strings.Cut(name, "["); isElem {
+			r.setElem(base, strings.TrimSuffix(sub, "]"), value, false)
+		} else {
+			r.set(name, value)
+		}
+	}
+}
+
+// splitRead splits at IFS; with most > 0 the last field takes the rest.
+func splitRead(text []byte, escaped []bool, ifs string, most int) []string {
+	isSep := func(i int) bool { return !escaped[i] && strings.IndexByte(ifs, text[i]) >= 0 }
+	isSpace := func(i int) bool {
+		return isSep(i) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n')
+	}
+	end := len(text)
+	i := 0
+	for i < end && isSpace(i) {
+		i++
+	}
+	var out []string
+	for i < end {
+		if most > 0 && len(out) == most-1 {
+			return append(out, lastRead(text[i:end], escaped[i:end], ifs))
+		}
+		start := i
+		for i < end && !isSep(i) {
+			i++
+		}
+		out = append(out, string(text[start:i]))
+		for i < end && isSpace(i) {
+			i++
+		}
+		if i < end && isSep(i) {
+			i++
+			for i < end && isSpace(i) {
+				i++
+			}
+		}
+	}
+	return out
+}
+
+// lastRead is the rest of a line for the last variable: without the white space at
+// its end, and without one separator when that is all that follows a single field.
+func lastRead(text []byte, escaped []bool, ifs string) string {
+	trim := func(n int) int {
+		for n > 0 && !escaped[n-1] && strings.IndexByte(" \t\n", text[n-1]) >= 0 && strings.IndexByte(ifs, text[n-1]) >= 0 {
+			n--
+		}
+		return n
+	}
+	n := trim(len(text))
+	if n > 0 && !escaped[n-1] && strings.IndexByte(ifs, text[n-1]) >= 0 {
+		only := true
+		for i := range n - 1 {
+			if !escaped[i] && strings.IndexByte(ifs, text[i]) >= 0 {
+				only = false
+			}
+		}
+		if only {
+			n = trim(n - 1)
+		}
+	}
+	return string(text[:n])
+}
+
+func biMapfile(c *call) int {
+	args, keep, name := c.args, true, "MAPFILE"
+	delim, skip, count := byte('\n'), 0, 0
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		a := args[0]
+		args = args[1:]
+		if a == "-t" {
+			keep = false
+			continue
+		}
+		if len(args) == 0 || len(a) != 2 {
+			return c.fail(2, "%s: invalid option", a)
+		}
+		n, err := strconv.Atoi(args[0])
+		switch a {
+		case "-d":
+			delim, err = 0, nil
+			if args[0] != "" {
+				delim = args[0][0]
+			}
+		case "-s":
+			skip = n
+		case "-n":
+			count = n
+		default:
+			return c.fail(2, "%s: invalid option", a)
+		}
+		if err != nil {
+			return c.fail(1, "%s: invalid number", args[0])
+		}
+		args = args[1:]
+	}
+	if len(args) > 0 {
+		name = args[0]
+	}
+	data, err := c.slurp(c.in)
+	if err != nil {
+		return 1
+	}
+	lines := strings.SplitAfter(string(data), string(delim))
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	lines = lines[min(skip, len(lines)):]
+	if count > 0 {
+		lines = lines[:min(count, len(lines))]
+	}
+	if !keep {
+		for i, l := range lines {
+			lines[i] = strings.TrimSuffix(l, string(delim))
+		}
+	}
+	v := c.r.target(name)
+	v.arr, v.assoc, v.shared, v.set = newArray(lines), nil, false, true
+	c.r.pay(len(data) + 24*len(lines))
+	return 0
+}
+
+// biGetopts parses options by POSIX's rules.
+func biGetopts(c *call) int {
+	if len(c.args) < 2 {
+		return c.fail(2, "usage: getopts optstring name [arg ...]")
+	}
+	r := c.r
+	spec, name, args := c.args[0], c.args[1], c.args[2:]
+	if len(args) == 0 {
+		args = r.params
+	}
+	ind, err := strconv.Atoi(r.str("OPTIND"))
+	if err != nil || ind < 1 {
+		ind = 1
+	}
+	if r.getopts == 0 || ind != r.optind {
+		r.getopts = 1
+	}
+	silent := strings.HasPrefix(spec, ":")
+	end := func() int {
+		r.getopts = 0
+		r.set("OPTIND", strconv.Itoa(ind))
+		r.set(name, "?")
+		return 1
+	}
+	if ind > len(args) {
+		return end()
+	}
+	a := args[ind-1]
+	if a == "--" {
+		ind++
+		return end()
+	}
+	if len(a) < 2 || a[0] != '-' {
+		return end()
+	}
+	opt := a[r.getopts]
+	r.getopts++
+	at := strings.IndexByte(strings.TrimPrefix(spec, ":"), opt)
+	wants := at >= 0 && opt != ':' && strings.HasPrefix(strings.TrimPrefix(spec, ":")[at+1:], ":")
+	value, result := "", string(opt)
+	r.unset("OPTARG")
+	switch {
+	case at < 0 || opt == ':':
+		result = "?"
+		if silent {
+			r.set("OPTARG", string(opt))
+		} else {
+			r.writeErr(r.name + ": illegal option -- " + string(opt) + "\n")
+		}
+	case wants:
+		if value = a[r.getopts:]; value == "" {
+			ind++
+			if ind > len(args) {
+				if result = "?"; silent {
+					result = ":"
+					r.set("OPTARG", string(opt))
+				} else {
+					r.writeErr(r.name + ": option requires an argument -- " + string(opt) + "\n")
+				}
+			} else {
+				value = args[ind-1]
+			}
+		}
+		if result == string(opt) {
+			r.set("OPTARG", value)
+		}
+		r.getopts = len(a)
+	}
+	if r.getopts >= len(a) {
+		ind++
+		r.getopts = 0
+	}
+	r.optind = ind
+	r.set("OPTIND", strconv.Itoa(ind))
+	r.set(name, result)
+	return 0
+}

@@ -1,0 +1,125 @@
+package sh
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Limits of the source.
+const (
+	maxSource = 8 << 20
+	// maxFrames is how many Go calls deep the parser may be. One level of nesting
+	// takes up to about ten, so this is some 300 levels of the worst kind.
+	maxFrames = 3000
+	// chunk is how much the parser gets at a time: the most that it can nest
+	// deeper between two looks at its stack.
+	chunk = 256
+)
+
+var (
+	errTooDeep = errors.New("nesting too deep")
+	errTooLong = fmt.Errorf("script longer than %d bytes", maxSource)
+)
+
+// guarded feeds the parser in chunks and stops it when it has recursed too deep.
+// The parser reads on its own goroutine, so the depth of the stack at a read is
+// the depth of the grammar at that place, whatever the lexer makes of the text.
+type guarded struct {
+	src  string
+	pcs  *[maxFrames]uintptr
+	deep bool
+}
+
+// pcsPool holds the frame buffers, which are too large to make for every parse.
+var pcsPool = sync.Pool{New: func() any { return new([maxFrames]uintptr) }}
+
+func (g *guarded) Read(b []byte) (int, error) {
+	if g.src == "" {
+		return 0, io.EOF
+	}
+	if runtime.Callers(0, g.pcs[:]) == maxFrames {
+		g.deep = true
+		return 0, errTooDeep
+	}
+	n := copy(b[:min(len(b), chunk)], g.src)
+	g.src = g.src[n:]
+	return n, nil
+}
+
+// parse reads a script. What stands on complete lines before a syntax error is
+// returned with it, because bash runs those first.
+func parse(src string) ([]*syntax.Stmt, error) {
+	if len(src) > maxSource {
+		return nil, errTooLong
+	}
+	g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
+	defer pcsPool.Put(g.pcs)
+	var out []*syntax.Stmt
+	for s, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(g) {
+		if err == nil {
+			out = append(out, s)
+			continue
+		}
+		if g.deep {
+			return nil, errTooDeep
+		}
+		return beforeLine(out, errorLine(err)), err
+	}
+	return out, nil
+}
+
+// parseArith reads an arithmetic expression.
+func parseArith(src string) (syntax.ArithmExpr, error) {
+	if len(src) > maxSource {
+		return nil, errTooLong
+	}
+	g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
+	defer pcsPool.Put(g.pcs)
+	x, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Arithmetic(g)
+	if g.deep {
+		return nil, errTooDeep
+	}
+	return x, err
+}
+
+// errorLine returns the line of a parse error, 0 when it has none.
+func errorLine(err error) uint {
+	var pe syntax.ParseError
+	if errors.As(err, &pe) {
+		return pe.Pos.Line()
+	}
+	var le syntax.LangError
+	if errors.As(err, &le) {
+		return le.Pos.Line()
+	}
+	return 0
+}
+
+// beforeLine keeps the statements that end before a line.
+func beforeLine(stmts []*syntax.Stmt, line uint) []*syntax.Stmt {
+	for i, s := range stmts {
+		if s.End().Line() >= line {
+			return stmts[:i]
+		}
+	}
+	return stmts
+}
+
+// parseMessage words a parse error as bash does, as far as that is possible.
+func parseMessage(err error) string {
+	text := err.Error()
+	var pe syntax.ParseError
+	if errors.As(err, &pe) {
+		text = pe.Text
+	}
+	if strings.Contains(text, "reached EOF") || strings.Contains(text, "without matching") || strings.Contains(text, "must end with") || strings.Contains(text, "must be followed by") && syntax.IsIncomplete(err) {
+		return fmt.Sprintf("line %d: syntax error: unexpected end of file: %s", errorLine(err), text)
+	}
+	return fmt.Sprintf("line %d: syntax error: %s", errorLine(err), text)
+}

@@ -1,0 +1,287 @@
+package sh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// flow is how the course of execution is leaving the normal order.
+type flow int
+
+const (
+	flowNone flow = iota
+	flowBreak
+	flowContinue
+	flowReturn
+	flowExit
+)
+
+// options are the shell's switches.
+type options struct {
+	errexit, nounset, xtrace, pipefail, noglob, noclobber, allexport, verbose, noexec bool
+	nullglob, dotglob, globstar, nocasematch, failglob, nocaseglob                    bool
+}
+
+// runner is the state of one shell process. It is used by one goroutine.
+type runner struct {
+	m    *Machine
+	p    *proc
+	ctx  context.Context // p.ctx, or that of one interactive line
+	view vfs.View
+
+	dir    string
+	umask  uint32
+	ppid   int // PPID and $$ stay those of the first shell
+	self   int
+	name   string // $0
+	params []string
+	scopes []scope
+	funcs  map[string]*syntax.Stmt
+	calls  []string
+	fds    fdTable
+	traps  map[int]string
+	opts   options
+
+	flow      flow
+	flowCount int
+	loops     int
+	sourcing  int
+	status    int
+	line      uint
+	noErrExit int // > 0 while a condition is evaluated
+	depth     int
+	trapping  bool
+	inScript  bool // messages name a line
+
+	jobs     []*job
+	lastBg   int
+	substFDs []substFD
+
+	// substStatus is the status of the last command substitution, which an
+	// assignment takes over.
+	substStatus int
+	random      uint32
+
+	interactive bool
+	fromArg     bool // the script came with -c
+	exiting     bool // the builtin exit was run
+	steps       int
+	patterns    map[string]*regexp.Regexp
+	getopts     int // position inside a bundle of options, 0 at its start
+	optind      int // OPTIND as getopts left it
+}
+
+// job is a background process of a shell.
+type job struct {
+	p    *proc
+	text string
+}
+
+// newRunner makes the shell of a process, with an environment of NAME=value.
+func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
+	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
+		name: "bash", scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*syntax.Stmt{}, traps: map[int]string{},
+		random: uint32(p.pid) * 2654435761}
+	r.importEnv(env)
+	return r
+}
+
+// importEnv makes variables of an environment and the ones that bash sets itself.
+func (r *runner) importEnv(env []string) {
+	for _, kv := range env {
+		name, value, ok := strings.Cut(kv, "=")
+		if ok && isName(name) {
+			r.scopes[0][name] = &variable{set: true, exported: true, str: value}
+			r.pay(len(kv) + 64)
+		}
+	}
+	def := func(name, value string) {
+		if r.scopes[0][name] == nil {
+			r.scopes[0][name] = &variable{set: true, str: value}
+		}
+	}
+	r.scopes[0]["IFS"] = &variable{set: true, str: " \t\n"}
+	def("PATH", defaultPath)
+	def("PS4", "+ ")
+	def("OPTIND", "1")
+	def("BASH", "/bin/bash")
+	def("BASH_VERSION", "5.2.15(1)-release")
+	def("HOSTTYPE", "x86_64")
+	def("OSTYPE", "linux-gnu")
+	def("MACHTYPE", "x86_64-pc-linux-gnu")
+	level, _ := strconv.Atoi(r.str("SHLVL"))
+	r.scopes[0]["SHLVL"] = &variable{set: true, exported: true, str: strconv.Itoa(level + 1)}
+	r.scopes[0]["PWD"] = &variable{set: true, exported: true, str: r.dir}
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func (r *runner) cred() vfs.Cred { return r.view.Cred() }
+
+// fork makes a copy of the shell as a new process. With sync the parent waits for
+// it, so that it ends with the parent; otherwise it lives on its own.
+func (r *runner) fork(sync bool) (*runner, error) {
+	ctx := r.m.ctx
+	if sync {
+		ctx = r.ctx
+	}
+	p, err := r.m.newProc(ctx, r.p, r.p.args)
+	if err != nil {
+		return nil, err
+	}
+	p.ignored.Store(r.p.ignored.Load())
+	s := *r
+	s.p, s.ctx = p, p.ctx
+	s.depth++
+	s.fds = r.fds.clone()
+	s.scopes = make([]scope, len(r.scopes))
+	for i, sc := range r.scopes {
+		s.scopes[i] = make(scope, len(sc))
+		for name, v := range sc {
+			if v.arr != nil || v.assoc != nil {
+				v.shared = true
+			}
+			c := *v
+			s.scopes[i][name] = &c
+		}
+	}
+	s.funcs = maps.Clone(r.funcs)
+	s.params = slices.Clone(r.params)
+	s.calls = slices.Clone(r.calls)
+	s.traps = map[int]string{}
+	for sig, body := range r.traps {
+		if body == "" {
+			s.traps[sig] = "" // ignored signals stay ignored
+		}
+	}
+	s.jobs, s.substFDs, s.patterns, s.interactive, s.trapping = nil, nil, nil, false, false
+	if !p.charge(int64(64 * len(r.scopes[0]))) {
+		s.end(1)
+		return nil, syscall.ENOMEM
+	}
+	return &s, nil
+}
+
+// end finishes a shell's process: its EXIT trap, its descriptors, its status.
+func (r *runner) end(status int) {
+	r.status = status
+	r.runExitTrap()
+	r.fds.closeAll()
+	r.p.finish(r.status & 0xff)
+}
+
+// pay takes memory for this process and ends it when there is none left.
+func (r *runner) pay(n int) {
+	if !r.p.charge(int64(n)) {
+		r.p.limit(fmt.Sprintf("over the memory limit of %d MiB", r.m.limits.Memory>>20))
+		r.flow = flowExit
+	}
+}
+
+// step counts one step and reports whether the shell may go on.
+func (r *runner) step() bool {
+	if r.ctx.Err() != nil {
+		r.flow, r.status = flowExit, 128+signalOf(r.ctx)
+		return false
+	}
+	if r.p.pending.Load() != 0 && !r.trapping {
+		r.runSignalTraps()
+	}
+	const batch = 256
+	if r.steps++; r.steps%batch == 0 {
+		r.m.steps.Add(batch)
+		if n := r.p.tree.steps.Add(batch); r.m.limits.Steps > 0 && n > r.m.limits.Steps {
+			r.p.limit(fmt.Sprintf("over the limit of %d steps", r.m.limits.Steps))
+		}
+	}
+	return r.flow == flowNone
+}
+
+// enter goes one call deeper, or ends the shell when that is too deep.
+func (r *runner) enter() bool {
+	if r.depth++; r.depth > r.m.limits.Depth {
+		r.errorf("maximum nesting level of %d exceeded", r.m.limits.Depth)
+		r.status, r.flow = 1, flowExit
+		return false
+	}
+	return true
+}
+
+// abs makes a path absolute and leaves its dots to the filesystem.
+func (r *runner) abs(name string) string {
+	if strings.HasPrefix(name, "/") || name == "" {
+		return name
+	}
+	if r.dir == "/" {
+		return "/" + name
+	}
+	return r.dir + "/" + name
+}
+
+// errorf writes a message on standard error as bash does.
+func (r *runner) errorf(format string, args ...any) {
+	prefix := path.Base(r.name) + ": "
+	if r.name == "bash" || strings.HasSuffix(r.name, "/bash") {
+		prefix = r.name + ": "
+	}
+	if !r.interactive {
+		prefix = fmt.Sprintf("%sline %d: ", prefix, max(r.line, 1))
+	}
+	r.writeErr(prefix + fmt.Sprintf(format, args...) + "\n")
+}
+
+func (r *runner) writeErr(s string) { r.writeFD(2, []byte(s)) }
+
+var errOutputLimit = errors.New("output limit")
+
+// writeFD writes to a descriptor; a broken pipe or an exceeded limit ends the shell.
+func (r *runner) writeFD(n int, b []byte) error {
+	d := r.fds.get(n)
+	if d == nil {
+		return syscall.EBADF
+	}
+	_, err := d.Write(r.ctx, b)
+	if err != nil {
+		r.writeFailed(err)
+	}
+	return err
+}
+
+// writeFailed does what the kernel would: SIGPIPE, or the end of the tree.
+func (r *runner) writeFailed(err error) {
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		r.p.deliver(sigPIPE)
+	case errors.Is(err, errOutputLimit):
+		r.p.limit(fmt.Sprintf("over the output limit of %d MiB", r.m.limits.Output>>20))
+	case errors.Is(err, syscall.ENOMEM):
+		r.p.limit(fmt.Sprintf("over the memory limit of %d MiB", r.m.limits.Memory>>20))
+	}
+}
+
+// errText returns the kernel's words for an error: "No such file or directory".
+func errText(err error) string {
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		switch no {
+		case syscall.ENOSPC:
+			return "No space left on device"
+		case syscall.ENOTDIR:
+			return "Not a directory"
+		}
+		s := no.Error()
+		return strings.ToUpper(s[:1]) + s[1:]
+	}
+	return err.Error()
+}

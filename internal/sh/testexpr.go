@@ -1,0 +1,385 @@
+package sh
+
+import (
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// testClause runs [[ … ]].
+func (r *runner) testClause(c *syntax.TestClause) {
+	ok, err := r.cond(c.X, 0)
+	switch {
+	case err != nil:
+		r.errorf("%s", err)
+		r.status = 2
+	default:
+		r.status = boolStatus(ok)
+	}
+}
+
+// cond evaluates an expression of [[ … ]].
+func (r *runner) cond(x syntax.TestExpr, depth int) (bool, error) {
+	if depth > maxArith {
+		return false, arithError{"expression too deep"}
+	}
+	switch x := x.(type) {
+	case *syntax.Word:
+		return r.text(x) != "", nil
+	case *syntax.ParenTest:
+		return r.cond(x.X, depth+1)
+	case *syntax.UnaryTest:
+		if x.Op == syntax.TsNot {
+			ok, err := r.cond(x.X, depth+1)
+			return !ok, err
+		}
+		w, ok := x.X.(*syntax.Word)
+		if !ok {
+			return false, arithError{"unexpected operand of " + x.Op.String()}
+		}
+		return r.unaryTest(x.Op.String(), r.text(w))
+	case *syntax.BinaryTest:
+		return r.condBinary(x, depth)
+	}
+	return false, arithError{"unsupported test"}
+}
+
+func (r *runner) condBinary(x *syntax.BinaryTest, depth int) (bool, error) {
+	if x.Op == syntax.AndTest || x.Op == syntax.OrTest {
+		a, err := r.cond(x.X, depth+1)
+		if err != nil || a == (x.Op == syntax.OrTest) {
+			return a, err
+		}
+		return r.cond(x.Y, depth+1)
+	}
+	xw, okX := x.X.(*syntax.Word)
+	yw, okY := x.Y.(*syntax.Word)
+	if !okX || !okY {
+		return false, arithError{"unexpected operand of " + x.Op.String()}
+	}
+	left := r.text(xw)
+	switch x.Op {
+	case syntax.TsMatch, syntax.TsMatchShort:
+		return r.match(r.pattern(yw), left), nil
+	case syntax.TsNoMatch:
+		return !r.match(r.pattern(yw), left), nil
+	case syntax.TsReMatch:
+		return r.regexMatch(left, yw)
+	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+		a, ok := r.arithText(left)
+		b, ok2 := r.arithText(r.text(yw))
+		return ok && ok2 && compareInts(x.Op.String(), a, b), nil
+	}
+	return r.binaryTest(left, x.Op.String(), r.text(yw))
+}
+
+// regexMatch evaluates =~ and sets BASH_REMATCH. What is quoted stands for itself.
+func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
+	var b strings.Builder
+	for _, p := range r.pieces(nil, w.Parts, false, true) {
+		if p.kind == quoted {
+			b.WriteString(regexp.QuoteMeta(p.s))
+		} else {
+			b.WriteString(p.s)
+		}
+	}
+	expr, err := extendedRegex(b.String())
+	if err != nil {
+		return false, err
+	}
+	re := r.compile(expr, r.opts.nocasematch)
+	if re == nil {
+		return false, arithError{"invalid regular expression"}
+	}
+	m := re.FindStringSubmatch(s)
+	r.scopes[0]["BASH_REMATCH"] = &variable{set: true, arr: newArray(m)}
+	return m != nil, nil
+}
+
+// extendedRegex turns a POSIX extended expression into one of package regexp.
+func extendedRegex(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '\\' && i+1 < len(s):
+			i++
+			switch d := s[i]; {
+			case d >= '1' && d <= '9':
+				return "", arithError{"back-references are not supported in the simulated tier"}
+			case d == '<' || d == '>':
+				b.WriteString(`\b`)
+			case strings.IndexByte("wWsSbB", d) >= 0:
+				b.WriteString(s[i-1 : i+1])
+			default:
+				b.WriteString(regexp.QuoteMeta(s[i : i+1]))
+			}
+		case c == '[':
+			set, end, ok := bracket(strings.ReplaceAll(s, "\x00", ""), i)
+			if !ok {
+				return "", arithError{"unmatched [ in a regular expression"}
+			}
+			// In a regular expression '!' is an ordinary first character.
+			if strings.HasPrefix(s[i:], "[!") {
+				set = `[\!` + strings.TrimPrefix(set, "[^")
+			}
+			b.WriteString(set)
+			i = end - 1
+		case c == '{' && !isBound(s[i:]):
+			b.WriteString(`\{`)
+		case c == '*' && (i == 0 || s[i-1] == '(' && (i < 2 || s[i-2] != '\\')):
+			b.WriteString(`\*`)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), nil
+}
+
+// isBound reports whether s begins with {n}, {n,} or {n,m}.
+func isBound(s string) bool {
+	body, _, ok := strings.Cut(s[1:], "}")
+	return ok && body != "" && strings.Trim(body, "0123456789,") == "" && body[0] != ','
+}
+
+// unaryTest evaluates -f x and its relatives.
+func (r *runner) unaryTest(op, s string) (bool, error) {
+	switch op {
+	case "-z":
+		return s == "", nil
+	case "-n":
+		return s != "", nil
+	case "-v":
+		name, sub, isElem := strings.Cut(s, "[")
+		if isElem {
+			v := r.lookup(name)
+			sub = strings.TrimSuffix(sub, "]")
+			if sub == "@" || sub == "*" {
+				return len(v.list()) > 0, nil
+			}
+			return r.element(name, v, sub).set, nil
+		}
+		if _, err := strconv.Atoi(s); err == nil {
+			return r.paramValue(s, nil).set, nil
+		}
+		_, ok := r.get(s)
+		return ok, nil
+	case "-R":
+		v := r.lookupRaw(s)
+		return v != nil && v.nameref, nil
+	case "-o":
+		p := r.opts.named(s)
+		return p != nil && *p, nil
+	case "-t":
+		n, err := strconv.Atoi(s)
+		return err == nil && r.ttyOf(n) != nil, nil
+	case "-r":
+		return s != "" && r.view.Access(r.abs(s), vfs.MayRead) == nil, nil
+	case "-w":
+		return s != "" && r.view.Access(r.abs(s), vfs.MayWrite) == nil, nil
+	case "-x":
+		return s != "" && r.view.Access(r.abs(s), vfs.MayExec) == nil, nil
+	}
+	return r.fileTest(op, s)
+}
+
+// fileTest evaluates the tests of a file's kind and mode.
+func (r *runner) fileTest(op, s string) (bool, error) {
+	stat := r.view.Stat
+	if op == "-L" || op == "-h" {
+		stat = r.view.Lstat
+	}
+	var i vfs.Info
+	err := fs.ErrNotExist
+	if s != "" {
+		i, err = stat(r.abs(s))
+	}
+	exists := err == nil
+	switch op {
+	case "-e", "-a":
+		return exists, nil
+	case "-f":
+		return exists && i.Mode.IsRegular(), nil
+	case "-d":
+		return exists && i.Mode.IsDir(), nil
+	case "-L", "-h":
+		return exists && i.Mode&fs.ModeSymlink != 0, nil
+	case "-s":
+		return exists && i.Size > 0, nil
+	case "-c":
+		return exists && i.Mode&fs.ModeCharDevice != 0, nil
+	case "-b", "-p", "-S":
+		return false, nil
+	case "-u":
+		return exists && i.Mode&fs.ModeSetuid != 0, nil
+	case "-g":
+		return exists && i.Mode&fs.ModeSetgid != 0, nil
+	case "-k":
+		return exists && i.Mode&fs.ModeSticky != 0, nil
+	case "-O":
+		return exists && i.UID == r.cred().UID, nil
+	case "-G":
+		return exists && i.GID == r.cred().GID, nil
+	case "-N":
+		return exists, nil
+	}
+	return false, arithError{op + ": unary operator expected"}
+}
+
+func compareInts(op string, a, b int64) bool {
+	switch op {
+	case "-eq":
+		return a == b
+	case "-ne":
+		return a != b
+	case "-lt":
+		return a < b
+	case "-le":
+		return a <= b
+	case "-gt":
+		return a > b
+	}
+	return a >= b
+}
+
+// binaryTest evaluates the operators that [ and [[ share.
+func (r *runner) binaryTest(a, op, b string) (bool, error) {
+	switch op {
+	case "=", "==":
+		return a == b, nil
+	case "!=":
+		return a != b, nil
+	case "<":
+		return a < b, nil
+	case ">":
+		return a > b, nil
+	case "-eq", "-ne", "-lt", "-le", "-gt", "-ge":
+		x, err := strconv.ParseInt(strings.TrimSpace(a), 10, 64)
+		if err != nil {
+			return false, arithError{a + ": integer expression expected"}
+		}
+		y, err := strconv.ParseInt(strings.TrimSpace(b), 10, 64)
+		if err != nil {
+			return false, arithError{b + ": integer expression expected"}
+		}
+		return compareInts(op, x, y), nil
+	case "-nt", "-ot", "-ef":
+		x, errX := r.view.Stat(r.abs(a))
+		y, errY := r.view.Stat(r.abs(b))
+		switch op {
+		case "-nt":
+			return errX == nil && (errY != nil || x.Modified.After(y.Modified)), nil
+		case "-ot":
+			return errY == nil && (errX != nil || x.Modified.Before(y.Modified)), nil
+		}
+		return errX == nil && errY == nil && x.Ino == y.Ino, nil
+	}
+	return false, arithError{op + ": binary operator expected"}
+}
+
+// bracketTest is test and [: it evaluates words.
+type bracketTest struct {
+	r    *runner
+	args []string
+	pos  int
+}
+
+func isUnaryTest(s string) bool {
+	return len(s) == 2 && s[0] == '-' && strings.IndexByte("abcdefghknoprstuvwxzLNORSG", s[1]) >= 0
+}
+
+func isBinaryTest(s string) bool {
+	switch s {
+	case "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef":
+		return true
+	}
+	return false
+}
+
+// run evaluates all words. By POSIX the number of words decides first.
+func (t *bracketTest) run() (bool, error) {
+	a := t.args
+	switch {
+	case len(a) == 0:
+		return false, nil
+	case len(a) == 1:
+		return a[0] != "", nil
+	case len(a) == 2 && a[0] == "!":
+		return a[1] == "", nil
+	case len(a) == 3 && isBinaryTest(a[1]):
+		return t.r.binaryTest(a[0], a[1], a[2])
+	}
+	ok, err := t.or(0)
+	if err == nil && t.pos < len(a) {
+		if len(a) == 2 {
+			return false, arithError{a[0] + ": unary operator expected"}
+		}
+		return false, arithError{"too many arguments"}
+	}
+	return ok, err
+}
+
+func (t *bracketTest) peek() string {
+	if t.pos < len(t.args) {
+		return t.args[t.pos]
+	}
+	return ""
+}
+
+func (t *bracketTest) or(depth int) (bool, error) {
+	a, err := t.and(depth)
+	for err == nil && t.peek() == "-o" {
+		t.pos++
+		var b bool
+		b, err = t.and(depth)
+		a = a || b
+	}
+	return a, err
+}
+
+func (t *bracketTest) and(depth int) (bool, error) {
+	a, err := t.not(depth)
+	for err == nil && t.peek() == "-a" {
+		t.pos++
+		var b bool
+		b, err = t.not(depth)
+		a = a && b
+	}
+	return a, err
+}
+
+func (t *bracketTest) not(depth int) (bool, error) {
+	if depth > maxArith {
+		return false, arithError{"expression too deep"}
+	}
+	left := len(t.args) - t.pos
+	s := t.peek()
+	switch {
+	case left == 0:
+		return false, arithError{"argument expected"}
+	case left > 2 && isBinaryTest(t.args[t.pos+1]):
+		t.pos += 3
+		return t.r.binaryTest(s, t.args[t.pos-2], t.args[t.pos-1])
+	case s == "!" && left > 1:
+		t.pos++
+		ok, err := t.not(depth + 1)
+		return !ok, err
+	case s == "(" && left > 1:
+		t.pos++
+		ok, err := t.or(depth + 1)
+		if err == nil && t.peek() != ")" {
+			return false, arithError{"`)' expected"}
+		}
+		t.pos++
+		return ok, err
+	case isUnaryTest(s) && left > 1:
+		t.pos += 2
+		return t.r.unaryTest(s, t.args[t.pos-1])
+	}
+	t.pos++
+	return s != "", nil
+}

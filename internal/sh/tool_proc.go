@@ -1,0 +1,356 @@
+package sh
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// toolShell is bash: a new shell in a process of its own.
+func toolShell(c *call) int {
+	run, err := parseShellArgs(append([]string{c.name}, c.args...))
+	if err != nil {
+		c.r.writeErr("bash: " + err.Error() + "\n")
+		return 2
+	}
+	run.env = c.env
+	return c.r.spawnShell(run)
+}
+
+// sub runs a program with an environment and returns its status.
+func (c *call) sub(args, env []string) int {
+	return c.r.runTool(args, func() []string { return env })
+}
+
+func toolEnv(c *call) int {
+	env, args := c.env, c.args
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		switch a := args[0]; {
+		case a == "-i" || a == "-" || a == "--ignore-environment":
+			env = nil
+		case a == "-u" && len(args) > 1:
+			env = without(env, args[1])
+			args = args[1:]
+		case a == "-S" && len(args) > 1:
+			args = append([]string{a}, append(strings.Fields(args[1]), args[2:]...)...)
+		default:
+			return c.complain(125, "invalid option -- '%s'", strings.TrimLeft(a, "-"))
+		}
+		args = args[1:]
+	}
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		name, _, _ := strings.Cut(args[0], "=")
+		env = append(without(env, name), args[0])
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return c.print(strings.Join(append(env, ""), "\n"))
+	}
+	return c.sub(args, env)
+}
+
+func without(env []string, name string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, name+"=") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+func toolNohup(c *call) int {
+	args := c.args
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if args[0] == "-n" && len(args) > 1 {
+			args = args[1:]
+		}
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return c.complain(125, "missing operand")
+	}
+	return c.sub(args, c.env)
+}
+
+func toolStdbuf(c *call) int { return toolNohup(c) }
+
+// toolSudo runs a program as another user, by default root: in a sandbox of one's
+// own that takes no password.
+func toolSudo(c *call) int {
+	args, user := c.args, "root"
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if args[0] == "-u" && len(args) > 1 {
+			user, args = args[1], args[1:]
+		}
+		args = args[1:]
+	}
+	env := c.env
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		env, args = append(env, args[0]), args[1:]
+	}
+	if len(args) == 0 {
+		return c.complain(1, "usage: sudo [-u user] command")
+	}
+	for _, a := range c.r.m.Accounts() {
+		if a.Name != user {
+			continue
+		}
+		view, uid := c.r.view, c.r.p.uid
+		c.r.view, c.r.p.uid = c.r.m.fs.As(vfs.Cred{UID: a.UID, GID: a.GID}), a.UID
+		defer func() { c.r.view, c.r.p.uid = view, uid }()
+		env = append(without(without(without(env, "HOME"), "USER"), "LOGNAME"), "HOME="+a.Home, "USER="+a.Name, "LOGNAME="+a.Name)
+		return c.sub(args, env)
+	}
+	return c.complain(1, "unknown user %s", user)
+}
+
+// toolTimeout runs a program for at most so long.
+func toolTimeout(c *call) int {
+	args, sig := c.args, sigTERM
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if (args[0] == "-s" || args[0] == "-k") && len(args) > 1 {
+			if n, ok := parseSignal(args[1]); ok && args[0] == "-s" {
+				sig = n
+			}
+			args = args[1:]
+		}
+		args = args[1:]
+	}
+	if len(args) < 2 {
+		return c.complain(125, "missing operand")
+	}
+	d, err := parseDuration(args[0])
+	if err != nil {
+		return c.complain(125, "invalid time interval '%s'", args[0])
+	}
+	s, err := c.r.fork(true)
+	if err != nil {
+		c.r.forkFailed(err)
+		return 254
+	}
+	t := time.AfterFunc(d, func() { s.p.deliver(sig) })
+	if d == 0 {
+		t.Stop()
+	}
+	s.status = s.runTool(args[1:], func() []string { return c.env })
+	expired := !t.Stop() && d > 0
+	s.end(s.status)
+	if expired && s.p.signum != 0 && s.p.signum != sigKILL {
+		return 124
+	}
+	return s.p.code
+}
+
+// parseDuration reads sleep's numbers: 1, 0.5, 2m, 1h, infinity.
+func parseDuration(s string) (time.Duration, error) {
+	unit := time.Second
+	switch {
+	case s == "infinity" || s == "inf":
+		return math.MaxInt64, nil
+	case strings.HasSuffix(s, "s"):
+		s = s[:len(s)-1]
+	case strings.HasSuffix(s, "m"):
+		unit, s = time.Minute, s[:len(s)-1]
+	case strings.HasSuffix(s, "h"):
+		unit, s = time.Hour, s[:len(s)-1]
+	case strings.HasSuffix(s, "d"):
+		unit, s = 24*time.Hour, s[:len(s)-1]
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || f < 0 || math.IsNaN(f) {
+		return 0, errors.New("invalid time interval")
+	}
+	if f > float64(math.MaxInt64)/float64(unit) {
+		return math.MaxInt64, nil
+	}
+	return time.Duration(f * float64(unit)), nil
+}
+
+func toolSleep(c *call) int {
+	if len(c.args) == 0 {
+		return c.complain(1, "missing operand")
+	}
+	var total time.Duration
+	for _, a := range c.args {
+		d, err := parseDuration(a)
+		if err != nil {
+			return c.complain(1, "invalid time interval '%s'", a)
+		}
+		if total += d; total < 0 {
+			total = math.MaxInt64
+		}
+	}
+	if !c.r.nap(total) {
+		return 128 + max(lowest(c.r.p.pending.Load()), signalOf(c.r.ctx))
+	}
+	return 0
+}
+
+// toolXargs runs a program with arguments from standard input.
+func toolXargs(c *call) int {
+	per, replace, nul, skipEmpty := 0, "", false, false
+	delim := byte(0)
+	args := c.args
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		value := func() string {
+			if len(a) > 2 {
+				return a[2:]
+			}
+			if len(args) == 0 {
+				return ""
+			}
+			v := args[0]
+			args = args[1:]
+			return v
+		}
+		switch a[1] {
+		case 'n', 'L':
+			per, _ = strconv.Atoi(value()) // nonsense means no limit
+		case 'I':
+			replace = value()
+		case 'd':
+			if s, _ := unescape(value(), escDollar); s != "" {
+				delim = s[0]
+			}
+		case 'P':
+			value()
+		case '0':
+			nul = true
+		case 'r':
+			skipEmpty = true
+		case 't':
+		default:
+			return c.complain(1, "invalid option -- '%c'", a[1])
+		}
+	}
+	if len(args) == 0 {
+		args = []string{"echo"}
+	}
+	data, err := c.slurp(c.in)
+	if err != nil {
+		return 1
+	}
+	var items []string
+	switch {
+	case nul || delim != 0:
+		items = strings.Split(string(data), string(delim))
+		if items[len(items)-1] == "" {
+			items = items[:len(items)-1]
+		}
+		if delim != 0 && len(items) > 0 {
+			items[len(items)-1] = strings.TrimSuffix(items[len(items)-1], "\n")
+		}
+	case replace != "":
+		for l := range strings.SplitSeq(string(data), "\n") {
+			if l = strings.TrimLeft(l, " \t"); l != "" {
+				items = append(items, l)
+			}
+		}
+	default:
+		items = shellFields(string(data))
+	}
+	if len(items) == 0 && (skipEmpty || replace != "") {
+		return 0
+	}
+	return c.xargsRun(args, items, per, replace)
+}
+
+func (c *call) xargsRun(args, items []string, per int, replace string) int {
+	status := 0
+	one := func(full []string) bool {
+		switch code := c.sub(full, c.env); {
+		case code == 127 || code == 126:
+			status = code
+			return false
+		case code == 255:
+			status = 124
+			return false
+		case code > 128:
+			status = 125
+			return false
+		case code != 0:
+			status = 123
+		}
+		return c.r.step()
+	}
+	if replace != "" {
+		for _, it := range items {
+			full := make([]string, len(args))
+			for i, a := range args {
+				full[i] = strings.ReplaceAll(a, replace, it)
+			}
+			if !one(full) {
+				break
+			}
+		}
+		return status
+	}
+	if per <= 0 {
+		per = max(len(items), 1)
+	}
+	for {
+		n := min(per, len(items))
+		if !one(append(append([]string(nil), args...), items[:n]...)) {
+			break
+		}
+		if items = items[n:]; len(items) == 0 {
+			break
+		}
+	}
+	return status
+}
+
+// shellFields splits at blanks with quotes and backslashes, as xargs does.
+func shellFields(s string) []string {
+	var out []string
+	var b strings.Builder
+	has := false
+	quote := byte(0)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			} else {
+				b.WriteByte(c)
+			}
+		case c == '\'' || c == '"':
+			quote, has = c, true
+		case c == '\\' && i+1 < len(s):
+			i++
+			b.WriteByte(s[i])
+			has = true
+		case c == ' ' || c == '\t' || c == '\n':
+			if has {
+				out = append(out, b.String())
+				b.Reset()
+				has = false
+			}
+		default:
+			b.WriteByte(c)
+			has = true
+		}
+	}
+	if has {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+func toolPs(c *call) int {
+	w := c.buffered()
+	fmt.Fprintln(w, "    PID    PPID USER     STAT COMMAND")
+	for _, p := range c.r.m.table() {
+		fmt.Fprintf(w, "%7d %7d %-8s R    %s\n", p.pid, p.ppid, c.r.m.UserName(p.uid), strings.Join(p.args, " "))
+	}
+	return boolStatus(w.Flush() == nil)
+}

@@ -1,0 +1,235 @@
+package sh
+
+import (
+	"context"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// TTY is a simulated terminal. The host writes keys with Write and reads what is
+// shown with Read; processes use it as their standard streams. In its normal mode
+// it echoes, edits lines (backspace, ^U, ^W) and turns ^C into SIGINT and ^D into
+// end of file.
+type TTY struct {
+	m   *Machine
+	in  *Pipe // finished input, to the processes
+	out *Pipe // to the screen
+
+	mu    sync.Mutex
+	rows  uint16
+	cols  uint16
+	line  []byte // under edit
+	raw   bool
+	quiet bool // no echo
+	eofs  int  // ^D on an empty line, to be read as end of file
+	intr  func()
+	pgid  int
+}
+
+// NewTTY makes a terminal of this size.
+func (m *Machine) NewTTY(cols, rows uint16) *TTY {
+	return &TTY{m: m, in: NewPipe(), out: NewPipe(), cols: cols, rows: rows}
+}
+
+// Size returns the terminal's size.
+func (t *TTY) Size() (cols, rows uint16) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cols, t.rows
+}
+
+// Resize changes the terminal's size.
+func (t *TTY) Resize(cols, rows uint16) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cols, t.rows = cols, rows
+}
+
+// Read reads what is shown on the screen.
+func (t *TTY) Read(b []byte) (int, error) { return t.out.Read(b) }
+
+// Write types keys.
+func (t *TTY) Write(b []byte) (int, error) {
+	for i, c := range b {
+		if err := t.key(c); err != nil {
+			return i, err
+		}
+	}
+	return len(b), nil
+}
+
+// Close hangs the terminal up: processes read end of file and their output is
+// dropped.
+func (t *TTY) Close() error {
+	t.in.CloseWrite()
+	t.out.CloseRead()
+	return nil
+}
+
+// hangUp ends the screen's output once the last process has gone.
+func (t *TTY) hangUp() {
+	t.out.CloseWrite()
+	t.in.CloseRead()
+}
+
+// key handles one byte of input.
+func (t *TTY) key(c byte) error {
+	t.mu.Lock()
+	if t.raw {
+		t.mu.Unlock()
+		return t.send([]byte{c})
+	}
+	var echo, done []byte
+	var intr func()
+	eof := false
+	switch c {
+	case '\r', '\n':
+		done = append(t.line, '\n')
+		t.line = nil
+		echo = []byte("\r\n")
+	case 0x7f, 0x08:
+		if len(t.line) > 0 {
+			_, n := utf8.DecodeLastRune(t.line)
+			t.line = t.line[:len(t.line)-n]
+			echo = []byte("\b \b")
+		}
+	case 0x15: // ^U
+		for range utf8.RuneCount(t.line) {
+			echo = append(echo, "\b \b"...)
+		}
+		t.line = nil
+	case 0x17: // ^W
+		n := len(t.line)
+		for n > 0 && t.line[n-1] == ' ' {
+			n--
+		}
+		for n > 0 && t.line[n-1] != ' ' {
+			n--
+		}
+		for range utf8.RuneCount(t.line[n:]) {
+			echo = append(echo, "\b \b"...)
+		}
+		t.line = t.line[:n]
+	case 0x03: // ^C
+		t.line = nil
+		echo = []byte("^C\r\n")
+		intr = t.intr
+	case 0x04: // ^D
+		if done, t.line = t.line, nil; len(done) == 0 {
+			t.eofs++
+			eof = true
+		}
+	default:
+		const most = 4096 // as on Linux
+		if len(t.line) < most {
+			t.line = append(t.line, c)
+			echo = []byte{c}
+		}
+	}
+	if t.quiet && c != 0x03 {
+		echo = nil
+	}
+	t.mu.Unlock()
+	if len(echo) > 0 {
+		t.show(echo)
+	}
+	if intr != nil {
+		intr()
+	}
+	if eof {
+		t.in.mu.Lock()
+		t.in.wakeAll()
+		t.in.mu.Unlock()
+		return nil
+	}
+	return t.send(done)
+}
+
+// send gives input to the processes; what does not fit is dropped, as on Linux.
+func (t *TTY) send(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // do not wait
+	_, err := t.in.WriteContext(ctx, b)
+	if err == context.Canceled {
+		return nil
+	}
+	return err
+}
+
+// show puts bytes on the screen without waiting for a reader that does not come.
+func (t *TTY) show(b []byte) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _ = t.out.WriteContext(ctx, b) // a full screen loses echo, as a real one does
+}
+
+// ttyStream is a terminal as a process's stream.
+type ttyStream struct{ t *TTY }
+
+func (s ttyStream) Read(ctx context.Context, b []byte) (int, error) {
+	t := s.t
+	for {
+		t.mu.Lock()
+		eof := t.eofs > 0
+		t.mu.Unlock()
+		t.in.mu.Lock()
+		empty := t.in.off == len(t.in.buf)
+		if !empty || !eof && t.in.writers == 0 {
+			t.in.mu.Unlock()
+			return t.in.ReadContext(ctx, b)
+		}
+		if eof {
+			t.in.mu.Unlock()
+			t.mu.Lock()
+			t.eofs--
+			t.mu.Unlock()
+			return 0, io.EOF
+		}
+		err := t.in.await(ctx)
+		t.in.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (s ttyStream) Write(ctx context.Context, b []byte) (int, error) {
+	s.t.mu.Lock()
+	raw := s.t.raw
+	s.t.mu.Unlock()
+	out := b
+	if !raw {
+		out = make([]byte, 0, len(b)+16)
+		for _, c := range b {
+			if c == '\n' {
+				out = append(out, '\r')
+			}
+			out = append(out, c)
+		}
+	}
+	if _, err := s.t.out.WriteContext(ctx, out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (s ttyStream) Close() error { return nil }
+
+// ttyOf returns the terminal behind a descriptor, nil when it is none.
+func (r *runner) ttyOf(n int) *TTY {
+	if d := r.fds.get(n); d != nil {
+		switch s := d.stream.(type) {
+		case ttyStream:
+			return s.t
+		case counted:
+			if t, ok := s.stream.(ttyStream); ok {
+				return t.t
+			}
+		}
+	}
+	return nil
+}

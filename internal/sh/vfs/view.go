@@ -1,0 +1,188 @@
+package vfs
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Limits of names, as on Linux.
+const (
+	maxName  = 255
+	maxPath  = 4096
+	maxLinks = 40 // symbolic links followed in one path
+)
+
+// Cred is who asks. UID 0 passes every check.
+type Cred struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// View is a filesystem as one user sees it. It is a small value; copy it freely.
+// Paths are absolute; a relative one is taken from the root. Errors are
+// *fs.PathError around a syscall.Errno.
+type View struct {
+	fs   *FS
+	cred Cred
+}
+
+// As returns the filesystem as c sees it.
+func (f *FS) As(c Cred) View { return View{f, c} }
+
+// Root returns the filesystem as the superuser sees it.
+func (f *FS) Root() View { return View{fs: f} }
+
+// FS returns the filesystem behind the view.
+func (v View) FS() *FS { return v.fs }
+
+// Cred returns whose view it is.
+func (v View) Cred() Cred { return v.cred }
+
+// Permission bits for [View.Access].
+const (
+	MayExec  = 1
+	MayWrite = 2
+	MayRead  = 4
+)
+
+// may reports whether the viewer has all of the wanted bits on n.
+func (v View) may(n *node, want fs.FileMode) bool {
+	perm := n.mode.Perm()
+	if v.cred.UID == 0 {
+		return want&MayExec == 0 || n.isDir() || perm&0o111 != 0
+	}
+	switch {
+	case n.uid == v.cred.UID:
+		perm >>= 6
+	case n.gid == v.cred.GID, slices.Contains(v.cred.Groups, n.gid):
+		perm >>= 3
+	}
+	return perm&want == want
+}
+
+// place is where a path leads: the directory that holds the last name, that name
+// ("" for the root, or a path ending in . or ..) and the node, nil if missing.
+type place struct {
+	dir  *node
+	name string
+	node *node
+}
+
+func (p place) path() string {
+	if p.name == "" {
+		return p.node.path()
+	}
+	return join(p.dir, p.name)
+}
+
+// walk resolves a path. Only the last name may be missing. With follow, a
+// symbolic link at the end is followed. The caller holds mu.
+func (v View) walk(name string, follow bool) (place, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return place{}, syscall.EINVAL
+	}
+	if len(name) >= maxPath {
+		return place{}, syscall.ENAMETOOLONG
+	}
+	at := place{dir: v.fs.root, node: v.fs.root}
+	rest, links := name, 0
+	for {
+		rest = strings.TrimLeft(rest, "/")
+		if rest == "" {
+			return at, nil
+		}
+		part, after, more := strings.Cut(rest, "/")
+		mustDir := more // a trailing slash asks for a directory
+		more = strings.Trim(after, "/") != ""
+		dir := at.node
+		if !dir.isDir() {
+			return place{}, syscall.ENOTDIR
+		}
+		if !v.may(dir, MayExec) {
+			return place{}, syscall.EACCES
+		}
+		next, err := step(dir, part)
+		if err != nil {
+			return place{}, err
+		}
+		rest = after
+		if next.node == nil {
+			if more {
+				return place{}, syscall.ENOENT
+			}
+			return next, nil
+		}
+		if next.node.mode&fs.ModeSymlink != 0 && (more || follow || mustDir) {
+			if links++; links > maxLinks {
+				return place{}, syscall.ELOOP
+			}
+			target := next.node.target
+			if strings.HasPrefix(target, "/") {
+				at = place{dir: v.fs.root, node: v.fs.root}
+			}
+			if rest = target + "/" + after; !mustDir {
+				rest = target
+			}
+			if len(rest) >= 2*maxPath {
+				return place{}, syscall.ENAMETOOLONG
+			}
+			continue
+		}
+		if mustDir && !next.node.isDir() {
+			return place{}, syscall.ENOTDIR
+		}
+		at = next
+	}
+}
+
+// step goes one name down (or up) from dir.
+func step(dir *node, part string) (place, error) {
+	switch {
+	case part == ".":
+		return place{dir: dir.parent, node: dir}, nil
+	case part == "..":
+		return place{dir: dir.parent.parent, node: dir.parent}, nil
+	case len(part) > maxName:
+		return place{}, syscall.ENAMETOOLONG
+	}
+	return place{dir: dir, name: part, node: dir.entries[part]}, nil
+}
+
+// find resolves a path to a node that exists. The caller holds mu.
+func (v View) find(name string, follow bool) (place, error) {
+	p, err := v.walk(name, follow)
+	if err == nil && p.node == nil {
+		err = syscall.ENOENT
+	}
+	return p, err
+}
+
+// mayChange reports an error unless the viewer may add or remove entries of dir;
+// with victim, unless it may remove or replace that one (the sticky bit).
+func (v View) mayChange(dir, victim *node) error {
+	if !v.may(dir, MayWrite|MayExec) {
+		return syscall.EACCES
+	}
+	if victim != nil && dir.mode&fs.ModeSticky != 0 && v.cred.UID != 0 &&
+		v.cred.UID != victim.uid && v.cred.UID != dir.uid {
+		return syscall.EPERM
+	}
+	return nil
+}
+
+// owns reports an error unless the viewer owns n or is root.
+func (v View) owns(n *node) error {
+	if v.cred.UID != 0 && v.cred.UID != n.uid {
+		return syscall.EPERM
+	}
+	return nil
+}
+
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}

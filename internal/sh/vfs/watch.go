@@ -1,0 +1,136 @@
+package vfs
+
+import (
+	"errors"
+	"strings"
+	"sync"
+)
+
+// Op is a kind of change.
+type Op int
+
+// The kinds of change. A move is a Rename of the old name and a Create of the new.
+const (
+	Create Op = iota + 1
+	Write
+	Remove
+	Rename
+	Chmod
+)
+
+// Change is one change below a watched directory.
+type Change struct {
+	Path string
+	Op   Op
+}
+
+// ErrOverflow ends a watch whose reader is too slow.
+var ErrOverflow = errors.New("watch: too many changes waiting")
+
+// watchBuffer is how many changes may wait for a reader.
+const watchBuffer = 4096
+
+// Watch delivers the changes below one directory until it is closed.
+type Watch struct {
+	fs        *FS
+	dir       *node
+	recursive bool
+	c         chan Change
+
+	mu     sync.Mutex // after FS.mu
+	closed bool
+	err    error
+}
+
+// Watch watches a directory; with recursive, all directories below it too, those
+// made later included.
+func (v View) Watch(dir string, recursive bool) (*Watch, error) {
+	v.fs.mu.Lock()
+	defer v.fs.mu.Unlock()
+	p, err := v.find(dir, true)
+	switch {
+	case err != nil:
+	case !p.node.isDir():
+		err = errNotDir
+	case !v.may(p.node, MayRead):
+		err = errAccess
+	}
+	if err != nil {
+		return nil, pathError("watch", dir, err)
+	}
+	w := &Watch{fs: v.fs, dir: p.node, recursive: recursive, c: make(chan Change, watchBuffer)}
+	v.fs.watches = append(v.fs.watches, w)
+	return w, nil
+}
+
+// C returns the changes; it is closed when the watch ends.
+func (w *Watch) C() <-chan Change { return w.c }
+
+// Err says why a watch ended: nil after Close, ErrOverflow when it was too slow.
+func (w *Watch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Close ends the watch.
+func (w *Watch) Close() error {
+	w.fs.mu.Lock()
+	defer w.fs.mu.Unlock()
+	w.end(nil)
+	return nil
+}
+
+// end closes the watch and takes it from the list. The caller holds FS.mu.
+func (w *Watch) end(err error) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return
+	}
+	w.closed, w.err = true, err
+	close(w.c)
+	w.mu.Unlock()
+	keep := make([]*Watch, 0, len(w.fs.watches))
+	for _, o := range w.fs.watches {
+		if o != w {
+			keep = append(keep, o)
+		}
+	}
+	w.fs.watches = keep
+}
+
+// sees reports whether a change of an entry of dir is this watch's business.
+func (w *Watch) sees(dir *node) bool {
+	for d := dir; ; d = d.parent {
+		if d == w.dir {
+			return true
+		}
+		if !w.recursive || d == d.parent {
+			return false
+		}
+	}
+}
+
+// notify tells the watchers of a change of an entry. The caller holds mu.
+func (f *FS) notify(dir *node, name string, op Op) {
+	for _, w := range f.watches { // end replaces the slice, so ranging over it is safe
+		if !w.sees(dir) {
+			continue
+		}
+		select {
+		case w.c <- Change{Path: join(dir, name), Op: op}:
+		default:
+			w.end(ErrOverflow)
+		}
+	}
+}
+
+// String returns the change's name.
+func (o Op) String() string {
+	names := [...]string{"", "create", "write", "remove", "rename", "chmod"}
+	if o < 0 || int(o) >= len(names) {
+		return "?"
+	}
+	return strings.Clone(names[o])
+}
