@@ -57,6 +57,7 @@ type running struct {
 	client processconnect.ProcessClient
 	stderr bytes.Buffer
 	ended  chan error
+	cwd    *string // nil is the user's home
 }
 
 // start runs a guest; command gets the binary and its arguments and returns what
@@ -112,7 +113,7 @@ func (g *running) sh(line string, headers ...string) (string, *process.ProcessEv
 	ctx, cancel := context.WithTimeout(g.t.Context(), 20*time.Second)
 	defer cancel()
 	off := false
-	req := connect.NewRequest(&process.StartRequest{Process: &process.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", line}}, Stdin: &off})
+	req := connect.NewRequest(&process.StartRequest{Process: &process.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", line}, Cwd: g.cwd}, Stdin: &off})
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header().Set(headers[i], headers[i+1])
 	}
@@ -153,6 +154,7 @@ func (g *running) stop() {
 
 func TestAsOrdinaryProcess(t *testing.T) {
 	g := start(t, exec.Command, "-no-setup", "-gateway", "127.0.0.9")
+	g.cwd = new("/") // an account need not have a home
 	user := "Authorization"
 	out, end, err := g.sh("echo $PPID; ls /proc/self/fd | sort -n | tail -1", user, basic(t))
 	if err != nil || end.GetExitCode() != 0 {
@@ -214,6 +216,7 @@ func asInit(bin string, args ...string) *exec.Cmd {
 func TestReaping(t *testing.T) {
 	g := start(t, asInit, "-no-setup")
 	rootUser := []string{"Authorization", "Basic cm9vdDo="}
+	g.cwd = new("/") // /root is another's where we are root in our own namespace only
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {

@@ -35,10 +35,11 @@ type System struct {
 	opt Options
 	log *slog.Logger
 
-	accounts accounts
-	children *reaper
-	cpu      cpuMeter
-	closed   sync.Once
+	accounts   accounts
+	children   *reaper
+	cpu        cpuMeter
+	keepGroups bool // children get our groups, because none may be set
+	closed     sync.Once
 }
 
 // New returns the System of this machine. The caller closes it.
@@ -46,7 +47,7 @@ func New(opt Options) *System {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &System{opt: opt, log: opt.Logger, children: newReaper()}
+	s := &System{opt: opt, log: opt.Logger, children: newReaper(), keepGroups: groupsFixed()}
 	s.cpu.reset()
 	return s
 }

@@ -147,7 +147,7 @@ func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 		Dir:   cmd.Dir,
 		Env:   cmd.Env,
 		Files: fds[:],
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: credential(cmd.User)},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.sys.credential(cmd.User)},
 	}
 	argv := append([]string{cmd.Path}, cmd.Args...)
 	pid, status, err := p.sys.children.start(func() (int, error) {
@@ -162,7 +162,7 @@ func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 
 // credential returns what the child must become, nil when that is what we are:
 // setting groups takes root, even to the same ones.
-func credential(u agent.User) *syscall.Credential {
+func (s *System) credential(u agent.User) *syscall.Credential {
 	if os.Geteuid() != 0 && uint32(os.Geteuid()) == u.UID {
 		return nil
 	}
@@ -170,7 +170,14 @@ func credential(u agent.User) *syscall.Credential {
 	if len(groups) == 0 {
 		groups = []uint32{u.GID}
 	}
-	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: groups}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: groups, NoSetGroups: s.keepGroups}
+}
+
+// groupsFixed reports whether even root may not set groups here: so it is in a
+// user namespace that an unprivileged user made, see user_namespaces(7).
+func groupsFixed() bool {
+	text, _ := os.ReadFile("/proc/self/setgroups") // a kernel without it has no such rule
+	return strings.TrimSpace(string(text)) == "deny"
 }
 
 // lookPath finds the program in the PATH of its own environment, as its user
