@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/control/client"
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"github.com/carrel-dev/carrel"
@@ -103,7 +102,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (*Instance, error
 	in := d.newInstance(l)
 	undo.Add(in.abandon)
 	// The control protocol knows no context: ending the process ends every call.
-	stop := context.AfterFunc(ctx, func() { _ = l.process.Kill() })
+	stop := context.AfterFunc(ctx, in.kill)
 	defer stop()
 
 	guest, err := in.openLink(ctx)
@@ -154,9 +153,9 @@ func (in *Instance) boot(ready io.Reader, guest *os.File) error {
 		return fmt.Errorf("sentry ended before it was ready: %w", err)
 	}
 	in.preferForOOM()
-	conn, err := client.ConnectTo(in.rec.Sock)
+	conn, err := dialControl(in.rec.Sock)
 	if err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return err
 	}
 	defer conn.Close()
 	args, err := networkArgs(guest, in.rec.MTU)
@@ -178,7 +177,7 @@ func (in *Instance) bootError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	_ = in.process.Kill()
+	in.kill()
 	<-in.ended
 	if text := in.lastWords(); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)

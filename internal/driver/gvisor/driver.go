@@ -55,6 +55,9 @@ type Driver struct {
 	root   bool // we are root: own uids, forced buffers
 	groups *cgroup.Hierarchy
 
+	mu        sync.Mutex
+	instances map[*Instance]struct{} // all that are not destroyed
+
 	// The compiled system call filter, made when it is first wanted.
 	filterOnce sync.Once
 	filterFile *os.File
@@ -95,11 +98,26 @@ func New(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
-	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0, groups: groups}
+	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0, groups: groups,
+		instances: map[*Instance]struct{}{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	return d, nil
+}
+
+// track remembers an instance for Close.
+func (d *Driver) track(in *Instance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.instances[in] = struct{}{}
+}
+
+// forget is the opposite of track.
+func (d *Driver) forget(in *Instance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.instances, in)
 }
 
 // instanceName tells drivers with different roots apart.
@@ -123,6 +141,13 @@ func (d *Driver) Info() driver.Info {
 
 // Close implements driver.Driver. Sandboxes live on.
 func (d *Driver) Close() error {
+	d.mu.Lock()
+	instances := d.instances
+	d.instances = map[*Instance]struct{}{}
+	d.mu.Unlock()
+	for in := range instances {
+		in.release()
+	}
 	d.filterOnce.Do(func() {}) // never compile it now
 	closeAll(d.filterFile)
 	return d.groups.Close() // only what is empty goes

@@ -156,7 +156,7 @@ func (k dirKeeper) ask(verb, name string, f *os.File) (*os.File, error) {
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(msgs) == 0 {
-		return nil, errors.New("nothing kept")
+		return nil, &carrel.Error{Kind: carrel.NotFound}
 	}
 	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil {

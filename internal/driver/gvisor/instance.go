@@ -45,12 +45,12 @@ type Instance struct {
 	rec   record
 	group *cgroup.Group
 
-	process  *os.Process // nil after Recover: then it is not our child
-	pidfd    *os.File    // readable when the sentry has ended
-	guestLog *os.File    // nil after Recover
+	pidfd    *os.File // readable when the sentry has ended
+	guestLog *os.File // nil after Recover
 
 	ended chan struct{} // closed when the sentry is gone and exit is set
 	exit  driver.Exit   // valid after ended
+	left  chan struct{} // closed when watch has returned, perhaps before the end
 
 	once    sync.Once     // the one Destroy that works
 	gone    chan struct{} // closed when that one is through
@@ -69,18 +69,24 @@ func linkName(id carrel.ID) string { return "gvisor/" + string(id) }
 
 // newInstance watches a sentry that was just started.
 func (d *Driver) newInstance(l *launch) *Instance {
-	started, _ := startTime(l.process.Pid)
+	started, _ := startTime(l.pid)
 	in := &Instance{
-		d: d, group: l.group, process: l.process, pidfd: l.pidfd, guestLog: l.guestLog,
-		ended: make(chan struct{}), gone: make(chan struct{}),
+		d: d, group: l.group, pidfd: l.pidfd, guestLog: l.guestLog,
 		rec: record{
-			Version: recordVersion, ID: l.spec.ID, PID: l.process.Pid, Started: started, BootID: bootID(),
+			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(),
 			UID: l.uid, Sock: l.sock, Dir: l.spec.Dir, Link: linkName(l.spec.ID),
 			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.spec.Limits.DiskMB, Group: l.group.Paths(),
 		},
 	}
-	go in.watch()
+	in.begin()
 	return in
+}
+
+// begin makes the channels and starts the watch.
+func (in *Instance) begin() {
+	in.ended, in.left, in.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	in.d.track(in)
+	go in.watch()
 }
 
 // Handle implements driver.Instance.
@@ -133,10 +139,20 @@ func (in *Instance) Wait(ctx context.Context) (driver.Exit, error) {
 	select {
 	case <-in.ended:
 		return in.exit, nil
+	case <-in.left:
 	case <-ctx.Done():
 		return driver.Exit{}, context.Cause(ctx)
 	}
+	select {
+	case <-in.ended: // both were ready
+		return in.exit, nil
+	default:
+		return driver.Exit{}, &carrel.Error{Op: "wait for sandbox", Kind: carrel.Unavailable, ID: in.rec.ID, Err: errClosed}
+	}
 }
+
+// errClosed is what an instance answers after its driver was closed.
+var errClosed = errors.New("the driver is closed")
 
 // Destroy implements driver.Instance. The work is done once and to its end; a
 // caller whose ctx ends earlier stops waiting for it.
@@ -176,6 +192,7 @@ func (in *Instance) destroy() error {
 	removeFiles(in.rec.Sock, in.rec.Dir)
 	errs = append(errs, in.group.Destroy(ctx))
 	closeAll(in.guestLog, in.pidfd)
+	in.d.forget(in)
 	if err := errors.Join(errs...); err != nil {
 		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.Internal, ID: in.rec.ID, Err: err}
 	}
@@ -199,15 +216,20 @@ func (in *Instance) kill() {
 	_ = rc.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
 }
 
-// watch waits for the sentry's end and records why.
+// release lets go of the sandbox without ending it.
+func (in *Instance) release() {
+	closeAll(in.pidfd, in.guestLog)
+	<-in.left
+	_ = in.closeLink()
+}
+
+// watch waits for the sentry's end and records why; after release it just returns.
 func (in *Instance) watch() {
-	waitPidfd(in.pidfd)
-	status := ""
-	if in.process != nil {
-		if st, err := in.process.Wait(); err == nil {
-			status = st.String()
-		}
+	defer close(in.left)
+	if !waitPidfd(in.pidfd) {
+		return
 	}
+	status := in.reap()
 	in.mu.Lock()
 	killed := in.killed
 	in.mu.Unlock()
@@ -219,13 +241,35 @@ func (in *Instance) watch() {
 	}
 }
 
-// waitPidfd returns when the process has ended. It holds no thread meanwhile.
-func waitPidfd(f *os.File) {
-	rc, err := f.SyscallConn()
+// reap collects the status of a sentry that has ended, if it was our child. The
+// first call asks without collecting and by the pidfd: only if that is a child of
+// ours can its pid not have passed to another.
+func (in *Instance) reap() (status string) {
+	rc, err := in.pidfd.SyscallConn()
 	if err != nil {
-		return
+		return ""
 	}
-	_ = rc.Read(func(fd uintptr) bool { return pidfdReady(int(fd), 0) })
+	_ = rc.Control(func(fd uintptr) {
+		err = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	})
+	var ws unix.WaitStatus
+	if err != nil {
+		return ""
+	}
+	if _, err := unix.Wait4(in.rec.PID, &ws, 0, nil); err != nil {
+		return ""
+	}
+	if ws.Signaled() {
+		return "signal: " + ws.Signal().String()
+	}
+	return "exit status " + strconv.Itoa(ws.ExitStatus())
+}
+
+// waitPidfd returns true when the process has ended, false when f was closed. It
+// holds no thread meanwhile.
+func waitPidfd(f *os.File) bool {
+	rc, err := f.SyscallConn()
+	return err == nil && rc.Read(func(fd uintptr) bool { return pidfdReady(int(fd), 0) }) == nil
 }
 
 // pidfdReady reports whether the process has ended, waiting at most timeout

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/control/server"
 	"gvisor.dev/gvisor/pkg/hostos"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/runsc/specutils"
@@ -52,8 +51,8 @@ type launch struct {
 	sync     *os.File // readable when the sentry is ready, or dead
 	guestLog *os.File // the guest's standard error
 
-	process *os.Process
-	pidfd   *os.File
+	pid   int
+	pidfd *os.File
 }
 
 // donate hands f to the sentry and tells it the number.
@@ -161,12 +160,10 @@ func (l *launch) addStdio() error {
 // when the sentry listens.
 func (l *launch) addControl() error {
 	_ = os.Remove(l.sock)
-	fd, err := server.CreateSocket(l.sock)
+	control, err := l.own(listenControl(l.sock))
 	if err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return err
 	}
-	unix.CloseOnExec(fd)
-	control, _ := l.own(os.NewFile(uintptr(fd), l.sock), nil)
 	spec, err := l.own(specFile(l.spec))
 	if err != nil {
 		return err
@@ -209,6 +206,8 @@ func (d *Driver) exec(l *launch) error {
 	if err != nil {
 		return err
 	}
+	closeOnExec() // whatever else this program has open
+	var process *os.Process
 	pidfd := -1
 	attr := &os.ProcAttr{
 		Dir:   "/",
@@ -218,22 +217,22 @@ func (d *Driver) exec(l *launch) error {
 	}
 	attr.Sys.PidFD = &pidfd
 	err = l.group.Start(attr.Sys, func() (err error) {
-		l.process, err = os.StartProcess(d.exe, l.args, attr)
+		process, err = os.StartProcess(d.exe, l.args, attr)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("start sentry: %w", err)
 	}
 	if pidfd < 0 {
-		_ = l.process.Kill()
-		_, _ = l.process.Wait()
+		_ = process.Kill()
+		_, _ = process.Wait()
 		return errors.New("start sentry: this kernel has no pidfd (Linux 5.3 or newer is needed)")
 	}
 	// Nonblocking makes it a file the runtime's poller can wait for.
 	_ = unix.SetNonblock(pidfd, true)
-	l.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
-	d.adjust(l.process.Pid)
-	return nil
+	l.pid, l.pidfd = process.Pid, os.NewFile(uintptr(pidfd), "pidfd")
+	d.adjust(l.pid)
+	return process.Release() // the pidfd does all
 }
 
 // namespaces are the attributes of a process that is alone: nobody in its user

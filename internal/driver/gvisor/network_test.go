@@ -2,10 +2,13 @@ package gvisor_test
 
 import (
 	"context"
+	"math"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/link/fdbased"
@@ -33,6 +36,10 @@ func (testNetwork) Attach(_ context.Context, spec driver.LinkSpec, f *os.File) (
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol},
 	})
 	mac, _ := net.ParseMAC(driver.GatewayMAC)
+	// gVisor's endpoint makes an event descriptor that a sentry would inherit.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	defer unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	ep, err := fdbased.New(&fdbased.Options{
 		FDs: []int{int(f.Fd())}, MTU: uint32(spec.MTU), EthernetHeader: true, Address: tcpip.LinkAddress(mac),
 		PacketDispatchMode: fdbased.Readv, IsPacketSocket: []bool{false}, PreConfigured: true, RXChecksumOffload: true,

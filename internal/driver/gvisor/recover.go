@@ -34,27 +34,34 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
 		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
 	}
-	in := &Instance{
-		d: d, rec: rec, group: cgroup.Load(rec.Group),
-		ended: make(chan struct{}), gone: make(chan struct{}),
-	}
+	in := &Instance{d: d, rec: rec, group: cgroup.Load(rec.Group)}
 	pidfd, err := findProcess(rec)
 	if err == nil {
 		in.pidfd = pidfd
 		err = in.relink(ctx)
 	}
-	if err != nil {
-		in.discard(ctx)
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.NotFound, ID: rec.ID, Err: err}
+	switch {
+	case err == nil:
+		in.begin()
+		return in, nil
+	case carrel.KindOf(err) != carrel.NotFound:
+		// It lives, only the way to it is blocked now: no reason to end it.
+		closeAll(in.pidfd)
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unavailable, ID: rec.ID, Err: err}
 	}
-	go in.watch()
-	return in, nil
+	in.discard(ctx)
+	return nil, &carrel.Error{Op: opRecover, Kind: carrel.NotFound, ID: rec.ID, Err: err}
+}
+
+// lost is the error of a sandbox that can't be adopted, now or ever.
+func lost(format string, args ...any) error {
+	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf(format, args...)}
 }
 
 // relink takes the link back from the keeper and connects it.
 func (in *Instance) relink(ctx context.Context) error {
 	if in.d.opts.Keeper == nil {
-		return errors.New("no keeper held its link")
+		return lost("no keeper held its link")
 	}
 	f, err := in.d.opts.Keeper.Get(ctx, in.rec.Link)
 	if err != nil {
@@ -72,16 +79,16 @@ func (in *Instance) relink(ctx context.Context) error {
 // is opened first and compared after, so that it can't change hands in between.
 func findProcess(rec record) (*os.File, error) {
 	if rec.BootID != bootID() {
-		return nil, errors.New("the host was restarted since")
+		return nil, lost("the host was restarted since")
 	}
 	fd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("its process %d: %w", rec.PID, err)
+		return nil, lost("its process %d: %w", rec.PID, err)
 	}
 	started, err := startTime(rec.PID)
 	if err != nil || started != rec.Started || pidfdReady(fd, 0) {
 		unix.Close(fd)
-		return nil, fmt.Errorf("its process %d has ended", rec.PID)
+		return nil, lost("its process %d has ended", rec.PID)
 	}
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
@@ -93,6 +100,7 @@ func (in *Instance) discard(ctx context.Context) {
 	if in.pidfd != nil {
 		in.kill()
 		waitDead(ctx, in.pidfd)
+		in.reap()
 		in.pidfd.Close()
 	}
 	_ = in.closeLink()

@@ -82,12 +82,15 @@ func checkDescriptors(t *testing.T, pid int) {
 		t.Fatal(fds, err)
 	}
 	var all []string
+	count := map[string]int{}
 	for _, fd := range fds {
 		to, _ := os.Readlink(fd)
 		all = append(all, filepath.Base(fd)+" "+to)
+		kind, _, _ := strings.Cut(to, ":[")
+		count[kind]++
 		ok := false
 		for _, allowed := range []string{
-			"/dev/null", "anon_inode:", "/memfd:runsc-memory", "/memfd:systrap-memory", "/memfd:guest-stderr", "/memfd:memory-usage",
+			"/dev/null", "anon_inode:[event", "anon_inode:seccomp notify", "/memfd:runsc-memory", "/memfd:systrap-memory", "/memfd:guest-stderr", "/memfd:memory-usage",
 			"socket:", "pipe:", images.root, images.guest, "/disk", "/sentry.log",
 		} {
 			if strings.Contains(to, allowed) {
@@ -97,6 +100,13 @@ func checkDescriptors(t *testing.T, pid int) {
 		if !ok {
 			t.Errorf("descriptor %s is %s", filepath.Base(fd), to)
 		}
+	}
+	// One listening control socket and the link. A socket more is a way to somebody.
+	if n := count["socket"]; n > 2 {
+		t.Errorf("%d sockets", n)
+	}
+	if n := count["anon_inode:[eventfd]"]; n > 8 {
+		t.Errorf("%d event descriptors", n)
 	}
 	sort.Strings(all)
 	t.Logf("%d descriptors:\n%s", len(all), strings.Join(all, "\n"))

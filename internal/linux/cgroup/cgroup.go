@@ -45,6 +45,7 @@ var controllers = []Controller{Memory, CPU, CPUAcct, Pids}
 
 // Hierarchy is where this host lets us make groups. It is safe for concurrent use.
 type Hierarchy struct {
+	name    string
 	v2      string                // parent directory in the unified hierarchy, "" if unusable
 	v2Has   map[Controller]bool   // what v2 controls there
 	v1      map[Controller]string // parent directory by controller
@@ -58,7 +59,7 @@ func Open(name string) (*Hierarchy, error) {
 	if name == "" || !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("open cgroups: bad name %q", name)
 	}
-	h := &Hierarchy{v2Has: map[Controller]bool{}, v1: map[Controller]string{}, missing: map[Controller]error{}}
+	h := &Hierarchy{name: name, v2Has: map[Controller]bool{}, v1: map[Controller]string{}, missing: map[Controller]error{}}
 	mounts, err := readMounts()
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups: %w", err)
@@ -132,6 +133,9 @@ func makeV2(base, name string, has map[Controller]bool) (string, error) {
 		}
 	}
 	if len(readWords(filepath.Join(dir, "cgroup.subtree_control"))) == 0 {
+		for d := dir; d != base; d = filepath.Dir(d) {
+			_ = os.Remove(d) // only what is empty
+		}
 		return "", fmt.Errorf("%s: no controller can be handed down (processes live in its parent, or it is not delegated to us)", dir)
 	}
 	probe := filepath.Join(dir, "probe")
@@ -163,6 +167,17 @@ func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, 
 		}
 	}
 	return err
+}
+
+// remake makes the parents again, which Close of another Hierarchy of the same
+// name may have removed.
+func (h *Hierarchy) remake() {
+	if base, ok := strings.CutSuffix(h.v2, "/"+h.name); ok {
+		_, _ = makeV2(base, h.name, readWords(filepath.Join(base, "cgroup.controllers")))
+	}
+	for _, dir := range h.v1 {
+		_ = os.MkdirAll(dir, 0o755)
+	}
 }
 
 // Has reports whether a controller can be used.

@@ -65,7 +65,12 @@ func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("create cgroup: %w", err)
 	}
 	for _, d := range g.dirs() {
-		if err := os.Mkdir(d, 0o755); err != nil {
+		err := os.Mkdir(d, 0o755)
+		if errors.Is(err, fs.ErrNotExist) {
+			h.remake()
+			err = os.Mkdir(d, 0o755)
+		}
+		if err != nil {
 			return undo(err)
 		}
 		made = append(made, d)
