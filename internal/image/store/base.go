@@ -143,21 +143,28 @@ func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (im
 // errGone means that another process removed the directory before we held it.
 var errGone = errors.New("directory removed meanwhile")
 
+// lockAndRead returns with a shared lock held. Whoever has made the image keeps
+// such a lock for as long as he lives, so those who wait look for the finished
+// image as well as for the exclusive lock.
 func (b *base) lockAndRead(ctx context.Context, held *os.File, dir string, meter *image.Meter) (image.Image, error) {
-	if tryLock(held, false) {
-		if img, err := readBase(dir); err == nil {
-			return img, stillThere(held, dir)
+	var img image.Image
+	err := poll(ctx, func() (bool, error) {
+		if tryLock(held, false) {
+			var err error
+			if img, err = readBase(dir); err == nil {
+				return true, nil
+			}
 		}
-	}
-	unlockFile(held) // two waiting for the exclusive lock with shared ones held would wait for ever
-	if err := lockFile(ctx, held, true); err != nil {
-		return image.Image{}, err
-	}
-	if err := stillThere(held, dir); err != nil {
-		return image.Image{}, err
-	}
-	img, err := readBase(dir)
+		unlockFile(held) // shared locks would keep all who wait from the exclusive one
+		return tryLock(held, true), nil
+	})
 	if err != nil {
+		return image.Image{}, err
+	}
+	if err := stillThere(held, dir); err != nil || img.Path != "" {
+		return img, err
+	}
+	if img, err = readBase(dir); err != nil {
 		if img, err = b.build(ctx, dir, meter); err != nil {
 			return image.Image{}, err
 		}
@@ -191,8 +198,10 @@ func readBase(dir string) (image.Image, error) {
 	if err := json.Unmarshal(raw, &img.Template); err != nil {
 		return image.Image{}, err
 	}
-	_, err = os.Stat(img.Path)
-	return img, err
+	if _, err := os.Stat(img.Path); err != nil {
+		return image.Image{}, err
+	}
+	return img, nil
 }
 
 // build makes the image. The directory is locked, so what an earlier attempt left

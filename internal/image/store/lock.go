@@ -30,10 +30,21 @@ func flock(f *os.File, exclusive bool) error {
 
 // lockFile waits for a lock until ctx ends.
 func lockFile(ctx context.Context, f *os.File, exclusive bool) error {
+	return poll(ctx, func() (bool, error) {
+		err := flock(f, exclusive)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// poll calls done, less and less often, until it is true or fails, or ctx ends. A
+// blocking flock could not be cancelled.
+func poll(ctx context.Context, done func() (bool, error)) error {
 	const most = 200 * time.Millisecond
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, most) {
-		err := flock(f, exclusive)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		select {
