@@ -34,6 +34,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // Harness is a driver under test.
@@ -69,7 +70,9 @@ func Run(t *testing.T, h Harness) {
 	s := &suite{Harness: h}
 	l := &s.Limits
 	l.CPUs, l.MemoryMB, l.DiskMB, l.Pids = or(l.CPUs, 1), or(l.MemoryMB, 256), or(l.DiskMB, 64), or(l.Pids, 128)
-	s.info = s.open(t).Info()
+	d := s.open(t)
+	s.info = d.Info()
+	testenv.Need(t, s.info.Name, d.Probe(t.Context()))
 	if s.info.Capabilities.RealProcesses {
 		s.attack = buildAttack(t)
 	}

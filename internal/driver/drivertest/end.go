@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -215,8 +216,12 @@ func (s *suite) testMany(t *testing.T) {
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			want := fmt.Sprintf("box %d\n", i)
-			out, code, err := b.exec(ctx, fmt.Sprintf("echo box %d > /tmp/who; cat /tmp/who", i))
+			want, file := fmt.Sprintf("box %d\n", i), "/tmp/who" // the same name in all of them
+			if c := s.info.Capabilities; c.RealProcesses && !c.Isolation {
+				file += string(b.spec.ID)
+				defer os.Remove(file)
+			}
+			out, code, err := b.exec(ctx, fmt.Sprintf("echo box %d > %s; cat %s", i, file, file))
 			if err != nil || code != 0 || out != want {
 				t.Errorf("sandbox %d: %q, %d, %v", i, out, code, err)
 			}
