@@ -299,3 +299,18 @@ func TestWatcherThatIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+func TestCloseEndsWatches(t *testing.T) {
+	d := newDisk(t)
+	w := d.watch(&filesystem.WatchDirRequest{Path: "."})
+	made, err := d.fs.CreateWatcher(context.Background(), connect.NewRequest(&filesystem.CreateWatcherRequest{Path: "."}))
+	must(t, err)
+	if made.Msg.GetWatcherId() == "" {
+		t.Error("no id")
+	}
+	d.agent.Close() // returns when the watchers have ended
+	if w.stream.Receive() {
+		t.Errorf("an event after Close: %v", w.stream.Msg())
+	}
+	d.fails(w.stream.Err(), connect.CodeUnavailable, "shutting down")
+}
