@@ -1,0 +1,107 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestValidate spoils one field at a time; the error must name it.
+func TestValidate(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		spoil func(*Config)
+	}{
+		{"listen", func(c *Config) { c.Listen = "7070" }},
+		{"listen", func(c *Config) { c.Listen = "127.0.0.1:http" }},
+		{"listen", func(c *Config) { c.Listen = "127.0.0.1:70000" }},
+		{"domain", func(c *Config) { c.Domain = "a..b" }},
+		{"domain", func(c *Config) { c.Domain = "-a.example.com" }},
+		{"domain", func(c *Config) { c.Domain = "example.com:0" }},
+		{"domain", func(c *Config) { c.Domain = "https://example.com" }},
+		{"tls-key", func(c *Config) { c.TLSCert = "c.pem" }},
+		{"tls-cert", func(c *Config) { c.TLSKey = "k.pem" }},
+		{"data-dir", func(c *Config) { c.DataDir = "" }},
+		{"data-dir", func(c *Config) { c.DataDir = "//" }},
+		{"cache-dir", func(c *Config) { c.CacheDir = "a\x00b" }},
+		{"tier", func(c *Config) { c.DefaultTier = "docker" }},
+		{"template", func(c *Config) { c.DefaultTemplate = "" }},
+		{"max-sandboxes", func(c *Config) { c.MaxSandboxes = 0 }},
+		{"max-connections", func(c *Config) { c.MaxConnections = -1 }},
+		{"max-sandbox-connections", func(c *Config) { c.MaxSandboxConnections = 0 }},
+		{"cpus", func(c *Config) { c.Limits.CPUs = math.NaN() }},
+		{"cpus", func(c *Config) { c.Limits.CPUs = -1 }},
+		{"memory", func(c *Config) { c.Limits.MemoryMB = 1 << 30 }},
+		{"disk", func(c *Config) { c.Limits.DiskMB = 0 }},
+		{"pids", func(c *Config) { c.Limits.Pids = 1 }},
+		{"default-timeout", func(c *Config) { c.DefaultTimeout = 0 }},
+		{"max-timeout", func(c *Config) { c.MaxTimeout = time.Second }},
+		{"log-format", func(c *Config) { c.LogFormat = "xml" }},
+		{"log-level", func(c *Config) { c.LogLevel = "loud" }},
+	} {
+		cfg := Default()
+		c.spoil(&cfg)
+		err := cfg.Validate()
+		ce, ok := errors.AsType[*carrel.Error](err)
+		if !ok || ce.Kind != carrel.Invalid || ce.Field != c.field {
+			t.Errorf("%s: %v", c.field, err)
+		}
+	}
+	for _, domain := range []string{"", "localhost", "e2b.localhost:8443", "A-b.example.com"} {
+		cfg := Default()
+		cfg.Domain = domain
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("%q: %v", domain, err)
+		}
+	}
+}
+
+func TestEnv(t *testing.T) {
+	env := map[string]string{
+		"CARREL_LISTEN": "0.0.0.0:1", "CARREL_DOMAIN": "example.com", "CARREL_MAX_SANDBOXES": "7",
+		"CARREL_MAX_TIMEOUT": "2h", "CARREL_DEFAULT_TIER": "sim", "CARREL_LOG_LEVEL": "",
+	}
+	cfg := Default()
+	if err := cfg.ApplyEnv(func(k string) string { return env[k] }); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Listen != "0.0.0.0:1" || cfg.Domain != "example.com" || cfg.MaxSandboxes != 7 || cfg.MaxTimeout != 2*time.Hour || cfg.DefaultTier != carrel.Sim || cfg.LogLevel != "info" {
+		t.Errorf("%+v", cfg)
+	}
+	for name, value := range map[string]string{"CARREL_MAX_SANDBOXES": "many", "CARREL_MAX_TIMEOUT": "5"} {
+		err := cfg.ApplyEnv(func(k string) string { return map[string]string{name: value}[k] })
+		if ce, ok := errors.AsType[*carrel.Error](err); !ok || ce.Field != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDirs(t *testing.T) {
+	env := func(m map[string]string) func(string) string { return func(k string) string { return m[k] } }
+	for _, c := range []struct {
+		uid  int
+		env  map[string]string
+		data string
+	}{
+		{0, map[string]string{"HOME": "/root"}, "/var/lib/carrel"},
+		{1, map[string]string{"HOME": "/home/a"}, "/home/a/.local/share/carrel"},
+		{1, map[string]string{"HOME": "/home/a", "XDG_DATA_HOME": "/x"}, "/x/carrel"},
+		{1, map[string]string{"HOME": "/home/a", "XDG_DATA_HOME": "relative"}, "/home/a/.local/share/carrel"},
+	} {
+		if got := dataDir(c.uid, env(c.env)); got != c.data {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	if got := cacheDir(1, env(map[string]string{"HOME": "/home/a"})); got != "/home/a/.cache/carrel" {
+		t.Error(got)
+	}
+}
