@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// Limits of one command, which no request sets.
+const (
+	defaultOutput = 4 << 30  // bytes it may write
+	defaultSteps  = 20 << 30 // commands and loop rounds it may make: hours of work
+)
+
+// Options configures a Driver. The zero value is good.
+type Options struct {
+	// Logger takes what went wrong inside; nil discards it.
+	Logger *slog.Logger
+	// Now is the clock of the sandboxes; nil is time.Now.
+	Now func() time.Time
+	// MaxOutput and MaxSteps bound each command that is started; 0 is 4 GiB and
+	// about twenty thousand million.
+	MaxOutput, MaxSteps int64
+}
+
+// Driver makes simulated sandboxes.
+type Driver struct {
+	opts Options
+
+	// template is the filesystem that every sandbox begins with, made once.
+	template func() (*vfs.FS, error)
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns the driver.
+func New(o Options) *Driver {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxOutput == 0 {
+		o.MaxOutput = defaultOutput
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = defaultSteps
+	}
+	return &Driver{opts: o, template: sync.OnceValues(func() (*vfs.FS, error) { return newTemplate(o.Now) })}
+}
+
+// newTemplate builds the start state: the tools, two users and their homes.
+func newTemplate(now func() time.Time) (*vfs.FS, error) {
+	f := vfs.New(vfs.Options{Now: now})
+	if err := sh.Install(f); err != nil {
+		return nil, err
+	}
+	v := f.Root()
+	user := f.As(vfs.Cred{UID: userID, GID: userID})
+	return f, errors.Join(
+		v.WriteFile("/etc/passwd", []byte(passwd), 0o644),
+		v.WriteFile("/etc/group", []byte(group), 0o644),
+		v.MkdirAll("/home/user", 0o755), v.Chown("/home/user", userID, userID),
+		user.WriteFile("/home/user/.profile", []byte("# Read by login shells.\n"), 0o644),
+		v.WriteFile("/etc/profile", []byte("# Read by login shells before ~/.profile.\n"), 0o644),
+		v.Chmod("/tmp", fs.ModeSticky|0o777),
+	)
+}
+
+// userID is the default user's number, and its group's.
+const userID = 1000
+
+const (
+	passwd = "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000:user:/home/user:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+	group  = "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"
+)
+
+// Info implements driver.Driver.
+func (d *Driver) Info() driver.Info {
+	return driver.Info{Name: "sim", Tier: carrel.Sim, Capabilities: driver.Capabilities{
+		MemoryLimit: true, PidLimit: true, DiskLimit: true,
+	}}
+}
+
+// Probe implements driver.Driver: it works everywhere.
+func (d *Driver) Probe(context.Context) error {
+	if _, err := d.template(); err != nil {
+		return &carrel.Error{Op: "probe", Kind: carrel.Internal, Err: err}
+	}
+	return nil
+}
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	const op = "create simulated sandbox"
+	if err := ctx.Err(); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: spec.ID, Err: err}
+	}
+	template, err := d.template()
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, ID: spec.ID, Err: err}
+	}
+	h, err := json.Marshal(handle{Version: 1, Driver: "sim", ID: spec.ID})
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, ID: spec.ID, Err: err}
+	}
+	return newInstance(d, spec, h, template), nil
+}
+
+// handle is what Handle returns. It names the sandbox for a person who reads the
+// record; nothing can be recovered with it.
+type handle struct {
+	Version int       `json:"v"`
+	Driver  string    `json:"driver"`
+	ID      carrel.ID `json:"id"`
+}
+
+// Recover implements driver.Driver. A simulated sandbox lives in the memory of
+// the process that made it, so it is always gone.
+func (d *Driver) Recover(_ context.Context, h driver.Handle) (driver.Instance, error) {
+	var v handle
+	if err := json.Unmarshal(h, &v); err != nil {
+		return nil, &carrel.Error{Op: "recover simulated sandbox", Kind: carrel.Invalid, Err: fmt.Errorf("handle: %w", err)}
+	}
+	return nil, &carrel.Error{Op: "recover simulated sandbox", Kind: carrel.NotFound, ID: v.ID,
+		Err:  errors.New("its memory ended with the process that made it"),
+		Hint: "use a tier with a machine of its own (--tier gvisor) for sandboxes that outlive the daemon"}
+}
+
+// Close implements driver.Driver.
+func (d *Driver) Close() error { return nil }

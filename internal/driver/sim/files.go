@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// entry turns a description of the filesystem's into the agent's. The agent wants
+// the path that was asked for, not the resolved one.
+func entry(name string, i vfs.Info) agent.Entry {
+	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Modified: i.Modified, LinkTarget: i.Target}
+}
+
+// Stat implements agent.Filesystem.
+func (s *system) Stat(name string) (agent.Entry, error) {
+	i, err := s.root().Stat(name)
+	return entry(name, i), err
+}
+
+// Lstat implements agent.Filesystem.
+func (s *system) Lstat(name string) (agent.Entry, error) {
+	i, err := s.root().Lstat(name)
+	return entry(name, i), err
+}
+
+// ReadDir implements agent.Filesystem.
+func (s *system) ReadDir(name string) ([]agent.Entry, error) {
+	infos, err := s.root().ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]agent.Entry, len(infos))
+	for k, i := range infos {
+		p := name + "/" + i.Name
+		if name == "/" {
+			p = "/" + i.Name
+		}
+		out[k] = entry(p, i)
+	}
+	return out, nil
+}
+
+// file is an open file as the agent's.
+type file struct {
+	*vfs.File
+	name string
+}
+
+func (f file) Stat() (agent.Entry, error) {
+	i, err := f.File.Stat()
+	return entry(f.name, i), err
+}
+
+// Open implements agent.Filesystem.
+func (s *system) Open(name string) (agent.File, error) {
+	f, err := s.root().Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return file{f, name}, nil
+}
+
+// Create implements agent.Filesystem.
+func (s *system) Create(name string, u agent.User) (agent.File, error) {
+	root := s.root()
+	_, missing := root.Stat(name)
+	f, err := root.OpenFile(name, vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if missing != nil {
+		if err := root.Chown(name, u.UID, u.GID); err != nil {
+			_ = f.Close() // a file in memory has nothing to report
+			return nil, err
+		}
+	}
+	return file{f, name}, nil
+}
+
+// Mkdir implements agent.Filesystem.
+func (s *system) Mkdir(name string, u agent.User) error {
+	if err := s.root().Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return s.root().Chown(name, u.UID, u.GID)
+}
+
+// Rename implements agent.Filesystem.
+func (s *system) Rename(from, to string) error { return s.root().Rename(from, to) }
+
+// Remove implements agent.Filesystem.
+func (s *system) Remove(name string) error { return s.root().Remove(name) }
+
+// RemoveAll implements agent.Filesystem.
+func (s *system) RemoveAll(name string) error { return s.root().RemoveAll(name) }
+
+// Chown implements agent.Filesystem.
+func (s *system) Chown(name string, u agent.User) error { return s.root().Chown(name, u.UID, u.GID) }
+
+// SetAttrs implements agent.Filesystem.
+func (s *system) SetAttrs(name string, attrs map[string]string) error {
+	return s.root().SetAttrs(name, attrs)
+}
+
+// Attrs implements agent.Filesystem.
+func (s *system) Attrs(name string) (map[string]string, error) { return s.root().Attrs(name) }
+
+// EvalSymlinks implements agent.Filesystem.
+func (s *system) EvalSymlinks(name string) (string, error) { return s.root().EvalSymlinks(name) }
+
+// IsNetworkMount implements agent.Filesystem: there are none.
+func (s *system) IsNetworkMount(name string) (bool, error) {
+	_, err := s.root().Stat(name)
+	return false, err
+}
+
+// watcher passes the filesystem's changes on as the agent's.
+type watcher struct {
+	w    *vfs.Watch
+	c    chan agent.Change
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Watch implements agent.Filesystem.
+func (s *system) Watch(dir string, recursive bool) (agent.Watcher, error) {
+	w, err := s.root().Watch(dir, recursive)
+	if err != nil {
+		return nil, err
+	}
+	a := &watcher{w: w, c: make(chan agent.Change), stop: make(chan struct{}), done: make(chan struct{})}
+	go a.pass()
+	return a, nil
+}
+
+// ops are the kinds of change in the agent's words.
+var ops = map[vfs.Op]agent.Op{vfs.Create: agent.OpCreate, vfs.Write: agent.OpWrite, vfs.Remove: agent.OpRemove,
+	vfs.Rename: agent.OpRename, vfs.Chmod: agent.OpChmod}
+
+func (a *watcher) pass() {
+	defer close(a.done)
+	defer close(a.c)
+	for ch := range a.w.C() {
+		select {
+		case a.c <- agent.Change{Path: ch.Path, Op: ops[ch.Op]}:
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+func (a *watcher) C() <-chan agent.Change { return a.c }
+func (a *watcher) Err() error             { return a.w.Err() }
+
+func (a *watcher) Close() error {
+	select {
+	case <-a.stop:
+	default:
+		close(a.stop)
+	}
+	err := a.w.Close()
+	<-a.done
+	return err
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// instance is one simulated sandbox.
+type instance struct {
+	id      carrel.ID
+	handle  driver.Handle
+	limits  carrel.Limits
+	fs      *vfs.FS
+	machine *sh.Machine
+	agent   *agent.Agent
+	server  *http.Server
+	link    *listener
+	served  chan struct{} // closed when the server has ended
+
+	destroy sync.Once
+	done    chan struct{} // closed when all has ended
+	exit    driver.Exit   // valid once done is closed
+}
+
+var _ driver.Instance = (*instance)(nil)
+
+// newInstance builds and starts a sandbox.
+func newInstance(d *Driver, spec driver.Spec, h driver.Handle, template *vfs.FS) *instance {
+	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(),
+		served: make(chan struct{}), done: make(chan struct{})}
+	i.fs = template.Clone(vfs.Options{Quota: int64(spec.Limits.DiskMB) << 20, Now: d.opts.Now})
+	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)),
+		Limits: sh.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
+	i.agent = agent.New(agent.Config{
+		System: &system{i: i}, Logger: d.opts.Logger.With("sandbox", spec.ID),
+		// Every connection comes through Dial: nothing inside can make one.
+		Trusted: func(remote net.Addr) bool { return remote.String() == string(hostAddr) },
+	})
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	i.server = &http.Server{Handler: i.agent.Handler(), Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(d.opts.Logger.Handler(), slog.LevelDebug)}
+	go func() {
+		defer close(i.served)
+		_ = i.server.Serve(i.link) // ends with Destroy
+	}()
+	return i
+}
+
+// Handle implements driver.Instance.
+func (i *instance) Handle() driver.Handle { return i.handle }
+
+// Dial implements driver.Instance. Nothing but the guest listens in here.
+func (i *instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	const op = "dial sandbox"
+	if err := ctx.Err(); err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: i.id, Err: err}
+	}
+	if port != carrel.GuestPort {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: i.id, Err: fmt.Errorf("port %d: %w", port, syscall.ECONNREFUSED)}
+	}
+	c, err := i.link.dial(ctx)
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: i.id, Err: errors.Unwrap(err)}
+	}
+	return c, nil
+}
+
+// stepTime is what one step of the shell is taken to cost: processor time is not
+// measured per goroutine.
+const stepTime = 150 * time.Nanosecond
+
+// Stats implements driver.Instance. CPU is an estimate from the shell's steps;
+// Memory is what processes and files hold, since files are memory here.
+func (i *instance) Stats(context.Context) (driver.Stats, error) {
+	select {
+	case <-i.done:
+		return driver.Stats{}, &carrel.Error{Op: "measure sandbox", Kind: carrel.NotFound, ID: i.id, Err: errors.New("it has ended")}
+	default:
+	}
+	u := i.machine.Usage()
+	disk, quota := i.fs.Usage()
+	return driver.Stats{CPU: time.Duration(u.Steps) * stepTime, Memory: u.Memory, MemoryLimit: int64(i.limits.MemoryMB) << 20,
+		Disk: disk, DiskLimit: quota, Pids: u.Procs}, nil
+}
+
+// Wait implements driver.Instance. A simulated sandbox ends by Destroy alone.
+func (i *instance) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-i.done:
+		return i.exit, nil
+	case <-ctx.Done():
+		return driver.Exit{}, &carrel.Error{Op: "wait for sandbox", Kind: carrel.TimedOut, ID: i.id, Err: ctx.Err()}
+	}
+}
+
+// Destroy implements driver.Instance.
+func (i *instance) Destroy(ctx context.Context) error {
+	i.destroy.Do(func() { go i.end() })
+	select {
+	case <-i.done:
+		return nil
+	case <-ctx.Done():
+		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.TimedOut, ID: i.id, Err: ctx.Err()}
+	}
+}
+
+// end stops everything, outermost first, and waits for all of it.
+func (i *instance) end() {
+	_ = i.link.Close()
+	_ = i.server.Close()
+	<-i.served
+	i.machine.Close() // kills the processes, so that the agent's readers end
+	i.agent.Close()
+	i.exit = driver.Exit{Reason: carrel.EndKilled, Message: "destroyed on request", Time: time.Now()}
+	close(i.done)
+}
