@@ -1,0 +1,123 @@
+package gvisor_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	erofs "github.com/erofs/go-erofs"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/guest/guestbin"
+	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// TestDriver runs the conformance suite with the real guest and the real wire.
+func TestDriver(t *testing.T) {
+	if os.Getenv(envRole) != "" {
+		t.Skip("runs in the root test only")
+	}
+	guest, err := guestbin.Extract(images.dir)
+	testenv.Need(t, "guest", err)
+	root := filepath.Join(images.dir, "shell.erofs")
+	testenv.Need(t, "shell", shellRoot(t, root))
+	w := wire.New(wire.Options{})
+	t.Cleanup(func() { w.Close() })
+	var mu sync.Mutex
+	states := map[string]func(testing.TB) driver.Driver{}
+	drivertest.Run(t, drivertest.Harness{
+		New: func(t testing.TB) driver.Driver {
+			mu.Lock()
+			defer mu.Unlock()
+			open, ok := states[t.Name()]
+			if !ok {
+				dir, k := shortDir(t), &memKeeper{files: map[string]*os.File{}}
+				open = func(t testing.TB) driver.Driver {
+					d, err := gvisor.New(gvisor.Options{Root: dir, Network: w, Keeper: k, Executable: images.exe})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d
+				}
+				states[t.Name()] = open
+			}
+			return open(t)
+		},
+		Root:   driver.Root{Image: root},
+		Guest:  guest,
+		Limits: carrel.Limits{CPUs: 2, MemoryMB: 256, DiskMB: 64, Pids: 128},
+	})
+}
+
+// shellRoot writes an image with a shell, some tools and the libraries they need,
+// taken from this machine.
+func shellRoot(t *testing.T, name string) error {
+	dir := t.TempDir()
+	for _, d := range []string{"tmp", "etc", "root", "usr", "home", "var", "run", "bin"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "tmp"), 0o777|os.ModeSticky); err != nil {
+		return err
+	}
+	for _, tool := range []string{"sh", "cat", "chmod", "rm", "wc", "hostname", "env", "sleep", "ls", "touch", "id", "mkdir"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			return err
+		}
+		if err := copyWithLibraries(path, filepath.Join("bin", tool), dir); err != nil {
+			return err
+		}
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := erofs.Create(f)
+	if err := w.CopyFrom(os.DirFS(dir)); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// libraryPath finds the absolute paths in what ldd prints.
+var libraryPath = regexp.MustCompile(`/[^\s()]+`)
+
+// copyWithLibraries copies a program and all it is linked with.
+func copyWithLibraries(path, as, dir string) error {
+	files := map[string]string{as: path}
+	out, err := exec.Command("ldd", path).Output()
+	if err != nil {
+		return fmt.Errorf("ldd %s: %w", path, err)
+	}
+	for _, lib := range libraryPath.FindAllString(string(out), -1) {
+		files[lib] = lib
+	}
+	for to, from := range files {
+		to = filepath.Join(dir, to)
+		if exists(to) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		b, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, b, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
