@@ -24,6 +24,8 @@ const (
 type HostResolver struct {
 	// File is read instead of /etc/resolv.conf, if set.
 	File string
+	// Port is asked instead of 53, if set.
+	Port string
 }
 
 // Exchange asks the servers in their order, over UDP and, where the answer does
@@ -38,6 +40,9 @@ func (h *HostResolver) Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, erro
 		return nil, err
 	}
 	err = errors.New("no name server in " + file)
+	if h.Port != "" {
+		cfg.Port = h.Port
+	}
 	for _, s := range cfg.Servers {
 		at := net.JoinHostPort(s, cfg.Port)
 		var a *dns.Msg

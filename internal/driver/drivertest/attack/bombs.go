@@ -78,7 +78,7 @@ func disk(args []string) {
 func files(args []string) {
 	seconds, _ := strconv.Atoi(args[0])
 	var held []*os.File
-	for range 2_000_000 {
+	for range 300_000 {
 		f, err := os.Open("/dev/null")
 		if err != nil {
 			report("files", "refused", "after %d: %v", len(held), err)
