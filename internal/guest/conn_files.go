@@ -203,11 +203,11 @@ func opName(t filesystem.EventType) string {
 // fileInfo turns the guest's description of a file into ours.
 func fileInfo(e *filesystem.EntryInfo) carrel.FileInfo {
 	mode := fs.FileMode(e.GetMode()).Perm()
-	switch e.GetType() {
-	case filesystem.FileType_FILE_TYPE_DIRECTORY:
+	switch {
+	case e.SymlinkTarget != nil, e.GetType() == filesystem.FileType_FILE_TYPE_SYMLINK:
+		mode |= fs.ModeSymlink // the guest gives the type of what it leads to
+	case e.GetType() == filesystem.FileType_FILE_TYPE_DIRECTORY:
 		mode |= fs.ModeDir
-	case filesystem.FileType_FILE_TYPE_SYMLINK:
-		mode |= fs.ModeSymlink
 	}
 	return carrel.FileInfo{
 		Name: e.GetName(), Path: e.GetPath(), Size: e.GetSize(), Mode: mode,
