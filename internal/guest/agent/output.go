@@ -2,7 +2,6 @@ package agent
 
 import (
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
@@ -204,53 +203,4 @@ func (o *output) wakeAll() {
 		default: // it has a token already
 		}
 	}
-}
-
-// pumpState lets the supervisor of a process see whether a pipe is empty.
-type pumpState struct {
-	mu      sync.Mutex
-	reading time.Time // since when a read has been waiting; zero between reads
-	exited  bool
-	after   int // bytes read since the process has exited
-	done    bool
-}
-
-func (p *pumpState) begin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reading = time.Now()
-}
-
-func (p *pumpState) got(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reading = time.Time{}
-	if p.exited {
-		p.after += n
-	}
-}
-
-func (p *pumpState) finish() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done = true
-}
-
-// exit marks the moment the process has ended.
-func (p *pumpState) exit() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.exited = true
-	if !p.reading.IsZero() {
-		p.reading = time.Now()
-	}
-}
-
-// empty reports whether all that the process itself wrote has been read, as far
-// as can be told while a child of it keeps the pipe open: a read has waited for
-// grace, or more than any pipe holds was read since the exit.
-func (p *pumpState) empty(grace time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done || p.after > outputLimit || (!p.reading.IsZero() && time.Since(p.reading) >= grace)
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,17 +15,11 @@ import (
 )
 
 const (
-	// drainGrace is how long the end event waits for more output when the process
-	// has ended but a child of it still holds its pipes.
-	drainGrace = 100 * time.Millisecond
 	// endedKept is how long a process whose end nobody has heard can still be
 	// connected to.
 	endedKept = 2 * time.Minute
 	// endedMax is how many such processes are kept.
 	endedMax = 128
-	// Sizes of the buffer that output is read into: small until a read fills it,
-	// because most processes are silent most of the time.
-	readSmall, readLarge = 4 << 10, 64 << 10
 )
 
 // running is a process that the agent started.
@@ -43,8 +36,8 @@ type running struct {
 	timer    *time.Timer // kills it when its time is over; nil without a limit
 	timedOut atomic.Bool
 
-	told    chan struct{} // closed by tell
-	tell    func()        // somebody has received the end event
+	told    chan struct{} // closed when somebody has received the end event
+	tell    func()        // closes it
 	release func()        // proc.Release, once
 }
 
@@ -107,6 +100,12 @@ func (p *processes) exited(r *running) {
 	if len(p.ended) > endedMax {
 		p.ended = slices.Delete(p.ended, 0, len(p.ended)-endedMax)
 	}
+}
+
+// tell records that somebody knows how a process ended: nobody else will ask.
+func (p *processes) tell(r *running) {
+	p.forget(r)
+	r.tell()
 }
 
 // forget drops a process whose end has been told, or will not be asked for.
@@ -194,32 +193,36 @@ func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Err
 
 // supervise reads a process's output to its end and then tells how it ended.
 func (a *Agent) supervise(r *running) {
-	var pumps sync.WaitGroup
-	var states []*pumpState
-	pump := func(src io.Reader, from stream) {
-		st := &pumpState{}
-		states = append(states, st)
-		pumps.Go(func() { pumpOutput(r.out, src, from, st) })
-	}
+	var pumps []*pump
 	if r.tty {
-		pump(r.proc.Stdout(), streamTTY)
+		pumps = append(pumps, newPump(r.proc.Stdout(), streamTTY, r.out))
 	} else {
-		pump(r.proc.Stdout(), streamOut)
-		pump(r.proc.Stderr(), streamErr)
+		pumps = append(pumps, newPump(r.proc.Stdout(), streamOut, r.out), newPump(r.proc.Stderr(), streamErr, r.out))
+	}
+	var wg sync.WaitGroup
+	for _, p := range pumps {
+		wg.Go(p.run)
 	}
 	drained := make(chan struct{})
-	a.spawn(func() { pumps.Wait(); close(drained) })
+	a.spawn(func() { wg.Wait(); close(drained) })
 
 	exit := r.proc.Wait()
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	for _, st := range states {
-		st.exit()
-	}
 	a.procs.exited(r)
 	r.in.close()
-	a.awaitDrained(drained, states)
+	blind := make([]<-chan time.Time, len(pumps))
+	for i, p := range pumps {
+		blind[i] = p.exit()
+	}
+	for i, p := range pumps {
+		select {
+		case <-p.empty:
+		case <-blind[i]:
+		case <-a.ctx.Done():
+		}
+	}
 	r.out.finish(endEvent(exit))
 	a.linger(r, drained)
 	r.out.close()
@@ -241,51 +244,11 @@ func (a *Agent) linger(r *running, drained <-chan struct{}) {
 			r.release()
 		case <-told:
 			told = nil
-			a.procs.forget(r)
 		case <-keep.C:
 			told = nil
 			a.procs.forget(r)
 		case <-a.ctx.Done():
 			return
-		}
-	}
-}
-
-// awaitDrained returns when all output of an ended process was read; see
-// pumpState.empty.
-func (a *Agent) awaitDrained(drained <-chan struct{}, states []*pumpState) {
-	tick := time.NewTicker(drainGrace / 5)
-	defer tick.Stop()
-	for {
-		select {
-		case <-drained:
-			return
-		case <-a.ctx.Done():
-			return
-		case <-tick.C:
-			if !slices.ContainsFunc(states, func(s *pumpState) bool { return !s.empty(drainGrace) }) {
-				return
-			}
-		}
-	}
-}
-
-// pumpOutput reads src to its end.
-func pumpOutput(out *output, src io.Reader, from stream, st *pumpState) {
-	defer st.finish()
-	buf := make([]byte, readSmall)
-	for {
-		st.begin()
-		n, err := src.Read(buf)
-		if n > 0 {
-			st.got(n)
-			out.add(from, buf[:n])
-		}
-		if err != nil {
-			return
-		}
-		if n == len(buf) && n < readLarge {
-			buf = make([]byte, readLarge)
 		}
 	}
 }

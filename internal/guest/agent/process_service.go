@@ -129,14 +129,14 @@ func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Head
 			continue
 		case end != nil:
 			if r.timedOut.Load() && hasDeadline(ctx) {
-				r.tell()
+				a.procs.tell(r)
 				return context.DeadlineExceeded
 			}
 			holdFlush(ctx)
 			if err := guarded(&process.ProcessEvent{Event: &process.ProcessEvent_End{End: end}}); err != nil {
 				return fmt.Errorf("error sending end event: %w", err)
 			}
-			r.tell()
+			a.procs.tell(r)
 			return nil
 		}
 		select {

@@ -252,32 +252,37 @@ func (p *proc) Stdin() io.WriteCloser {
 }
 
 // Stdout returns its output, for a terminal all of it.
-func (p *proc) Stdout() io.Reader {
-	if p.tty {
-		return terminal{p.stdout}
-	}
-	return p.stdout
-}
+func (p *proc) Stdout() io.Reader { return outlet{p.stdout} }
 
 // Stderr returns its error output, nil with a terminal.
 func (p *proc) Stderr() io.Reader {
 	if p.stderr == nil {
 		return nil
 	}
-	return p.stderr
+	return outlet{p.stderr}
 }
 
-// terminal reads a pseudo-terminal: when the last process has closed the other
-// side, Linux says EIO, which here is the end of the output.
-type terminal struct{ *os.File }
+// outlet reads what a process writes to a pipe or terminal.
+type outlet struct{ *os.File }
 
-// Read reads what was written to the terminal.
-func (t terminal) Read(b []byte) (int, error) {
-	n, err := t.File.Read(b)
+// Read reads on. When the last process has closed the other side of a terminal,
+// Linux says EIO, which here is the end of the output.
+func (o outlet) Read(b []byte) (int, error) {
+	n, err := o.File.Read(b)
 	if errors.Is(err, unix.EIO) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// Pending returns how many bytes can be read now.
+func (o outlet) Pending() (n int, err error) {
+	conn, err := o.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n, errors.Join(err, cerr)
 }
 
 // Resize sets the terminal's size and tells the foreground process.
