@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -80,20 +80,20 @@ func (p packets) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (p packets) WriteTo(b []byte, _ net.Addr) (int, error) { return p.Conn.Write(b) }
 
+// maxQuestions bounds the questions of one session that are under way.
+const maxQuestions = 16
+
+// resolve answers questions as they come, several at a time: programs ask for A and
+// AAAA together and wait for both. It returns when the session was idle for a
+// while and every answer is sent.
 func (e *egress) resolve(f *flow, c *dns.Conn, idle time.Duration, udp bool) {
-	for f.ctx.Err() == nil {
-		_ = c.SetReadDeadline(time.Now().Add(idle))
-		q, err := c.ReadMsg()
-		if err != nil {
-			if q == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				return
-			}
-			a := new(dns.Msg)
-			a.SetRcodeFormatError(q)
-			_ = c.WriteMsg(a)
-			continue
-		}
-		a := e.answer(f.ctx, q)
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex // one answer at a time on a stream
+		slots = make(chan struct{}, maxQuestions)
+	)
+	defer wg.Wait()
+	send := func(q, a *dns.Msg) {
 		if udp {
 			size := dns.MinMsgSize
 			if o := q.IsEdns0(); o != nil {
@@ -101,10 +101,26 @@ func (e *egress) resolve(f *flow, c *dns.Conn, idle time.Duration, udp bool) {
 			}
 			a.Truncate(size)
 		}
-		_ = c.SetWriteDeadline(time.Now().Add(idle))
-		if c.WriteMsg(a) != nil {
-			return
+		mu.Lock()
+		defer mu.Unlock()
+		_ = c.SetWriteDeadline(time.Now().Add(dnsTimeout))
+		_ = c.WriteMsg(a)
+	}
+	for f.ctx.Err() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(idle))
+		q, err := c.ReadMsg()
+		if err != nil {
+			if q == nil {
+				return
+			}
+			send(q, new(dns.Msg).SetRcodeFormatError(q))
+			continue
 		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			send(q, e.answer(f.ctx, q))
+		})
 	}
 }
 

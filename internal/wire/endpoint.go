@@ -187,7 +187,7 @@ func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
 		to = ip.DestinationAddress()
 	case header.IPv6ProtocolNumber:
 		ip := header.IPv6(b)
-		if !ip.IsValid(len(b)) || ip.TransportProtocol() != header.ICMPv6ProtocolNumber ||
+		if !ip.IsValid(len(b)) || ip.NextHeader() != uint8(header.ICMPv6ProtocolNumber) ||
 			len(ip.Payload()) == 0 || header.ICMPv6Type(ip.Payload()[0]) != header.ICMPv6EchoRequest {
 			return false
 		}

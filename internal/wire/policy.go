@@ -67,9 +67,6 @@ func (p *Policy) Names() bool {
 	return true
 }
 
-// closed reports whether nothing at all can get out.
-func (p *Policy) closed() bool { return !p.internet && len(p.allow) == 0 }
-
 func contains(list []netip.Prefix, a netip.Addr) bool {
 	for _, p := range list {
 		if p.Contains(a) {

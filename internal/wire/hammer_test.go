@@ -1,0 +1,115 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// Everything at once, and then the end in the middle of it.
+func TestHammer(t *testing.T) {
+	tcp, udp := canary(t)
+	d := &table{to: map[string]string{"203.0.113.9:80": tcp, "203.0.113.9:9": udp}}
+	z := &zone{records: map[string]string{"api.example.com.": "203.0.113.9"}}
+	w, id, l, g := newLink(t, wire.Options{Dialer: d, Resolver: z, Egress: always(carrel.Network{Internet: true})})
+	echo(t, g.listen(8080))
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	loop := func(n int, f func()) {
+		for range n {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					f()
+				}
+			})
+		}
+	}
+	loop(4, func() {
+		c, err := l.Dial(ctx, 8080)
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		data := bytes.Repeat([]byte{7}, 100_000)
+		go func() { _, _ = c.Write(data) }()
+		if n, err := io.ReadFull(c, make([]byte, len(data))); err == nil && n != len(data) {
+			t.Errorf("%d bytes came back", n)
+		}
+	})
+	loop(3, func() {
+		if c, err := g.dial(ctx, "203.0.113.9", 80); err == nil {
+			_ = c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			_, _ = io.WriteString(c, "x")
+			_, _ = c.Read(make([]byte, 1))
+			c.Close()
+		}
+	})
+	loop(2, func() {
+		u := g.udp("203.0.113.9", 9)
+		_ = u.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		_, _ = io.WriteString(u, "x")
+		_, _ = u.Read(make([]byte, 1))
+		u.Close()
+	})
+	loop(1, func() {
+		q := new(dns.Msg)
+		q.SetQuestion("api.example.com.", dns.TypeA)
+		u := g.udp(driver.GatewayIPv4, 53)
+		c := &dns.Conn{Conn: packetConn{u}}
+		_ = c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		_ = c.WriteMsg(q)
+		_, _ = c.ReadMsg()
+		u.Close()
+	})
+	loop(1, func() {
+		_ = w.SetNetwork(id, carrel.Network{Internet: false})
+		time.Sleep(5 * time.Millisecond)
+		_ = w.SetNetwork(id, carrel.Network{Internet: true})
+		time.Sleep(20 * time.Millisecond)
+	})
+	time.Sleep(500 * time.Millisecond)
+	start := time.Now()
+	wg.Go(func() { _ = l.Close() })
+	_ = l.Close()
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("closing took %v", d)
+	}
+	wg.Wait()
+}
+
+// FuzzFrame feeds one frame to a live stack.
+func FuzzFrame(f *testing.F) {
+	w := wire.New(wire.Options{})
+	f.Cleanup(func() { _ = w.Close() })
+	host, fd := pair(f, 1<<20)
+	f.Cleanup(func() { _ = unix.Close(fd) })
+	if _, err := w.Attach(context.Background(), driver.LinkSpec{ID: carrel.NewID(), MTU: testMTU}, host); err != nil {
+		f.Fatal(err)
+	}
+	head := append(mac(driver.GatewayMAC), mac(driver.GuestMAC)...)
+	f.Add(append(head, 0x08, 0x00, 0x45, 0, 0, 20))
+	f.Add(append(head, 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1))
+	f.Add(append(head, 0x86, 0xdd, 0x60, 0, 0, 0))
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) == 0 || len(frame) > 1<<16 {
+			return
+		}
+		if err := unix.Send(fd, frame, 0); err != nil {
+			t.Fatal(err)
+		}
+		drain(fd) // the answers: unread, they would stall the stack
+	})
+}
