@@ -3,7 +3,6 @@ package gvisor_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,7 +203,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(fmt.Sprintf("before %+v\nafter  %+v", before, after))
+	t.Logf("before %+v\nafter  %+v", before, after)
 	if got := after.Disk - before.Disk; got < 20<<20 || got > 30<<20 {
 		t.Errorf("20 MiB in /tmp used %d bytes of disk", got)
 	}

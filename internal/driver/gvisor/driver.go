@@ -156,12 +156,7 @@ func (d *Driver) Close() error {
 // filter returns the compiled system call filter.
 func (d *Driver) filter() (*os.File, error) {
 	d.filterOnce.Do(func() {
-		p, err := compileFilter()
-		if err != nil {
-			d.filterErr = err
-			return
-		}
-		d.filterFile, d.filterErr = writeFilter(p)
+		d.filterFile, d.filterErr = d.makeFilter()
 	})
 	if d.filterFile == nil && d.filterErr == nil {
 		return nil, os.ErrClosed

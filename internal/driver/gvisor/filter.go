@@ -2,11 +2,15 @@ package gvisor
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	_ "unsafe" // for go:linkname
@@ -21,8 +25,10 @@ import (
 )
 
 // gVisor's own build embeds the sentry's system call filter compiled; its Go
-// module does not, and compiling takes a sentry some 17 ms. The daemon compiles
-// the very same rules once, with gVisor's own code, and hands them down.
+// module does not, and compiling takes a sentry some 17 ms. The daemon has the
+// very same rules compiled once, with gVisor's own code, and hands them down. That
+// happens in a process that is, like every sentry, number 1 of its pid namespace,
+// because some rules name the process's own number.
 
 // sentryPrograms is where gVisor looks for compiled filters. A filter that is not
 // there, or under another name, is compiled as before: nothing can turn the filter off.
@@ -78,24 +84,57 @@ type filterHeader struct {
 	VarOffsets map[string][]int
 }
 
-// writeFilter is a compiled filter as an anonymous file.
-func writeFilter(p precompiledseccomp.Program) (*os.File, error) {
-	head, err := json.Marshal(filterHeader{p.Name, len(p.Bytecode32), p.VarOffsets})
+// writeFilter writes a compiled filter.
+func writeFilter(w io.Writer, p precompiledseccomp.Program) error {
+	b, err := json.Marshal(filterHeader{p.Name, len(p.Bytecode32), p.VarOffsets})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fd, err := unix.MemfdCreate("filter", unix.MFD_CLOEXEC)
+	b = append(b, '\n')
+	for _, word := range p.Bytecode32 {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+// filterPart is the process that compiles: it writes the filter to descriptor 3.
+func filterPart() {
+	p, err := compileFilter()
+	if err == nil && os.Getpid() != 1 {
+		err = errors.New("not in a pid namespace of its own")
+	}
+	if err == nil {
+		err = writeFilter(os.NewFile(3, "filter"), p)
+	}
+	if err != nil {
+		os.Stderr.WriteString(err.Error())
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// makeFilter has the filter compiled into an anonymous, sealed file.
+func (d *Driver) makeFilter() (*os.File, error) {
+	fd, err := unix.MemfdCreate("filter", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "filter")
-	b := append(head, '\n')
-	for _, w := range p.Bytecode32 {
-		b = binary.LittleEndian.AppendUint32(b, w)
+	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.exe)
+	cmd.Args, cmd.Env, cmd.Dir = []string{filterName}, []string{sentryEnv}, "/"
+	cmd.Stderr, cmd.ExtraFiles = &stderr, []*os.File{f}
+	cmd.SysProcAttr = d.namespaces(d.sandboxUID(""))
+	err = cmd.Run()
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
-	if _, err := f.WriteAt(b, 0); err != nil {
+	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("compile the system call filter: %w: %s", err, stderr.String())
 	}
 	return f, nil
 }

@@ -16,12 +16,13 @@ const (
 	sentryName  = "carrel-sentry"         // the kernel of one sandbox
 	umountName  = "/proc/self/exe umount" // started by the sentry, before it gives up its rights
 	selfName    = "/proc/self/exe"        // the running binary, also after it was replaced on disk
+	filterName  = "carrel-filter"         // compiles the sentries' system call filter
 	nsProbeName = "carrel-ns-probe"       // tries the namespaces, see Probe
 )
 
 // Parts returns the parts of this driver for [reexec.Run].
 func Parts() reexec.Parts {
-	return reexec.Parts{sentryName: sentry, umountName: gvisorMain, nsProbeName: nsProbe}
+	return reexec.Parts{sentryName: sentry, umountName: gvisorMain, filterName: filterPart, nsProbeName: nsProbe}
 }
 
 // sentry is the kernel of one sandbox.

@@ -23,18 +23,11 @@ const opRecover = "recover sandbox"
 
 // Recover implements driver.Driver.
 func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance, error) {
-	var rec record
-	if err := json.Unmarshal(h, &rec); err != nil {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: err}
+	in, err := d.decode(h)
+	if err != nil {
+		return nil, err
 	}
-	if rec.Version != recordVersion {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unsupported, ID: rec.ID,
-			Err: fmt.Errorf("its handle has version %d, this build knows %d", rec.Version, recordVersion)}
-	}
-	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
-	}
-	in := &Instance{d: d, rec: rec, group: cgroup.Load(rec.Group)}
+	rec := in.rec
 	pidfd, err := findProcess(rec)
 	if err == nil {
 		in.pidfd = pidfd
@@ -51,6 +44,22 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	}
 	in.discard(ctx)
 	return nil, &carrel.Error{Op: opRecover, Kind: carrel.NotFound, ID: rec.ID, Err: err}
+}
+
+// decode checks a handle; nothing is touched yet.
+func (d *Driver) decode(h driver.Handle) (*Instance, error) {
+	var rec record
+	if err := json.Unmarshal(h, &rec); err != nil {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: err}
+	}
+	if rec.Version != recordVersion {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unsupported, ID: rec.ID,
+			Err: fmt.Errorf("its handle has version %d, this build knows %d", rec.Version, recordVersion)}
+	}
+	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
+		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
+	}
+	return &Instance{d: d, rec: rec, group: cgroup.Load(rec.Group)}, nil
 }
 
 // lost is the error of a sandbox that can't be adopted, now or ever.

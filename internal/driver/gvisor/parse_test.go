@@ -1,0 +1,130 @@
+package gvisor
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
+	"gvisor.dev/gvisor/runsc/boot/filter"
+	filterconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
+	"gvisor.dev/gvisor/runsc/config"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 9 0 1234 5 6"))
+	f.Add([]byte("1 ()"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := parseStat(b); err != nil && s != (procStat{}) {
+			t.Errorf("%+v with %v", s, err)
+		}
+	})
+}
+
+func TestParseStatSkipsHostileNames(t *testing.T) {
+	s, err := parseStat([]byte("1 (x) S 9) S 0 1 1 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 9 0 1234 5 6"))
+	if err != nil || s.started != 1234 || s.threads != 9 || s.cpu.Milliseconds() != 1100 {
+		t.Errorf("%+v %v", s, err)
+	}
+	self, err := readStat(os.Getpid())
+	if err != nil || self.started == 0 || self.threads < 1 {
+		t.Errorf("own: %+v %v", self, err)
+	}
+}
+
+// TestFilterIsGVisorsOwn compares the filter rendered from our compiled form with
+// what gVisor builds from its rules in this process, instruction by instruction,
+// and shows that a sentry finds it under gVisor's own key.
+func TestFilterIsGVisorsOwn(t *testing.T) {
+	p, err := compileFilter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "filter"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFilter(f, p); err != nil {
+		t.Fatal(err)
+	}
+	old := os.Args
+	defer func() { os.Args = old }()
+	fd, err := unix.Dup(int(f.Fd())) // takeFilter closes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	os.Args = []string{sentryName, filterArg + strconv.Itoa(fd), "boot"}
+	takeFilter()
+	if len(os.Args) != 2 || os.Args[1] != "boot" {
+		t.Errorf("arguments left: %q", os.Args)
+	}
+
+	constructor, err := platform.Lookup(platformName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := filterconfig.Options{Platform: constructor.PrecompiledSeccompInfo()[0], ControllerFD: 77, CgoEnabled: config.CgoEnabled}
+	taken, ok := filter.GetPrecompiled(opt.ConfigKey())
+	if !ok {
+		t.Fatalf("gVisor does not find %q among %v", opt.ConfigKey(), filter.ListPrecompiled())
+	}
+	got, err := taken.RenderInstructions(opt.Vars())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, deny := filterconfig.Rules(opt)
+	program := &seccomp.Program{
+		RuleSets: []seccomp.RuleSet{{Rules: deny}, {Rules: rules, Action: seccomp.Allow}},
+		Options:  filterconfig.SeccompOptions(opt),
+	}
+	want, _, err := program.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%d instructions, gVisor builds %d, or some differ", len(got), len(want))
+	}
+}
+
+func FuzzReadFilter(f *testing.F) {
+	f.Add([]byte("{\"Name\":\"x\",\"Words\":2,\"VarOffsets\":{\"a\":[1]}}\n\x01\x00\x00\x00\x02\x00\x00\x00"))
+	f.Add([]byte("{\"Words\":99999999999}\n"))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := readFilter(bytes.NewReader(b))
+		if err != nil && len(p.Bytecode32) > 0 {
+			t.Error("instructions with an error")
+		}
+	})
+}
+
+// FuzzRecover feeds handles to a driver: none may be adopted, none may crash it.
+func FuzzRecover(f *testing.F) {
+	f.Add([]byte(`{"v":1,"id":"iaaaaaaaaaaaaaaaaaaaa","pid":1}`))
+	f.Add([]byte(`{"v":1,"id":"iaaaaaaaaaaaaaaaaaaaa","pid":-5,"sock":"/","dir":""}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// Only the checks before anything is touched: the handle comes from our own
+		// records, so what it names is acted on.
+		if in, err := (&Driver{}).decode(driver.Handle(b)); err == nil && (in.rec.PID <= 1 || in.rec.ID == "") {
+			t.Errorf("%q is accepted as %+v", b, in.rec)
+		}
+	})
+}
+
+func TestLinkMTUFollowsTheBuffer(t *testing.T) {
+	for buffer, want := range map[int]int{0: smallMTU, 425_984: smallMTU, 2 << 20: midMTU, 16 << 20: bigMTU} {
+		if got := linkMTU(buffer); got != want {
+			t.Errorf("buffer %d: frames of %d, want %d", buffer, got, want)
+		}
+	}
+}
