@@ -113,6 +113,10 @@ func listing(t testing.TB, img fs.FS) string {
 		switch p {
 		case ".", "proc", "sys", "dev", "run", "tmp", "etc", "root", ".carrel", "etc/resolv.conf", "etc/hosts":
 			return nil
+		case "etc/passwd":
+			if b, err := fs.ReadFile(img, p); err == nil && string(b) == "root:x:0:0:root:/root:/bin/sh\n" {
+				return nil
+			}
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -292,12 +296,19 @@ func TestTricksStayInside(t *testing.T) {
 		entry{name: "dir", body: "now a file"},
 		entry{name: "self", body: "s"},
 		entry{name: "self", typ: tar.TypeLink, link: "self"},
+		entry{name: ".carrel", typ: tar.TypeSymlink, link: "etc"}, // would put the guest over /etc
+		entry{name: "proc", body: "in the way"},
 		entry{name: ".wh.literal", body: "no layer: a name like others"},
 	))
 	want := ".wh.literal=no layer: a name like others\nabs -> /srv\ndir=now a file\nout -> ../../../../tmp/out\nself=s\nsrv/\nsrv/file=inside too\n" +
 		"tmp/out/\ntmp/out/file=inside"
 	if got := listing(t, img); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, dir := range []string{".carrel", "proc"} {
+		if entries, err := fs.ReadDir(img, dir); err != nil || len(entries) > 0 {
+			t.Errorf("%s: %v, %v", dir, entries, err)
+		}
 	}
 }
 
@@ -366,30 +377,30 @@ func TestBrokenStream(t *testing.T) {
 // layers of an image, and the tree they must give.
 func sampleLayers(t testing.TB) ([][]byte, string) {
 	return [][]byte{
-		tarball(t,
-			entry{name: "etc/passwd", body: "root:x:0:0::/:/bin/sh\napp:x:1234:1234::/:/bin/sh\n"},
-			entry{name: "gone", body: "1"}, entry{name: "gonedir/a", body: "1"}, entry{name: "gonedir/b/c", body: "1"},
-			entry{name: "kept", body: "1"}, entry{name: "opaque/-below", body: "1"}, entry{name: "opaque/zbelow", body: "1"},
-			entry{name: "opaque/sub/below", body: "1"},
-			entry{name: "replaced", body: "1"}, entry{name: "dirtofile/x", body: "1"}, entry{name: "filetodir", body: "1"},
-			entry{name: "usr/lib/", typ: tar.TypeDir}, entry{name: "lib", typ: tar.TypeSymlink, link: "usr/lib"},
-			entry{name: "both", body: "1"}, entry{name: "target", body: "linked"},
-		),
-		tarball(t,
-			entry{name: "opaque/-mine", body: "2"},
-			entry{name: "opaque/sub/mine", body: "2"},
-			entry{name: "opaque/.wh..wh..opq"},
-			entry{name: "opaque/zmine", body: "2"},
-			entry{name: ".wh.gone"}, entry{name: ".wh.gonedir"}, entry{name: ".wh.never"},
-			entry{name: "replaced", body: "2"}, entry{name: "dirtofile", body: "2"},
-			entry{name: "filetodir/", typ: tar.TypeDir}, entry{name: "filetodir/x", body: "2"},
-			entry{name: "lib/new", body: "2"},
-			entry{name: "both", body: "2"}, entry{name: ".wh.both"}, // concerns the layer below only
-			entry{name: "link", typ: tar.TypeLink, link: "target"},
-			entry{name: ".wh..wh.plnk/", typ: tar.TypeDir},
-		),
-	}, "both=2\ndirtofile=2\netc/passwd=root:x:0:0::/:/bin/sh\napp:x:1234:1234::/:/bin/sh\n\nfiletodir/\nfiletodir/x=2\nkept=1\n" +
-		"lib -> usr/lib\nlink=linked (2)\nopaque/\nopaque/-mine=2\nopaque/sub/\nopaque/sub/mine=2\nopaque/zmine=2\nreplaced=2\ntarget=linked (2)\nusr/\nusr/lib/\nusr/lib/new=2"
+			tarball(t,
+				entry{name: "etc/passwd", body: "root:x:0:0::/:/bin/sh\napp:x:1234:1234::/:/bin/sh\n"},
+				entry{name: "gone", body: "1"}, entry{name: "gonedir/a", body: "1"}, entry{name: "gonedir/b/c", body: "1"},
+				entry{name: "kept", body: "1"}, entry{name: "opaque/-below", body: "1"}, entry{name: "opaque/zbelow", body: "1"},
+				entry{name: "opaque/sub/below", body: "1"},
+				entry{name: "replaced", body: "1"}, entry{name: "dirtofile/x", body: "1"}, entry{name: "filetodir", body: "1"},
+				entry{name: "usr/lib/", typ: tar.TypeDir}, entry{name: "lib", typ: tar.TypeSymlink, link: "usr/lib"},
+				entry{name: "both", body: "1"}, entry{name: "target", body: "linked"},
+			),
+			tarball(t,
+				entry{name: "opaque/-mine", body: "2"},
+				entry{name: "opaque/sub/mine", body: "2"},
+				entry{name: "opaque/.wh..wh..opq"},
+				entry{name: "opaque/zmine", body: "2"},
+				entry{name: ".wh.gone"}, entry{name: ".wh.gonedir"}, entry{name: ".wh.never"},
+				entry{name: "replaced", body: "2"}, entry{name: "dirtofile", body: "2"},
+				entry{name: "filetodir/", typ: tar.TypeDir}, entry{name: "filetodir/x", body: "2"},
+				entry{name: "lib/new", body: "2"},
+				entry{name: "both", body: "2"}, entry{name: ".wh.both"}, // concerns the layer below only
+				entry{name: "link", typ: tar.TypeLink, link: "target"},
+				entry{name: ".wh..wh.plnk/", typ: tar.TypeDir},
+			),
+		}, "both=2\ndirtofile=2\netc/passwd=root:x:0:0::/:/bin/sh\napp:x:1234:1234::/:/bin/sh\n\nfiletodir/\nfiletodir/x=2\nkept=1\n" +
+			"lib -> usr/lib\nlink=linked (2)\nopaque/\nopaque/-mine=2\nopaque/sub/\nopaque/sub/mine=2\nopaque/zmine=2\nreplaced=2\ntarget=linked (2)\nusr/\nusr/lib/\nusr/lib/new=2"
 }
 
 func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
@@ -662,4 +673,38 @@ func FuzzImportTar(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestUsers shows what becomes of an image's USER.
+func TestUsers(t *testing.T) {
+	const passwd = "root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/:/bin/sh"
+	for _, c := range []struct{ passwd, spec, want, added string }{
+		{passwd, "", "root", ""},
+		{passwd, "0", "root", ""},
+		{passwd, "0:0", "root", ""},
+		{passwd, "app", "app", ""},
+		{passwd, "app:staff", "app", ""},
+		{passwd, "1234", "app", ""},
+		{passwd, "77:88", "u77", "\nu77:x:77:88::/:/bin/sh\n"},
+		{passwd, "nobody", "nobody", ""}, // the guest will say that there is none
+		{passwd + "\nuser:x:1000:1000::/home/user:/bin/sh\n", "", "user", ""},
+		{passwd + "\nuser:x:1000:1000::/home/user:/bin/sh\n", "0", "root", ""},
+		{"", "", "root", "root:x:0:0:root:/root:/bin/sh\n"},
+		{"", "65532:65532", "u65532", "root:x:0:0:root:/root:/bin/sh\nu65532:x:65532:65532::/:/bin/sh\n"},
+	} {
+		t.Run(c.spec, func(t *testing.T) {
+			entries := []entry{{name: "bin/app", body: "x"}}
+			if c.passwd != "" {
+				entries = append(entries, entry{name: "etc/passwd", body: c.passwd})
+			}
+			layer := tarball(t, entries...)
+			cfg := bytes.ReplaceAll(configJSON(t, runtime.GOARCH, [][]byte{layer}), []byte("1234:99"), []byte(c.spec))
+			img, res := mustLoad(t, tarball(t, entry{name: "manifest.json", body: `[{"Config":"c.json","Layers":["l.tar"]}]`},
+				entry{name: "c.json", body: string(cfg)}, entry{name: "l.tar", body: string(layer)}))
+			got, err := fs.ReadFile(img, "etc/passwd")
+			if err != nil || res.User != c.want || string(got) != c.passwd+c.added {
+				t.Errorf("user %q, passwd %q, %v", res.User, got, err)
+			}
+		})
+	}
 }

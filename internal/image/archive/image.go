@@ -45,7 +45,7 @@ type Result struct {
 }
 
 // Image puts an image's layers on top of each other and completes the tree.
-func (t *Tree) Image(ctx context.Context, src *Source, format string) (*Result, error) {
+func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result, err error) {
 	cfg := src.Config
 	if cfg.OS != "" && cfg.OS != "linux" || cfg.Architecture != "" && cfg.Architecture != runtime.GOARCH {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "archive",
@@ -68,8 +68,11 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (*Result, 
 			res.Env[k] = v
 		}
 	}
-	res.User = t.user(cfg.Config.User)
-	return res, t.complete()
+	if err := t.complete(); err != nil {
+		return nil, err
+	}
+	res.User, err = t.user(cfg.Config.User)
+	return res, err
 }
 
 // addLayer adds one layer and checks both its hashes.
@@ -117,36 +120,6 @@ func sameHash(what string, want v1.Hash, got hash.Hash) error {
 	return nil
 }
 
-// user turns an image's USER, a name or number with or without a group, into the
-// name of an account where it has one. The group is the account's own: the guest's
-// protocol knows no other. Without USER it is the account "user" if there is one,
-// as E2B's images have, and root otherwise.
-func (t *Tree) user(spec string) string {
-	name, _, _ := strings.Cut(spec, ":")
-	passwd, err := t.readSmall("/etc/passwd", 1<<20)
-	if err != nil {
-		passwd = nil
-	}
-	hasUser := false
-	for line := range strings.Lines(string(passwd)) {
-		f := strings.Split(strings.TrimSpace(line), ":")
-		if len(f) < 3 {
-			continue
-		}
-		hasUser = hasUser || f[0] == "user"
-		if name != "" && f[2] == name {
-			return f[0]
-		}
-	}
-	switch {
-	case name != "":
-		return name
-	case hasUser:
-		return "user"
-	}
-	return "root"
-}
-
 // complete makes what every sandbox needs and an image may lack: the places that
 // are mounted on, and the files that say where the network is.
 func (t *Tree) complete() error {
@@ -154,18 +127,18 @@ func (t *Tree) complete() error {
 	for _, d := range []struct {
 		path string
 		perm fs.FileMode
+		own  bool // is mounted on: must be a directory of the root's own, whatever the image had
 	}{
-		{"proc", 0o555}, {"sys", 0o555}, {"dev", 0o755}, {"run", 0o755}, {"tmp", 0o777 | fs.ModeSticky},
-		{"etc", 0o755}, {"root", 0o700}, {driver.GuestMount, 0o755},
+		{"proc", 0o555, true}, {"sys", 0o555, true}, {"dev", 0o755, true}, {strings.TrimPrefix(driver.GuestMount, "/"), 0o755, true},
+		{"run", 0o755, false}, {"tmp", 0o777 | fs.ModeSticky, false}, {"etc", 0o755, false}, {"root", 0o700, false},
 	} {
-		parts, err := splitName(strings.TrimPrefix(d.path, "/"))
-		if err != nil {
-			return err
+		if c := t.Root.Child(d.path); d.own && c != nil && !c.IsDir() {
+			t.Root.Remove(d.path).Release(t.w.Discard)
 		}
 		if t.find(d.path) != nil {
 			continue
 		}
-		dir, err := t.dir(parts, true)
+		dir, err := t.dir([]string{d.path}, true)
 		if err != nil {
 			return invalid("/%s can't be a directory: %w", d.path, err)
 		}
@@ -192,6 +165,9 @@ func (t *Tree) rootFS(format string) (*Result, error) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "archive", Err: errors.New("it holds no files"),
 			Hint: "give a root filesystem: a directory with bin, etc, usr, …"}
 	}
-	res := &Result{Format: format, User: t.user("")}
-	return res, t.complete()
+	if err := t.complete(); err != nil {
+		return nil, err
+	}
+	user, err := t.user("")
+	return &Result{Format: format, User: user}, err
 }

@@ -23,7 +23,7 @@ type Importer struct {
 // Stream imports an archive: a root filesystem, or an exported image.
 func (i Importer) Stream(ctx context.Context, r io.Reader) (*os.File, *Result, error) {
 	i.Meter.Stage(image.StageUnpack, 0)
-	return i.make(func(t *Tree) (*Result, error) {
+	return i.make(ctx, func(t *Tree) (*Result, error) {
 		if err := t.Tar(ctx, r, false); err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func (i Importer) Stream(ctx context.Context, r io.Reader) (*os.File, *Result, e
 			return nil, &exported{src, format}
 		}
 		return t.rootFS("root filesystem")
-	}, ctx)
+	})
 }
 
 // exported is not a failure: it says that the tree is no root filesystem but
@@ -50,7 +50,7 @@ func (*exported) Error() string { return "an exported image" }
 // Image imports the layers of an image.
 func (i Importer) Image(ctx context.Context, src *Source, format string) (*os.File, *Result, error) {
 	i.Meter.Stage(image.StageUnpack, 0)
-	return i.make(func(t *Tree) (*Result, error) { return t.Image(ctx, src, format) }, ctx)
+	return i.make(ctx, func(t *Tree) (*Result, error) { return t.Image(ctx, src, format) })
 }
 
 // Dir imports a directory: a root filesystem, an OCI layout or an unpacked
@@ -69,16 +69,16 @@ func (i Importer) Dir(ctx context.Context, dir string) (*os.File, *Result, error
 		return i.Image(ctx, src, format)
 	}
 	i.Meter.Stage(image.StageUnpack, 0)
-	return i.make(func(t *Tree) (*Result, error) {
+	return i.make(ctx, func(t *Tree) (*Result, error) {
 		if err := t.Dir(ctx, root); err != nil {
 			return nil, err
 		}
 		return t.rootFS("directory")
-	}, ctx)
+	})
 }
 
 // make builds a tree in a new file and finishes the image.
-func (i Importer) make(build func(*Tree) (*Result, error), ctx context.Context) (_ *os.File, _ *Result, err error) {
+func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) (_ *os.File, _ *Result, err error) {
 	f, err := i.NewFile()
 	if err != nil {
 		return nil, nil, Classify(op, err)

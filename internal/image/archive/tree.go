@@ -257,7 +257,7 @@ func (t *Tree) open(name string) (*io.SectionReader, error) {
 	if n == nil || !n.Mode.IsRegular() {
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
-	return t.w.Reader(n.Data), nil
+	return t.w.Reader(n.Data)
 }
 
 // readSmall reads a file of at most limit bytes.

@@ -251,6 +251,31 @@ func TestShortContents(t *testing.T) {
 	}
 }
 
+// TestReadBack reads contents that end in zeros, before the image is finished.
+func TestReadBack(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "i"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := erofs.NewWriter(f)
+	want := append([]byte("begin"), make([]byte, 10_000)...)
+	e, err := w.Reserve(int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Fill(e, bytes.NewReader(want)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.Reader(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v; want %d", len(got), err, len(want))
+	}
+}
+
 // TestRelease shows that only a file's last name frees its contents.
 func TestRelease(t *testing.T) {
 	root, dir := erofs.NewDir(0o755), erofs.NewDir(0o755)

@@ -117,8 +117,15 @@ func (w *Writer) Discard(e Extent) {
 }
 
 // Reader reads back the contents of a filled extent.
-func (w *Writer) Reader(e Extent) *io.SectionReader {
-	return io.NewSectionReader(w.f, e.Offset(), e.Size)
+func (w *Writer) Reader(e Extent) (*io.SectionReader, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// Zeros at the end were not written: the file must reach past them. Everything
+	// that is ever written lies below next, so this cuts nothing off.
+	if err := w.f.Truncate(int64(w.next) * BlockSize); err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(w.f, e.Offset(), e.Size), nil
 }
 
 // Finish writes the metadata of the tree, the superblock last, and returns the

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -122,6 +123,9 @@ func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (im
 		if err := os.MkdirAll(b.dir, 0o700); err != nil {
 			return image.Image{}, nil, err
 		}
+		if err := onlyOurs(b.dir); err != nil {
+			return image.Image{}, nil, err
+		}
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return image.Image{}, nil, err
 		}
@@ -138,6 +142,20 @@ func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (im
 			return image.Image{}, nil, err
 		}
 	}
+}
+
+// onlyOurs refuses a cache that others could put an image of theirs into.
+func onlyOurs(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return &carrel.Error{Op: "make base template", Kind: carrel.Forbidden, Field: "CacheDir",
+			Err: fmt.Errorf("%s belongs to another user or can be written by others", dir), Hint: "choose a cache directory of your own: chmod go-w " + dir}
+	}
+	return nil
 }
 
 // errGone means that another process removed the directory before we held it.

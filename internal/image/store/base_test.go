@@ -291,3 +291,14 @@ func TestBaseAfterACrash(t *testing.T) {
 		t.Errorf("a cancelled Get gave %v", err)
 	}
 }
+
+// TestForeignCache refuses a cache directory that others can write to.
+func TestForeignCache(t *testing.T) {
+	cache := t.TempDir()
+	if err := os.Chmod(cache, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, store.Options{CacheDir: cache, Base: smallHost(t)})
+	_, err := s.Get(context.Background(), "base")
+	wantKind(t, err, carrel.Forbidden, "CacheDir")
+}
