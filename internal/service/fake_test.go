@@ -58,7 +58,7 @@ func (d *fakeDriver) Create(ctx context.Context, s driver.Spec) (driver.Instance
 			return nil, err
 		}
 	}
-	in := &fakeInstance{d: d, id: s.ID, conns: make(chan net.Conn), over: make(chan struct{})}
+	in := &fakeInstance{d: d, id: s.ID, initFn: d.InitFn, conns: make(chan net.Conn), over: make(chan struct{})}
 	in.srv = &http.Server{Handler: in, ReadHeaderTimeout: time.Minute}
 	in.served.Go(func() { _ = in.srv.Serve(in) })
 	d.mu.Lock()
@@ -97,6 +97,7 @@ func (d *fakeDriver) get(id carrel.ID) *fakeInstance {
 type fakeInstance struct {
 	d      *fakeDriver
 	id     carrel.ID
+	initFn func(carrel.ID) int // the driver's, when this was made
 	srv    *http.Server
 	served sync.WaitGroup
 	conns  chan net.Conn
@@ -157,8 +158,8 @@ func (in *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.init = append(in.init, req)
 	in.mu.Unlock()
 	status := http.StatusNoContent
-	if in.d.InitFn != nil {
-		status = in.d.InitFn(in.id)
+	if in.initFn != nil {
+		status = in.initFn(in.id)
 	}
 	if status == 0 { // never answer
 		<-r.Context().Done()

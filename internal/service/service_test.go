@@ -414,7 +414,13 @@ func TestSetTimeout(t *testing.T) {
 func TestStuckDestroy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		sb := h.create(t, carrel.CreateOptions{Timeout: time.Hour})
-		h.drv.DestroyFn = func(carrel.ID) error { return &carrel.Error{Kind: carrel.Internal, Err: errors.New("busy")} }
+		var mended atomic.Bool
+		h.drv.DestroyFn = func(carrel.ID) error {
+			if mended.Load() {
+				return nil
+			}
+			return &carrel.Error{Kind: carrel.Internal, Err: errors.New("busy")}
+		}
 		if err := h.Kill(t.Context(), sb.ID); !errors.Is(err, carrel.Internal) || carrel.HintOf(err) == "" {
 			t.Fatalf("Kill: %v", err)
 		}
@@ -429,7 +435,7 @@ func TestStuckDestroy(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		h.drv.DestroyFn = nil
+		mended.Store(true)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		h.clean(t)
@@ -650,7 +656,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	for range 2000 {
-		if next.Stats().Running == len(made) {
+		if st := next.Stats(); st.Running == len(made) && st.Stopping == 0 {
 			break
 		}
 		time.Sleep(time.Millisecond)

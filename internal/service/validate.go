@@ -132,13 +132,12 @@ func (s *Service) checkTimeout(op string, d time.Duration) error {
 	case d < 0:
 		return invalid(op, "timeout", "%v is negative", d)
 	case d > s.opts.MaxTimeout:
-		err := &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "timeout",
-			Err:  fmt.Errorf("Timeout cannot be greater than %v", s.opts.MaxTimeout), //nolint:staticcheck // E2B's own words
-			Hint: "raise the maximum with carrel serve --max-timeout"}
-		if h := s.opts.MaxTimeout; h%time.Hour == 0 {
-			err.Err = fmt.Errorf("Timeout cannot be greater than %d hours", h/time.Hour) //nolint:staticcheck // E2B's own words
+		most := s.opts.MaxTimeout.String()
+		if s.opts.MaxTimeout%time.Hour == 0 {
+			most = fmt.Sprintf("%d hours", s.opts.MaxTimeout/time.Hour)
 		}
-		return err
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "timeout", Err: fmt.Errorf("it cannot be greater than %s", most),
+			Hint: "raise the maximum with carrel serve --max-timeout"}
 	}
 	return nil
 }
