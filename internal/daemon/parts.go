@@ -13,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/store"
@@ -116,6 +117,7 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 		} else {
 			drivers = append(drivers, d)
 		}
+		drivers = append(drivers, sim.New(sim.Options{Logger: log}))
 	}
 	p.registry = driver.NewRegistry(drivers...)
 	p.closing(p.registry.Close)
