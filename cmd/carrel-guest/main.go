@@ -110,7 +110,7 @@ func run(opt options) error {
 	})
 	srv := newServer(after(ready, a.Handler()), opt.log)
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
+	go func() { done <- srv.Serve(agent.ReadAhead(l)) }()
 	ready()
 	select {
 	case err = <-done:
