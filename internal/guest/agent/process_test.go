@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -653,6 +654,27 @@ func TestBackgroundChild(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Error("the background child did not survive")
+}
+
+// The same on a terminal, whose end no close of a pipe tells.
+func TestBackgroundChildOnPTY(t *testing.T) {
+	var left []uint32
+	t.Cleanup(func() { // after the agent has closed, which must not wait for them
+		for _, pid := range left {
+			_ = syscall.Kill(-int(pid), syscall.SIGKILL) // it may be gone
+		}
+	})
+	g := newGuest(t)
+	for _, line := range []string{"trap '' HUP; sleep 30 & echo parent", "trap '' HUP; while :; do echo spam; done & sleep 0.1; echo parent"} {
+		req := sh(line)
+		req.Pty = &process.PTY{Size: &process.PTY_Size{Cols: 80, Rows: 24}}
+		began := time.Now()
+		e := g.mustRun(t, req)
+		if d := time.Since(began); d > 5*time.Second || !strings.Contains(e.tty.String(), "parent\r\n") || e.end.GetExitCode() != 0 {
+			t.Errorf("%s: %v after %v, %d bytes", line, e.end, d, e.tty.Len())
+		}
+		left = append(left, e.pid)
+	}
 }
 
 func TestPTY(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/guest/agent"
@@ -119,24 +118,14 @@ func openPipe(theirs *child, i int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(ours), name), nil
 }
 
-// openTerminal makes a pseudo-terminal that belongs to the process's user, so
-// that programs can open it again by name.
+// openTerminal makes the pseudo-terminal of a process that wants one.
 func (p *proc) openTerminal(cmd agent.Cmd, theirs *child) error {
-	ours, their, err := pty.Open()
+	ours, their, err := openPTY(*cmd.TTY, cmd.User.UID, cmd.User.GID)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = their.Close() }() // the process has a copy
 	p.stdin, p.stdout = ours, ours
-	_ = their.Chown(int(cmd.User.UID), int(cmd.User.GID)) // only root can; others own it already
-	if err := pty.Setsize(ours, &pty.Winsize{Rows: cmd.TTY.Rows, Cols: cmd.TTY.Cols}); err != nil {
-		return err
-	}
-	fd, err := unix.FcntlInt(their.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return os.NewSyscallError("fcntl", err)
-	}
-	theirs.take(0, fd)
+	theirs.take(0, their)
 	theirs.fds[1], theirs.fds[2] = theirs.fds[0], theirs.fds[0]
 	return nil
 }
@@ -290,7 +279,7 @@ func (p *proc) Resize(size agent.Size) error {
 	if !p.tty {
 		return unix.ENOTTY
 	}
-	return pty.Setsize(p.stdout, &pty.Winsize{Rows: size.Rows, Cols: size.Cols})
+	return setSize(p.stdout, size)
 }
 
 // Signal sends a signal to the process group.
