@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,6 +23,42 @@ import (
 // TestHostProcess runs the suite against a driver without any wall: the guest as an
 // ordinary process of this machine. It shows that the suite's own cases work.
 func TestHostProcess(t *testing.T) {
+	run(t, map[string]string{"neighbours": "one machine: its files are shared"})
+}
+
+// envFault makes the driver faulty, in a copy of this test that has to fail.
+const envFault = "DRIVERTEST_FAULT"
+
+// TestFaulty is that copy; alone it does nothing.
+func TestFaulty(t *testing.T) {
+	if os.Getenv(envFault) == "" {
+		t.Skip("only as a child of TestSuiteCanFail")
+	}
+	run(t, nil)
+}
+
+// A suite that can't fail proves nothing.
+func TestSuiteCanFail(t *testing.T) {
+	for fault, c := range map[string]struct{ group, text string }{
+		"shared files": {"neighbours", "a file of one is read in the other"},
+		"leaves files": {"destroy$/^twice", "left behind: file"},
+		"wrong reason": {"end$/^killed", "the reason is"},
+		"hangs around": {"destroy$/^twice", "left behind: process"},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.short", "-test.run", "^TestFaulty$/^"+c.group)
+			cmd.Env = append(os.Environ(), envFault+"="+fault)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), c.text) {
+				t.Errorf("the suite did not find the fault: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// run runs the suite on the driver without a wall.
+func run(t *testing.T, skip map[string]string) {
 	bin := filepath.Join(t.TempDir(), "guest")
 	cmd := exec.Command("go", "build", "-o", bin, "github.com/carrel-dev/carrel/cmd/carrel-guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -29,13 +66,13 @@ func TestHostProcess(t *testing.T) {
 		t.Fatalf("build the guest: %v\n%s", err, out)
 	}
 	drivertest.Run(t, drivertest.Harness{
-		New:  func(testing.TB) driver.Driver { return &hostDriver{guest: bin} },
-		Skip: map[string]string{"neighbours": "one machine: its files are shared"},
+		New:  func(testing.TB) driver.Driver { return &hostDriver{guest: bin, fault: os.Getenv(envFault)} },
+		Skip: skip,
 	})
 }
 
 // hostDriver runs the guest on the host. Its sandboxes' "own address" is 127.0.0.2.
-type hostDriver struct{ guest string }
+type hostDriver struct{ guest, fault string }
 
 var _ driver.Driver = (*hostDriver)(nil)
 
@@ -59,7 +96,17 @@ func (d *hostDriver) Create(ctx context.Context, spec driver.Spec) (driver.Insta
 	}
 	addr := l.Addr().String()
 	l.Close()
-	in := &hostInstance{id: spec.ID, addr: addr, ended: make(chan struct{})}
+	in := &hostInstance{id: spec.ID, fault: d.fault, addr: addr, ended: make(chan struct{})}
+	if d.fault == "leaves files" {
+		_ = os.WriteFile(filepath.Join(spec.Dir, "left"), nil, 0o600)
+	}
+	if d.fault == "hangs around" {
+		lost := exec.Command("sleep", "6")
+		lost.Args = []string{string(spec.ID), "6"}
+		if err := lost.Start(); err == nil {
+			defer func() { go func() { _ = lost.Wait() }() }()
+		}
+	}
 	in.cmd = exec.Command(d.guest, "-no-setup", "-gateway", "127.0.0.1", "-listen", addr)
 	in.cmd.Args[0] = "guest-" + string(spec.ID)
 	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -70,7 +117,7 @@ func (d *hostDriver) Create(ctx context.Context, spec driver.Spec) (driver.Insta
 		err := in.cmd.Wait()
 		in.mu.Lock()
 		in.exit = driver.Exit{Reason: carrel.EndCrashed, Message: fmt.Sprint(err), Time: time.Now()}
-		if in.killed {
+		if in.killed && in.fault != "wrong reason" {
 			in.exit.Reason = carrel.EndKilled
 		}
 		in.mu.Unlock()
@@ -81,6 +128,7 @@ func (d *hostDriver) Create(ctx context.Context, spec driver.Spec) (driver.Insta
 
 type hostInstance struct {
 	id    carrel.ID
+	fault string
 	addr  string
 	cmd   *exec.Cmd
 	ended chan struct{}
