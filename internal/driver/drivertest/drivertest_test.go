@@ -39,6 +39,9 @@ func TestFaulty(t *testing.T) {
 
 // A suite that can't fail proves nothing.
 func TestSuiteCanFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the suite several times: not with -short")
+	}
 	for fault, c := range map[string]struct{ group, text string }{
 		"shared files": {"neighbours", "a file of one is read in the other"},
 		"leaves files": {"destroy$/^twice", "left behind: file"},
