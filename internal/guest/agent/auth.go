@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -48,15 +47,13 @@ func (a *Agent) user(h http.Header) (User, *connect.Error) {
 // userNamed finds an account by name; "" means the default user. The text of
 // its error is envd's, which clients look at.
 func (a *Agent) userNamed(name string) (User, *connect.Error) {
+	text := "invalid username: '%s'"
 	if name == "" {
-		name = a.defaultUser()
-	}
-	if name == "" {
-		return User{}, connect.NewError(connect.CodeUnauthenticated, errors.New("username not provided"))
+		name, text = a.defaultUser(), "invalid default user: '%s'"
 	}
 	u, err := a.sys.User(name)
 	if err != nil {
-		return User{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("invalid username: '%s'", name))
+		return User{}, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
 	}
 	return u, nil
 }
