@@ -156,7 +156,6 @@ func TestBadInput(t *testing.T) {
 		{"volumes list", "GET", "/volumes", ``, 501, "", "volumes is not supported yet"},
 		{"ours: timeout", "POST", "/carrel/v1/sandboxes", `{"timeout":"soon"}`, 400, "timeout", `timeout: "soon" is not a duration such as 90s or 2h`},
 		{"ours: negative", "POST", "/carrel/v1/sandboxes", `{"timeout":-1}`, 400, "timeout", "timeout: -1ns is negative"},
-		{"ours: limits", "POST", "/carrel/v1/sandboxes", `{"limits":{"memoryMB":-1}}`, 400, "limits", ""},
 		{"ours: limits type", "POST", "/carrel/v1/sandboxes", `{"limits":{"memoryMB":"1"}}`, 400, "limits.memoryMB", ""},
 		{"ours: import name", "POST", "/carrel/v1/templates/import", `x`, 400, "name", "name: missing"},
 		{"ours: pull image", "POST", "/carrel/v1/templates/pull", `{"name":"a"}`, 400, "image", "image: missing"},

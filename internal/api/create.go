@@ -187,8 +187,6 @@ func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 		return invalid("timeout", "%v is negative", opts.Timeout)
 	case opts.Timeout > s.opts.MaxTimeout:
 		return invalid("timeout", "%v is more than %v", opts.Timeout, s.opts.MaxTimeout)
-	case opts.Limits.CPUs < 0 || opts.Limits.MemoryMB < 0 || opts.Limits.DiskMB < 0 || opts.Limits.Pids < 0:
-		return invalid("limits", "a limit is negative")
 	}
 	if opts.Template != "" {
 		var err error

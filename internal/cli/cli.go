@@ -73,9 +73,7 @@ func (a *app) root() *cobra.Command {
 		a.killCommand(), a.copyCommand(), a.logsCommand(), a.metricsCommand(), a.doctorCommand(),
 		a.templateCommand(), a.versionCommand(),
 	)
-	for _, c := range root.Commands() {
-		wrapArgs(c)
-	}
+	wrapArgs(root)
 	root.InitDefaultCompletionCmd()
 	return root
 }
