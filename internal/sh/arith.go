@@ -52,6 +52,9 @@ func (r *runner) evalText(s string, depth int) (int64, error) {
 		return 0, arithError{s + ": expression recursion level exceeded"}
 	}
 	x, err := parseArith(s)
+	if errors.Is(err, errTooDeep) || errors.Is(err, errTooLong) {
+		return 0, arithError{err.Error()}
+	}
 	if err != nil {
 		return 0, arithError{fmt.Sprintf("%s: syntax error in expression (error token is \"%s\")", s, s)}
 	}

@@ -63,7 +63,7 @@ func run(t testing.TB, m *sh.Machine, script, stdin string) result {
 	go func() { defer close(done); res.exit = p.Wait(); wg.Wait() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		_ = p.Signal(9)
 		<-done
 		t.Errorf("hangs: %s", script)

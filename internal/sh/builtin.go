@@ -1,12 +1,14 @@
 package sh
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
@@ -36,6 +38,9 @@ func (c *call) fail(status int, format string, args ...any) int {
 
 func (c *call) print(s string) int {
 	if _, err := io.WriteString(c.out, s); err != nil {
+		if !errors.Is(err, syscall.EPIPE) && c.r.ctx.Err() == nil {
+			c.fail(1, "write error: %s", errText(err))
+		}
 		return 1
 	}
 	return 0

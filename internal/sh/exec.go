@@ -175,8 +175,15 @@ func (r *runner) subshell(fn func(*runner)) {
 		return
 	}
 	s.loops = 0
+	ended := false
+	defer func() {
+		if !ended { // a panic passes by; see contain
+			s.end(1)
+		}
+	}()
 	fn(s)
 	s.end(s.status)
+	ended = true
 	r.status = s.p.code
 }
 
@@ -205,7 +212,7 @@ func (r *runner) background(s *syntax.Stmt) {
 	r.m.wg.Add(1)
 	go func() {
 		defer r.m.wg.Done()
-		sub.stmt(&fg)
+		sub.contain(func() { sub.stmt(&fg) })
 		sub.end(sub.status)
 	}()
 	r.status = 0

@@ -54,36 +54,74 @@ func (g *guarded) Read(b []byte) (int, error) {
 
 // parse reads a script. What stands on complete lines before a syntax error is
 // returned with it, because bash runs those first.
-func parse(src string) ([]*syntax.Stmt, error) {
+func parse(src string) (stmts []*syntax.Stmt, err error) {
 	if len(src) > maxSource {
 		return nil, errTooLong
 	}
+	if perr := onFreshStack(func() { stmts, err = parseHere(src) }); perr != nil {
+		return nil, perr
+	}
+	return stmts, err
+}
+
+// onFreshStack runs fn on a stack of its own, so that the depth of the stack is
+// the depth of fn, however deep the script's own calls are.
+//
+// A parser that panics on some text must not take the daemon along: that text is
+// then a syntax error.
+func onFreshStack(fn func()) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("the parser failed: %v", v)
+			}
+		}()
+		fn()
+	}()
+	<-done
+	return err
+}
+
+func parseHere(src string) ([]*syntax.Stmt, error) {
 	g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
 	defer pcsPool.Put(g.pcs)
 	var out []*syntax.Stmt
+	var failed error
+	// The sequence may go on after an error, so the loop must not end before it.
 	for s, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(g) {
-		if err == nil {
+		switch {
+		case failed != nil:
+		case err != nil:
+			failed = err
+		default:
 			out = append(out, s)
-			continue
 		}
-		if g.deep {
-			return nil, errTooDeep
-		}
-		return beforeLine(out, errorLine(err)), err
+	}
+	switch {
+	case g.deep:
+		return nil, errTooDeep
+	case failed != nil:
+		return beforeLine(out, errorLine(failed)), failed
 	}
 	return out, nil
 }
 
 // parseArith reads an arithmetic expression.
-func parseArith(src string) (syntax.ArithmExpr, error) {
+func parseArith(src string) (x syntax.ArithmExpr, err error) {
 	if len(src) > maxSource {
 		return nil, errTooLong
 	}
-	g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
-	defer pcsPool.Put(g.pcs)
-	x, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Arithmetic(g)
-	if g.deep {
-		return nil, errTooDeep
+	perr := onFreshStack(func() {
+		g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
+		defer pcsPool.Put(g.pcs)
+		if x, err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Arithmetic(g); g.deep {
+			x, err = nil, errTooDeep
+		}
+	})
+	if perr != nil {
+		return nil, perr
 	}
 	return x, err
 }

@@ -49,12 +49,12 @@ func (r *runner) pipeline(b *syntax.BinaryCmd) {
 		r.m.wg.Add(1)
 		go func() {
 			defer r.m.wg.Done()
-			s.stmt(members[i])
+			s.contain(func() { s.stmt(members[i]) })
 			s.end(s.status)
 		}()
 	}
 	last := subs[len(subs)-1]
-	last.stmt(members[len(members)-1])
+	last.contain(func() { last.stmt(members[len(members)-1]) })
 	last.end(last.status)
 	r.collect(subs)
 }

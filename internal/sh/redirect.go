@@ -237,7 +237,7 @@ func (r *runner) procSubst(ps *syntax.ProcSubst) string {
 	r.m.wg.Add(1)
 	go func() {
 		defer r.m.wg.Done()
-		s.stmts(ps.Stmts)
+		s.contain(func() { s.stmts(ps.Stmts) })
 		s.end(s.status)
 	}()
 	r.substFDs = append(r.substFDs, substFD{n, s.p})

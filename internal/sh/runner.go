@@ -181,6 +181,17 @@ func (r *runner) end(status int) {
 	r.p.finish(r.status & 0xff)
 }
 
+// contain runs a process's work. A panic here is a fault of ours, but scripts are
+// hostile and the daemon has other guests: it ends the process tree, and no more.
+func (r *runner) contain(work func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.p.limit(fmt.Sprintf("internal error of the simulated shell: %v", v))
+		}
+	}()
+	work()
+}
+
 // pay takes memory for this process and ends it when there is none left.
 func (r *runner) pay(n int) {
 	if !r.p.charge(int64(n)) {

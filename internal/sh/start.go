@@ -33,15 +33,16 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 	go func() {
 		defer m.wg.Done()
 		args := append([]string{s.Path}, s.Args...)
-		status := 0
-		if run, ok := r.shellArgs(file, args); ok {
-			r.become(run)
-			status = r.status
-		} else {
-			status = r.execFile(file, args, func() []string { return s.Env }, 0)
+		r.contain(func() {
+			if run, ok := r.shellArgs(file, args); ok {
+				r.become(run)
+				return
+			}
+			r.status = r.execFile(file, args, func() []string { return s.Env }, 0)
 			r.traps = map[int]string{}
-		}
-		r.end(status)
+		})
+		r.contain(r.runExitTrap) // not in end: a panic there would be nobody's
+		r.end(r.status)
 		if s.TTY != nil {
 			s.TTY.hangUp()
 		}

@@ -1,0 +1,148 @@
+package sh_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/sh"
+)
+
+// TestLimits runs what would exhaust the daemon. Each script must end soon, say
+// why, and leave a machine that works.
+func TestLimits(t *testing.T) {
+	small := sh.Limits{Procs: 32, Memory: 16 << 20, Output: 1 << 20, Steps: 2 << 20}
+	for _, c := range []struct {
+		name, script string
+		stderr       string // part of what it writes, or
+		message      string // part of the reason of its end
+	}{
+		{"endless loop", `while :; do :; done`, "", "limit of 2097152 steps"},
+		{"endless output", `yes`, "", "output limit of 1 MiB"},
+		{"output of children", `for i in 1 2 3; do (yes | head -c 600000); done`, "", "output limit"},
+		{"doubling variable", `x=x; while :; do x=$x$x; done`, "", "memory limit of 16 MiB"},
+		{"doubling array", `a=(x x); while :; do a=("${a[@]}" "${a[@]}"); done`, "", "memory limit"},
+		{"big substitution", `x=$(yes)`, "", "memory limit"},
+		{"big replacement", `x=$(yes | head -c 100000); y=${x//y/$x}`, "", "memory limit"},
+		{"sort of everything", `yes | sort`, "", "memory limit"},
+		{"long line", `cat /dev/zero | grep x`, "", "memory limit"},
+		{"recursion", `f() { f; }; f`, "maximum nesting level", ""},
+		{"recursion in subshells", `f() { (f); }; f`, "fork: ", ""},
+		{"recursion by eval", `f='eval "$f"'; eval "$f"`, "maximum nesting level", ""},
+		{"recursion by substitution", `f() { x=$(f); }; f`, "fork: ", ""},
+		{"recursion by script", `echo './s' > s; chmod +x s; ./s`, "fork: ", ""},
+		{"recursion in arithmetic", `a=b; b=a; echo $((a))`, "recursion level", ""},
+		{"recursion by source", `echo '. ./s' > s; . ./s`, "maximum nesting level", ""},
+		{"fork bomb", `f() { f | f & }; f; sleep 0.2`, "fork: ", ""},
+		{"braces", `echo {1..100000000}`, "brace expansion", ""},
+		{"nested braces", `echo {a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}`, "brace expansion", ""},
+		{"nested parentheses", strings.Repeat("(", 300000), "nesting too deep", ""},
+		{"nested substitutions", "echo " + strings.Repeat("$(", 100000), "nesting too deep", ""},
+		{"nested arithmetic", "echo $((" + strings.Repeat("(", 200000) + "))", "nesting too deep", ""},
+		{"nested negations", "[[ " + strings.Repeat("! ", 200000) + "a ]]", "nesting too deep", ""},
+		{"nested functions", strings.Repeat("f() ", 100000) + "{ :; }", "nesting too deep", ""},
+		{"nested ifs", strings.Repeat("if :; then ", 50000), "nesting too deep", ""},
+		{"nested quotes", "echo " + strings.Repeat(`"${x:-`, 50000), "nesting too deep", ""},
+		{"arithmetic at run time", `x=1; i=0; while [ $i -lt 14 ]; do x="($x)+($x)"; i=$((i+1)); done; y=$x$x; x=$(printf '(%.0s' {1..200000}); echo $((x))`, "", ""},
+		{"disk", `cat /dev/zero > big; echo more > other`, "No space left on device", ""},
+		{"holes", `truncate -s 900G f && wc -c f && echo x >> f; echo done`, "", ""},
+		{"regular expression", `x=$(yes a | head -c 30000); [[ $x =~ (a*)*(a*)*b ]]; case $x in *a*a*a*a*a*a*a*b) ;; esac; echo fine`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, small)
+			start := time.Now()
+			r := run(t, m, c.script, "")
+			if !strings.Contains(r.err, c.stderr) {
+				t.Errorf("stderr lacks %q: %.300s", c.stderr, r.err)
+			}
+			if !strings.Contains(r.exit.Message, c.message) || c.message != "" && r.exit.Signal != 9 {
+				t.Errorf("the end is %+v, want %q", r.exit, c.message)
+			}
+			if d := time.Since(start); d > time.Minute {
+				t.Errorf("took %v", d)
+			}
+			again := run(t, m, `echo ok`, "")
+			if again.out != "ok\n" && c.name != "fork bomb" {
+				t.Errorf("afterwards the machine says %q %q", again.out, again.err)
+			}
+			if mem := m.Usage().Memory; mem > 1<<20 && c.name != "fork bomb" {
+				t.Errorf("%d bytes stay charged", mem)
+			}
+		})
+	}
+}
+
+// FuzzParseRun runs any text as a script. It must not panic, hang or reach limits
+// without saying so.
+func FuzzParseRun(f *testing.F) {
+	for _, g := range bashCases {
+		for _, s := range g.scripts {
+			f.Add(s)
+		}
+	}
+	for _, s := range []string{"((((", "$(($((", "${x[${x[", "<<a\n<<b", "case x in (a", "f(){ f|f;};f", "\x00\xff", "${!x@}", "echo {1..", "[[ a =~ ( ]]", "a=(", "${x//$x/$x}", "for ((;;)) do break; done", "printf %*d 99999999 1", "$'\\", "trap f EXIT; f(){ trap f EXIT;}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, script string) {
+		m := newMachine(t, sh.Limits{Procs: 8, Memory: 4 << 20, Output: 64 << 10, Steps: 20000, Depth: 40})
+		in, out, errs := sh.NewPipe(), sh.NewPipe(), sh.NewPipe()
+		in.CloseWrite()
+		out.CloseRead()
+		errs.CloseRead()
+		p, err := m.Start(sh.Spec{Path: "bash", Args: []string{"-c", "trap '' PIPE\n" + script}, Dir: "/work", Env: []string{"PATH=/bin"}, Stdin: in, Out: out, Err: errs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(2*time.Second, func() { _ = p.Signal(9) }) // a sleep is no hang
+		defer timer.Stop()
+		done := make(chan struct{})
+		go func() { p.Wait(); m.Close(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("hangs after SIGKILL: %q", script)
+		}
+	})
+}
+
+// TestKill ends processes that wait in every way they can.
+func TestKill(t *testing.T) {
+	for _, script := range []string{`sleep 1000`, `read x`, `cat`, `sleep 1000 | cat`, `wait & sleep 1000 & wait`, `while :; do :; done`,
+		`(sleep 1000)`, `x=$(sleep 1000)`, `yes > /dev/null`, `cat /dev/zero > /dev/null`, `tail -f /etc/passwd`, `timeout 1000 sleep 1000`,
+		`trap 'sleep 1000' EXIT`, `mkfifo() { cat <(sleep 1000); }; mkfifo`} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, sh.Limits{})
+			in, out := sh.NewPipe(), sh.NewPipe()
+			p, err := m.Start(sh.Spec{Path: "bash", Args: []string{"-c", script}, Dir: "/", Env: []string{"PATH=/bin"}, Stdin: in, Out: out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = out.Read(make([]byte, 1)) }()
+			time.Sleep(20 * time.Millisecond)
+			if err := p.Signal(9); err != nil {
+				t.Fatal(err)
+			}
+			if e := p.Wait(); e.Signal != 9 || e.Code != 137 {
+				t.Errorf("%+v", e)
+			}
+			m.Close()
+			if u := m.Usage(); u.Procs != 0 || u.Memory != 0 {
+				t.Errorf("left: %+v", u)
+			}
+		})
+	}
+}
+
+func BenchmarkLoop10k(b *testing.B) {
+	for b.Loop() {
+		run(b, newMachine(b, sh.Limits{}), `i=0; while [ $i -lt 10000 ]; do i=$((i+1)); done`, "")
+	}
+}
+
+func BenchmarkSubst10k(b *testing.B) {
+	for b.Loop() {
+		run(b, newMachine(b, sh.Limits{}), `for ((i=0;i<10000;i++)); do x=$(echo $i); done`, "")
+	}
+}
