@@ -43,7 +43,7 @@ var strongest = []carrel.Tier{carrel.MicroVM, carrel.GVisor, carrel.NS, carrel.S
 // parts are what the service is made of.
 type parts struct {
 	state       state.Store
-	images      image.Store
+	images      *store.Store
 	registry    *driver.Registry
 	wire        *wire.Wire
 	guestImage  string
@@ -196,13 +196,13 @@ func (p *parts) chooseTier(ctx context.Context, asked carrel.Tier, log *slog.Log
 }
 
 // prepare makes the built-in template ahead of the first sandbox, where one with
-// real processes will want it.
+// real processes will want it, and again when this machine's tools have changed.
 func (p *parts) prepare(ctx context.Context, log *slog.Logger) {
 	d, err := p.registry.Get(p.defaultTier)
 	if err != nil || !d.Info().Capabilities.RealProcesses {
 		return
 	}
-	if _, err := p.images.Get(ctx, image.Base); err != nil && ctx.Err() == nil {
+	if err := p.images.Prepare(ctx, image.Base, nil); err != nil && ctx.Err() == nil {
 		log.Warn("prepare the base template", "err", err, "hint", carrel.HintOf(err))
 	}
 }
