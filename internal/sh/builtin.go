@@ -14,7 +14,7 @@ import (
 )
 
 // builtinTable lists the commands that act on the shell itself, or that bash has
-// built in. It is made per machine because its entries refer back to the table.
+// built in. It is a function, called once, because its entries lead back to it.
 func builtinTable() map[string]command {
 	return map[string]command{
 		":": biTrue, "true": biTrue, "false": biFalse,

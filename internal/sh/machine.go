@@ -59,6 +59,12 @@ type Machine struct {
 	closed   bool
 }
 
+// builtins and tools are the command tables, which never change.
+var (
+	builtins = sync.OnceValue(builtinTable)
+	tools    = sync.OnceValue(toolTable)
+)
+
 // New starts a machine without processes.
 func New(c Config) *Machine {
 	if c.Now == nil {
@@ -68,7 +74,7 @@ func New(c Config) *Machine {
 		c.Limits.Depth = 512
 	}
 	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), hostname: c.Hostname,
-		lastPID: 1, procs: map[int]*proc{}, builtins: builtinTable(), tools: toolTable()}
+		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools()}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }

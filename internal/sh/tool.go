@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
-// toolTable lists the programs of the machine. It is made per machine because
-// its entries refer back to the table.
+// toolTable lists the programs of the machine. It is a function, called once,
+// because its entries lead back to it.
 func toolTable() map[string]command {
 	return map[string]command{
 		"bash": toolShell, "sh": toolShell, "env": toolEnv, "xargs": toolXargs, "timeout": toolTimeout, "nohup": toolNohup,
