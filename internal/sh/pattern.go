@@ -41,6 +41,10 @@ func latin1(s string) string {
 	return string(out)
 }
 
+// longest marks an expression that is to find the longest match; it matches the
+// empty text and is in no other.
+const longest = "(?:(?:(?:)))"
+
 // compile compiles an expression and remembers it.
 func (r *runner) compile(expr string, fold bool) *regexp.Regexp {
 	if fold {
@@ -52,6 +56,8 @@ func (r *runner) compile(expr string, fold bool) *regexp.Regexp {
 	re, err := regexp.Compile("(?s)" + expr)
 	if err != nil {
 		re = nil
+	} else if strings.Contains(expr, longest) {
+		re.Longest()
 	}
 	const most = 64
 	if r.patterns == nil || len(r.patterns) >= most {
@@ -331,12 +337,10 @@ func (r *runner) replacePattern(s, pat, with string, mode int) string {
 	case replaceBack:
 		expr = expr + "$"
 	}
-	re := r.compile(expr, r.opts.nocasematch)
+	re := r.compile(longest+expr, r.opts.nocasematch)
 	if re == nil {
 		return s
 	}
-	re = re.Copy()
-	re.Longest()
 	if mode == replaceAll {
 		var b strings.Builder
 		at := 0

@@ -231,7 +231,7 @@ func (r *runner) repl(t *TTY) {
 	for _, sig := range []int{sigINT, sigQUIT, sigTERM} {
 		r.p.ignored.Or(1 << uint(sig))
 	}
-	lineCtx, cancel := context.WithCancelCause(r.p.ctx)
+	var cancel context.CancelCauseFunc = func(error) {}
 	var broken bool // by ^C since the prompt
 	t.mu.Lock()
 	t.intr = func() {
@@ -247,10 +247,10 @@ func (r *runner) repl(t *TTY) {
 	for r.p.ctx.Err() == nil {
 		t.mu.Lock()
 		cancel(nil)
-		lineCtx, cancel = context.WithCancelCause(r.p.ctx)
+		r.ctx, cancel = context.WithCancelCause(r.p.ctx)
 		broken = false
 		t.mu.Unlock()
-		r.ctx, r.flow, r.loops, r.noErrExit = lineCtx, flowNone, 0, 0
+		r.flow, r.loops, r.noErrExit = flowNone, 0, 0
 		stmts, eof := r.readCommand()
 		if eof {
 			r.writeErr("exit\n")
