@@ -42,7 +42,7 @@ func Example() {
 	// exit status 0
 }
 
-// See output as it is produced and talk to the process meanwhile.
+// Feed a process from a reader and see its output as it is produced.
 func Example_streaming() {
 	ctx := context.Background()
 	svc, err := carrel.Open(ctx, carrel.Config{})
@@ -58,13 +58,9 @@ func Example_streaming() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := pc.Start(ctx, carrel.Command{Shell: `while read -r name; do echo "hello, $name"; done`, OpenStdin: true, Stdout: os.Stdout})
+	p, err := pc.Start(ctx, carrel.Command{Shell: `while read -r name; do echo "hello, $name"; done`,
+		Stdin: strings.NewReader("Ada\nGrace\n"), Stdout: os.Stdout})
 	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Fprintln(p, "Ada")
-	fmt.Fprintln(p, "Grace")
-	if err := p.CloseStdin(); err != nil {
 		log.Fatal(err)
 	}
 	res, err := p.Wait(ctx)

@@ -162,13 +162,18 @@ func (p *Pipe) ReadContext(ctx context.Context, b []byte) (int, error) {
 			return 0, err
 		}
 	}
+	return p.take(b), nil
+}
+
+// take reads what waits. The caller holds mu.
+func (p *Pipe) take(b []byte) int {
 	n := copy(b, p.buf[p.off:])
 	p.off += n
 	if p.off == len(p.buf) {
 		p.buf, p.off = p.buf[:0], 0
 	}
 	p.wakeAll()
-	return n, nil
+	return n
 }
 
 // WriteContext writes all of b, waiting for room. Without a reader it returns EPIPE.

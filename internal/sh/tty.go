@@ -22,9 +22,15 @@ type TTY struct {
 	line  []byte // under edit
 	raw   bool
 	quiet bool // no echo
-	eofs  int  // ^D on an empty line, to be read as end of file
 	intr  func()
 	pgid  int
+
+	keys sync.Mutex // one key at a time; before mu
+
+	// Guarded by in.mu. A ^D on an empty line is an end of file at its place in
+	// the input: what is typed after it is for the next reader.
+	sent, taken int64
+	eofs        []int64
 }
 
 // NewTTY makes a terminal of this size.
@@ -75,6 +81,8 @@ func (t *TTY) hangUp() {
 
 // key handles one byte of input.
 func (t *TTY) key(c byte) error {
+	t.keys.Lock()
+	defer t.keys.Unlock()
 	t.mu.Lock()
 	if t.raw {
 		t.mu.Unlock()
@@ -117,7 +125,6 @@ func (t *TTY) key(c byte) error {
 		intr = t.intr
 	case 0x04: // ^D
 		if done, t.line = t.line, nil; len(done) == 0 {
-			t.eofs++
 			eof = true
 		}
 	default:
@@ -139,6 +146,7 @@ func (t *TTY) key(c byte) error {
 	}
 	if eof {
 		t.in.mu.Lock()
+		t.eofs = append(t.eofs, t.sent)
 		t.in.wakeAll()
 		t.in.mu.Unlock()
 		return nil
@@ -153,7 +161,10 @@ func (t *TTY) send(b []byte) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // do not wait
-	_, err := t.in.WriteContext(ctx, b)
+	n, err := t.in.WriteContext(ctx, b)
+	t.in.mu.Lock()
+	t.sent += int64(n)
+	t.in.mu.Unlock()
 	if err == context.Canceled {
 		return nil
 	}
@@ -171,27 +182,26 @@ func (t *TTY) show(b []byte) {
 type ttyStream struct{ t *TTY }
 
 func (s ttyStream) Read(ctx context.Context, b []byte) (int, error) {
-	t := s.t
+	t, in := s.t, s.t.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	for {
-		t.mu.Lock()
-		eof := t.eofs > 0
-		t.mu.Unlock()
-		t.in.mu.Lock()
-		empty := t.in.off == len(t.in.buf)
-		if !empty || !eof && t.in.writers == 0 {
-			t.in.mu.Unlock()
-			return t.in.ReadContext(ctx, b)
+		if len(t.eofs) > 0 {
+			if t.taken >= t.eofs[0] {
+				t.eofs = t.eofs[1:]
+				return 0, io.EOF
+			}
+			b = b[:min(int64(len(b)), t.eofs[0]-t.taken)]
 		}
-		if eof {
-			t.in.mu.Unlock()
-			t.mu.Lock()
-			t.eofs--
-			t.mu.Unlock()
+		if in.off < len(in.buf) {
+			n := in.take(b)
+			t.taken += int64(n)
+			return n, nil
+		}
+		if in.writers == 0 || in.readers == 0 {
 			return 0, io.EOF
 		}
-		err := t.in.await(ctx)
-		t.in.mu.Unlock()
-		if err != nil {
+		if err := in.await(ctx); err != nil {
 			return 0, err
 		}
 	}
