@@ -57,6 +57,12 @@ type Network struct {
 	// PrivateTraffic demands the sandbox's traffic token on requests from outside
 	// to ports other than the guest's.
 	PrivateTraffic bool `json:"privateTraffic,omitempty"`
+	// MaskHost replaces the Host header of requests from outside to ports other than
+	// the guest's; "${PORT}" in it stands for the port. "" leaves the header alone.
+	MaskHost string `json:"maskHost,omitempty"`
+	// HTTPSPorts are those whose servers speak TLS. Requests from outside reach them
+	// with TLS, whatever certificate they show: nobody is between.
+	HTTPSPorts []uint16 `json:"httpsPorts,omitempty"`
 }
 
 // CreateOptions says what sandbox to make. The zero value makes one from the

@@ -131,7 +131,8 @@ func TestBadInput(t *testing.T) {
 		{"volumes", "POST", "/v2/sandboxes", create("volumeMounts", `[{"name":"a","path":"/b"}]`), 501, "volumeMounts", "not supported yet"},
 		{"iam", "POST", "/v2/sandboxes", create("iam", `{"tokens":{"a":{}}}`), 501, "iam", "not supported yet"},
 		{"rules", "POST", "/v2/sandboxes", create("network", `{"rules":{"example.com":[{}]}}`), 501, "network.rules", "not supported yet"},
-		{"mask", "POST", "/v2/sandboxes", create("network", `{"maskRequestHost":"x.example.com:${PORT}"}`), 501, "network.maskRequestHost", "not supported yet"},
+		{"mask with a path", "POST", "/v2/sandboxes", create("network", `{"maskRequestHost":"x.example.com/x"}`), 400, "", "mask request host is not valid: x.example.com/x"},
+		{"https port", "POST", "/v2/sandboxes", create("network", `{"httpsPorts":[8443,65536]}`), 400, "network.httpsPorts", "65536 can't be a port that speaks TLS"},
 		{"mask not ASCII", "POST", "/v2/sandboxes", create("network", `{"maskRequestHost":"bücher.example.com"}`), 400, "", "is not ASCII. Please use ASCII characters only."},
 		{"timeout missing", "POST", "/sandboxes/" + boxID + "/timeout", `{}`, 400, "timeout", "timeout: missing"},
 		{"timeout below", "POST", "/sandboxes/" + boxID + "/timeout", `{"timeout":-5}`, 400, "timeout", "timeout: -5 is negative"},
@@ -263,6 +264,9 @@ func TestCreateOptions(t *testing.T) {
 		}},
 		{"/v2/sandboxes", `{"network":{"denyOut":["8.8.8.8"]}}`, func(o carrel.CreateOptions) bool {
 			return o.Network.Internet && slices.Equal(o.Network.DenyOut, []string{"8.8.8.8"})
+		}},
+		{"/v2/sandboxes", `{"network":{"maskRequestHost":"x.example.com:${PORT}","httpsPorts":[8443,8443]}}`, func(o carrel.CreateOptions) bool {
+			return o.Network.MaskHost == "x.example.com:${PORT}" && slices.Equal(o.Network.HTTPSPorts, []uint16{8443})
 		}},
 		{"/v2/sandboxes", `{"timeout":7,"envVars":{"A":"1"},"metadata":{"k":"v"},"network":{"allowPublicTraffic":false}}`, func(o carrel.CreateOptions) bool {
 			return o.Timeout == 7*time.Second && maps.Equal(o.Env, map[string]string{"A": "1"}) && o.Metadata["k"] == "v" && o.Network.PrivateTraffic
@@ -412,11 +416,15 @@ func TestNetworkUpdate(t *testing.T) {
 	f.setNetwork = func(_ carrel.ID, n carrel.Network) (carrel.Sandbox, error) { got = n; return box, nil }
 	f.get = func(carrel.ID) (carrel.Sandbox, error) {
 		sb := box
-		sb.Network.PrivateTraffic = true
+		sb.Network.PrivateTraffic, sb.Network.MaskHost, sb.Network.HTTPSPorts = true, "a.example.com", []uint16{8443}
 		return sb, nil
 	}
 	srv := start(t, f)
-	if resp, body := call(t, srv, "PUT", "/sandboxes/"+boxID+"/network", `{"allow_internet_access":false,"allowOut":["1.1.1.1"]}`); resp.StatusCode != 204 || got.Internet || !got.PrivateTraffic || len(got.AllowOut) != 1 {
+	if _, body := call(t, srv, "GET", "/sandboxes/"+boxID, ""); !strings.Contains(body, `"maskRequestHost":"a.example.com","httpsPorts":[8443]`) {
+		t.Error(body)
+	}
+	if resp, body := call(t, srv, "PUT", "/sandboxes/"+boxID+"/network", `{"allow_internet_access":false,"allowOut":["1.1.1.1"]}`); resp.StatusCode != 204 || got.Internet || !got.PrivateTraffic || len(got.AllowOut) != 1 ||
+		got.MaskHost != "a.example.com" || len(got.HTTPSPorts) != 1 {
 		t.Errorf("%d %s %+v", resp.StatusCode, body, got)
 	}
 }

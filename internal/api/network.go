@@ -45,15 +45,17 @@ func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 		if err := checkMask(*n.MaskRequestHost); err != nil {
 			return out, err
 		}
-		return out, later("network.maskRequestHost", "replacing the Host header")
+		out.MaskHost = *n.MaskRequestHost
+	}
+	var err error
+	if out.HTTPSPorts, err = checkPorts(n.HTTPSPorts); err != nil {
+		return out, err
 	}
 	switch {
 	case len(n.Rules) > 0:
 		return out, later("network.rules", "changing requests on their way out")
 	case len(n.EgressProxy) > 0 && string(n.EgressProxy) != "null":
 		return out, later("network.egressProxy", "sending traffic through a proxy")
-	case len(n.HTTPSPorts) > 0:
-		return out, later("network.httpsPorts", "reaching ports that speak TLS")
 	}
 	out.AllowOut, out.DenyOut = n.AllowOut, n.DenyOut
 	out.PrivateTraffic = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
@@ -149,6 +151,20 @@ func checkMask(mask string) error {
 	return nil
 }
 
+// checkPorts checks the ports whose servers speak TLS.
+func checkPorts(given []int32) ([]uint16, error) {
+	var ports []uint16
+	for _, p := range given {
+		if p < 1 || p > 65535 || p == int32(carrel.GuestPort) {
+			return nil, invalid("network.httpsPorts", "%d can't be a port that speaks TLS", p)
+		}
+		if !slices.Contains(ports, uint16(p)) {
+			ports = append(ports, uint16(p))
+		}
+	}
+	return ports, nil
+}
+
 // network replaces the egress rules of a running sandbox; what is left out is
 // cleared.
 func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
@@ -164,7 +180,8 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	want.PrivateTraffic = sb.Network.PrivateTraffic // an update is about egress only
+	// An update is about egress only.
+	want.PrivateTraffic, want.MaskHost, want.HTTPSPorts = sb.Network.PrivateTraffic, sb.Network.MaskHost, sb.Network.HTTPSPorts
 	if want.Internet != sb.Network.Internet || !slices.Equal(want.AllowOut, sb.Network.AllowOut) || !slices.Equal(want.DenyOut, sb.Network.DenyOut) {
 		setter, ok := s.opts.Service.(NetworkSetter)
 		if !ok {

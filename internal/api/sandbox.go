@@ -56,6 +56,8 @@ type networkDetail struct {
 	AllowOut           []string `json:"allowOut,omitempty"`
 	DenyOut            []string `json:"denyOut,omitempty"`
 	AllowPublicTraffic bool     `json:"allowPublicTraffic"`
+	MaskRequestHost    string   `json:"maskRequestHost,omitempty"`
+	HTTPSPorts         []uint16 `json:"httpsPorts,omitempty"`
 }
 
 // lifecycleBody says what happens at the timeout; without pause it is always the
@@ -103,6 +105,7 @@ func toDetail(sb carrel.Sandbox) detailBody {
 		AllowInternetAccess: sb.Network.Internet,
 		Network: networkDetail{
 			AllowOut: sb.Network.AllowOut, DenyOut: sb.Network.DenyOut, AllowPublicTraffic: !sb.Network.PrivateTraffic,
+			MaskRequestHost: sb.Network.MaskHost, HTTPSPorts: sb.Network.HTTPSPorts,
 		},
 		Lifecycle: lifecycleBody{OnTimeout: "kill"},
 	}

@@ -22,14 +22,16 @@ type answer struct {
 	Message   string `json:"message"`
 	Port      uint16 `json:"port,omitempty"`
 	Code      int    `json:"code"`
+
+	title string // of the page, if it is not the message
 }
 
 func notFound(t Target) *answer {
-	return &answer{SandboxID: string(t.ID), Message: "The sandbox was not found", Code: http.StatusBadGateway}
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox was not found", Code: http.StatusBadGateway, title: "Sandbox Not Found"}
 }
 
 func closedPort(t Target) *answer {
-	return &answer{SandboxID: string(t.ID), Message: "The sandbox is running but port is not open", Port: t.Port, Code: http.StatusBadGateway}
+	return &answer{SandboxID: string(t.ID), Message: "The sandbox is running but port is not open", Port: t.Port, Code: http.StatusBadGateway, title: "Closed Port Error"}
 }
 
 func transitioning(t Target) *answer {
@@ -115,7 +117,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	if a.Code == http.StatusTooManyRequests {
 		h.Set("Retry-After", "1")
 	}
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if forPeople(r) {
 		var page bytes.Buffer
 		if err := errorPage.Execute(&page, a); err == nil {
 			h.Set("Content-Type", "text/html; charset=utf-8")
@@ -131,10 +133,27 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(raw, '\n'))
 }
 
+// forPeople reports whether a page is the better answer. E2B goes by the browser's
+// name alone; a script's request in a browser, which has an Origin, gets JSON here.
+func forPeople(r *http.Request) bool {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return true
+	}
+	return strings.HasPrefix(r.UserAgent(), "Mozilla/") && r.Header.Get("Origin") == ""
+}
+
+// Title is the page's title; where E2B has one it is E2B's.
+func (a *answer) Title() string {
+	if a.title != "" {
+		return a.title
+	}
+	return a.Message
+}
+
 // errorPage is what a person sees who opens a preview that is not there.
 var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{{.Message}}</title>
+<title>{{.Title}}</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem;color:#222}code{background:#f2f2f2;padding:.1em .3em}</style>
 </head><body><h1>{{.Message}}</h1>
 {{if .SandboxID}}<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>{{end}}

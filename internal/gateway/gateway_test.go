@@ -216,6 +216,16 @@ func TestStatesAndPages(t *testing.T) {
 	if resp.StatusCode != 502 || !strings.Contains(body, "<h1>The sandbox was not found</h1>") {
 		t.Errorf("page: %d %s", resp.StatusCode, body)
 	}
+	browser := "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"
+	running := string(w.add(t, carrel.Sandbox{}, nil))
+	for id, title := range map[string]string{paused: "Sandbox Not Found", running: "Closed Port Error"} {
+		if _, body := ask(t, "GET", srv.URL, nil, "E2b-Sandbox-Id", id, "E2b-Sandbox-Port", "3000", "User-Agent", browser); !strings.Contains(body, "<title>"+title+"</title>") {
+			t.Errorf("a browser that accepts anything gets %s", body)
+		}
+	}
+	if _, body := ask(t, "GET", srv.URL, nil, "E2b-Sandbox-Id", running, "E2b-Sandbox-Port", "3000", "User-Agent", browser, "Origin", "https://example.com"); !strings.HasPrefix(body, "{") {
+		t.Errorf("a browser's script gets %s", body)
+	}
 	if resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Error("an error answer can't be read by a page")
 	}
@@ -262,6 +272,31 @@ func TestTrafficToken(t *testing.T) {
 	if _, body := ask(t, "GET", srv.URL+"/", nil, "E2b-Sandbox-Id", id); body != "guest /" {
 		t.Errorf("the guest's port asks for the traffic token: %s", body)
 	}
+}
+
+// TestPortOptions: servers that speak TLS are spoken to in TLS, and a sandbox may
+// be told another host than the one that was asked for.
+func TestPortOptions(t *testing.T) {
+	w := newWorld(t)
+	id := w.add(t, carrel.Sandbox{Network: carrel.Network{MaskHost: "app.example.com:${PORT}", HTTPSPorts: []uint16{8443}}},
+		map[uint16]http.Handler{3000: echoHost(), carrel.GuestPort: echoHost()})
+	secure := httptest.NewTLSServer(echoHost())
+	t.Cleanup(secure.Close)
+	w.mu.Lock()
+	w.ports[id][8443] = secure.Listener.Addr().String()
+	w.mu.Unlock()
+	srv := front(t, w, Options{})
+	own := strings.TrimPrefix(srv.URL, "http://")
+	for port, want := range map[string]string{"3000": "app.example.com:3000 false", "8443": "app.example.com:8443 true", "49983": own + " false"} {
+		if resp, body := ask(t, "GET", srv.URL+"/", nil, "E2b-Sandbox-Id", string(id), "E2b-Sandbox-Port", port); resp.StatusCode != 200 || body != want {
+			t.Errorf("port %s: %d %s, want %s", port, resp.StatusCode, body, want)
+		}
+	}
+}
+
+// echoHost answers with the host that it was asked for, and whether in TLS.
+func echoHost() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.TLS != nil) })
 }
 
 func TestHeadersInside(t *testing.T) {

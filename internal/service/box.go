@@ -70,6 +70,7 @@ func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	sb.Metadata = maps.Clone(sb.Metadata)
 	sb.Network.AllowOut = slices.Clone(sb.Network.AllowOut)
 	sb.Network.DenyOut = slices.Clone(sb.Network.DenyOut)
+	sb.Network.HTTPSPorts = slices.Clone(sb.Network.HTTPSPorts)
 	return sb
 }
 

@@ -158,6 +158,8 @@ func TestBadInput(t *testing.T) {
 		{"denyOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{DenyOut: []string{"example.com"}}}},
 		{"allowOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: []string{"a b"}}}},
 		{"allowOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: []string{"example.com"}}}},
+		{"httpsPorts", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{HTTPSPorts: []uint16{carrel.GuestPort}}}},
+		{"maskHost", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{MaskHost: "a\r\nX-Evil: 1"}}},
 	} {
 		_, err := h.Create(t.Context(), c.opts)
 		var ce *carrel.Error

@@ -226,6 +226,23 @@ func checkNetwork(op string, n carrel.Network) error {
 	if !blocked && slices.ContainsFunc(n.AllowOut, func(r string) bool { return !isAddress(r) }) {
 		return invalid(op, "allowOut", "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
 	}
+	return checkIngress(op, n)
+}
+
+// checkIngress checks what is said of requests from outside.
+func checkIngress(op string, n carrel.Network) error {
+	if len(n.HTTPSPorts) > maxRules {
+		return invalid(op, "httpsPorts", "%d ports, at most %d may be", len(n.HTTPSPorts), maxRules)
+	}
+	for _, p := range n.HTTPSPorts {
+		if p == 0 || p == carrel.GuestPort {
+			return invalid(op, "httpsPorts", "%d can't be a port that speaks TLS", p)
+		}
+	}
+	odd := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#"<>`, c) }
+	if len(n.MaskHost) > maxRule || strings.ContainsFunc(n.MaskHost, odd) {
+		return invalid(op, "maskHost", "%s is no host", clip(n.MaskHost))
+	}
 	return nil
 }
 
