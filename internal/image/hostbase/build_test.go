@@ -102,7 +102,7 @@ func TestWhatGetsIn(t *testing.T) {
 	}
 	root := machine(t, host{
 		"usr/bin/tool": elf, "usr/bin/root-only": "0700 key", "usr/lib/private/": "0700 ", "usr/bin/ping": "4755 " + elf,
-		"usr/bin/world-writable":   "0777 " + elf,
+		"usr/bin/world-writable": "0777 " + elf, "usr/bin/python3": elf,
 		"usr/share/doc/tool/guide": "text", "usr/share/locale/de/x": "x", "usr/share/locale/en_US/x": "x",
 		"usr/bin/homelink": "-> /home/me/tool", "usr/bin/optlink": "-> ../../opt/tool", "usr/lib/out": "-> ../../../root/.ssh",
 		"usr/bin/vanished": "-> /usr/lib/llvm-14/bin/x", "usr/lib/llvm-14/bin/x": elf, "usr/bin/sh2": "-> sh",
@@ -122,7 +122,7 @@ func TestWhatGetsIn(t *testing.T) {
 	base, img := build(t, hostbase.Options{Root: root}, meter)
 	for _, p := range []string{"usr/bin/sh", "usr/bin/tool", "usr/bin/sh2", "usr/bin/awk", "bin/sh", "usr/lib/libc.so", "usr/share/locale/en_US/x",
 		"usr/local/bin/prog", "usr/local/bin/pip", "usr/local/go/bin/go", "etc/ssl/certs/ca.pem", "etc/python3/conf", "etc/security/limits.conf",
-		"etc/passwd", "etc/sudoers", "home/user/.bashrc", "root", "tmp", ".carrel", "var/tmp"} {
+		"etc/passwd", "usr/bin/python", "etc/sudoers", "home/user/.bashrc", "root", "tmp", ".carrel", "var/tmp"} {
 		if _, err := fs.Stat(img, p); err != nil {
 			t.Errorf("%s is not in the image: %v", p, err)
 		}

@@ -82,6 +82,7 @@ func (b *builder) write() error {
 	b.root.Lookup("var").Set("run", erofs.NewSymlink("/run"))
 	b.root.Lookup("var").Set("lock", erofs.NewSymlink("/run/lock"))
 	b.root.Lookup("etc").Set("mtab", erofs.NewSymlink("/proc/self/mounts"))
+	b.namePython()
 	files := b.files()
 	names := make([]string, 0, len(files))
 	for name := range files {
@@ -108,6 +109,24 @@ func (b *builder) write() error {
 	mail := b.root.Lookup("var/mail")
 	mail.GID = 8
 	return nil
+}
+
+// namePython adds the name "python" beside python3 where the host has none: what
+// people and models write starts with it more often than not.
+func (b *builder) namePython() {
+	for _, p := range []string{"usr/local/bin", "usr/bin"} {
+		dir := b.root.Lookup(p)
+		if dir == nil {
+			continue
+		}
+		if b.reaches("/" + p + "/python") {
+			return
+		}
+		if b.reaches("/" + p + "/python3") {
+			dir.Set("python", erofs.NewSymlink("python3"))
+			return
+		}
+	}
 }
 
 // userID is the uid and gid of the account that commands run as.

@@ -254,7 +254,7 @@ func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image
 	done = true
 	meter.Add(size)
 	img := image.Image{Path: filepath.Join(dir, imageFile), Template: carrel.Template{ID: BaseID, Name: image.Base,
-		Created: b.now().UTC(), Size: size, Source: baseSource, Env: made.Env, User: "user", WorkDir: "/home/user", BuiltIn: true}}
+		Created: b.now().UTC(), Size: size, Source: baseSource, Env: made.Env, User: "user", BuiltIn: true}}
 	raw, err := json.MarshalIndent(img.Template, "", "  ")
 	if err != nil {
 		return image.Image{}, err
