@@ -28,6 +28,7 @@ func Parts() reexec.Parts {
 // sentry is the kernel of one sandbox.
 func sentry() {
 	takeFilter()
+	_ = keepCPUID() // without it programs only start more slowly
 	gvisorMain()
 }
 

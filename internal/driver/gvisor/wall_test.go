@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"os"
+	"runtime"
 	"os/exec"
 	"path/filepath"
 	"sort"
@@ -34,6 +35,13 @@ func TestSentryIsBare(t *testing.T) {
 	for key, want := range map[string]string{"NoNewPrivs": "1", "Seccomp": "2", "Groups": ""} {
 		if got := statusField(t, pid, key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if runtime.GOARCH == "amd64" { // gVisor's filter, and ours that leaves CPUID alone
+		ours, _ := strconv.Atoi(statusField(t, os.Getpid(), "Seccomp_filters"))
+		theirs, _ := strconv.Atoi(statusField(t, pid, "Seccomp_filters"))
+		if theirs-ours != 2 {
+			t.Errorf("%d filters beyond our own %d, want 2", theirs-ours, ours)
 		}
 	}
 	uid, _ := strconv.Atoi(strings.Fields(statusField(t, pid, "Uid"))[0])
