@@ -99,8 +99,7 @@ func run(opt options) error {
 	}
 	syscall.Umask(0o022)
 	sys := oshost.New(oshost.Options{Own: opt.setup, Logger: opt.log})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup})
-	ready := sync.OnceFunc(func() {
+	setup := sync.OnceFunc(func() {
 		if !opt.setup {
 			return
 		}
@@ -108,10 +107,11 @@ func run(opt options) error {
 			opt.log.Warn("setup", "err", err) // much works without; what does not says so itself
 		}
 	})
-	srv := newServer(after(ready, a.Handler()), opt.log)
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Setup: setup})
+	srv := newServer(a.Handler(), opt.log)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(agent.ReadAhead(l)) }()
-	ready()
+	setup()
 	select {
 	case err = <-done:
 		return err
@@ -124,17 +124,6 @@ func run(opt options) error {
 	_ = srv.Close() // its streams have ended with the agent
 	<-done
 	return sys.Close()
-}
-
-// after delays each request until ready has run, /health excepted: being there
-// is all that it asks.
-func after(ready func(), next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/health" {
-			ready()
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // newServer returns the HTTP server: HTTP/1 and HTTP/2 without TLS on one port,

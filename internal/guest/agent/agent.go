@@ -31,6 +31,9 @@ type Config struct {
 	// Announce writes the sandbox's and template's ids to /run/e2b at /init, where
 	// E2B's templates look for them. Only for a System that is the sandbox's own.
 	Announce bool
+	// Setup, if given, makes the System ready for work; it may be called again.
+	// Every route but /health and /init waits for it.
+	Setup func()
 }
 
 // Agent serves the guest's protocol for one System. It is safe for concurrent use.
@@ -47,6 +50,7 @@ type Agent struct {
 
 	procs    processes
 	identity identity
+	settling settling
 	handler  http.Handler
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/carrel-dev/carrel/internal/guest"
 )
@@ -16,7 +18,59 @@ import (
 // maxInit bounds the body of /init: environments are small.
 const maxInit = 1 << 20
 
-// serveInit takes over what makes this guest a particular sandbox.
+// settling is the writing out of an identity, after /init has answered: a sandbox
+// is made faster when the files that few look at do not hold up the answer. All
+// other routes wait for it, so nobody sees the old ones.
+type settling struct {
+	mu   sync.Mutex
+	last chan struct{} // closed when it is done; nil when there was none
+}
+
+// begin runs fn after those before it have ended.
+func (s *settling) begin(spawn func(func()), fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, done := s.last, make(chan struct{})
+	s.last = done
+	spawn(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		fn()
+	})
+}
+
+// wait returns when all that was begun has ended, or ctx has.
+func (s *settling) wait(ctx context.Context) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last == nil {
+		return
+	}
+	select {
+	case <-last:
+	case <-ctx.Done():
+	}
+}
+
+// settled delays a request until the System is ready and is who it was told to
+// be, but for those that ask neither.
+func (a *Agent) settled(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" && r.URL.Path != "/init" {
+			if a.cfg.Setup != nil {
+				a.cfg.Setup()
+			}
+			a.settling.wait(r.Context())
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveInit takes over what makes this guest a particular sandbox. The identity
+// holds when it answers.
 func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, "/init is for the host alone")
@@ -37,17 +91,24 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.identity.apply(&req) {
-		// The clock and the name are the machine's, and a kernel may refuse to
-		// change them: the sandbox is of use without.
-		if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
-			a.log.Warn("identify", "err", err)
-		}
-		if a.cfg.Announce {
-			a.announce(&req)
-		}
+		a.settling.begin(a.spawn, func() { a.identify(&req) })
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// identify writes the identity out. The clock and the name are the machine's, and
+// a kernel may refuse to change them: the sandbox is of use without.
+func (a *Agent) identify(req *guest.InitRequest) {
+	if a.cfg.Setup != nil {
+		a.cfg.Setup()
+	}
+	if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
+		a.log.Warn("identify", "err", err)
+	}
+	if a.cfg.Announce {
+		a.announce(req)
+	}
 }
 
 // checkInit refuses what later could not be used.

@@ -40,7 +40,7 @@ func (a *Agent) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
 	})
-	return cors(a.authorize(timed(mux)))
+	return cors(a.authorize(a.settled(timed(mux))))
 }
 
 // only serves one method (and HEAD with GET) and refuses the others.
