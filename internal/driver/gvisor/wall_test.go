@@ -2,9 +2,9 @@ package gvisor_test
 
 import (
 	"os"
-	"runtime"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strconv"
 	"strings"
