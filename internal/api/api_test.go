@@ -405,7 +405,7 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %s", query, body)
 		}
 	}
-	if _, body := call(t, srv, "GET", "/sandboxes/"+boxID+"/logs", ""); !strings.Contains(body, `{"timestamp":"2023-11-14T22:13:20Z","line":"made"}`) {
+	if _, body := call(t, srv, "GET", "/sandboxes/"+boxID+"/logs", ""); !strings.Contains(body, `{"timestamp":"2023-11-14T22:13:20Z","line":"{\"level\":\"info\",\"message\":\"made\"}"}`) {
 		t.Error(body)
 	}
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -129,6 +131,17 @@ func toLog(e carrel.LogEntry) logBody {
 	return b
 }
 
+// line is the entry as one line, which E2B's CLI reads as JSON.
+func (b logBody) line() string {
+	all := maps.Clone(b.Fields)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all["level"], all["message"] = b.Level, b.Message
+	raw, _ := json.Marshal(all) // texts always marshal
+	return string(raw)
+}
+
 // logLevels are E2B's, least important first.
 var logLevels = []string{"debug", "info", "warn", "error"}
 
@@ -175,8 +188,9 @@ func (s *Server) logsV1(w http.ResponseWriter, r *http.Request) error {
 		LogEntries []logBody `json:"logEntries"`
 	}{[]line{}, []logBody{}}
 	for _, e := range entries {
-		out.Logs = append(out.Logs, line{e.Time.UTC(), e.Message})
-		out.LogEntries = append(out.LogEntries, toLog(e))
+		entry := toLog(e)
+		out.Logs = append(out.Logs, line{entry.Timestamp, entry.line()})
+		out.LogEntries = append(out.LogEntries, entry)
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
