@@ -61,7 +61,7 @@ var sameFloorFree = []int{1, 2, 6}
 
 // confined are heavy modules and the only packages that may import them.
 var confined = map[string][]string{
-	"gvisor.dev/gvisor/runsc":                {"internal/driver/gvisor"},
+	"gvisor.dev/gvisor/runsc":                {"internal/driver/gvisor", "bench/runsc"},
 	"gvisor.dev/gvisor/pkg/tcpip":            {"internal/wire", "internal/driver/gvisor"},
 	"gvisor.dev/gvisor":                      {"internal/driver/gvisor", "internal/wire"},
 	"modernc.org/sqlite":                     {"internal/state/sqlite"},

@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&o.carrel, "carrel", "bin/carrel", "the binary to measure")
 	flag.StringVar(&o.cache, "cache-dir", "", "cache directory, so that the base template is not packed again (default: the daemon's)")
 	flag.BoolVar(&o.quick, "quick", false, "few samples: a smoke test")
-	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,npm,idle")
+	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,npm,peer,idle")
 	flag.StringVar(&o.json, "json", "", "also write the rows to this file as JSON lines")
 	flag.IntVar(&o.idle, "idle", 200, "how many idle sandboxes to keep alive at once")
 	flag.Parse()
@@ -80,6 +80,7 @@ var measurements = []struct {
 	{"kill", benchKill},
 	{"files", benchFiles},
 	{"npm", benchNPM},
+	{"peer", benchPeer},
 	{"idle", benchIdle},
 }
 

@@ -40,6 +40,15 @@ func echo(ctx context.Context, c carrel.Computer) error {
 	return err
 }
 
+// bash runs a script that must succeed.
+func bash(ctx context.Context, c carrel.Computer, script string) error {
+	res, err := c.Run(ctx, carrel.Command{Args: []string{"/bin/bash", "-c", script}})
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("bash -c %q: exit status %d: %s", script, res.ExitCode, res.Stderr)
+	}
+	return err
+}
+
 // benchCreate measures from the create request to the first command's output.
 func benchCreate(ctx context.Context, d *daemon, o options) ([]row, error) {
 	var whole, created []float64
