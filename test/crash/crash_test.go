@@ -97,7 +97,7 @@ func (b box) check(ctx context.Context, svc carrel.Service) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.id, err)
 	}
-	res, err := c.Run(ctx, carrel.Command{Shell: "cat word; echo; a=$(cat count); sleep 1; b=$(cat count); [ $b -gt $a ] && echo counting"})
+	res, err := c.Run(ctx, carrel.Command{Shell: "cat word; echo; a=$(cat count); for i in $(seq 100); do sleep 0.2; [ $(cat count) -gt $a ] && echo counting && break; done"})
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.id, err)
 	}
