@@ -182,7 +182,7 @@ func (in *Instance) bootError(ctx context.Context, err error) error {
 	if text := in.lastWords(); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
-	if in.group.Events().OOMKills > 0 {
+	if in.outOfMemory() {
 		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("%s: %w", in.memoryLimit(), err), Hint: "give it more memory"}
 	}
 	return err

@@ -132,7 +132,7 @@ func (d *Driver) Info() driver.Info {
 		RealProcesses: true,
 		Isolation:     true,
 		Recover:       d.opts.Keeper != nil,
-		MemoryLimit:   d.groups.Has(cgroup.Memory),
+		MemoryLimit:   true, // without a control group the driver watches
 		CPULimit:      d.groups.Has(cgroup.CPU),
 		PidLimit:      true, // the sentry itself counts
 		DiskLimit:     true,

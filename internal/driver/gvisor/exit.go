@@ -22,8 +22,7 @@ func (in *Instance) reason(killed bool, status string) driver.Exit {
 		e.Reason, e.Message = carrel.EndKilled, "destroyed"
 		return e
 	}
-	events := in.group.Events()
-	if events.OOMKills > 0 {
+	if in.outOfMemory() {
 		e.Reason, e.Message = carrel.EndOutOfMemory, in.memoryLimit()+": give the sandbox more memory"
 		return e
 	}
@@ -31,7 +30,7 @@ func (in *Instance) reason(killed bool, status string) driver.Exit {
 	if status != "" {
 		parts[0] += " (" + status + ")"
 	}
-	if events.PidsMax > 0 {
+	if in.group.Events().PidsMax > 0 {
 		parts = append(parts, "its host tasks had reached their limit")
 	}
 	if text := in.lastWords(); text != "" {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -51,6 +52,8 @@ type Instance struct {
 	ended chan struct{} // closed when the sentry is gone and exit is set
 	exit  driver.Exit   // valid after ended
 	left  chan struct{} // closed when watch has returned, perhaps before the end
+
+	overMemory atomic.Bool // guardMemory ended it
 
 	once    sync.Once     // the one Destroy that works
 	gone    chan struct{} // closed when that one is through
@@ -226,7 +229,10 @@ func (in *Instance) release() {
 // watch waits for the sentry's end and records why; after release it just returns.
 func (in *Instance) watch() {
 	defer close(in.left)
-	if !waitPidfd(in.pidfd) {
+	stop := in.guardMemory()
+	over := waitPidfd(in.pidfd)
+	stop()
+	if !over {
 		return
 	}
 	status := in.reap()

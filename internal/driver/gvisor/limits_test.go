@@ -5,10 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"errors"
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // waitEnd returns how a sandbox ended.
@@ -48,9 +46,6 @@ func TestDiskQuota(t *testing.T) {
 
 func TestMemoryBombEndsWithItsReason(t *testing.T) {
 	d, _ := newDriver(t)
-	if !d.Info().Capabilities.MemoryLimit {
-		testenv.Need(t, "cgroup", errors.New("no memory controller"))
-	}
 	spec := newSpec(t)
 	spec.Limits.MemoryMB = 128
 	in := create(t, d, spec)

@@ -22,6 +22,10 @@ import (
 const hintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
 	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
 
+// hintGroups is what to do where no control group may be made.
+const hintGroups = "run as root, or have a control group delegated (version 2 with systemd: " +
+	"systemd-run --user --scope -p Delegate=yes carrel serve; in a service: Delegate=yes and DelegateSubgroup=daemon)"
+
 // Probe implements driver.Driver: it starts a process in the namespaces a sentry
 // gets and compiles the system call filter, some 50 ms together, and asks the kernel for the rest.
 func (d *Driver) Probe(ctx context.Context) error {
@@ -98,17 +102,16 @@ func (d *Driver) probeNamespaces(ctx context.Context) error {
 // Report implements driver.Reporter.
 func (d *Driver) Report(context.Context) []driver.Finding {
 	var out []driver.Finding
-	hint := "run as root, or delegate a control group (systemd: Delegate=yes and DelegateSubgroup=daemon)"
 	for _, c := range []struct {
 		controller cgroup.Controller
 		what       string
 	}{
-		{cgroup.Memory, "memory limits are not enforced"},
+		{cgroup.Memory, "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended"},
 		{cgroup.CPU, "processor limits are not enforced"},
 		{cgroup.Pids, "the host tasks of a sandbox are not bounded (the processes inside are)"},
 	} {
 		if err := d.groups.Missing()[c.controller]; err != nil {
-			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hint})
+			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hintGroups})
 		}
 	}
 	if !d.root {

@@ -86,22 +86,18 @@ func tree(pid int) []int {
 	return pids
 }
 
-// residentParts reads from /proc/PID/status the private and the shared memory of
-// a process, in bytes.
-func residentParts(pid int) (private, shared int64) {
+// residentAnon reads from /proc/PID/status the private memory of a process, in bytes.
+func residentAnon(pid int) int64 {
 	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	for _, line := range strings.Split(string(b), "\n") {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
 			continue
 		}
-		kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
-		switch key {
-		case "RssAnon":
-			private = kb << 10
-		case "RssShmem":
-			shared = kb << 10
+		if key == "RssAnon" {
+			kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
+			return kb << 10
 		}
 	}
-	return private, shared
+	return 0
 }

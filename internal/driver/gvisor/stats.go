@@ -11,16 +11,13 @@ import (
 )
 
 // Stats implements driver.Instance. The control group measures; without one the
-// processes are added up, where memory that only the sandbox's own processes map
-// at the moment is counted once, as the largest share any of them has.
+// processes are added up.
 func (in *Instance) Stats(context.Context) (driver.Stats, error) {
-	s := driver.Stats{DiskLimit: int64(in.rec.DiskMB) << 20, Disk: in.diskUsed()}
+	s := driver.Stats{DiskLimit: int64(in.rec.DiskMB) << 20, Disk: in.diskUsed(),
+		MemoryLimit: int64(in.rec.MemoryMB) << 20}
 	h := in.d.groups
 	g := in.group.Stats()
 	s.CPU, s.Memory, s.MemoryCache, s.Pids = g.CPU, g.Memory, g.Cache, g.Pids
-	if h.Has(cgroup.Memory) {
-		s.MemoryLimit = int64(in.rec.MemoryMB) << 20
-	}
 	if h.Has(cgroup.Memory) && h.Has(cgroup.CPUAcct) && h.Has(cgroup.Pids) {
 		return s, nil
 	}
@@ -39,7 +36,6 @@ func (in *Instance) Stats(context.Context) (driver.Stats, error) {
 
 // processStats adds up the sentry's processes.
 func (in *Instance) processStats() (s driver.Stats) {
-	var shared int64
 	for _, pid := range tree(in.rec.PID) {
 		st, err := readStat(pid)
 		if err != nil {
@@ -47,13 +43,14 @@ func (in *Instance) processStats() (s driver.Stats) {
 		}
 		s.CPU += st.cpu
 		s.Pids += st.threads
-		private, sh := residentParts(pid)
-		s.Memory += private
-		shared = max(shared, sh)
 	}
-	s.Memory += shared
+	use := memoryUse{pid: in.rec.PID}
+	s.Memory = use.now()
 	return s
 }
+
+// blockSize is the unit of st_blocks, whatever the filesystem.
+const blockSize = 512
 
 // diskUsed is what the sandbox's file takes on the host's disk.
 func (in *Instance) diskUsed() int64 {
@@ -61,6 +58,5 @@ func (in *Instance) diskUsed() int64 {
 	if err := unix.Stat(filepath.Join(in.rec.Dir, diskFile), &st); err != nil {
 		return 0
 	}
-	const blockSize = 512 // the unit of st_blocks, whatever the filesystem
 	return st.Blocks * blockSize
 }
