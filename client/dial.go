@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -105,7 +104,7 @@ func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net
 	if !stop() {
 		return fail(context.Cause(ctx))
 	}
-	return &stream{Conn: raw, r: br}, nil
+	return guest.NewStream(raw, br), nil
 }
 
 // connect opens a connection to the daemon that is not pooled.
@@ -133,31 +132,3 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 	}
 	return secure, nil
 }
-
-// stream is a connection to a port. What came with the daemon's answer is read
-// first.
-type stream struct {
-	net.Conn
-	r *bufio.Reader // nil once empty
-}
-
-// Read implements net.Conn.
-func (s *stream) Read(p []byte) (int, error) {
-	if s.r != nil {
-		if s.r.Buffered() > 0 {
-			return s.r.Read(p)
-		}
-		s.r = nil
-	}
-	return s.Conn.Read(p)
-}
-
-// CloseWrite ends the stream towards the port and leaves the other way open.
-func (s *stream) CloseWrite() error {
-	if h, ok := s.Conn.(interface{ CloseWrite() error }); ok {
-		return h.CloseWrite()
-	}
-	return nil
-}
-
-var _ io.ReadWriteCloser = (*stream)(nil)

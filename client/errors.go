@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
 )
 
 // wireError is the daemon's error body. Cause is the message without operation,
@@ -35,7 +36,7 @@ func (w wireError) restore(op string) error {
 		e.Op = op
 	}
 	if e.Kind == "" {
-		e.Kind = kindOfStatus(w.Code)
+		e.Kind = guest.KindOfStatus(w.Code)
 	}
 	if w.Cause == "" {
 		w.Cause = strings.TrimPrefix(w.Message, w.Field+": ")
@@ -57,33 +58,8 @@ func answerError(op string, resp *http.Response) error {
 		}
 		return w.restore(op)
 	}
-	return &carrel.Error{Op: op, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("the server answered %s", resp.Status),
+	return &carrel.Error{Op: op, Kind: guest.KindOfStatus(resp.StatusCode), Err: fmt.Errorf("the server answered %s", resp.Status),
 		Hint: "this may not be a carrel daemon, or a proxy answered in its place"}
-}
-
-// kindOfStatus is for answers that carry no kind.
-func kindOfStatus(status int) carrel.Kind {
-	switch status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge, http.StatusMethodNotAllowed:
-		return carrel.Invalid
-	case http.StatusUnauthorized:
-		return carrel.Unauthenticated
-	case http.StatusForbidden:
-		return carrel.Forbidden
-	case http.StatusNotFound:
-		return carrel.NotFound
-	case http.StatusConflict:
-		return carrel.Conflict
-	case http.StatusTooManyRequests:
-		return carrel.Exhausted
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
-		return carrel.Unavailable
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return carrel.TimedOut
-	case http.StatusNotImplemented, http.StatusUpgradeRequired:
-		return carrel.Unsupported
-	}
-	return carrel.Internal
 }
 
 // fail is a call that got no answer.

@@ -79,7 +79,7 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 	}
 	switch resp.StatusCode {
 	case http.StatusSwitchingProtocols:
-		return &tunnelConn{Conn: raw, r: br}, nil
+		return NewStream(raw, br), nil
 	case http.StatusBadGateway:
 		return nil, fmt.Errorf("nothing listens on port %d: %w", port, syscall.ECONNREFUSED)
 	}
@@ -87,14 +87,17 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 	return nil, c.httpError("dial port", resp)
 }
 
-// tunnelConn is a stream through the guest. It reads first what arrived together
-// with the guest's answer.
-type tunnelConn struct {
+// NewStream returns the stream that conn has become after an upgrade. What arrived
+// together with the answer, and is in r, is read first.
+func NewStream(conn net.Conn, r *bufio.Reader) net.Conn { return &stream{Conn: conn, r: r} }
+
+// stream is a connection that was upgraded from HTTP.
+type stream struct {
 	net.Conn
 	r *bufio.Reader // nil once empty
 }
 
-func (t *tunnelConn) Read(p []byte) (int, error) {
+func (t *stream) Read(p []byte) (int, error) {
 	if t.r != nil {
 		if t.r.Buffered() > 0 {
 			return t.r.Read(p)
@@ -105,7 +108,7 @@ func (t *tunnelConn) Read(p []byte) (int, error) {
 }
 
 // WriteTo lets io.Copy use the underlying connection's fast path.
-func (t *tunnelConn) WriteTo(w io.Writer) (int64, error) {
+func (t *stream) WriteTo(w io.Writer) (int64, error) {
 	var n int64
 	if t.r != nil && t.r.Buffered() > 0 {
 		head, _ := t.r.Peek(t.r.Buffered()) // Peek of what is buffered never fails
@@ -124,7 +127,7 @@ func (t *tunnelConn) WriteTo(w io.Writer) (int64, error) {
 }
 
 // CloseWrite ends the stream towards the port and leaves the other way open.
-func (t *tunnelConn) CloseWrite() error {
+func (t *stream) CloseWrite() error {
 	if hc, ok := t.Conn.(interface{ CloseWrite() error }); ok {
 		return hc.CloseWrite()
 	}

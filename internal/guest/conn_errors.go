@@ -96,15 +96,16 @@ func (c *Conn) httpError(op string, resp *http.Response) error {
 	if message == "" {
 		message = resp.Status
 	}
-	kind := kindOfStatus(resp.StatusCode)
+	kind := KindOfStatus(resp.StatusCode)
 	return &carrel.Error{Op: op, Kind: kind, ID: c.opts.ID, Err: errors.New(message), Hint: hintFor(kind, nil)}
 }
 
-// kindOfStatus is the one table from the guest's HTTP statuses to kinds.
-func kindOfStatus(status int) carrel.Kind {
+// KindOfStatus is the one table from HTTP statuses to kinds, for answers that carry
+// no kind of their own: the guest's, and those of whatever stands before a daemon.
+func KindOfStatus(status int) carrel.Kind {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusRequestedRangeNotSatisfiable,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		http.StatusRequestEntityTooLarge, http.StatusRequestHeaderFieldsTooLarge, http.StatusUnsupportedMediaType:
 		return carrel.Invalid
 	case http.StatusUnauthorized:
 		return carrel.Unauthenticated
@@ -120,7 +121,7 @@ func kindOfStatus(status int) carrel.Kind {
 		return carrel.Unavailable
 	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
 		return carrel.TimedOut
-	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
+	case http.StatusNotImplemented, http.StatusMethodNotAllowed, http.StatusUpgradeRequired:
 		return carrel.Unsupported
 	}
 	return carrel.Internal
