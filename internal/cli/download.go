@@ -31,7 +31,7 @@ func (j *copyJob) download(ctx context.Context, src, dst string) error {
 	}
 	dir, base := filepath.Dir(dst), filepath.Base(dst)
 	if there, err := os.Stat(dst); (err == nil && there.IsDir()) || strings.HasSuffix(dst, "/") {
-		dir, base = dst, path.Base(path.Clean(info.Path))
+		dir, base = dst, baseName(src, info.Path)
 	}
 	if base == "/" || base == "." || base == ".." {
 		return usage(fmt.Errorf("%q names no file to write", dst))
@@ -44,7 +44,39 @@ func (j *copyJob) download(ctx context.Context, src, dst string) error {
 	if !info.Mode.IsDir() {
 		return j.downloadFile(ctx, root, info, base)
 	}
-	return j.downloadTree(ctx, root, info.Path, base)
+	if err := makeDir(root, base); err != nil {
+		return err
+	}
+	top, err := root.OpenRoot(base) // so that nothing beside the copy is touched either
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	return j.downloadTree(ctx, top, info.Path)
+}
+
+// baseName is the name of what is copied: as the caller gave it, and the
+// sandbox's word only where that says nothing ("", ".", "..", "/").
+func baseName(src, there string) string {
+	switch base := path.Base(path.Clean(src)); base {
+	case ".", "..", "/":
+		return path.Base(path.Clean(there))
+	default:
+		return base
+	}
+}
+
+// makeDir makes a directory, or takes one that is there already. A link to one
+// is refused: what is below it is elsewhere.
+func makeDir(root *os.Root, name string) error {
+	err := root.Mkdir(name, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if info, lerr := root.Lstat(name); lerr != nil || info.IsDir() {
+		return lerr
+	}
+	return err
 }
 
 func (j *copyJob) downloadTo(ctx context.Context, src string, w io.Writer) error {
@@ -67,11 +99,11 @@ func (j *copyJob) downloadFile(ctx context.Context, root *os.Root, info carrel.F
 	return j.downloadTo(ctx, info.Path, f)
 }
 
-// downloadTree copies one directory level after another.
-func (j *copyJob) downloadTree(ctx context.Context, root *os.Root, src, dst string) error {
+// downloadTree copies what is in a directory into root, one level after another.
+func (j *copyJob) downloadTree(ctx context.Context, root *os.Root, src string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(copyWorkers)
-	err := j.walk(gctx, root, src, dst, 0, g)
+	err := j.walk(gctx, root, src, "", 0, g)
 	return errors.Join(g.Wait(), err)
 }
 
@@ -79,8 +111,10 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 	if depth > maxDepth {
 		return &carrel.Error{Op: "copy", Kind: carrel.Invalid, Field: src, Err: fmt.Errorf("deeper than %d directories", maxDepth)}
 	}
-	if err := root.Mkdir(dst, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if dst != "" {
+		if err := makeDir(root, dst); err != nil {
+			return err
+		}
 	}
 	entries, err := j.files.List(ctx, src, 1)
 	if err != nil {
@@ -93,7 +127,7 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 		target := filepath.Join(dst, e.Name)
 		switch {
 		case e.Target != "" || e.Mode&fs.ModeSymlink != 0:
-			j.downloadLink(root, e, target)
+			j.downloadLink(root, strings.TrimSuffix(src, "/"+filepath.ToSlash(dst)), e, target)
 		case e.Mode.IsDir():
 			if err := j.walk(ctx, root, path.Join(src, e.Name), target, depth+1, g); err != nil {
 				return err
@@ -106,19 +140,45 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 	return nil
 }
 
-// downloadLink makes a symbolic link that stays inside the copy, and names one
-// that would not.
-func (j *copyJob) downloadLink(root *os.Root, e carrel.FileInfo, target string) {
-	depth := strings.Count(filepath.ToSlash(target), "/")
-	clean := path.Clean(e.Target)
-	if path.IsAbs(clean) || strings.Count(clean, "../") > depth || (strings.HasPrefix(clean, "..") && depth == 0) {
+// downloadLink makes a symbolic link that stays inside the copy of top, and names
+// one that would not.
+func (j *copyJob) downloadLink(root *os.Root, top string, e carrel.FileInfo, target string) {
+	link := e.Target
+	if there, ok := strings.CutPrefix(link, top+"/"); ok { // the guest tells absolute paths
+		if rel, err := filepath.Rel(filepath.Dir(target), there); err == nil {
+			link = rel
+		}
+	}
+	if !staysInside(filepath.ToSlash(target), link) {
 		fmt.Fprintf(j.app.err, "carrel: left out %s: it links to %s, outside the copy\n", printable(target), printable(e.Target))
 		return
 	}
 	_ = root.Remove(target)
-	if err := root.Symlink(e.Target, target); err != nil {
+	if err := root.Symlink(link, target); err != nil {
 		fmt.Fprintf(j.app.err, "carrel: left out %s: %v\n", printable(target), err)
 		return
 	}
 	j.count.Add(1)
+}
+
+// staysInside reports whether a link at target, a path in the copy, leads to
+// somewhere in the copy. A ".." after a name is never trusted: the name may be
+// another link.
+func staysInside(target, link string) bool {
+	if link == "" || path.IsAbs(link) {
+		return false
+	}
+	depth, down := strings.Count(target, "/"), false
+	for part := range strings.SplitSeq(link, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if depth--; down || depth < 0 {
+				return false
+			}
+		default:
+			down = true
+		}
+	}
+	return true
 }

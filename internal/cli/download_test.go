@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// hostile is a sandbox's filesystem as a guest that wants out would describe it.
+type hostile struct {
+	carrel.Files
+	stat carrel.FileInfo
+	dirs map[string][]carrel.FileInfo
+}
+
+func (h hostile) Stat(context.Context, string) (carrel.FileInfo, error) { return h.stat, nil }
+
+func (h hostile) List(_ context.Context, name string, _ int) ([]carrel.FileInfo, error) {
+	return h.dirs[name], nil
+}
+
+func (h hostile) Read(context.Context, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("evil")), nil
+}
+
+func entry(name string, mode fs.FileMode, target string) carrel.FileInfo {
+	return carrel.FileInfo{Name: name, Path: "/d/" + name, Mode: mode, Target: target}
+}
+
+// TestDownloadStaysInside copies directories whose listings lie. Nothing beside
+// the copy may change, and no link in it may lead out.
+func TestDownloadStaysInside(t *testing.T) {
+	const file, dir, link = fs.FileMode(0o644), fs.ModeDir | 0o755, fs.ModeSymlink | 0o777
+	cases := map[string]map[string][]carrel.FileInfo{
+		"file over a link to beside": {"/d": {entry("l", link, "../precious"), entry("l", file, "")}},
+		"directory over a link":      {"/d": {entry("l", link, ".."), entry("l", dir, "")}, "/d/l": {entry("precious", file, "")}},
+		"directory over a link in":   {"/d": {entry("l", link, "."), entry("l", dir, "")}, "/d/l": {entry("out", link, "..")}},
+		"absolute":                   {"/d": {entry("l", link, "/etc/passwd")}},
+		"two up from one down":       {"/d": {entry("a", dir, "")}, "/d/a": {entry("l", link, "../..")}},
+		"through another link":       {"/d": {entry("s", dir, ""), entry("l", link, "s/up/../../precious")}, "/d/s": {entry("up", link, "..")}},
+		"a path for a name":          {"/d": {entry("../precious", file, "")}},
+		"the parent for a name":      {"/d": {entry("..", dir, "")}, "/d/..": {entry("precious", file, "")}},
+	}
+	for name, dirs := range cases {
+		t.Run(name, func(t *testing.T) {
+			here := t.TempDir()
+			precious := filepath.Join(here, "precious")
+			if err := os.WriteFile(precious, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a := &app{out: io.Discard, err: io.Discard}
+			j := &copyJob{app: a, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
+			_ = j.download(t.Context(), "/d", filepath.Join(here, "copy")) // may fail, or leave out
+			if got, err := os.ReadFile(precious); err != nil || string(got) != "mine" {
+				t.Errorf("the file beside the copy is now %q, %v", got, err)
+			}
+			copied := filepath.Join(here, "copy")
+			err := filepath.WalkDir(copied, func(p string, d fs.DirEntry, err error) error {
+				if err != nil || d.Type()&fs.ModeSymlink == 0 {
+					return err
+				}
+				real, err := filepath.EvalSymlinks(p)
+				if err == nil && real != copied && !strings.HasPrefix(real, copied+"/") {
+					t.Errorf("%s leads to %s", p, real)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDownloadLinks makes links within the copy relative.
+func TestDownloadLinks(t *testing.T) {
+	const dir, link = fs.ModeDir | 0o755, fs.ModeSymlink | 0o777
+	dirs := map[string][]carrel.FileInfo{
+		"/d":   {entry("f", 0o644, ""), entry("s", dir, ""), entry("near", link, "/d/f")},
+		"/d/s": {entry("up", link, "/d/f"), entry("beside", link, "/dd/f")},
+	}
+	here := t.TempDir()
+	var told bytes.Buffer
+	j := &copyJob{app: &app{out: io.Discard, err: &told}, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
+	if err := j.download(t.Context(), "/d", filepath.Join(here, "copy")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"near": "f", "s/up": "../f"} {
+		if got, err := os.Readlink(filepath.Join(here, "copy", name)); got != want {
+			t.Errorf("%s -> %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if !strings.Contains(told.String(), "s/beside") {
+		t.Errorf("told %q", told.String())
+	}
+}
+
+// TestDownloadName copies a file for which the sandbox has another name.
+func TestDownloadName(t *testing.T) {
+	here := t.TempDir()
+	a := &app{out: io.Discard, err: io.Discard}
+	j := &copyJob{app: a, files: hostile{stat: carrel.FileInfo{Path: "/x/.bashrc", Mode: 0o644}}, bar: newBar(io.Discard)}
+	if err := j.download(t.Context(), "report.csv", here); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(here, ".bashrc")); err == nil {
+		t.Error("the sandbox chose the name")
+	}
+	if got, err := os.ReadFile(filepath.Join(here, "report.csv")); err != nil || !bytes.Equal(got, []byte("evil")) {
+		t.Errorf("report.csv: %q, %v", got, err)
+	}
+}
+
+// TestStaysInside keeps what is harmless.
+func TestStaysInside(t *testing.T) {
+	for _, c := range []struct {
+		target, link string
+		want         bool
+	}{
+		{"l", "a/b", true}, {"l", "./a", true}, {"a/l", "../b", true}, {"a/b/l", "../../c/d", true}, {"l", "..a", true},
+		{"l", "..", false}, {"l", "../a", false}, {"a/l", "../..", false}, {"a/l", "../../b", false}, {"l", "a/..", false}, {"l", "", false}, {"l", "/", false},
+	} {
+		if got := staysInside(c.target, c.link); got != c.want {
+			t.Errorf("%s -> %s: %v", c.target, c.link, got)
+		}
+	}
+}
