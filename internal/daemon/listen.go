@@ -130,6 +130,9 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
+// NetConn returns the connection itself, for what only TCP can do.
+func (c *limitedConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends one direction, for streams that were taken over.
 func (c *limitedConn) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {

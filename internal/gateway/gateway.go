@@ -153,6 +153,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	}
 	defer g.leave(t.ID)
 	if r.ProtoMajor == 1 {
+		defer resetCutOff(w, r)
 		// Otherwise the server would wait for the whole request before it lets the
 		// first byte of the answer out.
 		_ = http.NewResponseController(w).EnableFullDuplex()
