@@ -39,7 +39,7 @@ test('environment, directory, user', async () => {
   assert.equal((await sandbox.commands.run('pwd', { cwd: '/tmp' })).stdout, '/tmp\n')
   assert.equal((await sandbox.commands.run('pwd')).stdout, '/home/user\n')
   assert.equal((await sandbox.commands.run('whoami')).stdout, 'user\n')
-  assert.equal((await sandbox.commands.run('whoami; id -u', { user: 'root' })).stdout, 'root\n0\n')
+  assert.equal((await sandbox.commands.run('whoami; id -u; pwd', { user: 'root' })).stdout, 'root\n0\n/root\n')
   assert.equal((await sandbox.commands.run('id -u')).stdout, '1000\n')
   await assert.rejects(sandbox.commands.run('true', { user: 'nobody-by-this-name' }), /user/i)
   await assert.rejects(sandbox.commands.run('true', { cwd: '/no/such/directory' }), /\/no\/such\/directory/)

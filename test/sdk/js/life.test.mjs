@@ -1,7 +1,7 @@
 // A sandbox's life: create, find, page, connect, time out, kill.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Sandbox, create, template, sleep, until, hosts, sdkName } from './lib.mjs'
+import { Sandbox, create, template, sleep, until, hosts, real, sdkName } from './lib.mjs'
 
 test('create, isRunning, getInfo, kill', async () => {
   const sandbox = await create({ metadata: { purpose: 'life' }, envs: { COLOUR: 'blue' } })
@@ -24,6 +24,45 @@ test('connect by id reaches the same machine', async () => {
   const again = await Sandbox.connect(sandbox.sandboxId)
   assert.equal(again.sandboxId, sandbox.sandboxId)
   assert.equal(await again.files.read('kept.txt'), 'kept')
+})
+
+test('a command under way when its sandbox ends says so', async () => {
+  const sandbox = await create()
+  const command = await sandbox.commands.run('echo ready; sleep 60', { background: true })
+  await until('its output', () => command.stdout === 'ready\n')
+  await sandbox.kill()
+  await assert.rejects(command.wait(), /killed or reached its end of life/)
+})
+
+test('ports: TLS behind them, another Host, who may ask', { skip: !real && 'sim has no python' }, async () => {
+  const sandbox = await create({ network: { maskRequestHost: 'app.example.com:${PORT}', httpsPorts: [8443], allowPublicTraffic: false } })
+  const tls = sdkName === 'e2b' // 2.45 does not know the option
+  const make = 'openssl req -x509 -newkey rsa:2048 -keyout /tmp/k -out /tmp/c -days 1 -nodes -subj /CN=localhost 2>&1'
+  if (tls) await sandbox.commands.run(make)
+  await sandbox.files.write('/tmp/serve.py', `import http.server, ssl, sys
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.headers['Host'].encode())
+    def log_message(self, *a): pass
+server = http.server.ThreadingHTTPServer(('', int(sys.argv[1])), H)
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain('/tmp/c', '/tmp/k')
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+`)
+  const get = (port, headers = {}) =>
+    hosts ? fetch(`https://${sandbox.getHost(port)}/`, { headers })
+      : fetch(process.env.E2B_SANDBOX_URL, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': `${port}`, ...headers } })
+  const token = { 'e2b-traffic-access-token': sandbox.trafficAccessToken }
+  for (const [port, args] of tls ? [[8080, ''], [8443, 'tls']] : [[8080, '']]) {
+    await sandbox.commands.run(`python /tmp/serve.py ${port} ${args}`, { background: true })
+    assert.equal((await get(port)).status, 403)
+    await until('the server', async () => (await get(port, token)).status === 200)
+    assert.equal(await (await get(port, token)).text(), `app.example.com:${port}`)
+  }
 })
 
 test('connecting to an unknown sandbox fails clearly', async () => {
