@@ -217,11 +217,33 @@ func (c *Conn) newRemote(ctx context.Context, stdout, stderr io.Writer) *remote 
 	if p.stderr == nil {
 		p.stderr = io.Discard
 	}
+	p.caller = ctx
+	p.closed, p.close = context.WithCancel(context.Background())
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	p.ctx = inner
 	p.cancel = func() { stop(); cancel(errDisconnected) }
 	return p
+}
+
+// inputContext is the context of one call that sends input. Only the caller and
+// Close end it: the stream's end must not, as the last input may be what made the
+// process end, and its answer still be on the way.
+func (p *remote) inputContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.caller))
+	stopCaller := context.AfterFunc(p.caller, func() { cancel(context.Cause(p.caller)) })
+	stopClose := context.AfterFunc(p.closed, func() { cancel(errDisconnected) })
+	return ctx, func() { stopCaller(); stopClose(); cancel(nil) }
+}
+
+// over reports whether all that the process did is known.
+func (p *remote) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 var errDisconnected = errors.New("disconnected from the process, which runs on")
@@ -232,6 +254,9 @@ type remote struct {
 	c              *Conn
 	ctx            context.Context // of the stream: the one case where a context lives as long as a value
 	cancel         func()
+	caller         context.Context // what Start or Attach was called with
+	closed         context.Context // ended by Close
+	close          func()
 	stdout, stderr io.Writer
 	pid            int
 	attached       bool

@@ -124,15 +124,19 @@ func (p *remote) Wait(ctx context.Context) (*carrel.Result, error) {
 // Close disconnects; the process runs on. It does not wait for a writer that is
 // still busy with output.
 func (p *remote) Close() error {
+	p.close()
 	p.cancel()
 	return nil
 }
 
 // Write sends data to standard input, or to the terminal. It returns when the
-// guest has passed all of it on.
+// guest has passed all of it on. Error: NotFound when the process has ended.
 func (p *remote) Write(data []byte) (int, error) {
 	p.inputMu.Lock()
 	defer p.inputMu.Unlock()
+	if p.over() {
+		return 0, &carrel.Error{Op: "write to process", Kind: carrel.NotFound, ID: p.c.opts.ID, Err: fmt.Errorf("process %d has ended", p.pid)}
+	}
 	var n int
 	for len(data) > 0 {
 		chunk := data[:min(len(data), inputChunk)]
@@ -171,15 +175,25 @@ func (p *remote) sendAs(chunk []byte, tty bool) error {
 	}
 	req := connect.NewRequest(&process.SendInputRequest{Process: selector(p.pid), Input: in})
 	p.c.authorize(req.Header(), "")
-	_, err := p.c.process.SendInput(p.ctx, req)
+	ctx, done := p.inputContext()
+	defer done()
+	_, err := p.c.process.SendInput(ctx, req)
 	return err
 }
 
-// CloseStdin ends standard input.
+// CloseStdin ends standard input. That of a process that has ended is closed.
 func (p *remote) CloseStdin() error {
+	if p.over() {
+		return nil
+	}
 	req := connect.NewRequest(&process.CloseStdinRequest{Process: selector(p.pid)})
 	p.c.authorize(req.Header(), "")
-	_, err := p.c.process.CloseStdin(p.ctx, req)
+	ctx, done := p.inputContext()
+	defer done()
+	_, err := p.c.process.CloseStdin(ctx, req)
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil // it ended while we asked
+	}
 	return p.c.fail("close standard input", err)
 }
 

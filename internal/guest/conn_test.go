@@ -201,6 +201,61 @@ func TestCloseStdin(t *testing.T) {
 	}
 }
 
+// TestLastInput writes what makes the process end: the write was good, whichever
+// comes first, its answer or the end.
+func TestLastInput(t *testing.T) {
+	w := newWorld(t)
+	for range 30 {
+		p, err := w.Start(t.Context(), carrel.Command{Args: []string{"head", "-c", "3"}, OpenStdin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.Write([]byte("abc")); n != 3 || err != nil {
+			t.Fatalf("wrote %d: %v", n, err)
+		}
+		if err := p.CloseStdin(); err != nil {
+			t.Fatalf("close while it ends: %v", err)
+		}
+		if _, err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CloseStdin(); err != nil {
+			t.Fatalf("close after the end: %v", err)
+		}
+		if _, err := p.Write([]byte("late")); carrel.KindOf(err) != carrel.NotFound {
+			t.Fatalf("write after the end: %v", err)
+		}
+	}
+}
+
+// TestInputEndsWithClose disconnects while a write waits for a process that reads
+// nothing.
+func TestInputEndsWithClose(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.Start(t.Context(), carrel.Command{Args: []string{"sleep", "60"}, OpenStdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Signal(context.WithoutCancel(t.Context()), 9)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := p.Write(make([]byte, 1<<20))
+		wrote <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-wrote:
+		if err == nil {
+			t.Error("a write into a full pipe succeeded")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the write still waits after Close")
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	w := newWorld(t)
 	var out safeBuffer
