@@ -9,7 +9,7 @@
 //		boxes, err := srv.Client().List(t.Context(), carrel.ListOptions{})
 //	}
 //
-// The test's end kills the sandboxes and stops the daemon. Clients that name a
-// template should name "sim"; "base" works too, but is first made from this
-// machine's own toolchain, which takes a while.
+// The test's end kills the sandboxes and stops the daemon. The template "base",
+// which clients ask for when they are not told otherwise, stands for the simulated
+// tier's own, "sim": nothing of this machine is packed.
 package carreltest

@@ -2,8 +2,10 @@ package carreltest_test
 
 import (
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -49,6 +51,28 @@ func TestServer(t *testing.T) {
 	}
 	if err := c.Kill(t.Context(), box.ID); carrel.KindOf(err) != carrel.NotFound {
 		t.Errorf("killing it twice gave %v", err)
+	}
+}
+
+// TestBaseIsInstant creates from the template that clients ask for by default:
+// nothing of this machine may be packed for it.
+func TestBaseIsInstant(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	c := carreltest.New(t).Client()
+	start := time.Now()
+	box, err := c.Create(t.Context(), carrel.CreateOptions{Template: "base"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if box.Alias != "base" || box.Tier != carrel.Sim {
+		t.Errorf("%+v", box)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("took %v", d)
+	}
+	if made, err := os.ReadDir(cache); err != nil || len(made) > 0 {
+		t.Errorf("the cache holds %v (%v)", made, err)
 	}
 }
 

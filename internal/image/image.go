@@ -18,6 +18,10 @@ import (
 // Base is the name of the built-in template made from this machine's toolchain.
 const Base = "base"
 
+// Sim is the name of the built-in template of the simulated tier, which needs no
+// files: what stands for Base where there are no real processes.
+const Sim = "sim"
+
 // Image is a template that can be booted.
 type Image struct {
 	carrel.Template

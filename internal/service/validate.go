@@ -39,7 +39,7 @@ func (s *Service) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, e
 	if name == "" {
 		name = s.opts.DefaultTemplate
 	}
-	img, err := s.opts.Images.Get(ctx, name)
+	img, err := s.template(ctx, name, opts.Tier)
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err}
 	}
@@ -54,6 +54,24 @@ func (s *Service) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, e
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, ttl: ttl, start: img.Start}
 	p.rec = s.newRecord(opts, img, drv.Info().Tier, ttl)
 	return p, nil
+}
+
+// template finds a template. Base is packed from this machine's tools when it is
+// first wanted; a tier without real processes could run none of them, and gets its
+// own template under that name at once.
+func (s *Service) template(ctx context.Context, name string, tier carrel.Tier) (image.Image, error) {
+	if tier == "" {
+		tier = s.opts.DefaultTier
+	}
+	if name == image.Base {
+		if d, err := s.opts.Drivers.Get(tier); err == nil && !d.Info().Capabilities.RealProcesses {
+			if img, err := s.opts.Images.Get(ctx, image.Sim); err == nil {
+				img.Name = image.Base
+				return img, nil
+			}
+		}
+	}
+	return s.opts.Images.Get(ctx, name)
 }
 
 // newRecord is the record of a sandbox that is about to be made.

@@ -30,7 +30,7 @@ const (
 	BaseID = "carrelbase0000000000"
 	SimID  = "carrelsim00000000000"
 	// Sim is the name of the template of the simulated tier.
-	Sim = "sim"
+	Sim = image.Sim
 )
 
 // Options configures a Store. Only Dir is needed.
