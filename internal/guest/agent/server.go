@@ -18,10 +18,13 @@ const (
 	// excepted: it is a conversation.
 	bodyTimeout = 60 * time.Second
 	// stallTimeout is how long a client may take no output before its stream is
-	// cut, so that it can't hold up the process for ever.
-	stallTimeout = 30 * time.Second
+	// cut, so that it can't hold up the process for ever. A person who pauses a pager
+	// is such a client for as long as it takes to read. One that is dead is found
+	// much earlier: nobody acknowledges, the daemon's side of its connection ends,
+	// and with it the stream here.
+	stallTimeout = time.Hour
 	// stallSlack is how old a write deadline may grow before it is renewed.
-	stallSlack = 5 * time.Second
+	stallSlack = time.Minute
 )
 
 // routes builds the handler of the whole protocol.
