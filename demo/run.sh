@@ -50,6 +50,9 @@ step "3. a real job"
 E2B_API_URL=$url E2B_SANDBOX_URL=$url E2B_API_KEY=$(cat "$work/data/api-key") node demo/demo.mjs "$out" | tee "$work/out"
 id=$(sed -n 's/^sandbox \(i[a-z0-9]*\)$/\1/p' "$work/out")
 
+running=$(pgrep -c -f "^carrel-sentry .*$work" || true)
+[ "$running" = 1 ] || { echo "demo: $running sandbox processes, expected 1" >&2; exit 1; }
+
 step "4. the same sandbox from the command line"
 export CARREL_DATA_DIR=$work/data
 "$carrel" ls
@@ -59,11 +62,15 @@ export CARREL_DATA_DIR=$work/data
 
 step "5. the host stayed clean"
 python_after=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command -v python3)")
-[ "$python_before" = "$python_after" ] && echo "this machine's python3 is untouched"
-[ "$(wc -l </proc/self/mounts)" = "$mounts_before" ] && echo "no mount was left"
-left=$(pgrep -P "$daemon" -f runsc-sandbox | wc -l || true)
-[ "$left" = 0 ] && echo "no sandbox process was left"
-[ -s "$out/report.txt" ] && [ -s "$out/strikes.svg" ] && grep -q '10000 reports' "$out/report.txt" && echo "the report is in bin/demo: report.txt, strikes.svg"
+[ "$python_before" = "$python_after" ] || exit 1
+echo "this machine's python3 is untouched"
+[ "$(wc -l </proc/self/mounts)" = "$mounts_before" ] || exit 1
+echo "no mount was left"
+left=$(pgrep -c -f "^carrel-sentry .*$work" || true)
+[ "$left" = 0 ] || exit 1
+echo "no sandbox process was left"
+[ -s "$out/report.txt" ] && [ -s "$out/strikes.svg" ] && grep -q '10000 reports' "$out/report.txt" || exit 1
+echo "the report is in bin/demo: report.txt, strikes.svg"
 
 step "What to try next"
 cat <<NEXT
