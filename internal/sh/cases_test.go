@@ -15,7 +15,8 @@ var bashCases = []struct {
 		`if true; then echo t; else echo f; fi`, `if false; then echo t; elif true; then echo e; else echo f; fi`,
 		`unset x; echo "${x-unset}"`, `command -v echo; command -v nosuch; echo $?`, `type -t if echo cat f; f() { :; }; type -t f`,
 		`echo {a,b}{1,2} {1..5} {a..e} {05..10} {10..1..3} x{,y} {x}`, `echo a{b,{c,d}}e`, `echo "{a,b}" \{a,b}`, `echo ~ ~root "~"`,
-		`cat <<< "here $((1+1))"`, "cat <<EOF\na $((2*3)) \\$x\nEOF", "cat <<'EOF'\n$x `y`\nEOF", "cat <<-EOF\n\t\tindented\n\tEOF", "cat <<A; cat <<B\n1\nA\n2\nB",
+		`cat <<< "here $((1+1))"`, "cat <<EOF\na $((2*3)) \\$x\nEOF", "cat <<'EOF'\n$x `y`\nEOF", "cat <<'EOF'\n~ a\\b\\n \\\\ \\$x \\ \"q\" \\\"\n\\\nEOF",
+		"x=v; cat <<EOF\n~ a\\b\\n \\\\ \\$x $x \\`x\\` 'q' \"q\" \\\" \\\\\" joined\\\nline\nEOF", "cat <<\\EOF\n$x \\n\nEOF", "cat <<-EOF\n\t\tindented\n\tEOF", "cat <<A; cat <<B\n1\nA\n2\nB",
 	}},
 	{"loops", []string{
 		`for i in a b c; do echo $i; done`, `for ((i=0;i<3;i++)); do echo $i; done`, `i=0; while [ $i -lt 3 ]; do echo $i; i=$((i+1)); done`,

@@ -82,7 +82,25 @@ func (r *runner) redirectOne(rd *syntax.Redirect) error {
 
 // heredoc returns a here-document's text.
 func (r *runner) heredoc(rd *syntax.Redirect) string {
-	text := r.text(rd.Hdoc)
+	var text string
+	if quotedWord(rd.Word) {
+		for _, p := range rd.Hdoc.Parts {
+			if lit, ok := p.(*syntax.Lit); ok {
+				text += lit.Value // exactly as it is written
+			}
+		}
+	} else {
+		parts := make([]syntax.WordPart, len(rd.Hdoc.Parts))
+		for i, p := range rd.Hdoc.Parts {
+			if lit, ok := p.(*syntax.Lit); ok {
+				same := *lit
+				same.Value = keepQuotes(lit.Value)
+				p = &same
+			}
+			parts[i] = p
+		}
+		text = joinPieces(r.pieces(nil, parts, true, true))
+	}
 	if rd.Op == syntax.DashHdoc {
 		lines := strings.SplitAfter(text, "\n")
 		for i, l := range lines {
@@ -91,6 +109,38 @@ func (r *runner) heredoc(rd *syntax.Redirect) string {
 		text = strings.Join(lines, "")
 	}
 	return text
+}
+
+// quotedWord reports whether any part of a here-document's delimiter is quoted.
+func quotedWord(w *syntax.Word) bool {
+	for _, p := range w.Parts {
+		lit, ok := p.(*syntax.Lit)
+		if !ok || strings.Contains(lit.Value, `\`) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepQuotes doubles the backslash before a double quote: what is special inside
+// double quotes is in a here-document too, except for the quote itself.
+func keepQuotes(s string) string {
+	if !strings.Contains(s, `\"`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		b.WriteByte(s[i])
+		if s[i] != '\\' || i+1 == len(s) {
+			continue
+		}
+		i++
+		if s[i] == '"' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 // redirectTarget expands the word of a redirection to exactly one.
