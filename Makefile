@@ -43,7 +43,7 @@ need:
 	@internal/tools/need.sh go gcc git
 
 need-sdk: need
-	@internal/tools/need.sh node npm python3 venv
+	@internal/tools/need.sh node npm python3 venv pgrep
 
 demo: need need-sdk build
 	@demo/run.sh

@@ -3,7 +3,7 @@
 # is missing; elsewhere it says exactly what to install and fails.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [go]=golang-go)
+declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go)
 missing=()
 
 have() {
