@@ -48,7 +48,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // not every test recorder can
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{}) // else it bounds what the server still reads
+	}
 	if _, big := errors.AsType[*http.MaxBytesError](err); big {
 		p := tell(carrel.Invalid, "request body is larger than %d bytes", maxBody)
 		p.status, p.body.Code = http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge

@@ -326,6 +326,38 @@ func TestHostileClients(t *testing.T) {
 	wg.Wait()
 }
 
+// TestUnwantedBodies holds back bodies that nobody reads. The answer comes anyway,
+// and soon; without a key, a client can't keep its connection longer.
+func TestUnwantedBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	d := run(t, testConfig(t), Options{})
+	var wg sync.WaitGroup
+	for request, status := range map[string]string{
+		"POST /sandboxes HTTP/1.1\r\nHost: x":                                             "401",
+		"GET /health HTTP/1.1\r\nHost: x":                                                 "204",
+		"POST /nope HTTP/1.1\r\nHost: x\r\nX-API-KEY: " + d.Key():                         "404",
+		"POST /sandboxes HTTP/1.1\r\nHost: x" + strings.Repeat("\r\nA: b", headerCount+1): "431",
+		"POST /files HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: iaaaaaaaaaaaaaaaaaaaa":        "502",
+	} {
+		wg.Go(func() {
+			c, err := net.Dial("tcp", strings.TrimPrefix(d.URL(), "http://"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(restTime + 5*time.Second))
+			fmt.Fprint(c, request+"\r\nContent-Length: 1000\r\n\r\na")
+			if raw, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 "+status) {
+				t.Errorf("%.40q: %.80q, %v; want %s and the end", request, raw, err, status)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestTLS serves a wildcard name and takes a new certificate on SIGHUP.
 func TestTLS(t *testing.T) {
 	cfg := testConfig(t)

@@ -40,7 +40,7 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           limitHeaders(h),
+		Handler:           boundRest(limitHeaders(h)),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,

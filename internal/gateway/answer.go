@@ -42,6 +42,10 @@ func silent(t Target) *answer {
 	return &answer{SandboxID: string(t.ID), Message: "The sandbox did not answer", Port: t.Port, Code: http.StatusBadGateway}
 }
 
+func bodyBroken(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Message: "The request's body is malformed or broke off", Port: t.Port, Code: http.StatusBadRequest}
+}
+
 func broken(t Target) *answer {
 	return &answer{SandboxID: string(t.ID), Message: "internal error, see the daemon's log", Code: http.StatusInternalServerError}
 }

@@ -62,15 +62,16 @@ func New(opts Options) *Gateway {
 	}
 	g := &Gateway{opts: opts, busy: map[carrel.ID]int{}}
 	g.ports = &http.Transport{
-		DialContext:           g.dialPort,
-		DisableCompression:    true,
-		TLSClientConfig:       &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the sandbox's own port, dialed through its driver: nobody is between
-		MaxIdleConnsPerHost:   16,
-		MaxIdleConns:          512,
-		IdleConnTimeout:       4 * time.Second, // below Node's 5, so that we never lose the race to close
-		ExpectContinueTimeout: time.Second,
-		WriteBufferSize:       bufferSize,
-		ReadBufferSize:        32 << 10,
+		DialContext:            g.dialPort,
+		DisableCompression:     true,
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the sandbox's own port, dialed through its driver: nobody is between
+		MaxIdleConnsPerHost:    16,
+		MaxIdleConns:           512,
+		MaxResponseHeaderBytes: 1 << 20,
+		IdleConnTimeout:        4 * time.Second, // below Node's 5, so that we never lose the race to close
+		ExpectContinueTimeout:  time.Second,
+		WriteBufferSize:        bufferSize,
+		ReadBufferSize:         32 << 10,
 	}
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite:       g.rewrite,
@@ -131,6 +132,7 @@ type routed struct {
 	target  Target
 	sandbox carrel.Sandbox
 	conn    *guest.Conn
+	body    *incoming
 }
 
 type routedKey struct{}
@@ -158,7 +160,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 		// first byte of the answer out.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), routedKey{}, rt)))
+	rt.body = &incoming{ReadCloser: r.Body}
+	r = r.WithContext(context.WithValue(r.Context(), routedKey{}, rt))
+	r.Body = rt.body
+	g.proxy.ServeHTTP(w, r)
 }
 
 // admit finds the sandbox and decides whether the request may pass.
@@ -301,9 +306,15 @@ func (g *Gateway) dialPort(ctx context.Context, _, addr string) (net.Conn, error
 
 // proxyError answers when the sandbox did not.
 func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil || errors.Is(err, context.Canceled) {
-		return // the client left
-	}
 	rt := routedOf(r.Context())
+	switch {
+	case rt.body.broken.Load():
+		w.Header().Set("Connection", "close") // what follows is no request
+		bodyBroken(rt.target).write(w, r)
+		return
+	case r.Context().Err() != nil || errors.Is(err, context.Canceled):
+		// The client left, perhaps only in one direction: an empty 200 would be a lie.
+		panic(http.ErrAbortHandler)
+	}
 	g.outcome(r.Context(), rt.target, err).write(w, r)
 }

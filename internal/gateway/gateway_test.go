@@ -705,3 +705,42 @@ func benchTransfer(b *testing.B, up bool) {
 		resp.Body.Close()
 	}
 }
+
+// TestBrokenBody sends bodies that break off. That is the client's fault: it gets
+// a 400 and loses its connection, and never an empty 200.
+func TestBrokenBody(t *testing.T) {
+	w := newWorld(t)
+	reader := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			fmt.Fprint(w, "whole")
+		}
+	})
+	id := string(w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{carrel.GuestPort: reader, 3000: reader}))
+	srv := front(t, w, Options{})
+	for _, port := range []string{"49983", "3000"} {
+		for name, c := range map[string]struct{ body, want string }{
+			"whole":         {"Content-Length: 3\r\n\r\nabc", "HTTP/1.1 200"},
+			"no chunk":      {"Transfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400"},
+			"cut chunk":     {"Transfer-Encoding: chunked\r\n\r\nff\r\nabc", "HTTP/1.1 400"},
+			"cut":           {"Content-Length: 100\r\n\r\nabc", "HTTP/1.1 400"},
+			"endless chunk": {"Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("a", 9000) + "\r\na\r\n", "HTTP/1.1 400"},
+		} {
+			t.Run(port+" "+name, func(t *testing.T) {
+				conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+				fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: %s\r\nConnection: close\r\n%s", id, port, c.body)
+				if strings.HasPrefix(name, "cut") {
+					_ = conn.(*net.TCPConn).CloseWrite()
+				}
+				raw, err := io.ReadAll(conn)
+				if !strings.HasPrefix(string(raw), c.want) || strings.Count(string(raw), "HTTP/1.1") != 1 {
+					t.Errorf("%q, %v; want one %s", raw, err, c.want)
+				}
+			})
+		}
+	}
+}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -43,7 +44,22 @@ func (a *Agent) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
 	})
-	return cors(a.authorize(a.settled(timed(mux))))
+	return boundRest(cors(a.authorize(a.settled(timed(mux)))))
+}
+
+// restTimeout is how long a client may still send of a body that nobody wants.
+const restTimeout = 5 * time.Second
+
+// boundRest bounds the end of requests that were answered before their body was
+// read, such as those without a token: the server reads a part of the rest first,
+// and a client that sends nothing more would never be rid of.
+func boundRest(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && r.ContentLength != 0 {
+			defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTimeout)) }()
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // only serves one method (and HEAD with GET) and refuses the others.
@@ -168,7 +184,8 @@ func holdFlush(ctx context.Context) {
 }
 
 // timedBody lifts the read deadline at the body's end: after it the server reads
-// on only to notice that the client has gone.
+// on only to notice that the client has gone. It leaves the deadline to a body that
+// breaks off, of which the server reads the rest.
 type timedBody struct {
 	io.ReadCloser
 	ctl *http.ResponseController
@@ -177,7 +194,7 @@ type timedBody struct {
 // Read reads on and lifts the deadline when there is no more.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = b.ctl.SetReadDeadline(time.Time{}) // the connection may be gone
 	}
 	return n, err

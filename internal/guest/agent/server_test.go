@@ -325,3 +325,25 @@ func FuzzEnvelope(f *testing.F) {
 		}
 	})
 }
+
+// TestUnwantedBody holds back a body that nobody reads, since the token is
+// missing. The answer comes anyway, and then the end.
+func TestUnwantedBody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	g := newGuest(t, trustAll)
+	if code, _, _ := g.ask(t, "POST", "/init", `{"accessToken":"secret"}`); code != 204 {
+		t.Fatal(code)
+	}
+	conn, err := net.Dial("tcp", g.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	fmt.Fprint(conn, "POST /process.Process/List HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	if raw, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 401") {
+		t.Errorf("%q, %v; want 401 and the end", raw, err)
+	}
+}
