@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/carrel-dev/carrel"
@@ -52,7 +53,7 @@ type Driver struct {
 	opts   Options
 	log    *slog.Logger
 	exe    string
-	root   bool // we are root: own uids, forced buffers
+	root   bool // we are root and may give each sandbox a uid of its own
 	groups *cgroup.Hierarchy
 
 	mu        sync.Mutex
@@ -98,7 +99,7 @@ func New(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
-	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0, groups: groups,
+	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0 && hasUIDs(), groups: groups,
 		instances: map[*Instance]struct{}{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -175,6 +176,28 @@ const (
 	firstUID = 1_900_000_000
 	uids     = 100_000_000
 )
+
+// hasUIDs reports whether the uids of sandboxes exist in our user namespace: those
+// of a container's root may not.
+func hasUIDs() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false
+	}
+	return mapsUIDs(string(b), firstUID, uids)
+}
+
+// mapsUIDs reports whether one line of a uid_map covers count uids from first on.
+func mapsUIDs(uidMap string, first, count int64) bool {
+	for line := range strings.Lines(uidMap) {
+		var inside, outside, length int64
+		if _, err := fmt.Sscan(line, &inside, &outside, &length); err == nil &&
+			inside <= first && first+count <= inside+length {
+			return true
+		}
+	}
+	return false
+}
 
 // sandboxUID is the host uid of one sandbox's sentry: as root one of its own, so
 // that a sentry that was taken over can't touch another.

@@ -128,3 +128,20 @@ func TestLinkMTUFollowsTheBuffer(t *testing.T) {
 		}
 	}
 }
+
+func TestUIDsOfAContainer(t *testing.T) {
+	for _, c := range []struct {
+		name, uidMap string
+		want         bool
+	}{
+		{"the host", "         0          0 4294967295\n", true},
+		{"one id", "         0      54321          1\n", false},
+		{"sub-ids", "         0       1000          1\n         1     100000      65536\n", false},
+		{"in two pieces", "0 0 1950000000\n1950000000 1950000000 1000000000\n", false},
+		{"nonsense", "a b c\n", false},
+	} {
+		if got := mapsUIDs(c.uidMap, firstUID, uids); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -93,7 +93,12 @@ func (d *Driver) probeNamespaces(ctx context.Context) error {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
 	hint := hintNamespaces
-	if errors.Is(err, os.ErrPermission) && d.root {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // what clone(2) says at a limit
+		most, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
+		err = fmt.Errorf("the limit of user namespaces is reached (user.max_user_namespaces is %s)", strings.TrimSpace(string(most)))
+		hint = "raise it: sysctl user.max_user_namespaces=15000, also in the containers around this one"
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
 		hint = "the binary must be executable by every user, and this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)"
 	}
 	return &carrel.Error{Op: "probe gvisor", Kind: carrel.Unsupported, Err: fmt.Errorf("new namespaces: %w", err), Hint: hint}
@@ -118,7 +123,7 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 		out = append(out, driver.Finding{
 			What: "all sandboxes share one host uid",
 			Why:  fmt.Sprintf("running as uid %d, which may give out no others", os.Geteuid()),
-			Hint: "run as root to give each sandbox a uid of its own",
+			Hint: "run as the host's root to give each sandbox a uid of its own",
 		})
 	}
 	if host, guest, mtu, err := newLink(); err == nil {
