@@ -20,7 +20,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls or daemons are run without the race
 # detector, which needs cgo: a wall's process starts the test's own binary again in
 # an empty root, where no loader is. All the others run with it.
-REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/... ./test/crash/...
+REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/... ./test/crash/... ./test/rootless/...
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
@@ -54,7 +54,7 @@ check: need lint unit real sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,bash,node,python,mount
+export CARREL_REQUIRE ?= gvisor,bash,node,python,mount,rootless
 endif
 
 lint: $(GUEST_IMAGE)

@@ -25,6 +25,8 @@ type Daemon struct {
 
 	t    testing.TB
 	args []string
+	env  []string                    // of its processes; nil: the test's own
+	sys  func() *syscall.SysProcAttr // whose processes these are; nil: the test's own user
 	cmd  *exec.Cmd
 	log  *lockedBuffer
 }
@@ -64,23 +66,68 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	if _, err := os.Stat(bin); err != nil {
 		t.Fatalf("%v (build it with: make build)", err)
 	}
-	port := freePort(t)
+	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir()}
+	d.begin(extra)
+	return d
+}
+
+// StartAs is Start for a daemon that another user runs, in a home of its own and
+// with a base template that this user packed. Only root can become another user.
+func StartAs(t testing.TB, uid int, extra ...string) *Daemon {
+	t.Helper()
+	home, err := os.MkdirTemp("", "carrel-user-") // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	bin := filepath.Join(home, "carrel") // the checkout may be closed to others, too
+	if out, err := exec.Command("cp", "../../bin/carrel", bin).CombinedOutput(); err != nil {
+		t.Fatalf("%s (build it with: make build)", out)
+	}
+	for _, err := range []error{os.Chmod(home, 0o755), os.Chmod(bin, 0o755), os.Chown(home, uid, uid)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: filepath.Join(home, "data"),
+		env: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		sys: func() *syscall.SysProcAttr {
+			return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		}}
+	d.begin(extra)
+	return d
+}
+
+// begin starts the daemon for the first time.
+func (d *Daemon) begin(extra []string) {
+	d.t.Helper()
+	port := freePort(d.t)
 	for i, a := range extra {
 		extra[i] = strings.ReplaceAll(a, Port, port)
 	}
-	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir(), Domain: argAfter(extra, "--domain"), log: &lockedBuffer{}}
+	d.Domain, d.log = argAfter(extra, "--domain"), &lockedBuffer{}
 	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, extra...)
 	d.launch()
-	t.Cleanup(d.stop)
+	d.t.Cleanup(d.stop)
 	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
-		t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
+		d.t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
 	}
-	return d
+}
+
+// command is a run of the binary by the daemon's user.
+func (d *Daemon) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(d.Bin, args...)
+	cmd.Env = d.env
+	if d.sys != nil {
+		cmd.SysProcAttr = d.sys()
+		cmd.Dir = "/"
+	}
+	return cmd
 }
 
 // CLI is a run of the command line against this daemon.
 func (d *Daemon) CLI(args ...string) *exec.Cmd {
-	cmd := exec.Command(d.Bin, append([]string{"--data-dir", d.Dir}, args...)...)
+	cmd := d.command(append([]string{"--data-dir", d.Dir}, args...)...)
 	if cert := argAfter(d.args, "--tls-cert"); cert != "" {
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(filepath.Dir(cert), "ca.pem"))
 	}
@@ -116,7 +163,7 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
 func (d *Daemon) launch() {
 	d.t.Helper()
-	d.cmd = exec.Command(d.Bin, d.args...)
+	d.cmd = d.command(d.args...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
