@@ -17,10 +17,10 @@ GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
 GUEST_SRC   := $(shell find cmd/carrel-guest internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
-# Packages whose tests drive real walls or daemons are run without the race
+# Packages whose tests drive real walls, disks or daemons are run without the race
 # detector, which needs cgo: a wall's process starts the test's own binary again in
 # an empty root, where no loader is. All the others run with it.
-REAL        := ./internal/driver/gvisor/... ./internal/daemon/... ./test/script/... ./test/crash/... ./test/rootless/...
+REAL        := ./internal/driver/... ./internal/image/... ./internal/keeper ./internal/guest/... ./internal/daemon ./cmd/carrel-guest ./local ./carreltest ./test/script ./test/crash ./test/rootless
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
@@ -54,7 +54,7 @@ check: need lint unit real sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,bash,node,python,mount,rootless
+export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm
 endif
 
 lint: $(GUEST_IMAGE)
@@ -66,7 +66,7 @@ unit: $(GUEST_IMAGE)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $(PLAIN)
 
 real: build
-	CGO_ENABLED=0 $(GO) test -timeout 15m $(REAL)
+	CGO_ENABLED=0 $(GO) test -p 1 -timeout 15m $(REAL)
 
 sdk: need-sdk build
 	CGO_ENABLED=0 $(GO) test -timeout 20m ./test/sdk
