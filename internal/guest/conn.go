@@ -124,7 +124,13 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	if d.c.opts.Token != "" {
 		req.Header.Set("X-Access-Token", d.c.opts.Token)
 	}
-	return d.c.http.RoundTrip(req)
+	resp, err := d.c.http.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		// Nobody asked for it, and such a body knows nothing of the context's end.
+		_ = resp.Body.Close()
+		return nil, errors.New("the guest switched protocols unasked")
+	}
+	return resp, err
 }
 
 // authorize names the user that a request acts as.
@@ -190,8 +196,8 @@ func (c *Conn) GuestMetrics(ctx context.Context) (carrel.Metric, error) {
 	}, nil
 }
 
-// roundTrip sends one plain HTTP request and turns an answer of 400 or above
-// into an error. On success the caller reads and closes the body.
+// roundTrip sends one plain HTTP request and turns an answer other than success
+// into an error; a guest has nothing to redirect to. On success the caller reads and closes the body.
 func (c *Conn) roundTrip(ctx context.Context, op, method, path string, h http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
@@ -204,7 +210,7 @@ func (c *Conn) roundTrip(ctx context.Context, op, method, path string, h http.He
 	if err != nil {
 		return nil, c.fail(op, err)
 	}
-	if resp.StatusCode >= http.StatusBadRequest {
+	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer drain(resp.Body)
 		return nil, c.httpError(op, resp)
 	}
