@@ -141,6 +141,10 @@ func (s *Store) check(ctx context.Context) error {
 
 // broken is the error for a file that can't be used.
 func (s *Store) broken(op string, err error) error {
+	if failedWith(err, codeFull, codeIOError) { // the file itself may well be sound
+		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "disk", Err: fmt.Errorf("%s: %w", s.path, err),
+			Hint: "is the disk full or failing? Free some space under the data directory and try again"}
+	}
 	return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.path, err),
 		Hint: "restore the file from a backup, or move it away: the daemon then starts without memory of its sandboxes"}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -97,8 +98,24 @@ func (s *Store) submit(ctx context.Context, op string, id carrel.ID, query strin
 
 // writeError says what to do about a write that the disk refused.
 func (s *Store) writeError(op string, id carrel.ID, err error) error {
+	if failedWith(err, codeFull) {
+		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "disk", ID: id, Err: err,
+			Hint: "free some disk space under the data directory"}
+	}
 	return &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err,
 		Hint: "is the disk that holds " + s.path + " full or read-only?"}
+}
+
+// SQLite's codes for what a disk without room leads to.
+const (
+	codeIOError = 10
+	codeFull    = 13
+)
+
+// failedWith reports whether SQLite gave one of these codes, in whatever detail.
+func failedWith(err error, codes ...int) bool {
+	var e interface{ Code() int }
+	return errors.As(err, &e) && slices.Contains(codes, e.Code()&0xff)
 }
 
 // writer carries out writes until Close, as many as wait in one transaction.
