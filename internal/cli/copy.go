@@ -135,9 +135,9 @@ func (j *copyJob) uploadFile(ctx context.Context, src, dst string) error {
 	return nil
 }
 
-// uploadTree copies a directory with workers, then sets what an upload can't
+// uploadEach copies a directory with workers, then sets what an upload can't
 // carry: executable bits and symbolic links.
-func (j *copyJob) uploadTree(ctx context.Context, src, dst string) error {
+func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 	var executables []string
 	links := map[string]string{}
 	g, gctx := errgroup.WithContext(ctx)
@@ -171,8 +171,12 @@ func (j *copyJob) uploadTree(ctx context.Context, src, dst string) error {
 		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
 		return nil
 	})
-	if err := errors.Join(g.Wait(), walkErr); err != nil {
+	// The group's error comes first: it is the cause when the walk was cut short.
+	if err := g.Wait(); err != nil {
 		return err
+	}
+	if walkErr != nil {
+		return walkErr
 	}
 	return j.restoreModes(ctx, executables, links)
 }
@@ -191,7 +195,7 @@ func (j *copyJob) restoreModes(ctx context.Context, executables []string, links 
 	const batch = 200 // stays far below the limit on a command line
 	for len(executables) > 0 {
 		n := min(batch, len(executables))
-		if err := j.runTool(ctx, append([]string{"chmod", "+x", "--"}, executables[:n]...)); err != nil {
+		if err := j.runTool(ctx, append([]string{"chmod", "--", "+x"}, executables[:n]...)); err != nil {
 			return err
 		}
 		executables = executables[n:]
@@ -211,7 +215,7 @@ func (j *copyJob) runTool(ctx context.Context, line []string) error {
 		return err
 	}
 	if res.ExitCode != 0 {
-		return &carrel.Error{Op: "copy", Kind: carrel.Internal, Err: fmt.Errorf("%s in the sandbox: %s", line[0], strings.TrimSpace(string(res.Stderr)))}
+		return toolError(line[0], res)
 	}
 	return nil
 }

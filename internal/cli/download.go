@@ -104,7 +104,10 @@ func (j *copyJob) downloadTree(ctx context.Context, root *os.Root, src string) e
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(copyWorkers)
 	err := j.walk(gctx, root, src, "", 0, g)
-	return errors.Join(g.Wait(), err)
+	if cause := g.Wait(); cause != nil {
+		return cause // it is what cut the walk short
+	}
+	return err
 }
 
 func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, depth int, g *errgroup.Group) error {
@@ -127,7 +130,7 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 		target := filepath.Join(dst, e.Name)
 		switch {
 		case e.Target != "" || e.Mode&fs.ModeSymlink != 0:
-			j.downloadLink(root, strings.TrimSuffix(src, "/"+filepath.ToSlash(dst)), e, target)
+			j.downloadLink(ctx, root, strings.TrimSuffix(src, "/"+filepath.ToSlash(dst)), e, target)
 		case e.Mode.IsDir():
 			if err := j.walk(ctx, root, path.Join(src, e.Name), target, depth+1, g); err != nil {
 				return err
@@ -142,15 +145,18 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 
 // downloadLink makes a symbolic link that stays inside the copy of top, and names
 // one that would not.
-func (j *copyJob) downloadLink(root *os.Root, top string, e carrel.FileInfo, target string) {
+func (j *copyJob) downloadLink(ctx context.Context, root *os.Root, top string, e carrel.FileInfo, target string) {
 	link := e.Target
+	if link == e.Path { // what the guest tells of a link to nothing
+		link = j.readLink(ctx, e.Path)
+	}
 	if there, ok := strings.CutPrefix(link, top+"/"); ok { // the guest tells absolute paths
 		if rel, err := filepath.Rel(filepath.Dir(target), there); err == nil {
 			link = rel
 		}
 	}
 	if !staysInside(filepath.ToSlash(target), link) {
-		fmt.Fprintf(j.app.err, "carrel: left out %s: it links to %s, outside the copy\n", printable(target), printable(e.Target))
+		fmt.Fprintf(j.app.err, "carrel: left out %s: it links to %s, outside the copy\n", printable(target), printable(link))
 		return
 	}
 	_ = root.Remove(target)
@@ -159,6 +165,15 @@ func (j *copyJob) downloadLink(root *os.Root, top string, e carrel.FileInfo, tar
 		return
 	}
 	j.count.Add(1)
+}
+
+// readLink is what a link in the sandbox says, or "".
+func (j *copyJob) readLink(ctx context.Context, name string) string {
+	res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"readlink", "-n", "--", name}, User: j.user})
+	if err != nil || res.ExitCode != 0 {
+		return ""
+	}
+	return string(res.Stdout)
 }
 
 // staysInside reports whether a link at target, a path in the copy, leads to

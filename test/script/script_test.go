@@ -1,6 +1,7 @@
 // Package script holds the end-to-end tests of the command line: each
 // testdata/*.txt is a script that runs the real carrel command against a real
-// daemon with the sim driver, and says what must come out.
+// daemon with the sim driver, and says what must come out; testdata/real/*.txt run
+// against a daemon with real walls.
 package script
 
 import (
@@ -9,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel/carreltest"
 	"github.com/carrel-dev/carrel/internal/cli"
+	"github.com/carrel-dev/carrel/test/daemontest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -20,11 +22,21 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	server := carreltest.New(t)
+	runScripts(t, "testdata", server.URL, server.APIKey)
+}
+
+// TestRealScripts runs those that need real processes, against a real daemon.
+func TestRealScripts(t *testing.T) {
+	d := daemontest.Start(t)
+	runScripts(t, "testdata/real", d.URL, d.Key)
+}
+
+func runScripts(t *testing.T, dir, url, key string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("CARREL_URL", server.URL)
-			e.Setenv("CARREL_API_KEY", server.APIKey)
+			e.Setenv("CARREL_URL", url)
+			e.Setenv("CARREL_API_KEY", key)
 			e.Setenv("CARREL_DATA_DIR", e.WorkDir+"/no-daemon-here")
 			return nil
 		},
