@@ -2,12 +2,17 @@ package carreltest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -24,6 +29,11 @@ type Server struct {
 	APIKey string
 
 	client carrel.Service
+
+	undo cleanup.Stack
+	errs []error
+	once sync.Once
+	err  error
 }
 
 // Option changes what New makes.
@@ -50,7 +60,32 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.log = l } 
 // the test at once.
 func New(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	dir := t.TempDir()
+	s, err := Start(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Start starts a daemon for whoever has no test at hand, such as an example or a
+// TestMain. The caller ends it with Close.
+func Start(opts ...Option) (_ *Server, err error) {
+	dir, err := os.MkdirTemp("", "carreltest-")
+	if err != nil {
+		return nil, fmt.Errorf("carreltest: %w", err)
+	}
+	srv := &Server{}
+	defer func() {
+		if err != nil {
+			srv.undo.Run()
+		}
+	}()
+	srv.atEnd("remove files", func() error { return os.RemoveAll(dir) })
 	s := settings{cfg: config.Default(), log: slog.New(slog.DiscardHandler)}
 	s.cfg.Listen = "127.0.0.1:0"
 	s.cfg.DataDir = filepath.Join(dir, "data")
@@ -59,30 +94,43 @@ func New(t testing.TB, opts ...Option) *Server {
 	for _, o := range opts {
 		o(&s)
 	}
-	d, err := daemon.New(context.WithoutCancel(t.Context()), s.cfg, daemon.Options{
+	ctx, cancel := context.WithCancel(context.Background())
+	d, err := daemon.New(ctx, s.cfg, daemon.Options{
 		Drivers: []driver.Driver{sim.New(sim.Options{})}, KillOnClose: true, Logger: s.log})
 	if err != nil {
-		t.Fatalf("carreltest: start the daemon: %v", err)
+		cancel()
+		return nil, fmt.Errorf("carreltest: start the daemon: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	srv.atEnd("close the daemon", d.Close)
 	served := make(chan error, 1)
 	go func() { served <- d.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("carreltest: serve: %v", err)
-		}
-		if err := d.Close(); err != nil {
-			t.Errorf("carreltest: close the daemon: %v", err)
-		}
-	})
-	srv := &Server{URL: d.URL(), APIKey: d.Key()}
+	srv.atEnd("serve", func() error { cancel(); return <-served })
+	srv.URL, srv.APIKey = d.URL(), d.Key()
 	if srv.client, err = client.New(srv.URL, srv.APIKey); err != nil {
-		t.Fatalf("carreltest: client: %v", err)
+		return nil, fmt.Errorf("carreltest: client: %w", err)
 	}
-	t.Cleanup(func() { _ = srv.client.Close() }) // before the daemon ends
-	return srv
+	srv.atEnd("close the client", srv.client.Close) // before the daemon ends
+	return srv, nil
 }
 
-// Client returns a client of the daemon, which the test's end closes.
+// atEnd adds to what Close does, which is in reverse order.
+func (s *Server) atEnd(what string, fn func() error) {
+	s.undo.Add(func() {
+		if err := fn(); err != nil {
+			s.errs = append(s.errs, fmt.Errorf("carreltest: %s: %w", what, err))
+		}
+	})
+}
+
+// Close kills the sandboxes, stops the daemon and removes its files. It may be
+// called more than once.
+func (s *Server) Close() error {
+	s.once.Do(func() {
+		s.undo.Run()
+		s.err = errors.Join(s.errs...)
+	})
+	return s.err
+}
+
+// Client returns a client of the daemon, which the server's end closes.
 func (s *Server) Client() carrel.Service { return s.client }
