@@ -444,3 +444,27 @@ func writeCert(t *testing.T, certFile, keyFile, domain string, serial int64) *x5
 	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
 	return pool
 }
+
+// TestKeyFile starts with key files that are not as the daemon makes them.
+func TestKeyFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "api-key")
+	for content, kind := range map[string]carrel.Kind{"": carrel.Invalid, "short": carrel.Invalid, strings.Repeat("a b", 20): carrel.Invalid, "e2b_0123456789012345678901234567890123456789\n": ""} {
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		key, first, err := apiKey(dir)
+		if carrel.KindOf(err) != kind || first || (kind == "" && key != strings.TrimSpace(content)) {
+			t.Errorf("%q: %q %v %v", content, key, first, err)
+		}
+		if info, err := os.Stat(name); kind == "" && (err != nil || info.Mode().Perm() != 0o600) {
+			t.Errorf("%q: others may read it: %v %v", content, info.Mode(), err)
+		}
+	}
+	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := apiKey(dir); carrel.KindOf(err) != carrel.Invalid || carrel.HintOf(err) == "" {
+		t.Errorf("a directory: %v", err)
+	}
+}

@@ -32,9 +32,10 @@ func apiKey(dir string) (key string, first bool, err error) {
 				Err:  fmt.Errorf("%s does not hold a key of 20 or more printable characters", name),
 				Hint: "remove the file to have a new key made"}
 		}
-		return key, false, nil
+		return key, false, private(name)
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", false, &carrel.Error{Op: "read API key", Kind: carrel.Internal, Err: err}
+		return "", false, &carrel.Error{Op: "read API key", Kind: carrel.Invalid, Field: "api-key", Err: err,
+			Hint: "it must be a file that this user may read"}
 	}
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
@@ -43,6 +44,20 @@ func apiKey(dir string) (key string, first bool, err error) {
 		return "", false, &carrel.Error{Op: "make API key", Kind: carrel.Internal, Err: err}
 	}
 	return key, true, nil
+}
+
+// private takes a key file away from everybody else. The data directory lets
+// nobody else in anyway; a copy or a backup of it might.
+func private(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = os.Chmod(name, 0o600)
+	}
+	if err != nil {
+		return &carrel.Error{Op: "read API key", Kind: carrel.Invalid, Field: "api-key",
+			Err: fmt.Errorf("others may read it, and that can't be changed: %w", err), Hint: "chmod 600 " + name}
+	}
+	return nil
 }
 
 // openDir makes the data directory private and locks it. Closing the file

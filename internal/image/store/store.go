@@ -130,8 +130,14 @@ func (s *Store) load(ctx context.Context) error {
 			continue
 		}
 		t, err := s.readManifest(e.Name())
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // never finished, or half removed
 			s.sweep(e.Name(), err)
+			continue
+		case err != nil:
+			// Manifests appear whole: this one was damaged later, or can't be read just
+			// now. The image may be all there is of somebody's work.
+			s.opts.Logger.Warn("a template can't be used and is left alone", "id", e.Name(), "err", err)
 			continue
 		}
 		s.byID[t.ID] = t

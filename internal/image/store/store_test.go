@@ -272,7 +272,12 @@ func TestCrash(t *testing.T) {
 	}
 	s := open(t, store.Options{Dir: dir})
 	for _, c := range strings.Split("abcdefg", "") {
-		if _, err := os.Stat(id(c)); !errors.Is(err, fs.ErrNotExist) {
+		// A damaged manifest is no leftover: its image is kept for somebody to look at.
+		kept := strings.Contains("fg", c)
+		if _, err := os.Stat(filepath.Join(id(c), "image.erofs")); kept && err != nil {
+			t.Errorf("damaged %s: %v", c, err)
+		}
+		if _, err := os.Stat(id(c)); !kept && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("leftover %s is still there", c)
 		}
 		_, err := s.Get(ctx, strings.Repeat(c, 20))
