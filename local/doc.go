@@ -13,7 +13,9 @@
 // host. With Tier gvisor they are real ones; then this program starts itself again
 // as each sandbox's kernel. That is what this package's init looks out for: in
 // such a child it plays that part instead of the program's main. Other packages'
-// init functions that run before it should therefore do little.
+// init functions that run before it should therefore do little. The program must be
+// linked statically for that (CGO_ENABLED=0), and Open says so when it is not:
+// Unsupported, with what to do as the hint, as for anything else this host lacks.
 //
 // Nothing outlives the service: Close kills every sandbox and removes what it kept
 // outside of Config.DataDir, where templates are.

@@ -112,11 +112,18 @@ func TestGVisor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes the base template")
 	}
-	s := open(t, carrel.Config{Tier: carrel.GVisor})
-	box, err := s.Create(t.Context(), carrel.CreateOptions{})
+	s, err := carrel.Open(t.Context(), carrel.Config{Tier: carrel.GVisor})
 	if errors.Is(err, carrel.Unsupported) {
+		if carrel.HintOf(err) == "" {
+			t.Errorf("%v, and no word of what to do", err)
+		}
 		testenv.Need(t, "gvisor", err)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	box, err := s.Create(t.Context(), carrel.CreateOptions{})
 	if err != nil {
 		t.Fatalf("%v (hint: %s)", err, carrel.HintOf(err))
 	}

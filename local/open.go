@@ -73,8 +73,14 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	o.closing(records.Close)
 	net := wire.New(wire.Options{})
 	o.closing(net.Close)
-	drivers := driver.NewRegistry(sim.New(sim.Options{}), newGVisor(run, net))
+	real := newGVisor(run, net)
+	drivers := driver.NewRegistry(sim.New(sim.Options{}), real)
 	o.closing(drivers.Close)
+	if cfg.Tier == carrel.GVisor { // say now what is missing, not after the base template was made
+		if err := real.Probe(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s, err := service.New(ctx, service.Options{Store: records, Images: images, Drivers: drivers, Networks: net,
 		Dir: filepath.Join(run, "sandboxes"), DefaultTier: cfg.Tier, DefaultTemplate: defaultTemplate(cfg.Tier),
 		Limits: cfg.Limits, KillOnClose: true})

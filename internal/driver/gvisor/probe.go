@@ -49,7 +49,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 	}
 	unix.Close(pidfd)
 	if err := checkStatic(d.exe); err != nil {
-		return unsupported(err, "build it with CGO_ENABLED=0")
+		return unsupported(err, "build it with CGO_ENABLED=0 (also: CGO_ENABLED=0 go run, CGO_ENABLED=0 go test): it is started again in an empty root, where no loader is")
 	}
 	if _, err := d.filter(); err != nil { // also makes the first Create as fast as the others
 		d.log.Warn("sandboxes compile their own system call filter", "err", err)
@@ -67,6 +67,9 @@ func checkStatic(name string) error {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
+			if name == selfName {
+				return errors.New("this program is linked dynamically, so it can't be a sandbox's kernel")
+			}
 			return fmt.Errorf("the binary for sandboxes (%s) is linked dynamically", name)
 		}
 	}
