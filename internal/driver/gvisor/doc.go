@@ -15,6 +15,14 @@
 // control group of its own. As root every sandbox has a host uid of its own;
 // without root it is the caller's uid, in a namespace where that is "nobody".
 //
+// # Limits
+//
+// The control group bounds memory, processor and host tasks. Where none may be made,
+// as an ordinary user mostly may not, the driver watches the memory itself, a few
+// times a second, and ends a sandbox that passes its limit as out of memory; the
+// processor is then not bounded. Disk and the processes inside are bounded by the
+// sentry, everywhere. Report says what is missing on this host.
+//
 // # Life
 //
 // Destroy kills the sentry, which is the first process of its pid namespace: the
