@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +14,14 @@ import (
 // attackInside is where the attack program lies in a sandbox.
 const attackInside = "/tmp/attack"
 
-// buildAttack builds the attack program, static, for the machine the test runs on.
-func buildAttack(t testing.TB) string {
+// BuildAttack builds the attack program, static, for the machine the test runs on.
+func BuildAttack(t testing.TB, out string) {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "attack")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "github.com/carrel-dev/carrel/internal/driver/drivertest/attack")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the attack program: %v\n%s", err, b)
 	}
-	return out
 }
 
 // upload puts the attack program into the sandbox.

@@ -27,6 +27,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,9 @@ type Harness struct {
 	// Exec runs a shell script inside and returns its standard output and exit code.
 	// Nil goes through the guest, which is what drivers want.
 	Exec func(ctx context.Context, in driver.Instance, script, user string) (stdout string, exit int, err error)
+	// Attack is the attack program, built static by [BuildAttack]; "" builds it,
+	// which needs Go and the module's sources.
+	Attack string
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
 }
@@ -74,7 +78,10 @@ func Run(t *testing.T, h Harness) {
 	s.info = d.Info()
 	testenv.Need(t, s.info.Name, d.Probe(t.Context()))
 	if s.info.Capabilities.RealProcesses {
-		s.attack = buildAttack(t)
+		if s.attack = s.Attack; s.attack == "" {
+			s.attack = filepath.Join(t.TempDir(), "attack")
+			BuildAttack(t, s.attack)
+		}
 	}
 	s.group(t, "info", s.testInfo)
 	s.group(t, "life", s.testLife)

@@ -1,6 +1,8 @@
 package gvisor_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,13 +24,7 @@ import (
 
 // TestDriver runs the conformance suite with the real guest and the real wire.
 func TestDriver(t *testing.T) {
-	if os.Getenv(envRole) != "" {
-		t.Skip("runs in the root test only")
-	}
-	guest, err := guestbin.Extract(images.dir)
-	testenv.Need(t, "guest", err)
-	root := filepath.Join(images.dir, "shell.erofs")
-	testenv.Need(t, "shell", shellRoot(t, root))
+	s := makeSuiteFiles(t)
 	w := wire.New(wire.Options{})
 	t.Cleanup(func() { w.Close() })
 	var mu sync.Mutex
@@ -51,10 +47,38 @@ func TestDriver(t *testing.T) {
 			}
 			return open(t)
 		},
-		Root:   driver.Root{Image: root},
-		Guest:  guest,
+		Root:   driver.Root{Image: s.Root},
+		Guest:  s.Guest,
+		Attack: s.Attack,
 		Limits: carrel.Limits{CPUs: 2, MemoryMB: 256, DiskMB: 64, Pids: 128},
 	})
+}
+
+// suiteFiles are what the conformance suite runs with.
+type suiteFiles struct{ Root, Guest, Attack string }
+
+// makeSuiteFiles makes them, or finds those that the root test made for the
+// rootless one, which could build nothing.
+func makeSuiteFiles(t *testing.T) suiteFiles {
+	t.Helper()
+	s := suiteFiles{Root: filepath.Join(images.dir, "shell.erofs"), Attack: filepath.Join(images.dir, "attack")}
+	name := filepath.Join(images.dir, "suite.json")
+	if b, err := os.ReadFile(name); err == nil && json.Unmarshal(b, &s) == nil {
+		return s
+	}
+	var err error
+	s.Guest, err = guestbin.Extract(images.dir)
+	testenv.Need(t, "guest", err)
+	testenv.Need(t, "shell", shellRoot(t, s.Root))
+	drivertest.BuildAttack(t, s.Attack)
+	b, err := json.Marshal(s)
+	if err == nil {
+		err = errors.Join(os.Chmod(s.Guest, 0o644), os.Chmod(s.Root, 0o644), os.WriteFile(name, b, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // shellRoot writes an image with a shell, some tools and the libraries they need,

@@ -175,7 +175,8 @@ func TestRootless(t *testing.T) {
 	if out, err := exec.Command("cp", self, bin).CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
-	cmd := exec.Command(bin, "-test.run=^(TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
+	makeSuiteFiles(t)
+	cmd := exec.Command(bin, "-test.short", "-test.run=^(TestDriver|TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
 	cmd.Env = []string{envRole + "=rootless", envState + "=" + images.dir, "TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "CARREL_REQUIRE=" + os.Getenv("CARREL_REQUIRE")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
