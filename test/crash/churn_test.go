@@ -1,0 +1,136 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/test/daemontest"
+)
+
+// churn is what clients were told while sandboxes came and went.
+type churn struct {
+	mu    sync.Mutex
+	alive map[carrel.ID]bool // created, and no kill was asked for
+	dead  map[carrel.ID]bool // their kill was acknowledged
+	every []carrel.ID
+}
+
+// run creates and kills until the daemon is gone.
+func (c *churn) run(ctx context.Context, svc carrel.Service) {
+	for {
+		sb, err := svc.Create(ctx, carrel.CreateOptions{Timeout: 10 * time.Minute})
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.every = append(c.every, sb.ID)
+		kill := rand.IntN(2) == 0
+		if !kill {
+			c.alive[sb.ID] = true
+		}
+		c.mu.Unlock()
+		if !kill {
+			continue
+		}
+		if svc.Kill(ctx, sb.ID) != nil {
+			return
+		}
+		c.mu.Lock()
+		c.dead[sb.ID] = true
+		c.mu.Unlock()
+	}
+}
+
+// TestChurn kills the daemon at random moments while sandboxes are made and
+// killed. What was acknowledged holds after the restart, and nothing is left of
+// any of them once they are killed.
+func TestChurn(t *testing.T) {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	d := daemontest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for round := range rounds {
+		svc := connect(t, d)
+		c := churn{alive: map[carrel.ID]bool{}, dead: map[carrel.ID]bool{}}
+		var wg sync.WaitGroup
+		for range 15 {
+			wg.Go(func() { c.run(ctx, svc) })
+		}
+		time.Sleep(time.Duration(300+rand.IntN(2000)) * time.Millisecond)
+		d.Kill9()
+		wg.Wait()
+		_ = svc.Close()
+		d.Restart()
+
+		svc = connect(t, d)
+		page, err := svc.List(ctx, carrel.ListOptions{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sb := range page.Sandboxes {
+			if c.dead[sb.ID] {
+				t.Errorf("round %d: %s was killed and lives", round, sb.ID)
+			}
+		}
+		var ids []carrel.ID
+		for id := range c.alive {
+			ids = append(ids, id)
+		}
+		inParallel(t, len(ids), func(i int) error { return answers(ctx, svc, ids[i]) })
+		inParallel(t, len(page.Sandboxes), func(i int) error { return svc.Kill(ctx, page.Sandboxes[i].ID) })
+		if left := remains(t, d, c.every); len(left) > 0 {
+			t.Errorf("round %d: left behind: %v", round, left)
+		}
+	}
+}
+
+func answers(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+	c, err := svc.Computer(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	if res, err := c.Run(ctx, carrel.Command{Args: []string{"echo", "here"}}); err != nil || string(res.Stdout) != "here\n" {
+		return fmt.Errorf("%s: %q, %w", id, res.Stdout, err)
+	}
+	return nil
+}
+
+// remains lists processes, control groups, directories and mounts of sandboxes
+// that are gone. The ends of some may take a moment.
+func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = nil
+		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, p := range processes {
+			line, _ := os.ReadFile(p) // it may just have ended
+			if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) {
+				left = append(left, p)
+			}
+		}
+		mounts, _ := os.ReadFile("/proc/mounts")
+		for _, id := range ids {
+			for _, pattern := range []string{"/sys/fs/cgroup/*/carrel/*" + string(id) + "*", "/sys/fs/cgroup/*/carrel/*/*" + string(id) + "*", filepath.Join(d.Dir, "sandboxes", string(id)), filepath.Join(d.Dir, "run", "*", "*"+string(id)+"*")} {
+				found, _ := filepath.Glob(pattern)
+				left = append(left, found...)
+			}
+			if strings.Contains(string(mounts), string(id)) {
+				left = append(left, "a mount of "+string(id))
+			}
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
