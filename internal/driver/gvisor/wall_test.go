@@ -176,7 +176,7 @@ func TestRootless(t *testing.T) {
 		t.Fatal(string(out))
 	}
 	makeSuiteFiles(t)
-	cmd := exec.Command(bin, "-test.short", "-test.run=^(TestDriver|TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
+	cmd := exec.Command(bin, "-test.short="+strconv.FormatBool(testing.Short()), "-test.run=^(TestDriver|TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
 	cmd.Env = []string{envRole + "=rootless", envState + "=" + images.dir, "TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "CARREL_REQUIRE=" + os.Getenv("CARREL_REQUIRE")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
