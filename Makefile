@@ -14,7 +14,7 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
 GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
-GUEST_SRC   := $(shell find cmd/carrel-guest internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
 # Packages whose tests drive real walls, disks or daemons are run without the race
@@ -25,15 +25,19 @@ PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/drive
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
 
-build: bin/carrel bin/carrel-guest
+build: bin/carrel bin/carrel-guest bin/carrel-sudo
 
 bin/carrel-guest: $(GUEST_SRC)
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel-guest
 
+bin/carrel-sudo: $(GUEST_SRC)
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel-sudo
+
 # The guest is carried inside the binary as a small read-only image.
-$(GUEST_IMAGE): bin/carrel-guest
-	$(GO) run ./internal/tools/guestimage -o $@ bin/carrel-guest
+$(GUEST_IMAGE): bin/carrel-guest bin/carrel-sudo
+	$(GO) run ./internal/tools/guestimage -o $@ bin/carrel-guest bin/carrel-sudo
 
 bin/carrel: $(GUEST_IMAGE) $(SRC) go.mod go.sum
 	@mkdir -p bin

@@ -34,7 +34,7 @@ var floors = []struct {
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/guestbin", "internal/sh", "internal/wire",
+		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
 	}},

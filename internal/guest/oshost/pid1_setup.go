@@ -192,13 +192,55 @@ func makeHome() error {
 	return os.Chown(u.Home, int(u.UID), int(u.GID))
 }
 
-// makeSudo lets user become root without a password, where there is a sudo: the
-// sandbox is the wall, not the account.
+// ownSudo is the guest's sudo, beside the guest itself.
+const ownSudo = "/.carrel/sudo"
+
+// makeSudo lets user become root without a password: the sandbox is the wall, not
+// the account. An image without a sudo gets a link to the guest's, which knows
+// that rule by itself. The rule is written down all the same, for a sudo that is
+// installed later; sudoers itself is not, that package brings its own.
 func makeSudo(root string) error {
-	dir := filepath.Join(root, "etc/sudoers.d")
-	if _, err := exec.LookPath(filepath.Join(root, "usr/bin/sudo")); err != nil {
+	has, own := findSudo(root)
+	if !has {
+		if !exists(filepath.Join(root, ownSudo)) {
+			return nil
+		}
+		linkSudo(root)
+	}
+	if !has || own {
+		_ = writeSudoers(root, false) // on a root that is read-only there will be no other sudo
 		return nil
 	}
+	return writeSudoers(root, true)
+}
+
+// findSudo reports whether there is a sudo below root, and whether it is ours.
+func findSudo(root string) (has, own bool) {
+	for _, dir := range []string{"usr/bin", "bin", "usr/local/bin"} {
+		file := filepath.Join(root, dir, "sudo")
+		if target, err := os.Readlink(file); err == nil && target == ownSudo {
+			return true, true // whether or not it leads somewhere now
+		}
+		if _, err := exec.LookPath(file); err == nil {
+			return true, false
+		}
+	}
+	return false, false
+}
+
+// linkSudo makes the link where programs look. It may not work, on a root that is
+// read-only or has something else of that name: then there is no sudo, as before.
+func linkSudo(root string) {
+	dir := filepath.Join(root, "usr/bin")
+	if os.MkdirAll(dir, 0o755) != nil || os.Symlink(ownSudo, filepath.Join(dir, "sudo")) != nil {
+		_ = os.Symlink(ownSudo, filepath.Join(root, "bin/sudo"))
+	}
+}
+
+// writeSudoers writes down that user may do anything, and whole sudoers when asked
+// to and there are none.
+func writeSudoers(root string, whole bool) error {
+	dir := filepath.Join(root, "etc/sudoers.d")
 	file := filepath.Join(dir, "carrel-user")
 	if exists(file) {
 		return nil
@@ -207,7 +249,7 @@ func makeSudo(root string) error {
 		return err
 	}
 	main := filepath.Join(root, "etc/sudoers")
-	if !exists(main) {
+	if whole && !exists(main) {
 		text := "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n"
 		if err := os.WriteFile(main, []byte(text), 0o440); err != nil {
 			return err

@@ -1,15 +1,19 @@
-// Command guestimage puts the guest's binary into a small EROFS image, as
-// drivers mount it: one file, /guest, mode 0755, owned by root, uncompressed. The
-// image of one binary is always the same, byte for byte.
+// Command guestimage puts the guest's binaries into a small EROFS image, as drivers
+// mount it: /guest, mode 0755, and /sudo, set-uid root, both owned by root and
+// uncompressed. The image of two binaries is always the same, byte for byte.
 //
-//	guestimage -o assets/guest.erofs bin/carrel-guest
-//	guestimage -o assets/guest.erofs            (builds ./cmd/carrel-guest first)
+// They are two files and not one with two names: names share their mode, and the
+// guest must not be set-uid.
+//
+//	guestimage -o assets/guest.erofs bin/carrel-guest bin/carrel-sudo
+//	guestimage -o assets/guest.erofs            (builds both commands first)
 package main
 
 import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,30 +24,45 @@ import (
 func main() {
 	out := flag.String("o", "guest.erofs", "image to write")
 	flag.Parse()
-	if err := run(*out, flag.Arg(0)); err != nil {
+	if err := run(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "guestimage:", err)
 		os.Exit(1)
 	}
 }
 
-// run writes the image of binary, or of a fresh build when it is "".
-func run(out, binary string) error {
-	if binary == "" {
+// files are what the image holds.
+var files = []struct {
+	name, command string
+	mode          fs.FileMode
+}{
+	{"/guest", "carrel-guest", 0o755},
+	{"/sudo", "carrel-sudo", 0o755 | fs.ModeSetuid},
+}
+
+// run writes the image of the binaries, or of fresh builds when there are none.
+func run(out string, binaries []string) error {
+	if len(binaries) == 0 {
 		dir, err := os.MkdirTemp("", "guestimage")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		binary = filepath.Join(dir, "guest")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/carrel-dev/carrel/cmd/carrel-guest")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return fmt.Errorf("go build: %w", err)
+		for _, f := range files {
+			binary := filepath.Join(dir, f.command)
+			build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/carrel-dev/carrel/cmd/"+f.command)
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			build.Stderr = os.Stderr
+			if err := build.Run(); err != nil {
+				return fmt.Errorf("go build: %w", err)
+			}
+			binaries = append(binaries, binary)
 		}
 	}
+	if len(binaries) != len(files) {
+		return fmt.Errorf("%d binaries: want those of the guest and of sudo", len(binaries))
+	}
 	tmp := out + ".tmp"
-	if err := write(tmp, binary); err != nil {
+	if err := write(tmp, binaries); err != nil {
 		_ = os.Remove(tmp)
 		return err
 	}
@@ -51,33 +70,43 @@ func run(out, binary string) error {
 }
 
 // write makes the image.
-func write(out, binary string) error {
-	in, err := os.Open(binary)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
+func write(out string, binaries []string) error {
 	f, err := os.OpenFile(out, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	w := erofs.Create(f, erofs.WithBuildTime(0, 0))
-	guest, err := w.Create("/guest")
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(guest, in); err != nil {
-		return err
-	}
-	if err := guest.Chmod(0o755); err != nil {
-		return err
-	}
-	if err := guest.Close(); err != nil {
-		return err
+	for i, file := range files {
+		if err := add(w, file.name, file.mode, binaries[i]); err != nil {
+			return fmt.Errorf("%s: %w", file.name, err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		return err
 	}
 	return f.Close()
+}
+
+// add puts one binary into the image.
+func add(w *erofs.Writer, name string, mode fs.FileMode, binary string) error {
+	in, err := os.Open(binary)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	to, err := w.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, in); err != nil {
+		return err
+	}
+	if err := to.Chown(0, 0); err != nil {
+		return err
+	}
+	if err := to.Chmod(mode); err != nil {
+		return err
+	}
+	return to.Close()
 }
