@@ -20,7 +20,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls, disks or daemons are run without the race
 # detector, which needs cgo: a wall's process starts the test's own binary again in
 # an empty root, where no loader is. All the others run with it.
-REAL        := ./internal/driver/... ./internal/image/... ./internal/keeper ./internal/guest/... ./internal/daemon ./cmd/carrel-guest ./local ./carreltest ./test/script ./test/crash ./test/rootless
+REAL        := ./internal/driver/... ./internal/image/... ./internal/keeper ./internal/guest/... ./internal/daemon ./cmd/carrel-guest ./local ./carreltest ./test/script ./test/crash ./test/rootless ./test/sudo
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk

@@ -30,8 +30,9 @@ func main() {
 // run does what the arguments ask for and returns an exit code, unless it has
 // become the command.
 func run(args []string) int {
-	if err := privileged(); err != nil {
-		return fail(err)
+	if why := powerless(); why != "" {
+		say(os.Stderr, "sudo: "+why+"\n")
+		return 1
 	}
 	r, err := sudo.Parse(args)
 	if err != nil {
@@ -94,15 +95,15 @@ func fail(err error) int {
 	return 1
 }
 
-// privileged says why this process cannot become another user, if so.
-func privileged() error {
+// powerless says why this process cannot become another user; "" when it can.
+func powerless() string {
 	if os.Geteuid() == 0 {
-		return nil
+		return ""
 	}
 	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
-		return errors.New(`sudo: The "no new privileges" flag is set, which prevents sudo from running as root.`)
+		return `The "no new privileges" flag is set, which prevents sudo from running as root.`
 	}
-	return errors.New("sudo: effective uid is not 0, is /usr/bin/sudo on a file system with the 'nosuid' option set or an NFS file system without root privileges?")
+	return "effective uid is not 0, is /usr/bin/sudo on a file system with the 'nosuid' option set or an NFS file system without root privileges?"
 }
 
 // readAccounts reads the account files. Without them nobody is known but root.

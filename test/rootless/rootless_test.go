@@ -88,6 +88,7 @@ func TestRootless(t *testing.T) {
 	w := start(t)
 	t.Run("processes belong to the stranger", w.testHostUID)
 	t.Run("users", w.testUsers)
+	t.Run("sudo", w.testSudo)
 	t.Run("files", w.testFiles)
 	t.Run("terminal", w.testTerminal)
 	t.Run("limits", func(t *testing.T) {
@@ -144,6 +145,11 @@ func (w *world) testUsers(t *testing.T) {
 	if got := sh(t, c, "", "find /usr /etc -xdev -uid "+fmt.Sprint(stranger)+" | head"); got != "" {
 		t.Errorf("files of the stranger in base: %s", got)
 	}
+}
+
+func (w *world) testSudo(t *testing.T) {
+	_, c := w.box(t, carrel.CreateOptions{})
+	daemontest.CheckSudo(t, c)
 }
 
 func (w *world) testFiles(t *testing.T) {

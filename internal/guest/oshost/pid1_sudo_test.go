@@ -32,7 +32,10 @@ func TestMakeSudo(t *testing.T) {
 		linked       string // where our link is, "" for nowhere
 		rule, policy bool   // whether /etc/sudoers.d/carrel-user and /etc/sudoers are there
 	}{
-		{"slim", func(t *testing.T, root string) { file(t, root, ".carrel/sudo", 0o755); file(t, root, "usr/bin/env", 0o755) }, "usr/bin/sudo", true, false},
+		{"slim", func(t *testing.T, root string) {
+			file(t, root, ".carrel/sudo", 0o755)
+			file(t, root, "usr/bin/env", 0o755)
+		}, "usr/bin/sudo", true, false},
 		{"only /bin", func(t *testing.T, root string) { file(t, root, ".carrel/sudo", 0o755); file(t, root, "bin/sh", 0o755) }, "usr/bin/sudo", true, false},
 		{"no /usr/bin to be had", func(t *testing.T, root string) {
 			file(t, root, ".carrel/sudo", 0o755)

@@ -45,6 +45,25 @@ test('environment, directory, user', async () => {
   await assert.rejects(sandbox.commands.run('true', { cwd: '/no/such/directory' }), /\/no\/such\/directory/)
 })
 
+test('sudo works without a password', async () => {
+  const out = async (line) => (await sandbox.commands.run(line)).stdout
+  assert.equal(await out('sudo echo test'), 'test\n')
+  assert.equal(await out('sudo whoami'), 'root\n')
+  assert.equal(await out('sudo -n id -u'), '0\n')
+  assert.equal(await out('sudo -u user whoami'), 'user\n')
+  assert.equal(await out('sudo FOO=1 printenv FOO'), '1\n')
+  assert.equal(await out('echo text | sudo tee /root/written-by-sudo'), 'text\n')
+  assert.equal(await out('sudo cat /root/written-by-sudo'), 'text\n')
+  await assert.rejects(sandbox.commands.run('cat /root/written-by-sudo'), CommandExitError)
+  await assert.rejects(sandbox.commands.run("sudo sh -c 'exit 7'"), (err) => err.exitCode === 7)
+  await assert.rejects(sandbox.commands.run('sudo'), (err) => err.exitCode === 1 && err.stderr.includes('usage: sudo'))
+  if (!real) return
+  assert.equal(await out('sudo -i pwd'), '/root\n')
+  assert.equal(await out('sudo printenv HOME USER SUDO_USER'), '/root\nroot\nuser\n')
+  assert.equal((await sandbox.commands.run('sudo env', { envs: { SECRET: 's', LD_PRELOAD: '' } })).stdout.match(/SECRET|LD_PRELOAD/), null)
+  await assert.rejects(sandbox.commands.run('sudo no-such-command'), (err) => err.exitCode === 1 && err.stderr.includes('command not found'))
+})
+
 test('standard input: sent, closed, absent', async () => {
   const echo = await sandbox.commands.run('cat', { background: true, stdin: true })
   await sandbox.commands.sendStdin(echo.pid, 'one\n')
