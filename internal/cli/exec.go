@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -173,6 +174,10 @@ func (a *app) rawTerminal(raw bool) (carrel.Size, func(), error) {
 	return size, func() { _ = term.Restore(fd, old) }, nil
 }
 
+// endGrace is how long a command may tidy up when we are asked to end, before it
+// is made to: who sent SIGTERM (timeout, a service manager) sends no second one.
+const endGrace = 10 * time.Second
+
 // forwardSignals passes window changes and interrupts on until stop is called.
 // The first interrupt asks the process to end, the second makes it.
 func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
@@ -180,13 +185,21 @@ func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
 	signal.Notify(signals, syscall.SIGWINCH, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	finished := make(chan struct{})
+	send := func(sig syscall.Signal) {
+		if err := p.Signal(context.Background(), int(sig)); err != nil && !errors.Is(err, carrel.NotFound) {
+			a.report(err)
+		}
+	}
 	go func() {
 		defer close(finished)
-		kill := int(syscall.SIGTERM)
+		kill := syscall.SIGTERM
+		var overdue <-chan time.Time
 		for {
 			select {
 			case <-done:
 				return
+			case <-overdue:
+				send(syscall.SIGKILL)
 			case s := <-signals:
 				if s == syscall.SIGWINCH {
 					if tty {
@@ -194,10 +207,11 @@ func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
 					}
 					continue
 				}
-				if err := p.Signal(context.Background(), kill); err != nil && !errors.Is(err, carrel.NotFound) {
-					a.report(err)
+				send(kill)
+				kill = syscall.SIGKILL
+				if s == syscall.SIGTERM {
+					overdue = time.After(endGrace)
 				}
-				kill = int(syscall.SIGKILL)
 			}
 		}
 	}()

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 	"testing/iotest"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
