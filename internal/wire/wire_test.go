@@ -22,10 +22,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo serves a listener until it is closed, and waits for it.
+// echo serves a listener until it is closed, and waits for it. Connections are
+// closed at the end: one whose link was cut hears of no other end.
 func echo(t testing.TB, l net.Listener) {
 	t.Helper()
 	var wg sync.WaitGroup
+	var mu sync.Mutex
+	closed, open := false, map[net.Conn]bool{}
+	track := func(c net.Conn) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		open[c] = true
+		return !closed
+	}
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -34,6 +43,9 @@ func echo(t testing.TB, l net.Listener) {
 			}
 			wg.Go(func() {
 				defer c.Close()
+				if !track(c) {
+					return
+				}
 				_, _ = io.Copy(c, c)
 				if h, ok := c.(interface{ CloseWrite() error }); ok {
 					_ = h.CloseWrite()
@@ -42,6 +54,14 @@ func echo(t testing.TB, l net.Listener) {
 		}
 	})
 	t.Cleanup(wg.Wait)
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		closed = true
+		for c := range open {
+			_ = c.Close()
+		}
+	})
 	t.Cleanup(func() {
 		if s, ok := l.(interface{ Shutdown() }); ok {
 			s.Shutdown()
