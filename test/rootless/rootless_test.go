@@ -142,7 +142,7 @@ func (w *world) testUsers(t *testing.T) {
 	if got := sh(t, c, "", "stat -Lc '%u:%g %a %n' / /usr /usr/bin/env /etc/passwd /root /tmp"); got != "0:0 755 /\n0:0 755 /usr\n0:0 755 /usr/bin/env\n0:0 644 /etc/passwd\n0:0 700 /root\n0:0 1777 /tmp\n" {
 		t.Errorf("owners and modes in base:\n%s", got)
 	}
-	if got := sh(t, c, "", "find /usr /etc -xdev -uid "+fmt.Sprint(stranger)+" | head"); got != "" {
+	if got := sh(t, c, "root", "find /usr /etc -xdev -uid "+fmt.Sprint(stranger)+" | head"); got != "" {
 		t.Errorf("files of the stranger in base: %s", got)
 	}
 }
