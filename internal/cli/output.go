@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -82,6 +81,3 @@ func keyValues(flag string, pairs []string) (map[string]string, error) {
 	}
 	return m, nil
 }
-
-// discard is where progress goes when stderr is no terminal.
-var discard io.Writer = io.Discard

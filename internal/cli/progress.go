@@ -15,7 +15,7 @@ import (
 
 // bar draws how far a job is, in one line on a terminal and not at all elsewhere.
 type bar struct {
-	out   io.Writer
+	out   io.Writer // nil draws nothing
 	last  time.Time
 	drawn bool
 }
@@ -23,14 +23,14 @@ type bar struct {
 // newBar returns a bar for a stream.
 func newBar(stream io.Writer) *bar {
 	if !isTerminal(stream) {
-		stream = discard
+		return &bar{}
 	}
 	return &bar{out: stream}
 }
 
 // update draws p, at most ten times a second.
 func (b *bar) update(p carrel.Progress) {
-	if b.out == discard || time.Since(b.last) < 100*time.Millisecond {
+	if b.out == nil || time.Since(b.last) < 100*time.Millisecond {
 		return
 	}
 	b.last, b.drawn = time.Now(), true

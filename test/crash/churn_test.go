@@ -87,8 +87,8 @@ func TestChurn(t *testing.T) {
 		for id := range c.alive {
 			ids = append(ids, id)
 		}
-		inParallel(t, len(ids), func(i int) error { return answers(ctx, svc, ids[i]) })
-		inParallel(t, len(page.Sandboxes), func(i int) error { return svc.Kill(ctx, page.Sandboxes[i].ID) })
+		daemontest.InParallel(t, len(ids), func(i int) error { return answers(ctx, svc, ids[i]) })
+		daemontest.InParallel(t, len(page.Sandboxes), func(i int) error { return svc.Kill(ctx, page.Sandboxes[i].ID) })
 		if left := remains(t, d, c.every); len(left) > 0 {
 			t.Errorf("round %d: left behind: %v", round, left)
 		}

@@ -30,7 +30,7 @@ func TestKillNine(t *testing.T) {
 	defer cancel()
 	svc := connect(t, d)
 	boxes := make([]box, count)
-	inParallel(t, count, func(i int) error {
+	daemontest.InParallel(t, count, func(i int) error {
 		b, err := furnish(ctx, svc, fmt.Sprintf("word-%d", i))
 		boxes[i] = b
 		return err
@@ -44,15 +44,15 @@ func TestKillNine(t *testing.T) {
 	d.Restart()
 
 	svc = connect(t, d)
-	inParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
+	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
 
 	// And once more, as a service manager stops it.
 	_ = svc.Close()
 	d.Terminate()
 	d.Restart()
 	svc = connect(t, d)
-	inParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
-	inParallel(t, count, func(i int) error { return svc.Kill(ctx, boxes[i].id) })
+	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
+	daemontest.InParallel(t, count, func(i int) error { return svc.Kill(ctx, boxes[i].id) })
 	page, err := svc.List(ctx, carrel.ListOptions{})
 	if err != nil || len(page.Sandboxes) != 0 {
 		t.Fatalf("after killing all: %d sandboxes, %v", len(page.Sandboxes), err)
@@ -134,21 +134,4 @@ func load(ctx context.Context, svc carrel.Service, boxes []box) (stop func()) {
 		})
 	}
 	return func() { cancel(); wg.Wait() }
-}
-
-// inParallel runs fn for 0…n−1 at once and fails the test with each error.
-func inParallel(t *testing.T, n int, fn func(int) error) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			if err := fn(i); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
 }

@@ -274,7 +274,7 @@ func (w *world) testCrash(t *testing.T) {
 	const count = 20
 	ids, pids := make([]carrel.ID, count), make([]int, count)
 	begin := time.Now()
-	each(t, count, func(i int) error {
+	daemontest.InParallel(t, count, func(i int) error {
 		sb, err := w.svc.Create(t.Context(), carrel.CreateOptions{Timeout: 10 * time.Minute})
 		if err != nil {
 			return err
@@ -296,7 +296,7 @@ func (w *world) testCrash(t *testing.T) {
 	_ = w.svc.Close()
 	w.Restart()
 	w.connect(t)
-	each(t, count, func(i int) error {
+	daemontest.InParallel(t, count, func(i int) error {
 		c, err := w.svc.Computer(t.Context(), ids[i])
 		if err != nil {
 			return err
@@ -397,21 +397,4 @@ func namespaces(env []string, line string) *exec.Cmd {
 		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE}, // in that namespace, where the limit is its own
 	}
 	return cmd
-}
-
-// each runs fn for 0…n−1 at once and fails the test with each error.
-func each(t *testing.T, n int, fn func(int) error) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			if err := fn(i); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
 }
