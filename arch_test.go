@@ -26,20 +26,23 @@ var floors = []struct {
 }{
 	{0, []string{"."}},
 	{1, []string{
-		"internal/cleanup", "internal/atomicfile", "internal/reexec", "internal/keeper",
-		"internal/version", "internal/testenv", "internal/linux",
+		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
+		"internal/version", "internal/testenv", "internal/linux", "internal/failpoint", "internal/pki",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/guest", "internal/image", "internal/state",
+		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/guest/agent", "internal/guest/oshost",
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
+		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
+		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
 	}},
 	{4, []string{"internal/service"}},
-	{5, []string{"internal/api", "internal/gateway", "internal/dashboard", "client"}},
+	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "bench", "test", "internal/tools"}},
 }
 
@@ -68,9 +71,13 @@ var confined = map[string][]string{
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image"},
+	"github.com/minio/minio-go":              {"internal/snapshot/s3"},
 	"github.com/spf13/cobra":                 {"internal/cli"},
+	"github.com/caddyserver/certmagic":       {"internal/certs"},
+	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
+	"github.com/pkg/sftp":                    {"internal/sshdoor"},
 	"mvdan.cc/sh":                            {"internal/sh"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is

@@ -20,7 +20,9 @@ type State string
 const (
 	Starting State = "starting"
 	Running  State = "running"
+	Pausing  State = "pausing" // its state is being kept; it runs on if that fails
 	Paused   State = "paused"
+	Resuming State = "resuming" // it is paused again if that fails
 	Stopping State = "stopping"
 )
 
@@ -45,15 +47,24 @@ type Limits struct {
 	Pids     int     `json:"pids,omitempty"`     // processes and threads inside the sandbox
 }
 
-// Network says what may leave a sandbox. The zero value lets nothing out. The
-// field names and meanings of Allow and Deny are E2B's allowOut and denyOut.
+// Network says what may leave a sandbox and who may come in. The zero value lets
+// nothing out. What may leave is said in one of two forms: Policy, which is Carrel's, or
+// Internet, AllowOut, DenyOut, Rules and EgressProxy, which are E2B's and mean what E2B
+// means by them. Both at once are Invalid, but for EgressProxy.
 type Network struct {
+	// Policy is the whole of what may leave; nil for E2B's form.
+	Policy *Policy `json:"policy,omitempty"`
 	// Internet is the plain switch: true lets everything out except to this host,
 	// link-local and private addresses.
 	Internet bool `json:"internet"`
-	// AllowOut and DenyOut are recorded; they take effect with the wire's policy engine.
+	// AllowOut are names ("example.com", "*.example.com"), addresses and CIDRs, DenyOut
+	// addresses and CIDRs. What is allowed beats what is denied.
 	AllowOut []string `json:"allowOut,omitempty"`
 	DenyOut  []string `json:"denyOut,omitempty"`
+	// Rules are what is put into requests, by host. They open nothing.
+	Rules map[string][]NetworkRule `json:"rules,omitempty"`
+	// EgressProxy is what all TCP goes through; nil for none.
+	EgressProxy *EgressProxy `json:"egressProxy,omitempty"`
 	// PrivateTraffic demands the sandbox's traffic token on requests from outside
 	// to ports other than the guest's.
 	PrivateTraffic bool `json:"privateTraffic,omitempty"`
@@ -69,13 +80,17 @@ type Network struct {
 // default template, with the default limits, that ends after the service's
 // default timeout.
 type CreateOptions struct {
-	Template string            `json:"template,omitempty"` // name, alias or ID; "" is "base"
+	Template string            `json:"template,omitempty"` // name, alias or ID, or a snapshot's ID or name; "" is "base"
 	Tier     Tier              `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
 	Timeout  time.Duration     `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
 	Limits   Limits            `json:"limits,omitzero"`
 	Env      map[string]string `json:"env,omitempty"`      // default environment of every command
 	Metadata map[string]string `json:"metadata,omitempty"` // the caller's own labels, searchable with List
 	Network  Network           `json:"network,omitzero"`
+	// Tokens are the identity tokens that it may have, by a name of the caller's choice.
+	Tokens map[string]TokenSpec `json:"tokens,omitempty"`
+	// Lifecycle is what happens to it by itself.
+	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
 	// Insecure leaves the guest open to anyone who can reach the gateway, as E2B's
 	// v1 API does for secure=false. By default an access token is demanded.
 	Insecure bool `json:"insecure,omitempty"`
@@ -91,8 +106,17 @@ type Sandbox struct {
 	Limits   Limits            `json:"limits"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Network  Network           `json:"network"`
-	Started  time.Time         `json:"started"`
-	Ends     time.Time         `json:"ends"` // when the timeout kills it
+	// Tokens are the identity tokens that it may have.
+	Tokens  map[string]TokenSpec `json:"tokens,omitempty"`
+	Started time.Time            `json:"started"`
+	// Ends is when the timeout kills or pauses it; while it is paused, when that was.
+	Ends      time.Time `json:"ends"`
+	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
+	// Snapshot is the moment that its present state came after; "" for none.
+	Snapshot SnapshotID `json:"snapshot,omitempty"`
+	// Generation counts how often it was restored: resumed, rolled back, or born from a
+	// snapshot.
+	Generation int `json:"generation,omitempty"`
 	// AccessToken opens the guest (header X-Access-Token); "" when Insecure.
 	AccessToken string `json:"accessToken,omitempty"`
 	// TrafficToken opens other ports when Network.PrivateTraffic is set.

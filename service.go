@@ -12,6 +12,7 @@ import (
 // two implementations, package client and [Open], behave alike.
 type Service interface {
 	Sandboxes
+	Moments
 	Templates
 	// Close releases what this value holds. A client's connection is dropped; a
 	// service opened with Open kills its sandboxes.
@@ -27,11 +28,15 @@ type Sandboxes interface {
 	// Get returns one sandbox. Error: NotFound.
 	Get(ctx context.Context, id ID) (Sandbox, error)
 	List(ctx context.Context, opts ListOptions) (Page, error)
-	// Kill ends a sandbox and returns when nothing of it is left. Error: NotFound.
+	// Kill ends a running or paused sandbox and returns when nothing of it is left but
+	// the snapshots that were asked for. Error: NotFound.
 	Kill(ctx context.Context, id ID) error
 	// SetTimeout makes the sandbox end d from now; with extendOnly it never moves
 	// the end nearer. Errors: NotFound, Invalid.
 	SetTimeout(ctx context.Context, id ID, d time.Duration, extendOnly bool) (Sandbox, error)
+	// SetNetwork replaces all network rules of a running sandbox; connections that they
+	// forbid are cut. Errors: NotFound, Invalid, Conflict (it does not run).
+	SetNetwork(ctx context.Context, id ID, n Network) (Sandbox, error)
 	// Computer returns the inside of a running sandbox. Errors: NotFound, Conflict.
 	Computer(ctx context.Context, id ID) (Computer, error)
 	// Metrics returns samples between from and to (zero means open), oldest first.
@@ -88,8 +93,9 @@ func RegisterOpener(open func(context.Context, Config) (Service, error)) {
 	opener = open
 }
 
-// Open starts a service inside this process: no daemon, no port. The program
-// must import the implementation, as with database/sql:
+// Open starts a service inside this process: no daemon, no port. What it returns is
+// also [Secrets] and [Audits]. The program must import the
+// implementation, as with database/sql:
 //
 //	import _ "github.com/carrel-dev/carrel/local"
 //
