@@ -1,0 +1,168 @@
+// Package failpoint lets tests make named steps of a program fail, die or take
+// long: "what if the disk is full just here", "what if the daemon is killed just
+// here".
+//
+// A step says [Hit] with its name and returns the error, if there is one. Nothing
+// happens there until a test enables the point with [Enable] or [Parse]. Production
+// never enables one: no flag, file or environment variable is read here, and only
+// test binaries (which may re-execute themselves as a daemon and hand a spec over
+// in an environment variable of their own) call anything but Hit. A point that is
+// not enabled costs one atomic load.
+package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// ErrInjected is what a point with the action "error" returns.
+var ErrInjected = errors.New("injected failure")
+
+var (
+	enabled atomic.Int32 // len(points), so that Hit needs no lock in production
+
+	mu     sync.Mutex
+	points = map[string]func() error{}
+)
+
+// Hit is called by the code under test at the step called name. It returns nil
+// unless a test enabled that point, and then whatever the test's function returns.
+func Hit(name string) error {
+	if enabled.Load() == 0 {
+		return nil
+	}
+	mu.Lock()
+	fn := points[name]
+	mu.Unlock()
+	if fn == nil {
+		return nil
+	}
+	return fn() // without the lock: it may sleep, and it may disable itself
+}
+
+// Enable makes Hit(name) call fn, in place of what was enabled there before. fn may
+// be called by several goroutines at once. Tests only.
+func Enable(name string, fn func() error) {
+	mu.Lock()
+	defer mu.Unlock()
+	points[name] = fn
+	enabled.Store(int32(len(points)))
+}
+
+// Disable makes Hit(name) return nil again; idempotent. Calls of a function that
+// are under way go on.
+func Disable(name string) {
+	mu.Lock()
+	defer mu.Unlock()
+	delete(points, name)
+	enabled.Store(int32(len(points)))
+}
+
+// Reset disables every point.
+func Reset() {
+	mu.Lock()
+	defer mu.Unlock()
+	clear(points)
+	enabled.Store(0)
+}
+
+// Parse enables the points of a spec: name=action, several separated by commas. A
+// count before the action, as in "name=2*enospc", lets only so many hits act. The
+// actions are
+//
+//	kill          SIGKILL of this process
+//	enospc        an error for which errors.Is(err, syscall.ENOSPC)
+//	error         an error for which errors.Is(err, ErrInjected)
+//	sleep(100ms)  a pause, then nil
+//
+// A spec with a mistake enables nothing. Tests only.
+func Parse(spec string) error {
+	parsed := map[string]func() error{}
+	for part := range strings.SplitSeq(spec, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		name, text, found := strings.Cut(part, "=")
+		if !found || name == "" {
+			return fmt.Errorf("failpoint %q: not name=action", part)
+		}
+		fn, err := parseAction(name, text)
+		if err != nil {
+			return err
+		}
+		parsed[name] = fn
+	}
+	for name, fn := range parsed {
+		Enable(name, fn)
+	}
+	return nil
+}
+
+// parseAction turns what is right of the equals sign into a function.
+func parseAction(name, text string) (func() error, error) {
+	var left *atomic.Int64
+	if count, action, found := strings.Cut(text, "*"); found {
+		n, err := strconv.ParseInt(count, 10, 32)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("failpoint %s: %q is not a count", name, count)
+		}
+		left, text = new(atomic.Int64), action
+		left.Store(n)
+	}
+	act, err := actionOf(name, text)
+	if err != nil || left == nil {
+		return act, err
+	}
+	return func() error {
+		if left.Add(-1) < 0 {
+			return nil
+		}
+		return act()
+	}, nil
+}
+
+// actionOf returns the function of one action's text.
+func actionOf(name, text string) (func() error, error) {
+	switch text {
+	case "kill":
+		return die, nil
+	case "enospc":
+		return func() error { return fmt.Errorf("failpoint %s: %w", name, syscall.ENOSPC) }, nil
+	case "error":
+		return func() error { return fmt.Errorf("failpoint %s: %w", name, ErrInjected) }, nil
+	}
+	arg, isSleep := strings.CutPrefix(text, "sleep(")
+	arg, closed := strings.CutSuffix(arg, ")")
+	if !isSleep || !closed {
+		return nil, fmt.Errorf("failpoint %s: no action %q", name, text)
+	}
+	d, err := time.ParseDuration(arg)
+	if err != nil || d < 0 {
+		return nil, fmt.Errorf("failpoint %s: %q is not a duration", name, arg)
+	}
+	return func() error {
+		time.Sleep(d)
+		return nil
+	}, nil
+}
+
+// die ends this process as a crash would: nothing deferred runs, and the caller
+// never sees it return.
+func die() error {
+	p, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	select {} // the signal is on its way
+}

@@ -1,0 +1,198 @@
+// Package tap makes the one network link of a sandbox that is a plain namespace
+// of this kernel: a TAP device whose file is the daemon's end.
+//
+// # The story
+//
+// A process that has just been put into a user namespace and a network namespace
+// of its own calls [Setup]. It leaves the calling thread in a second, still fresh
+// network namespace that holds lo and eth0, with the addresses, routes and
+// neighbours that package driver fixes for every sandbox, and returns the file of
+// eth0. The process hands that file out with [Send]; the daemon takes it with
+// [Receive] and gives it to its wire. No step needs a right on the host: no root,
+// no bridge, no route, no NAT.
+//
+// [Spawn] does all of it for a program: that is how tests and measurements get a
+// program behind a wire.
+//
+// # Why two namespaces
+//
+// The file of a TAP device keeps alive the network namespace it was opened in. If
+// that were the sandbox's, the namespace and the device would live on until the
+// daemon let go of the file, and the daemon would never learn that the sandbox is
+// dead. So the file belongs to the first namespace and the device is moved to the
+// second: when the last process there ends, the kernel removes the device, and
+// the file reports it.
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Interface is the device's name inside.
+const Interface = "eth0"
+
+// DefaultMTU is the largest that IPv4 and IPv6 can use with room for their headers.
+const DefaultMTU = 65520
+
+// device is where the kernel gives out TAP devices.
+const device = "/dev/net/tun"
+
+// Config says what the link is like. The zero value is what a sandbox gets.
+type Config struct {
+	// MTU is the largest IP packet, at least 1280; zero is DefaultMTU.
+	MTU int
+	// Plain leaves out the header before each frame that lets the two ends trust
+	// each other's checksums and hand over segments bigger than the MTU. The file
+	// itself tells the wire which of the two it is.
+	Plain bool
+	// Device is opened instead of /dev/net/tun, if set.
+	Device string
+}
+
+func (c Config) withDefaults() Config {
+	if c.MTU == 0 {
+		c.MTU = DefaultMTU
+	}
+	if c.Device == "" {
+		c.Device = device
+	}
+	return c
+}
+
+// offloads are what the device may leave to the other end: checksums, and TCP
+// segments of up to 64 KiB whatever the MTU.
+const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+
+// Setup makes the link and returns the host's end, which does not block. The
+// calling goroutine must be locked to its thread, which must have CAP_NET_ADMIN
+// over its network namespace and is moved to a new one; what it executes next
+// runs there. Error: Unsupported when this host gives no TAP devices.
+func Setup(c Config) (*os.File, error) {
+	c = c.withDefaults()
+	f, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := move(f, c); err != nil {
+		_ = f.Close()
+		return nil, &carrel.Error{Op: "set up network link", Kind: carrel.Internal, Err: err}
+	}
+	return f, nil
+}
+
+// open makes the device in the namespace of the calling thread.
+func open(c Config) (*os.File, error) {
+	fd, err := unix.Open(c.Device, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &carrel.Error{Op: "open TAP device", Kind: carrel.Unsupported,
+			Err:  &os.PathError{Op: "open", Path: c.Device, Err: err},
+			Hint: "this user must be able to read and write " + c.Device + " (modprobe tun; chmod 666 " + c.Device + ")"}
+	}
+	f := os.NewFile(uintptr(fd), "tap")
+	if err := create(fd, !c.Plain); err != nil {
+		_ = f.Close()
+		return nil, &carrel.Error{Op: "make TAP device", Kind: carrel.Unsupported, Err: err}
+	}
+	return f, nil
+}
+
+func create(fd int, header bool) error {
+	req, err := unix.NewIfreq(Interface)
+	if err != nil {
+		return err
+	}
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if header {
+		flags |= unix.IFF_VNET_HDR
+	}
+	req.SetUint16(flags)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+		return os.NewSyscallError("ioctl TUNSETIFF", err)
+	}
+	if !header {
+		return nil
+	}
+	err = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloads)
+	return os.NewSyscallError("ioctl TUNSETOFFLOAD", err)
+}
+
+// Header reports whether fd is a TAP device's file, and whether each frame has
+// a struct virtio_net_hdr before it. The file of a device that is gone is none.
+func Header(fd int) (header, isTAP bool) {
+	req, err := unix.NewIfreq("")
+	if err != nil || unix.IoctlIfreq(fd, unix.TUNGETIFF, req) != nil {
+		return false, false
+	}
+	flags := req.Uint16()
+	return flags&unix.IFF_VNET_HDR != 0, flags&unix.IFF_TAP != 0 && flags&unix.IFF_NO_PI != 0
+}
+
+// Send gives the link's file to the process at the other end of a socket.
+func Send(socket int, f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := conn.Control(func(fd uintptr) {
+		err = unix.Sendmsg(socket, []byte{1}, unix.UnixRights(int(fd)), nil, 0)
+	})
+	return errors.Join(cerr, os.NewSyscallError("sendmsg", err))
+}
+
+// maxMessage bounds what the other end may say instead of sending the file.
+const maxMessage = 4096
+
+// Receive waits for the file that Send gives, or for the text of an error.
+func Receive(socket int) (*os.File, error) {
+	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := recvmsg(socket, b, oob)
+	if err != nil {
+		return nil, os.NewSyscallError("recvmsg", err)
+	}
+	fds, err := rights(oob[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(fds) == 1:
+		return os.NewFile(uintptr(fds[0]), "tap"), nil
+	case n == 0:
+		return nil, errors.New("it ended without a word")
+	}
+	return nil, fmt.Errorf("%s", b[:n])
+}
+
+func recvmsg(socket int, b, oob []byte) (n, oobn, flags int, from unix.Sockaddr, err error) {
+	for {
+		n, oobn, flags, from, err = unix.Recvmsg(socket, b, oob, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			return n, oobn, flags, from, err
+		}
+	}
+}
+
+// rights are the descriptors in a control message.
+func rights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for _, m := range messages {
+		got, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return nil, err
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}

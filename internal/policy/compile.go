@@ -1,0 +1,219 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Policy is a [carrel.Network] made ready to judge. It is immutable; the zero value
+// lets nothing out.
+type Policy struct {
+	rules    []rule
+	index    index
+	fallback rule // for what no rule matches
+
+	denyNames []int32 // rules that deny by name
+	nameRules []int32 // rules by name
+	openings  []opening
+	inject    injections
+
+	limits   []carrel.TrafficLimits
+	total    carrel.TrafficLimits
+	allowECH bool
+	e2b      bool // E2B's form
+	opens    bool
+}
+
+// Compile checks a network and makes it ready. Error: Invalid, with the field
+// ("policy.rules[2].ports", "allowOut") and the reason.
+func Compile(n carrel.Network) (*Policy, error) {
+	if err := checkProxy(n.EgressProxy); err != nil {
+		return nil, err.public("")
+	}
+	if n.Policy == nil {
+		p, err := compileE2B(n)
+		if err != nil {
+			return nil, err.public("")
+		}
+		return p, nil
+	}
+	if n.Internet || len(n.AllowOut) > 0 || len(n.DenyOut) > 0 || len(n.Rules) > 0 {
+		return nil, faultf("policy", "", "a network has either a policy or E2B's internet, allowOut, denyOut and rules").public("")
+	}
+	p, err := compile(*n.Policy)
+	if err != nil {
+		return nil, err.public("policy")
+	}
+	return p, nil
+}
+
+// Check checks a policy. Error: Invalid, with the field ("policy.rules[2].ports").
+func Check(p carrel.Policy) error {
+	if _, err := compile(p); err != nil {
+		return err.public("policy")
+	}
+	return nil
+}
+
+// Bounds of one policy.
+const (
+	maxRules        = 1000
+	maxDestinations = 10_000
+	maxInjections   = 1000
+	maxList         = 1000 // ports, methods or paths of one rule
+	maxText         = 256  // bytes of a rule's name
+)
+
+// compile makes a policy of Carrel's own form ready.
+func compile(src carrel.Policy) (*Policy, *fault) {
+	p := &Policy{}
+	switch src.Default {
+	case "", "deny":
+		p.setFallback(false, defaultDeny)
+	case "allow":
+		p.setFallback(true, "default: allow")
+	default:
+		return nil, faultf("default", "", "%s is neither deny nor allow", clip(src.Default))
+	}
+	switch src.ECH {
+	case "", "deny":
+	case "allow":
+		p.allowECH = true
+	default:
+		return nil, faultf("ech", "", "%s is neither deny nor allow", clip(src.ECH))
+	}
+	if len(src.Rules) > maxRules {
+		return nil, faultf("rules", "", "%d rules, at most %d may be", len(src.Rules), maxRules)
+	}
+	if err := checkLimits("limits", src.Limits); err != nil {
+		return nil, err
+	}
+	p.total = src.Limits
+	left := maxDestinations
+	for i, r := range src.Rules {
+		label := fmt.Sprintf("rule %d", i+1)
+		if r.Name != "" {
+			label += " (" + r.Name + ")"
+		}
+		at := fmt.Sprintf("rules[%d]", i)
+		dests, err := p.addRule(at, label, r, &left)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.checkReached(at, dests); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.addPresets(src.Presets, &left); err != nil {
+		return nil, err
+	}
+	if err := p.addInjections(src.Inject); err != nil {
+		return nil, err
+	}
+	p.finish()
+	return p, nil
+}
+
+func (p *Policy) setFallback(allow bool, label string) {
+	p.fallback = rule{label: label, allow: allow, any: true, limits: -1, pos: math.MaxInt32}
+}
+
+// addRule checks one rule and adds it.
+func (p *Policy) addRule(at, label string, src carrel.Rule, left *int) ([]destination, *fault) {
+	r, dests, err := readRule(at, src, left)
+	if err != nil {
+		return nil, err
+	}
+	r.label, r.pos, r.limits = label, int32(len(p.rules)), -1
+	if src.Limits != (carrel.TrafficLimits{}) {
+		r.limits = len(p.limits)
+		p.limits = append(p.limits, src.Limits)
+	}
+	p.rules = append(p.rules, r)
+	p.enter(dests)
+	return dests, nil
+}
+
+// enter puts the destinations of the last rule into the index.
+func (p *Policy) enter(dests []destination) {
+	r := &p.rules[len(p.rules)-1]
+	for _, d := range dests {
+		p.index.add(r.pos, d)
+		switch {
+		case d.any:
+			r.any = true
+		case d.name != "" || d.suffix != "":
+			r.names = true
+		case r.allow && d.prefix.Bits() == 0:
+			p.index.all = appendOnce(p.index.all, r.pos)
+		}
+	}
+	if r.names {
+		p.nameRules = append(p.nameRules, r.pos)
+		if !r.allow {
+			p.denyNames = append(p.denyNames, r.pos)
+		}
+	}
+	p.opens = p.opens || r.looks() && r.protocol != onlyHTTP
+	if !r.allow || p.e2b {
+		return
+	}
+	for _, d := range dests {
+		if d.prefix.IsValid() {
+			if c, _ := classOf(d.prefix); c == private {
+				copied := *r
+				p.openings = append(p.openings, opening{d.prefix, &copied})
+			}
+		}
+	}
+}
+
+// finish notes what the parts together mean.
+func (p *Policy) finish() { p.opens = p.opens || len(p.inject.list) > 0 }
+
+// Limits returns the limits by Verdict.Index; the sandbox's own are Total.
+func (p *Policy) Limits() (rules []carrel.TrafficLimits, total carrel.TrafficLimits) {
+	return slices.Clone(p.limits), p.total
+}
+
+// Injections returns all, for what a sandbox must be told: whether TLS is opened
+// (Opens) and the variables with placeholders (Env).
+func (p *Policy) Injections() []carrel.Injection {
+	var out []carrel.Injection
+	for _, in := range p.inject.list {
+		out = append(out, cloneInjection(in.Injection))
+	}
+	return out
+}
+
+// Opens reports whether TLS to any host would be opened: the sandbox must then
+// trust the wire's authority.
+func (p *Policy) Opens() bool { return p.opens }
+
+// Placeholder is the value of a variable of an injection that gives none.
+const Placeholder = "carrel-placeholder"
+
+// Env returns the variables that the injections give the sandbox. Where two give the
+// same, the first wins.
+func (p *Policy) Env() map[string]string {
+	var out map[string]string
+	for _, in := range p.inject.list {
+		if len(in.Env) > 0 && out == nil {
+			out = map[string]string{}
+		}
+		for _, k := range slices.Sorted(maps.Keys(in.Env)) {
+			v := in.Env[k]
+			if v == "" {
+				v = Placeholder
+			}
+			if _, there := out[k]; !there {
+				out[k] = v
+			}
+		}
+	}
+	return out
+}

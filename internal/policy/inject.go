@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// injection is one made ready.
+type injection struct {
+	carrel.Injection
+	paths []pattern
+}
+
+// injections finds what is put into requests to a host.
+type injections struct {
+	list   []injection
+	exact  map[string][]int
+	suffix map[string][]int
+}
+
+func (x *injections) add(in injection, d destination) {
+	i := len(x.list)
+	x.list = append(x.list, in)
+	if d.name != "" {
+		if x.exact == nil {
+			x.exact = map[string][]int{}
+		}
+		x.exact[d.name] = append(x.exact[d.name], i)
+		return
+	}
+	if x.suffix == nil {
+		x.suffix = map[string][]int{}
+	}
+	x.suffix[d.suffix] = append(x.suffix[d.suffix], i)
+}
+
+// forHost returns those for a host, which is canonical and plain: of the exact name, or
+// of the longest pattern, never of both.
+func (x *injections) forHost(name string) []int {
+	if len(x.list) == 0 {
+		return nil
+	}
+	if l := x.exact[name]; l != nil {
+		return l
+	}
+	for i := range len(name) {
+		if name[i] == '.' {
+			if l := x.suffix[name[i+1:]]; l != nil {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// cleartext reports whether any is put into requests without TLS.
+func (x *injections) cleartext(list []int) bool {
+	return slices.ContainsFunc(list, func(i int) bool { return x.list[i].Cleartext })
+}
+
+// wouldInject reports whether something is, or may be, put into requests of a flow
+// that is or may be allowed. Only connections to an address that was got for the host
+// count: credentials go nowhere else.
+func (p *Policy) wouldInject(f *known, d *finding) bool {
+	if len(p.inject.list) == 0 {
+		return false
+	}
+	if d.rule.allow && d.rule.protocol == onlyTCP && !d.rule.any && d.mayAllow == nil {
+		return false // "tcp" with a name or an address: the bytes are nobody's business
+	}
+	switch f.stage {
+	case atStart, atUDP, atHTTP:
+		for _, n := range f.names {
+			n, plain := canonical(n)
+			if !plain {
+				continue
+			}
+			if l := p.inject.forHost(n); len(l) > 0 && (f.stage != atHTTP || f.Opened || p.inject.cleartext(l)) {
+				return true
+			}
+		}
+	case atTLS:
+		return f.got && len(p.inject.forHost(f.name)) > 0
+	case atRequest:
+		if !f.got {
+			return false
+		}
+		l := p.inject.forHost(f.name)
+		return len(l) > 0 && (f.Opened || p.inject.cleartext(l))
+	}
+	return false
+}
+
+// injectionFor returns what is put into a request; nil for nothing.
+func (p *Policy) injectionFor(f *known) *carrel.Injection {
+	path, err := cleanPath(f.Path)
+	for _, i := range p.inject.forHost(f.name) {
+		in := &p.inject.list[i]
+		switch {
+		case !f.Opened && !in.Cleartext:
+		case len(in.Methods) > 0 && !slices.Contains(in.Methods, f.Method):
+		case len(in.paths) > 0 && (err != nil || !slices.ContainsFunc(in.paths, func(p pattern) bool { return p.matches(path) })):
+		default:
+			return &in.Injection
+		}
+	}
+	return nil
+}

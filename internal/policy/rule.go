@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// protocol is what a rule is about.
+type protocol uint8
+
+const (
+	anyProtocol protocol = iota
+	onlyTCP
+	onlyUDP
+	onlyHTTP
+	onlyHTTPS
+)
+
+// ports is a closed range.
+type ports struct{ from, to uint16 }
+
+// rule is one rule made ready. Where its destinations are is in the index.
+type rule struct {
+	label    string // "rule 2 (github)"
+	pos      int32
+	limits   int // Verdict.Index
+	allow    bool
+	any      bool // among its destinations is "*"
+	names    bool // among them are names
+	protocol protocol
+	ports    []ports // none means all
+	methods  []string
+	paths    []pattern
+	inspect  bool
+	said     carrel.Rule // as it was written, for explanations
+}
+
+// aboutRequests reports whether only requests can tell.
+func (r *rule) aboutRequests() bool { return len(r.methods) > 0 || len(r.paths) > 0 }
+
+// looks reports whether what it allows must be seen into.
+func (r *rule) looks() bool { return r.inspect || r.aboutRequests() }
+
+func (r *rule) hasPort(p uint16) bool {
+	if len(r.ports) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.ports, func(x ports) bool { return x.from <= p && p <= x.to })
+}
+
+// hit is a rule whose destination a flow may meet, and how.
+type hit struct {
+	pos     int32
+	addr    bool   // it names the address
+	carried bool   // it names the IPv4 address that the address carries
+	said    bool   // it names what the protocol says
+	got     string // the first of the flow's names that it names
+}
+
+// index finds the rules that name a flow's destination without reading them all.
+type index struct {
+	exact  map[string][]int32 // names
+	suffix map[string][]int32 // "example.com" of "*.example.com"
+	blocks []blocksOf
+	any    []int32 // the rules with "*", in order
+	all    []int32 // those that allow all of IPv4 or IPv6
+}
+
+// blocksOf are the blocks of one length and family.
+type blocksOf struct {
+	bits  int
+	six   bool
+	rules map[netip.Prefix][]int32
+}
+
+func (x *index) add(pos int32, d destination) {
+	switch {
+	case d.any:
+		x.any = appendOnce(x.any, pos)
+	case d.name != "":
+		x.exact = addTo(x.exact, d.name, pos)
+	case d.suffix != "":
+		x.suffix = addTo(x.suffix, d.suffix, pos)
+	default:
+		i := slices.IndexFunc(x.blocks, func(b blocksOf) bool {
+			return b.bits == d.prefix.Bits() && b.six == d.prefix.Addr().Is6()
+		})
+		if i < 0 {
+			x.blocks = append(x.blocks, blocksOf{bits: d.prefix.Bits(), six: d.prefix.Addr().Is6()})
+			i = len(x.blocks) - 1
+		}
+		x.blocks[i].rules = addTo(x.blocks[i].rules, d.prefix, pos)
+	}
+}
+
+func addTo[K comparable](m map[K][]int32, k K, pos int32) map[K][]int32 {
+	if m == nil {
+		m = map[K][]int32{}
+	}
+	m[k] = appendOnce(m[k], pos)
+	return m
+}
+
+// appendOnce appends a position that is not smaller than those before.
+func appendOnce(list []int32, pos int32) []int32 {
+	if len(list) > 0 && list[len(list)-1] == pos {
+		return list
+	}
+	return append(list, pos)
+}
+
+// eachBlock calls fn with the rules that name a block with this address.
+func (x *index) eachBlock(a netip.Addr, fn func([]int32)) {
+	for i := range x.blocks {
+		b := &x.blocks[i]
+		if b.six != a.Is6() {
+			continue
+		}
+		if p, err := a.Prefix(b.bits); err == nil {
+			if list := b.rules[p]; list != nil {
+				fn(list)
+			}
+		}
+	}
+}
+
+// eachName calls fn with the rules that name a name, which is canonical and plain.
+func (x *index) eachName(name string, fn func([]int32)) {
+	if list := x.exact[name]; list != nil {
+		fn(list)
+	}
+	if len(x.suffix) == 0 {
+		return
+	}
+	for i := range len(name) {
+		if name[i] == '.' {
+			if list := x.suffix[name[i+1:]]; list != nil {
+				fn(list)
+			}
+		}
+	}
+}
+
+// hits collects the rules that name a flow's destination, in order; "*" is not among
+// them. buf is room for them.
+func (p *Policy) hits(buf []hit, f *known) []hit {
+	sorted := true
+	add := func(list []int32, h hit) {
+		for _, pos := range list {
+			h.pos = pos
+			sorted = sorted && (len(buf) == 0 || buf[len(buf)-1].pos < pos)
+			buf = append(buf, h)
+		}
+	}
+	if f.addr.IsValid() {
+		p.index.eachBlock(f.addr, func(l []int32) { add(l, hit{addr: true}) })
+		if inner := carried(f.addr); inner.IsValid() {
+			p.index.eachBlock(inner, func(l []int32) { add(l, hit{carried: true}) })
+		}
+	}
+	for _, n := range f.names {
+		if n, plain := canonical(n); plain {
+			p.index.eachName(n, func(l []int32) { add(l, hit{got: n}) })
+		}
+	}
+	if f.name != "" && f.plain {
+		p.index.eachName(f.name, func(l []int32) { add(l, hit{said: true}) })
+	}
+	if sorted {
+		return buf
+	}
+	return merge(buf)
+}
+
+// merge sorts hits and makes one of those of the same rule.
+func merge(list []hit) []hit {
+	slices.SortStableFunc(list, func(a, b hit) int { return int(a.pos) - int(b.pos) })
+	out := list[:1]
+	for _, h := range list[1:] {
+		last := &out[len(out)-1]
+		if last.pos != h.pos {
+			out = append(out, h)
+			continue
+		}
+		last.addr, last.carried, last.said = last.addr || h.addr, last.carried || h.carried, last.said || h.said
+		if last.got == "" {
+			last.got = h.got
+		}
+	}
+	return out
+}
