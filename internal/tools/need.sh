@@ -3,12 +3,13 @@
 # is missing; elsewhere it says exactly what to install and fails.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go)
+declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go [ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip)
 missing=()
 
 have() {
 	case "$1" in
 	venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
+	pip) /usr/bin/python3 -c 'import pip' 2>/dev/null ;; # the one that sandboxes have
 	*) command -v "$1" >/dev/null ;;
 	esac
 }

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/snapshot"
+)
+
+// files is a hot copy in use.
+type files struct {
+	s    *Store
+	id   carrel.SnapshotID
+	e    *entry
+	m    snapshot.Manifest
+	once sync.Once
+}
+
+// Open implements [snapshot.Store].
+func (s *Store) Open(ctx context.Context, id carrel.SnapshotID) (snapshot.Files, error) {
+	const op = "open snapshot"
+	if err := checkID(op, id); err != nil {
+		return nil, err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, classify(op, id, err)
+		}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, errClosed(op)
+		}
+		e := s.entries[id]
+		switch {
+		case e == nil || e.deleted:
+			s.mu.Unlock()
+			if err := s.adopt(ctx, id); err != nil {
+				return nil, classify(op, id, err)
+			}
+		case e.hot:
+			e.holders++
+			e.used, e.opened = time.Now().UnixNano(), true
+			s.mu.Unlock()
+			return s.openHot(id, e)
+		default:
+			f := s.startFill(id, e)
+			s.mu.Unlock()
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+			}
+			if f.finished() && f.err != nil {
+				return nil, classify(op, id, f.err)
+			}
+		}
+	}
+}
+
+// openHot opens a hot copy that is held already.
+func (s *Store) openHot(id carrel.SnapshotID, e *entry) (snapshot.Files, error) {
+	m, err := readManifest(s.path(dirHot, string(id), manifestFile), id)
+	if err != nil {
+		if s.doubt(e) {
+			err = errNotFound("", id)
+		}
+		s.release(id, e)
+		return nil, classify("open snapshot", id, err)
+	}
+	return &files{s: s, id: id, e: e, m: m}, nil
+}
+
+// Dir implements [snapshot.Files].
+func (f *files) Dir() string { return f.s.path(dirHot, string(f.id), filesDir) }
+
+// Manifest implements [snapshot.Files].
+func (f *files) Manifest() snapshot.Manifest { return f.m }
+
+// Verify implements [snapshot.Files].
+func (f *files) Verify(ctx context.Context) error {
+	err := verify(ctx, f.Dir(), f.m, f.s.opts.Workers)
+	if carrel.KindOf(err) == carrel.Invalid {
+		f.s.doubt(f.e)
+	}
+	return classify("verify snapshot", f.id, err)
+}
+
+// Close implements [snapshot.Files].
+func (f *files) Close() error {
+	f.once.Do(func() { f.s.release(f.id, f.e) })
+	return nil
+}
+
+// doubt remembers that a hot copy is damaged: when it is packed, the next Open
+// unpacks it again. It reports whether the snapshot is being deleted: then nothing is
+// wrong.
+func (s *Store) doubt(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.damaged = true
+	return e.deleted
+}
+
+// release lets go of an entry, and removes its files when it was the last that kept
+// them.
+func (s *Store) release(id carrel.SnapshotID, e *entry) {
+	s.mu.Lock()
+	e.holders--
+	e.used = time.Now().UnixNano()
+	var trash string
+	if e.holders == 0 && e.hot && (e.marked || e.damaged && e.packed && !e.deleted) {
+		trash = s.dropHot(id, e)
+	}
+	if e.holders == 0 && e.marked && s.entries[id] == e {
+		delete(s.entries, id)
+	}
+	s.mu.Unlock()
+	s.empty(trash)
+}
+
+// dropHot takes a hot copy away; mu is held. It returns what is to be removed.
+func (s *Store) dropHot(id carrel.SnapshotID, e *entry) string {
+	trash, err := os.MkdirTemp(s.path(dirTrash), string(id)+".")
+	if err == nil {
+		// Not os.Rename, which refuses a directory as its target.
+		if err = unix.Rename(s.path(dirHot, string(id)), trash); err != nil {
+			_ = os.Remove(trash)
+		}
+	}
+	if err != nil {
+		// A full disk may refuse even the new name; then it is removed where it is. Its
+		// manifest goes first, so that half of it is never taken for the whole.
+		trash = s.path(dirHot, string(id))
+		if err := os.Remove(s.path(dirHot, string(id), manifestFile)); err != nil && !os.IsNotExist(err) {
+			s.log.Warn("drop a hot snapshot", "snapshot", id, "error", err)
+		}
+		_ = os.RemoveAll(trash)
+	}
+	e.hot, e.damaged = false, false
+	s.hot -= e.size
+	return trash
+}
+
+// empty removes what dropHot returned. What can't be removed now, the next Open of
+// the store or GC removes.
+func (s *Store) empty(trash string) {
+	if trash == "" {
+		return
+	}
+	if err := os.RemoveAll(trash); err != nil {
+		s.log.Warn("remove a dropped snapshot", "path", trash, "error", err)
+	}
+}
+
+// Get implements [snapshot.Store].
+func (s *Store) Get(ctx context.Context, id carrel.SnapshotID) (snapshot.Manifest, error) {
+	const op = "get snapshot"
+	if err := checkID(op, id); err != nil {
+		return snapshot.Manifest{}, err
+	}
+	m, err := s.manifest(ctx, id)
+	return m, classify(op, id, err)
+}
+
+// manifest finds a manifest, wherever it is.
+func (s *Store) manifest(ctx context.Context, id carrel.SnapshotID) (snapshot.Manifest, error) {
+	if err := ctx.Err(); err != nil {
+		return snapshot.Manifest{}, err
+	}
+	s.mu.Lock()
+	e, closed := s.entries[id], s.closed
+	var hot, packed bool
+	if e != nil && !e.deleted {
+		hot, packed = e.hot, e.packed
+	}
+	s.mu.Unlock()
+	if closed {
+		return snapshot.Manifest{}, errClosed("get snapshot")
+	}
+	if hot {
+		m, err := readManifest(s.path(dirHot, string(id), manifestFile), id)
+		switch {
+		case err == nil:
+			return m, nil
+		case !packed && !s.known(id):
+			return m, errNotFound("", id) // deleted meanwhile
+		case !packed:
+			return m, err
+		}
+		// It may just have been evicted, or be damaged; there is another copy.
+	}
+	if packed {
+		p, err := s.readPacked(ctx, id)
+		if err != nil {
+			return snapshot.Manifest{}, err
+		}
+		return p.Manifest, nil
+	}
+	p, err := s.fetchPacked(ctx, id)
+	if err != nil {
+		return snapshot.Manifest{}, err
+	}
+	return p.Manifest, nil
+}

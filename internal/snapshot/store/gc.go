@@ -1,0 +1,373 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/snapshot"
+)
+
+// collector is one GC. It holds the background semaphore.
+type collector struct {
+	s         *Store
+	manifests map[carrel.SnapshotID]snapshot.BlobInfo // in the blobs
+	uses      map[string]packUse                      // by pack
+	users     map[string][]carrel.SnapshotID          // pack → snapshots of this machine
+	foreign   map[string]bool                         // packs that others' snapshots use
+	bad       error                                   // a manifest that can't be read: it may use anything
+	out       snapshot.Collected
+}
+
+// GC implements [snapshot.Store].
+func (s *Store) GC(ctx context.Context) (snapshot.Collected, error) {
+	const op = "collect snapshots"
+	if err := s.lockBackground(ctx); err != nil {
+		return snapshot.Collected{}, classify(op, "", err)
+	}
+	defer func() { <-s.bg }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	g := &collector{s: s, manifests: map[carrel.SnapshotID]snapshot.BlobInfo{}, uses: map[string]packUse{}, users: map[string][]carrel.SnapshotID{},
+		foreign: map[string]bool{}}
+	err := g.collect(ctx)
+	s.saveCache()
+	return g.out, classify(op, "", err)
+}
+
+func (g *collector) collect(ctx context.Context) error {
+	if err := step("gc.start"); err != nil {
+		return err
+	}
+	if err := g.sweep(); err != nil {
+		return err
+	}
+	if err := g.s.finishDeletes(ctx); err != nil {
+		return err
+	}
+	if err := g.undoRewrite(ctx); err != nil {
+		return err
+	}
+	if err := g.mark(ctx); err != nil {
+		return err
+	}
+	if g.bad != nil {
+		return fmt.Errorf("no pack is removed while a manifest can't be read, since it may use any: %w", g.bad)
+	}
+	if err := g.removeUnused(ctx); err != nil {
+		return err
+	}
+	if err := g.rewrite(ctx); err != nil {
+		return err
+	}
+	return step("gc.done")
+}
+
+// sweep removes drafts that nobody holds, and trash.
+func (g *collector) sweep() error {
+	s := g.s
+	drafts, err := os.ReadDir(s.path(dirDrafts))
+	if err != nil {
+		return err
+	}
+	for _, de := range drafts {
+		s.mu.Lock()
+		held := s.drafts[carrel.SnapshotID(de.Name())] || strings.HasPrefix(de.Name(), "fill-") && s.filling()
+		s.mu.Unlock()
+		if held {
+			continue
+		}
+		if err := os.RemoveAll(s.path(dirDrafts, de.Name())); err != nil {
+			return err
+		}
+		g.out.Drafts++
+	}
+	trash, err := os.ReadDir(s.path(dirTrash))
+	for _, de := range trash {
+		err = errors.Join(err, os.RemoveAll(s.path(dirTrash, de.Name())))
+	}
+	return err
+}
+
+// filling reports whether anything is being unpacked; mu is held.
+func (s *Store) filling() bool {
+	for _, e := range s.entries {
+		if e.fill != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// mark finds what is in use.
+func (g *collector) mark(ctx context.Context) error {
+	if err := g.listManifests(ctx, g.manifests); err != nil {
+		return err
+	}
+	s := g.s
+	local := map[carrel.SnapshotID]bool{} // true: packed
+	s.mu.Lock()
+	for id, e := range s.entries {
+		if !e.deleted {
+			local[id] = e.packed
+		}
+	}
+	s.mu.Unlock()
+	for id, isPacked := range local {
+		if !isPacked {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, err := s.readPacked(ctx, id)
+		if err != nil {
+			if !s.known(id) {
+				continue // deleted meanwhile
+			}
+			if carrel.KindOf(err) != carrel.Invalid && carrel.KindOf(err) != carrel.NotFound {
+				return classify("read manifest", id, err)
+			}
+			g.bad = classify("read manifest", id, err)
+			continue
+		}
+		g.use(p, p.Origin != s.machine)
+		if _, there := g.manifests[id]; there && p.Origin != s.machine {
+			// Its own machine may have moved its content since.
+			if err := g.markForeign(ctx, id, true); err != nil {
+				return err
+			}
+		}
+		for _, ref := range p.Packs {
+			g.users[ref.Name] = append(g.users[ref.Name], id)
+		}
+	}
+	for id := range g.manifests {
+		isPacked, known := local[id]
+		if isPacked {
+			continue
+		}
+		if err := g.markForeign(ctx, id, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known reports whether there is a snapshot of this ID on this machine.
+func (s *Store) known(id carrel.SnapshotID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[id]
+	return e != nil && !e.deleted
+}
+
+// markForeign marks what a snapshot uses that is not packed here. Its manifest is
+// another machine's, or one of ours that was put just before a crash.
+func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known bool) error {
+	g.s.mu.Lock()
+	gone := g.s.gone[id]
+	g.s.mu.Unlock()
+	if gone {
+		return g.s.opts.Blobs.Delete(ctx, manifestBlob(id))
+	}
+	p, err := g.s.fetchPacked(ctx, id)
+	switch kind := carrel.KindOf(err); {
+	case kind == carrel.NotFound: // deleted meanwhile
+		return nil
+	case kind == carrel.Invalid:
+		g.bad = classify("read manifest", id, err)
+		return nil
+	case err != nil:
+		return classify("read manifest", id, err)
+	}
+	if p.Origin == g.s.machine && !known && !g.s.known(id) {
+		// Deleted while it was being packed. Nobody could have opened it.
+		return g.s.opts.Blobs.Delete(ctx, manifestBlob(id))
+	}
+	g.use(p, true)
+	return nil
+}
+
+// use marks the chunks of a snapshot; those of a foreign one must stay where they are.
+func (g *collector) use(p *packed, foreign bool) {
+	for _, ref := range p.Packs {
+		if foreign {
+			g.foreign[ref.Name] = true
+		}
+		if g.uses[ref.Name] == nil {
+			g.uses[ref.Name] = packUse{}
+		}
+	}
+	for _, list := range p.files {
+		for _, x := range list {
+			if x.chunk >= 0 {
+				c := &p.chunks[x.chunk]
+				g.uses[p.Packs[c.pack].Name].add(c, x.off, x.off+uint32(x.size))
+			}
+		}
+	}
+}
+
+// listManifests lists the manifests in the blobs.
+func (g *collector) listManifests(ctx context.Context, into map[carrel.SnapshotID]snapshot.BlobInfo) error {
+	prefix := manifestBlob("")
+	return g.s.opts.Blobs.List(ctx, prefix, func(b snapshot.BlobInfo) error {
+		id, err := carrel.ParseSnapshotID(b.Name[len(prefix):])
+		if err == nil {
+			into[id] = b
+		}
+		return nil
+	})
+}
+
+// removeUnused deletes packs that nothing uses.
+func (g *collector) removeUnused(ctx context.Context) error {
+	s := g.s
+	var unused []packRef
+	there := map[string]bool{}
+	prefix := packBlob("")
+	err := s.opts.Blobs.List(ctx, prefix, func(b snapshot.BlobInfo) error {
+		name := b.Name[len(prefix):]
+		there[name] = true
+		if g.uses[name] != nil || !validPack(name) {
+			return nil
+		}
+		if !s.owns(name) && time.Since(b.Modified) < s.opts.Grace {
+			return nil // its manifest may be on its way
+		}
+		unused = append(unused, packRef{Name: name, Size: b.Size})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := g.forgetMissing(ctx, there); err != nil {
+		return err
+	}
+	return g.deletePacks(ctx, unused)
+}
+
+// owns reports whether this store wrote a pack.
+func (s *Store) owns(name string) bool { return strings.HasPrefix(name, s.machine+"-") }
+
+// forgetMissing drops packs from the index that another machine's GC has deleted, and
+// marks of packs that are in use again or gone.
+func (g *collector) forgetMissing(ctx context.Context, there map[string]bool) error {
+	s := g.s
+	for name := range s.packs.sizes() {
+		if !there[name] {
+			if err := s.forgetPack(name); err != nil {
+				return err
+			}
+		}
+	}
+	dead, err := s.deadPacks(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range dead {
+		// The mark of another's deleted pack stays: its owner's index may still know it.
+		if g.uses[name] != nil || s.owns(name) && !there[name] {
+			if err := s.opts.Blobs.Delete(ctx, deadBlob(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forgetPack takes a pack out of the index.
+func (s *Store) forgetPack(name string) error {
+	size := s.packs.sizes()[name]
+	if err := s.packs.remove(name); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.packed -= size
+	s.mu.Unlock()
+	return nil
+}
+
+// deletePacks deletes packs that no manifest used when they were looked at.
+func (g *collector) deletePacks(ctx context.Context, unused []packRef) error {
+	s := g.s
+	if s.opts.Shared && len(unused) > 0 {
+		for _, ref := range unused {
+			if err := putBytes(ctx, s.opts.Blobs, deadBlob(ref.Name), []byte(s.machine)); err != nil {
+				return err
+			}
+		}
+		if err := step("gc.marked"); err != nil {
+			return err
+		}
+		// Whoever put a manifest before the marks is seen now; whoever does so after them
+		// sees the marks.
+		if err := g.markChanged(ctx); err != nil {
+			return err
+		}
+		if g.bad != nil {
+			return g.bad
+		}
+	}
+	for _, ref := range unused {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if g.uses[ref.Name] != nil {
+			if err := s.opts.Blobs.Delete(ctx, deadBlob(ref.Name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := g.deletePack(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletePack deletes one pack: from the index first, so that nothing new uses it.
+func (g *collector) deletePack(ctx context.Context, ref packRef) error {
+	s := g.s
+	if err := s.forgetPack(ref.Name); err != nil {
+		return err
+	}
+	if err := step("gc.unindexed"); err != nil {
+		return err
+	}
+	if err := s.opts.Blobs.Delete(ctx, packBlob(ref.Name)); err != nil {
+		return err
+	}
+	g.out.Packs++
+	g.out.Freed += ref.Size
+	if err := step("gc.deleted"); err != nil {
+		return err
+	}
+	if s.opts.Shared && s.owns(ref.Name) {
+		return s.opts.Blobs.Delete(ctx, deadBlob(ref.Name))
+	}
+	return nil
+}
+
+// markChanged marks what manifests use that were put since the last look.
+func (g *collector) markChanged(ctx context.Context) error {
+	now := map[carrel.SnapshotID]snapshot.BlobInfo{}
+	if err := g.listManifests(ctx, now); err != nil {
+		return err
+	}
+	for id, b := range now {
+		if before, ok := g.manifests[id]; ok && before == b {
+			continue
+		}
+		if err := g.markForeign(ctx, id, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}

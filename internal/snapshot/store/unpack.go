@@ -1,0 +1,311 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// fill is a snapshot that is being unpacked, for whoever opens it meanwhile.
+type fill struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// finished reports whether err may be looked at.
+func (f *fill) finished() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// startFill begins to unpack a snapshot, or joins who does; mu is held.
+func (s *Store) startFill(id carrel.SnapshotID, e *entry) *fill {
+	if e.fill != nil {
+		return e.fill
+	}
+	f := &fill{done: make(chan struct{})}
+	e.fill = f
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		err := s.fill(s.ctx, id, e)
+		s.mu.Lock()
+		f.err, e.fill = err, nil
+		s.mu.Unlock()
+		close(f.done)
+	}()
+	return f
+}
+
+// fill makes a hot copy of a packed snapshot.
+func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error {
+	if err := step("unpack.start"); err != nil {
+		return err
+	}
+	p, err := s.readPacked(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.makeRoom("open snapshot", p.Manifest.Size); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(s.path(dirDrafts), "fill-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // after the rename there is nothing to remove
+	err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
+	if carrel.KindOf(err) == carrel.NotFound {
+		// A GC may have moved its chunks since the manifest was read, here or elsewhere.
+		p, err = s.refresh(ctx, id)
+		if err == nil {
+			_ = os.RemoveAll(filepath.Join(dir, filesDir))
+			err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
+		}
+		if carrel.KindOf(err) == carrel.NotFound && !strings.Contains(err.Error(), "no snapshot") {
+			err = invalid("content is missing: %w", err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	b, err := encodeManifest(p.Manifest)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifestFile), b, 0o600); err != nil {
+		return err
+	}
+	// Not synced: the copy is believed for as long as this system runs, see loadHot.
+	if err := os.WriteFile(filepath.Join(dir, bootFile), []byte(bootID()), 0o600); err != nil {
+		return err
+	}
+	if err := step("unpack.written"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.deleted || s.entries[id] != e {
+		return &carrel.Error{Kind: carrel.NotFound, Err: errors.New("it was deleted")}
+	}
+	if err := os.Rename(dir, s.path(dirHot, string(id))); err != nil {
+		return err
+	}
+	e.hot, e.damaged = true, false
+	s.hot += e.size
+	return step("unpack.renamed")
+}
+
+// refresh reads a packed manifest again from the blobs.
+func (s *Store) refresh(ctx context.Context, id carrel.SnapshotID) (*packed, error) {
+	return s.fetchPacked(ctx, id)
+}
+
+// span is a part of a file that a chunk holds.
+type span struct {
+	file int
+	off  uint32 // in the chunk
+	size int64
+	at   int64 // in the file
+}
+
+// readAhead bounds the run of a pack that is read at once, and skipBytes what is read
+// and thrown away in it rather than asked for in two requests.
+const (
+	readAhead = 4 << 20
+	skipBytes = 128 << 10
+)
+
+// run is a list of chunks that are read at once.
+type run struct {
+	pack     uint32
+	from, to uint32
+	chunks   []int32
+}
+
+// runs orders the chunks that are used as they lie.
+func runs(p *packed, used [][]span) []run {
+	var order []int32
+	for i, spans := range used {
+		if len(spans) > 0 {
+			order = append(order, int32(i))
+		}
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		x, y := &p.chunks[a], &p.chunks[b]
+		return cmp.Or(cmp.Compare(x.pack, y.pack), cmp.Compare(x.off, y.off))
+	})
+	var list []run
+	for _, i := range order {
+		c := &p.chunks[i]
+		if n := len(list); n > 0 {
+			last := &list[n-1]
+			if last.pack == c.pack && c.off <= last.to+skipBytes && c.off+c.stored-last.from <= readAhead {
+				last.to = max(last.to, c.off+c.stored)
+				last.chunks = append(last.chunks, i)
+				continue
+			}
+		}
+		list = append(list, run{pack: c.pack, from: c.off, to: c.off + c.stored, chunks: []int32{i}})
+	}
+	return list
+}
+
+// unpack writes the files of a packed snapshot into a new directory. Errors:
+// NotFound when a pack is not there, Invalid for damage.
+func (s *Store) unpack(ctx context.Context, p *packed, dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	u := &unpacker{s: s, p: p, used: make([][]span, len(p.chunks))}
+	defer u.close()
+	for i, f := range p.Manifest.Files {
+		out, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		u.files = append(u.files, out)
+		// Zeros stay holes.
+		if err := out.Truncate(f.Size); err != nil {
+			return err
+		}
+		var at int64
+		for _, x := range p.files[i] {
+			if x.chunk >= 0 {
+				u.used[x.chunk] = append(u.used[x.chunk], span{file: i, off: x.off, size: x.size, at: at})
+			}
+			at += x.size
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.opts.Workers)
+	for _, r := range runs(p, u.used) {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error { return u.run(gctx, r) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, f := range u.files {
+		if err := f.Chmod(0o400); err != nil {
+			return err
+		}
+	}
+	return verify(ctx, dir, p.Manifest, s.opts.Workers)
+}
+
+// unpacker unpacks one snapshot.
+type unpacker struct {
+	s     *Store
+	p     *packed
+	files []*os.File
+	used  [][]span // of each chunk
+}
+
+func (u *unpacker) close() {
+	for _, f := range u.files {
+		_ = f.Close()
+	}
+}
+
+// decoder is shared: DecodeAll keeps no state. Its bound is what no honest chunk needs.
+var decoder = func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		panic(err) // options that are constants
+	}
+	return d
+}()
+
+// run reads a run and writes its chunks to where they belong.
+func (u *unpacker) run(ctx context.Context, r run) error {
+	name := u.p.Packs[r.pack].Name
+	rc, err := u.s.opts.Blobs.Get(ctx, packBlob(name), int64(r.from), int64(r.to-r.from))
+	if err != nil {
+		return u.blame(r.chunks[0], fmt.Errorf("pack %s: %w", name, err))
+	}
+	b := make([]byte, r.to-r.from)
+	_, err = io.ReadFull(rc, b)
+	if cerr := rc.Close(); err == nil {
+		err = cerr
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return u.blame(r.chunks[0], invalid("pack %s is cut off", name))
+	} else if err != nil {
+		return u.blame(r.chunks[0], fmt.Errorf("pack %s: %w", name, err))
+	}
+	raw := make([]byte, 0, chunkMax)
+	for _, i := range r.chunks {
+		if err := step("unpack.chunk"); err != nil {
+			return err
+		}
+		c := &u.p.chunks[i]
+		content, err := c.open(b[c.off-r.from:][:c.stored], raw)
+		if err != nil {
+			return u.blame(i, fmt.Errorf("pack %s: %w", name, err))
+		}
+		for _, sp := range u.used[i] {
+			if _, err := u.files[sp.file].WriteAt(content[sp.off:][:sp.size], sp.at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open verifies and decompresses a chunk, into room of capacity chunkMax.
+func (c *chunk) open(stored, room []byte) ([]byte, error) {
+	if sha256.Sum256(stored) != c.sum {
+		return nil, invalid("the SHA-256 of its %d bytes at %d is another", c.stored, c.off)
+	}
+	if c.stored == c.raw {
+		return stored, nil
+	}
+	content, err := decoder.DecodeAll(stored, room[:0:c.raw])
+	if err != nil {
+		return nil, invalid("it does not decompress: %w", err)
+	}
+	if uint32(len(content)) != c.raw {
+		return nil, invalid("it decompresses to %d bytes instead of %d", len(content), c.raw)
+	}
+	return content, nil
+}
+
+// blame names the file that a chunk's error is about.
+func (u *unpacker) blame(i int32, err error) error {
+	return fmt.Errorf("file %q: chunk %d: %w", u.p.Manifest.Files[u.used[i][0].file].Name, i, err)
+}
+
+// bootFile is in hot copies that were unpacked: it names the run of the operating
+// system whose page cache holds what may not have reached the disk.
+const bootFile = "boot"
+
+// bootID names this run of the operating system.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
