@@ -15,6 +15,16 @@
 // back into an Instance. The host's end of the network link is kept open
 // meanwhile by the keeper process (package keeper).
 //
+// # Time
+//
+// An Instance that is a [Snapshotter] can write its present moment into an empty
+// directory, and a Driver that is a [Restorer] makes Instances from it, any number
+// of them, under any ID, on any machine with the same build. The directory is the
+// whole snapshot; what it is called, how long it is kept and how it is stored is
+// the business of package snapshot. A snapshot leaves the sandbox running. To pause
+// one, the service freezes it, takes the snapshot, makes it durable, and destroys
+// the instance; when any of that fails it thaws it.
+//
 // # Rules for every driver
 //
 // All methods are safe for concurrent use. Create either returns a live Instance
@@ -28,6 +38,7 @@ package driver
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -52,6 +63,11 @@ type Capabilities struct {
 	CPULimit      bool
 	PidLimit      bool
 	DiskLimit     bool
+	// Snapshot: the driver is a Restorer and its instances are Snapshotters.
+	Snapshot bool
+	// MemorySnapshot: a snapshot may hold memory and running processes. Without it a
+	// snapshot is of files only, whatever was asked for.
+	MemorySnapshot bool
 }
 
 // Driver builds sandboxes of one tier.
@@ -147,10 +163,85 @@ type Finding struct {
 	Hint string // "run as root, or …"
 }
 
-// Freezer is an optional part of an Instance: stop and go, memory kept.
+// Freezer is an optional part of an Instance: stop and go, memory kept. No process
+// inside runs between the two. Both are idempotent. A frozen sandbox is still one
+// after Recover.
 type Freezer interface {
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
+}
+
+// SnapshotOptions says what a snapshot is to hold.
+type SnapshotOptions struct {
+	// FilesOnly leaves memory and processes out: restoring it boots the guest afresh
+	// on the same files.
+	FilesOnly bool
+}
+
+// SnapshotInfo is what a driver says of a snapshot that it wrote. It is kept beside
+// the files and handed back to Restore.
+type SnapshotInfo struct {
+	Driver string `json:"driver"` // Info.Name
+	Memory bool   `json:"memory"` // holds memory and processes
+	// Build and CPU name what can restore it: the driver's format and build, and the
+	// processor's features. "" fits every one. Restore refuses others as Unsupported.
+	Build string `json:"build,omitempty"`
+	CPU   string `json:"cpu,omitempty"`
+	// Root names the root filesystem that it lies on, by content, as far as the driver
+	// can tell; "" when that does not matter.
+	Root string `json:"root,omitempty"`
+}
+
+// Snapshotter is an optional part of an Instance: its moments can be kept.
+type Snapshotter interface {
+	// Snapshot writes the sandbox's state as files directly in dir, an existing empty
+	// directory, and returns when the sandbox runs on (or is frozen again, if it was
+	// frozen before). The files need not have reached the disk. After an error the
+	// sandbox runs as before and what is in dir is worthless. Connections between
+	// the sandbox and anything outside of it survive in the running sandbox and are
+	// closed in restored ones; those inside survive in both.
+	//
+	// Errors: Conflict when one is being taken, Exhausted when dir is full, Unavailable
+	// when the sandbox has ended.
+	Snapshot(ctx context.Context, dir string, opts SnapshotOptions) (SnapshotInfo, error)
+}
+
+// RestoreOptions says how a snapshot is restored.
+type RestoreOptions struct {
+	// FilesOnly restores the files only of a snapshot with memory: the guest boots
+	// afresh on them.
+	FilesOnly bool
+}
+
+// Restorer is an optional part of a Driver: sandboxes made from snapshots.
+type Restorer interface {
+	// CanRestore says without any work whether this driver on this host could restore
+	// such a snapshot. Error: Unsupported, naming both builds or the missing processor
+	// features.
+	CanRestore(info SnapshotInfo, opts RestoreOptions) error
+	// Restore builds a sandbox in the state of a snapshot: dir holds the files that
+	// Snapshot wrote. Like Create it may return before the guest listens, and the
+	// same rules hold. Pages may still be read from dir after it has returned: the
+	// caller keeps dir unchanged until [Loader.Loaded] says that all has been read, where the
+	// Instance is a Loader. spec may have another ID than the sandbox that the
+	// snapshot is of; its limits may be higher, its root must have the same content.
+	//
+	// Errors: Unsupported as CanRestore, Invalid when the files are damaged or foreign.
+	Restore(ctx context.Context, dir string, info SnapshotInfo, spec Spec, opts RestoreOptions) (Instance, error)
+	// SnapshotFiles opens what a snapshot holds of the filesystem, on top of the root
+	// image, as a tar stream: entries have paths relative to /, and overlayfs' form of
+	// whiteouts (a character device 0/0 in place of a removed file, the xattr
+	// trusted.overlay.opaque=y on a directory that hides the image's). spec is a Spec
+	// as for Restore, whose Dir may be used for scratch. Close ends it.
+	SnapshotFiles(ctx context.Context, dir string, info SnapshotInfo, spec Spec) (io.ReadCloser, error)
+}
+
+// Loader is an optional part of an Instance: one that Restore made and that may
+// still be reading its snapshot.
+type Loader interface {
+	// Loaded returns nil when everything has been read from the snapshot's directory.
+	// An error means that it could not be, and that the sandbox has ended or is about to.
+	Loaded(ctx context.Context) error
 }
 
 // As finds an optional interface on a Driver or Instance, looking through
@@ -177,8 +268,9 @@ func As[T any](v any) (T, bool) {
 // injected into drivers.
 type Network interface {
 	// Attach starts a user-space stack on fd, the host's end of a link: a
-	// SOCK_SEQPACKET socket that carries one Ethernet frame per message. Attach
-	// owns fd, also on error.
+	// SOCK_SEQPACKET socket that carries one Ethernet frame per message, or the file
+	// of a TAP device, which says itself whether frames have a header. Attach owns fd,
+	// also on error.
 	Attach(ctx context.Context, spec LinkSpec, fd *os.File) (Link, error)
 }
 

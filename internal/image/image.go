@@ -11,6 +11,8 @@ package image
 import (
 	"context"
 	"io"
+	"io/fs"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -41,7 +43,34 @@ type Store interface {
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
 	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	// Files opens an image by the path of its EROFS file, or of a link to it, for reading
+	// single files. Errors: NotFound, Invalid (no such image).
+	Files(ctx context.Context, path string) (Files, error)
 	// Delete removes one; the file goes when its last user has.
 	Delete(ctx context.Context, nameOrID string) error
 	Close() error
+}
+
+// Files is what an image holds, by path. Names are as in package io/fs: relative to
+// the root, which is ".". No symbolic link is followed, in the middle of a name
+// neither. It is for one goroutine. What is not there is fs.ErrNotExist, also where
+// something in the middle of a name is no directory.
+type Files interface {
+	// Lstat describes a file.
+	Lstat(name string) (File, error)
+	// List returns the names in a directory, in no order.
+	List(name string) ([]string, error)
+	// Open reads a regular file.
+	Open(name string) (io.ReadCloser, error)
+	Close() error
+}
+
+// File describes one file of an image.
+type File struct {
+	Mode         fs.FileMode
+	UID, GID     uint32
+	Size         int64
+	Modified     time.Time
+	Target       string // of a symbolic link
+	Major, Minor uint32 // of a device
 }

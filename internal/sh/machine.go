@@ -34,6 +34,9 @@ type Config struct {
 	Limits Limits
 	// CPUs is what nproc says; 0 is 1.
 	CPUs int
+	// Token asks the machine's host for an identity token, by its name or by its audience;
+	// nil is a machine without a host.
+	Token func(ctx context.Context, name, audience string) (string, error)
 }
 
 // Machine is one simulated computer. Close ends all its processes.
@@ -42,6 +45,7 @@ type Machine struct {
 	now      func() time.Time
 	limits   Limits
 	cpus     int
+	token    func(ctx context.Context, name, audience string) (string, error)
 	builtins map[string]command
 	tools    map[string]command
 
@@ -73,7 +77,7 @@ func New(c Config) *Machine {
 	if c.Limits.Depth <= 0 {
 		c.Limits.Depth = 512
 	}
-	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), hostname: c.Hostname,
+	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), token: c.Token, hostname: c.Hostname,
 		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools()}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m

@@ -28,7 +28,8 @@ func toolTable() map[string]command {
 		"date": toolDate, "sleep": toolSleep, "seq": toolSeq, "yes": toolYes, "expr": toolExpr, "whoami": toolWhoami, "id": toolID, "groups": toolGroups,
 		"uname": toolUname, "hostname": toolHostname, "nproc": toolNproc, "arch": toolArch, "uptime": toolUptime, "ps": toolPs, "free": toolFree,
 		"printenv": toolPrintenv, "tty": toolTty, "stty": toolStty, "which": toolWhich, "clear": toolClear, "sync": biTrue,
-		"base64": toolBase64, "sha256sum": toolSum, "sha1sum": toolSum, "sha512sum": toolSum, "md5sum": toolSum,
+		"carrel-guest": toolGuest,
+		"base64":       toolBase64, "sha256sum": toolSum, "sha1sum": toolSum, "sha512sum": toolSum, "md5sum": toolSum,
 	}
 }
 

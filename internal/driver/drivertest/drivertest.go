@@ -19,6 +19,11 @@
 // only when its control worked too: a search that would not even find what lies
 // inside proves nothing.
 //
+// A driver that says Snapshot is held to that contract, too: what a snapshot keeps,
+// with memory where Info says so, what restored sandboxes share (nothing), what
+// damaged and hostile ones do (nothing), and what a failure leaves (the sandbox, as
+// it was).
+//
 // A driver without RealProcesses can't run that program. There the suite checks
 // that the honest refusal comes: native code does not run. Cases that load the
 // machine are left out with -short.
@@ -90,6 +95,7 @@ func Run(t *testing.T, h Harness) {
 	s.group(t, "destroy", s.testDestroy)
 	s.group(t, "many", s.testMany)
 	s.group(t, "recover", s.testRecover)
+	s.group(t, "snapshot", s.testSnapshot)
 	s.group(t, "neighbours", s.testNeighbours)
 	s.group(t, "escape", s.testEscape)
 	s.group(t, "bombs", s.testBombs)

@@ -39,6 +39,7 @@ func (s *suite) testInfo(t *testing.T) {
 			}
 		}
 	}
+	s.testSnapshotInfo(t, b, d)
 	h := b.in.Handle()
 	if len(h) == 0 || len(h) > 4<<10 || !json.Valid(h) {
 		t.Errorf("the handle is %d bytes: %.80q, want JSON of at most 4096", len(h), h)

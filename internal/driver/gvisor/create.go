@@ -29,11 +29,15 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, d.createError(spec.ID, err)
+		return nil, d.createError(opCreate, spec.ID, err)
 	}
-	in, err := d.create(ctx, spec)
+	of, err := d.madeOf(spec)
 	if err != nil {
-		return nil, d.createError(spec.ID, err)
+		return nil, d.createError(opCreate, spec.ID, err)
+	}
+	in, err := d.create(ctx, spec, of, nil)
+	if err != nil {
+		return nil, d.createError(opCreate, spec.ID, err)
 	}
 	return in, nil
 }
@@ -77,8 +81,8 @@ const (
 // first; this one stops a sentry that was taken over.
 func hostTasks(pids int) int { return 4*pids + 1024 }
 
-// create builds the sandbox; on an error it leaves nothing.
-func (d *Driver) create(ctx context.Context, spec driver.Spec) (*Instance, error) {
+// create builds the sandbox, afresh or from a snapshot; on an error it leaves nothing.
+func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
 
@@ -92,9 +96,9 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (*Instance, error
 	}
 	undo.Add(func() { destroyGroup(ctx, group) })
 
-	l := &launch{spec: spec, sock: d.sockPath(spec.ID), uid: d.sandboxUID(spec.ID), group: group}
+	l := &launch{spec: spec, made: of, saved: s, sock: d.sockPath(spec.ID), uid: d.sandboxUID(spec.ID), group: group}
 	undo.Add(func() { removeFiles(l.sock, spec.Dir) })
-	defer func() { closeAll(l.sync) }()
+	defer func() { closeAll(l.sync, l.pages) }()
 	undo.Add(func() { closeAll(l.guestLog) })
 	if err := d.start(l); err != nil {
 		return nil, err
@@ -109,7 +113,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (*Instance, error
 	if err != nil {
 		return nil, err
 	}
-	err = in.boot(l.sync, guest)
+	err = in.boot(l.sync, guest, l.pages)
 	guest.Close()
 	if err != nil {
 		return nil, in.bootError(ctx, err)
@@ -147,8 +151,9 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 	return guest, nil
 }
 
-// boot waits until the sentry listens, gives it its network and starts the guest.
-func (in *Instance) boot(ready io.Reader, guest *os.File) error {
+// boot waits until the sentry listens, gives it its network and starts the guest,
+// or, given the socket for its files, loads the memory of a snapshot.
+func (in *Instance) boot(ready io.Reader, guest, pages *os.File) error {
 	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
 		return fmt.Errorf("sentry ended before it was ready: %w", err)
 	}
@@ -164,6 +169,9 @@ func (in *Instance) boot(ready io.Reader, guest *os.File) error {
 	}
 	if err := conn.Call(boot.ContMgrSetNetworkArgs, args, nil); err != nil {
 		return fmt.Errorf("set up the network: %w", err)
+	}
+	if pages != nil {
+		return load(conn, pages)
 	}
 	id := string(in.rec.ID)
 	if err := conn.Call(boot.ContMgrRootContainerStart, &id, nil); err != nil {
@@ -189,12 +197,15 @@ func (in *Instance) bootError(ctx context.Context, err error) error {
 }
 
 // createError wraps what create returns.
-func (d *Driver) createError(id carrel.ID, err error) error {
-	out := &carrel.Error{Op: opCreate, Kind: carrel.Internal, ID: id, Err: err}
+func (d *Driver) createError(op string, id carrel.ID, err error) error {
+	out := &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
 	var inner *carrel.Error
 	switch {
 	case errors.As(err, &inner):
-		out.Kind, out.Hint = inner.Kind, inner.Hint
+		out.Kind, out.Field, out.Hint = inner.Kind, inner.Field, inner.Hint
+		if err == error(inner) && inner.Op == "" && inner.Err != nil {
+			out.Err = inner.Err // its field is said once
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		out.Kind = carrel.TimedOut
 	case errors.Is(err, context.Canceled):

@@ -30,6 +30,19 @@
 // daemon's end of the link is also held by the keeper, so that Recover can adopt
 // the sandbox after the daemon died.
 //
+// # Time
+//
+// A snapshot is what the sentry writes into files that the driver opens for it,
+// and carrel.json, which says what they lie on. The sentry is never told to end
+// after one. A restored sandbox is started like a fresh one and then loads a state
+// in place of starting a guest; its pages come in while it already runs, read by one
+// thread of low priority in the sentry itself, those that are waited for first.
+// Limits that are part of what runs inside come back with it.
+//
+// A snapshot of files is made of one with memory, by a process that decodes the
+// sentry's state and is as confined as a sandbox; so is the process that makes tar
+// streams. The daemon itself reads carrel.json only.
+//
 // # Threats
 //
 // The code in the sandbox is hostile, and so is a sentry it took over. The first

@@ -56,6 +56,8 @@ type Driver struct {
 	root   bool // we are root and may give each sandbox a uid of its own
 	groups *cgroup.Hierarchy
 
+	ids identities // of images and binaries
+
 	mu        sync.Mutex
 	instances map[*Instance]struct{} // all that are not destroyed
 
@@ -71,6 +73,7 @@ const platformName = "systrap"
 var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Reporter = (*Driver)(nil)
+	_ driver.Restorer = (*Driver)(nil)
 )
 
 // New returns a driver. It makes opts.Root and the parent control groups, starts
@@ -137,6 +140,9 @@ func (d *Driver) Info() driver.Info {
 		CPULimit:      d.groups.Has(cgroup.CPU),
 		PidLimit:      true, // the sentry itself counts
 		DiskLimit:     true,
+
+		Snapshot:       true,
+		MemorySnapshot: true,
 	}}
 }
 

@@ -102,6 +102,15 @@ func shellRoot(t *testing.T, name string) error {
 			return err
 		}
 	}
+	// For the suite to replace; nothing else touches it.
+	if err := os.MkdirAll(filepath.Join(dir, "opt", "tool"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"opt/readme", "opt/tool/data"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
 	f, err := os.Create(name)
 	if err != nil {
 		return err

@@ -38,6 +38,15 @@ type record struct {
 	MemoryMB int          `json:"memoryMB"`
 	DiskMB   int          `json:"diskMB"`
 	Group    cgroup.Paths `json:"cgroup"`
+
+	// What its snapshots are to say. Empty in the handles of older builds.
+	Build  string        `json:"build,omitempty"` // see Driver.buildName, at its start
+	Files  string        `json:"files,omitempty"` // filesBuild at its start
+	Root   string        `json:"root,omitempty"`  // see imageID
+	Guest  string        `json:"guest,omitempty"`
+	Inside carrel.Limits `json:"inside"`           // see launch.inside
+	Images []string      `json:"images,omitempty"` // the paths of the two
+	Loads  string        `json:"loads,omitempty"`  // what it was restored with, see Loaded
 }
 
 // Instance is one sandbox.
@@ -54,6 +63,10 @@ type Instance struct {
 	left  chan struct{} // closed when watch has returned, perhaps before the end
 
 	overMemory atomic.Bool // guardMemory ended it
+
+	taking  atomic.Bool   // a snapshot is being taken
+	iceLock chan struct{} // holds one entry while ice is in use
+	ice     iceState
 
 	once    sync.Once     // the one Destroy that works
 	gone    chan struct{} // closed when that one is through
@@ -74,12 +87,20 @@ func linkName(id carrel.ID) string { return "gvisor/" + string(id) }
 func (d *Driver) newInstance(l *launch) *Instance {
 	started, _ := startTime(l.pid)
 	in := &Instance{
-		d: d, group: l.group, pidfd: l.pidfd, guestLog: l.guestLog,
+		d: d, group: l.group, pidfd: l.pidfd, guestLog: l.guestLog, ice: iceThawed,
 		rec: record{
 			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(),
 			UID: l.uid, Sock: l.sock, Dir: l.spec.Dir, Link: linkName(l.spec.ID),
-			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.spec.Limits.DiskMB, Group: l.group.Paths(),
+			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.inside().DiskMB, Group: l.group.Paths(),
+			Build: l.made.build, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
+			Images: []string{l.spec.Root.Image, l.spec.Guest},
 		},
+	}
+	if l.saved != nil {
+		in.rec.Loads = loadsFiles
+		if l.saved.memory {
+			in.rec.Loads = loadsMemory
+		}
 	}
 	in.begin()
 	return in
@@ -88,6 +109,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 // begin makes the channels and starts the watch.
 func (in *Instance) begin() {
 	in.ended, in.left, in.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	in.iceLock = make(chan struct{}, 1)
 	in.d.track(in)
 	go in.watch()
 }

@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/runsc/specutils"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
@@ -40,6 +41,8 @@ const sentryEnv = "GODEBUG=containermaxprocs=0"
 // gets copies.
 type launch struct {
 	spec  driver.Spec
+	made  made   // names what it is made of
+	saved *saved // the snapshot it is to be restored from; nil for a fresh one
 	sock  string // path of the control socket
 	uid   int    // host uid the sentry runs as
 	group *cgroup.Group
@@ -50,6 +53,7 @@ type launch struct {
 
 	sync     *os.File // readable when the sentry is ready, or dead
 	guestLog *os.File // the guest's standard error
+	pages    *os.File // our end of the socket for a memory's files; nil without one
 
 	pid   int
 	pidfd *os.File
@@ -69,8 +73,17 @@ func (l *launch) own(f *os.File, err error) (*os.File, error) {
 	return f, err
 }
 
+// inside are the limits that hold inside. Those that are part of what runs there,
+// as the limit on processes or the size of the disk, come back with a memory.
+func (l *launch) inside() carrel.Limits {
+	if l.saved != nil && l.saved.memory {
+		return l.saved.side.Limits
+	}
+	return l.spec.Limits
+}
+
 // start starts the sentry up to its answer on sync. The caller closes pidfd,
-// sync and guestLog.
+// sync, guestLog and pages.
 func (d *Driver) start(l *launch) error {
 	defer l.undo.Run()
 	l.args = []string{sentryName}
@@ -79,6 +92,9 @@ func (d *Driver) start(l *launch) error {
 	} else {
 		l.files = append(l.files, f)
 		l.args = append(l.args, filterArg+strconv.Itoa(2+len(l.files)))
+	}
+	if err := l.addPages(); err != nil {
+		return err
 	}
 	l.args = append(l.args, d.flags()...)
 	l.args = append(l.args, "boot", "--bundle=/", "--setup-root", "--apply-caps=true")
@@ -91,13 +107,16 @@ func (d *Driver) start(l *launch) error {
 	return d.exec(l)
 }
 
-// flags are gVisor's own settings. --root marks the process as ours, for Sweep.
+// fixedFlags are gVisor's own settings, the same for all sandboxes.
+var fixedFlags = []string{
+	"--platform=" + platformName, "--network=sandbox", "--directfs=false",
+	"--overlay2=none", "--host-uds=none", "--host-fifo=none", "--net-raw=false", "--allow-suid=true",
+	"--host-settings=ignore", "--ignore-cgroups=true", "--traceback=single", "--control-rpc-stop-timeout=0s",
+}
+
+// flags adds --root, which marks the process as ours, for Sweep.
 func (d *Driver) flags() []string {
-	return []string{
-		"--root=" + d.opts.Root, "--platform=" + platformName, "--network=sandbox", "--directfs=false",
-		"--overlay2=none", "--host-uds=none", "--host-fifo=none", "--net-raw=false", "--allow-suid=true",
-		"--host-settings=ignore", "--ignore-cgroups=true", "--traceback=single", "--control-rpc-stop-timeout=0s",
-	}
+	return append([]string{"--root=" + d.opts.Root}, fixedFlags...)
 }
 
 // addFiles donates the images and the file that holds what the sandbox writes.
@@ -121,10 +140,32 @@ func (l *launch) addFiles() error {
 	l.donate("io-fds", guest)
 	l.donate("gofer-filestore-fds", disk)
 	confs := specutils.GoferMountConfFlags{
-		{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(int64(l.spec.Limits.DiskMB)<<20, 10)},
+		{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(int64(l.inside().DiskMB)<<20, 10)},
 		{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
 	}
 	l.args = append(l.args, "--gofer-mount-confs="+confs.String())
+	if l.saved != nil && !l.saved.memory {
+		for _, f := range l.saved.files {
+			l.donate("fs-restore-fds", f)
+		}
+	}
+	return nil
+}
+
+// addPages donates the files of a memory to be restored, see takePages.
+func (l *launch) addPages() error {
+	if l.saved == nil || !l.saved.memory {
+		return nil
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	l.pages = os.NewFile(uintptr(fds[0]), "pages")
+	theirs, _ := l.own(os.NewFile(uintptr(fds[1]), "pages"), nil)
+	l.files = append(l.files, theirs)
+	l.args = append(l.args, pagesArg+strconv.Itoa(2+len(l.files)))
+	l.files = append(l.files, l.saved.files...)
 	return nil
 }
 
@@ -164,7 +205,7 @@ func (l *launch) addControl() error {
 	if err != nil {
 		return err
 	}
-	spec, err := l.own(specFile(l.spec))
+	spec, err := l.own(specFile(l.spec, l.inside()))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
@@ -26,10 +27,10 @@ var capabilities = []string{
 	"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_AUDIT_WRITE",
 }
 
-// ociSpec describes the sandbox to the sentry. The order of its EROFS mounts is
-// the order of the donated images.
-func ociSpec(s driver.Spec) *specs.Spec {
-	pids := uint64(s.Limits.Pids)
+// ociSpec describes the sandbox to the sentry, with the limits that hold inside.
+// The order of its EROFS mounts is the order of the donated images.
+func ociSpec(s driver.Spec, inside carrel.Limits) *specs.Spec {
+	pids := uint64(inside.Pids)
 	return &specs.Spec{
 		Version:  "1.1.0",
 		Hostname: string(s.ID),
@@ -55,7 +56,7 @@ func ociSpec(s driver.Spec) *specs.Spec {
 			{Destination: "/sys", Type: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 			{Destination: "/dev", Type: "tmpfs"},
 			{Destination: "/dev/pts", Type: "devpts"},
-			{Destination: "/dev/shm", Type: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", shmSize(s)}},
+			{Destination: "/dev/shm", Type: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", shmSize(inside)}},
 			// gVisor puts a tmpfs, that is memory, on an empty /tmp unless the
 			// specification has a mount there. It skips types it does not know, so this
 			// keeps /tmp on the disk and under the disk limit.
@@ -66,13 +67,13 @@ func ociSpec(s driver.Spec) *specs.Spec {
 }
 
 // shmSize bounds /dev/shm, which is memory.
-func shmSize(s driver.Spec) string {
-	return "size=" + strconv.FormatInt(int64(s.Limits.MemoryMB)<<20/shmShare, 10)
+func shmSize(l carrel.Limits) string {
+	return "size=" + strconv.FormatInt(int64(l.MemoryMB)<<20/shmShare, 10)
 }
 
 // specFile is the description as an anonymous file.
-func specFile(s driver.Spec) (*os.File, error) {
-	b, err := json.Marshal(ociSpec(s))
+func specFile(s driver.Spec, inside carrel.Limits) (*os.File, error) {
+	b, err := json.Marshal(ociSpec(s, inside))
 	if err != nil {
 		return nil, err
 	}

@@ -18,16 +18,22 @@ const (
 	selfName    = "/proc/self/exe"        // the running binary, also after it was replaced on disk
 	filterName  = "carrel-filter"         // compiles the sentries' system call filter
 	nsProbeName = "carrel-ns-probe"       // tries the namespaces, see Probe
+	extractName = "carrel-extract"        // takes the files out of a memory, see extractPart
+	tarName     = "carrel-tar"            // makes a tar stream of files, see tarPart
 )
 
 // Parts returns the parts of this driver for [reexec.Run].
 func Parts() reexec.Parts {
-	return reexec.Parts{sentryName: sentry, umountName: gvisorMain, filterName: filterPart, nsProbeName: nsProbe}
+	return reexec.Parts{
+		sentryName: sentry, umountName: gvisorMain, filterName: filterPart, nsProbeName: nsProbe,
+		extractName: confined(extractPart), tarName: confined(tarPart),
+	}
 }
 
 // sentry is the kernel of one sandbox.
 func sentry() {
 	takeFilter()
+	takePages()
 	_ = keepCPUID() // without it programs only start more slowly
 	gvisorMain()
 }

@@ -169,7 +169,11 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	return nil
 }
 
-// strays are the sentries of this driver's root that are not to be kept.
+// strayNames are the parts that can outlive a daemon.
+var strayNames = []string{sentryName, extractName, tarName}
+
+// strays are the sentries of this driver's root that are not to be kept, and other
+// parts that a daemon died over.
 func (d *Driver) strays(keep map[string]bool) []int {
 	var out []int
 	entries, _ := os.ReadDir("/proc")
@@ -180,7 +184,7 @@ func (d *Driver) strays(keep map[string]bool) []int {
 		}
 		b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		args := bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0})
-		ours := len(args) > 3 && string(args[0]) == sentryName &&
+		ours := len(args) > 2 && slices.Contains(strayNames, string(args[0])) &&
 			slices.ContainsFunc(args, func(a []byte) bool { return string(a) == "--root="+d.opts.Root })
 		if ours && !keep[string(args[len(args)-1])] {
 			out = append(out, pid)

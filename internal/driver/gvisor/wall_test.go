@@ -1,6 +1,7 @@
 package gvisor_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/driver"
 )
 
 // TestSentryIsBare looks at the sentry from outside: what it holds is all that
@@ -60,6 +63,57 @@ func TestSentryIsBare(t *testing.T) {
 	}
 	checkRoot(t, pid)
 	checkDescriptors(t, pid)
+}
+
+// TestRestoredIsBare looks at a sentry that was restored: it is to have no more
+// than a fresh one, at once in rights and, when all is read, in descriptors.
+func TestRestoredIsBare(t *testing.T) {
+	d, _ := newDriver(t)
+	dir, info := snapshot(t, create(t, d, newSpec(t)), driver.SnapshotOptions{})
+	in := restore(t, d, dir, info, newSpec(t), driver.RestoreOptions{})
+	pid := pidOf(t, in)
+	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*")
+	if err != nil || len(tasks) < 2 {
+		t.Fatal(tasks, err)
+	}
+	for _, task := range tasks {
+		b, err := os.ReadFile(filepath.Join(task, "status"))
+		if os.IsNotExist(err) {
+			continue // it has ended
+		}
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "Seccomp:\t2\n", "NoNewPrivs:\t1\n"} {
+			if err == nil && !strings.Contains(string(b), want) {
+				t.Errorf("thread %s lacks %q:\n%s", filepath.Base(task), want, b)
+			}
+		}
+	}
+	loaded(t, in)
+	// It closes what it loaded with just after it says that it is through.
+	for deadline := time.Now().Add(20 * time.Second); holdsSnapshot(pid) && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	checkRoot(t, pid)
+	checkDescriptors(t, pid)
+}
+
+// holdsSnapshot reports whether a sentry has open what only loading needs: the
+// snapshot's files, and sockets to ask for them and to wait.
+func holdsSnapshot(pid int) bool {
+	fds, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+	sockets := 0
+	for _, fd := range fds {
+		to, _ := os.Readlink(fd)
+		if strings.HasSuffix(to, ".img") || strings.HasPrefix(to, "/memfd:flipcall") {
+			return true
+		}
+		if strings.HasPrefix(to, "socket:") {
+			sockets++
+		}
+	}
+	return sockets > 2
 }
 
 // checkRoot fails when the sentry's root holds anything but its own empty tree.
@@ -176,7 +230,7 @@ func TestRootless(t *testing.T) {
 		t.Fatal(string(out))
 	}
 	makeSuiteFiles(t)
-	cmd := exec.Command(bin, "-test.short="+strconv.FormatBool(testing.Short()), "-test.run=^(TestDriver|TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep)$", "-test.v")
+	cmd := exec.Command(bin, "-test.short="+strconv.FormatBool(testing.Short()), "-test.run=^(TestDriver|TestCreateAnswers|TestDiskQuota|TestMemoryBombEndsWithItsReason|TestStats|TestDestroyInAnyState|TestForkBombIsRefusedInside|TestInsideSeesNothingOfTheHost|TestCrashReasons|TestFailedCreateLeavesNothing|TestReport|TestSweep|TestRestoreRefusals|TestCancelledRestoreLeavesNothing)$", "-test.v")
 	cmd.Env = []string{envRole + "=rootless", envState + "=" + images.dir, "TMPDIR=" + tmp, "PATH=" + os.Getenv("PATH"), "CARREL_REQUIRE=" + os.Getenv("CARREL_REQUIRE")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}

@@ -17,8 +17,13 @@
 // daemon's memory), processes (Limits.Pids), and per command steps and output.
 // Processor time is shared with the daemon and not limited; Info says so.
 //
-// # Memory is all there is
+// # Time
 //
-// A simulated sandbox ends with its process. [Driver.Recover] always answers
-// NotFound.
+// A simulated sandbox ends with its process: [Driver.Recover] always answers
+// NotFound. Its files can be kept. A snapshot is one small file: what the sandbox
+// changed in the template, of one moment, with a checksum; processes are not in it,
+// whatever was asked for. It is read as if an enemy had written it. [Driver.Restore]
+// puts it on the template of the running build, as an overlay lies on its image, so a
+// newer build's tools are there after a restore, too. A sandbox can't be frozen: a
+// tool in the middle of its work asks nobody whether it may go on.
 package sim

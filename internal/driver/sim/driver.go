@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type Options struct {
 	// MaxOutput and MaxSteps bound each command that is started; 0 is 4 GiB and
 	// about twenty thousand million.
 	MaxOutput, MaxSteps int64
+	// Local, if given, serves what a sandbox's guest asks of its host, as wire's
+	// Options.Local does. The connection is closed when it returns.
+	Local func(id carrel.ID, c net.Conn)
 }
 
 // Driver makes simulated sandboxes.
@@ -57,12 +61,16 @@ func New(o Options) *Driver {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = defaultSteps
 	}
-	return &Driver{opts: o, template: sync.OnceValues(func() (*vfs.FS, error) { return newTemplate(o.Now) })}
+	return &Driver{opts: o, template: sync.OnceValues(newTemplate)}
 }
 
+// templateTime is when every file of the template was changed: the same in every
+// process, so that a file nobody touched is the same after a restore in another one.
+var templateTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // newTemplate builds the start state: the tools, two users and their homes.
-func newTemplate(now func() time.Time) (*vfs.FS, error) {
-	f := vfs.New(vfs.Options{Now: now})
+func newTemplate() (*vfs.FS, error) {
+	f := vfs.New(vfs.Options{Now: func() time.Time { return templateTime }})
 	if err := sh.Install(f); err != nil {
 		return nil, err
 	}
@@ -89,7 +97,7 @@ const (
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{Name: "sim", Tier: carrel.Sim, Capabilities: driver.Capabilities{
-		MemoryLimit: true, PidLimit: true, DiskLimit: true,
+		MemoryLimit: true, PidLimit: true, DiskLimit: true, Snapshot: true,
 	}}
 }
 
@@ -111,11 +119,21 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, ID: spec.ID, Err: err}
 	}
+	return d.start(spec, template.Clone(d.disk(spec)), template)
+}
+
+// disk is how a sandbox's filesystem is made.
+func (d *Driver) disk(spec driver.Spec) vfs.Options {
+	return vfs.Options{Quota: int64(spec.Limits.DiskMB) << 20, Now: d.opts.Now}
+}
+
+// start starts a sandbox on its files, which began as template.
+func (d *Driver) start(spec driver.Spec, files, template *vfs.FS) (driver.Instance, error) {
 	h, err := json.Marshal(handle{Version: 1, Driver: "sim", ID: spec.ID})
 	if err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, ID: spec.ID, Err: err}
+		return nil, &carrel.Error{Op: "start simulated sandbox", Kind: carrel.Internal, ID: spec.ID, Err: err}
 	}
-	return newInstance(d, spec, h, template), nil
+	return newInstance(d, spec, h, files, template), nil
 }
 
 // handle is what Handle returns. It names the sandbox for a person who reads the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/sh"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
@@ -20,34 +21,41 @@ import (
 
 // instance is one simulated sandbox.
 type instance struct {
-	id      carrel.ID
-	handle  driver.Handle
-	limits  carrel.Limits
-	fs      *vfs.FS
-	machine *sh.Machine
-	agent   *agent.Agent
-	server  *http.Server
-	link    *listener
-	served  chan struct{} // closed when the server has ended
+	id       carrel.ID
+	handle   driver.Handle
+	limits   carrel.Limits
+	fs       *vfs.FS
+	template *vfs.FS // what fs began as
+	machine  *sh.Machine
+	agent    *agent.Agent
+	server   *http.Server
+	link     *listener
+	served   chan struct{} // closed when the server has ended
+	host     hostDoor
+
+	snapshotting sync.Mutex // held while a snapshot is written
 
 	destroy sync.Once
+	ending  chan struct{} // closed when its end begins
 	done    chan struct{} // closed when all has ended
 	exit    driver.Exit   // valid once done is closed
 }
 
 var _ driver.Instance = (*instance)(nil)
 
-// newInstance builds and starts a sandbox.
-func newInstance(d *Driver, spec driver.Spec, h driver.Handle, template *vfs.FS) *instance {
-	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(),
-		served: make(chan struct{}), done: make(chan struct{})}
-	i.fs = template.Clone(vfs.Options{Quota: int64(spec.Limits.DiskMB) << 20, Now: d.opts.Now})
-	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)),
+// newInstance builds and starts a sandbox on its files.
+func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *vfs.FS) *instance {
+	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(), fs: files, template: template,
+		served: make(chan struct{}), ending: make(chan struct{}), done: make(chan struct{})}
+	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token,
 		Limits: sh.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
+	i.host.init(d.opts.Local)
 	i.agent = agent.New(agent.Config{
 		System: &system{i: i}, Logger: d.opts.Logger.With("sandbox", spec.ID),
 		// Every connection comes through Dial: nothing inside can make one.
-		Trusted: func(remote net.Addr) bool { return remote.String() == string(hostAddr) },
+		Trusted:    func(remote net.Addr) bool { return remote.String() == string(hostAddr) },
+		Checkpoint: guest.Host{Dial: i.dialLocal}.Checkpoint,
+		Denials:    true,
 	})
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -110,7 +118,10 @@ func (i *instance) Wait(ctx context.Context) (driver.Exit, error) {
 
 // Destroy implements driver.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	i.destroy.Do(func() { go i.end() })
+	i.destroy.Do(func() {
+		close(i.ending)
+		go i.end()
+	})
 	select {
 	case <-i.done:
 		return nil
@@ -125,7 +136,9 @@ func (i *instance) end() {
 	_ = i.server.Close()
 	<-i.served
 	i.machine.Close() // kills the processes, so that the agent's readers end
+	i.host.cancel()   // who waits for the host waits no more
 	i.agent.Close()
+	i.host.close()
 	i.exit = driver.Exit{Reason: carrel.EndKilled, Message: "destroyed on request", Time: time.Now()}
 	close(i.done)
 }

@@ -12,6 +12,8 @@ const (
 	errNotDir  = syscall.ENOTDIR
 	errAccess  = syscall.EACCES
 	errInvalid = syscall.EINVAL
+
+	errNameTooLong = syscall.ENAMETOOLONG
 )
 
 // modeBits are what Chmod can change.

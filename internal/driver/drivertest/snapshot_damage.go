@@ -1,0 +1,167 @@
+package drivertest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// copyMoment copies a snapshot, so that it can be damaged.
+func copyMoment(t testing.TB, m moment) moment {
+	t.Helper()
+	c := moment{dir: filepath.Join(t.TempDir(), "copy"), info: m.info}
+	if err := os.CopyFS(c.dir, os.DirFS(m.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// damage is one way in which a file of a snapshot can be wrong.
+type damage struct {
+	name string
+	do   func(name string) error
+	// quiet: where snapshots hold memory, it may go unnoticed by the driver. Its
+	// pages are not read before they are needed; package snapshot checks them.
+	quiet bool
+}
+
+var damages = []damage{
+	{"missing", os.Remove, false},
+	{"empty", func(n string) error { return os.Truncate(n, 0) }, false},
+	{"cut in half", func(n string) error { return cut(n, func(s int64) int64 { return s / 2 }) }, false},
+	{"one byte short", func(n string) error { return cut(n, func(s int64) int64 { return s - 1 }) }, true},
+	{"first byte", func(n string) error { return flip(n, func(int64) int64 { return 0 }) }, true},
+	{"middle byte", func(n string) error { return flip(n, func(s int64) int64 { return s / 2 }) }, true},
+	{"last byte", func(n string) error { return flip(n, func(s int64) int64 { return s - 1 }) }, true},
+	{"other contents", func(n string) error { return os.WriteFile(n, []byte("this is not a snapshot at all\n"), 0o600) }, false},
+	{"a link", func(n string) error {
+		if err := os.Rename(n, n+".target"); err != nil {
+			return err
+		}
+		return os.Symlink("/dev/zero", n)
+	}, false},
+	{"a directory", func(n string) error {
+		if err := os.Remove(n); err != nil {
+			return err
+		}
+		return os.Mkdir(n, 0o700)
+	}, false},
+}
+
+func cut(name string, to func(int64) int64) error {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(name, max(to(fi.Size()), 0))
+}
+
+func flip(name string, at func(int64) int64) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at(fi.Size())); err != nil {
+		return err
+	}
+	b[0] ^= 0x55
+	_, err = f.WriteAt(b[:], at(fi.Size()))
+	return err
+}
+
+func (s *suite) testDamaged(t *testing.T) {
+	d := s.open(t)
+	b := s.box(t, d)
+	b.must(t, "echo kept > /tmp/kept")
+	b.load(t, 2)
+	for name, opts := range s.modes() {
+		m := b.snapshot(t, opts)
+		list, err := os.ReadDir(m.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			before := takeTrace()
+			for _, e := range list {
+				fi, err := e.Info()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range damages {
+					if fi.Size() == 0 && x.name != "missing" {
+						continue
+					}
+					t.Run(e.Name()+"/"+x.name, func(t *testing.T) {
+						c := copyMoment(t, m)
+						if err := x.do(filepath.Join(c.dir, e.Name())); err != nil {
+							t.Fatal(err)
+						}
+						s.wantRefused(t, d, c, x.quiet && s.info.Capabilities.MemorySnapshot)
+					})
+				}
+			}
+			before.wantSame(t)
+		})
+	}
+	t.Run("foreign", func(t *testing.T) {
+		m := b.snapshot(t, driver.SnapshotOptions{})
+		empty := moment{dir: snapshotDir(t), info: m.info}
+		s.wantRefused(t, d, empty, false)
+		s.wantRefused(t, d, moment{dir: filepath.Join(empty.dir, "absent"), info: m.info}, false)
+		strange := moment{dir: snapshotDir(t), info: m.info}
+		for _, name := range []string{"manifest.json", "memory.bin", "state"} {
+			if err := os.WriteFile(filepath.Join(strange.dir, name), []byte("{}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.wantRefused(t, d, strange, false)
+	})
+	t.Run("into something", func(t *testing.T) {
+		dir := snapshotDir(t)
+		if _, err := b.trySnapshot(t.Context(), filepath.Join(dir, "absent"), driver.SnapshotOptions{}); err == nil {
+			t.Error("a snapshot went into a directory that does not exist")
+		} else {
+			wantError(t, err)
+		}
+	})
+	b.want(t, "cat /tmp/kept", "kept")
+}
+
+// wantRefused restores a snapshot that is not right. With maybe it may pass, as
+// long as it harms nothing.
+func (s *suite) wantRefused(t *testing.T, d driver.Driver, m moment, maybe bool) {
+	t.Helper()
+	spec := s.spec(t)
+	r := restorer(t, d)
+	b, err := s.tryRestore(t, d, m, spec, driver.RestoreOptions{})
+	switch kind := carrel.KindOf(err); {
+	case b != nil:
+		if !maybe {
+			t.Error("a damaged snapshot was restored")
+		}
+		b.destroy(t)
+	case kind != carrel.Invalid && kind != carrel.Unsupported && !(maybe || s.info.Capabilities.MemorySnapshot && kind == carrel.Unavailable):
+		t.Errorf("a damaged snapshot gave %v (kind %q), want invalid", err, kind)
+	}
+	s.wantGone(t, spec)
+	// What can't be restored can't be read either, or is read to its end in peace.
+	scratch := s.spec(t)
+	if rc, err := r.SnapshotFiles(t.Context(), m.dir, m.info, scratch); err == nil {
+		_, _ = readTar(rc)
+		if err := rc.Close(); err != nil {
+			wantError(t, err)
+		}
+	} else {
+		wantError(t, err)
+	}
+	s.wantGone(t, scratch)
+}

@@ -1,0 +1,126 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/urpc"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Bounds for commands to a sentry, which might have been taken over and never answer.
+const (
+	callTime   = 15 * time.Minute // any command: a very big snapshot to a slow disk
+	cancelTime = 30 * time.Second // a command whose caller has gone, to its end
+	dyingTime  = 5 * time.Second  // a sentry that hung up, until it is gone
+)
+
+// call asks the sentry one thing, over a connection of its own. When ctx ends it
+// hangs up; the sentry still does what it was told.
+func (in *Instance) call(ctx context.Context, method string, arg, result any) error {
+	select {
+	case <-in.ended:
+		return in.endedError()
+	default:
+	}
+	conn, err := dialControl(in.rec.Sock)
+	if err != nil {
+		return in.lost(ctx, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- conn.Call(method, arg, result) }()
+	select {
+	case err = <-done:
+		conn.Close()
+	case <-ctx.Done():
+		conn.Close() // ends the call
+		<-done
+		return context.Cause(ctx)
+	case <-in.left:
+		conn.Close()
+		<-done
+		return in.lost(ctx, errClosed)
+	}
+	var remote urpc.RemoteError
+	if err != nil && !errors.As(err, &remote) {
+		return in.lost(ctx, err)
+	}
+	return err
+}
+
+// callToEnd is call for what must not be left half way: when ctx ends it still
+// waits for the sentry's answer, though not for ever.
+func (in *Instance) callToEnd(ctx context.Context, method string, arg, result any) error {
+	long, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(cancelTime, cancel)
+		context.AfterFunc(long, func() { t.Stop() })
+	})
+	defer stop()
+	return in.call(long, method, arg, result)
+}
+
+// lost explains why a sentry did not answer: mostly it has just ended.
+func (in *Instance) lost(ctx context.Context, err error) error {
+	t := time.NewTimer(dyingTime)
+	defer t.Stop()
+	select {
+	case <-in.ended:
+		return in.endedError()
+	case <-in.left:
+		select {
+		case <-in.ended: // both were ready
+			return in.endedError()
+		default:
+			return &carrel.Error{Kind: carrel.Unavailable, Err: errClosed}
+		}
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the sandbox's kernel does not answer: %w", err)}
+}
+
+// endedError is the error of everything asked of a sandbox that is over.
+func (in *Instance) endedError() error {
+	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("the sandbox has ended: " + in.exit.Message)}
+}
+
+// wrap gives an error of a command its Op, and a Kind where it has none.
+func (in *Instance) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	out := &carrel.Error{Op: op, Kind: carrel.Internal, ID: in.rec.ID, Err: err}
+	var inner *carrel.Error
+	switch {
+	case errors.As(err, &inner):
+		out.Kind, out.Field, out.Hint = inner.Kind, inner.Field, inner.Hint
+		if inner.Op == "" && inner.ID == "" && inner.Err != nil && err == error(inner) {
+			out.Err = inner.Err
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Kind = carrel.TimedOut
+	case errors.Is(err, context.Canceled):
+		out.Kind = carrel.Unavailable
+	case isNoSpace(err):
+		out.Kind, out.Hint = carrel.Exhausted, "free space on the host's disk"
+	}
+	return out
+}
+
+// isNoSpace reports whether a disk was full. A sentry's answer is a text only, so
+// there the text has to be read.
+func isNoSpace(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error()) {
+			return true
+		}
+	}
+	return false
+}

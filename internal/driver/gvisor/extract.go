@@ -1,0 +1,250 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+const opFiles = "read a snapshot's files"
+
+// confinedMB is the least memory for a process that reads snapshots: a sandbox may
+// be smaller than what describes its files.
+const confinedMB = 1024
+
+// work is one confined process.
+type work struct {
+	cmd    *exec.Cmd
+	group  *cgroup.Group
+	stderr bytes.Buffer
+}
+
+// startConfined starts a part that reads what a sentry wrote, under the limits of a
+// sandbox.
+func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.File) (*work, error) {
+	id := carrel.NewID() // of its own: the sandbox that the snapshot is of may live
+	group, err := d.groups.Create(string(id), cgroup.Limits{
+		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(minPids),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &work{group: group, cmd: exec.Command(d.exe)}
+	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
+	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
+	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: maxWords}
+	w.cmd.ExtraFiles = files
+	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
+	closeOnExec()
+	if err := group.Start(w.cmd.SysProcAttr, w.cmd.Start); err != nil {
+		destroyGroup(context.Background(), group)
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return w, nil
+}
+
+// wait waits for its end and removes its group. Killing the process first is how it
+// is ended early.
+func (w *work) wait() error {
+	err := w.cmd.Wait()
+	oom := w.group.Events().OOMKills > 0
+	destroyGroup(context.Background(), w.group)
+	text := strings.TrimSpace(w.stderr.String())
+	switch {
+	case err == nil:
+		return nil
+	case oom:
+		return &carrel.Error{Kind: carrel.Exhausted, Err: errors.New("what describes the snapshot's files needs too much memory")}
+	case isNoSpace(errors.New(text)):
+		return &carrel.Error{Kind: carrel.Exhausted, Err: errors.New(text), Hint: "free space on the host's disk"}
+	case text != "":
+		return damaged("%w: %s", err, text)
+	}
+	return damaged("its reader ended: %w", err)
+}
+
+// limitedWriter drops what is too much.
+type limitedWriter struct {
+	w    io.Writer
+	left int
+}
+
+// Write implements io.Writer.
+func (l *limitedWriter) Write(b []byte) (int, error) {
+	n := min(len(b), l.left)
+	l.left -= n
+	if _, err := l.w.Write(b[:n]); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// runExtract makes a snapshot of files, into out, from one with memory.
+func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, images, out []*os.File) error {
+	manifest, tree, meta, pages := out[0], out[1], out[2], out[3]
+	w, err := d.startConfined(extractName, limits,
+		[]*os.File{memory[0], memory[1], images[0], images[1], memory[2], manifest, tree, meta, pages})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() })
+	defer stop()
+	err = w.wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// extract makes a snapshot of files out of one with memory, in files without names.
+// The contents stay where they are.
+func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*saved, error) {
+	var images []*os.File
+	defer func() { closeAll(images...) }()
+	for _, name := range []string{spec.Root.Image, spec.Guest} {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, f)
+	}
+	out, err := scratchFiles(spec.Dir, filesFiles[:3])
+	if err != nil {
+		return nil, err
+	}
+	only := &saved{side: s.side, files: out}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		defer null.Close()
+		err = d.runExtract(ctx, spec.Limits, s.files, images, append(out[:3:3], null))
+	}
+	if err == nil {
+		err = rewind(out)
+	}
+	var pages *os.File
+	if err == nil {
+		pages, err = os.Open(s.files[2].Name())
+	}
+	if err != nil {
+		only.close()
+		return nil, err
+	}
+	only.files = append(only.files, pages)
+	return only, nil
+}
+
+// rewind sets files that were written to their start.
+func rewind(files []*os.File) error {
+	for _, f := range files {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SnapshotFiles implements driver.Restorer. A process that is as confined as a
+// sandbox makes the stream: what it says of the files is the sandbox's word.
+func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
+	if err := d.CanRestore(info, driver.RestoreOptions{FilesOnly: true}); err != nil {
+		return nil, err
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	r, err := d.snapshotFiles(ctx, dir, info, spec)
+	if err != nil {
+		return nil, d.createError(opFiles, spec.ID, err)
+	}
+	return r, nil
+}
+
+// snapshotFiles starts the process.
+func (d *Driver) snapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	of, err := d.madeOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openFor(dir, info, of)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { s.close() }()
+	if info.Memory {
+		only, err := d.extract(ctx, s, spec)
+		s.close()
+		if err != nil {
+			s = nil
+			return nil, err
+		}
+		s = only
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	work, err := d.startConfined(tarName, spec.Limits, append(s.files[:4:4], w))
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	t := &tarStream{pipe: r, work: work}
+	t.stop = context.AfterFunc(ctx, t.kill)
+	return t, nil
+}
+
+// tarStream is the output of a process that makes it.
+type tarStream struct {
+	pipe *os.File
+	work *work
+	stop func() bool
+
+	once sync.Once
+	err  error // valid after once
+}
+
+// kill ends the process.
+func (t *tarStream) kill() { _ = t.work.cmd.Process.Kill() }
+
+// end waits for the process.
+func (t *tarStream) end() error {
+	t.once.Do(func() {
+		t.err = t.work.wait()
+		t.stop()
+	})
+	return t.err
+}
+
+// Read implements io.Reader. It does not end with io.EOF unless all is there.
+func (t *tarStream) Read(b []byte) (int, error) {
+	n, err := t.pipe.Read(b)
+	if err == io.EOF {
+		if err := t.end(); err != nil {
+			return n, &carrel.Error{Op: opFiles, Kind: carrel.KindOf(err), Err: err}
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (t *tarStream) Close() error {
+	t.kill()
+	_ = t.pipe.Close()
+	_ = t.end() // that it was killed is no error
+	return nil
+}

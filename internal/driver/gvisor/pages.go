@@ -1,0 +1,228 @@
+package gvisor
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/state/checkpointfiles"
+	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
+	"gvisor.dev/gvisor/pkg/sentry/state/stateipc"
+	"gvisor.dev/gvisor/pkg/unet"
+	"gvisor.dev/gvisor/pkg/urpc"
+)
+
+// A sentry that restores a memory reads its pages while it already runs. gVisor
+// itself does so with 128 threads, which on a small machine leave the sandbox
+// nothing to run on until the last page is in. But gVisor can also ask somebody
+// else for a snapshot's files, over a socket, and lets that one say how much it
+// reads at once. That somebody is here: a few goroutines in the sentry itself,
+// which have the files since its start. Pages are read by one thread of low
+// priority; what the sandbox waits for comes first, gVisor sees to that.
+
+// pagesArg precedes the number of the first of the descriptors that this needs, as
+// the sentry's first argument: one end of a socket pair, and the files of a snapshot
+// in the order of memoryFiles. The daemon sends the other end with the command to
+// restore.
+const pagesArg = "carrel-pages="
+
+// How pages are read.
+const (
+	pagesRead   = 256 << 10 // bytes at once
+	pagesQueue  = 2         // reads asked for at once: more would delay what is waited for
+	pagesNice   = 10        // against the sentry's other threads
+	pagesRanges = 64        // of memory in one read
+)
+
+// loadingGC is Go's GOGC meanwhile. Hardly anything that is decoded is garbage, and
+// with the usual 100 the heap would be gone through four times while it grows.
+const loadingGC = 400
+
+// takePages, in the sentry, takes the descriptors out of the arguments and serves
+// the files. It must run before the sentry gives up its rights: its filter forbids
+// to lower a thread's priority.
+func takePages() {
+	if len(os.Args) < 2 {
+		return
+	}
+	number, ok := strings.CutPrefix(os.Args[1], pagesArg)
+	if !ok {
+		return
+	}
+	os.Args = append(os.Args[:1:1], os.Args[2:]...)
+	first, err := strconv.Atoi(number)
+	if err != nil || first < 3 {
+		return
+	}
+	files := savedFiles{}
+	for i, name := range memoryFiles {
+		files[name] = newPageReader(first+1+i, name == checkpointfiles.PagesFileName)
+	}
+	socket, err := unet.NewSocket(first)
+	if err != nil {
+		return // the command to restore fails
+	}
+	server, err := stateipc.NewAsyncFileServer(files)
+	if err != nil {
+		socket.Close()
+		return
+	}
+	rpc := urpc.NewServer()
+	rpc.Register(server)
+	old := debug.SetGCPercent(loadingGC)
+	go func() {
+		_ = rpc.Handle(socket) // until all is read
+		server.Stop()
+		debug.SetGCPercent(old)
+	}()
+}
+
+// savedFiles serves a snapshot's files, each once.
+type savedFiles map[string]*pageReader
+
+// Destroy implements stateipc.AsyncFileServerImpl. Whoever opened a file closes it.
+func (s savedFiles) Destroy() {}
+
+// OpenRead implements stateipc.AsyncFileServerImpl.
+func (s savedFiles) OpenRead(name string) (stateio.AsyncReader, error) {
+	r, ok := s[name]
+	if !ok {
+		return nil, os.ErrNotExist
+	}
+	delete(s, name)
+	return r, nil
+}
+
+// OpenWrite implements stateipc.AsyncFileServerImpl.
+func (s savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, os.ErrPermission }
+
+// pageRead is one read that was asked for.
+type pageRead struct {
+	id   int
+	off  int64
+	file int // where to, a descriptor
+	into []memmap.FileRange
+}
+
+// pageReader reads a file in a goroutine of its own. It writes what it has read to
+// the file behind the memory: touching new pages of that one by one through a mapping
+// would cost the kernel twice the time.
+type pageReader struct {
+	fd     int
+	files  []int // copies of descriptors, see RegisterDestinationFD
+	reads  chan pageRead
+	done   chan stateio.Completion
+	worker sync.WaitGroup
+}
+
+var _ stateio.AsyncReader = (*pageReader)(nil)
+
+// newPageReader starts a reader of fd, which it owns. Its thread gives way to others
+// or is one like them.
+func newPageReader(fd int, giveWay bool) *pageReader {
+	r := &pageReader{fd: fd, reads: make(chan pageRead, pagesQueue), done: make(chan stateio.Completion, pagesQueue)}
+	ready := make(chan struct{})
+	r.worker.Go(func() {
+		if giveWay {
+			runtime.LockOSThread() // for ever: the thread ends with its priority
+			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, pagesNice)
+		}
+		close(ready)
+		buf := make([]byte, pagesRead)
+		for read := range r.reads {
+			n, err := r.copy(read, buf)
+			r.done <- stateio.Completion{ID: read.id, N: n, Err: err}
+		}
+	})
+	<-ready
+	return r
+}
+
+// copy does one read, through buf.
+func (r *pageReader) copy(read pageRead, buf []byte) (done uint64, err error) {
+	total := uint64(0)
+	for _, fr := range read.into {
+		total += fr.Length()
+	}
+	n, err := whole(unix.Pread, r.fd, buf[:total], read.off)
+	buf = buf[:n]
+	for _, fr := range read.into {
+		part := buf[:min(uint64(len(buf)), fr.Length())]
+		n, werr := whole(unix.Pwrite, read.file, part, int64(fr.Start))
+		if done += uint64(n); werr != nil {
+			return done, werr
+		}
+		buf = buf[len(part):]
+	}
+	return done, err
+}
+
+// whole reads or writes all of b, unless the file ends.
+func whole(do func(fd int, b []byte, off int64) (int, error), fd int, b []byte, off int64) (done int, err error) {
+	for done < len(b) {
+		n, err := do(fd, b[done:], off+int64(done))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return done, err
+		case n == 0:
+			return done, io.EOF
+		default:
+			done += n
+		}
+	}
+	return done, nil
+}
+
+// Close implements stateio.AsyncReader.
+func (r *pageReader) Close() error {
+	close(r.reads)
+	r.worker.Wait()
+	for _, fd := range r.files {
+		unix.Close(fd)
+	}
+	return unix.Close(r.fd)
+}
+
+// NeedRegisterDestinationFD implements stateio.AsyncReader.
+func (r *pageReader) NeedRegisterDestinationFD() bool { return true }
+
+// RegisterDestinationFD implements stateio.AsyncReader.
+func (r *pageReader) RegisterDestinationFD(fd int32, _ uint64, _ []stateio.ClientFileRangeSetting) (stateio.DestinationFile, error) {
+	own, err := unix.Dup(int(fd))
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	r.files = append(r.files, own)
+	return own, nil
+}
+
+// MaxReadBytes implements stateio.AsyncReader.
+func (r *pageReader) MaxReadBytes() uint64 { return pagesRead }
+
+// MaxRanges implements stateio.AsyncReader.
+func (r *pageReader) MaxRanges() int { return pagesRanges }
+
+// MaxParallel implements stateio.AsyncReader.
+func (r *pageReader) MaxParallel() int { return pagesQueue }
+
+// AddRead implements stateio.AsyncReader.
+func (r *pageReader) AddRead(id int, off int64, file stateio.DestinationFile, into memmap.FileRange, _ []byte) {
+	r.reads <- pageRead{id, off, file.(int), []memmap.FileRange{into}}
+}
+
+// AddReadv implements stateio.AsyncReader.
+func (r *pageReader) AddReadv(id int, off int64, _ uint64, file stateio.DestinationFile, into []memmap.FileRange, _ []unix.Iovec) {
+	r.reads <- pageRead{id, off, file.(int), into}
+}
+
+// Wait implements stateio.AsyncReader.
+func (r *pageReader) Wait(cs []stateio.Completion, atLeast int) ([]stateio.Completion, error) {
+	return stateio.CompletionChanWait(r.done, cs, atLeast)
+}

@@ -1,0 +1,177 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"gvisor.dev/gvisor/pkg/sentry/control"
+	"gvisor.dev/gvisor/pkg/state/statefile"
+	"gvisor.dev/gvisor/pkg/urpc"
+	"gvisor.dev/gvisor/runsc/boot"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+var _ driver.Snapshotter = (*Instance)(nil)
+
+// Snapshot implements driver.Snapshotter. The sentry writes into files that the
+// driver opens for it. It stops all tasks inside meanwhile and lets them go on
+// after, if they ran before. When ctx ends early Snapshot still waits for the
+// sentry to be through: there is no way to stop it half way.
+func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	info, err := in.snapshot(ctx, dir, !opts.FilesOnly)
+	if err != nil {
+		return driver.SnapshotInfo{}, in.wrap("snapshot sandbox", err)
+	}
+	return info, nil
+}
+
+// snapshot takes one; after an error its files are gone.
+func (in *Instance) snapshot(ctx context.Context, dir string, memory bool) (driver.SnapshotInfo, error) {
+	none := driver.SnapshotInfo{}
+	if err := ctx.Err(); err != nil {
+		return none, context.Cause(ctx)
+	}
+	if in.rec.Root == "" {
+		return none, &carrel.Error{Kind: carrel.Unsupported, Err: errors.New("the sandbox was made by a build that knew no snapshots")}
+	}
+	if !in.taking.CompareAndSwap(false, true) {
+		return none, &carrel.Error{Kind: carrel.Conflict, Err: errors.New("another snapshot of it is being taken")}
+	}
+	defer in.taking.Store(false)
+	err := in.save(ctx, dir, memory)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = writeSide(dir, side{Memory: memory, Limits: in.rec.Inside, Root: in.rec.Root, Guest: in.rec.Guest})
+	}
+	if err != nil {
+		removeAll(dir, append([]string{sideFile}, fileNames(memory)...))
+		return none, err
+	}
+	info := driver.SnapshotInfo{Driver: in.d.Info().Name, Memory: memory, Build: in.rec.Files, Root: in.rec.Root}
+	if memory {
+		info.Build, info.CPU = in.rec.Build, cpuFeatures()
+	}
+	return info, nil
+}
+
+// save writes the files of a snapshot.
+func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
+	if memory {
+		files, err := createFiles(dir, memoryFiles)
+		if err != nil {
+			return err
+		}
+		defer closeAll(files...)
+		return in.checkpoint(ctx, files)
+	}
+	out, err := createFiles(dir, filesFiles)
+	if err != nil {
+		return err
+	}
+	defer closeAll(out...)
+	// The memory is needed on the way only: it has no names, and goes by itself.
+	files, err := scratchFiles(dir, memoryFiles)
+	if err != nil {
+		return err
+	}
+	defer closeAll(files...)
+	if err := in.checkpoint(ctx, files); err != nil {
+		return err
+	}
+	if err := rewind(files); err != nil { // the sentry moved them
+		return err
+	}
+	images, err := in.openImages()
+	if err != nil {
+		return err
+	}
+	defer closeAll(images...)
+	return in.d.runExtract(ctx, in.rec.Inside, files, images, out)
+}
+
+// openImages opens the images that the sandbox was made of.
+func (in *Instance) openImages() ([]*os.File, error) {
+	var files []*os.File
+	for i, want := range []string{in.rec.Root, in.rec.Guest} {
+		id, err := in.d.ids.of(in.rec.Images[i], imageID)
+		if err == nil && id != want {
+			err = fmt.Errorf("image %s was replaced since the sandbox was made", in.rec.Images[i])
+		}
+		var f *os.File
+		if err == nil {
+			f, err = os.Open(in.rec.Images[i])
+		}
+		if err != nil {
+			closeAll(files...)
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// checkpoint has the sentry write its memory.
+func (in *Instance) checkpoint(ctx context.Context, files []*os.File) error {
+	err := in.callToEnd(ctx, boot.ContMgrCheckpoint, &control.SaveOpts{
+		Metadata:      statefile.CompressionLevelNone.ToMetadata(), // pages are loaded in the background only then
+		HavePagesFile: true,
+		// Whatever happens it runs on: ending it is the service's decision.
+		Resume:      true,
+		FilePayload: urpc.FilePayload{Files: files},
+	}, nil)
+	if err == nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// scratchFiles makes files in dir that have no names.
+func scratchFiles(dir string, names []string) ([]*os.File, error) {
+	var files []*os.File
+	for _, name := range names {
+		f, err := os.CreateTemp(dir, "."+name+"-*")
+		if err != nil {
+			closeAll(files...)
+			return nil, err
+		}
+		files = append(files, f)
+		if err := os.Remove(f.Name()); err != nil {
+			closeAll(files...)
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// createFiles makes empty files in dir. Without an error all are open.
+func createFiles(dir string, names []string) ([]*os.File, error) {
+	var files []*os.File
+	for i, name := range names {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
+		if err != nil {
+			closeAll(files...)
+			removeAll(dir, names[:i])
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) {
+				return nil, &carrel.Error{Kind: carrel.Invalid, Field: "dir", Err: fmt.Errorf("not an empty directory: %w", err)}
+			}
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// removeAll removes files of ours in dir.
+func removeAll(dir string, names []string) {
+	for _, name := range names {
+		_ = os.Remove(filepath.Join(dir, name))
+	}
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// CanRestore implements driver.Restorer: snapshots of this driver and format.
+func (d *Driver) CanRestore(info driver.SnapshotInfo, _ driver.RestoreOptions) error {
+	var why string
+	switch {
+	case info.Driver != "sim":
+		why = fmt.Sprintf("it was written by driver %q, and this is \"sim\"", info.Driver)
+	case info.Build != snapshotBuild:
+		why = fmt.Sprintf("its build is %q, and this is %q", info.Build, snapshotBuild)
+	case info.Memory:
+		why = "it holds memory, and simulated sandboxes keep files only"
+	case info.CPU != "":
+		why = fmt.Sprintf("it asks for the processor features %q, and there is no processor here", info.CPU)
+	default:
+		return nil
+	}
+	return &carrel.Error{Op: opRestore, Kind: carrel.Unsupported, Err: errors.New(why),
+		Hint: "restore it with the version of carrel that made it"}
+}
+
+// Restore implements driver.Restorer. Nothing of dir is needed after it.
+func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) (driver.Instance, error) {
+	if err := d.CanRestore(info, opts); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &carrel.Error{Op: opRestore, Kind: carrel.Unavailable, ID: spec.ID, Err: err}
+	}
+	files, template, err := d.load(ctx, dir, spec)
+	if err != nil {
+		return nil, err
+	}
+	return d.start(spec, files, template)
+}
+
+// load reads a snapshot's files.
+func (d *Driver) load(ctx context.Context, dir string, spec driver.Spec) (files, template *vfs.FS, err error) {
+	if template, err = d.template(); err != nil {
+		return nil, nil, &carrel.Error{Op: opRestore, Kind: carrel.Internal, ID: spec.ID, Err: err}
+	}
+	f, body, err := openSnapshot(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	files, err = vfs.Load(body, template, d.disk(spec))
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return nil, nil, &carrel.Error{Op: opRestore, Kind: carrel.Exhausted, ID: spec.ID,
+			Err:  fmt.Errorf("its files need more than the disk limit of %d MiB", spec.Limits.DiskMB),
+			Hint: "restore it with a disk as large as the snapshot's sandbox had"}
+	case err != nil:
+		return nil, nil, damaged(err)
+	}
+	return files, template, nil
+}
+
+// SnapshotFiles implements driver.Restorer. What lies below everything is the
+// built-in template of this very build: files that no sandbox ever changed are not
+// in a snapshot.
+func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
+	if err := d.CanRestore(info, driver.RestoreOptions{}); err != nil {
+		return nil, err
+	}
+	files, template, err := d.load(ctx, dir, spec)
+	if err != nil {
+		return nil, err
+	}
+	return newTarStream(files.Delta(template)), nil
+}

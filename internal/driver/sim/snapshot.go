@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// A snapshot is one file: a line that names the format, what the sandbox's files are
+// beyond the template as package vfs writes it, and the SHA-256 of all before.
+const (
+	snapshotFile  = "files"
+	snapshotBuild = "sim 1" // also the line
+	snapshotMagic = "carrel " + snapshotBuild + "\n"
+)
+
+var (
+	_ driver.Snapshotter = (*instance)(nil)
+	_ driver.Restorer    = (*Driver)(nil)
+)
+
+// Snapshot implements driver.Snapshotter: the files of one moment, on top of the
+// template. Processes do not survive, whatever was asked for. Commands run on
+// meanwhile: blocks that they write are copied first.
+func (i *instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	const op = "snapshot sandbox"
+	fail := func(kind carrel.Kind, err error) (driver.SnapshotInfo, error) {
+		return driver.SnapshotInfo{}, &carrel.Error{Op: op, Kind: kind, ID: i.id, Err: err}
+	}
+	if !i.snapshotting.TryLock() {
+		return fail(carrel.Conflict, errors.New("another snapshot is being taken"))
+	}
+	defer i.snapshotting.Unlock()
+	select {
+	case <-i.ending:
+		return fail(carrel.Unavailable, errors.New("it has ended"))
+	default:
+	}
+	if err := i.save(ctx, filepath.Join(dir, snapshotFile)); err != nil {
+		return fail(writeKind(ctx, err), err)
+	}
+	return driver.SnapshotInfo{Driver: "sim", Build: snapshotBuild}, nil
+}
+
+// writeKind is the kind of an error of writing a snapshot.
+func writeKind(ctx context.Context, err error) carrel.Kind {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return carrel.TimedOut
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return carrel.Exhausted
+	case errors.Is(err, os.ErrExist), errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return carrel.Invalid
+	}
+	return carrel.Internal
+}
+
+// save writes the snapshot to a new file, which is removed again after an error.
+func (i *instance) save(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = i.encode(ctx, f)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// encode writes the snapshot's bytes.
+func (i *instance) encode(ctx context.Context, f *os.File) error {
+	sum := sha256.New()
+	buf := bufio.NewWriterSize(bounded{ctx, f}, 64<<10)
+	w := io.MultiWriter(sum, buf)
+	if _, err := io.WriteString(w, snapshotMagic); err != nil {
+		return err
+	}
+	if err := i.fs.Save(w, i.template); err != nil {
+		return err
+	}
+	if _, err := buf.Write(sum.Sum(nil)); err != nil {
+		return err
+	}
+	return buf.Flush()
+}
+
+// bounded is a file that a context may stop the writing of.
+type bounded struct {
+	ctx context.Context
+	f   *os.File
+}
+
+func (b bounded) Write(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.f.Write(p)
+}
+
+// openSnapshot opens a snapshot's file and checks all that needs no reading of its
+// parts. The bytes between the first line and the sum are body.
+func openSnapshot(ctx context.Context, dir string) (f *os.File, body *io.SectionReader, err error) {
+	// A link is refused, and a pipe does not make us wait.
+	f, err = os.OpenFile(filepath.Join(dir, snapshotFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, damaged(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+		}
+	}()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, damaged(err)
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, nil, damaged(fmt.Errorf("%s is no plain file", snapshotFile))
+	}
+	size := fi.Size() - sha256.Size
+	if size < int64(len(snapshotMagic)) {
+		return nil, nil, damaged(fmt.Errorf("%d bytes are no snapshot", fi.Size()))
+	}
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != snapshotMagic {
+		return nil, nil, damaged(errors.Join(err, fmt.Errorf("it begins with %q", magic)))
+	}
+	if err := checkSum(ctx, f, size); err != nil {
+		return nil, nil, err
+	}
+	return f, io.NewSectionReader(f, int64(len(magic)), size-int64(len(magic))), nil
+}
+
+// checkSum compares the sum at the end of a snapshot with what is before it.
+func checkSum(ctx context.Context, f *os.File, size int64) error {
+	sum := sha256.New()
+	r := io.NewSectionReader(f, 0, size)
+	for {
+		if err := ctx.Err(); err != nil {
+			return &carrel.Error{Op: opRestore, Kind: carrel.TimedOut, Err: err}
+		}
+		n, err := io.CopyN(sum, r, 4<<20)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return damaged(err)
+		}
+		_ = n
+	}
+	var want [sha256.Size]byte
+	if _, err := f.ReadAt(want[:], size); err != nil {
+		return damaged(err)
+	}
+	if [sha256.Size]byte(sum.Sum(nil)) != want {
+		return damaged(errors.New("its checksum is wrong"))
+	}
+	return nil
+}
+
+const opRestore = "restore snapshot"
+
+// damaged is the error of a snapshot that is not one.
+func damaged(err error) error {
+	return &carrel.Error{Op: opRestore, Kind: carrel.Invalid, Err: fmt.Errorf("the snapshot is damaged: %w", err),
+		Hint: "take it from where it was kept again, or use another one"}
+}

@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+// tarStream makes a tar stream of differences as it is read. No goroutine stands
+// behind it: whoever stops reading leaves nothing.
+type tarStream struct {
+	mu    sync.Mutex
+	delta *vfs.Delta
+	tw    *tar.Writer
+	out   bytes.Buffer // what was made and not read
+	body  *fileBody    // of the entry under way, or nil
+	err   error
+}
+
+var _ io.ReadCloser = (*tarStream)(nil)
+
+func newTarStream(d *vfs.Delta) *tarStream {
+	s := &tarStream{delta: d}
+	s.tw = tar.NewWriter(&s.out)
+	return s
+}
+
+// Read implements io.Reader.
+func (s *tarStream) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.out.Len() == 0 && s.err == nil && len(p) > 0 {
+		s.err = s.more()
+	}
+	if s.out.Len() > 0 && !errors.Is(s.err, os.ErrClosed) {
+		return s.out.Read(p)
+	}
+	return 0, s.err
+}
+
+// Close implements io.Closer.
+func (s *tarStream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.body != nil {
+		s.body.stop()
+	}
+	s.err, s.delta, s.body, s.out = os.ErrClosed, nil, nil, bytes.Buffer{}
+	return nil
+}
+
+// more makes the next piece: a part of a file, an entry, or the end.
+func (s *tarStream) more() error {
+	if s.body != nil {
+		done, err := s.body.next()
+		if done || err != nil {
+			s.body.stop()
+			s.body = nil
+		}
+		return err
+	}
+	x, err := s.delta.Next()
+	switch {
+	case err == io.EOF:
+		if err := s.tw.Close(); err != nil {
+			return err
+		}
+		return io.EOF // what is in out is read first
+	case err != nil:
+		return &carrel.Error{Op: "read snapshot", Kind: carrel.Unsupported, Err: fmt.Errorf("a tar stream has no such names: %w", err)}
+	}
+	return s.entry(x)
+}
+
+// devices are the numbers of the devices there are, as on Linux.
+var devices = map[string]int64{"null": 3, "zero": 5, "full": 7, "random": 9}
+
+// entry writes an entry's header and begins its contents.
+func (s *tarStream) entry(x vfs.Difference) error {
+	h := &tar.Header{Name: x.Path, Format: tar.FormatPAX, Typeflag: tar.TypeReg}
+	if x.Gone { // overlayfs' form of a removed file
+		h.Typeflag = tar.TypeChar
+		return s.tw.WriteHeader(h)
+	}
+	i := x.Info
+	h.Uid, h.Gid, h.ModTime, h.Mode = int(i.UID), int(i.GID), i.Modified, unixMode(i.Mode)
+	for k, v := range x.Attrs {
+		if k != "" && !strings.ContainsAny(k, "=\x00") { // the others no PAX record can hold
+			if h.PAXRecords == nil {
+				h.PAXRecords = map[string]string{}
+			}
+			h.PAXRecords["SCHILY.xattr.user."+k] = v
+		}
+	}
+	switch {
+	case i.Mode.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, x.Path+"/"
+		if x.Path == "" {
+			h.Name = "./"
+		}
+	case i.Mode&fs.ModeSymlink != 0:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, i.Target
+	case x.Device != "":
+		h.Typeflag, h.Devmajor, h.Devminor = tar.TypeChar, 1, devices[x.Device]
+	case x.Link != "":
+		h.Typeflag, h.Linkname, h.PAXRecords = tar.TypeLink, x.Link, nil
+	default:
+		return s.file(h, x)
+	}
+	return s.tw.WriteHeader(h)
+}
+
+// file begins a plain file. One with holes to speak of is written as GNU's sparse
+// form, version 1.0, so that a hole of a terabyte is not a terabyte of zeros.
+func (s *tarStream) file(h *tar.Header, x vfs.Difference) error {
+	const worth = 64 << 10
+	if x.Info.Size-x.Info.Used < worth {
+		h.Size = x.Info.Size
+		if err := s.tw.WriteHeader(h); err != nil {
+			return err
+		}
+		s.body = newFileBody(x, s.tw, x.Info.Size, true)
+		return nil
+	}
+	if err := s.tw.Flush(); err != nil { // the padding of the entry before
+		return err
+	}
+	size, err := writeSparse(&s.out, h, x)
+	if err != nil {
+		return err
+	}
+	s.body = newFileBody(x, &s.out, size, false)
+	return nil
+}
+
+// fileBody writes a file's contents block by block.
+type fileBody struct {
+	w     io.Writer
+	pull  func() (int64, []byte, bool)
+	stop  func()
+	at    int64
+	size  int64
+	dense bool
+}
+
+func newFileBody(x vfs.Difference, w io.Writer, size int64, dense bool) *fileBody {
+	b := &fileBody{w: w, size: size, dense: dense}
+	b.pull, b.stop = iter.Pull2(x.Blocks())
+	return b
+}
+
+// next writes one block, with the hole before it when holes are written out.
+func (b *fileBody) next() (done bool, err error) {
+	off, data, ok := b.pull()
+	switch {
+	case !ok && b.dense:
+		return true, b.zeros(b.size - b.at)
+	case !ok: // the data's own padding
+		return true, b.zeros(-b.at & 511)
+	case b.dense:
+		if err := b.zeros(off - b.at); err != nil {
+			return true, err
+		}
+	}
+	n, err := b.w.Write(data)
+	b.at += int64(n)
+	return false, err
+}
+
+// zeros writes a hole of less than a block or so.
+func (b *fileBody) zeros(n int64) error {
+	if n > 0 {
+		b.at += n
+		_, err := b.w.Write(make([]byte, n))
+		return err
+	}
+	return nil
+}
+
+// unixMode is a mode in the numbers that tar has.
+func unixMode(m fs.FileMode) int64 {
+	out := int64(m.Perm())
+	for bit, unix := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if m&bit != 0 {
+			out |= unix
+		}
+	}
+	return out
+}
+
+// writeSparse writes the headers and the map of a sparse file, which archive/tar
+// reads and does not write, and returns the size of the data that follow.
+func writeSparse(w io.Writer, h *tar.Header, x vfs.Difference) (size int64, err error) {
+	var list strings.Builder
+	count := 0
+	for off, data := range x.Blocks() {
+		fmt.Fprintf(&list, "%d\n%d\n", off, len(data))
+		size += int64(len(data))
+		count++
+	}
+	// The file's end is said by an empty piece there.
+	sparse := fmt.Sprintf("%d\n%s%d\n0\n", count+1, list.String(), x.Info.Size)
+	sparse += strings.Repeat("\x00", -len(sparse)&511)
+	records := map[string]string{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": x.Path,
+		"GNU.sparse.realsize": strconv.FormatInt(x.Info.Size, 10), "size": strconv.FormatInt(int64(len(sparse))+size, 10),
+		"uid": strconv.Itoa(h.Uid), "gid": strconv.Itoa(h.Gid), "mtime": paxTime(h.ModTime.Unix(), h.ModTime.Nanosecond())}
+	for k, v := range h.PAXRecords {
+		records[k] = v
+	}
+	var pax strings.Builder
+	for k, v := range records {
+		pax.WriteString(paxRecord(k, v))
+	}
+	text := pax.String()
+	if len(text) >= 1<<20 { // no reader takes more
+		return 0, &carrel.Error{Op: "read snapshot", Kind: carrel.Unsupported, Err: fmt.Errorf("%s: %w", x.Path, syscall.E2BIG)}
+	}
+	out := rawHeader("PaxHeaders.0/sparse", 'x', 0o644, int64(len(text))) + text + strings.Repeat("\x00", -len(text)&511) +
+		rawHeader("GNUSparseFile.0/sparse", tar.TypeReg, h.Mode, 0) + sparse
+	_, err = io.WriteString(w, out)
+	return size, err
+}
+
+// paxTime is a time as PAX writes it; before 1970 the fraction counts the other way.
+func paxTime(sec int64, nsec int) string {
+	if sec < 0 && nsec > 0 {
+		sec, nsec = sec+1, 1e9-nsec
+		if sec == 0 {
+			return fmt.Sprintf("-0.%09d", nsec)
+		}
+	}
+	return fmt.Sprintf("%d.%09d", sec, nsec)
+}
+
+// paxRecord is "LENGTH KEY=VALUE\n", the length being that of all of it.
+func paxRecord(k, v string) string {
+	n := len(k) + len(v) + 3
+	for {
+		if s := fmt.Sprintf("%d %s=%s\n", n, k, v); len(s) == n {
+			return s
+		} else {
+			n = len(s)
+		}
+	}
+}
+
+// rawHeader is a header block. What it has no room for stands in the PAX records.
+func rawHeader(name string, kind byte, mode, size int64) string {
+	b := make([]byte, 512)
+	copy(b, name)
+	for _, f := range []struct {
+		at, width int
+		value     int64
+	}{{100, 8, mode}, {108, 8, 0}, {116, 8, 0}, {124, 12, size}, {136, 12, 0}} {
+		copy(b[f.at:], fmt.Sprintf("%0*o", f.width-1, f.value))
+	}
+	b[156] = kind
+	copy(b[257:], "ustar\x0000")
+	copy(b[148:], "        ")
+	var sum int64
+	for _, c := range b {
+		sum += int64(c)
+	}
+	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return string(b)
+}

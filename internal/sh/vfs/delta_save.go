@@ -1,0 +1,150 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+)
+
+// Bounds on what an encoding may say. Save never comes near them.
+const (
+	maxAttrs     = 4096
+	maxAttrName  = 4 << 10
+	maxAttrValue = 1 << 20
+)
+
+// encoder writes the encoding and keeps the first error.
+type encoder struct {
+	w   io.Writer
+	err error
+	buf []byte
+}
+
+// Save writes what f has beyond base, of which f or one of its ancestors must be a
+// clone, as it is at this moment. [Load] reads it. What is written holds no
+// checksum, and nothing of open files without a name.
+//
+// The encoding is the walk of a [Delta]: one letter for each step, then its fields.
+// Numbers are varints, texts and contents have their length before them. A file with
+// several names is told once and then by its number.
+func (f *FS) Save(w io.Writer, base *FS) error {
+	d := f.Delta(base)
+	e := &encoder{w: w}
+	numbers := map[*node]uint64{} // of files with several names
+	var count uint64
+	for e.err == nil {
+		s := d.step()
+		if s.node != nil && !s.node.isDir() {
+			if n, told := numbers[s.node]; told {
+				e.byte(evLink)
+				e.text(s.name)
+				e.number(n)
+				continue
+			}
+			if s.node.links > 1 {
+				numbers[s.node] = count
+			}
+			count++
+		}
+		e.byte(s.kind)
+		if s.kind == evEnd {
+			break
+		}
+		if s.kind == evLeave {
+			continue
+		}
+		e.text(s.name)
+		if s.kind == evGone {
+			continue
+		}
+		e.node(s.node)
+	}
+	e.flush()
+	return e.err
+}
+
+// node writes all of a node but its entries.
+func (e *encoder) node(n *node) {
+	e.number(uint64(n.mode))
+	e.number(uint64(n.uid))
+	e.number(uint64(n.gid))
+	sec, nsec := clampTime(n.mtime)
+	e.number(uint64(sec)<<1 ^ uint64(sec>>63)) // small also when negative
+	e.number(uint64(nsec))
+	e.number(uint64(len(n.attrs)))
+	for _, k := range slices.Sorted(maps.Keys(n.attrs)) {
+		e.text(k)
+		e.text(n.attrs[k])
+	}
+	switch kindOf(n) {
+	case evSymlink:
+		e.text(n.target)
+	case evDevice:
+		e.text(n.device)
+	case evFile:
+		if !n.mode.IsDir() {
+			e.contents(n)
+		}
+	}
+}
+
+// contents writes a file's size and blocks; a block of length 0 ends them.
+func (e *encoder) contents(n *node) {
+	e.number(uint64(n.size))
+	last := -1
+	for i, b := range n.blocks {
+		if b == nil || len(b.data) == 0 {
+			continue
+		}
+		e.number(uint64(len(b.data)))
+		e.number(uint64(i - last - 1))
+		last = i
+		e.flush()
+		if e.err == nil {
+			_, e.err = e.w.Write(b.data)
+		}
+		if e.err != nil {
+			return
+		}
+	}
+	e.number(0)
+}
+
+func (e *encoder) byte(b byte) { e.buf = append(e.buf, b) }
+
+func (e *encoder) number(n uint64) {
+	for ; n >= 0x80; n >>= 7 {
+		e.buf = append(e.buf, byte(n)|0x80)
+	}
+	e.buf = append(e.buf, byte(n))
+}
+
+func (e *encoder) text(s string) {
+	e.number(uint64(len(s)))
+	e.buf = append(e.buf, s...)
+	if len(e.buf) >= blockSize {
+		e.flush()
+	}
+}
+
+// flush hands on what was collected.
+func (e *encoder) flush() {
+	if e.err == nil && len(e.buf) > 0 {
+		_, e.err = e.w.Write(e.buf)
+	}
+	e.buf = e.buf[:0]
+}
+
+// typeOf is the type bits that go with a step.
+func typeOf(kind byte) fs.FileMode {
+	switch kind {
+	case evEnter:
+		return fs.ModeDir
+	case evSymlink:
+		return fs.ModeSymlink
+	case evDevice:
+		return fs.ModeDevice | fs.ModeCharDevice
+	}
+	return 0
+}
