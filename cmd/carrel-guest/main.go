@@ -2,6 +2,13 @@
 // protocol (package agent) for the real Linux (package oshost), reaps orphans and
 // makes an image without users, /tmp or resolv.conf fit to work in.
 //
+// Run by a program inside as "carrel-guest checkpoint" it asks the host to keep the
+// sandbox's present moment. Like fork, that returns in each copy that is made of
+// it: the sandbox that asked gets the snapshot's id, a restored one its generation.
+//
+// Run as "carrel-guest token" it asks the host for one of the sandbox's identity tokens
+// and prints it.
+//
 // It listens before it does anything else: the host may connect from the first
 // millisecond, and its first request waits for the rest.
 package main
@@ -24,6 +31,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
 	"github.com/carrel-dev/carrel/internal/version"
@@ -54,6 +62,20 @@ func main() {
 		noSetup = flag.Bool("no-setup", false, "run as an ordinary process: change nothing on this machine")
 		show    = flag.Bool("version", false, "print the version and exit")
 	)
+	if len(os.Args) > 1 && os.Args[1] == "checkpoint" {
+		if err := checkpoint(os.Args[2:], os.Stdout); err != nil {
+			report(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "token" {
+		if err := token(os.Args[2:], os.Stdout); err != nil {
+			report(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	if *show {
 		fmt.Println(version.Version)
@@ -109,10 +131,10 @@ func run(opt options) error {
 			opt.log.Warn("setup", "err", err) // much works without; what does not says so itself
 		}
 	})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Setup: setup})
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Checkpoint: hostDoor(opt.gateway)})
 	srv := newServer(a.Handler(), opt.log)
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(agent.ReadAhead(l)) }()
+	go func() { done <- srv.Serve(a.Listen(l)) }()
 	setup()
 	select {
 	case err = <-done:
@@ -137,6 +159,7 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		Protocols:         &protocols,
+		ConnContext:       agent.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		// Longer than the gateway keeps idle connections, so that it is the one
 		// to close them.
@@ -162,6 +185,14 @@ func trust(gateway []netip.Addr) func(net.Addr) bool {
 		}
 		return false
 	}
+}
+
+// hostDoor returns the way to ask the host for a checkpoint, nil without a host.
+func hostDoor(gateway []netip.Addr) func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error) {
+	if len(gateway) == 0 {
+		return nil
+	}
+	return guest.Host{Dial: dialHost(netip.AddrPortFrom(gateway[0], guest.HostPort).String())}.Checkpoint
 }
 
 // nameServer returns the address to look names up at, "" for none.

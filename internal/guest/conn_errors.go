@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -32,8 +34,11 @@ func (c *Conn) fail(op string, err error) error {
 		out.Kind = carrel.Unavailable
 	case errors.As(err, &ce):
 		out.Kind = kindOfCode(ce.Code())
-		if connect.IsWireError(err) {
+		switch {
+		case connect.IsWireError(err):
 			out.Err = errors.New(ce.Message()) // the guest's own words, without the code
+		case cutOff(err):
+			out.Kind = carrel.Unavailable
 		}
 	default:
 		out.Kind = carrel.Unavailable
@@ -42,11 +47,22 @@ func (c *Conn) fail(op string, err error) error {
 	return out
 }
 
+// cutOff reports whether the connection ended under a call: the protocol's own error
+// then speaks of a broken message.
+func cutOff(err error) bool {
+	for _, end := range []error{net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
 // hintFor says what to do where the kind of an error alone tells.
 func hintFor(kind carrel.Kind, err error) string {
 	switch kind {
 	case carrel.Unavailable:
-		if !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, context.Canceled) && !connect.IsWireError(err) {
 			return "the sandbox may just have ended: its log says why"
 		}
 	case carrel.Exhausted:

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/guest"
 )
 
 // Config is what an [Agent] is made of.
@@ -31,9 +33,18 @@ type Config struct {
 	// Announce writes the sandbox's and template's ids to /run/e2b at /init, where
 	// E2B's templates look for them. Only for a System that is the sandbox's own.
 	Announce bool
+	// Denials keeps what the wire refuses in guest.DeniedFile. Only for a System that is
+	// the sandbox's own.
+	Denials bool
+	// OwnerLimit is how long a refused program is looked for, while its refusal waits; 0
+	// is 15 ms.
+	OwnerLimit time.Duration
 	// Setup, if given, makes the System ready for work; it may be called again.
 	// Every route but /health and /init waits for it.
 	Setup func()
+	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil when
+	// there is nobody to ask.
+	Checkpoint func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error)
 }
 
 // Agent serves the guest's protocol for one System. It is safe for concurrent use.
@@ -48,9 +59,18 @@ type Agent struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	// admission is held for reading while a request is let in, and for writing while the
+	// identity changes. It is taken before any other lock.
+	admission sync.RWMutex
+	exchanges exchanges
+	conns     conns
+
+	uptime   uptime
 	procs    processes
 	identity identity
 	settling settling
+	refusals refusals
+	trust    trust
 	handler  http.Handler
 }
 
@@ -62,6 +82,9 @@ func New(cfg Config) *Agent {
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = 30 * time.Second
 	}
+	if cfg.OwnerLimit <= 0 {
+		cfg.OwnerLimit = ownerLimit
+	}
 	if cfg.DefaultUser == "" {
 		cfg.DefaultUser = "user"
 	}
@@ -71,6 +94,7 @@ func New(cfg Config) *Agent {
 	a := &Agent{cfg: cfg, sys: cfg.System, log: cfg.Logger}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.identity.reset(cfg)
+	a.uptime = uptime{ctx: a.ctx, spawn: a.spawn, now: time.Now}
 	a.procs.init()
 	a.handler = a.routes()
 	return a

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -80,6 +81,14 @@ func (c *readAheadConn) ReadFrom(r io.Reader) (int64, error) {
 		return rf.ReadFrom(r)
 	}
 	return io.Copy(writerOnly{c.Conn}, r)
+}
+
+// SetLinger says what becomes of unsent data at Close, where the connection can.
+func (c *readAheadConn) SetLinger(sec int) error {
+	if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		return l.SetLinger(sec)
+	}
+	return errors.ErrUnsupported
 }
 
 // CloseWrite ends the sending half, where the connection has halves.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"maps"
+	"regexp"
 	"sync"
 	"time"
 
@@ -15,7 +16,12 @@ type identity struct {
 	user    string
 	workdir string
 	envs    map[string]string
-	stamp   time.Time // of the newest /init
+	before  []*regexp.Regexp // commands that want a checkpoint
+	silent  bool             // no refusals are explained
+	stamp   time.Time        // of the newest /init
+	// Whose, and which of its generations, the newest /init was.
+	sandbox    string
+	generation int
 }
 
 // reset sets the identity that a guest has before the first /init.
@@ -29,18 +35,38 @@ func (id *identity) reset(cfg Config) {
 	}
 }
 
-// apply takes over a request's values and reports whether it did: one that is
-// older than the newest seen changes nothing, so that a delayed repeat can't put
-// an old token back after a restore.
-func (id *identity) apply(req *guest.InitRequest) bool {
+// initialisation is a checked /init.
+type initialisation struct {
+	guest.InitRequest
+	before []*regexp.Regexp
+}
+
+// outcome is what became of an /init.
+type outcome struct {
+	adopted bool // its values hold now
+	renewed bool // it is the first of a generation
+	woken   bool // and the guest itself was restored, with its memory
+}
+
+// apply takes over a request's values: unless it is older than the newest seen, so
+// that a delayed repeat can't put an old token back. The first one after a restore
+// counts whatever its time: the last before the snapshot may have come from a clock
+// that was ahead of this machine's.
+func (id *identity) apply(req *initialisation) outcome {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	if !req.Timestamp.IsZero() {
-		if req.Timestamp.Before(id.stamp) {
-			return false
-		}
+	var out outcome
+	out.renewed = req.Generation != id.generation || req.SandboxID != id.sandbox
+	out.woken = req.Restored && (out.renewed || req.Generation == 0)
+	if !out.woken && !req.Timestamp.IsZero() && req.Timestamp.Before(id.stamp) {
+		return outcome{}
+	}
+	if out.woken || !req.Timestamp.IsZero() {
 		id.stamp = req.Timestamp
 	}
+	out.adopted = true
+	id.sandbox, id.generation = req.SandboxID, req.Generation
+	id.before, id.silent = req.before, req.Silent
 	id.token = req.AccessToken
 	if req.DefaultUser != "" {
 		id.user = req.DefaultUser
@@ -56,7 +82,7 @@ func (id *identity) apply(req *guest.InitRequest) bool {
 			id.envs[k] = v
 		}
 	}
-	return true
+	return out
 }
 
 // accessToken returns the token that requests must carry, "" for none.

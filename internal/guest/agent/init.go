@@ -59,11 +59,16 @@ func (s *settling) wait(ctx context.Context) {
 // be, but for those that ask neither.
 func (a *Agent) settled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/health" && r.URL.Path != "/init" {
+		switch r.URL.Path {
+		case "/health", "/init", guest.LeavePath, guest.ActivityPath, guest.RefusedPath:
+		default:
 			if a.cfg.Setup != nil {
 				a.cfg.Setup()
 			}
 			a.settling.wait(r.Context())
+			if interruption(r.Context()) != nil && !isConnect(r.URL.Path) {
+				return // cut off while it waited; Connect calls say so themselves
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -76,9 +81,9 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "/init is for the host alone")
 		return
 	}
-	var req guest.InitRequest
+	var req initialisation
 	body := http.MaxBytesReader(w, r.Body, maxInit)
-	if err := json.NewDecoder(body).Decode(&req); err != nil && !errors.Is(err, io.EOF) {
+	if err := json.NewDecoder(body).Decode(&req.InitRequest); err != nil && !errors.Is(err, io.EOF) {
 		code := http.StatusBadRequest
 		if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
 			code = http.StatusRequestEntityTooLarge
@@ -86,28 +91,41 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 		writeError(w, code, "body: "+err.Error())
 		return
 	}
-	if err := checkInit(&req); err != nil {
+	err := checkInit(&req.InitRequest)
+	if err == nil {
+		req.before, err = compilePatterns(req.CheckpointBefore)
+	}
+	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if a.identity.apply(&req) {
-		a.settling.begin(a.spawn, func() { a.identify(&req) })
-	}
+	a.adopt(r, &req)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// identify writes the identity out. The clock and the name are the machine's, and
+// identify writes the identity out, and after a restore runs the hooks. The clock and the name are the machine's, and
 // a kernel may refuse to change them: the sandbox is of use without.
-func (a *Agent) identify(req *guest.InitRequest) {
+func (a *Agent) identify(req *guest.InitRequest, now outcome) {
 	if a.cfg.Setup != nil {
 		a.cfg.Setup()
 	}
 	if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
 		a.log.Warn("identify", "err", err)
 	}
-	if a.cfg.Announce {
-		a.announce(req)
+	if req.Authority != "" {
+		a.trustAuthority(req.Authority)
+	}
+	if !a.cfg.Announce {
+		return
+	}
+	a.announce(req)
+	// A boot from a snapshot's files only is a restore, too, but of nothing that runs.
+	if now.woken || (now.renewed && req.Generation > 0) {
+		a.markGeneration(req.Generation)
+	}
+	if now.woken {
+		a.runHooks(req)
 	}
 }
 
@@ -127,12 +145,12 @@ func checkInit(req *guest.InitRequest) error {
 	if strings.ContainsRune(req.DefaultWorkdir, 0) {
 		return errors.New("defaultWorkdir: contains a NUL byte")
 	}
-	return nil
+	return checkAuthority(req.Authority)
 }
 
 // announceDir is where E2B's templates look for what sandbox they are in; the
 // same is in the environment.
-const announceDir = "/run/e2b"
+const announceDir = guest.AnnounceDir
 
 // announce writes the sandbox's and the template's ids where programs that do
 // not inherit our environment find them. Their absence is an inconvenience only.
@@ -145,14 +163,10 @@ func (a *Agent) announce(req *guest.InitRequest) {
 		if value == "" {
 			continue
 		}
-		f, err := a.sys.Create(announceDir+"/"+name, root)
-		if err != nil {
+		// A snapshot may be taken at any moment, and must not hold half of one.
+		if err := a.replaceFile(announceDir+"/"+name, value, root); err != nil {
 			a.log.Warn("announce", "err", err)
 			return
-		}
-		_, err = io.WriteString(f, value)
-		if err = errors.Join(err, f.Close()); err != nil {
-			a.log.Warn("announce", "err", err)
 		}
 	}
 }

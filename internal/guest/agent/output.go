@@ -171,6 +171,12 @@ func (o *output) add(from stream, data []byte) {
 			return
 		}
 	}
+	o.put(c)
+}
+
+// put appends a chunk and tells the listeners; where there are none the oldest go. Called
+// with mu held.
+func (o *output) put(c chunk) {
 	o.chunks = append(o.chunks, c)
 	o.size += c.cost()
 	if len(o.subs) == 0 {

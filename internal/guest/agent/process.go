@@ -33,7 +33,7 @@ type running struct {
 	out    *output
 	in     *input
 
-	timer    *time.Timer // kills it when its time is over; nil without a limit
+	timer    *countdown // kills it when its time is over; nil without a limit
 	timedOut atomic.Bool
 
 	told    chan struct{} // closed when somebody has received the end event
@@ -185,7 +185,7 @@ func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Err
 	}
 	l := r.out.listen()
 	if lifetime > 0 {
-		r.timer = time.AfterFunc(lifetime, r.timeOut)
+		r.timer = a.uptime.afterFunc(lifetime, r.timeOut)
 	}
 	a.spawn(func() { a.supervise(r) })
 	return l, nil
@@ -208,7 +208,7 @@ func (a *Agent) supervise(r *running) {
 
 	exit := r.proc.Wait()
 	if r.timer != nil {
-		r.timer.Stop()
+		r.timer.stop()
 	}
 	a.procs.exited(r)
 	r.in.close()
@@ -235,8 +235,8 @@ func (a *Agent) supervise(r *running) {
 // for long, and would die of SIGPIPE if we closed our side: its output is read
 // and dropped until it ends.
 func (a *Agent) linger(r *running, drained <-chan struct{}) {
-	keep := time.NewTimer(endedKept)
-	defer keep.Stop()
+	old := make(chan struct{})
+	defer a.uptime.afterFunc(endedKept, func() { close(old) }).stop()
 	for told := r.told; told != nil || drained != nil; {
 		select {
 		case <-drained:
@@ -244,8 +244,8 @@ func (a *Agent) linger(r *running, drained <-chan struct{}) {
 			r.release()
 		case <-told:
 			told = nil
-		case <-keep.C:
-			told = nil
+		case <-old:
+			told, old = nil, nil
 			a.procs.forget(r)
 		case <-a.ctx.Done():
 			return

@@ -114,8 +114,8 @@ func (a *Agent) workdir(u User, cwd string) (string, *connect.Error) {
 	return dir, nil
 }
 
-// environment returns a process's whole environment: the account's, over it the
-// sandbox's, over it the request's.
+// environment returns a process's whole environment: the account's, over it what leads
+// to the wire's authority, over it the sandbox's, over it the request's.
 func (a *Agent) environment(u User, request map[string]string, tty bool) []string {
 	env := map[string]string{
 		"PATH":    defaultPath,
@@ -127,6 +127,7 @@ func (a *Agent) environment(u User, request map[string]string, tty bool) []strin
 	if tty {
 		env["TERM"] = "xterm-256color"
 	}
+	maps.Copy(env, a.trust.variables())
 	maps.Copy(env, a.env())
 	maps.Copy(env, request)
 	out := make([]string, 0, len(env))

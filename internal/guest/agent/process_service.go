@@ -27,6 +27,7 @@ func rpcOptions() []connect.HandlerOption {
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompressMinBytes(math.MaxInt),
 		connect.WithCodec(jsonCodec{}),
+		connect.WithInterceptors(interrupts{}),
 	}
 }
 
@@ -63,6 +64,12 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 	cmd, cerr := s.a.command(u, req.Msg)
 	if cerr != nil {
 		return cerr
+	}
+	if cerr := s.a.checkpointBefore(ctx, req.Msg.GetProcess()); cerr != nil {
+		return cerr
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	// The request's deadline is the process's lifetime. It is kept apart from the
 	// request, because a process lives on when its client goes.

@@ -49,6 +49,8 @@ func newGuest(t testing.TB, change ...func(*agent.Config)) *guestUnderTest {
 	}
 	a := agent.New(cfg)
 	srv := httptest.NewUnstartedServer(a.Handler())
+	srv.Listener = a.Listen(srv.Listener)
+	srv.Config.ConnContext = agent.ConnContext
 	var p http.Protocols
 	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)

@@ -44,7 +44,10 @@ func (a *Agent) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
 	})
-	return boundRest(cors(a.authorize(a.settled(timed(mux)))))
+	mux.Handle(guest.LeavePath, only(http.MethodPost, a.serveLeave))
+	mux.Handle(guest.ActivityPath, only(http.MethodGet, a.serveActivity))
+	mux.Handle(guest.RefusedPath, only(http.MethodPost, a.serveRefused))
+	return boundRest(cors(a.admit(a.settled(timed(mux)))))
 }
 
 // restTimeout is how long a client may still send of a body that nobody wants.
@@ -74,20 +77,29 @@ func only(method string, h http.HandlerFunc) http.Handler {
 	})
 }
 
-// authorize demands the access token on every route but those that check
-// something else themselves: a signature, or who the peer is.
-func (a *Agent) authorize(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method + r.URL.Path {
-		case "GET/health", "HEAD/health", "GET/files", "HEAD/files", "POST/files", "POST/init":
-		default:
-			if !strings.HasPrefix(r.URL.Path, guest.TunnelPath) && !a.checkToken(r.Header) {
-				writeError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
+// authorize demands the access token.
+func (a *Agent) authorize(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !a.authorized(r) {
+		unauthorized(w)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// authorized reports whether a request may pass: it has the access token, or its
+// route checks something else itself, a signature or who the peer is.
+func (a *Agent) authorized(r *http.Request) bool {
+	switch r.Method + r.URL.Path {
+	case "GET/health", "HEAD/health", "GET/files", "HEAD/files", "POST/files",
+		"POST/init", "POST" + guest.LeavePath, "GET" + guest.ActivityPath, "POST" + guest.RefusedPath:
+		return true
+	}
+	return strings.HasPrefix(r.URL.Path, guest.TunnelPath) || a.checkToken(r.Header)
+}
+
+// unauthorized answers as envd does.
+func unauthorized(w http.ResponseWriter) {
+	writeError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
 }
 
 // exposedHeaders are those that scripts in a browser may read.
@@ -124,6 +136,7 @@ type writerKey struct{}
 type streamWriter struct {
 	http.ResponseWriter
 	ctl      *http.ResponseController
+	exchange *exchange
 	deadline time.Time
 	held     bool
 }
@@ -131,9 +144,18 @@ type streamWriter struct {
 // Unwrap lets http.ResponseController find the connection.
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// Write writes a piece of the answer.
+func (w *streamWriter) Write(p []byte) (int, error) {
+	w.exchange.writes.Add(1)
+	defer w.exchange.writes.Add(1)
+	return w.ResponseWriter.Write(p)
+}
+
 // Flush sends what was written, unless that is held back.
 func (w *streamWriter) Flush() {
 	if !w.held {
+		w.exchange.writes.Add(1)
+		defer w.exchange.writes.Add(1)
 		_ = w.ctl.Flush() // a broken connection shows at the next write
 	}
 }
@@ -142,11 +164,12 @@ func (w *streamWriter) Flush() {
 // streams bound their writes (see extendWrite).
 func timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/process.") && !strings.HasPrefix(r.URL.Path, "/filesystem.") {
+		x, ok := r.Context().Value(exchangeKey{}).(*exchange)
+		if !ok || !isConnect(r.URL.Path) {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		w := &streamWriter{ResponseWriter: rw, ctl: http.NewResponseController(rw)}
+		w := &streamWriter{ResponseWriter: rw, ctl: http.NewResponseController(rw), exchange: x}
 		if !strings.HasSuffix(r.URL.Path, "/StreamInput") && w.ctl.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
 			r.Body = &timedBody{ReadCloser: r.Body, ctl: w.ctl}
 		}

@@ -57,6 +57,8 @@ func (a *Agent) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	// A closed agent breaks both connections, so that the copies end.
 	defer context.AfterFunc(a.ctx, func() { _, _ = inner.Close(), outer.Close() })()
+	// So does an interruption. Neither side may take that for an orderly end.
+	defer context.AfterFunc(r.Context(), func() { reset(inner, outer) })()
 	splice(inner, outer, buf.Reader)
 }
 

@@ -33,6 +33,7 @@ func (s *System) Setup(nameServer string) error {
 		makeAccounts("/"),
 		makeHome(),
 		makeSudo("/"),
+		makeGuestCommand("/"),
 		makeNames(nameServer),
 	)
 }
@@ -212,6 +213,28 @@ func makeSudo(root string) error {
 		return nil
 	}
 	return writeSudoers(root, true)
+}
+
+// ownGuest is this very program.
+const ownGuest = "/.carrel/guest"
+
+// makeGuestCommand puts carrel-guest on the PATH, for "carrel-guest checkpoint". An
+// image's own file of that name stays, and on a root that is read-only there is no
+// such command.
+func makeGuestCommand(root string) error {
+	dir := filepath.Join(root, "usr/local/bin")
+	link := filepath.Join(dir, "carrel-guest")
+	if _, err := os.Lstat(link); err == nil || !exists(filepath.Join(root, ownGuest)) {
+		return nil
+	}
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Symlink(ownGuest, link)
+	}
+	if errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
 }
 
 // findSudo reports whether there is a sudo below root, and whether it is ours.

@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// interrupted is why the guest itself ended a request before its time.
+type interrupted struct{ reason string }
+
+func (e *interrupted) Error() string { return e.reason }
+
+// errRestored ends what was open when the snapshot was taken that this guest has
+// been restored from: its clients are another machine's, or long gone.
+var errRestored = &interrupted{"the sandbox was restored from a snapshot"}
+
+// interruption returns why the guest ended a request, nil when it did not.
+func interruption(ctx context.Context) *interrupted {
+	var why *interrupted
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &why) {
+		return why
+	}
+	return nil
+}
+
+// manner is how a request can be ended before its time.
+type manner int
+
+const (
+	plainCall   manner = iota // broken off: there is no way to say why
+	connectCall               // answered with the reason
+	inputCall                 // the same, but its handler waits for the client's words
+	tunnelCall                // ends by itself when its context does
+)
+
+// mannerOf returns the manner of a route's requests.
+func mannerOf(path string) manner {
+	switch {
+	case strings.HasSuffix(path, "/StreamInput"):
+		return inputCall
+	case isConnect(path):
+		return connectCall
+	case strings.HasPrefix(path, guest.TunnelPath):
+		return tunnelCall
+	}
+	return plainCall
+}
+
+// exchange is a request that is being served.
+type exchange struct {
+	manner manner
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when it has been served
+	// writes counts the beginnings and ends of writes of a Connect call's answer: an odd
+	// number that stays is a client that takes nothing.
+	writes atomic.Int64
+
+	mu      sync.Mutex
+	ctl     *http.ResponseController // nil once served: then it must not be touched
+	stopped bool                     // interrupt was called
+	writing int64                    // what writes was then
+}
+
+// past is a deadline that has passed.
+var past = time.Unix(1, 0)
+
+// interrupt ends the exchange. A Connect call answers with the reason; anything
+// else has no way to say it and breaks off.
+func (x *exchange) interrupt(why *interrupted) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stopped, x.writing = true, x.writes.Load()
+	x.cancel(why)
+	if x.ctl == nil {
+		return
+	}
+	// Where a connection has no deadlines the end of the context has to do. One whose
+	// request has been read must not get one for reading: net/http, which listens for the
+	// client's going away, would take it for that, for all requests to come.
+	switch x.manner {
+	case inputCall:
+		_ = x.ctl.SetReadDeadline(past)
+	case plainCall:
+		_ = x.ctl.SetReadDeadline(past)
+		_ = x.ctl.SetWriteDeadline(past)
+	}
+}
+
+// abort ends an exchange whose client has taken nothing since interrupt. One that
+// is merely slow on a busy machine still gets to say why it ends.
+func (x *exchange) abort() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctl != nil && x.writing%2 == 1 && x.writes.Load() == x.writing {
+		_ = x.ctl.SetWriteDeadline(past)
+	}
+}
+
+// end is called when the exchange has been served; it reports whether the answer
+// must be broken off.
+func (x *exchange) end() (broken bool) {
+	x.mu.Lock()
+	switch x.manner {
+	case connectCall, inputCall:
+		if x.stopped {
+			_ = x.ctl.Flush() // who waits for done may freeze us the next moment
+		}
+	case plainCall:
+		broken = x.stopped
+	}
+	x.ctl = nil
+	x.mu.Unlock()
+	x.cancel(nil)
+	close(x.done)
+	return broken
+}
+
+// exchangeKey is the context key of a request's exchange.
+type exchangeKey struct{}
+
+// exchanges are the requests being served, but for those of the host about the
+// guest itself.
+type exchanges struct {
+	mu   sync.Mutex
+	open map[*exchange]struct{}
+}
+
+// begin registers a request and returns it with a context that interrupt ends.
+func (e *exchanges) begin(w http.ResponseWriter, r *http.Request) (*exchange, *http.Request) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	x := &exchange{manner: mannerOf(r.URL.Path), cancel: cancel, done: make(chan struct{}), ctl: http.NewResponseController(w)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open == nil {
+		e.open = map[*exchange]struct{}{}
+	}
+	e.open[x] = struct{}{}
+	return x, r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+}
+
+func (e *exchanges) end(x *exchange) (broken bool) {
+	broken = x.end()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.open, x)
+	return broken
+}
+
+// all returns those that are open now.
+func (e *exchanges) all() []*exchange {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]*exchange, 0, len(e.open))
+	for x := range e.open {
+		out = append(out, x)
+	}
+	return out
+}
+
+func (e *exchanges) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.open)
+}
+
+// isConnect reports whether a route is one of the Connect services'.
+func isConnect(path string) bool {
+	return strings.HasPrefix(path, "/process.") || strings.HasPrefix(path, "/filesystem.")
+}
+
+// isShort reports whether a route is answered at once: then there is nothing to
+// interrupt, and nobody is active who asks how the guest is.
+func isShort(path string) bool {
+	switch path {
+	case "/health", "/init", "/metrics", "/envs", guest.LeavePath, guest.ActivityPath, guest.RefusedPath:
+		return true
+	}
+	return false
+}
+
+// admit registers requests and demands the access token. Both happen under one
+// lock, which a restore takes for writing: whoever was let in by the old token is
+// registered by then, and is interrupted with it.
+func (a *Agent) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isShort(r.URL.Path) {
+			a.authorize(w, r, next)
+			return
+		}
+		a.admission.RLock()
+		x, r := a.exchanges.begin(w, r)
+		ok := a.authorized(r)
+		a.admission.RUnlock()
+		if x.manner == inputCall && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // see interrupt
+		}
+		defer func() {
+			if a.exchanges.end(x) {
+				panic(http.ErrAbortHandler) // what was cut off must not look complete
+			}
+		}()
+		if !ok {
+			unauthorized(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// interrupts gives calls that the guest ended the reason as their error.
+type interrupts struct{}
+
+var _ connect.Interceptor = interrupts{}
+
+// explain returns the error that the client of a call is told.
+func explain(ctx context.Context, err error) error {
+	if why := interruption(ctx); err != nil && why != nil {
+		return connect.NewError(connect.CodeUnavailable, why)
+	}
+	return err
+}
+
+// WrapUnary implements connect.Interceptor.
+func (interrupts) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, req)
+		return resp, explain(ctx, err)
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (interrupts) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return explain(ctx, next(ctx, conn))
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (interrupts) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}

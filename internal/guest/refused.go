@@ -1,0 +1,155 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Refused tells the guest that something of its sandbox was refused, and returns
+// which program it was. The guest answers within some 20 ms, and accepts it from
+// the host's end of the link alone.
+func (c *Conn) Refused(ctx context.Context, r Refusal) (RefusalReply, error) {
+	const op = "explain refusal"
+	body, err := json.Marshal(r)
+	if err != nil {
+		return RefusalReply{}, c.fail(op, err)
+	}
+	h := http.Header{"Content-Type": {"application/json"}}
+	resp, err := c.roundTrip(ctx, op, http.MethodPost, RefusedPath, h, bytes.NewReader(body))
+	if err != nil {
+		return RefusalReply{}, err
+	}
+	defer drain(resp.Body)
+	var reply RefusalReply
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxJSON)).Decode(&reply); err != nil {
+		return RefusalReply{}, c.fail(op, err)
+	}
+	// A sandbox's own word: it goes into logs and onto terminals.
+	reply.Process = oneLine(reply.Process, maxProcess)
+	return reply, nil
+}
+
+// Bounds of a refusal's line, in bytes. Texts that would not fit are cut, the
+// longest first; the whole never exceeds maxRefusal.
+const (
+	maxRefusal = 400
+	maxProcess = 64
+	minPart    = 40
+)
+
+// RefusalLine explains a refusal to whoever runs the program, in one line of
+// printable text:
+//
+//	carrel: denied https://api.example.com:443 (curl): no rule allows api.example.com. Ask for: allow api.example.com. See /run/carrel/denied.jsonl
+//
+// Without a Process or Hint their parts are left out.
+func RefusalLine(d carrel.Decision) string {
+	const most = 4 << 10 // no part needs more to be cut from
+	target := oneLine(refusedTarget(d), most)
+	reason := strings.TrimRight(oneLine(d.Reason, most), ". ")
+	if reason == "" {
+		reason = "the sandbox's policy refuses it"
+	}
+	hint := strings.TrimRight(oneLine(d.Hint, most), ". ")
+	if ask := "ask for: "; len(hint) > len(ask) && strings.EqualFold(hint[:len(ask)], ask) {
+		hint = hint[len(ask):] // it is said once
+	}
+	program, _, _ := strings.Cut(d.Process, " (pid ")
+	program = oneLine(program, maxProcess)
+
+	write := func() string {
+		var b strings.Builder
+		b.WriteString("carrel: denied " + target)
+		if program != "" {
+			b.WriteString(" (" + program + ")")
+		}
+		b.WriteString(": " + reason + ".")
+		if hint != "" {
+			b.WriteString(" Ask for: " + hint + ".")
+		}
+		b.WriteString(" See " + DeniedFile)
+		return b.String()
+	}
+	line := write()
+	for over := len(line) - maxRefusal; over > 0; over = len(line) - maxRefusal {
+		longest := &target
+		for _, part := range []*string{&reason, &hint} {
+			if len(*part) > len(*longest) {
+				longest = part
+			}
+		}
+		*longest = shorten(*longest, max(len(*longest)-over, minPart))
+		line = write()
+	}
+	return line
+}
+
+// refusedTarget writes what the sandbox wanted to reach.
+func refusedTarget(d carrel.Decision) string {
+	host := d.Name
+	if host == "" {
+		host = d.Address
+	}
+	if host == "" {
+		host = "an unnamed host"
+	}
+	scheme := d.Protocol
+	switch {
+	case scheme == "dns":
+		if d.Method != "" {
+			return "dns " + host + " " + d.Method
+		}
+		return "dns " + host
+	case scheme == "tls" && d.Port == 443:
+		scheme = "https" // what whoever typed the address calls it
+	case scheme == "":
+		scheme = "tcp"
+	}
+	at := host
+	if d.Port != 0 {
+		at = net.JoinHostPort(host, strconv.Itoa(int(d.Port)))
+	}
+	text := scheme + "://" + at + d.Path
+	if d.Method != "" {
+		text = d.Method + " " + text
+	}
+	return text
+}
+
+// oneLine drops what is not printable, so that no text from a sandbox can move a
+// terminal's cursor or begin a line of its own, and cuts the rest.
+func oneLine(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return ' '
+		case r == utf8.RuneError, !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s[:min(len(s), 4*most)])
+	return shorten(s, most)
+}
+
+// shorten cuts a text to so many bytes, between characters.
+func shorten(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return s
+	}
+	end := max(most-len(mark), 0)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + mark
+}
