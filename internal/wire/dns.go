@@ -2,72 +2,54 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/time/rate"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 const (
 	// dnsIdle ends a resolver session: a program asks for A and AAAA at once and
 	// then leaves.
-	dnsIdle = 2 * time.Second
+	dnsIdle       = 2 * time.Second
+	dnsStreamIdle = 10 * time.Second
 	// dnsTimeout bounds one question.
 	dnsTimeout = 5 * time.Second
+	// dnsWriting is how long a sandbox may leave an answer unread.
+	dnsWriting = 30 * time.Second
 	dnsMaxUDP  = 1232
+	// maxQuestions bounds the questions of one session that are under way.
+	maxQuestions = 16
+	// dnsRate and dnsBurst bound one sandbox's questions, per second and at once.
+	dnsRate, dnsBurst = 200, 1000
 )
 
-// HostResolver forwards questions to the name servers of this host, as
-// /etc/resolv.conf has them at that moment.
-type HostResolver struct {
-	// File is read instead of /etc/resolv.conf, if set.
-	File string
-	// Port is asked instead of 53, if set.
-	Port string
+// nameService is the resolver of one sandbox. A question is itself a message to the
+// outside, so a name that is not allowed is answered here and goes no further.
+type nameService struct {
+	out  *egress
+	pace *rate.Limiter
 }
 
-// Exchange asks the servers in their order, over UDP and, where the answer does
-// not fit, over TCP.
-func (h *HostResolver) Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-	file := h.File
-	if file == "" {
-		file = "/etc/resolv.conf"
-	}
-	cfg, err := dns.ClientConfigFromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	err = errors.New("no name server in " + file)
-	if h.Port != "" {
-		cfg.Port = h.Port
-	}
-	for _, s := range cfg.Servers {
-		at := net.JoinHostPort(s, cfg.Port)
-		var a *dns.Msg
-		if a, _, err = (&dns.Client{Net: "udp", Timeout: 2 * time.Second}).ExchangeContext(ctx, q, at); err == nil && a.Truncated {
-			a, _, err = (&dns.Client{Net: "tcp", Timeout: 3 * time.Second}).ExchangeContext(ctx, q, at)
-		}
-		if err == nil {
-			return a, nil
-		}
-	}
-	return nil, err
+func newNameService(e *egress) *nameService {
+	return &nameService{out: e, pace: rate.NewLimiter(dnsRate, dnsBurst)}
 }
 
-// resolvePackets answers one UDP socket's questions.
-func (e *egress) resolvePackets(f *flow, in net.Conn) {
-	stop := context.AfterFunc(f.ctx, func() { _ = in.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	e.resolve(f, &dns.Conn{Conn: packets{in}, UDPSize: dns.MaxMsgSize}, dnsIdle, true)
+// servePackets answers one UDP socket's questions.
+func (s *nameService) servePackets(f *flow, in net.Conn) {
+	s.serve(f, in, &dns.Conn{Conn: packets{in}, UDPSize: dns.MaxMsgSize}, dnsIdle, true)
 }
 
-// resolveStream answers one TCP connection's questions.
-func (e *egress) resolveStream(f *flow, in net.Conn) {
-	stop := context.AfterFunc(f.ctx, func() { _ = in.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	e.resolve(f, &dns.Conn{Conn: in}, 10*time.Second, false)
+// serveStream answers one TCP connection's questions.
+func (s *nameService) serveStream(f *flow, in net.Conn) {
+	s.serve(f, in, &dns.Conn{Conn: in}, dnsStreamIdle, false)
 }
 
 // packets makes dns.Conn treat a connection as datagrams: it asks for this method.
@@ -80,20 +62,23 @@ func (p packets) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (p packets) WriteTo(b []byte, _ net.Addr) (int, error) { return p.Conn.Write(b) }
 
-// maxQuestions bounds the questions of one session that are under way.
-const maxQuestions = 16
-
-// resolve answers questions as they come, several at a time: programs ask for A and
+// serve answers questions as they come, several at a time: programs ask for A and
 // AAAA together and wait for both. It returns when the session was idle for a
 // while and every answer is sent.
-func (e *egress) resolve(f *flow, c *dns.Conn, idle time.Duration, udp bool) {
+func (s *nameService) serve(f *flow, in net.Conn, c *dns.Conn, idle time.Duration, udp bool) {
+	defer context.AfterFunc(f.ctx, func() { _ = in.SetDeadline(time.Unix(1, 0)) })()
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex // one answer at a time on a stream
 		slots = make(chan struct{}, maxQuestions)
+
+		broken atomic.Bool
 	)
 	defer wg.Wait()
 	send := func(q, a *dns.Msg) {
+		if a == nil {
+			return
+		}
 		if udp {
 			size := dns.MinMsgSize
 			if o := q.IsEdns0(); o != nil {
@@ -103,43 +88,137 @@ func (e *egress) resolve(f *flow, c *dns.Conn, idle time.Duration, udp bool) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		_ = c.SetWriteDeadline(time.Now().Add(dnsTimeout))
-		_ = c.WriteMsg(a)
+		_ = c.SetWriteDeadline(time.Now().Add(dnsWriting))
+		if c.WriteMsg(a) != nil && !udp {
+			broken.Store(true) // a part of an answer may be gone
+			_ = in.SetDeadline(time.Unix(1, 0))
+		}
 	}
-	for f.ctx.Err() == nil {
+	for f.ctx.Err() == nil && !broken.Load() {
 		_ = c.SetReadDeadline(time.Now().Add(idle))
 		q, err := c.ReadMsg()
 		if err != nil {
 			if q == nil {
 				return
 			}
-			send(q, new(dns.Msg).SetRcodeFormatError(q))
+			if !q.Response {
+				send(q, &dns.Msg{MsgHdr: dns.MsgHdr{Id: q.Id, Response: true, Rcode: dns.RcodeFormatError}})
+			}
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			send(q, e.answer(f.ctx, q))
+			send(q, s.answer(f, q))
 		})
 	}
 }
 
-// answer never returns nil. A sandbox that may not leave gets NXDOMAIN for every
-// name, so that programs give up at once.
-func (e *egress) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
-	a := new(dns.Msg)
+// answer answers one question; nil is silence.
+func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
+	if q.Response {
+		return nil // an answer to an answer would go on for ever
+	}
+	a := new(dns.Msg).SetReply(q)
+	a.RecursionAvailable = true
+	if o := q.IsEdns0(); o != nil {
+		a.SetEdns0(dnsMaxUDP, false)
+	}
 	switch {
-	case q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1:
-		return a.SetRcode(q, dns.RcodeFormatError)
-	case !e.link.policy.Load().Names():
-		return a.SetRcode(q, dns.RcodeNameError)
+	case q.Opcode != dns.OpcodeQuery:
+		a.Rcode = dns.RcodeNotImplemented
+		return a
+	case len(q.Question) != 1:
+		a.Rcode = dns.RcodeFormatError
+		return a
 	}
-	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
+	asked := q.Question[0]
+	known := policy.Flow{UDP: true, Port: dnsPort, Name: plainName(asked.Name)}
+	refuse := func(code int, v policy.Verdict) *dns.Msg {
+		d := s.decision(f, asked, known, v)
+		s.out.refusals.explain(f.ctx, &d, f.from, true)
+		s.out.refusals.record(d)
+		a.Rcode = code
+		explainIn(a, v.Reason)
+		return a
+	}
+	if known.Name == "" || asked.Qclass != dns.ClassINET {
+		return refuse(dns.RcodeRefused, denied("question", "the name or class of the question is none that is answered here"))
+	}
+	r := s.out.link.rules.Load()
+	v := r.JudgeName(known.Name)
+	switch {
+	case !v.Allow:
+		return refuse(dns.RcodeNameError, v)
+	case asked.Qtype == dns.TypeHTTPS || asked.Qtype == dns.TypeSVCB:
+		// They lead past the name: to other addresses and ports, and to encrypted hellos.
+		return a
+	case !passing[asked.Qtype]:
+		return refuse(dns.RcodeRefused, denied("question", "questions of type "+dns.TypeToString[asked.Qtype]+" are not answered"))
+	case !s.pace.Allow():
+		return refuse(dns.RcodeRefused, denied("questions per second", "the sandbox asks for too many names"))
+	}
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(f.ctx, dnsTimeout)
 	defer cancel()
-	got, err := e.link.wire.opts.Resolver.Exchange(ctx, q.Copy())
-	if err != nil || got == nil {
-		return a.SetRcode(q, dns.RcodeServerFailure)
+	got, err := s.ask(ctx, r, known.Name, asked.Qtype)
+	d := s.decision(f, asked, known, v)
+	d.Duration = time.Since(started)
+	if err != nil {
+		a.Rcode = dns.RcodeServerFailure
+		d.Reason = err.Error()
+		s.out.refusals.record(d)
+		return a
 	}
-	got.Id = q.Id
-	return got
+	if got.removed != nil && got.addresses == nil {
+		d = s.decision(f, asked, known, *got.removed)
+	}
+	s.out.refusals.record(d)
+	a.Rcode, a.Answer = got.code, got.records
+	for _, rr := range a.Answer {
+		if h := rr.Header(); strings.EqualFold(h.Name, asked.Name) {
+			h.Name = asked.Name // as it was spelled: some clients check it
+		}
+	}
+	return a
+}
+
+// passing are the types of records that are answered.
+var passing = map[uint16]bool{
+	dns.TypeA: true, dns.TypeAAAA: true, dns.TypeCNAME: true, dns.TypeTXT: true, dns.TypeMX: true,
+	dns.TypeSRV: true, dns.TypeNS: true, dns.TypeSOA: true, dns.TypeCAA: true, dns.TypePTR: true,
+}
+
+// plainName is a name as it is judged: in lower case and without the last dot. "" is none
+// that is judged: the root, and names with bytes that no host has.
+func plainName(s string) string {
+	s = strings.TrimSuffix(s, ".")
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f || c == '\\' {
+			return ""
+		}
+	}
+	return strings.ToLower(s)
+}
+
+// explainIn says why in an answer, to clients that read it.
+func explainIn(a *dns.Msg, reason string) {
+	if o := a.IsEdns0(); o != nil {
+		o.Option = append(o.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: clipped("blocked by policy: " + reason)})
+	}
+}
+
+// clipped keeps a text short enough for a datagram.
+func clipped(s string) string {
+	const most = 300
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}
+
+func (s *nameService) decision(f *flow, q dns.Question, known policy.Flow, v policy.Verdict) carrel.Decision {
+	d := s.out.decision(time.Now(), known, v)
+	d.Protocol, d.Method = "dns", dns.TypeToString[q.Qtype]
+	return d
 }

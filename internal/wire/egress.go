@@ -2,8 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -14,8 +12,10 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 const (
@@ -25,16 +25,23 @@ const (
 	maxHalfOpen = 512
 	// maxResolving bounds one sandbox's DNS sessions.
 	maxResolving = 128
-	dnsPort      = 53
+	// maxLocal bounds one sandbox's connections to its host.
+	maxLocal = 8
+	dnsPort  = 53
+	httpPort = 80
 )
 
 // egress is what a link does with what the sandbox sends out. A packet that it
 // does not take is answered by the stack itself, with a reset or port
 // unreachable, which costs no goroutine: that is how a closed sandbox is served.
 type egress struct {
-	link *Link
-	tcp  *tcp.Forwarder
-	once sync.Once
+	link     *Link
+	tcp      *tcp.Forwarder
+	once     sync.Once
+	answers  *answers
+	refusals *refusals
+	names    *nameService
+	buffers  buffers // for what is carried
 
 	mu       sync.Mutex
 	closed   bool
@@ -42,98 +49,15 @@ type egress struct {
 	conns    int // of flows, TCP ones
 	sessions int // UDP ones
 	dns      int // at the gateway
+	local    int // at the gateway, for Options.Local
 	busy     sync.WaitGroup
 }
 
-// flow is one connection, session or question of the sandbox that the daemon
-// serves. cut ends it.
-type flow struct {
-	kind   flowKind
-	to     netip.Addr
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-type flowKind int
-
-const (
-	flowTCP flowKind = iota
-	flowUDP
-	flowDNS
-)
-
-func newEgress(l *Link) *egress { return &egress{link: l, flows: make(map[*flow]struct{})} }
-
-// begin registers a flow, or says no: closing, or over the limit.
-func (e *egress) begin(kind flowKind, to netip.Addr) (*flow, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	count, limit := e.counter(kind)
-	if e.closed || *count >= limit {
-		return nil, false
-	}
-	*count++
-	f := &flow{kind: kind, to: to}
-	f.ctx, f.cancel = context.WithCancel(e.link.ctx)
-	e.flows[f] = struct{}{}
-	e.busy.Add(1)
-	return f, true
-}
-
-func (e *egress) end(f *flow) {
-	f.cancel()
-	e.mu.Lock()
-	count, _ := e.counter(f.kind)
-	*count--
-	delete(e.flows, f)
-	e.mu.Unlock()
-	e.busy.Done()
-}
-
-func (e *egress) counter(kind flowKind) (count *int, limit int) {
-	switch kind {
-	case flowTCP:
-		return &e.conns, e.link.wire.opts.MaxConns
-	case flowUDP:
-		return &e.sessions, e.link.wire.opts.MaxSessions
-	default:
-		return &e.dns, maxResolving
-	}
-}
-
-// cutAll ends every flow without waiting.
-func (e *egress) cutAll() { e.cut(func(*flow) bool { return true }) }
-
-// recheck ends the flows that the policy of now forbids.
-func (e *egress) recheck() {
-	e.cut(func(f *flow) bool { return f.kind != flowDNS && !e.allows(f.to) })
-}
-
-func (e *egress) cut(which func(*flow) bool) {
-	e.mu.Lock()
-	var cut []*flow
-	for f := range e.flows {
-		cut = append(cut, f)
-	}
-	e.mu.Unlock()
-	for _, f := range cut {
-		if which(f) {
-			f.cancel()
-		}
-	}
-}
-
-// close ends every flow and waits.
-func (e *egress) close() {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.cutAll()
-	e.busy.Wait()
-}
-
-func (e *egress) allows(to netip.Addr) bool {
-	return e.link.policy.Load().Allows(to) && !e.link.wire.host.has(to)
+func newEgress(l *Link) *egress {
+	e := &egress{link: l, flows: make(map[*flow]struct{}), answers: newAnswers()}
+	e.refusals = newRefusals(l)
+	e.names = newNameService(e)
+	return e
 }
 
 // gateway reports whether an address is the gateway's own.
@@ -151,11 +75,55 @@ func netipAddr(a tcpip.Address) netip.Addr {
 	return n.Unmap()
 }
 
-// handleTCP takes SYNs that the policy allows, and questions to the resolver.
-func (e *egress) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-	resolver := e.gateway(id.LocalAddress) && id.LocalPort == dnsPort
-	if !resolver && !e.allows(netipAddr(id.LocalAddress)) {
+var metadata = addr(guest.MetadataIPv4)
+
+// ownPort reports whether a connection is for the gateway itself, and what for.
+func (e *egress) ownPort(id stack.TransportEndpointID) (flowKind, bool) {
+	gateway, serves := e.gateway(id.LocalAddress), e.link.wire.opts.Local != nil
+	switch {
+	case gateway && id.LocalPort == dnsPort:
+		return flowDNS, true
+	case gateway && serves && (id.LocalPort == guest.HostPort || id.LocalPort == httpPort),
+		serves && id.LocalAddress == metadata && id.LocalPort == httpPort:
+		return flowLocal, true
+	}
+	return flowTCP, false
+}
+
+// redirected reports whether a question to another name server is answered by ours
+// instead: so it is where all destinations are open and only names are denied. A server
+// that a rule opens is asked itself.
+func (e *egress) redirected(known policy.Flow) bool {
+	if known.Port != dnsPort {
 		return false
+	}
+	r := e.link.rules.Load()
+	v := r.Judge(known)
+	return (v.Allow || v.Inspect) && r.everywhere(known, v)
+}
+
+// flowTo is what is known of a connection at its first packet.
+func (e *egress) flowTo(id stack.TransportEndpointID, udp bool) policy.Flow {
+	to := netipAddr(id.LocalAddress)
+	return policy.Flow{UDP: udp, Addr: to, Port: id.LocalPort, Names: e.answers.names(to)}
+}
+
+// handleTCP takes SYNs that the policy may allow, and those to the gateway's own ports.
+// Refusals that have been explained already are left to the stack.
+func (e *egress) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
+	if f := header.TCP(pkt.TransportHeader().Slice()).Flags(); !f.Contains(header.TCPFlagSyn) || f.Contains(header.TCPFlagAck) {
+		return false
+	}
+	if _, own := e.ownPort(id); !own {
+		known := e.flowTo(id, false)
+		r := e.link.rules.Load()
+		if v := r.Judge(known); !v.Allow && !v.Inspect && !r.nameable(known) {
+			d := e.decision(time.Now(), known, v)
+			if !e.refusals.unexplained(d) {
+				e.refusals.record(d)
+				return false
+			}
+		}
 	}
 	e.once.Do(func() {
 		e.tcp = tcp.NewForwarder(e.link.stack, firstWindow, maxHalfOpen, e.serveTCP)
@@ -163,163 +131,203 @@ func (e *egress) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	return e.tcp.HandlePacket(id, pkt)
 }
 
-// serveTCP connects to what the sandbox asked for and only then completes its
-// handshake: a refusal outside is a refusal inside.
 func (e *egress) serveTCP(r *tcp.ForwarderRequest) {
 	id := r.ID()
-	to := netipAddr(id.LocalAddress)
-	kind := flowTCP
-	if e.gateway(id.LocalAddress) {
-		kind = flowDNS
+	in := &arrival{request: r, fit: e.fit}
+	kind, own := e.ownPort(id)
+	if !own && e.redirected(e.flowTo(id, false)) {
+		kind, own = flowDNS, true
 	}
-	f, ok := e.begin(kind, to)
+	f, ok := e.begin(kind, id)
 	if !ok {
-		r.Complete(true)
+		if kind == flowTCP {
+			e.refusals.record(e.decision(time.Now(), e.flowTo(id, false), denied("connections at once", "the sandbox has too many open connections")))
+		}
+		in.refuse()
 		return
 	}
 	defer e.end(f)
-	if kind == flowDNS {
-		if in, ok := accept(r); ok {
-			defer in.Close()
-			e.resolveStream(f, in)
-		}
+	defer in.close()
+	if own {
+		e.serveOwn(f, in)
 		return
 	}
-	out, err := e.dial(f, "tcp", netip.AddrPortFrom(to, id.LocalPort))
+	defer e.answers.hold(f.to.Addr())()
+	e.serveOut(f, in, e.flowTo(id, false))
+}
+
+// serveOwn serves a connection to one of the gateway's own ports.
+func (e *egress) serveOwn(f *flow, in *arrival) {
+	if !in.accept() {
+		return
+	}
+	if f.kind == flowDNS {
+		e.names.serveStream(f, in.conn)
+		return
+	}
+	defer context.AfterFunc(f.ctx, func() { _ = in.conn.Close() })()
+	e.link.wire.opts.Local(e.link.id, in.conn)
+}
+
+// serveOut serves a connection to the outside. What the address alone can't decide is
+// accepted and looked at; until it is allowed nothing of it leaves.
+func (e *egress) serveOut(f *flow, in *arrival, known policy.Flow) {
+	r, v := e.settle(f, known)
+	if v.Inspect || !v.Allow && r.nameable(known) {
+		e.inspect(f, in, known)
+		return
+	}
+	if !v.Allow {
+		e.refuse(f, in, known, v)
+		return
+	}
+	e.carry(f, in, known, r, v, nil)
+}
+
+// refuse explains a refusal, notes it and resets the connection.
+func (e *egress) refuse(f *flow, in *arrival, known policy.Flow, v policy.Verdict) {
+	v.Allow = false
+	d := e.decision(f.started, known, v)
+	e.refusals.explain(f.ctx, &d, f.from, known.UDP)
+	e.refusals.record(d)
+	in.refuse()
+}
+
+// carry connects an allowed connection to the outside and only then completes its
+// handshake, if that is not done: a refusal outside is a refusal inside. first, if not
+// nil, has the bytes of it that were read already.
+func (e *egress) carry(f *flow, in *arrival, known policy.Flow, r *rules, v policy.Verdict, first *peeker) {
+	bounds := r.limits.of(v.Index)
+	leave, full := enterAll(bounds)
+	if full != nil {
+		e.refuse(f, in, known, limited(v, full))
+		return
+	}
+	defer leave()
+	out, err := e.connect(f.ctx, r, known, v)
 	if err != nil {
-		r.Complete(true)
+		e.failed(f, in, known, v, err)
 		return
 	}
 	defer out.Close()
-	in, ok := accept(r)
-	if !ok {
+	e.splice(f, in, known, v, paced(f.ctx, out, bounds), first)
+}
+
+// failed ends a connection that was allowed and did not come about.
+func (e *egress) failed(f *flow, in *arrival, known policy.Flow, v policy.Verdict, err error) {
+	if no, ok := refusedBy(err); ok {
+		e.refuse(f, in, known, no)
 		return
 	}
-	defer in.Close()
-	splice(f.ctx, in, out)
+	d := e.decision(f.started, known, v)
+	d.Reason, d.Duration = err.Error(), time.Since(f.started)
+	e.refusals.record(d)
+	in.refuse()
 }
 
-// dial asks the policy once more, since it may have changed, and connects.
-func (e *egress) dial(f *flow, network string, to netip.AddrPort) (net.Conn, error) {
-	if !e.allows(to.Addr()) {
-		return nil, errors.New("denied")
+// splice moves the bytes of an allowed connection until it ends, and notes it.
+func (e *egress) splice(f *flow, in *arrival, known policy.Flow, v policy.Verdict, out net.Conn, first *peeker) {
+	if f.ctx.Err() != nil || !in.accept() {
+		return
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, dialTimeout)
-	defer cancel()
-	return e.link.wire.opts.Dialer.DialContext(ctx, network, to.String())
+	d := e.decision(f.started, known, v)
+	var said int64
+	if first != nil {
+		_ = out.SetWriteDeadline(time.Now().Add(dialTimeout))
+		n, err := out.Write(first.take())
+		if err != nil {
+			in.refuse()
+			return
+		}
+		_ = out.SetWriteDeadline(time.Time{})
+		said = int64(n)
+	}
+	d.Sent, d.Received = splice(f.ctx, &e.buffers, in.conn, out)
+	d.Sent += said
+	d.Duration = time.Since(f.started)
+	e.refusals.record(d)
+	if f.ctx.Err() != nil {
+		in.refuse() // cut: the sandbox must not take it for an ordinary end
+	}
 }
 
-// accept completes the sandbox's handshake.
-func accept(r *tcp.ForwarderRequest) (*gonet.TCPConn, bool) {
+// arrival is a connection that the sandbox opens.
+type arrival struct {
+	request *tcp.ForwarderRequest // nil once it is answered
+	fit     func(tcpip.Endpoint)  // sizes its buffers
+	conn    *guestConn            // once it is accepted
+}
+
+// guestConn is the sandbox's connection.
+type guestConn struct {
+	*gonet.TCPConn
+	endpoint tcpip.Endpoint
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Close ends it in good order.
+func (c *guestConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	return c.TCPConn.Close()
+}
+
+// abort resets it.
+func (c *guestConn) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.endpoint.Abort()
+	}
+}
+
+// accept completes the sandbox's handshake, if that is not done.
+func (a *arrival) accept() bool {
+	if a.conn != nil {
+		return true
+	}
+	if a.request == nil {
+		return false
+	}
+	r := a.request
+	a.request = nil
 	var wq waiter.Queue
 	ep, terr := r.CreateEndpoint(&wq)
 	if terr != nil {
 		r.Complete(true)
-		return nil, false
+		return false
 	}
 	r.Complete(false)
 	ep.SocketOptions().SetDelayOption(false)
 	ep.SocketOptions().SetKeepAlive(true)
-	return gonet.NewTCPConn(&wq, ep), true
-}
-
-// half is a connection whose two directions close separately.
-type half interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// splice copies both ways until both have ended or ctx ends. The end of one
-// direction closes only that one.
-func splice(ctx context.Context, a, b net.Conn) {
-	stop := context.AfterFunc(ctx, func() {
-		past := time.Unix(1, 0)
-		_ = a.SetDeadline(past)
-		_ = b.SetDeadline(past)
-	})
-	defer stop()
-	var wg sync.WaitGroup
-	for _, d := range [][2]net.Conn{{a, b}, {b, a}} {
-		wg.Go(func() {
-			_, err := io.Copy(d[0], d[1])
-			h, ok := d[0].(half)
-			if err != nil || !ok || h.CloseWrite() != nil {
-				// Broken, not ended: the other direction has no use either.
-				past := time.Unix(1, 0)
-				_ = a.SetDeadline(past)
-				_ = b.SetDeadline(past)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// handleUDP takes first packets of sessions that the policy allows.
-func (e *egress) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-	to := netipAddr(id.LocalAddress)
-	kind := flowUDP
-	if e.gateway(id.LocalAddress) && id.LocalPort == dnsPort {
-		kind = flowDNS
-	} else if !e.allows(to) {
-		return false
-	}
-	f, ok := e.begin(kind, to)
-	if !ok {
-		return false
-	}
-	var wq waiter.Queue
-	ep, terr := udp.NewForwarderRequest(e.link.stack, id, pkt.Clone()).CreateEndpoint(&wq)
-	if terr != nil {
-		e.end(f)
-		return false
-	}
-	in := gonet.NewUDPConn(&wq, ep)
-	go func() {
-		defer e.end(f)
-		defer in.Close()
-		if kind == flowDNS {
-			e.resolvePackets(f, in)
-		} else {
-			e.serveUDP(f, in, netip.AddrPortFrom(to, id.LocalPort))
-		}
-	}()
+	a.fit(ep)
+	a.conn = &guestConn{TCPConn: gonet.NewTCPConn(&wq, ep), endpoint: ep}
 	return true
 }
 
-// serveUDP relays one session until it is silent for UDPIdle.
-func (e *egress) serveUDP(f *flow, in net.Conn, to netip.AddrPort) {
-	out, err := e.dial(f, "udp", to)
-	if err != nil {
-		return
+// refuse resets the connection, accepted or not.
+func (a *arrival) refuse() {
+	switch {
+	case a.request != nil:
+		a.request.Complete(true)
+		a.request = nil
+	case a.conn != nil:
+		a.conn.abort()
 	}
-	defer out.Close()
-	idle := e.link.wire.opts.UDPIdle
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	alive := time.AfterFunc(idle, cancel)
-	defer alive.Stop()
-	stop := context.AfterFunc(ctx, func() {
-		past := time.Unix(1, 0)
-		_ = in.SetDeadline(past)
-		_ = out.SetDeadline(past)
-	})
-	defer stop()
-	var wg sync.WaitGroup
-	for _, d := range [][2]net.Conn{{in, out}, {out, in}} {
-		wg.Go(func() {
-			defer cancel()
-			buf := make([]byte, header.UDPMaximumPacketSize)
-			for {
-				n, err := d[1].Read(buf)
-				if err != nil {
-					return
-				}
-				alive.Reset(idle)
-				if _, err := d[0].Write(buf[:n]); err != nil && ctx.Err() != nil {
-					return
-				}
-			}
-		})
+}
+
+// close gives back what is still held: whoever has not answered has refused.
+func (a *arrival) close() {
+	if a.request != nil {
+		a.refuse()
 	}
-	wg.Wait()
+	if a.conn != nil {
+		_ = a.conn.Close()
+	}
 }

@@ -277,56 +277,6 @@ func TestReservedAddresses(t *testing.T) {
 	}
 }
 
-func TestPolicy(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		network carrel.Network
-		address string
-		want    bool
-	}{
-		{"closed", carrel.Network{}, "203.0.113.9", false},
-		{"open", carrel.Network{Internet: true}, "203.0.113.9", true},
-		{"denied", carrel.Network{Internet: true, DenyOut: []string{"203.0.113.0/24"}}, "203.0.113.9", false},
-		{"allow beats deny", carrel.Network{Internet: true, AllowOut: []string{"203.0.113.9"}, DenyOut: []string{"0.0.0.0/0"}}, "203.0.113.9", true},
-		{"the rest is denied", carrel.Network{Internet: true, AllowOut: []string{"203.0.113.9"}, DenyOut: []string{"0.0.0.0/0"}}, "203.0.113.8", false},
-		{"allowed without internet", carrel.Network{AllowOut: []string{"203.0.113.9"}}, "203.0.113.9", true},
-		{"names allow nothing yet", carrel.Network{AllowOut: []string{"api.example.com", "*.example.com"}}, "203.0.113.9", false},
-		{"private never", carrel.Network{Internet: true, AllowOut: []string{"10.0.0.0/8"}}, "10.0.0.1", false},
-		{"mapped loopback", carrel.Network{Internet: true}, "::ffff:127.0.0.1", false},
-		{"mapped public", carrel.Network{Internet: true}, "::ffff:203.0.113.9", true},
-		{"NAT64 of loopback", carrel.Network{Internet: true}, "64:ff9b::7f00:1", false},
-		{"6to4 of private", carrel.Network{Internet: true}, "2002:0a00:0001::1", false},
-		{"compatible loopback", carrel.Network{Internet: true}, "::127.0.0.1", false},
-		{"zone", carrel.Network{Internet: true}, "fe80::1%eth0", false},
-		{"public six", carrel.Network{Internet: true}, "2001:db8::9", true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := wire.NewPolicy(c.network).Allows(netip.MustParseAddr(c.address)); got != c.want {
-				t.Errorf("%s: %v, want %v", c.address, got, c.want)
-			}
-		})
-	}
-	if wire.NewPolicy(carrel.Network{Internet: true, DenyOut: []string{"0.0.0.0/0"}}).Names() {
-		t.Error("names are resolved though everything is denied")
-	}
-}
-
-func FuzzPolicy(f *testing.F) {
-	f.Add("203.0.113.9", "0.0.0.0/0", "10.0.0.1")
-	f.Add("*.example.com", "::/0", "::ffff:10.0.0.1")
-	f.Add("10.0.0.0/8", "not an address", "64:ff9b::a00:1")
-	f.Fuzz(func(t *testing.T, allow, deny, address string) {
-		a, err := netip.ParseAddr(address)
-		if err != nil {
-			return
-		}
-		p := wire.NewPolicy(carrel.Network{Internet: true, AllowOut: []string{allow}, DenyOut: []string{deny}})
-		if u := a.Unmap(); p.Allows(a) && (u.IsLoopback() || u.IsPrivate() || u.IsLinkLocalUnicast() || u.IsMulticast() || u.IsUnspecified()) {
-			t.Errorf("%s is allowed by allow %q deny %q", a, allow, deny)
-		}
-	})
-}
-
 // A sandbox can't hold more than its share of the daemon's connections.
 func TestBounds(t *testing.T) {
 	tcp, _ := canary(t)

@@ -5,10 +5,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -28,20 +26,15 @@ var errMTU = errors.New("the link's MTU must be between 1280 and 65535")
 // again, and TCP repairs the loss: the stack's goroutines must not hang for ever.
 const stallLimit = time.Second
 
-// frames holds buffers for one frame each. All links share them, and an idle
-// link holds none.
-var frames = sync.Pool{New: func() any { b := make([]byte, maxMTU+header.EthernetMinimumSize+1); return &b }}
-
-// endpoint carries Ethernet frames between the stack and a SEQPACKET socket. It
-// waits in the runtime's network poller, so that an idle link costs one parked
-// goroutine and no thread: gVisor's own fdbased endpoint pins a thread for each
-// link, which hurts at hundreds of sandboxes.
+// endpoint carries Ethernet frames between the stack and a link's file (see
+// device). It waits in the runtime's network poller, so that an idle link costs one
+// parked goroutine and no thread: gVisor's own fdbased endpoint pins a thread for
+// each link, which hurts at hundreds of sandboxes.
 type endpoint struct {
-	file *os.File
-	conn syscall.RawConn
-	mtu  uint32
-	mac  tcpip.LinkAddress
-	gw   []tcpip.Address // the gateway's own addresses, which alone answer pings
+	device
+	mtu uint32
+	mac tcpip.LinkAddress
+	gw  []tcpip.Address // the gateway's own addresses, which alone answer pings
 
 	// tx serialises writers, so that frames keep their order while one waits.
 	tx      sync.Mutex
@@ -56,40 +49,18 @@ type endpoint struct {
 	onDown  func() // called once when the other end is gone
 }
 
-var _ stack.LinkEndpoint = (*endpoint)(nil)
+var (
+	_ stack.LinkEndpoint = (*endpoint)(nil)
+	_ stack.GSOEndpoint  = (*endpoint)(nil)
+)
 
 // newEndpoint takes over fd.
 func newEndpoint(fd *os.File, mtu int, mac tcpip.LinkAddress) (*endpoint, error) {
-	defer fd.Close()
-	raw, err := fd.SyscallConn()
+	d, err := openDevice(fd)
 	if err != nil {
 		return nil, err
 	}
-	dup, kind := -1, 0
-	cerr := raw.Control(func(s uintptr) {
-		if kind, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-			return
-		}
-		dup, err = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0)
-	})
-	if err = errors.Join(cerr, err); err != nil {
-		return nil, err
-	}
-	if kind != unix.SOCK_SEQPACKET {
-		_ = unix.Close(dup)
-		return nil, errors.New("the link is not a SOCK_SEQPACKET socket")
-	}
-	if err := unix.SetNonblock(dup, true); err != nil {
-		_ = unix.Close(dup)
-		return nil, err
-	}
-	f := os.NewFile(uintptr(dup), "link")
-	conn, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return &endpoint{file: f, conn: conn, mtu: uint32(mtu), mac: mac}, nil
+	return &endpoint{device: d, mtu: uint32(mtu), mac: mac}, nil
 }
 
 // close stops the reader, fails every waiting writer and waits for the reader.
@@ -99,65 +70,39 @@ func (e *endpoint) close() {
 	e.readers.Wait()
 }
 
-// read delivers frames until the socket is closed on either side.
+// read delivers frames until the file is closed here, or the other end is.
 func (e *endpoint) read() {
 	defer e.readers.Done()
 	for {
-		frame, n, err := e.receive()
-		if err != nil || n == 0 {
+		frame, err := e.receive()
+		if err != nil {
 			if !e.closing.Load() && e.onDown != nil {
 				e.onDown()
 			}
 			return
 		}
-		e.deliver((*frame)[:n])
-		frames.Put(frame)
+		e.deliver(frame)
 	}
 }
 
-// receive waits for one frame. The buffer is taken only once there is something
-// to read. n == 0 means that the other end was closed.
-func (e *endpoint) receive() (frame *[]byte, n int, err error) {
-	cerr := e.conn.Read(func(fd uintptr) bool {
-		frame = frames.Get().(*[]byte)
-		for {
-			n, err = unix.Read(int(fd), *frame)
-			if err != unix.EINTR {
-				break
-			}
-		}
-		if err == nil && n > 0 {
-			return true
-		}
-		frames.Put(frame)
-		frame = nil
-		return err != unix.EAGAIN
-	})
-	return frame, n, errors.Join(cerr, err)
-}
-
-func (e *endpoint) deliver(b []byte) {
+// deliver gives one frame to the stack, and releases it.
+func (e *endpoint) deliver(frame *buffer.View) {
+	b := frame.AsSlice()
 	if len(b) < header.EthernetMinimumSize {
+		frame.Release()
 		return
 	}
 	eth := header.Ethernet(b)
 	dst := eth.DestinationAddress()
 	group := b[0]&1 == 1
-	if !group && dst != e.mac {
-		return
-	}
-	if e.strayEcho(eth.Type(), b[header.EthernetMinimumSize:]) {
-		return
-	}
 	e.mu.RLock()
 	d := e.dispatcher
 	e.mu.RUnlock()
-	if d == nil {
+	if d == nil || !group && dst != e.mac || e.strayEcho(eth.Type(), b[header.EthernetMinimumSize:]) {
+		frame.Release()
 		return
 	}
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
-		Payload: buffer.MakeWithView(buffer.NewViewWithData(b)),
-	})
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(frame)})
 	defer pkt.DecRef()
 	pkt.LinkHeader().Consume(header.EthernetMinimumSize)
 	pkt.NetworkProtocolNumber = eth.Type()
@@ -203,14 +148,14 @@ func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
 	return true
 }
 
-// WritePackets sends frames, waiting while the socket is full.
+// WritePackets sends frames, waiting while the link is full.
 func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	e.tx.Lock()
 	defer e.tx.Unlock()
 	for i, pkt := range pkts.AsSlice() {
-		if err := e.send(pkt.AsSlices()); err != nil {
+		if err := e.send(e.parts(pkt)); err != nil {
 			e.dropped.Add(uint64(pkts.Len() - i))
-			if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+			if errors.Is(err, os.ErrClosed) || gone(err) {
 				return i, &tcpip.ErrClosedForSend{}
 			}
 			return i, &tcpip.ErrNoBufferSpace{}
@@ -224,11 +169,8 @@ func (e *endpoint) send(parts [][]byte) error {
 	var err error
 	waiting := false
 	cerr := e.conn.Write(func(fd uintptr) bool {
-		_, err = unix.SendmsgBuffers(int(fd), parts, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-		if err != unix.EAGAIN && err != unix.EINTR && err != unix.ENOBUFS {
-			return true
-		}
-		if e.stalled || e.closing.Load() {
+		var full bool
+		if full, err = e.write(int(fd), parts); !full || e.stalled || e.closing.Load() {
 			return true
 		}
 		if !waiting {
@@ -262,11 +204,28 @@ func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.mac }
 // SetLinkAddress does nothing: the address is fixed.
 func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 
-// Capabilities leaves checksums out, both ways: frames travel through memory and
-// the other end is told not to look (RXChecksumOffload).
+// Capabilities leaves checksums out where the other end is told not to look: frames
+// travel through memory. A kernel looks at all of them but those of TCP segments
+// that come with a header, see SupportedGSO.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
-	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload | stack.CapabilityTXChecksumOffload
+	c := stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
+	if e.kind == socket {
+		c |= stack.CapabilityTXChecksumOffload
+	}
+	return c
 }
+
+// SupportedGSO says that a kernel takes TCP segments bigger than the MTU, without
+// their checksum.
+func (e *endpoint) SupportedGSO() stack.SupportedGSO {
+	if e.kind == tapWithHeader {
+		return stack.HostGSOSupported
+	}
+	return stack.GSONotSupported
+}
+
+// GSOMaxSize is the largest such segment: what one IPv4 packet can hold.
+func (e *endpoint) GSOMaxSize() uint32 { return maxMTU }
 
 // Attach starts reading when the stack gives its dispatcher.
 func (e *endpoint) Attach(d stack.NetworkDispatcher) {
@@ -309,7 +268,7 @@ func (e *endpoint) ParseHeader(pkt *stack.PacketBuffer) bool {
 	return ok
 }
 
-// Close does nothing: the link closes the socket.
+// Close does nothing: the link closes the file.
 func (e *endpoint) Close() {}
 
 // SetOnCloseAction does nothing: there is no device to remove.

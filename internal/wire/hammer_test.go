@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	guestwords "github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -87,6 +88,62 @@ func TestHammer(t *testing.T) {
 		t.Errorf("closing took %v", d)
 	}
 	wg.Wait()
+}
+
+// TestHammerPolicy: connections of all kinds, while the policy changes all the time and the
+// stack is replaced.
+func TestHammerPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.Dial["203.0.113.25"] = greeter(t)
+	var log decisions
+	wr, id, _, g := w.link(t, onlyAPI, wire.Options{Audit: log.add,
+		Refused: func(context.Context, carrel.ID, guestwords.Refusal) guestwords.RefusalReply {
+			return guestwords.RefusalReply{}
+		}})
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, b := range [][]byte{
+		tlsHello(sni("api.example.com")), inRecords(tlsHello(sni("api.example.com")), 40), tlsHello(sni("evil.example.net")),
+		[]byte("GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n"), []byte("SSH-2.0-x\r\n"), {0}, nil,
+	} {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				c, err := g.dial(ctx, []string{goodIPv4, goodIPv6, evilIPv4, "203.0.113.25", "10.0.0.5"}[i%5], 443)
+				if err != nil {
+					continue
+				}
+				_ = c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+				_, _ = c.Write(b)
+				_, _ = c.Read(make([]byte, 100))
+				c.Close()
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			u := g.udp(evilIPv4, 53)
+			_ = u.SetDeadline(time.Now().Add(20 * time.Millisecond))
+			_, _ = u.Write(packed(t, "api.example.com."))
+			_, _ = u.Read(make([]byte, 100))
+			u.Close()
+		}
+	})
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			n := []carrel.Network{onlyAPI, everything, notEvil, {}, everythingPrivate}[i%5]
+			if err := wr.SetNetwork(id, n); err != nil && carrel.KindOf(err) != carrel.NotFound {
+				t.Error(err)
+			}
+			time.Sleep(7 * time.Millisecond)
+		}
+	})
+	time.Sleep(time.Second)
+	wr.Close()
+	wg.Wait()
+	if len(log.all()) == 0 {
+		t.Error("nothing in the log")
+	}
 }
 
 // FuzzFrame feeds one frame to a live stack.

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
@@ -30,12 +29,6 @@ import (
 const nicID tcpip.NICID = 1
 
 const (
-	// socketBuffer is asked for on the link's socket.
-	socketBuffer = 8 << 20
-	// maxWindow is the largest TCP buffer in each direction.
-	maxWindow = 4 << 20
-	// firstWindow is where it starts; it grows with use.
-	firstWindow = 256 << 10
 	// firstAttempt is how long the first SYN of a Dial is given. A guest that is
 	// just booting loses it, and the stack itself would repeat it after a second.
 	firstAttempt = 250 * time.Millisecond
@@ -48,11 +41,13 @@ type Link struct {
 	wire   *Wire
 	ep     *endpoint
 	stack  *stack.Stack
-	policy atomic.Pointer[Policy]
+	rules  atomic.Pointer[rules]
 	ctx    context.Context // ends with the link; parents what guests asked for
 	cancel context.CancelFunc
 	out    *egress
-	down   chan struct{} // closed when the sandbox's end is gone
+	// peeking counts bytes of connections that have not said what they are.
+	peeking atomic.Int64
+	down    chan struct{} // closed when the sandbox's end is gone
 
 	closing sync.Once
 	closed  chan struct{}
@@ -60,7 +55,7 @@ type Link struct {
 
 var _ driver.Link = (*Link)(nil)
 
-func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, policy *Policy) (*Link, error) {
+func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error) {
 	mac, err := tcpip.ParseMACAddress(driver.GatewayMAC)
 	if err != nil {
 		_ = fd.Close()
@@ -72,11 +67,11 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, policy *Policy) (*Link,
 	}
 	ep.gw = []tcpip.Address{addr(driver.GatewayIPv4), addr(driver.GatewayIPv6)}
 	l := &Link{id: spec.ID, wire: w, ep: ep, down: make(chan struct{}), closed: make(chan struct{})}
-	l.policy.Store(policy)
+	l.rules.Store(r)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.out = newEgress(l)
 	ep.onDown = func() { close(l.down); l.cancel(); l.out.cutAll() }
-	if l.stack, err = newStack(window(ep.conn)); err == nil {
+	if l.stack, err = newStack(ep.window()); err == nil {
 		l.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, l.out.handleTCP)
 		l.stack.SetTransportProtocolHandler(udp.ProtocolNumber, l.out.handleUDP)
 		err = configure(l.stack, ep)
@@ -86,28 +81,6 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, policy *Policy) (*Link,
 		return nil, err
 	}
 	return l, nil
-}
-
-// window sizes TCP's receive buffers and enlarges the socket's. The sandbox's end
-// drops what does not fit its own socket buffer, and repairing such losses is
-// slow, so never more than that may be under way. That buffer can't be read from
-// here: the driver sets both ends alike, and this end's size, before it is
-// changed, stands for it.
-func window(conn syscall.RawConn) int {
-	size := 0
-	_ = conn.Control(func(fd uintptr) {
-		s := int(fd)
-		size, _ = unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF)
-		if size >= socketBuffer {
-			return
-		}
-		// Forcing needs CAP_NET_ADMIN; the plain form is capped by the host's settings.
-		if unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
-			_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
-		}
-	})
-	// Half, because the kernel charges each frame with its bookkeeping.
-	return min(max(size/2, 64<<10), maxWindow)
 }
 
 func newStack(window int) (*stack.Stack, error) {
@@ -252,9 +225,9 @@ func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Du
 	return gonet.NewTCPConn(&wq, ep), nil
 }
 
-// setPolicy replaces the policy and cuts what it forbids.
-func (l *Link) setPolicy(p *Policy) {
-	l.policy.Store(p)
+// setRules replaces the rules and cuts what they forbid.
+func (l *Link) setRules(r *rules) {
+	l.rules.Store(r)
 	l.out.recheck()
 }
 
@@ -266,6 +239,7 @@ func (l *Link) Close() error {
 		l.wire.forget(l)
 		l.cancel()
 		l.out.close()
+		l.out.refusals.close()
 		if l.stack != nil {
 			l.stack.Close() // sends the resets
 		}

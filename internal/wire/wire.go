@@ -2,16 +2,21 @@ package wire
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
 // Dialer makes the daemon's own connections for what a sandbox may reach.
@@ -25,6 +30,9 @@ type Resolver interface {
 	Exchange(ctx context.Context, question *dns.Msg) (*dns.Msg, error)
 }
 
+// Credentials are the secrets and tokens of sandboxes' owners.
+type Credentials = web.Credentials
+
 // Options configures a Wire. The zero value lets nothing out.
 type Options struct {
 	// Egress says what may leave a sandbox; it is asked once, at Attach. Nil means
@@ -35,8 +43,27 @@ type Options struct {
 	// Resolver answers allowed DNS questions; nil asks the host's name servers.
 	Resolver Resolver
 	// MaxConns and MaxSessions bound one sandbox's open TCP connections and UDP
-	// sessions to the outside; zero is 4096 and 1024.
+	// sessions to the outside; zero is 8192 and 1024.
 	MaxConns, MaxSessions int
+	// Local, if given, serves what the sandbox connects to at the gateway's address and
+	// [guest.HostPort], whatever its policy: the few things that it may ask of its host. c
+	// is closed when Local returns, and breaks when the link ends. At most eight run for
+	// one sandbox at once; more are refused.
+	Local func(id carrel.ID, c net.Conn)
+	// Audit takes every decision; nil drops them. It must not block.
+	Audit func(carrel.Decision)
+	// Refused tells the sandbox of a refusal before it notices, so that whoever runs the
+	// program can read why; it returns the program's name if it learned that. It is called
+	// for the first of equal refusals in a while, and not waited for longer than
+	// refusedTimeout. Nil tells nothing.
+	Refused func(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply
+	// Credentials are what injections name; nil has none.
+	Credentials Credentials
+	// Authority opens TLS where requests are judged or given credentials; nil refuses
+	// what would need it.
+	Authority *pki.CA
+	// Roots verify the servers outside; nil is the host's.
+	Roots *x509.CertPool
 	// UDPIdle ends a UDP session after silence this long; zero is one minute.
 	UDPIdle time.Duration
 }
@@ -52,7 +79,7 @@ func (o Options) withDefaults() Options {
 		o.Resolver = &HostResolver{}
 	}
 	if o.MaxConns <= 0 {
-		o.MaxConns = 4096
+		o.MaxConns = 8192
 	}
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = 1024
@@ -65,8 +92,10 @@ func (o Options) withDefaults() Options {
 
 // Wire makes links. It is safe for concurrent use.
 type Wire struct {
-	opts Options
-	host *hostAddrs
+	opts    Options
+	host    *hostAddrs
+	web     *web.Proxy
+	peeking atomic.Int64 // bytes of connections that have not said what they are
 
 	mu     sync.Mutex
 	links  map[carrel.ID]*Link
@@ -77,7 +106,8 @@ var _ driver.Network = (*Wire)(nil)
 
 // New returns a Wire. Close closes what it still has.
 func New(opts Options) *Wire {
-	return &Wire{opts: opts.withDefaults(), host: &hostAddrs{}, links: make(map[carrel.ID]*Link)}
+	return &Wire{opts: opts.withDefaults(), host: &hostAddrs{}, links: make(map[carrel.ID]*Link),
+		web: web.New(web.Options{Authority: opts.Authority, Roots: opts.Roots, Credentials: opts.Credentials})}
 }
 
 // Attach starts a stack on fd, which it owns from now on, also on error. A link
@@ -98,8 +128,12 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 	if old != nil {
 		_ = old.Close()
 	}
-	policy := NewPolicy(w.opts.Egress(spec.ID))
-	l, err := newLink(w, spec, fd, policy)
+	r, err := w.compile(w.opts.Egress(spec.ID))
+	if err != nil {
+		_ = fd.Close()
+		return nil, attachError(spec.ID, carrel.Invalid, err)
+	}
+	l, err := newLink(w, spec, fd, r)
 	if err != nil {
 		return nil, attachError(spec.ID, carrel.Internal, err)
 	}
@@ -115,8 +149,13 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 }
 
 // SetNetwork changes what may leave a running sandbox. Open connections that are
-// no longer allowed are cut. Error: NotFound.
+// no longer allowed are cut. Limits of bytes are for connections that are opened
+// afterwards. Errors: Invalid, NotFound.
 func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
+	r, err := w.compile(n)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	l := w.links[id]
 	w.mu.Unlock()
@@ -124,7 +163,7 @@ func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
 		return &carrel.Error{Op: "set network", Kind: carrel.NotFound, ID: id,
 			Err: errors.New("the sandbox has no link")}
 	}
-	l.setPolicy(NewPolicy(n))
+	l.setRules(r)
 	return nil
 }
 

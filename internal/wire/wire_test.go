@@ -17,10 +17,18 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/keeper"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if reexec.Run(tap.Parts(), keeper.Parts(), insideParts()) {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // echo serves a listener until it is closed, and waits for it. Connections are
 // closed at the end: one whose link was cut hears of no other end.

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/policy"
+)
+
+const (
+	// dialStagger is how long one address of a name has before the next is tried too.
+	dialStagger = 300 * time.Millisecond
+	// maxDialled bounds the addresses of a name that are tried.
+	maxDialled = 6
+)
+
+// refusedError is a refusal that was found out on the way out.
+type refusedError struct{ verdict policy.Verdict }
+
+func (e *refusedError) Error() string { return e.verdict.Reason }
+
+func refusedBy(err error) (policy.Verdict, bool) {
+	var r *refusedError
+	if errors.As(err, &r) {
+		return r.verdict, true
+	}
+	return policy.Verdict{}, false
+}
+
+// limited turns a limit's refusal of what v allowed into a verdict.
+func limited(v policy.Verdict, full *limitError) policy.Verdict {
+	return policy.Verdict{Rule: v.Rule, Index: v.Index, Reason: full.Error(), Hint: "fewer at once, or a higher limit"}
+}
+
+// connect connects to where an allowed flow goes: to its address, or to the name that it
+// was allowed for, looked up afresh, or through the proxy.
+func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.Verdict) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	network := "tcp"
+	if f.UDP {
+		network = "udp"
+	}
+	switch {
+	case r.proxy != nil && f.UDP:
+		return nil, &refusedError{denied("egress proxy", "only TCP goes through the proxy that is set for this sandbox")}
+	case r.proxy != nil:
+		return e.dialProxy(ctx, r, f, v)
+	case v.ByName != "":
+		// The sandbox's own choice among the name's addresses is tried first.
+		to, err := e.targets(ctx, r, f, v.ByName)
+		if err != nil {
+			return nil, err
+		}
+		return e.dialFirst(ctx, network, to, f.Port)
+	}
+	return e.link.wire.opts.Dialer.DialContext(ctx, network, netip.AddrPortFrom(f.Addr, f.Port).String())
+}
+
+// dialFirst connects to the first of some addresses that answers.
+func (e *egress) dialFirst(ctx context.Context, network string, to []netip.Addr, port uint16) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	results := make(chan result)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel() // before the wait
+	start := func(a netip.Addr) {
+		wg.Go(func() {
+			c, err := e.link.wire.opts.Dialer.DialContext(ctx, network, netip.AddrPortFrom(a, port).String())
+			select {
+			case results <- result{c, err}:
+			case <-ctx.Done():
+				if c != nil {
+					_ = c.Close()
+				}
+			}
+		})
+	}
+	next, open := 0, 0
+	var last error
+	for {
+		if next < len(to) {
+			start(to[next])
+			next++
+			open++
+		}
+		var stagger <-chan time.Time
+		if next < len(to) {
+			stagger = time.After(dialStagger)
+		}
+		select {
+		case got := <-results:
+			if got.err == nil {
+				return got.c, nil
+			}
+			last = got.err
+			if open--; open == 0 && next == len(to) {
+				return nil, last
+			}
+		case <-stagger:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// targets returns where a name leads now, without the addresses that this flow may not
+// reach; if that leaves none it is a refusal.
+func (e *egress) targets(ctx context.Context, r *rules, f policy.Flow, name string) ([]netip.Addr, error) {
+	all, err := e.names.lookup(ctx, r, name, f.Addr)
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, a := range all {
+		v := r.JudgeTarget(f, a)
+		if !v.Allow {
+			err = &refusedError{v}
+			continue
+		}
+		out = append(out, a)
+	}
+	if len(out) == 0 {
+		return nil, err
+	}
+	return out[:min(len(out), maxDialled)], nil
+}
+
+func rank(a, prefer netip.Addr) int {
+	switch {
+	case a == prefer:
+		return 0
+	case a.Is4() == (prefer.Is4() || !prefer.IsValid()):
+		return 1
+	}
+	return 2
+}
+
+// placed is a connection that has places in limits.
+type placed struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+// Close gives the places back.
+func (p *placed) Close() error {
+	p.once.Do(p.leave)
+	return p.Conn.Close()
+}
+
+// CloseWrite ends what is sent.
+func (p *placed) CloseWrite() error {
+	if h, ok := p.Conn.(half); ok {
+		return h.CloseWrite()
+	}
+	return net.ErrClosed
+}

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/carrel-dev/carrel/internal/policy"
+)
+
+// flow is one connection, session or question of the sandbox that the daemon
+// serves. Its context ends it.
+type flow struct {
+	kind    flowKind
+	to      netip.AddrPort
+	from    uint16 // the sandbox's port
+	started time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when nothing more of it is carried
+
+	mu sync.Mutex
+	// known is what it was allowed for, once it was: with that it is judged again when
+	// the policy changes. request is the last request in it, if it is served as HTTP.
+	known, request *policy.Flow
+}
+
+type flowKind int
+
+const (
+	flowTCP flowKind = iota
+	flowUDP
+	flowDNS
+	flowLocal
+)
+
+// settle judges f as known by the policy of this moment and remembers what is known.
+// When it returns that f is allowed, then either the policy is still that one or recheck
+// will judge it anew.
+func (e *egress) settle(f *flow, known policy.Flow) (*rules, policy.Verdict) {
+	for {
+		r := e.link.rules.Load()
+		v := r.Judge(known)
+		f.mu.Lock()
+		f.known = nil
+		if v.Allow && !v.Inspect {
+			f.known = &known
+		}
+		f.mu.Unlock()
+		if r == e.link.rules.Load() {
+			return r, v
+		}
+	}
+}
+
+// forbidden reports whether the policy no longer allows what f is.
+func (f *flow) forbidden(r *rules) bool {
+	f.mu.Lock()
+	known, request := f.known, f.request
+	f.mu.Unlock()
+	if known == nil {
+		return false // not judged yet, and then by the policy of that time
+	}
+	if known.UDP && r.proxy != nil {
+		return true
+	}
+	k := *known
+	v := r.Judge(k)
+	if v.Inspect {
+		// Nobody looked, since the old policy didn't ask to. It is too late now.
+		k.App = policy.AppOther
+		v = r.Judge(k)
+	}
+	if request != nil {
+		// Served as HTTP: each request is judged anyway. What must end is the one that lasts.
+		return !v.Allow || !r.Judge(*request).Allow
+	}
+	return !v.Allow || v.Terminate || v.Requests
+}
+
+// begin registers a flow, or says no: closing, or over the limit.
+func (e *egress) begin(kind flowKind, id stack.TransportEndpointID) (*flow, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	count, limit := e.counter(kind)
+	if e.closed || *count >= limit {
+		return nil, false
+	}
+	*count++
+	f := &flow{kind: kind, to: netip.AddrPortFrom(netipAddr(id.LocalAddress), id.LocalPort), from: id.RemotePort, started: time.Now(), ended: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(e.link.ctx)
+	e.flows[f] = struct{}{}
+	e.busy.Add(1)
+	return f, true
+}
+
+func (e *egress) end(f *flow) {
+	f.cancel()
+	close(f.ended)
+	e.mu.Lock()
+	count, _ := e.counter(f.kind)
+	*count--
+	delete(e.flows, f)
+	e.mu.Unlock()
+	e.busy.Done()
+}
+
+func (e *egress) counter(kind flowKind) (count *int, limit int) {
+	switch kind {
+	case flowTCP:
+		return &e.conns, e.link.wire.opts.MaxConns
+	case flowUDP:
+		return &e.sessions, e.link.wire.opts.MaxSessions
+	case flowLocal:
+		return &e.local, maxLocal
+	default:
+		return &e.dns, maxResolving
+	}
+}
+
+// cutAll ends every flow without waiting.
+func (e *egress) cutAll() { e.cut(func(*flow) bool { return true }) }
+
+// cutTime bounds the wait for what was cut to end: it takes moments, but for a
+// connection whose end takes the other side's doing nobody should wait.
+const cutTime = 2 * time.Second
+
+// recheck ends the flows that the policy of now forbids, and returns when nothing
+// more of them is carried.
+func (e *egress) recheck() {
+	r := e.link.rules.Load()
+	late := time.NewTimer(cutTime)
+	defer late.Stop()
+	for _, f := range e.cut(func(f *flow) bool { return f.forbidden(r) }) {
+		select {
+		case <-f.ended:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// cut begins to end flows, and returns which.
+func (e *egress) cut(which func(*flow) bool) []*flow {
+	e.mu.Lock()
+	all := make([]*flow, 0, len(e.flows))
+	for f := range e.flows {
+		all = append(all, f)
+	}
+	e.mu.Unlock()
+	var cut []*flow
+	for _, f := range all {
+		if which(f) {
+			f.cancel()
+			cut = append(cut, f)
+		}
+	}
+	return cut
+}
+
+// close ends every flow and waits.
+func (e *egress) close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cutAll()
+	e.busy.Wait()
+}

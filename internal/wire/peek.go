@@ -1,0 +1,214 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/wire/hello"
+)
+
+const (
+	// peekTime bounds how long a connection may take to say what it is, and peekSilence
+	// how long it may say nothing before it is taken for one that listens first.
+	peekTime    = 10 * time.Second
+	peekSilence = 300 * time.Millisecond
+	// peekUnknown is the time of a connection to an address that we know no name for.
+	peekUnknown = 3 * time.Second
+	// maxPeek bounds the first bytes of one connection, maxPeekLink those of all of one
+	// sandbox and maxPeekWire those of all sandboxes.
+	maxPeek     = hello.MaxSize
+	maxPeekLink = 8 << 20
+	maxPeekWire = 64 << 20
+	// maxLine bounds a line that may turn out to be HTTP's first.
+	maxLine = 8 << 10
+)
+
+// Errors of looking: each is a reason to refuse the connection.
+var (
+	errPeekSlow   = errors.New("the connection takes too long to say what it is")
+	errPeekMemory = errors.New("too many connections have not said yet what they are")
+)
+
+// errSilent means that the sandbox has said nothing so far.
+var errSilent = errors.New("silence")
+
+// said is what the first bytes of a connection say.
+type said struct {
+	app   policy.App
+	hello hello.Hello
+}
+
+// peeker reads the first bytes of a connection.
+type peeker struct {
+	conn   net.Conn
+	bytes  []byte
+	ended  bool // the sandbox says no more
+	next   int  // with fewer bytes there is no use in parsing again
+	end    time.Time
+	budget [2]*atomic.Int64 // the sandbox's and the wire's
+	taken  int64
+}
+
+func (e *egress) newPeeker(conn net.Conn) *peeker {
+	return &peeker{conn: conn, end: time.Now().Add(peekTime), budget: [2]*atomic.Int64{&e.link.peeking, &e.link.wire.peeking}}
+}
+
+// close gives the memory's share back.
+func (p *peeker) close() {
+	for _, b := range p.budget {
+		b.Add(-p.taken)
+	}
+	p.taken = 0
+}
+
+// take returns what was read and forgets it.
+func (p *peeker) take() []byte {
+	b := p.bytes
+	p.bytes = nil
+	p.close()
+	return b
+}
+
+// look reads until it is clear what the connection is. It returns errSilent once
+// when nothing came for peekSilence, if patient is false.
+func (p *peeker) look(patient bool) (said, error) {
+	for {
+		s, more, err := p.classify()
+		if err != nil || more == sure {
+			return s, err
+		}
+		if p.ended {
+			return s, nil
+		}
+		limit := p.end
+		if quiet := time.Now().Add(peekSilence); quiet.Before(limit) && (more == unclear || len(p.bytes) == 0 && !patient) {
+			limit = quiet
+		}
+		switch err := p.read(limit); {
+		case err == nil:
+		case !errors.Is(err, os.ErrDeadlineExceeded) && !isTimeout(err):
+			return said{}, err
+		case limit == p.end:
+			return said{}, errPeekSlow
+		case len(p.bytes) == 0:
+			return said{app: policy.AppOther}, errSilent
+		default:
+			return said{app: policy.AppOther}, nil
+		}
+	}
+}
+
+// read reads some more.
+func (p *peeker) read(limit time.Time) error {
+	if len(p.bytes) == cap(p.bytes) {
+		if err := p.grow(); err != nil {
+			return err
+		}
+	}
+	_ = p.conn.SetReadDeadline(limit)
+	n, err := p.conn.Read(p.bytes[len(p.bytes):cap(p.bytes)])
+	p.bytes = p.bytes[:len(p.bytes)+n]
+	if errors.Is(err, io.EOF) {
+		p.ended, err = true, nil
+	}
+	if n > 0 {
+		err = nil
+	}
+	_ = p.conn.SetReadDeadline(time.Time{})
+	return err
+}
+
+func (p *peeker) grow() error {
+	size := min(max(2*cap(p.bytes), 2<<10), maxPeek)
+	more := int64(size - cap(p.bytes))
+	if more <= 0 {
+		return errPeekSlow
+	}
+	full := false
+	p.taken += more
+	for i, most := range []int64{maxPeekLink, maxPeekWire} {
+		full = p.budget[i].Add(more) > most || full
+	}
+	if full {
+		return errPeekMemory // close gives it back
+	}
+	p.bytes = slices.Grow(p.bytes, size-len(p.bytes))[:len(p.bytes):size]
+	return nil
+}
+
+// certainty says whether more bytes would tell more.
+type certainty int
+
+const (
+	sure     certainty = iota
+	begun              // what has begun is known, and must be waited for
+	unclear            // it may be anything; a pause tells that it is nothing we know
+	untested certainty = begun
+)
+
+// classify says what the bytes so far are.
+func (p *peeker) classify() (said, certainty, error) {
+	if len(p.bytes) == 0 {
+		return said{app: policy.AppOther}, untested, nil
+	}
+	if !hello.Looks(p.bytes) {
+		app, c := textual(p.bytes)
+		return said{app: app}, c, nil
+	}
+	if len(p.bytes) < p.next && !p.ended {
+		return said{app: policy.AppTLS}, begun, nil
+	}
+	h, err := hello.Parse(p.bytes)
+	if errors.Is(err, hello.ErrShort) {
+		if p.ended || len(p.bytes) >= maxPeek {
+			return said{}, sure, err
+		}
+		p.next = hello.Next(p.bytes)
+		return said{app: policy.AppTLS}, begun, nil
+	}
+	return said{app: policy.AppTLS, hello: h}, sure, err
+}
+
+// methods are those of HTTP that are taken for it before the line's end.
+var methods = []string{"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "PRI"}
+
+// textual tells HTTP from other things. It is as lenient as the laxest server: what a
+// server may take for a request must be judged as one. The strict parser comes later.
+func textual(b []byte) (policy.App, certainty) {
+	b = bytes.TrimLeft(b, "\r\n")
+	line, _, whole := bytes.Cut(b, []byte("\n"))
+	word, _, spaced := strings.Cut(strings.ReplaceAll(string(line[:min(len(line), 16)]), "\t", " "), " ")
+	word = strings.ToUpper(word)
+	if spaced && slices.Contains(methods, word) {
+		return policy.AppHTTP, sure
+	}
+	for _, c := range line {
+		if c < ' ' && c != '\t' && c != '\r' || c == 0x7f {
+			return policy.AppOther, sure
+		}
+	}
+	switch {
+	case len(line) > maxLine:
+		return policy.AppOther, sure
+	case whole && strings.Contains(strings.ToUpper(string(line)), "HTTP/"):
+		return policy.AppHTTP, sure
+	case whole:
+		return policy.AppOther, sure
+	case !spaced && slices.ContainsFunc(methods, func(m string) bool { return strings.HasPrefix(m, word) }):
+		return policy.AppHTTP, begun // also when there was nothing but empty lines yet
+	}
+	return policy.AppOther, unclear
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

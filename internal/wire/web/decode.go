@@ -1,0 +1,72 @@
+package web
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// decodable reports whether an encoding can be undone: a server may encode although it
+// was asked not to, and only what can be read can be scrubbed.
+func decodable(encoding string) error {
+	switch encoding {
+	case "", "gzip", "x-gzip", "deflate", "zstd":
+		return nil
+	}
+	return errors.New("the answer is encoded (" + visible(encoding) + "), so that secrets can't be found in it")
+}
+
+// decoded undoes an encoding that is decodable.
+func decoded(body io.Reader, encoding string) (io.ReadCloser, error) {
+	switch encoding {
+	case "gzip", "x-gzip":
+		return &lazy{body: body, open: func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }}, nil
+	case "deflate":
+		return &lazy{body: body, open: inflate}, nil
+	}
+	d, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+	if err != nil {
+		return nil, err
+	}
+	return d.IOReadCloser(), nil
+}
+
+// lazy opens a decoder when it is first read: opening one reads.
+type lazy struct {
+	body io.Reader
+	open func(io.Reader) (io.Reader, error)
+	in   io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (l *lazy) Read(p []byte) (int, error) {
+	if l.in == nil && l.err == nil {
+		l.in, l.err = l.open(l.body) // the end of an empty body is an end
+	}
+	if l.err != nil {
+		return 0, l.err
+	}
+	return l.in.Read(p)
+}
+
+// Close implements io.Closer.
+func (l *lazy) Close() error { return nil }
+
+// inflate takes both forms that "deflate" is known in: with zlib's head and without.
+func inflate(r io.Reader) (io.Reader, error) {
+	b := bufio.NewReader(r)
+	head, err := b.Peek(2)
+	if err != nil && len(head) == 0 {
+		return nil, err
+	}
+	if len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
+		return zlib.NewReader(b)
+	}
+	return flate.NewReader(b), nil
+}

@@ -1,0 +1,26 @@
+package web
+
+import (
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// SetHeadTimeout changes how long a request's head may take.
+func (p *Proxy) SetHeadTimeout(d time.Duration) { p.headTimeout = d }
+
+// Fill makes a sandbox have as many requests open as it may, or none.
+func (p *Proxy) Fill(id carrel.ID, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if delete(p.open, id); full {
+		p.open[id] = maxOpen
+	}
+}
+
+// Open returns how many requests of all sandboxes are open.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open)
+}
