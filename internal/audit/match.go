@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Bounds of what can be asked for.
+const (
+	defaultLimit = 1000
+	maxFilter    = 512
+)
+
+// matcher says which decisions are wanted.
+type matcher struct {
+	opts carrel.AuditOptions
+	host hostMatcher
+	// needles are in the line of every decision that is wanted. No text from a sandbox can
+	// hold one: its quotes are escaped.
+	needles [][]byte
+}
+
+// newMatcher checks what is asked for. Error: Invalid, with the field.
+func newMatcher(opts carrel.AuditOptions) (*matcher, error) {
+	m := &matcher{opts: opts}
+	if opts.ID != "" {
+		if _, err := carrel.ParseID(string(opts.ID)); err != nil {
+			return nil, invalid("id", "%q is not a sandbox ID", clip(string(opts.ID), maxWord))
+		}
+		m.needles = append(m.needles, fmt.Appendf(nil, `"id":%q`, string(opts.ID)))
+	}
+	if opts.Allowed != nil {
+		m.needles = append(m.needles, fmt.Appendf(nil, `"allowed":%v`, *opts.Allowed))
+	}
+	switch {
+	case opts.Limit < 0:
+		return nil, invalid("limit", "%d is less than nothing", opts.Limit)
+	case opts.After < 0:
+		return nil, invalid("after", "%d is no number of a decision", opts.After)
+	case !opts.Since.IsZero() && !opts.Until.IsZero() && !opts.Since.Before(opts.Until):
+		return nil, invalid("until", "it is not later than since")
+	case len(opts.Rule) > maxFilter:
+		return nil, invalid("rule", "longer than %d bytes", maxFilter)
+	case len(opts.Secret) > maxFilter:
+		return nil, invalid("secret", "longer than %d bytes", maxFilter)
+	}
+	var err error
+	m.host, err = newHostMatcher(opts.Host)
+	return m, err
+}
+
+func invalid(field, format string, args ...any) error {
+	return &carrel.Error{Op: "read audit log", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// all reports whether every decision is wanted, Seq aside.
+func (m *matcher) all() bool {
+	o := m.opts
+	return o.ID == "" && o.Since.IsZero() && o.Until.IsZero() && o.Allowed == nil && o.Host == "" && o.Rule == "" && o.Secret == ""
+}
+
+// overlaps reports whether a decision between two times can be wanted.
+func (m *matcher) overlaps(since, until time.Time) bool {
+	return (m.opts.Since.IsZero() || !until.Before(m.opts.Since)) && (m.opts.Until.IsZero() || since.Before(m.opts.Until))
+}
+
+// line decodes a line whose decision is wanted.
+func (m *matcher) line(line []byte, at time.Time) (carrel.Decision, bool) {
+	if !m.overlaps(at, at) {
+		return carrel.Decision{}, false
+	}
+	for _, n := range m.needles {
+		if !bytes.Contains(line, n) {
+			return carrel.Decision{}, false
+		}
+	}
+	d, ok := parseLine(line)
+	return d, ok && m.decision(d)
+}
+
+// decision reports whether a decision is wanted.
+func (m *matcher) decision(d carrel.Decision) bool {
+	o := m.opts
+	return (o.ID == "" || d.ID == o.ID) && (o.Allowed == nil || d.Allowed == *o.Allowed) && m.overlaps(d.Time, d.Time) &&
+		(o.Rule == "" || strings.Contains(d.Rule, o.Rule)) && (o.Secret == "" || slices.Contains(d.Secrets, o.Secret)) && m.host.match(d)
+}
+
+// hostMatcher says which hosts are wanted.
+type hostMatcher struct {
+	name   string // exactly
+	suffix string // ".example.com"
+	prefix netip.Prefix
+}
+
+// newHostMatcher reads a name, "*.name", an address or a CIDR.
+func newHostMatcher(text string) (hostMatcher, error) {
+	var h hostMatcher
+	if text == "" {
+		return h, nil
+	}
+	if len(text) > maxFilter {
+		return h, invalid("host", "longer than %d bytes", maxFilter)
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		h.prefix = p.Masked()
+		return h, nil
+	}
+	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		a = a.Unmap().WithZone("")
+		h.prefix = netip.PrefixFrom(a, a.BitLen())
+		return h, nil
+	}
+	name := hostName(text)
+	if rest, ok := strings.CutPrefix(name, "*."); ok {
+		name, h.suffix = rest, "."+rest
+	}
+	if name == "" || strings.ContainsAny(name, "*/ :@?#\"\\") || strings.Contains(name, "..") || strings.HasPrefix(name, ".") {
+		return hostMatcher{}, invalid("host", "%q is no name, *.name, address or CIDR", clip(text, maxName))
+	}
+	if h.suffix == "" {
+		h.name = name
+	}
+	return h, nil
+}
+
+// hostName writes names that mean the same in the same way.
+func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+
+func (h hostMatcher) match(d carrel.Decision) bool {
+	switch {
+	case h.name != "":
+		return hostName(d.Name) == h.name
+	case h.suffix != "":
+		return strings.HasSuffix(hostName(d.Name), h.suffix)
+	case h.prefix.IsValid():
+		return h.contains(d.Address) || h.contains(strings.Trim(d.Name, "[]"))
+	}
+	return true
+}
+
+func (h hostMatcher) contains(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && h.prefix.Contains(a.Unmap().WithZone(""))
+}

@@ -1,0 +1,232 @@
+package audit
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+)
+
+var fileName = regexp.MustCompile(`^audit-([0-9]{20})\.jsonl(\.zst)?$`)
+
+// tempPattern matches what a crash may leave of a file that was being packed.
+const tempPattern = ".audit-*.tmp"
+
+// openFiles finds the files of a directory, makes good what a crash left, and opens
+// the newest for writing.
+func openFiles(dir string, opts Options) (*files, error) {
+	f := &files{dir: dir, opts: opts, change: make(chan struct{})}
+	rotated, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	f.list = rotated
+	active, err := scanFile(f.path(activeName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, serr := os.Stat(f.path(activeName)); serr == nil && info.Size() > active.size {
+		opts.Logger.Warn("the audit log ends in what is no decision; it is cut off", "bytes", info.Size()-active.size)
+	}
+	if f.out, err = opts.open(f.path(activeName)); err != nil {
+		return nil, err
+	}
+	// After what is whole there can be a part of a line, or nonsense after a power loss.
+	if err := f.out.Truncate(active.size); err != nil {
+		return nil, errors.Join(err, f.out.Close())
+	}
+	active.active = true
+	if active.first == 0 {
+		active.first = 1
+		if n := len(f.list); n > 0 {
+			active.first = f.list[n-1].last + 1
+		}
+		active.last = active.first - 1
+	}
+	f.list = append(f.list, &active)
+	if err := atomicfile.SyncDir(dir); err != nil {
+		return nil, errors.Join(err, f.out.Close())
+	}
+	f.sweep(opts.Now())
+	f.packLater()
+	return f, nil
+}
+
+// find lists the files that were set aside, oldest first.
+func (f *files) find() ([]*segment, error) {
+	temps, err := filepath.Glob(f.path(tempPattern))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range temps {
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := os.ReadDir(f.dir) // sorted: ….jsonl comes before ….jsonl.zst
+	if err != nil {
+		return nil, err
+	}
+	var list []*segment
+	for _, e := range entries {
+		m := fileName.FindStringSubmatch(e.Name())
+		if m == nil || !e.Type().IsRegular() {
+			continue
+		}
+		first, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil || first <= 0 {
+			continue
+		}
+		seg := f.describe(e.Name(), first)
+		if n := len(list); n > 0 && list[n-1].first == first {
+			// The packed file is renamed when it is whole, and only then is the other removed.
+			if err := os.Remove(f.path(list[n-1].name())); err != nil {
+				return nil, err
+			}
+			list = list[:n-1]
+		}
+		list = append(list, &seg)
+	}
+	return endings(list), nil
+}
+
+// describe says what is in a file that was set aside. One that can't be read is kept
+// until its time comes: what is in it is taken to be anything.
+func (f *files) describe(name string, first int64) segment {
+	seg, err := segment{}, error(nil)
+	packed := strings.HasSuffix(name, packedExt)
+	if packed {
+		if seg, err = readPackHead(f.path(name)); err != nil {
+			f.opts.Logger.Warn("a file of the audit log is damaged", "file", name, "err", err)
+			seg, err = scanPacked(f.path(name))
+		}
+	} else {
+		seg, err = scanFile(f.path(name))
+	}
+	if err == nil && seg.first != first && seg.first != 0 {
+		err = errors.New("the numbers in it are not those of its name")
+	}
+	if err != nil {
+		f.opts.Logger.Warn("a file of the audit log is damaged", "file", name, "err", err)
+		seg = segment{last: -1, until: time.Unix(math.MaxInt32, 0)}
+	}
+	seg.first, seg.packed = first, packed
+	return seg
+}
+
+// endings fills in where damaged files must end: before the next.
+func endings(list []*segment) []*segment {
+	for i, seg := range slices.Backward(list) {
+		if seg.last >= seg.first {
+			continue
+		}
+		seg.last = seg.first
+		if i+1 < len(list) {
+			seg.last = list[i+1].first - 1
+		}
+	}
+	return list
+}
+
+// scanFile reads what is in a file: up to the last whole line.
+func scanFile(name string) (segment, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return segment{}, err
+	}
+	defer in.Close()
+	return scan(in)
+}
+
+// scanPacked is scanFile for a packed file, as far as it can be unpacked.
+func scanPacked(name string) (segment, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return segment{}, err
+	}
+	defer in.Close()
+	dec, err := unpack(in)
+	if err != nil {
+		return segment{}, err
+	}
+	defer dec.Close()
+	seg, err := scan(dec)
+	if seg.first > 0 {
+		err = nil
+	}
+	return seg, err
+}
+
+// scan reads lines up to the last whole one. Lines that are broken before it count
+// for their bytes only.
+func scan(r io.Reader) (segment, error) {
+	var seg segment
+	lines := newLineReader(r)
+	for offset := int64(0); ; {
+		line, n, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return seg, nil
+		}
+		if err != nil {
+			return seg, err
+		}
+		offset += int64(n)
+		seq, at, ok := lineHead(line)
+		if !ok || seq <= seg.last {
+			continue
+		}
+		if seg.first == 0 {
+			seg.first = seq
+		}
+		seg.take(batch{last: seq, since: at, until: at})
+		seg.size = offset
+	}
+}
+
+// lineReader reads lines, however long the lines of a damaged file are.
+type lineReader struct {
+	in  *bufio.Reader
+	buf []byte
+}
+
+func newLineReader(r io.Reader) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(r, 64<<10)}
+}
+
+// next returns a whole line without its end, valid until the next call, and how many
+// bytes it took. A line that is longer than any is returned empty. What has no end is
+// no line: io.EOF.
+func (l *lineReader) next() (line []byte, n int, err error) {
+	l.buf = l.buf[:0]
+	for {
+		part, err := l.in.ReadSlice('\n')
+		n += len(part)
+		if err == nil && len(l.buf) == 0 && n == len(part) {
+			return part[:len(part)-1], n, nil
+		}
+		if n <= maxLine {
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return nil, 0, err
+		case n > maxLine:
+			return nil, n, nil
+		default:
+			return l.buf[:len(l.buf)-1], n, nil
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package identity
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+)
+
+const revokedFile = "revoked.jsonl"
+
+// revocation is one line of the file: a sandbox that has ended, and when the last of
+// its tokens has expired.
+type revocation struct {
+	ID    carrel.ID `json:"id"`
+	Until time.Time `json:"until"`
+}
+
+// revocations are the sandboxes that have ended while tokens of theirs are out. Its owner
+// guards it.
+type revocations struct {
+	name string
+	byID map[carrel.ID]time.Time
+	file *os.File
+	size int // lines in the file
+}
+
+// openRevoked reads the file and writes it anew with what still matters.
+func openRevoked(dir string, now time.Time) (*revocations, error) {
+	r := &revocations{name: filepath.Join(dir, revokedFile), byID: map[carrel.ID]time.Time{}}
+	raw, err := os.ReadFile(r.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	parseRevoked(raw, now, r.byID)
+	return r, r.compact(now)
+}
+
+// parseRevoked reads lines. One that is broken was being written when the daemon
+// died: nobody was told that it is there.
+func parseRevoked(raw []byte, now time.Time, into map[carrel.ID]time.Time) {
+	for line := range bytes.Lines(raw) {
+		var e revocation
+		if json.Unmarshal(line, &e) != nil {
+			continue
+		}
+		if _, err := carrel.ParseID(string(e.ID)); err == nil && e.Until.After(now) && e.Until.After(into[e.ID]) {
+			into[e.ID] = e.Until
+		}
+	}
+}
+
+// compact drops what has expired.
+func (r *revocations) compact(now time.Time) error {
+	var buf bytes.Buffer
+	w := bufio.NewWriter(&buf)
+	enc := json.NewEncoder(w)
+	for id, until := range r.byID {
+		if !until.After(now) {
+			delete(r.byID, id)
+			continue
+		}
+		if err := enc.Encode(revocation{id, until}); err != nil {
+			return err
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(r.name, buf.Bytes(), 0o600); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(r.name, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if r.file != nil {
+		_ = r.file.Close() // every line of it was synced
+	}
+	r.file, r.size = f, len(r.byID)
+	return nil
+}
+
+// add revokes now and, when it returns nil, for the next daemon too.
+func (r *revocations) add(id carrel.ID, until, now time.Time) error {
+	r.byID[id] = until
+	if r.size > 1000 && r.size > 2*r.alive(now) {
+		return r.compact(now)
+	}
+	raw, err := json.Marshal(revocation{id, until})
+	if err != nil {
+		return err
+	}
+	// The line break first: what a failed write left behind must not spoil this line.
+	if _, err := r.file.Write(append(append([]byte{'\n'}, raw...), '\n')); err != nil {
+		return err
+	}
+	r.size++
+	return r.file.Sync()
+}
+
+func (r *revocations) alive(now time.Time) int {
+	n := 0
+	for _, until := range r.byID {
+		if until.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *revocations) has(id carrel.ID) bool {
+	_, ok := r.byID[id]
+	return ok
+}
