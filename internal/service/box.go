@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -24,15 +26,21 @@ type box struct {
 	// up is closed when it runs, gone when nothing of it is left.
 	up, gone chan struct{}
 
+	// turn holds a token while something changes the instance or takes a moment of it.
+	turn chan struct{}
 	save sync.Mutex // orders changes of the record: held over the store's write
 
 	mu      sync.Mutex
 	rec     state.Record
-	inst    driver.Instance
+	inst    driver.Instance // nil while it is paused
 	conn    *guest.Conn
-	ending  *ending  // under way; nil otherwise
-	failed  *verdict // why it must end, after an ending that failed
+	left    driver.Instance         // of before it was paused, where that could not be destroyed
+	stop    context.CancelCauseFunc // ends what has the turn; nil when nobody has
+	waking  *waking                 // the resumption under way
+	ending  *ending                 // under way; nil otherwise
+	failed  *verdict                // why it must end, after an ending that failed
 	samples samples
+	use     use
 
 	due dueAt // the expiry's own; see there
 }
@@ -53,7 +61,16 @@ type verdict struct {
 func (b *box) public() carrel.Sandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return copySandbox(b.rec.Sandbox)
+	return publicSandbox(b.rec.Sandbox)
+}
+
+// publicSandbox is a copy for callers: without what is a secret from them too.
+func publicSandbox(sb carrel.Sandbox) carrel.Sandbox {
+	sb = copySandbox(sb)
+	if p := sb.Network.EgressProxy; p != nil {
+		p.Password = ""
+	}
+	return sb
 }
 
 // record returns a copy of the record.
@@ -68,10 +85,17 @@ func (b *box) record() state.Record {
 // copySandbox copies what a caller could change through a shared map or slice.
 func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	sb.Metadata = maps.Clone(sb.Metadata)
-	sb.Network.AllowOut = slices.Clone(sb.Network.AllowOut)
-	sb.Network.DenyOut = slices.Clone(sb.Network.DenyOut)
-	sb.Network.HTTPSPorts = slices.Clone(sb.Network.HTTPSPorts)
+	sb.Network = cloneNetwork(sb.Network)
+	sb.Tokens = cloneTokens(sb.Tokens)
+	sb.Lifecycle.Checkpoints.Before = slices.Clone(sb.Lifecycle.Checkpoints.Before)
 	return sb
+}
+
+// newBox returns a box for a record.
+func (s *Service) newBox(rec state.Record, abort context.CancelCauseFunc) *box {
+	id := rec.Sandbox.ID
+	return &box{id: id, dir: filepath.Join(s.opts.Dir, string(id)), abort: abort, turn: make(chan struct{}, 1),
+		up: make(chan struct{}), gone: make(chan struct{}), rec: rec}
 }
 
 func (b *box) closeConn() {
@@ -103,26 +127,48 @@ func (s *Service) update(ctx context.Context, op string, b *box, change func(*st
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	st := b.rec.Sandbox.State // an end that began meanwhile goes on
+	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
 	b.rec = rec
 	b.rec.Sandbox.State = st
-	if st != carrel.Running {
-		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: b.id, Err: errors.New("the sandbox is ending")}
+	if st == carrel.Stopping {
+		return carrel.Sandbox{}, b.runningLocked(op)
 	}
-	return copySandbox(rec.Sandbox), nil
+	return publicSandbox(rec.Sandbox), nil
 }
 
 // running returns an error unless the sandbox runs.
 func (b *box) running(op string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.runningLocked(op)
+}
+
+// runningLocked is running with mu held.
+func (b *box) runningLocked(op string) error {
+	e := &carrel.Error{Op: op, Kind: carrel.Conflict, ID: b.id}
 	switch b.rec.Sandbox.State {
 	case carrel.Running:
 		return nil
 	case carrel.Stopping:
-		return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: b.id, Err: errors.New("the sandbox is ending")}
+		e.Kind, e.Err = carrel.NotFound, errors.New("the sandbox is ending")
+	case carrel.Paused:
+		e.Err, e.Hint = errors.New("the sandbox is paused"), "resume it first: carrel resume "+string(b.id)
+	case carrel.Pausing, carrel.Resuming:
+		e.Err, e.Hint = fmt.Errorf("the sandbox is %s", b.rec.Sandbox.State), "try again in a moment"
+	default:
+		e.Err = errors.New("the sandbox is still starting")
 	}
-	return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: b.id, Err: errors.New("the sandbox is still starting")}
+	return e
+}
+
+// openLocked is runningLocked for those who want in: what is still there, if only
+// for a moment, is a conflict.
+func (b *box) openLocked(op string) error {
+	err := b.runningLocked(op)
+	if e, ok := err.(*carrel.Error); ok {
+		e.Kind = carrel.Conflict
+	}
+	return err
 }
 
 // SetTimeout implements carrel.Sandboxes. A duration of 0 ends the sandbox now.
@@ -140,44 +186,13 @@ func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration,
 		if !extendOnly || ends.After(r.Sandbox.Ends) {
 			r.Sandbox.Ends = ends
 		}
+		if d > 0 {
+			r.Timeout = d
+		}
 	})
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	s.expiry.set(b, sb.Ends)
 	return sb, nil
-}
-
-// SetNetwork replaces what may leave a running sandbox. Errors: NotFound, Invalid.
-func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
-	const op = "set network"
-	if err := checkNetwork(op, n); err != nil {
-		return carrel.Sandbox{}, err
-	}
-	b, err := s.find(op, id)
-	if err != nil {
-		return carrel.Sandbox{}, err
-	}
-	sb, err := s.update(ctx, op, b, func(r *state.Record) {
-		r.Sandbox.Network = copySandbox(carrel.Sandbox{Network: n}).Network
-	})
-	if err != nil {
-		return carrel.Sandbox{}, err
-	}
-	return sb, s.applyNetwork(op, b)
-}
-
-// applyNetwork tells the wire a sandbox's rules. It reads them afresh, so that of
-// two at once the last one's rules are the last to be applied.
-func (s *Service) applyNetwork(op string, b *box) error {
-	if s.opts.Networks == nil {
-		return nil
-	}
-	b.save.Lock()
-	defer b.save.Unlock()
-	err := s.opts.Networks.SetNetwork(b.id, b.record().Sandbox.Network)
-	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out at all
-		return nil
-	}
-	return &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -28,7 +27,7 @@ type plan struct {
 	root   driver.Root
 	rec    state.Record
 	ttl    time.Duration
-	start  []string // the template's own command
+	from   *origin // the snapshot it is made from; nil for a template
 }
 
 // Create implements carrel.Sandboxes.
@@ -36,6 +35,14 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	p, err := s.plan(ctx, opts)
 	if err != nil {
 		return carrel.Sandbox{}, err
+	}
+	return s.make(ctx, p)
+}
+
+// make makes the planned sandbox.
+func (s *Service) make(ctx context.Context, p *plan) (carrel.Sandbox, error) {
+	if p.from != nil {
+		defer p.from.release() // follow has a share of its own
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -52,9 +59,8 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 		s.log.Warn("create sandbox", "sandbox", b.id, "err", err)
 		return carrel.Sandbox{}, err
 	}
-	s.spawn(func() { s.watch(b) })
-	if len(p.start) > 0 {
-		s.spawn(func() { s.startCommand(b, p.start) })
+	if p.from.boots() && len(p.rec.Start) > 0 {
+		s.spawn(func() { s.startCommand(b, p.rec.Start) })
 	}
 	return b.public(), nil
 }
@@ -63,6 +69,9 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 // context comes before what that broke.
 func (s *Service) createError(ctx context.Context, id carrel.ID, err error) error {
 	out := &carrel.Error{Op: opCreate, ID: id, Kind: carrel.KindOf(err), Err: err}
+	if diskFull(err) {
+		out.Kind, out.Hint = carrel.Exhausted, hintDisk
+	}
 	cause := context.Cause(ctx)
 	switch {
 	case cause == nil:
@@ -85,19 +94,17 @@ func (s *Service) createError(ctx context.Context, id carrel.ID, err error) erro
 // so parallel creations never exceed the quota. On success s.wg counts it.
 func (s *Service) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	id := p.rec.Sandbox.ID
-	b := &box{id: id, dir: filepath.Join(s.opts.Dir, string(id)), abort: abort,
-		up: make(chan struct{}), gone: make(chan struct{}), rec: p.rec}
+	b := s.newBox(p.rec, abort)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Unavailable, Err: errClosing}
 	}
-	if most := s.opts.MaxSandboxes; most > 0 && len(s.boxes) >= most {
-		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Exhausted,
-			Err:  fmt.Errorf("all %d sandboxes that may live at once do", most),
-			Hint: "kill some, wait for their timeouts, or raise the limit (carrel serve --max-sandboxes)"}
+	if most := s.opts.MaxSandboxes; most > 0 && s.live >= most {
+		return nil, s.errFull(opCreate)
 	}
 	s.boxes[id] = b
+	s.live++
 	s.wg.Add(1)
 	return b, nil
 }
@@ -117,14 +124,11 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	}
 	undo.Add(func() { s.unrecord(b) })
 
-	inst, err := p.driver.Create(ctx, driver.Spec{
-		ID: b.id, Root: p.root, Guest: s.opts.GuestImage, Dir: b.dir, Limits: p.rec.Sandbox.Limits,
-	})
+	inst, line, err := s.stand(ctx, b, p.driver, p.root, p.from)
 	if err != nil {
 		return err
 	}
-	undo.Add(func() { s.destroy(b) })
-	line := &line{inst: inst}
+	undo.Add(func() { s.destroy(b, inst) })
 	undo.Add(line.hangUp)
 	b.adopt(inst, line.conn(p.rec.Sandbox), p.ttl)
 	if err := s.applyNetwork(opCreate, b); err != nil {
@@ -142,8 +146,10 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 		}
 		written <- err
 	}()
+	whole := make(chan error, 1)
+	go func() { whole <- p.from.check(ctx) }()
 	err = s.greet(ctx, b, line)
-	err = first(err, <-written, <-written)
+	err = first(<-whole, err, <-written, <-written)
 	if err == nil {
 		err = b.run(ctx)
 	}
@@ -152,6 +158,7 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	}
 	s.expiry.set(b, rec.Sandbox.Ends)
 	undo.Release()
+	s.follow(b, inst, p.from.share())
 	return nil
 }
 
@@ -173,6 +180,7 @@ func (b *box) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	b.rec.Sandbox.State = carrel.Running
+	b.use.last = time.Now()
 	close(b.up)
 	return nil
 }
@@ -181,6 +189,7 @@ func (b *box) run(ctx context.Context) error {
 func (s *Service) unreserve(b *box) {
 	s.mu.Lock()
 	delete(s.boxes, b.id)
+	s.live--
 	s.mu.Unlock()
 	close(b.gone)
 }
@@ -203,15 +212,19 @@ func (s *Service) unrecord(b *box) {
 	}
 }
 
-// destroy undoes a driver's Create.
-func (s *Service) destroy(b *box) {
+// destroy undoes a driver's Create or Restore.
+func (s *Service) destroy(b *box, inst driver.Instance) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
 	defer cancel()
-	if err := b.inst.Destroy(ctx); err != nil {
+	if err := inst.Destroy(ctx); err != nil {
 		s.log.Error("destroy sandbox", "sandbox", b.id, "err", err)
 		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.rec.Sandbox.State == carrel.Resuming {
+			b.left = inst // tried again before the next resumption
+			return
+		}
 		b.failed = &verdict{carrel.EndCrashed, "its creation failed"}
-		b.mu.Unlock()
 	}
 }
 

@@ -2,12 +2,14 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
 )
 
 // endTime bounds what ends one sandbox: its caller's own context does not, for
@@ -49,6 +51,12 @@ func (s *Service) endIf(ctx context.Context, b *box, v verdict, cond func(carrel
 			case <-ctx.Done():
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 			}
+		case st == carrel.Pausing || st == carrel.Resuming: // it gives up, or is through in a moment
+			b.mu.Unlock()
+			b.interrupt(errKilled)
+			if err := b.settled(ctx); err != nil {
+				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: err}
+			}
 		case cond != nil && !cond(b.rec.Sandbox):
 			b.mu.Unlock()
 			return nil
@@ -83,7 +91,12 @@ func (s *Service) tearDown(ctx context.Context, b *box, v verdict) error {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
-	if err := inst.Destroy(ctx); err != nil {
+	err := b.clearLeft(ctx)
+	if inst != nil {
+		b.interrupt(errKilled) // a snapshot under way
+		err = errors.Join(err, inst.Destroy(ctx))
+	}
+	if err != nil {
 		b.mu.Lock()
 		b.ending, b.failed = nil, &v
 		b.mu.Unlock()
@@ -93,7 +106,7 @@ func (s *Service) tearDown(ctx context.Context, b *box, v verdict) error {
 			Hint: "it is tried again every few seconds"}
 	}
 	b.closeConn()
-	s.forget(ctx, b, v)
+	s.forget(ctx, b, v, inst != nil)
 	return nil
 }
 
@@ -108,8 +121,8 @@ func (s *Service) remember(ctx context.Context, b *box) {
 
 // forget removes what the service itself holds of a sandbox that is no more, and
 // tells its end. What the store refuses costs no more than a second report of the
-// end, by the next service.
-func (s *Service) forget(ctx context.Context, b *box, v verdict) {
+// end, by the next service. lived says that it had an instance.
+func (s *Service) forget(ctx context.Context, b *box, v verdict, lived bool) {
 	rec := b.record()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -127,23 +140,33 @@ func (s *Service) forget(ctx context.Context, b *box, v verdict) {
 		s.log.Error("delete record", "sandbox", b.id, "err", err)
 	}
 	b.save.Unlock()
+	wg.Go(func() { s.revoke(ctx, rec.Sandbox) })
 	wg.Wait()
+	s.dropOf(ctx, b.id)
 	s.expiry.remove(b)
 	s.mu.Lock()
 	delete(s.boxes, b.id)
+	if lived {
+		s.live--
+	}
 	s.ended.add(b.id, v)
 	s.mu.Unlock()
 	close(b.gone)
 }
 
-// watch ends a sandbox that has ended by itself.
-func (s *Service) watch(b *box) {
-	b.mu.Lock()
-	inst := b.inst
-	b.mu.Unlock()
+// watch ends a sandbox whose instance has ended by itself, and not because the
+// sandbox was paused.
+func (s *Service) watch(b *box, inst driver.Instance) {
 	exit, err := inst.Wait(s.ctx)
 	if s.ctx.Err() != nil {
 		return // it lives on, for the next service
+	}
+	_ = b.settled(s.ctx) // what has the turn may be the one who ended it
+	b.mu.Lock()
+	current := b.inst == inst
+	b.mu.Unlock()
+	if !current {
+		return
 	}
 	v := verdict{exit.Reason, exit.Message}
 	if err != nil {

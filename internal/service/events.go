@@ -18,6 +18,11 @@ const (
 	eventCreated     = "sandbox.created"
 	eventEnded       = "sandbox.ended"
 	eventAdopted     = "sandbox.adopted"
+	eventPaused      = "sandbox.paused"
+	eventPauseFailed = "sandbox.pause_failed"
+	eventResumed     = "sandbox.resumed"
+	eventSnapshot    = "sandbox.snapshot"
+	eventRolledBack  = "sandbox.rolled_back"
 	eventStart       = "sandbox.start_command"
 	eventStartFailed = "sandbox.start_command_failed"
 )
@@ -165,6 +170,7 @@ func (s *Service) trim() {
 		if err := s.opts.Store.TrimEvents(s.ctx, before); err != nil && s.ctx.Err() == nil {
 			s.log.Error("forget old events", "err", err)
 		}
+		s.sweepRoots()
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
@@ -237,7 +243,8 @@ func logEntry(e carrel.Event) carrel.LogEntry {
 	}
 	fields["event"] = e.Type
 	l := carrel.LogEntry{Time: e.Time, Level: "info", Message: e.Message, Fields: fields}
-	if e.Type == eventStartFailed {
+	switch e.Type {
+	case eventStartFailed, eventPauseFailed, eventCheckpointFailed:
 		l.Level = "warn"
 	}
 	if e.Reason == "" {

@@ -57,6 +57,15 @@ func (e *expiry) remove(b *box) {
 	}
 }
 
+// clear takes a sandbox out that may come back.
+func (e *expiry) clear(b *box) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if b.due.in {
+		heap.Remove(&e.heap, b.due.index)
+	}
+}
+
 // take removes and returns the sandboxes whose time is up, and how long it is
 // until the next one's is; any is false when there is none.
 func (e *expiry) take(now time.Time) (due []*box, next time.Duration, any bool) {
@@ -74,7 +83,11 @@ func (e *expiry) take(now time.Time) (due []*box, next time.Duration, any bool) 
 }
 
 // retryEnd is how long after an end that failed the next try comes.
-const retryEnd = 5 * time.Second
+const (
+	retryEnd   = 5 * time.Second
+	retryBusy  = time.Second      // it is just being paused, or resumed
+	retryPause = 15 * time.Second // it could not be paused
+)
 
 // expire ends sandboxes whose time is up, until the service closes.
 func (s *Service) expire() {
@@ -106,9 +119,15 @@ func (s *Service) expired(b *box) {
 	sb, failed := b.rec.Sandbox, b.failed
 	b.mu.Unlock()
 	var err error
-	if failed != nil {
+	switch {
+	case failed != nil:
 		err = s.end(ctx, b, failed.reason, failed.message)
-	} else {
+	case sb.State == carrel.Pausing || sb.State == carrel.Resuming:
+		s.expiry.set(b, time.Now().Add(retryBusy))
+	case sb.State == carrel.Paused:
+	case sb.Lifecycle.OnTimeout == carrel.ActionPause:
+		err = s.pauseLate(ctx, b)
+	default:
 		d := sb.Ends.Sub(sb.Started).Round(time.Second)
 		err = s.endIf(ctx, b, verdict{carrel.EndTimeout, fmt.Sprintf(
 			"its timeout passed, %v after its start: create it with a longer timeout, or extend the timeout while it runs", d)},
@@ -123,6 +142,28 @@ func (s *Service) expired(b *box) {
 	if err != nil {
 		s.log.Error("end sandbox", "sandbox", b.id, "err", err)
 	}
+}
+
+// pauseLate pauses a sandbox whose time is up. When that can't be done now it runs
+// on and is tried again: its state is worth more than the timeout.
+func (s *Service) pauseLate(ctx context.Context, b *box) error {
+	var ends time.Time
+	late := func() bool {
+		ends = b.rec.Sandbox.Ends
+		return !time.Now().Before(ends)
+	}
+	sb, err := s.pauseIf(ctx, b, carrel.PauseOptions{FilesOnly: b.public().Lifecycle.FilesOnly, Cause: carrel.CauseTimeout}, late)
+	switch {
+	case err == nil && sb.State == carrel.Running: // extended meanwhile
+		s.expiry.set(b, ends)
+	case err != nil && carrel.KindOf(err) != carrel.NotFound && b.public().State == carrel.Running:
+		s.expiry.set(b, time.Now().Add(retryPause))
+		s.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
+			Message: fmt.Sprintf("its timeout passed, but it could not be paused and runs on: %v; tried again in %v", err, retryPause)})
+	case carrel.KindOf(err) == carrel.Conflict, carrel.KindOf(err) == carrel.NotFound:
+		return nil
+	}
+	return err
 }
 
 // dueHeap implements heap.Interface: the box that ends first is first.

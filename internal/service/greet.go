@@ -37,7 +37,8 @@ func pause(waited time.Duration) time.Duration {
 // line dials a sandbox, and hands the stream that showed the guest to be up to
 // the first who wants one, so that it is not dialled twice.
 type line struct {
-	inst driver.Instance
+	inst     driver.Instance
+	restored bool // the guest goes on from a snapshot
 
 	mu    sync.Mutex
 	ready net.Conn
@@ -143,7 +144,7 @@ func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
 		if err := l.knock(ctx); err != nil {
 			return err
 		}
-		err := s.init(ctx, b)
+		err := s.init(ctx, b, l.restored)
 		switch carrel.KindOf(err) {
 		case "":
 			return nil
@@ -158,23 +159,30 @@ func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
 }
 
 // init gives the guest its identity. It may be repeated.
-func (s *Service) init(ctx context.Context, b *box) error {
+func (s *Service) init(ctx context.Context, b *box, restored bool) error {
 	ctx, cancel := context.WithTimeout(ctx, initTry)
 	defer cancel()
-	return b.conn.Init(ctx, initRequest(b.record()))
+	b.mu.Lock()
+	conn := b.conn
+	b.mu.Unlock()
+	req := s.initRequest(b.record())
+	req.Restored = restored
+	return conn.Init(ctx, req)
 }
 
 // initRequest is what a guest is told about itself.
-func initRequest(r state.Record) guest.InitRequest {
-	env := r.Env
-	if env == nil {
-		env = map[string]string{}
-	}
-	return guest.InitRequest{
-		EnvVars: env, AccessToken: r.Sandbox.AccessToken, Timestamp: time.Now(),
+func (s *Service) initRequest(r state.Record) guest.InitRequest {
+	req := guest.InitRequest{
+		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken, Timestamp: time.Now(),
 		DefaultUser: r.User, DefaultWorkdir: r.WorkDir,
 		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
+		Generation: r.Sandbox.Generation, CheckpointBefore: r.Sandbox.Lifecycle.Checkpoints.Before,
 	}
+	s.equip(&req, r.Sandbox.Network)
+	if req.EnvVars == nil {
+		req.EnvVars = map[string]string{}
+	}
+	return req
 }
 
 // startTag marks the template's own command among the processes.
@@ -185,7 +193,13 @@ const startTag = "carrel.start"
 func (s *Service) startCommand(b *box, args []string) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opts.StartTimeout)
 	defer cancel()
-	p, err := b.conn.Start(ctx, carrel.Command{Args: args, Tag: startTag})
+	b.mu.Lock()
+	conn := b.conn
+	b.mu.Unlock()
+	if conn == nil {
+		return // paused meanwhile
+	}
+	p, err := conn.Start(ctx, carrel.Command{Args: args, Tag: startTag})
 	e := carrel.Event{Type: eventStart, ID: b.id, Message: fmt.Sprintf("started the template's command %q", args)}
 	if err != nil {
 		if s.ctx.Err() != nil || isClosed(b.gone) {

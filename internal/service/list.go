@@ -67,20 +67,10 @@ func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, er
 	if o.Limit == 0 {
 		o.Limit = maxPage
 	}
-	var matching []carrel.Sandbox
-	var page carrel.Page
-	for _, b := range s.snapshot() {
-		sb := b.public()
-		if !matches(sb, o) {
-			continue
-		}
-		if sb.State == carrel.Running {
-			page.Running++
-		}
-		matching = append(matching, sb)
-	}
-	order := func(a, b carrel.Sandbox) int {
-		c := positionOf(a).compare(positionOf(b))
+	matching, running := s.matching(o)
+	page := carrel.Page{Running: running}
+	order := func(a, b listed) int {
+		c := a.position.compare(b.position)
 		if !o.OldestFirst {
 			c = -c
 		}
@@ -92,8 +82,7 @@ func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, er
 		if err != nil {
 			return carrel.Page{}, err
 		}
-		last := carrel.Sandbox{Started: after.started, ID: after.id}
-		i, found := slices.BinarySearchFunc(matching, last, order)
+		i, found := slices.BinarySearchFunc(matching, listed{position: after}, order)
 		if found {
 			i++
 		}
@@ -101,10 +90,37 @@ func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, er
 	}
 	if len(matching) > o.Limit {
 		matching = matching[:o.Limit]
-		page.Next = positionOf(matching[o.Limit-1]).cursor()
+		page.Next = matching[o.Limit-1].position.cursor()
 	}
-	page.Sandboxes = matching
+	for _, l := range matching {
+		page.Sandboxes = append(page.Sandboxes, l.box.public())
+	}
 	return page, nil
+}
+
+// listed is a sandbox and its place in a list. Only those of the page that is asked
+// for are copied: there may be very many.
+type listed struct {
+	position
+	box *box
+}
+
+// matching lists those that pass the filters, in no order, and counts the running.
+func (s *Service) matching(o carrel.ListOptions) (out []listed, running int) {
+	all := s.snapshot()
+	out = make([]listed, 0, len(all))
+	for _, b := range all {
+		b.mu.Lock()
+		sb := &b.rec.Sandbox
+		if matches(sb, &o) {
+			out = append(out, listed{positionOf(*sb), b})
+			if sb.State == carrel.Running {
+				running++
+			}
+		}
+		b.mu.Unlock()
+	}
+	return out, running
 }
 
 func checkList(o carrel.ListOptions) error {
@@ -113,7 +129,7 @@ func checkList(o carrel.ListOptions) error {
 	}
 	for _, st := range o.States {
 		switch st {
-		case carrel.Starting, carrel.Running, carrel.Paused, carrel.Stopping:
+		case carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping:
 		default:
 			return invalid(opList, "state", "%s is not a state", clip(string(st)))
 		}
@@ -122,7 +138,7 @@ func checkList(o carrel.ListOptions) error {
 }
 
 // matches reports whether a sandbox passes a list's filters.
-func matches(sb carrel.Sandbox, o carrel.ListOptions) bool {
+func matches(sb *carrel.Sandbox, o *carrel.ListOptions) bool {
 	if len(o.States) > 0 && !slices.Contains(o.States, sb.State) {
 		return false
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,9 @@ func (s *Service) measure(ctx context.Context, b *box) error {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
+	if inst == nil {
+		return nil // paused meanwhile
+	}
 	ctx, cancel := context.WithTimeout(ctx, sampleTime)
 	defer cancel()
 	st, err := inst.Stats(ctx)
@@ -84,6 +88,9 @@ func (s *Service) measure(ctx context.Context, b *box) error {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.inst != inst {
+		return nil // of what was before a pause
+	}
 	since, before := b.rec.Sandbox.Started, time.Duration(0)
 	if !b.samples.at.IsZero() {
 		since, before = b.samples.at, b.samples.cpu
@@ -124,12 +131,9 @@ func (s *Service) sample() {
 	defer wg.Wait()
 	slots := make(chan struct{}, sampleWorkers)
 	for {
-		all := s.snapshot()
+		all := slices.DeleteFunc(s.snapshot(), func(b *box) bool { return b.running("") != nil })
 		gap := s.opts.SampleEvery / time.Duration(len(all)+1)
 		for _, b := range all {
-			if b.running("") != nil {
-				continue
-			}
 			select {
 			case slots <- struct{}{}:
 			case <-s.ctx.Done():

@@ -81,8 +81,14 @@ func (s *Service) recoverOne(ctx context.Context, rec state.Record) (kept bool, 
 		inst, err = drv.Recover(ctx, rec.Handle)
 		if err != nil && !errors.Is(err, carrel.NotFound) {
 			log.Error("a sandbox could not be adopted and is left alone", "err", err)
+			if rec.Sandbox.State == carrel.Paused { // its state does not depend on that
+				s.recoverPaused(ctx, rec, nil)
+			}
 			return true, nil
 		}
+	}
+	if rec.Sandbox.State == carrel.Paused {
+		return s.recoverPaused(ctx, rec, inst), nil
 	}
 	switch {
 	case rec.Sandbox.State != carrel.Running: // half made, or half ended
@@ -96,8 +102,35 @@ func (s *Service) recoverOne(ctx context.Context, rec state.Record) (kept bool, 
 	case inst == nil:
 		return false, s.bury(ctx, rec, verdict{carrel.EndLost, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile"})
 	}
+	if f, ok := driver.As[driver.Freezer](inst); ok { // the service before died while it paused it
+		if err := f.Thaw(ctx); err != nil {
+			log.Error("a sandbox could not be thawed", "err", err)
+		}
+	}
 	s.adopt(rec, inst)
 	return true, nil
+}
+
+// recoverPaused takes over a paused sandbox. What is left of the time before it was
+// paused, or of a resumption that nobody finished, is removed; kept says that it
+// could not be.
+func (s *Service) recoverPaused(ctx context.Context, rec state.Record, inst driver.Instance) (kept bool) {
+	b := s.newBox(rec, func(error) {})
+	close(b.up)
+	b.rec.Sandbox.Domain = s.opts.Domain
+	if inst != nil {
+		if err := inst.Destroy(ctx); err != nil {
+			s.log.Error("what is left of a paused sandbox", "sandbox", b.id, "err", err)
+			b.left, kept = inst, true
+		}
+	}
+	s.mu.Lock()
+	s.boxes[b.id] = b
+	s.mu.Unlock()
+	if _, ok := s.snaps.get(rec.Paused); !ok {
+		s.log.Error("the snapshot that a sandbox would resume from is lost", "sandbox", b.id, "snapshot", rec.Paused)
+	}
+	return kept
 }
 
 // bury forgets a sandbox that is no more, and tells its end unless the service
@@ -118,6 +151,7 @@ func (s *Service) bury(ctx context.Context, rec state.Record, v verdict) error {
 	if err := s.opts.Store.DeleteSandbox(ctx, id); err != nil {
 		return err
 	}
+	s.dropOf(ctx, id)
 	s.mu.Lock()
 	s.ended.add(id, v)
 	s.mu.Unlock()
@@ -127,8 +161,9 @@ func (s *Service) bury(ctx context.Context, rec state.Record, v verdict) error {
 // adopt puts a surviving sandbox into the table, with the deadline it had.
 func (s *Service) adopt(rec state.Record, inst driver.Instance) {
 	id := rec.Sandbox.ID
-	b := &box{id: id, dir: filepath.Join(s.opts.Dir, string(id)), abort: func(error) {},
-		up: make(chan struct{}), gone: make(chan struct{}), rec: rec, inst: inst}
+	b := s.newBox(rec, func(error) {})
+	b.inst = inst
+	b.use.last = time.Now()
 	close(b.up)
 	b.rec.Sandbox.Domain = s.opts.Domain // it may have changed
 	l := &line{inst: inst}
@@ -138,9 +173,10 @@ func (s *Service) adopt(rec state.Record, inst driver.Instance) {
 	}
 	s.mu.Lock()
 	s.boxes[id] = b
+	s.live++
 	s.mu.Unlock()
 	s.expiry.set(b, rec.Sandbox.Ends)
-	s.spawn(func() { s.watch(b) })
+	s.spawn(func() { s.watch(b, inst) })
 	s.spawn(func() { s.reintroduce(b, l) })
 }
 

@@ -11,11 +11,23 @@
 // with its reason. A new Service on an old store adopts what still runs, under
 // the same ID, tokens and deadline, and says of the rest that it was lost.
 //
+// # Time
+//
+// A paused sandbox is a record that names a snapshot. Pausing keeps the moment and
+// writes that record, and only then ends the instance; resuming makes an instance
+// and then writes the record of a running sandbox. So whenever the service dies, the
+// record alone says what is: a running sandbox is thawed and adopted, a paused one
+// has nothing left but its snapshot, and whatever else is found is removed. What
+// changes a sandbox's instance, or takes a moment of it, has its turn (box.turn):
+// one at a time for each sandbox.
+//
 // # Locks
 //
 // Service.mu guards the table, box.mu one sandbox's fields, box.save the order of
-// writes of one record. Order: box.save, box.mu, expiry.mu; Service.mu is never
-// held together with them. No driver and no network is called under a lock; under
+// writes of one record, index.mu the snapshots known. Order: box.turn (which is no
+// lock: drivers are called with it), box.save (several boxes' by ID), index.edit,
+// box.mu or index.mu, expiry.mu; Service.mu and
+// index.mu are never held together with others. No driver and no network is called under a lock; under
 // box.save the store is, and the wire is told its rules.
 //
 // # Parts
@@ -36,16 +48,10 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
 )
-
-// Networks takes a sandbox's network rules; package wire implements it. A
-// sandbox without a link (NotFound) is no error.
-type Networks interface {
-	SetNetwork(id carrel.ID, n carrel.Network) error
-}
 
 // Options is what a Service is made of. Store, Images, Drivers and Dir are
 // required; zero values of the rest are safe.
@@ -55,6 +61,15 @@ type Options struct {
 	Drivers *driver.Registry
 	// Networks takes each sandbox's rules before anything untrusted runs in it.
 	Networks Networks
+	// Authority is the certificate, in PEM, with which the wire opens TLS: sandboxes whose
+	// policy needs that are told to trust it.
+	Authority string
+	// Vault keeps the secrets that policies name; nil has none.
+	Vault Vault
+	// Issuer signs sandboxes' identity tokens; nil can't.
+	Issuer Issuer
+	// Snapshots keeps moments of sandboxes; nil can't.
+	Snapshots snapshot.Store
 	// GuestImage is the absolute path of the EROFS image of the guest.
 	GuestImage string
 	// Dir holds one directory per sandbox, and nothing else.
@@ -72,8 +87,11 @@ type Options struct {
 	MaxLimits carrel.Limits
 	// DefaultTimeout is 5 minutes when 0, MaxTimeout 24 hours.
 	DefaultTimeout, MaxTimeout time.Duration
-	// MaxSandboxes bounds how many live at once; 0 does not.
-	MaxSandboxes int
+	// MaxSandboxes bounds how many live at once, MaxPaused how many are paused; 0 does not.
+	MaxSandboxes, MaxPaused int
+	// Retention is the rule of sandboxes that have none of their own; zero is the 20
+	// newest.
+	Retention carrel.Retention
 	// StartTimeout bounds a creation, from the driver's first step to the guest's
 	// answer; 0 is 60 seconds.
 	StartTimeout time.Duration
@@ -138,9 +156,11 @@ type Service struct {
 	expiry expiry
 	hub    hub
 	probes probes
+	snaps  index
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
+	live    int // boxes that have an instance, or are getting one
 	ended   endings
 	closing bool           // nothing new begins
 	drained bool           // nothing at all begins: set right before wg is waited for
@@ -184,12 +204,20 @@ func (s *Service) begin(ctx context.Context) error {
 	if err := s.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
 		return err
 	}
+	if err := s.loadIndex(ctx); err != nil {
+		return err
+	}
 	if err := s.recover(ctx); err != nil {
 		return err
 	}
-	s.spawn(s.expire)
-	s.spawn(s.sample)
-	s.spawn(s.trim)
+	for _, b := range s.snapshot() {
+		if b.record().Wake {
+			s.spawn(func() { s.wakeUp(b) })
+		}
+	}
+	for _, work := range []func(){s.expire, s.sample, s.trim, s.idle, s.checkpoints} {
+		s.spawn(work)
+	}
 	return nil
 }
 
@@ -239,6 +267,10 @@ func (s *Service) Close() error {
 	}
 	if s.opts.KillOnClose {
 		s.closeErr = s.endAll(all)
+	} else {
+		for _, b := range all { // what is under way ends before or after, not between
+			b.interrupt(errClosing)
+		}
 	}
 	s.mu.Lock()
 	s.drained = true
@@ -308,6 +340,15 @@ func (s *Service) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
 	return b.public(), nil
 }
 
+// Generation is how often a sandbox has been restored; 0 for one that is gone.
+func (s *Service) Generation(id carrel.ID) int {
+	b, err := s.find("get sandbox", id)
+	if err != nil {
+		return 0
+	}
+	return b.public().Generation
+}
+
 // Kill implements carrel.Sandboxes. Several at once all return when it has ended.
 func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
 	b, err := s.find("kill sandbox", id)
@@ -315,32 +356,6 @@ func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
 		return err
 	}
 	return s.end(ctx, b, carrel.EndKilled, "killed on request")
-}
-
-// Computer implements carrel.Sandboxes.
-func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
-	c, err := s.Conn(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// Conn returns the connection to a running sandbox's guest, for the gateway. It
-// is shared and stays the service's. Errors: NotFound, Conflict.
-func (s *Service) Conn(_ context.Context, id carrel.ID) (*guest.Conn, error) {
-	const op = "connect to sandbox"
-	b, err := s.find(op, id)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	st, conn := b.rec.Sandbox.State, b.conn
-	b.mu.Unlock()
-	if st != carrel.Running {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", st)}
-	}
-	return conn, nil
 }
 
 // ListTemplates implements carrel.Templates.

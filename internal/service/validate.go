@@ -2,11 +2,10 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,8 +20,6 @@ import (
 const (
 	maxMetadata = 64 << 10  // bytes of keys and values together
 	maxEnv      = 256 << 10 // bytes of keys and values together
-	maxRules    = 1000      // network rules of one kind
-	maxRule     = 255       // bytes of one network rule
 	maxTemplate = 256       // bytes of a template's name or ID
 )
 
@@ -39,7 +36,15 @@ func (s *Service) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, e
 	if name == "" {
 		name = s.opts.DefaultTemplate
 	}
+	if _, err := carrel.ParseSnapshotID(name); err == nil {
+		return s.planSnapshot(ctx, name, opts)
+	}
 	img, err := s.template(ctx, name, opts.Tier)
+	if errors.Is(err, carrel.NotFound) {
+		if _, ok := s.snaps.named(name); ok { // a template's name means the template
+			return s.planSnapshot(ctx, name, opts)
+		}
+	}
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err}
 	}
@@ -51,8 +56,12 @@ func (s *Service) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, e
 	if ttl == 0 {
 		ttl = min(s.opts.DefaultTimeout, s.opts.MaxTimeout)
 	}
-	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, ttl: ttl, start: img.Start}
+	if err := canPause(drv, opts.Lifecycle); err != nil {
+		return nil, err
+	}
+	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, ttl: ttl}
 	p.rec = s.newRecord(opts, img, drv.Info().Tier, ttl)
+	p.rec.Root, p.root.Image = s.keepRoot(img)
 	return p, nil
 }
 
@@ -81,13 +90,9 @@ func (s *Service) newRecord(opts carrel.CreateOptions, img image.Image, tier car
 		ID: carrel.NewID(), Template: img.ID, Alias: img.Name, Tier: tier, State: carrel.Starting,
 		Limits: fill(opts.Limits, s.opts.Limits), Metadata: opts.Metadata, Network: opts.Network,
 		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: s.opts.Domain,
+		Lifecycle: opts.Lifecycle, Tokens: opts.Tokens,
 	})
-	if !opts.Insecure {
-		sb.AccessToken = newToken()
-	}
-	if opts.Network.PrivateTraffic {
-		sb.TrafficToken = newToken()
-	}
+	s.giveTokens(&sb, opts)
 	env := maps.Clone(img.Env)
 	if env == nil {
 		env = map[string]string{}
@@ -97,7 +102,17 @@ func (s *Service) newRecord(opts carrel.CreateOptions, img image.Image, tier car
 	if user == "" {
 		user = "user"
 	}
-	return state.Record{Sandbox: sb, Env: env, User: user, WorkDir: img.WorkDir}
+	return state.Record{Sandbox: sb, Env: env, User: user, WorkDir: img.WorkDir, Start: img.Start, Timeout: ttl}
+}
+
+// giveTokens gives a new sandbox its secrets.
+func (s *Service) giveTokens(sb *carrel.Sandbox, opts carrel.CreateOptions) {
+	if !opts.Insecure {
+		sb.AccessToken = newToken()
+	}
+	if opts.Network.PrivateTraffic {
+		sb.TrafficToken = newToken()
+	}
 }
 
 // driver finds the driver of a tier that both the request and the template allow,
@@ -132,6 +147,8 @@ func (s *Service) checkOptions(o carrel.CreateOptions) error {
 		checkEnv(o.Env),
 		s.checkLimits(o.Limits),
 		checkNetwork(opCreate, o.Network),
+		checkTokens(opCreate, o.Tokens),
+		s.checkLifecycle(opCreate, o.Lifecycle),
 	)
 }
 
@@ -220,76 +237,6 @@ func (s *Service) checkLimits(l carrel.Limits) error {
 		}
 	}
 	return nil
-}
-
-// checkNetwork checks the form of network rules, with E2B's words where it has some.
-func checkNetwork(op string, n carrel.Network) error {
-	if len(n.AllowOut) > maxRules {
-		return invalid(op, "allowOut", "%d rules, at most %d may be", len(n.AllowOut), maxRules)
-	}
-	if len(n.DenyOut) > maxRules {
-		return invalid(op, "denyOut", "%d rules, at most %d may be", len(n.DenyOut), maxRules)
-	}
-	for _, r := range n.DenyOut {
-		if !isAddress(r) {
-			return invalid(op, "denyOut", "invalid denied CIDR %s", clip(r))
-		}
-	}
-	for _, r := range n.AllowOut {
-		if !isAddress(r) && !isDomain(r) {
-			return invalid(op, "allowOut", "%s is no address, CIDR or domain", clip(r))
-		}
-	}
-	blocked := slices.ContainsFunc(n.DenyOut, func(r string) bool { return r == "0.0.0.0/0" || r == "::/0" })
-	if !blocked && slices.ContainsFunc(n.AllowOut, func(r string) bool { return !isAddress(r) }) {
-		return invalid(op, "allowOut", "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
-	}
-	return checkIngress(op, n)
-}
-
-// checkIngress checks what is said of requests from outside.
-func checkIngress(op string, n carrel.Network) error {
-	if len(n.HTTPSPorts) > maxRules {
-		return invalid(op, "httpsPorts", "%d ports, at most %d may be", len(n.HTTPSPorts), maxRules)
-	}
-	for _, p := range n.HTTPSPorts {
-		if p == 0 || p == carrel.GuestPort {
-			return invalid(op, "httpsPorts", "%d can't be a port that speaks TLS", p)
-		}
-	}
-	odd := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#"<>`, c) }
-	if len(n.MaskHost) > maxRule || strings.ContainsFunc(n.MaskHost, odd) {
-		return invalid(op, "maskHost", "%s is no host", clip(n.MaskHost))
-	}
-	return nil
-}
-
-// isAddress reports whether a rule is an IP address or a CIDR.
-func isAddress(r string) bool {
-	if _, err := netip.ParseAddr(r); err == nil {
-		return true
-	}
-	_, err := netip.ParsePrefix(r)
-	return err == nil
-}
-
-// isDomain reports whether a rule is a domain, "*.domain" or "*".
-func isDomain(r string) bool {
-	if r == "*" {
-		return true
-	}
-	r = strings.TrimSuffix(strings.TrimPrefix(r, "*."), ".")
-	if r == "" || len(r) > maxRule {
-		return false
-	}
-	for label := range strings.SplitSeq(r, ".") {
-		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(c rune) bool {
-			return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c < utf8.RuneSelf
-		}) {
-			return false
-		}
-	}
-	return true
 }
 
 func isControl(c rune) bool { return c < ' ' || c == 0x7f }

@@ -21,10 +21,47 @@ type Record struct {
 	User    string            // default user
 	WorkDir string            // default working directory
 	Owner   string            // the API key's name
+	Start   []string          // the template's own command, run at every boot
+	// Timeout is the one it was last given: what it gets when it wakes by itself.
+	Timeout time.Duration
+	// Paused is the snapshot that a paused sandbox resumes from; "" while it runs.
+	Paused carrel.SnapshotID
+	// Wake says that a paused sandbox is on its way back (a rollback): a service that
+	// finds it so resumes it.
+	Wake bool
+	// Sound says that a paused sandbox was paused on request and without memory: requests
+	// to it don't wake it, as E2B has it.
+	Sound bool
+	// Born is the snapshot that it was made from; "" when from a template.
+	Born carrel.SnapshotID
+	// Root is the root image that it runs on: the name of a file that the service keeps
+	// for as long as a sandbox or a snapshot needs it.
+	Root string
+	// Guest is the name of the guest's image that it runs: memory holds a running guest, so
+	// a snapshot with memory needs the very same.
+	Guest string
+}
+
+// SnapshotRecord is one snapshot as it is remembered. Its content is in the
+// snapshot store.
+type SnapshotRecord struct {
+	Snapshot carrel.Snapshot
+	// Record is the sandbox's at that moment: what a fork is made from. It holds secrets.
+	Record Record
+}
+
+// Change is a set of writes that happen together or not at all. They are made in
+// the order of the fields, so that what is put and deleted by one Change is gone;
+// of two records with one ID the later stays.
+type Change struct {
+	Put             []Record
+	Delete          []carrel.ID
+	PutSnapshots    []SnapshotRecord
+	DeleteSnapshots []carrel.SnapshotID
 }
 
 // Store keeps records and events. All methods are safe for concurrent use and
-// return errors of kind NotFound or Internal.
+// return errors of kind NotFound, Exhausted (the disk) or Internal.
 type Store interface {
 	PutSandbox(ctx context.Context, r Record) error
 	GetSandbox(ctx context.Context, id carrel.ID) (Record, error)
@@ -33,6 +70,13 @@ type Store interface {
 	DeleteSandbox(ctx context.Context, id carrel.ID) error
 	// Sandboxes returns all records, oldest first.
 	Sandboxes(ctx context.Context) ([]Record, error)
+
+	// Apply makes all writes of a change at once: after an error, as after a crash,
+	// none of them happened. Deleting what is not there is no error.
+	Apply(ctx context.Context, c Change) error
+	GetSnapshot(ctx context.Context, id carrel.SnapshotID) (SnapshotRecord, error)
+	// Snapshots returns the records of all snapshots, oldest first.
+	Snapshots(ctx context.Context) ([]SnapshotRecord, error)
 
 	// AppendEvent stores e and returns it with its sequence number, which rises by
 	// one from event to event.

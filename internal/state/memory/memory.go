@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +28,7 @@ type Store struct {
 	mu        sync.Mutex
 	closed    bool
 	sandboxes map[carrel.ID]row
+	snapshots map[carrel.SnapshotID]row
 	events    []event
 	seq       int64 // of the newest event
 }
@@ -34,9 +37,9 @@ var _ state.Store = (*Store)(nil)
 
 // row is one record as written, with what it is sorted by.
 type row struct {
-	id      carrel.ID
-	started time.Time
-	body    []byte
+	id   string
+	time time.Time
+	body []byte
 }
 
 // event is one event as written, with what it is found by.
@@ -48,20 +51,53 @@ type event struct {
 }
 
 // Open returns an empty store.
-func Open() *Store { return &Store{sandboxes: map[carrel.ID]row{}} }
+func Open() *Store {
+	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}}
+}
 
 // PutSandbox implements state.Store.
 func (s *Store) PutSandbox(ctx context.Context, r state.Record) error {
-	const op = "write record"
-	body, err := json.Marshal(r)
-	if err != nil {
-		return internal(op, r.Sandbox.ID, err)
+	return s.apply(ctx, "write record", r.Sandbox.ID, state.Change{Put: []state.Record{r}})
+}
+
+// Apply implements state.Store.
+func (s *Store) Apply(ctx context.Context, c state.Change) error {
+	return s.apply(ctx, "write change", "", c)
+}
+
+// apply makes all writes of a change. What can fail is done before the first.
+func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Change) error {
+	var sandboxes, snapshots []row
+	for _, r := range c.Put {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return internal(op, r.Sandbox.ID, err)
+		}
+		sandboxes = append(sandboxes, row{string(r.Sandbox.ID), r.Sandbox.Started, body})
 	}
-	if err := s.lock(ctx, op, r.Sandbox.ID); err != nil {
+	for _, r := range c.PutSnapshots {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return internal(op, r.Snapshot.Sandbox, fmt.Errorf("snapshot %s: %w", r.Snapshot.ID, err))
+		}
+		snapshots = append(snapshots, row{string(r.Snapshot.ID), r.Snapshot.Created, body})
+	}
+	if err := s.lock(ctx, op, id); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	s.sandboxes[r.Sandbox.ID] = row{r.Sandbox.ID, r.Sandbox.Started, body}
+	for _, r := range sandboxes {
+		s.sandboxes[carrel.ID(r.id)] = r
+	}
+	for _, id := range c.Delete {
+		delete(s.sandboxes, id)
+	}
+	for _, r := range snapshots {
+		s.snapshots[carrel.SnapshotID(r.id)] = r
+	}
+	for _, id := range c.DeleteSnapshots {
+		delete(s.snapshots, id)
+	}
 	return nil
 }
 
@@ -76,17 +112,26 @@ func (s *Store) GetSandbox(ctx context.Context, id carrel.ID) (state.Record, err
 	if !ok {
 		return state.Record{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
 	}
-	return decode(r)
+	return decode[state.Record](r)
+}
+
+// GetSnapshot implements state.Store.
+func (s *Store) GetSnapshot(ctx context.Context, id carrel.SnapshotID) (state.SnapshotRecord, error) {
+	const op = "read snapshot record"
+	if err := s.lock(ctx, op, ""); err != nil {
+		return state.SnapshotRecord{}, err
+	}
+	r, ok := s.snapshots[id]
+	s.mu.Unlock()
+	if !ok {
+		return state.SnapshotRecord{}, &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %s", id)}
+	}
+	return decode[state.SnapshotRecord](r)
 }
 
 // DeleteSandbox implements state.Store.
 func (s *Store) DeleteSandbox(ctx context.Context, id carrel.ID) error {
-	if err := s.lock(ctx, "delete record", id); err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	delete(s.sandboxes, id)
-	return nil
+	return s.apply(ctx, "delete record", id, state.Change{Delete: []carrel.ID{id}})
 }
 
 // Sandboxes implements state.Store.
@@ -94,23 +139,19 @@ func (s *Store) Sandboxes(ctx context.Context) ([]state.Record, error) {
 	if err := s.lock(ctx, "read records", ""); err != nil {
 		return nil, err
 	}
-	rows := make([]row, 0, len(s.sandboxes))
-	for _, r := range s.sandboxes {
-		rows = append(rows, r)
-	}
+	rows := slices.Collect(maps.Values(s.sandboxes))
 	s.mu.Unlock()
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.id, b.id))
-	})
-	out := make([]state.Record, 0, len(rows))
-	for _, r := range rows {
-		rec, err := decode(r)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, rec)
+	return decodeAll[state.Record](rows)
+}
+
+// Snapshots implements state.Store.
+func (s *Store) Snapshots(ctx context.Context) ([]state.SnapshotRecord, error) {
+	if err := s.lock(ctx, "read snapshot records", ""); err != nil {
+		return nil, err
 	}
-	return out, nil
+	rows := slices.Collect(maps.Values(s.snapshots))
+	s.mu.Unlock()
+	return decodeAll[state.SnapshotRecord](rows)
 }
 
 // AppendEvent implements state.Store.
@@ -172,7 +213,7 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sandboxes, s.events = true, nil, nil
+	s.closed, s.sandboxes, s.snapshots, s.events = true, nil, nil, nil
 	return nil
 }
 
@@ -189,12 +230,29 @@ func (s *Store) lock(ctx context.Context, op string, id carrel.ID) error {
 	return nil
 }
 
-func decode(r row) (state.Record, error) {
-	var rec state.Record
-	if err := json.Unmarshal(r.body, &rec); err != nil {
-		return state.Record{}, internal("read record", r.id, err)
+// decode reads a record back from its written form.
+func decode[T any](r row) (T, error) {
+	var v T
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		return v, internal("read record", "", fmt.Errorf("%s: %w", r.id, err))
 	}
-	return rec, nil
+	return v, nil
+}
+
+// decodeAll reads records back, the oldest first.
+func decodeAll[T any](rows []row) ([]T, error) {
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(a.time.Compare(b.time), cmp.Compare(a.id, b.id))
+	})
+	out := make([]T, 0, len(rows))
+	for _, r := range rows {
+		v, err := decode[T](r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 func internal(op string, id carrel.ID, err error) error {

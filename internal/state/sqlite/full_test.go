@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/statetest"
 )
 
@@ -39,5 +40,66 @@ func TestFull(t *testing.T) {
 	}
 	if err := s.PutSandbox(t.Context(), statetest.Record(time.Now())); err != nil {
 		t.Errorf("with room again: %v", err)
+	}
+}
+
+// TestChangeFull fills the file to a bound with changes: the one that does not fit
+// leaves nothing of itself, not even its small part.
+func TestChangeFull(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.write.ExecContext(t.Context(), "PRAGMA max_page_count = 60"); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for err == nil && kept < 1000 {
+		r := statetest.Record(time.Now())
+		c := state.Change{Put: []state.Record{r}}
+		for range 5 {
+			c.PutSnapshots = append(c.PutSnapshots, statetest.SnapshotRecord(r, time.Now()))
+		}
+		if err = s.Apply(t.Context(), c); err == nil {
+			kept++
+		}
+	}
+	if !errors.Is(err, carrel.Exhausted) || carrel.HintOf(err) == "" || kept == 0 {
+		t.Fatalf("after %d changes: %v, want Exhausted with a hint", kept, err)
+	}
+	if all, err := s.Sandboxes(t.Context()); err != nil || len(all) != kept {
+		t.Errorf("%d records of %d, %v", len(all), kept, err)
+	}
+	if all, err := s.Snapshots(t.Context()); err != nil || len(all) != 5*kept {
+		t.Errorf("%d snapshots of %d, %v", len(all), 5*kept, err)
+	}
+}
+
+// TestChangeBroken has SQLite itself refuse the last statement of a change: those
+// before it are undone, and what waited with it is told.
+func TestChangeBroken(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.write.ExecContext(t.Context(), `CREATE TRIGGER broken BEFORE DELETE ON snapshots
+		BEGIN SELECT RAISE(ABORT, 'broken'); END`); err != nil {
+		t.Fatal(err)
+	}
+	r := statetest.Record(time.Now())
+	snap := statetest.SnapshotRecord(r, time.Now())
+	c := state.Change{Put: []state.Record{r}, PutSnapshots: []state.SnapshotRecord{snap}}
+	c.DeleteSnapshots = []carrel.SnapshotID{snap.Snapshot.ID}
+	if err := s.Apply(t.Context(), c); carrel.KindOf(err) != carrel.Internal {
+		t.Errorf("Apply: %v, want Internal", err)
+	}
+	if all, err := s.Sandboxes(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+	c.DeleteSnapshots = nil
+	if err := s.Apply(t.Context(), c); err != nil {
+		t.Errorf("the change without its broken part: %v", err)
 	}
 }

@@ -25,6 +25,15 @@ var migrations = []string{
 	);
 	CREATE INDEX events_sandbox ON events (sandbox, seq);
 	CREATE INDEX events_time ON events (time);`,
+	// created is in nanoseconds since 1970. The rows stay out of the primary key's
+	// tree, unlike those of sandboxes: each holds a whole record twice over.
+	`CREATE TABLE snapshots (
+		id      TEXT PRIMARY KEY,
+		sandbox TEXT NOT NULL,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	);
+	CREATE INDEX snapshots_created ON snapshots (created, id);`,
 }
 
 // migrate brings the file to the newest version, each step in one transaction.

@@ -152,19 +152,35 @@ func (s *Store) broken(op string, err error) error {
 // GetSandbox implements state.Store.
 func (s *Store) GetSandbox(ctx context.Context, id carrel.ID) (state.Record, error) {
 	const op = "read record"
-	var body []byte
-	err := s.read.QueryRowContext(ctx, "SELECT record FROM sandboxes WHERE id = ?", string(id)).Scan(&body)
+	r, err := one[state.Record](ctx, s.read, "SELECT record FROM sandboxes WHERE id = ?", string(id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return state.Record{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
 	}
 	if err != nil {
 		return state.Record{}, internal(op, id, err)
 	}
-	var r state.Record
-	if err := json.Unmarshal(body, &r); err != nil {
-		return state.Record{}, internal(op, id, err)
+	return r, nil
+}
+
+// GetSnapshot implements state.Store.
+func (s *Store) GetSnapshot(ctx context.Context, id carrel.SnapshotID) (state.SnapshotRecord, error) {
+	const op = "read snapshot record"
+	r, err := one[state.SnapshotRecord](ctx, s.read, "SELECT record FROM snapshots WHERE id = ?", string(id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return state.SnapshotRecord{}, &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %s", id)}
+	}
+	if err != nil {
+		return state.SnapshotRecord{}, internal(op, "", fmt.Errorf("snapshot %s: %w", id, err))
 	}
 	return r, nil
+}
+
+// Snapshots implements state.Store.
+func (s *Store) Snapshots(ctx context.Context) ([]state.SnapshotRecord, error) {
+	var out []state.SnapshotRecord
+	err := each(ctx, s.read, "read snapshot records", "SELECT 0, record FROM snapshots ORDER BY created, id", nil,
+		func(_ int64, r state.SnapshotRecord) { out = append(out, r) })
+	return out, err
 }
 
 // Sandboxes implements state.Store.
@@ -190,6 +206,16 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 		out = append(out, e)
 	})
 	return out, err
+}
+
+// one reads the JSON text that a query finds.
+func one[T any](ctx context.Context, db *sql.DB, q string, arg string) (v T, err error) {
+	var body []byte
+	if err := db.QueryRowContext(ctx, q, arg).Scan(&body); err != nil {
+		return v, err
+	}
+	err = json.Unmarshal(body, &v)
+	return v, err
 }
 
 // each calls fn for every row of a number and a JSON text.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,9 @@ func writeForEver(path string) {
 		go func() {
 			for {
 				r := statetest.Record(time.Now())
-				err := s.PutSandbox(ctx, r)
+				snap := statetest.SnapshotRecord(r, time.Now())
+				r.Paused = snap.Snapshot.ID
+				err := s.Apply(ctx, state.Change{Put: []state.Record{r}, PutSnapshots: []state.SnapshotRecord{snap}})
 				if err == nil {
 					_, err = s.AppendEvent(ctx, carrel.Event{Time: time.Now(), ID: r.Sandbox.ID, Type: "sandbox.created"})
 				}
@@ -83,7 +86,8 @@ func writeForEver(path string) {
 }
 
 // TestKilledWriter kills a process in the middle of its writes, again and again
-// on one file: all that was acknowledged must be there.
+// on one file: all that was acknowledged must be there, and of each change all or
+// nothing, acknowledged or not.
 func TestKilledWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	acked := map[carrel.ID]bool{}
@@ -122,9 +126,23 @@ func TestKilledWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	snaps, err := s.Snapshots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshots := map[carrel.SnapshotID]bool{}
+	for _, r := range snaps {
+		snapshots[r.Snapshot.ID] = true
+	}
+	if len(snaps) != len(all) {
+		t.Errorf("%d snapshots of %d sandboxes", len(snaps), len(all))
+	}
 	there := map[carrel.ID]bool{}
 	for _, r := range all {
 		there[r.Sandbox.ID] = true
+		if !snapshots[r.Paused] {
+			t.Errorf("%s is there without its snapshot", r.Sandbox.ID)
+		}
 	}
 	for id := range acked {
 		if !there[id] {
@@ -139,8 +157,9 @@ func TestKilledWriter(t *testing.T) {
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	r := statetest.Record(time.Now().UTC().Round(0))
+	snap := statetest.SnapshotRecord(r, time.Now().UTC().Round(0))
 	s := open(t, path)
-	if err := s.PutSandbox(t.Context(), r); err != nil {
+	if err := s.Apply(t.Context(), state.Change{Put: []state.Record{r}, PutSnapshots: []state.SnapshotRecord{snap}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.AppendEvent(t.Context(), carrel.Event{Time: time.Now(), Type: "x"}); err != nil {
@@ -151,6 +170,9 @@ func TestReopen(t *testing.T) {
 	}
 	s = open(t, path)
 	if got, err := s.GetSandbox(t.Context(), r.Sandbox.ID); err != nil || got.Sandbox.AccessToken != r.Sandbox.AccessToken {
+		t.Errorf("after reopening: %+v, %v", got, err)
+	}
+	if got, err := s.GetSnapshot(t.Context(), snap.Snapshot.ID); err != nil || !reflect.DeepEqual(got, snap) {
 		t.Errorf("after reopening: %+v, %v", got, err)
 	}
 	if e, err := s.AppendEvent(t.Context(), carrel.Event{Time: time.Now(), Type: "x"}); err != nil || e.Seq != 2 {
@@ -243,35 +265,5 @@ func TestNewerFile(t *testing.T) {
 	}
 	if _, err := sqlite.Open(t.Context(), path); !errors.Is(err, carrel.Unsupported) {
 		t.Errorf("Open of a newer file: %v, want Unsupported", err)
-	}
-}
-
-// BenchmarkPut measures one durable write.
-func BenchmarkPut(b *testing.B) {
-	for name, parallel := range map[string]bool{"alone": false, "parallel": true} {
-		b.Run(name, func(b *testing.B) {
-			s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "state.db"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
-			put := func() {
-				if err := s.PutSandbox(b.Context(), statetest.Record(time.Now())); err != nil {
-					b.Error(err)
-				}
-			}
-			if !parallel {
-				for b.Loop() {
-					put()
-				}
-				return
-			}
-			b.SetParallelism(32)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					put()
-				}
-			})
-		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,33 +18,92 @@ const (
 	putSandbox = `INSERT INTO sandboxes (id, started, record) VALUES (?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET started = excluded.started, record = excluded.record`
 	deleteSandbox = `DELETE FROM sandboxes WHERE id = ?`
-	appendEvent   = `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`
-	trimEvents    = `DELETE FROM events WHERE time < ?`
+	putSnapshot   = `INSERT INTO snapshots (id, sandbox, created, record) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET sandbox = excluded.sandbox, created = excluded.created, record = excluded.record`
+	deleteSnapshot = `DELETE FROM snapshots WHERE id = ?`
+	appendEvent    = `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`
+	trimEvents     = `DELETE FROM events WHERE time < ?`
 )
 
-// write is one statement on its way to the writer.
-type write struct {
+// statement is one SQL text with its parameters.
+type statement struct {
 	query string
 	args  []any
-	rowID int64      // of an insert, once done
-	done  chan error // buffered: the writer never waits for a caller that gave up
+}
+
+// write is what one caller wants written, on its way to the writer.
+type write struct {
+	statements []statement
+	rowID      int64      // of the last one, an insert, once done
+	done       chan error // buffered: the writer never waits for a caller that gave up
 }
 
 // PutSandbox implements state.Store.
 func (s *Store) PutSandbox(ctx context.Context, r state.Record) error {
 	const op = "write record"
-	body, err := json.Marshal(r)
+	put, err := putRecord(r)
 	if err != nil {
 		return internal(op, r.Sandbox.ID, err)
 	}
-	_, err = s.submit(ctx, op, r.Sandbox.ID, putSandbox, string(r.Sandbox.ID), stamp(r.Sandbox.Started), string(body))
+	_, err = s.submit(ctx, op, r.Sandbox.ID, put)
 	return err
 }
 
 // DeleteSandbox implements state.Store.
 func (s *Store) DeleteSandbox(ctx context.Context, id carrel.ID) error {
-	_, err := s.submit(ctx, "delete record", id, deleteSandbox, string(id))
+	_, err := s.submit(ctx, "delete record", id, statement{deleteSandbox, []any{string(id)}})
 	return err
+}
+
+// Apply implements state.Store. The statements of a change stay together: the
+// writer takes it into one transaction, with others or alone.
+func (s *Store) Apply(ctx context.Context, c state.Change) error {
+	const op = "write change"
+	var list []statement
+	for _, r := range c.Put {
+		put, err := putRecord(r)
+		if err != nil {
+			return internal(op, r.Sandbox.ID, err)
+		}
+		list = append(list, put)
+	}
+	for _, id := range c.Delete {
+		list = append(list, statement{deleteSandbox, []any{string(id)}})
+	}
+	for _, r := range c.PutSnapshots {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return internal(op, r.Snapshot.Sandbox, fmt.Errorf("snapshot %s: %w", r.Snapshot.ID, err))
+		}
+		list = append(list, statement{putSnapshot,
+			[]any{string(r.Snapshot.ID), string(r.Snapshot.Sandbox), stamp(r.Snapshot.Created), string(body)}})
+	}
+	for _, id := range c.DeleteSnapshots {
+		list = append(list, statement{deleteSnapshot, []any{string(id)}})
+	}
+	_, err := s.submit(ctx, op, subject(c), list...)
+	return err
+}
+
+// subject is the sandbox that an error about a change names: the only one that it
+// writes, or none.
+func subject(c state.Change) carrel.ID {
+	switch {
+	case len(c.Put) == 1 && len(c.Delete) == 0:
+		return c.Put[0].Sandbox.ID
+	case len(c.Put) == 0 && len(c.Delete) == 1:
+		return c.Delete[0]
+	}
+	return ""
+}
+
+// putRecord is the statement that writes one record.
+func putRecord(r state.Record) (statement, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return statement{}, err
+	}
+	return statement{putSandbox, []any{string(r.Sandbox.ID), stamp(r.Sandbox.Started), string(body)}}, nil
 }
 
 // AppendEvent implements state.Store.
@@ -53,7 +113,7 @@ func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, 
 	if err != nil {
 		return carrel.Event{}, internal(op, e.ID, err)
 	}
-	e.Seq, err = s.submit(ctx, op, e.ID, appendEvent, stamp(e.Time), string(e.ID), string(body))
+	e.Seq, err = s.submit(ctx, op, e.ID, statement{appendEvent, []any{stamp(e.Time), string(e.ID), string(body)}})
 	if err != nil {
 		return carrel.Event{}, err
 	}
@@ -62,17 +122,17 @@ func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, 
 
 // TrimEvents implements state.Store.
 func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
-	_, err := s.submit(ctx, "trim events", "", trimEvents, stamp(before))
+	_, err := s.submit(ctx, "trim events", "", statement{trimEvents, []any{stamp(before)}})
 	return err
 }
 
-// submit hands one statement to the writer and returns when it is on the disk.
-// When ctx ends first, the statement may still be carried out.
-func (s *Store) submit(ctx context.Context, op string, id carrel.ID, query string, args ...any) (int64, error) {
+// submit hands statements to the writer and returns when all of them are on the
+// disk, or none is. When ctx ends first, they may still be carried out.
+func (s *Store) submit(ctx context.Context, op string, id carrel.ID, list ...statement) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, internal(op, id, err)
 	}
-	w := &write{query: query, args: args, done: make(chan error, 1)}
+	w := &write{statements: list, done: make(chan error, 1)}
 	s.mu.RLock()
 	if s.closed {
 		s.mu.RUnlock()
@@ -152,13 +212,23 @@ func (s *Store) commit(batch []*write) error {
 		return err
 	}
 	for _, w := range batch {
-		var res sql.Result
-		if res, err = tx.ExecContext(ctx, w.query, w.args...); err == nil {
-			w.rowID, err = res.LastInsertId()
-		}
-		if err != nil {
+		if err := w.run(ctx, tx); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
 	}
 	return tx.Commit()
+}
+
+// run carries out one caller's statements.
+func (w *write) run(ctx context.Context, tx *sql.Tx) error {
+	for _, st := range w.statements {
+		res, err := tx.ExecContext(ctx, st.query, st.args...)
+		if err != nil {
+			return err
+		}
+		if w.rowID, err = res.LastInsertId(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

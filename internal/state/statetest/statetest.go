@@ -31,6 +31,18 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"concurrent writers":    concurrentWriters,
 		"ended context":         endedContext,
 		"closed":                closed,
+
+		"snapshot round trip":      snapshotRoundTrip,
+		"snapshot not found":       snapshotNotFound,
+		"snapshots oldest first":   snapshotsOldestFirst,
+		"snapshot values copied":   snapshotValuesAreCopied,
+		"change does everything":   changeDoesEverything,
+		"change in order":          changeInOrder,
+		"change undone":            changeUndone,
+		"change of nothing":        changeOfNothing,
+		"deletes are idempotent":   deletesAreIdempotent,
+		"snapshot outlives record": snapshotOutlivesRecord,
+		"changes are seen whole":   changesAreSeenWhole,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -53,10 +65,30 @@ func Record(started time.Time) state.Record {
 			Metadata: map[string]string{"name": "Zoë \"quoted\" \x00 日本"},
 			Network:  carrel.Network{Internet: true, AllowOut: []string{"example.com"}, DenyOut: []string{"0.0.0.0/0"}, PrivateTraffic: true},
 			Started:  started, Ends: started.Add(5 * time.Minute),
+			Lifecycle: carrel.Lifecycle{
+				OnTimeout: carrel.ActionPause, FilesOnly: true, AutoResume: true,
+				Idle:        carrel.Idle{After: time.Minute, CPUPct: 2.5, IgnoreCommands: true},
+				Checkpoints: carrel.Checkpoints{Every: time.Hour, Before: []string{`^rm\s`}, FilesOnly: true},
+				Retention:   carrel.Retention{Last: 7, For: 24 * time.Hour},
+			},
+			Snapshot: carrel.NewSnapshotID(), Generation: 3,
 			AccessToken: "secret-a", TrafficToken: "secret-t", EnvdVersion: carrel.EnvdVersion, Domain: "d.example.com",
 		},
 		Handle: []byte{'{', 0, 0xff, '}'}, Env: map[string]string{"A": "b=c\nd"}, User: "user", WorkDir: "/w", Owner: "key1",
+		Start: []string{"python3", "-m", "http.server"}, Timeout: 7 * time.Minute,
+		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(),
 	}
+}
+
+// SnapshotRecord returns the record of a snapshot of r's sandbox with every field
+// set, for tests.
+func SnapshotRecord(r state.Record, created time.Time) state.SnapshotRecord {
+	return state.SnapshotRecord{Record: r, Snapshot: carrel.Snapshot{
+		ID: carrel.NewSnapshotID(), Sandbox: r.Sandbox.ID, Parent: carrel.NewSnapshotID(), Created: created,
+		Cause: carrel.CauseCommand, Names: []string{"clean:v1", "clean"}, Label: "before \"it\" 日本", Memory: true, Kept: true,
+		Detail: "rm -rf /\x00", Tier: r.Sandbox.Tier, Template: r.Sandbox.Template, Alias: r.Sandbox.Alias,
+		Limits: r.Sandbox.Limits, Size: 1 << 40, New: -1,
+	}}
 }
 
 func now() time.Time { return time.Now().UTC().Round(0) }
@@ -289,6 +321,15 @@ func endedContext(t *testing.T, s state.Store) {
 	if _, err := s.Sandboxes(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Sandboxes with an ended context: %v", err)
 	}
+	if err := s.Apply(ctx, state.Change{Put: []state.Record{Record(now())}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Apply with an ended context: %v", err)
+	}
+	if _, err := s.Snapshots(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Snapshots with an ended context: %v", err)
+	}
+	if all := must[[]state.Record](t)(s.Sandboxes(t.Context())); len(all) != 0 {
+		t.Errorf("%d records were written with an ended context", len(all))
+	}
 }
 
 func closed(t *testing.T, s state.Store) {
@@ -302,6 +343,9 @@ func closed(t *testing.T, s state.Store) {
 		"GetSandbox":    second(s.GetSandbox(t.Context(), carrel.NewID())),
 		"Sandboxes":     second(s.Sandboxes(t.Context())),
 		"Events":        second(s.Events(t.Context(), "", 0, 1)),
+		"Apply":         s.Apply(t.Context(), state.Change{Put: []state.Record{Record(now())}}),
+		"GetSnapshot":   second(s.GetSnapshot(t.Context(), carrel.NewSnapshotID())),
+		"Snapshots":     second(s.Snapshots(t.Context())),
 	} {
 		if carrel.KindOf(err) != carrel.Internal {
 			t.Errorf("%s on a closed store: %v, want Internal", name, err)

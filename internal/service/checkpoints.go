@@ -1,0 +1,162 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// How snapshots are taken by themselves.
+const (
+	checkpointTick  = time.Second
+	checkpointTakes = 2                     // at once
+	restCPU         = 10 * time.Millisecond // what a sandbox may use without anything having happened in it,
+	restShare       = 1000                  // and this fraction of the time on top of that
+)
+
+const eventCheckpointFailed = "sandbox.checkpoint_failed"
+
+// rest is how a sandbox was when its last checkpoint was taken.
+type rest struct {
+	inst  driver.Instance
+	at    time.Time
+	stats driver.Stats
+}
+
+// checkpoints takes the snapshots of Checkpoints.Every, and looks at retention now
+// and then, until the service closes.
+func (s *Service) checkpoints() {
+	tries := newAttempts(checkpointTakes)
+	defer tries.wg.Wait()
+	tick := time.NewTicker(checkpointTick)
+	defer tick.Stop()
+	plans := map[*box]*checkpointPlan{}
+	var retained time.Time // never: a service that died may have left something
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		now := time.Now()
+		for _, b := range s.snapshot() {
+			b.mu.Lock()
+			every, runs := b.rec.Sandbox.Lifecycle.Checkpoints.Every, b.rec.Sandbox.State == carrel.Running
+			b.mu.Unlock()
+			if every <= 0 {
+				delete(plans, b)
+				continue
+			}
+			p := plans[b]
+			if p == nil || p.every != every {
+				p = &checkpointPlan{every: every, first: now.Add(early(every, 0.5))}
+				plans[b] = p
+			}
+			if runs && !now.Before(p.first) {
+				tries.try(b, now, func() time.Time { return s.checkpoint(tries, b, p) })
+			}
+		}
+		if now.Sub(retained) >= retainEvery {
+			retained = now
+			tries.wg.Go(s.retain)
+		}
+		if n%tidyEvery == 0 {
+			tries.tidy()
+			for b := range plans {
+				if isClosed(b.gone) {
+					delete(plans, b)
+				}
+			}
+		}
+	}
+}
+
+// checkpointPlan is what the loop knows of one sandbox.
+type checkpointPlan struct {
+	every time.Duration
+	first time.Time
+	last  rest
+}
+
+// early is a span somewhat shorter than d, so that sandboxes that were made, or found
+// by a new service, at the same time don't all take their snapshots at once: drawn
+// from the last share of it.
+func early(d time.Duration, share float64) time.Duration {
+	return d - time.Duration(share*rand.Float64()*float64(d))
+}
+
+// checkpoint takes one snapshot, unless nothing has happened since the one before. It
+// returns when the next is due.
+func (s *Service) checkpoint(tries *attempts, b *box, p *checkpointPlan) time.Time {
+	next := func() time.Time { return time.Now().Add(early(p.every, 0.1)) }
+	err := s.takeCheckpoint(s.ctx, b, p)
+	switch {
+	case err == nil:
+		tries.worked(b)
+		return next()
+	case s.ctx.Err() != nil, b.running("") != nil: // ended, or paused: no failure
+		return next()
+	}
+	wait := max(tries.failed(b), p.every)
+	s.tell(carrel.Event{Type: eventCheckpointFailed, ID: b.id,
+		Message: fmt.Sprintf("its snapshot (every %v) could not be taken: %v; tried again in %v", p.every, err, wait)})
+	return time.Now().Add(wait)
+}
+
+// takeCheckpoint has the turn while it decides: what is paused by then keeps its
+// snapshot as it is.
+func (s *Service) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan) error {
+	ctx, release, err := s.take(ctx, "take snapshot", b)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if b.running("") != nil {
+		return nil
+	}
+	now, changed, err := s.changed(ctx, b, p.last)
+	if err != nil || !changed {
+		return err
+	}
+	l := b.public().Lifecycle.Checkpoints
+	if l.Every <= 0 {
+		return nil // switched off meanwhile
+	}
+	if _, err := s.snap(ctx, b, wish{cause: carrel.CauseInterval, filesOnly: l.FilesOnly, detail: "every " + l.Every.String()}); err != nil {
+		return err
+	}
+	if after, _, err := s.changed(ctx, b, rest{}); err == nil {
+		now.stats.CPU = after.stats.CPU // what taking it used is no change
+	}
+	p.last = now
+	return nil
+}
+
+// changed measures a sandbox and compares it with an earlier measurement: was
+// somebody there, was the processor used for more than the guest's own rest, was
+// something written?
+func (s *Service) changed(ctx context.Context, b *box, last rest) (now rest, changed bool, err error) {
+	b.mu.Lock()
+	inst, used := b.inst, b.use
+	b.mu.Unlock()
+	if inst == nil {
+		return rest{}, false, nil // paused meanwhile
+	}
+	ctx, cancel := context.WithTimeout(ctx, sampleTime)
+	defer cancel()
+	st, err := inst.Stats(ctx)
+	if err != nil {
+		return rest{}, false, fmt.Errorf("measure it: %w", err)
+	}
+	now = rest{inst: inst, at: time.Now(), stats: st}
+	if last.inst != inst {
+		return now, true, nil
+	}
+	cpu := st.CPU - last.stats.CPU
+	return now, used.open > 0 || used.last.After(last.at) || st.Disk != last.stats.Disk ||
+		cpu > restCPU+now.at.Sub(last.at)/restShare, nil
+}

@@ -1,0 +1,202 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// Computer implements carrel.Sandboxes. It is good for the sandbox's whole life: each
+// use of it is a visit of its own, which wakes a sandbox that wakes by itself.
+func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	_, done, err := s.Visit(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	done()
+	return &computer{s: s, id: id}, nil
+}
+
+// computer is the inside of a sandbox through whatever instance it has when used.
+type computer struct {
+	s  *Service
+	id carrel.ID
+}
+
+// visit runs fn with the way in.
+func visit[T any](ctx context.Context, c *computer, fn func(*guest.Conn) (T, error)) (T, error) {
+	conn, done, err := c.s.Visit(ctx, c.id)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer done()
+	return fn(conn)
+}
+
+// Run implements carrel.Computer.
+func (c *computer) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, error) {
+	return visit(ctx, c, func(g *guest.Conn) (*carrel.Result, error) { return g.Run(ctx, cmd) })
+}
+
+// Start implements carrel.Computer.
+func (c *computer) Start(ctx context.Context, cmd carrel.Command) (carrel.Process, error) {
+	return c.process(ctx, func(g *guest.Conn) (carrel.Process, error) { return g.Start(ctx, cmd) })
+}
+
+// Attach implements carrel.Computer.
+func (c *computer) Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (carrel.Process, error) {
+	return c.process(ctx, func(g *guest.Conn) (carrel.Process, error) { return g.Attach(ctx, pid, stdout, stderr) })
+}
+
+// process opens a connection to a process; the visit ends with it.
+func (c *computer) process(ctx context.Context, open func(*guest.Conn) (carrel.Process, error)) (carrel.Process, error) {
+	conn, done, err := c.s.Visit(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := open(conn)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &process{Process: p, done: done}, nil
+}
+
+// process is a carrel.Process that is a visit until it is closed or has ended.
+type process struct {
+	carrel.Process
+	done func()
+}
+
+// Wait implements carrel.Process.
+func (p *process) Wait(ctx context.Context) (*carrel.Result, error) {
+	res, err := p.Process.Wait(ctx)
+	if ctx.Err() == nil { // it has ended, or its connection has
+		p.done()
+	}
+	return res, err
+}
+
+// Close implements carrel.Process.
+func (p *process) Close() error {
+	defer p.done()
+	return p.Process.Close()
+}
+
+// Processes implements carrel.Computer.
+func (c *computer) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) {
+	return visit(ctx, c, func(g *guest.Conn) ([]carrel.ProcessInfo, error) { return g.Processes(ctx) })
+}
+
+// Dial implements carrel.Computer.
+func (c *computer) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	conn, done, err := c.s.Visit(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := conn.Dial(ctx, port)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &visitConn{Conn: nc, done: done}, nil
+}
+
+// visitConn is a connection that is a visit until it is closed.
+type visitConn struct {
+	net.Conn
+	done func()
+}
+
+func (v *visitConn) Close() error {
+	defer v.done()
+	return v.Conn.Close()
+}
+
+// CloseWrite ends the stream towards the port and leaves the other way open.
+func (v *visitConn) CloseWrite() error {
+	if half, ok := v.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Files implements carrel.Computer.
+func (c *computer) Files(user string) carrel.Files { return &files{c, user} }
+
+// files is a filesystem through whatever instance the sandbox has when used.
+type files struct {
+	c    *computer
+	user string
+}
+
+// Read implements carrel.Files. The visit lasts until the file is closed.
+func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
+	conn, done, err := f.c.s.Visit(ctx, f.c.id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := conn.Files(f.user).Read(ctx, name)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &visitReader{ReadCloser: r, done: done}, nil
+}
+
+// visitReader is a file that is a visit until it is closed.
+type visitReader struct {
+	io.ReadCloser
+	done func()
+}
+
+func (v *visitReader) Close() error {
+	defer v.done()
+	return v.ReadCloser.Close()
+}
+
+// Write implements carrel.Files.
+func (f *files) Write(ctx context.Context, name string, r io.Reader) (carrel.FileInfo, error) {
+	return visit(ctx, f.c, func(g *guest.Conn) (carrel.FileInfo, error) { return g.Files(f.user).Write(ctx, name, r) })
+}
+
+// Stat implements carrel.Files.
+func (f *files) Stat(ctx context.Context, name string) (carrel.FileInfo, error) {
+	return visit(ctx, f.c, func(g *guest.Conn) (carrel.FileInfo, error) { return g.Files(f.user).Stat(ctx, name) })
+}
+
+// List implements carrel.Files.
+func (f *files) List(ctx context.Context, name string, depth int) ([]carrel.FileInfo, error) {
+	return visit(ctx, f.c, func(g *guest.Conn) ([]carrel.FileInfo, error) { return g.Files(f.user).List(ctx, name, depth) })
+}
+
+// MakeDir implements carrel.Files.
+func (f *files) MakeDir(ctx context.Context, name string) error {
+	return f.do(ctx, func(fs carrel.Files) error { return fs.MakeDir(ctx, name) })
+}
+
+// Move implements carrel.Files.
+func (f *files) Move(ctx context.Context, from, to string) error {
+	return f.do(ctx, func(fs carrel.Files) error { return fs.Move(ctx, from, to) })
+}
+
+// Remove implements carrel.Files.
+func (f *files) Remove(ctx context.Context, name string) error {
+	return f.do(ctx, func(fs carrel.Files) error { return fs.Remove(ctx, name) })
+}
+
+// Watch implements carrel.Files.
+func (f *files) Watch(ctx context.Context, name string, recursive bool, fn func(carrel.FileEvent)) error {
+	return f.do(ctx, func(fs carrel.Files) error { return fs.Watch(ctx, name, recursive, fn) })
+}
+
+// do is visit for what returns an error only.
+func (f *files) do(ctx context.Context, fn func(carrel.Files) error) error {
+	_, err := visit(ctx, f.c, func(g *guest.Conn) (struct{}, error) { return struct{}{}, fn(g.Files(f.user)) })
+	return err
+}

@@ -1,0 +1,148 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const opDiff = "compare snapshots"
+
+// Diff implements carrel.Moments. A file counts as changed when its content, type,
+// target, mode or owner is another; that it was written anew, with the same content,
+// is none. In the tier sim, whose template has no files to look at, a directory that
+// only one of the two touched is told of when nothing in it is.
+func (s *Service) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
+	a, err := s.findSnapshot(opDiff, string(from))
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.findSnapshot(opDiff, string(to))
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.diff(ctx, a, b)
+	if err != nil {
+		out := &carrel.Error{Op: opDiff, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
+		if out.Kind == carrel.Invalid {
+			out.Field = "to"
+		}
+		return nil, out
+	}
+	return changes, nil
+}
+
+func (s *Service) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carrel.FileChange, error) {
+	was, err := s.readFiles(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", a.Snapshot.ID, err)
+	}
+	is := was
+	if a.Snapshot.ID != b.Snapshot.ID {
+		if is, err = s.readFiles(ctx, b); err != nil {
+			return nil, fmt.Errorf("snapshot %s: %w", b.Snapshot.ID, err)
+		}
+	}
+	if !was.sameRoot(is) {
+		return nil, &carrel.Error{Kind: carrel.Invalid,
+			Err:  fmt.Errorf("snapshot %s lies on another template than %s: %s, not %s", b.Snapshot.ID, a.Snapshot.ID, is.template, was.template),
+			Hint: "only snapshots of one template can be compared"}
+	}
+	var base image.Files
+	if was.image != "" {
+		if base, err = s.opts.Images.Files(ctx, was.image); err != nil {
+			return nil, err
+		}
+		defer func() { _ = base.Close() }() // it was only read
+	}
+	return compareLayers(ctx, base, was.layer, is.layer)
+}
+
+// content is what Diff knows of one snapshot.
+type content struct {
+	layer    *layer
+	template string // its name, or ID
+	image    string // the root image's path; "" where there is none
+	root     string // its name among the kept ones; "" where it is not
+	sum      string // the driver's name for the root's content; may be ""
+}
+
+// sameRoot reports whether two snapshots lie on the same root image.
+func (c content) sameRoot(o content) bool {
+	switch {
+	case c.sum != "" && o.sum != "":
+		return c.sum == o.sum
+	case c.root != "" || o.root != "":
+		return c.root == o.root
+	}
+	return c.template == o.template && c.image == o.image
+}
+
+// readFiles reads what a snapshot holds of the filesystem.
+func (s *Service) readFiles(ctx context.Context, sr state.SnapshotRecord) (content, error) {
+	o, err := s.open(ctx, sr.Snapshot.ID, false, false)
+	if err != nil {
+		return content{}, err
+	}
+	defer o.release()
+	drv, root, err := s.home(ctx, sr.Record)
+	if err != nil {
+		return content{}, err
+	}
+	r, err := restorer(drv)
+	if err != nil {
+		return content{}, err
+	}
+	c := content{template: sr.Snapshot.Template, image: root.Image, root: sr.Record.Root, sum: o.info.Root}
+	// A directory with the name of a sandbox that never is: what a crash leaves of it
+	// goes with the other leftovers.
+	id := carrel.NewID()
+	spec := driver.Spec{ID: id, Root: root, Guest: s.opts.GuestImage, Dir: filepath.Join(s.opts.Dir, string(id)), Limits: sr.Snapshot.Limits}
+	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+		return content{}, fmt.Errorf("make a directory: %w", err)
+	}
+	defer func() {
+		if err := os.RemoveAll(spec.Dir); err != nil {
+			s.log.Error("remove a directory", "err", err)
+		}
+	}()
+	c.layer, err = readVerified(ctx, o, r, spec)
+	return c, err
+}
+
+// readVerified reads a snapshot's files while their checksums are read: damage
+// explains whatever else went wrong.
+func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec) (*layer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	checked := make(chan error, 1)
+	go func() {
+		err := o.verify(ctx)
+		if err != nil {
+			cancel()
+		}
+		checked <- err
+	}()
+	var l *layer
+	stream, err := r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec)
+	if err == nil {
+		l, err = readLayer(ctx, stream, int64(spec.Limits.DiskMB)<<20+layerSlack)
+		if cerr := stream.Close(); err == nil {
+			err = cerr
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		cancel() // nothing is worth checking any more, but for damage that was found
+	}
+	verr := <-checked
+	if verr != nil && (err == nil || carrel.KindOf(verr) == carrel.Invalid) {
+		return nil, verr
+	}
+	return l, err
+}

@@ -1,0 +1,131 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// How idleness is looked for.
+const (
+	idleTick     = time.Second
+	idlePauses   = 4               // at once: each writes a sandbox's memory to the disk
+	idleCPU      = 5               // percent of one core, where Idle.CPUPct is 0
+	activityTime = 2 * time.Second // for the guest's answer
+	tidyEvery    = 60              // ticks
+)
+
+// idle pauses sandboxes in which nothing happens, until the service closes. A tick
+// looks at numbers that are there anyway; only a sandbox that is quiet by those is
+// measured once more and its guest asked.
+func (s *Service) idle() {
+	tries := newAttempts(idlePauses)
+	defer tries.wg.Wait()
+	tick := time.NewTicker(idleTick)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		now := time.Now()
+		for _, b := range s.snapshot() {
+			b.mu.Lock()
+			quiet := b.quietLocked(now)
+			b.mu.Unlock()
+			if quiet {
+				tries.try(b, now, func() time.Time { return s.pauseIdle(tries, b) })
+			}
+		}
+		if n%tidyEvery == 0 {
+			tries.tidy()
+		}
+	}
+}
+
+// quietLocked reports, as far as that can be told from outside, whether nothing has
+// happened in a running sandbox for long enough. Called with mu held.
+func (b *box) quietLocked(now time.Time) bool {
+	l := b.rec.Sandbox.Lifecycle.Idle
+	if b.rec.Sandbox.State != carrel.Running || l.After <= 0 {
+		return false
+	}
+	since := now.Add(-l.After)
+	return b.use.open == 0 && b.use.last.Before(since) && b.samples.peak(since) < threshold(l)
+}
+
+// threshold is the processor use that counts as none.
+func threshold(l carrel.Idle) float64 {
+	if l.CPUPct == 0 {
+		return idleCPU
+	}
+	return l.CPUPct
+}
+
+// peak is the highest processor use of the samples since a moment; −1 without any.
+func (r *samples) peak(since time.Time) float64 {
+	most := -1.0
+	for i := len(r.ring) - 1; i >= 0; i-- {
+		m := r.ring[(r.next+i)%len(r.ring)]
+		if !m.Time.After(since) {
+			break
+		}
+		most = math.Max(most, m.CPUUsedPct)
+	}
+	return most
+}
+
+// pauseIdle pauses a sandbox that looks quiet, if it is on a second look. It returns
+// when to look again.
+func (s *Service) pauseIdle(tries *attempts, b *box) time.Time {
+	l := b.public().Lifecycle
+	again := time.Now().Add(min(max(l.Idle.After/10, idleTick), time.Minute))
+	busy, err := s.busyInside(b, l.Idle)
+	if err == nil && busy {
+		return again
+	}
+	if err == nil {
+		var sb carrel.Sandbox
+		sb, err = s.pauseIf(s.ctx, b, carrel.PauseOptions{FilesOnly: l.FilesOnly, Cause: carrel.CauseIdle},
+			func() bool { return b.quietLocked(time.Now()) && b.rec.Sandbox.Lifecycle.FilesOnly == l.FilesOnly })
+		if err == nil && sb.State == carrel.Running { // somebody came
+			return again
+		}
+	}
+	switch {
+	case err == nil:
+		tries.worked(b)
+		return time.Time{}
+	case s.ctx.Err() != nil, b.running("") != nil: // it was ended, or paused by another
+		return again
+	}
+	wait := tries.failed(b)
+	s.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
+		Message: fmt.Sprintf("it is idle, but could not be paused and runs on: %v; tried again in %v", err, wait)})
+	return time.Now().Add(wait)
+}
+
+// busyInside measures a sandbox once more, since the newest sample may be from before
+// something began, and asks its guest what goes on in there.
+func (s *Service) busyInside(b *box, l carrel.Idle) (bool, error) {
+	if err := s.measure(s.ctx, b); err != nil {
+		return false, fmt.Errorf("measure it: %w", err)
+	}
+	b.mu.Lock()
+	peak, conn := b.samples.peak(time.Now().Add(-l.After)), b.conn
+	b.mu.Unlock()
+	if peak < 0 || peak >= threshold(l) || conn == nil {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, activityTime)
+	defer cancel()
+	a, err := conn.Activity(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask the guest what goes on: %w", err)
+	}
+	return a.Streams > 0 || a.Processes > 0 && !l.IgnoreCommands, nil
+}

@@ -1,0 +1,54 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// Late is a [Service] that opens later, for the wire, which is made before it. The
+// zero value knows nobody; it is safe for concurrent use.
+type Late struct{ service atomic.Pointer[Service] }
+
+// Open opens it: from now on s answers.
+func (l *Late) Open(s *Service) { l.service.Store(s) }
+
+// errEarly answers what comes before the service is there.
+var errEarly = &carrel.Error{Op: "ask for credentials", Kind: carrel.Unavailable, Err: errors.New("the service is still starting")}
+
+// Secret is [Service.Secret].
+func (l *Late) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
+	if s := l.service.Load(); s != nil {
+		return s.Secret(ctx, id, name, host)
+	}
+	return "", errEarly
+}
+
+// Token is [Service.Token].
+func (l *Late) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
+	if s := l.service.Load(); s != nil {
+		return s.Token(ctx, id, name)
+	}
+	return "", errEarly
+}
+
+// Refused is [Service.Refused].
+func (l *Late) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
+	if s := l.service.Load(); s != nil {
+		return s.Refused(ctx, id, r)
+	}
+	return guest.RefusalReply{}
+}
+
+// Alive reports whether there is a sandbox of that ID.
+func (l *Late) Alive(ctx context.Context, id carrel.ID) bool {
+	s := l.service.Load()
+	if s == nil {
+		return false
+	}
+	_, err := s.Get(ctx, id)
+	return err == nil
+}

@@ -1,0 +1,264 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// Bounds on what a sandbox may do by itself.
+const (
+	minIdle      = 5 * time.Second
+	minEvery     = 10 * time.Second
+	longest      = 10 * 365 * 24 * time.Hour // of any duration here
+	maxPatterns  = 32
+	maxPattern   = 512 // bytes of one regular expression
+	maxRetention = 10000
+	cpuPctByCore = 100
+)
+
+// SetLifecycle implements carrel.Moments. It works on a paused sandbox too, where it
+// counts from the next resumption on.
+func (s *Service) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+	const op = "set lifecycle"
+	if err := s.checkLifecycle(op, l); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	b, err := s.find(op, id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	drv, err := s.opts.Drivers.Get(b.public().Tier)
+	if err == nil {
+		err = canPause(drv, l)
+	}
+	if err != nil {
+		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: id, Field: "lifecycle", Err: err, Hint: carrel.HintOf(err)}
+	}
+	for {
+		before := b.public()
+		switch before.State {
+		case carrel.Pausing, carrel.Resuming: // through in a moment
+			if err := b.settled(ctx); err != nil {
+				return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: id, Err: err}
+			}
+			continue
+		case carrel.Paused:
+			sb, done, err := s.setPausedLifecycle(ctx, b, l)
+			if err != nil || done {
+				return sb, err
+			}
+			continue // it was resumed meanwhile
+		}
+		sb, err := s.setRunningLifecycle(ctx, op, b, l)
+		if carrel.KindOf(err) == carrel.Conflict && b.public().State != carrel.Starting {
+			continue // it was paused meanwhile
+		}
+		return sb, err
+	}
+}
+
+// setRunningLifecycle is SetLifecycle of a running sandbox, whose guest is told anew
+// what it must know of it.
+func (s *Service) setRunningLifecycle(ctx context.Context, op string, b *box, l carrel.Lifecycle) (carrel.Sandbox, error) {
+	same := false
+	sb, err := s.update(ctx, op, b, func(r *state.Record) {
+		same = slices.Equal(r.Sandbox.Lifecycle.Checkpoints.Before, l.Checkpoints.Before)
+		r.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
+	})
+	if err != nil || same {
+		return sb, err
+	}
+	if err := s.tellLifecycle(ctx, b); err != nil {
+		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: b.id,
+			Err: fmt.Errorf("it is recorded, but the guest could not be told which commands need a snapshot: %w", err), Hint: carrel.HintOf(err)}
+	}
+	return sb, nil
+}
+
+// tellLifecycle repeats /init. It has the turn, so that the guest is not told by a
+// connection that a pause just closed; a sandbox that is paused by then learns it
+// when it resumes.
+func (s *Service) tellLifecycle(ctx context.Context, b *box) error {
+	ctx, release, err := s.take(ctx, "set lifecycle", b)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if b.public().State != carrel.Running {
+		return nil
+	}
+	return s.init(ctx, b, false)
+}
+
+// setPausedLifecycle is SetLifecycle of a paused sandbox; done is false when it is
+// not paused any more.
+func (s *Service) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifecycle) (_ carrel.Sandbox, done bool, err error) {
+	b.save.Lock()
+	defer b.save.Unlock()
+	rec := b.record()
+	if rec.Sandbox.State != carrel.Paused {
+		return carrel.Sandbox{}, false, nil
+	}
+	rec.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
+	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
+		return carrel.Sandbox{}, false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle
+	return publicSandbox(b.rec.Sandbox), true, nil
+}
+
+// checkLifecycle checks each field by itself.
+func (s *Service) checkLifecycle(op string, l carrel.Lifecycle) error {
+	switch l.OnTimeout {
+	case "", carrel.ActionKill, carrel.ActionPause:
+	default:
+		return invalid(op, "lifecycle.onTimeout", "%s is neither %q nor %q", clip(string(l.OnTimeout)), carrel.ActionKill, carrel.ActionPause)
+	}
+	return first(
+		checkSpan(op, "lifecycle.idle.after", l.Idle.After, minIdle),
+		s.checkCPU(op, l.Idle.CPUPct),
+		checkSpan(op, "lifecycle.checkpoints.every", l.Checkpoints.Every, minEvery),
+		checkPatterns(op, l.Checkpoints.Before),
+		checkRetention(op, l.Retention),
+	)
+}
+
+// checkSpan checks a duration of which 0 means none.
+func checkSpan(op, field string, d, least time.Duration) error {
+	switch {
+	case d == 0:
+		return nil
+	case d < least:
+		return invalid(op, field, "%v is less than %v", d, least)
+	case d > longest:
+		return invalid(op, field, "%v is more than ten years", d)
+	}
+	return nil
+}
+
+// checkCPU checks a threshold: what is more than all cores a sandbox may have would
+// call every sandbox idle.
+func (s *Service) checkCPU(op string, pct float64) error {
+	const field, most = "lifecycle.idle.cpuPct", 1024 * cpuPctByCore
+	cores := s.opts.MaxLimits.CPUs
+	switch {
+	case math.IsNaN(pct) || math.IsInf(pct, 0):
+		return invalid(op, field, "%v is not a number", pct)
+	case pct < 0:
+		return invalid(op, field, "%v is negative", pct)
+	case pct > most, cores > 0 && pct > cores*cpuPctByCore:
+		return invalid(op, field, "%v is more than all processors together: one of them is %d", pct, cpuPctByCore)
+	}
+	return nil
+}
+
+func checkPatterns(op string, all []string) error {
+	const field = "lifecycle.checkpoints.before"
+	if len(all) > maxPatterns {
+		return invalid(op, field, "%d expressions, at most %d may be", len(all), maxPatterns)
+	}
+	for _, p := range all {
+		switch {
+		case p == "":
+			return invalid(op, field, "an expression is empty: it would match every command; \".\" says so plainly")
+		case len(p) > maxPattern:
+			return invalid(op, field, "%s has %d bytes, at most %d may be", clip(p), len(p), maxPattern)
+		case !utf8.ValidString(p):
+			return invalid(op, field, "%s is not UTF-8 text", clip(p))
+		}
+		if _, err := regexp.Compile(p); err != nil {
+			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%s: %w", clip(p), err),
+				Hint: "the syntax is Go's: https://pkg.go.dev/regexp/syntax"}
+		}
+	}
+	return nil
+}
+
+func checkRetention(op string, r carrel.Retention) error {
+	if r.Last < 0 || r.Last > maxRetention {
+		return invalid(op, "lifecycle.retention.last", "%d is not between 0 and %d", r.Last, maxRetention)
+	}
+	if r.For < 0 {
+		return invalid(op, "lifecycle.retention.for", "%v is negative", r.For)
+	}
+	return checkSpan(op, "lifecycle.retention.for", r.For, 0)
+}
+
+// canPause reports, as an error, that a lifecycle needs snapshots where the driver
+// has none.
+func canPause(drv driver.Driver, l carrel.Lifecycle) error {
+	field := ""
+	switch {
+	case l.OnTimeout == carrel.ActionPause:
+		field = "lifecycle.onTimeout"
+	case l.Idle.After > 0:
+		field = "lifecycle.idle"
+	case l.Checkpoints.Every > 0, len(l.Checkpoints.Before) > 0:
+		field = "lifecycle.checkpoints"
+	}
+	if _, ok := driver.As[driver.Restorer](drv); ok || field == "" {
+		return nil
+	}
+	tier := drv.Info().Tier
+	return &carrel.Error{Kind: carrel.Unsupported, Field: field, Err: fmt.Errorf("sandboxes of tier %s have no snapshots", tier),
+		Hint: "use another tier, or leave it out"}
+}
+
+// Bounds on what snapshots are called.
+const (
+	maxSnapshotName = 128 // bytes, the tag with it
+	maxNames        = 16  // of one snapshot
+	maxLabel        = 256 // bytes
+)
+
+// snapshotName is E2B's form, a name and perhaps a tag, with the characters that a
+// template's name may have and capitals.
+var snapshotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?$`)
+
+// checkSnapshotName checks a name that is to be given; "" gives none. A name stands
+// where templates and IDs stand too, so it must not look like an ID.
+func checkSnapshotName(op, name string) error {
+	const field = "name"
+	if name == "" {
+		return nil
+	}
+	if len(name) > maxSnapshotName {
+		return invalid(op, field, "it has %d bytes, at most %d may be", len(name), maxSnapshotName)
+	}
+	if !snapshotName.MatchString(name) {
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%s is not a snapshot's name", clip(name)),
+			Hint: "a name is name or name:tag, of letters, digits and . _ - (and / before the tag), and begins with a letter or digit"}
+	}
+	base, _, _ := strings.Cut(name, ":")
+	_, notSandbox := carrel.ParseID(base)
+	_, notSnapshot := carrel.ParseSnapshotID(base)
+	if notSandbox == nil || notSnapshot == nil {
+		return invalid(op, field, "%s looks like an ID", clip(name))
+	}
+	return nil
+}
+
+// checkLabel checks a text for people.
+func checkLabel(op, label string) error {
+	switch {
+	case utf8.RuneCountInString(label) > maxLabel:
+		return invalid(op, "label", "longer than %d characters", maxLabel)
+	case !utf8.ValidString(label):
+		return invalid(op, "label", "it is not UTF-8 text")
+	case strings.ContainsFunc(label, func(c rune) bool { return isControl(c) || c >= 0x80 && c < 0xa0 || c == '\u2028' || c == '\u2029' }):
+		return invalid(op, "label", "it holds a control character")
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// Networks takes a sandbox's network rules; package wire implements it. A
+// sandbox without a link (NotFound) is no error.
+type Networks interface {
+	SetNetwork(id carrel.ID, n carrel.Network) error
+}
+
+// Vault reveals secrets to the wire; package vault implements it.
+type Vault interface {
+	// Reveal returns the value of an owner's secret that may be put into a request to
+	// host. Errors: NotFound; Forbidden for another host.
+	Reveal(ctx context.Context, owner, ref, host string) (string, error)
+}
+
+// Issuer signs identity tokens; package identity implements it.
+type Issuer interface {
+	Mint(ctx context.Context, sb carrel.Sandbox, spec carrel.TokenSpec) (carrel.Token, error)
+	// Revoke declares void what was minted for a sandbox that has ended.
+	Revoke(ctx context.Context, id carrel.ID) error
+}
+
+const opNetwork = "set network"
+
+// refusedTime bounds the telling of one refusal to a guest.
+const refusedTime = time.Second
+
+// SetNetwork implements carrel.Sandboxes. The wire's rules change first: a guest, which
+// may be hostile and slow, does not delay what takes something away.
+func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+	if err := checkNetwork(opNetwork, n); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	b, err := s.find(opNetwork, id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	var before carrel.Network
+	sb, err := s.update(ctx, opNetwork, b, func(r *state.Record) {
+		before = r.Sandbox.Network
+		r.Sandbox.Network = cloneNetwork(n)
+		switch {
+		case !n.PrivateTraffic:
+			r.Sandbox.TrafficToken = ""
+		case r.Sandbox.TrafficToken == "":
+			r.Sandbox.TrafficToken = newToken()
+		}
+	})
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	if err := s.applyNetwork(opNetwork, b); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	if s.told(before) || s.told(n) {
+		if err := s.init(ctx, b, false); err != nil {
+			return carrel.Sandbox{}, &carrel.Error{Op: opNetwork, ID: id, Kind: carrel.KindOf(err),
+				Err: fmt.Errorf("the rules hold, but the sandbox was not told what to trust: %w", err), Hint: "try again"}
+		}
+	}
+	return sb, nil
+}
+
+// applyNetwork tells the wire a sandbox's rules. It reads them afresh, so that of
+// two at once the last one's rules are the last to be applied.
+func (s *Service) applyNetwork(op string, b *box) error {
+	if s.opts.Networks == nil {
+		return nil
+	}
+	b.save.Lock()
+	defer b.save.Unlock()
+	err := s.opts.Networks.SetNetwork(b.id, b.record().Sandbox.Network)
+	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out at all
+		return nil
+	}
+	return &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err}
+}
+
+// told reports whether a guest must know of these rules.
+func (s *Service) told(n carrel.Network) bool {
+	var req guest.InitRequest
+	s.equip(&req, n)
+	return req.Authority != "" || req.Silent || len(req.EnvVars) > 0
+}
+
+// equip adds what a sandbox under these rules must have: the authority to trust,
+// and variables with placeholders, which never beat its own.
+func (s *Service) equip(req *guest.InitRequest, n carrel.Network) {
+	if n.Policy == nil && len(n.Rules) == 0 {
+		return
+	}
+	p, err := policy.Compile(n)
+	if err != nil {
+		return // checked when it was given; the wire refuses it too
+	}
+	if p.Opens() {
+		req.Authority = s.opts.Authority
+	}
+	req.Silent = n.Policy != nil && n.Policy.Silent
+	env := p.Env()
+	if len(env) == 0 {
+		return
+	}
+	env = maps.Clone(env)
+	maps.Copy(env, req.EnvVars)
+	req.EnvVars = env
+}
+
+// Secret reveals a secret for a request of a sandbox to host: to the wire alone.
+func (s *Service) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
+	const op = "reveal secret"
+	b, err := s.find(op, id)
+	if err != nil {
+		return "", err
+	}
+	if s.opts.Vault == nil {
+		return "", &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("no secret %s: this service keeps none", clip(name))}
+	}
+	return s.opts.Vault.Reveal(ctx, b.record().Owner, name, host)
+}
+
+// Token mints one of a sandbox's identity tokens, for a request of its own.
+func (s *Service) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
+	t, err := s.MintToken(ctx, id, name, "")
+	return t.Value, err
+}
+
+// MintToken mints one of a sandbox's identity tokens, by its name or, where that is
+// "", by its audience. Error: NotFound for one that the sandbox was not given.
+func (s *Service) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
+	const op = "mint token"
+	b, err := s.find(op, id)
+	if err != nil {
+		return carrel.Token{}, err
+	}
+	sb := b.public()
+	spec, ok := sb.Tokens[name]
+	if name == "" {
+		for _, k := range slices.Sorted(maps.Keys(sb.Tokens)) {
+			if t := sb.Tokens[k]; t.Audience == audience {
+				spec, ok = t, true
+				break
+			}
+		}
+	}
+	switch {
+	case !ok:
+		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("the sandbox has no token %s", clip(name+audience)),
+			Hint: "tokens are given when the sandbox is created: carrel create --token NAME=AUDIENCE"}
+	case s.opts.Issuer == nil:
+		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, ID: id, Err: errors.New("this service signs no tokens")}
+	case sb.State == carrel.Stopping:
+		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: errors.New("the sandbox is ending")}
+	}
+	return s.opts.Issuer.Mint(ctx, sb, spec)
+}
+
+// revoke declares a sandbox's tokens void. They end by themselves within the hour:
+// a failure is told and no more.
+func (s *Service) revoke(ctx context.Context, sb carrel.Sandbox) {
+	if s.opts.Issuer == nil || len(sb.Tokens) == 0 {
+		return
+	}
+	if err := s.opts.Issuer.Revoke(ctx, sb.ID); err != nil {
+		s.log.Error("revoke tokens", "sandbox", sb.ID, "err", err)
+	}
+}
+
+// Refused tells a sandbox that the wire refused it something, and returns which
+// program it was, if its guest could find out. A sandbox that can't be told is not
+// told: the audit log has it.
+func (s *Service) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
+	b, err := s.find("tell refusal", id)
+	if err != nil {
+		return guest.RefusalReply{}
+	}
+	b.mu.Lock()
+	conn, n := b.conn, b.rec.Sandbox.Network
+	b.mu.Unlock()
+	if conn == nil || n.Policy != nil && n.Policy.Silent {
+		return guest.RefusalReply{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusedTime)
+	defer cancel()
+	reply, err := conn.Refused(ctx, r)
+	if err != nil {
+		s.log.Debug("tell refusal", "sandbox", id, "err", err)
+	}
+	return reply
+}
+
+// Bounds on network rules and tokens.
+const (
+	maxPorts    = 1000    // of one kind
+	maxMask     = 255     // bytes
+	maxTokens   = 32      // of one sandbox
+	maxName     = 128     // bytes of a token's name
+	maxAudience = 2 << 10 // bytes
+	maxScopes   = 32
+)
+
+// checkNetwork checks network rules, with E2B's words where it has some.
+func checkNetwork(op string, n carrel.Network) error {
+	if _, err := policy.Compile(n); err != nil {
+		if e, ok := errors.AsType[*carrel.Error](err); ok {
+			e.Op = op
+		}
+		return err
+	}
+	if len(n.HTTPSPorts) > maxPorts {
+		return invalid(op, "httpsPorts", "%d ports, at most %d may be", len(n.HTTPSPorts), maxPorts)
+	}
+	for _, p := range n.HTTPSPorts {
+		if p == 0 || p == carrel.GuestPort {
+			return invalid(op, "httpsPorts", "%d can't be a port that speaks TLS", p)
+		}
+	}
+	odd := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#"<>`, c) }
+	if len(n.MaskHost) > maxMask || strings.ContainsFunc(n.MaskHost, odd) {
+		return invalid(op, "maskHost", "%s is no host", clip(n.MaskHost))
+	}
+	return nil
+}
+
+// checkTokens checks the identity tokens that a sandbox is to have.
+func checkTokens(op string, tokens map[string]carrel.TokenSpec) error {
+	if len(tokens) > maxTokens {
+		return invalid(op, "tokens", "%d tokens, at most %d may be", len(tokens), maxTokens)
+	}
+	for name, t := range tokens {
+		switch {
+		case name == "" || len(name) > maxName || strings.ContainsFunc(name, func(c rune) bool { return isControl(c) || c == '{' || c == '}' }):
+			return invalid(op, "tokens", "%s is no name for a token", clip(name))
+		case t.Audience == "" || len(t.Audience) > maxAudience || strings.ContainsFunc(t.Audience, isControl):
+			return invalid(op, "tokens."+name+".audience", "%s is no audience", clip(t.Audience))
+		case len(t.Scopes) > maxScopes:
+			return invalid(op, "tokens."+name+".scopes", "%d scopes, at most %d may be", len(t.Scopes), maxScopes)
+		}
+		for _, sc := range t.Scopes {
+			if sc == "" || len(sc) > maxName || strings.ContainsFunc(sc, func(c rune) bool { return c <= ' ' || c == '"' || c == '\\' || c >= 0x7f }) {
+				return invalid(op, "tokens."+name+".scopes", "%s is no scope", clip(sc))
+			}
+		}
+	}
+	return nil
+}
+
+// cloneNetwork copies rules, so that no caller can change what was checked.
+func cloneNetwork(n carrel.Network) carrel.Network {
+	n.AllowOut, n.DenyOut, n.HTTPSPorts = slices.Clone(n.AllowOut), slices.Clone(n.DenyOut), slices.Clone(n.HTTPSPorts)
+	if n.EgressProxy != nil {
+		p := *n.EgressProxy
+		n.EgressProxy = &p
+	}
+	if n.Rules != nil {
+		rules := make(map[string][]carrel.NetworkRule, len(n.Rules))
+		for host, list := range n.Rules {
+			list = slices.Clone(list)
+			for i, r := range list {
+				if r.Transform != nil {
+					list[i].Transform = &carrel.NetworkTransform{Headers: maps.Clone(r.Transform.Headers)}
+				}
+			}
+			rules[host] = list
+		}
+		n.Rules = rules
+	}
+	if n.Policy != nil {
+		p := clonePolicy(*n.Policy)
+		n.Policy = &p
+	}
+	return n
+}
+
+func clonePolicy(p carrel.Policy) carrel.Policy {
+	p.Presets, p.Rules, p.Inject = slices.Clone(p.Presets), slices.Clone(p.Rules), slices.Clone(p.Inject)
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ports, &r.Methods, &r.Paths} {
+			*list = slices.Clone(*list)
+		}
+	}
+	for i := range p.Inject {
+		in := &p.Inject[i]
+		in.Methods, in.Paths = slices.Clone(in.Methods), slices.Clone(in.Paths)
+		in.Headers, in.Query, in.Env = maps.Clone(in.Headers), maps.Clone(in.Query), maps.Clone(in.Env)
+		if in.Basic != nil {
+			b := *in.Basic
+			in.Basic = &b
+		}
+	}
+	return p
+}
+
+func cloneTokens(tokens map[string]carrel.TokenSpec) map[string]carrel.TokenSpec {
+	tokens = maps.Clone(tokens)
+	for k, t := range tokens {
+		t.Scopes = slices.Clone(t.Scopes)
+		tokens[k] = t
+	}
+	return tokens
+}

@@ -1,0 +1,271 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const (
+	opPause   = "pause sandbox"
+	leaveTime = 500 * time.Millisecond // for the guest to end its streams
+)
+
+// Pause implements carrel.Moments.
+func (s *Service) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
+	if o.Cause == "" {
+		o.Cause = carrel.CausePause
+	}
+	b, err := s.find(opPause, id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return s.pauseIf(ctx, b, o, nil)
+}
+
+// pauseIf pauses on the condition that cond, asked with box.mu held when the turn
+// has come, still says so. A sandbox of which it does not is returned as it is.
+func (s *Service) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, cond func() bool) (carrel.Sandbox, error) {
+	switch st := b.public().State; st {
+	case carrel.Paused, carrel.Pausing:
+		return carrel.Sandbox{}, b.alreadyPaused(st)
+	case carrel.Running:
+	default:
+		return carrel.Sandbox{}, b.running(opPause)
+	}
+	ctx, release, err := s.take(ctx, opPause, b)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	defer release()
+	b.mu.Lock()
+	st := b.rec.Sandbox.State
+	wanted := cond == nil || cond()
+	if st == carrel.Running && wanted {
+		b.rec.Sandbox.State = carrel.Pausing
+	}
+	b.mu.Unlock()
+	switch {
+	case st == carrel.Paused:
+		return carrel.Sandbox{}, b.alreadyPaused(st)
+	case st != carrel.Running:
+		return carrel.Sandbox{}, b.running(opPause)
+	case !wanted:
+		return b.public(), nil
+	}
+	if err := s.pause(ctx, b, wish{cause: o.Cause, filesOnly: o.FilesOnly}); err != nil {
+		err = b.momentError(ctx, opPause, err)
+		s.log.Warn("pause sandbox", "sandbox", b.id, "err", err)
+		return carrel.Sandbox{}, err
+	}
+	return b.public(), nil
+}
+
+func (b *box) alreadyPaused(st carrel.State) error {
+	return &carrel.Error{Op: opPause, Kind: carrel.Conflict, ID: b.id, Err: fmt.Errorf("the sandbox is %s already", st)}
+}
+
+// pause takes a sandbox that is marked as pausing to paused, or back to running.
+func (s *Service) pause(ctx context.Context, b *box, w wish) error {
+	if most := s.opts.MaxPaused; most > 0 && s.paused() >= most {
+		b.setState(carrel.Pausing, carrel.Running)
+		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("all %d sandboxes that may be paused are", most),
+			Hint: "kill some, or raise the limit (carrel serve --max-paused)"}
+	}
+	s.leave(ctx, b, "the sandbox was paused: connect again, and it goes on")
+	sr, err := s.still(ctx, b, w)
+	if err == nil {
+		b.mu.Lock()
+		b.rec.Sound = w.filesOnly && w.cause == carrel.CausePause
+		b.mu.Unlock()
+		err = s.recordPaused(ctx, b, []state.SnapshotRecord{sr}, sr.Snapshot.ID, false)
+		if err != nil {
+			s.scrap(sr.Snapshot.ID)
+		}
+	}
+	if err != nil {
+		s.unpause(b)
+		return err
+	}
+	_ = failpoint.Hit(pointRecorded)
+	var told sync.WaitGroup
+	told.Go(func() {
+		s.tell(carrel.Event{Type: eventPaused, ID: b.id, Message: fmt.Sprintf("paused (%s) as snapshot %s", w.cause, sr.Snapshot.ID),
+			Fields: map[string]string{"snapshot": string(sr.Snapshot.ID), "cause": string(w.cause)}})
+	})
+	s.putAway(b)
+	told.Wait()
+	s.spawn(func() { s.prune(b.id) })
+	return nil
+}
+
+// still keeps the moment of a sandbox in which nothing moves any more.
+func (s *Service) still(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	if f, ok := driver.As[driver.Freezer](inst); ok {
+		if err := f.Freeze(ctx); err != nil {
+			return state.SnapshotRecord{}, err
+		}
+	}
+	if err := failpoint.Hit(pointFrozen); err != nil {
+		return state.SnapshotRecord{}, err
+	}
+	return s.keep(ctx, b, w)
+}
+
+// leave has the guest end its streams with a reason. A guest that can't is cut off
+// later.
+func (s *Service) leave(ctx context.Context, b *box, reason string) {
+	b.mu.Lock()
+	conn := b.conn
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := conn.Leave(ctx, reason); err != nil && ctx.Err() == nil {
+		s.log.Debug("end streams", "sandbox", b.id, "err", err)
+	}
+}
+
+// recordPaused writes that a sandbox is paused at a snapshot: from here on it is,
+// whatever happens to its instance.
+func (s *Service) recordPaused(ctx context.Context, b *box, put []state.SnapshotRecord, at carrel.SnapshotID, wake bool) error {
+	b.save.Lock()
+	defer b.save.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	rec := b.record()
+	for i := range put {
+		put[i].Snapshot.Parent = rec.Sandbox.Snapshot // the one before may have been dropped meanwhile
+	}
+	rec.Sandbox.State, rec.Sandbox.Snapshot, rec.Paused, rec.Wake = carrel.Paused, at, at, wake
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // written or not, nothing in between
+	defer cancel()
+	if err := s.apply(ctx, state.Change{Put: []state.Record{rec}, PutSnapshots: put}); err != nil {
+		s.takeBack(ctx, b, put)
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := b.rec.Sandbox.State
+	b.rec = rec
+	b.rec.Sandbox.State = st
+	return nil
+}
+
+// unpause lets a sandbox run on whose pause failed.
+func (s *Service) unpause(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+	defer cancel()
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	if f, ok := driver.As[driver.Freezer](inst); ok {
+		if err := f.Thaw(ctx); err != nil {
+			s.log.Error("thaw sandbox", "sandbox", b.id, "err", err) // its end is seen by watch
+		}
+	}
+	b.setState(carrel.Pausing, carrel.Running)
+}
+
+// putAway ends the instance of a sandbox that is recorded as paused. One that does
+// not go is tried again before it resumes, and at the next start.
+func (s *Service) putAway(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), endTime)
+	defer cancel()
+	b.mu.Lock()
+	inst := b.inst
+	conn := b.conn
+	b.inst, b.conn = nil, nil
+	b.rec.Sandbox.State = carrel.Paused
+	b.samples.at = time.Time{} // another process is measured from now on
+	b.mu.Unlock()
+	s.expiry.clear(b)
+	s.count(-1)
+	if conn != nil {
+		_ = conn.Close()
+	}
+	if inst == nil {
+		return
+	}
+	if err := inst.Destroy(ctx); err != nil {
+		s.log.Error("destroy the instance of a paused sandbox", "sandbox", b.id, "err", err)
+		b.mu.Lock()
+		b.left = inst
+		b.mu.Unlock()
+		return
+	}
+	_ = failpoint.Hit(pointDestroyed)
+	if err := os.RemoveAll(b.dir); err != nil {
+		s.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
+	}
+	s.spawn(func() { s.forgetHandle(b) })
+}
+
+// forgetHandle writes that a paused sandbox has no instance, so that the next
+// service need not look for one.
+func (s *Service) forgetHandle(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+	defer cancel()
+	b.save.Lock()
+	defer b.save.Unlock()
+	rec := b.record()
+	if rec.Sandbox.State != carrel.Paused || rec.Handle == nil {
+		return
+	}
+	rec.Handle = nil
+	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
+		s.log.Debug("write record", "sandbox", b.id, "err", err)
+		return
+	}
+	b.mu.Lock()
+	b.rec.Handle = nil
+	b.mu.Unlock()
+}
+
+// clearLeft ends an instance that could not be ended when its sandbox was paused.
+func (b *box) clearLeft(ctx context.Context) error {
+	b.mu.Lock()
+	left := b.left
+	b.mu.Unlock()
+	if left == nil {
+		return nil
+	}
+	if err := left.Destroy(ctx); err != nil {
+		return fmt.Errorf("what was left of it when it was paused: %w", err)
+	}
+	b.mu.Lock()
+	b.left = nil
+	b.mu.Unlock()
+	return os.RemoveAll(b.dir)
+}
+
+// count counts the sandboxes that have an instance.
+func (s *Service) count(d int) {
+	s.mu.Lock()
+	s.live += d
+	s.mu.Unlock()
+}
+
+// paused counts those that have none.
+func (s *Service) paused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.boxes) - s.live
+}
+
+// errFull is the answer when no more sandboxes may live.
+func (s *Service) errFull(op string) error {
+	return &carrel.Error{Op: op, Kind: carrel.Exhausted,
+		Err:  fmt.Errorf("all %d sandboxes that may live at once do", s.opts.MaxSandboxes),
+		Hint: "kill or pause some, wait for their timeouts, or raise the limit (carrel serve --max-sandboxes)"}
+}

@@ -1,0 +1,98 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/image"
+)
+
+// rootsDir holds the root images that sandboxes and snapshots need, as hard links:
+// templates are replaced and deleted, and the built-in one is packed anew when this
+// machine's tools change, but a snapshot lies on the very image it was taken on.
+const rootsDir = ".roots"
+
+// youngRoot is how long a new link is left alone though nothing needs it yet: longer
+// than any creation takes.
+const youngRoot = time.Hour
+
+func (s *Service) rootFile(name string) string {
+	return filepath.Join(s.opts.Dir, rootsDir, name)
+}
+
+// keepRoot makes sure of a template's image. It returns the name of the link, and
+// the path to use; where no link can be made (another filesystem) the name is "",
+// and the template itself must stay.
+func (s *Service) keepRoot(img image.Image) (name, path string) {
+	fi, err := os.Stat(img.Path)
+	if err != nil || !fi.Mode().IsRegular() {
+		return "", img.Path // a tier without files, or the driver's error to tell
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", img.Path
+	}
+	// An inode number is not used again while there is a link to it.
+	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
+	path = s.rootFile(name)
+	if have, err := os.Stat(path); err == nil && os.SameFile(have, fi) {
+		touch(path)
+		return name, path
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", img.Path
+	}
+	if err := os.Link(img.Path, path); err != nil && !errors.Is(err, os.ErrExist) {
+		s.log.Warn("a template's image can't be linked: its sandboxes can't resume after it changed", "template", img.ID, "err", err)
+		return "", img.Path
+	}
+	return name, path
+}
+
+// touch renews a file's time of change, and none of its others: sweepRoots leaves
+// young ones alone, whose sandboxes are not in the table yet.
+func touch(path string) {
+	_ = unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0)
+}
+
+// rootPath finds a kept image.
+func (s *Service) rootPath(name string) (string, bool) {
+	if name == "" || name != filepath.Base(name) {
+		return "", false
+	}
+	path := s.rootFile(name)
+	_, err := os.Stat(path)
+	return path, err == nil
+}
+
+// sweepRoots removes links that nothing needs any more.
+func (s *Service) sweepRoots() {
+	need := map[string]bool{}
+	for _, b := range s.snapshot() {
+		need[b.record().Root] = true
+	}
+	for _, sr := range s.snaps.all() {
+		need[sr.Record.Root] = true
+	}
+	entries, err := os.ReadDir(filepath.Join(s.opts.Dir, rootsDir))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || need[e.Name()] {
+			continue
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && time.Since(time.Unix(st.Ctim.Unix())) > youngRoot {
+			if err := os.Remove(s.rootFile(e.Name())); err != nil {
+				s.log.Warn("remove an unused root image", "err", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// take gets the turn of a sandbox, once those before have ended. The context that
+// it returns ends with ctx, with an end of the sandbox, and with the service; the
+// turn is over with release.
+func (s *Service) take(ctx context.Context, op string, b *box) (_ context.Context, release func(), err error) {
+	if !s.hold() {
+		return nil, nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
+	}
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		s.wg.Done()
+		return nil, nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	b.mu.Lock()
+	b.stop = stop
+	b.mu.Unlock()
+	if s.isClosing() {
+		stop(errClosing)
+	}
+	return ctx, func() {
+		b.mu.Lock()
+		b.stop = nil
+		b.mu.Unlock()
+		stop(nil)
+		<-b.turn
+		s.wg.Done()
+	}, nil
+}
+
+// isClosing reports whether Close has begun.
+func (s *Service) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// interrupt asks what has the turn to give up.
+func (b *box) interrupt(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop != nil {
+		b.stop(cause)
+	}
+}
+
+// settled waits until nothing has the turn, for a moment.
+func (b *box) settled(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}:
+		<-b.turn
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// setState changes the state from one to another, and reports whether it did.
+func (b *box) setState(from, to carrel.State) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rec.Sandbox.State != from {
+		return false
+	}
+	b.rec.Sandbox.State = to
+	return true
+}
+
+const hintDisk = "the host's disk is full: free some of it, or delete snapshots"
+
+// diskFull reports whether an error says that the host's disk is full.
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// momentError gives the error of an operation on a sandbox's time its final form.
+func (b *box) momentError(ctx context.Context, op string, err error) error {
+	out := &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
+	var inner *carrel.Error
+	if errors.As(err, &inner) {
+		out.Field = inner.Field
+	}
+	if err == error(inner) && inner.Op == "" { // it is about this operation: one error is enough
+		out.Err = inner.Err
+	}
+	if diskFull(err) {
+		out.Kind, out.Hint = carrel.Exhausted, hintDisk
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+	case errors.Is(cause, errKilled):
+		out.Kind, out.Err = carrel.NotFound, errors.New("the sandbox was killed meanwhile")
+	case errors.Is(cause, errClosing):
+		out.Kind, out.Err = carrel.Unavailable, cause
+	case errors.Is(cause, context.Canceled):
+		out.Kind, out.Err = carrel.Unavailable, cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		out.Kind, out.Err = carrel.TimedOut, cause
+	}
+	return out
+}

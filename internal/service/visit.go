@@ -1,0 +1,65 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// use is how much a sandbox is being used from outside. It is guarded by box.mu.
+type use struct {
+	open int       // requests and connections under way
+	last time.Time // when one began or ended, or the sandbox did
+}
+
+// leastAwake is how long a sandbox stays that a request woke, at least: one that was
+// last given seconds would else sleep again after each. E2B has the same.
+const leastAwake = 5 * time.Minute
+
+// Visit returns the way to a sandbox's ports for one request, which keeps it from
+// being idle until done is called. A paused sandbox that wakes by itself is resumed
+// first, and one that is being paused or resumed is waited for. Errors: NotFound,
+// Conflict.
+func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
+	const op = "connect to sandbox"
+	b, err := s.find(op, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		b.mu.Lock()
+		st, l := b.rec.Sandbox.State, b.rec.Sandbox.Lifecycle
+		wakes := (l.AutoResume || l.Idle.After > 0) && !b.rec.Sound
+		if st == carrel.Running {
+			b.use.open++
+			b.use.last = time.Now()
+			conn = b.conn
+		}
+		err := b.openLocked(op)
+		b.mu.Unlock()
+		switch {
+		case st == carrel.Running:
+			return conn, sync.OnceFunc(b.leaveUse), nil
+		case st == carrel.Paused && wakes, st == carrel.Resuming:
+			_, _, err = s.bringBack(ctx, id, comeback{least: leastAwake})
+		case st == carrel.Pausing && wakes:
+			err = b.settled(ctx)
+		default:
+			return nil, nil, err
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// leaveUse ends one visit.
+func (b *box) leaveUse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.use.open--
+	b.use.last = time.Now()
+}
