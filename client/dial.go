@@ -32,8 +32,15 @@ func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, e
 	if err != nil {
 		return nil, err
 	}
-	if sb.State != carrel.Running {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", sb.State)}
+	// One that wakes by itself does so when it is used.
+	wakes := sb.Lifecycle.AutoResume || sb.Lifecycle.Idle.After > 0
+	asleep := sb.State == carrel.Pausing || sb.State == carrel.Paused || sb.State == carrel.Resuming
+	if sb.State != carrel.Running && (!asleep || !wakes) {
+		err := &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", sb.State)}
+		if sb.State == carrel.Paused {
+			err.Hint = "resume it with: carrel resume " + string(id)
+		}
+		return nil, err
 	}
 	conn = guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) { return c.dialPort(ctx, id, port) },
 		guest.ConnOptions{ID: id, Token: sb.AccessToken})

@@ -104,6 +104,13 @@ func (c *Client) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, 
 	return sb, err
 }
 
+// SetNetwork implements carrel.Sandboxes.
+func (c *Client) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+	var sb carrel.Sandbox
+	err := c.call(ctx, "set network", http.MethodPut, sandboxPath(id, "/network"), nil, n, &sb)
+	return sb, err
+}
+
 // Metrics implements carrel.Sandboxes.
 func (c *Client) Metrics(ctx context.Context, id carrel.ID, from, to time.Time) ([]carrel.Metric, error) {
 	q := url.Values{}

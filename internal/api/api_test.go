@@ -67,7 +67,23 @@ func TestEndpoints(t *testing.T) {
 		{"PUT", "/sandboxes/" + otherID + "/network", `{}`, 404, gone},
 		{"GET", "/templates/aliases/base", "", 200, `{"templateID":"tpl1","public":false}`},
 		{"GET", "/templates/aliases/team%2Fnope", "", 404, `{"code":404,"message":"template 'team/nope' not found","kind":"not found","field":"templateID","hint":"list them with: carrel template ls"}`},
-		{"GET", "/snapshots", "", 200, `[]`},
+		{"GET", "/snapshots", "", 200, `[{"snapshotID":"team/warm:default","names":["team/warm:default"]}]`},
+		{"POST", "/sandboxes/" + boxID + "/pause", ``, 204, ""},
+		{"POST", "/sandboxes/" + boxID + "/pause", `{"memory":false}`, 204, ""},
+		{"POST", "/sandboxes/" + otherID + "/pause", `{}`, 404, gone},
+		{"POST", "/sandboxes/" + boxID + "/snapshots", `{}`, 201, `{"snapshotID":"` + momentID + `","names":[]}`},
+		{"POST", "/sandboxes/" + boxID + "/snapshots", ``, 201, `{"snapshotID":"` + momentID + `","names":[]}`},
+		{"POST", "/sandboxes/" + boxID + "/snapshots", `{"name":"a/b:v1"}`, 201, `{"snapshotID":"a/b:v1","names":["a/b:v1"]}`},
+		{"POST", "/sandboxes/" + boxID + "/snapshots", `{"name":"a"}`, 201, `{"snapshotID":"a:default","names":["a:default"]}`},
+		{"POST", "/sandboxes/" + otherID + "/snapshots", `{}`, 404, gone},
+		{"POST", "/sandboxes/" + boxID + "/fork", ``, 201, `[{"sandbox":` + created + `}]`},
+		{"POST", "/sandboxes/" + boxID + "/fork", `{"count":2,"timeout":9}`, 201, `[{"sandbox":` + created + `},{"sandbox":` + created + `}]`},
+		{"POST", "/sandboxes/" + otherID + "/fork", ``, 404, gone},
+		{"POST", "/sandboxes/" + otherID + "/resume", ``, 404, gone},
+		{"DELETE", "/templates/" + momentID, "", 204, ""},
+		{"DELETE", "/templates/" + momentID + ":default", "", 204, ""},
+		{"DELETE", "/templates/team%2Fwarm%3Adefault", "", 204, ""},
+		{"DELETE", "/templates/" + laterID, "", 404, `{"code":404,"message":"template '` + laterID + `' not found","kind":"not found","field":"templateID","hint":"list them with: carrel template ls"}`},
 		{"POST", "/sandboxes/" + boxID + "/resume", `{}`, 409, `{"code":409,"message":"Sandbox \"` + boxID + `\" is already running","kind":"conflict"}`},
 		{"GET", "/nowhere", "", 404, `{"code":404,"message":"no such endpoint: GET /nowhere","kind":"not found"}`},
 		{"PATCH", "/sandboxes", "", 405, `{"code":405,"message":"method PATCH is not allowed for /sandboxes (allowed: GET, HEAD, POST)","kind":"invalid"}`},
@@ -125,12 +141,10 @@ func TestBadInput(t *testing.T) {
 		{"private but open", "POST", "/sandboxes", `{"templateID":"base","secure":false,"network":{"allowPublicTraffic":false}}`, 400, "network.allowPublicTraffic",
 			"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag."},
 		{"network type", "POST", "/v2/sandboxes", create("network", `{"allowOut":"x"}`), 400, "network.allowOut", "string given, a list needed"},
-		{"auto pause", "POST", "/v2/sandboxes", create("autoPause", `true`), 501, "autoPause", "autoPause: pausing a sandbox at its timeout is not supported yet"},
-		{"auto resume", "POST", "/v2/sandboxes", create("autoResume", `{"enabled":true}`), 501, "autoResume", "not supported yet"},
 		{"mcp", "POST", "/v2/sandboxes", create("mcp", `{"x":{}}`), 501, "mcp", "mcp: the MCP gateway is not supported yet"},
 		{"volumes", "POST", "/v2/sandboxes", create("volumeMounts", `[{"name":"a","path":"/b"}]`), 501, "volumeMounts", "not supported yet"},
-		{"iam", "POST", "/v2/sandboxes", create("iam", `{"tokens":{"a":{}}}`), 501, "iam", "not supported yet"},
-		{"rules", "POST", "/v2/sandboxes", create("network", `{"rules":{"example.com":[{}]}}`), 501, "network.rules", "not supported yet"},
+		{"iam", "POST", "/v2/sandboxes", create("iam", `{"tokens":{"a":{"audience":"x"}}}`), 400, "iam.tokens.a.tokenType", `"" is no type of token`},
+		{"rules", "POST", "/v2/sandboxes", create("network", `{"rules":{"example.com":[1]}}`), 400, "network.rules", "number given"},
 		{"mask with a path", "POST", "/v2/sandboxes", create("network", `{"maskRequestHost":"x.example.com/x"}`), 400, "", "mask request host is not valid: x.example.com/x"},
 		{"https port", "POST", "/v2/sandboxes", create("network", `{"httpsPorts":[8443,65536]}`), 400, "network.httpsPorts", "65536 can't be a port that speaks TLS"},
 		{"mask not ASCII", "POST", "/v2/sandboxes", create("network", `{"maskRequestHost":"bücher.example.com"}`), 400, "", "is not ASCII. Please use ASCII characters only."},
@@ -148,10 +162,6 @@ func TestBadInput(t *testing.T) {
 		{"metrics order", "GET", "/sandboxes/" + boxID + "/metrics?start=9&end=5", "", 400, "start", "start time cannot be after end time"},
 		{"metrics of none", "GET", "/sandboxes/metrics", "", 400, "sandbox_ids", ""},
 		{"log level", "GET", "/v2/sandboxes/" + boxID + "/logs?level=loud", "", 400, "level", ""},
-		{"pause", "POST", "/sandboxes/" + boxID + "/pause", `{}`, 501, "", "pausing sandboxes is not supported yet"},
-		{"pause nothing", "POST", "/sandboxes/" + otherID + "/pause", `{}`, 404, "", "doesn't exist"},
-		{"snapshot", "POST", "/sandboxes/" + boxID + "/snapshots", `{}`, 501, "", "snapshots of sandboxes is not supported yet"},
-		{"fork", "POST", "/sandboxes/" + boxID + "/fork", `{}`, 501, "", ""},
 		{"build", "POST", "/v3/templates", `{}`, 501, "", "building templates through the API is not supported yet"},
 		{"build status", "GET", "/templates/a/builds/b/status", ``, 501, "", ""},
 		{"volumes list", "GET", "/volumes", ``, 501, "", "volumes is not supported yet"},
@@ -262,6 +272,9 @@ func TestCreateOptions(t *testing.T) {
 		{"/v2/sandboxes", `{"network":{"denyOut":["0.0.0.0/0"],"allowOut":["1.1.1.1","*.example.com"]}}`, func(o carrel.CreateOptions) bool {
 			return !o.Network.Internet && slices.Equal(o.Network.AllowOut, []string{"1.1.1.1", "*.example.com"})
 		}},
+		{"/v2/sandboxes", `{"iam":{"tokens":{"aws":{"audience":"sts.example.com","tokenType":"JWT-SVID"}}},"network":{"rules":{"api.example.com":[{"transform":{"headers":{"X-Key":"k"}}}]},"egressProxy":{"address":"proxy.example.com:1080","username":"u","password":"p"}}}`, func(o carrel.CreateOptions) bool {
+			return o.Tokens["aws"].Audience == "sts.example.com" && o.Network.Rules["api.example.com"][0].Transform.Headers["X-Key"] == "k" && o.Network.EgressProxy.Password == "p"
+		}},
 		{"/v2/sandboxes", `{"network":{"denyOut":["8.8.8.8"]}}`, func(o carrel.CreateOptions) bool {
 			return o.Network.Internet && slices.Equal(o.Network.DenyOut, []string{"8.8.8.8"})
 		}},
@@ -308,11 +321,11 @@ func TestList(t *testing.T) {
 	if resp.StatusCode != 200 || body != "["+listed+"]" || resp.Header.Get("X-Next-Token") != "more" || resp.Header.Get("X-Total-Running") != "7" {
 		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
 	}
-	if len(got.States) != 3 || got.Limit != 2 || !got.OldestFirst || got.Template != "base" || got.StartedAfter.Year() != 2026 || len(got.Metadata) != 1 {
+	if len(got.States) != 5 || got.Limit != 2 || !got.OldestFirst || got.Template != "base" || got.StartedAfter.Year() != 2026 || len(got.Metadata) != 1 {
 		t.Errorf("%+v", got)
 	}
 	resp, _ = call(t, srv, "GET", "/v2/sandboxes?nextToken=more", "")
-	if resp.Header.Get("X-Next-Token") != "" || got.Cursor != "more" || got.Limit != 100 || !slices.Equal(got.States, []carrel.State{carrel.Running, carrel.Paused}) {
+	if resp.Header.Get("X-Next-Token") != "" || got.Cursor != "more" || got.Limit != 100 || !slices.Equal(got.States, []carrel.State{carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming}) {
 		t.Errorf("%+v", got)
 	}
 	if _, body := call(t, srv, "GET", "/sandboxes", ""); body != "["+listed+","+listed+"]" {
@@ -448,7 +461,8 @@ func FuzzMetadataFilter(f *testing.F) {
 }
 
 func FuzzCreateBody(f *testing.F) {
-	for _, s := range []string{`{}`, `{"templateID":"base"}`, `{"templateID":"base","timeout":1e9}`, `{"network":{"allowOut":["*.a"],"denyOut":["0.0.0.0/0"]}}`, `[`, `null`, `{"templateID":"a","envVars":{"A":null}}`} {
+	for _, s := range []string{`{}`, `{"templateID":"base"}`, `{"templateID":"base","timeout":1e9}`, `{"network":{"allowOut":["*.a"],"denyOut":["0.0.0.0/0"]}}`, `[`, `null`, `{"templateID":"a","envVars":{"A":null}}`,
+		`{"templateID":"s0123456789abcdefghij:default","autoPause":true,"autoResume":{"enabled":true}}`, `{"templateID":"a:b","autoPauseMemory":false}`} {
 		f.Add(s)
 	}
 	srv := New(Options{Key: testKey})
@@ -466,7 +480,8 @@ func FuzzCreateBody(f *testing.F) {
 		if body.Timeout == nil {
 			body.Timeout = new(int32)
 		}
-		if opts, err := srv.createOptions(body); err == nil && (opts.Template == "" || opts.Timeout <= 0 || opts.Timeout > srv.opts.MaxTimeout) {
+		opts, err := srv.createOptions(body)
+		if l := opts.Lifecycle; err == nil && (opts.Template == "" || opts.Timeout <= 0 || opts.Timeout > srv.opts.MaxTimeout || (l.FilesOnly && (l.AutoResume || l.OnTimeout != carrel.ActionPause))) {
 			t.Fatalf("%q: %+v", s, opts)
 		}
 	})

@@ -24,23 +24,33 @@ const (
 // as E2B ignores them; a wrong type names the field. An empty body is an error
 // unless optional.
 func decode(w http.ResponseWriter, r *http.Request, v any, optional bool) error {
-	raw, err := readBody(w, r)
-	if err != nil {
+	raw, err := document(w, r, optional)
+	if err != nil || raw == nil {
 		return err
-	}
-	if len(strings.TrimSpace(string(raw))) == 0 {
-		if optional {
-			return nil
-		}
-		return tell(carrel.Invalid, "Error when parsing request: the body is empty, a JSON object is needed")
-	}
-	if err := checkDepth(raw); err != nil {
-		return tell(carrel.Invalid, "Error when parsing request: %s", err)
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return describe(err)
 	}
 	return nil
+}
+
+// document reads a body that is to be a JSON document, bounded in size and depth;
+// nil is an empty one that may be.
+func document(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
+	raw, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if len(strings.TrimSpace(string(raw))) == 0 {
+		if optional {
+			return nil, nil
+		}
+		return nil, tell(carrel.Invalid, "Error when parsing request: the body is empty, a JSON object is needed")
+	}
+	if err := checkDepth(raw); err != nil {
+		return nil, tell(carrel.Invalid, "Error when parsing request: %s", err)
+	}
+	return raw, nil
 }
 
 // readBody reads a bounded body in bounded time.
@@ -92,7 +102,10 @@ func checkDepth(raw []byte) error {
 // describe says what is wrong with a JSON document and in which field.
 func describe(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(e.Field, "CreateOptions.") // a Go name, not the caller's
+		field := e.Field
+		if goName, rest, ok := strings.Cut(field, "."); ok && strings.HasSuffix(goName, "Options") {
+			field = rest // of an embedded struct: a Go name, not the caller's
+		}
 		if field == "" {
 			field = "body"
 		}
@@ -126,27 +139,4 @@ func typeName(t reflect.Type) string {
 		return "an object"
 	}
 	return t.String()
-}
-
-// duration is a time span in our own API: nanoseconds, as Go writes it, or a text
-// such as "90s".
-type duration time.Duration
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *duration) UnmarshalJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		v, err := time.ParseDuration(text)
-		if err != nil {
-			return invalid("timeout", "%q is not a duration such as 90s or 2h", clip(text))
-		}
-		*d = duration(v)
-		return nil
-	}
-	var n int64
-	if err := json.Unmarshal(raw, &n); err != nil {
-		return invalid("timeout", "neither nanoseconds nor a duration such as \"90s\"")
-	}
-	*d = duration(n)
-	return nil
 }

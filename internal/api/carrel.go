@@ -20,6 +20,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("GET"+v1+"/sandboxes/{id}", s.getOurs)
 	s.handle("DELETE"+v1+"/sandboxes/{id}", s.killOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/timeout", s.timeoutOurs)
+	s.handle("PUT"+v1+"/sandboxes/{id}/network", s.networkOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/metrics", s.metricsOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/logs", s.logsOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/dial/{port}", s.dial)
@@ -29,6 +30,9 @@ func (s *Server) carrelRoutes() {
 	s.handle("DELETE"+v1+"/templates/{name}", s.deleteTemplateOurs)
 	s.handle("POST"+v1+"/templates/import", s.importTemplate)
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
+	s.momentRoutes(v1)
+	s.sshKeyRoutes(v1)
+	s.auditRoutes()
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
@@ -90,7 +94,7 @@ func ourListOptions(q url.Values) (carrel.ListOptions, error) {
 	}
 	for name := range strings.SplitSeq(q.Get("state"), ",") {
 		switch st := carrel.State(name); st {
-		case carrel.Starting, carrel.Running, carrel.Paused, carrel.Stopping:
+		case carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping:
 			opts.States = append(opts.States, st)
 		case "":
 		default:
@@ -167,21 +171,20 @@ func (s *Server) timeoutOurs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var body struct {
-		Timeout    *duration `json:"timeout"`
-		ExtendOnly bool      `json:"extendOnly"`
+		Timeout    span `json:"timeout"`
+		ExtendOnly bool `json:"extendOnly"`
 	}
-	if err := decode(w, r, &body, false); err != nil {
+	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	switch {
-	case body.Timeout == nil:
+	if body.Timeout == nil {
 		return invalid("timeout", "missing")
-	case *body.Timeout < 0:
-		return invalid("timeout", "%v is negative", time.Duration(*body.Timeout))
-	case time.Duration(*body.Timeout) > s.opts.MaxTimeout:
-		return invalid("timeout", "%v is more than %v", time.Duration(*body.Timeout), s.opts.MaxTimeout)
 	}
-	sb, err := s.opts.Service.SetTimeout(r.Context(), id, time.Duration(*body.Timeout), body.ExtendOnly)
+	d, err := body.Timeout.duration("timeout", s.opts.MaxTimeout)
+	if err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.SetTimeout(r.Context(), id, d, body.ExtendOnly)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,9 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -26,7 +26,10 @@ type createBody struct {
 	MCP          json.RawMessage   `json:"mcp"`
 	VolumeMounts []json.RawMessage `json:"volumeMounts"`
 	IAM          *struct {
-		Tokens map[string]json.RawMessage `json:"tokens"`
+		Tokens map[string]struct {
+			Audience  string `json:"audience"`
+			TokenType string `json:"tokenType"`
+		} `json:"tokens"`
 	} `json:"iam"`
 }
 
@@ -58,7 +61,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout i
 	}
 	sb, err := s.opts.Service.Create(r.Context(), opts)
 	if err != nil {
-		if carrel.KindOf(err) == carrel.NotFound {
+		if noSuchTemplate(err, opts.Template) {
 			return templateNotFound(*body.TemplateID)
 		}
 		return err
@@ -92,7 +95,16 @@ func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 	if err := checkMetadata(body.Metadata); err != nil {
 		return opts, err
 	}
+	if opts.Lifecycle, err = body.lifecycle(); err != nil {
+		return opts, err
+	}
 	if opts.Network, err = body.Network.policy(body.AllowInternetAccess); err != nil {
+		return opts, err
+	}
+	if body.Network == nil && body.AllowInternetAccess == nil && s.opts.DefaultNetwork != nil {
+		opts.Network = *s.opts.DefaultNetwork
+	}
+	if opts.Tokens, err = body.tokens(); err != nil {
 		return opts, err
 	}
 	opts.Insecure = body.Secure != nil && !*body.Secure
@@ -104,26 +116,50 @@ func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 	return opts, nil
 }
 
+// tokenType is the one type of token that E2B has.
+const tokenType = "JWT-SVID"
+
+// tokens puts E2B's workload identity into our words.
+func (body createBody) tokens() (map[string]carrel.TokenSpec, error) {
+	if body.IAM == nil || len(body.IAM.Tokens) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]carrel.TokenSpec, len(body.IAM.Tokens))
+	for name, t := range body.IAM.Tokens {
+		if t.TokenType != tokenType {
+			return nil, invalid("iam.tokens."+clip(name)+".tokenType", "%q is no type of token: %s is", clip(t.TokenType), tokenType)
+		}
+		out[name] = carrel.TokenSpec{Audience: t.Audience}
+	}
+	return out, nil
+}
+
 // notYet refuses what E2B has and this build does not. Accepting it and doing
 // something else would be worse than an error.
 func notYet(body createBody) error {
 	switch {
-	case body.AutoPause != nil && *body.AutoPause:
-		return later("autoPause", "pausing a sandbox at its timeout")
-	case body.AutoResume != nil && body.AutoResume.Enabled:
-		return later("autoResume", "resuming a sandbox on traffic")
 	case len(body.MCP) > 0 && string(body.MCP) != "null":
 		return later("mcp", "the MCP gateway")
 	case len(body.VolumeMounts) > 0:
 		return later("volumeMounts", "mounting volumes")
-	case body.IAM != nil && len(body.IAM.Tokens) > 0:
-		return later("iam", "workload identity")
 	}
 	return nil
 }
 
-// templateRef takes the tag off name:tag. There is one build of each template
-// here, which E2B's default tag means.
+// noSuchTemplate reports whether a create failed because nothing has the name it
+// asked for. A text with a tag can be a snapshot's name and no template's.
+func noSuchTemplate(err error, name string) bool {
+	kind := carrel.KindOf(err)
+	if kind == carrel.Invalid && strings.Contains(name, ":") {
+		ce, ok := errors.AsType[*carrel.Error](err)
+		return ok && ce.Field == "templateID"
+	}
+	return kind == carrel.NotFound
+}
+
+// templateRef checks a template's or snapshot's ID or name, and takes E2B's default
+// tag off it: there is one build of each template here, which that tag means, and a
+// snapshot's name without a tag means the same. Other tags are a snapshot's.
 func templateRef(text string) (string, error) {
 	if len(text) > 256 {
 		return "", invalid("templateID", "longer than 256 characters")
@@ -135,7 +171,7 @@ func templateRef(text string) (string, error) {
 	case name == "":
 		return "", tell(carrel.Invalid, "Invalid template reference: %q has no name", clip(text))
 	case tagged && tag != "default" && tag != "latest":
-		return "", templateNotFound(text)
+		return text, nil
 	}
 	return name, nil
 }
@@ -175,21 +211,22 @@ func checkMetadata(metadata map[string]string) error {
 func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		carrel.CreateOptions
-		Timeout duration `json:"timeout"`
+		Timeout   span            `json:"timeout"`
+		Lifecycle lifecycleIn     `json:"lifecycle"`
+		Network   *carrel.Network `json:"network"`
 	}
-	if err := decode(w, r, &body, true); err != nil {
+	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}
 	opts := body.CreateOptions
-	opts.Timeout = time.Duration(body.Timeout)
-	switch {
-	case opts.Timeout < 0:
-		return invalid("timeout", "%v is negative", opts.Timeout)
-	case opts.Timeout > s.opts.MaxTimeout:
-		return invalid("timeout", "%v is more than %v", opts.Timeout, s.opts.MaxTimeout)
+	var err error
+	if opts.Timeout, err = body.Timeout.duration("timeout", s.opts.MaxTimeout); err != nil {
+		return err
+	}
+	if opts.Lifecycle, err = body.Lifecycle.check("lifecycle."); err != nil {
+		return err
 	}
 	if opts.Template != "" {
-		var err error
 		if opts.Template, err = templateRef(opts.Template); err != nil {
 			return err
 		}
@@ -199,6 +236,11 @@ func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := checkMetadata(opts.Metadata); err != nil {
 		return err
+	}
+	if body.Network != nil {
+		opts.Network = *body.Network
+	} else if s.opts.DefaultNetwork != nil {
+		opts.Network = *s.opts.DefaultNetwork
 	}
 	if err := checkRules(opts.Network.AllowOut, opts.Network.DenyOut); err != nil {
 		return err

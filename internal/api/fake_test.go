@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -29,6 +30,19 @@ type fake struct {
 	templates  []carrel.Template
 	imported   func(string, io.Reader, func(carrel.Progress)) (carrel.Template, error)
 	deleted    func(string) error
+
+	// Moments.
+	pause     func(carrel.ID, carrel.PauseOptions) (carrel.Sandbox, error)
+	resume    func(carrel.ID, carrel.ResumeOptions) (carrel.Sandbox, bool, error)
+	snapshot  func(carrel.ID, carrel.SnapshotOptions) (carrel.Snapshot, error)
+	fork      func(carrel.ID, carrel.ForkOptions) ([]carrel.ForkResult, error)
+	rollback  func(carrel.ID, carrel.SnapshotID, carrel.RollbackOptions) (carrel.Sandbox, error)
+	snapshots func(carrel.SnapshotListOptions) (carrel.SnapshotPage, error)
+	update    func(carrel.SnapshotID, carrel.SnapshotUpdate) (carrel.Snapshot, error)
+	unsnap    func(string) error
+	timeline  func(carrel.ID) (carrel.Timeline, error)
+	diff      func(from, to carrel.SnapshotID) ([]carrel.FileChange, error)
+	lifecycle func(carrel.ID, carrel.Lifecycle) (carrel.Sandbox, error)
 }
 
 func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
@@ -70,11 +84,55 @@ func (f *fake) ImportTemplate(_ context.Context, name string, r io.Reader, p fun
 	return f.imported(name, r, p)
 }
 func (f *fake) DeleteTemplate(_ context.Context, name string) error { return f.deleted(name) }
+func (f *fake) Pause(_ context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
+	return f.pause(id, o)
+}
+func (f *fake) Resume(_ context.Context, id carrel.ID, o carrel.ResumeOptions) (carrel.Sandbox, bool, error) {
+	return f.resume(id, o)
+}
+func (f *fake) Snapshot(_ context.Context, id carrel.ID, o carrel.SnapshotOptions) (carrel.Snapshot, error) {
+	return f.snapshot(id, o)
+}
+func (f *fake) Fork(_ context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	return f.fork(id, o)
+}
+func (f *fake) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
+	return f.rollback(id, to, o)
+}
+func (f *fake) GetSnapshot(_ context.Context, name string) (carrel.Snapshot, error) {
+	if name == string(moment.ID) || name == moment.Names[0] {
+		return moment, nil
+	}
+	return carrel.Snapshot{}, noSnapshot(name)
+}
+func (f *fake) ListSnapshots(_ context.Context, o carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
+	return f.snapshots(o)
+}
+func (f *fake) UpdateSnapshot(_ context.Context, id carrel.SnapshotID, u carrel.SnapshotUpdate) (carrel.Snapshot, error) {
+	return f.update(id, u)
+}
+func (f *fake) DeleteSnapshot(_ context.Context, name string) error { return f.unsnap(name) }
+func (f *fake) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error) {
+	return f.timeline(id)
+}
+func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
+	return f.diff(from, to)
+}
+func (f *fake) SetLifecycle(_ context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+	return f.lifecycle(id, l)
+}
+
+func noSnapshot(name string) error {
+	return &carrel.Error{Op: "get snapshot", Kind: carrel.NotFound, Field: "snapshotID", Err: errors.New("no snapshot " + name)}
+}
 
 const (
 	testKey = "e2b_0123456789abcdef"
 	boxID   = "i0123456789abcdefghij"
 	otherID = "i00000000000000000000"
+
+	momentID = "s0123456789abcdefghij"
+	laterID  = "s00000000000000000000"
 )
 
 // box is the one sandbox there is.
@@ -84,6 +142,12 @@ var box = carrel.Sandbox{
 	Metadata: map[string]string{"a": "b"}, Network: carrel.Network{Internet: true},
 	Started: time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC), Ends: time.Date(2026, 1, 2, 3, 9, 5, 0, time.UTC),
 	AccessToken: "tok", EnvdVersion: carrel.EnvdVersion,
+}
+
+// moment is the one snapshot there is.
+var moment = carrel.Snapshot{
+	ID: momentID, Sandbox: boxID, Created: box.Started, Cause: carrel.CauseRequest, Names: []string{"team/warm"}, Memory: true, Kept: true,
+	Tier: carrel.Sim, Template: "tpl1", Alias: "base", Limits: box.Limits, Size: 7, New: -1,
 }
 
 // newFake has box and one template, and refuses everything else as a service would.
@@ -122,6 +186,52 @@ func newFake() *fake {
 	f.logs = func(id carrel.ID, _ carrel.LogOptions) ([]carrel.LogEntry, error) {
 		_, err := f.get(id)
 		return nil, err
+	}
+	f.pause = func(id carrel.ID, _ carrel.PauseOptions) (carrel.Sandbox, error) {
+		sb, err := f.get(id)
+		sb.State = carrel.Paused
+		return sb, err
+	}
+	f.resume = func(id carrel.ID, _ carrel.ResumeOptions) (carrel.Sandbox, bool, error) {
+		sb, err := f.get(id)
+		return sb, sb.State != carrel.Running, err
+	}
+	f.snapshot = func(id carrel.ID, o carrel.SnapshotOptions) (carrel.Snapshot, error) {
+		_, err := f.get(id)
+		snap := moment
+		snap.Names = nil
+		if o.Name != "" {
+			snap.Names = []string{o.Name}
+		}
+		return snap, err
+	}
+	f.fork = func(id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+		sb, err := f.get(id)
+		out := make([]carrel.ForkResult, o.Count)
+		for i := range out {
+			out[i].Sandbox = sb
+		}
+		return out, err
+	}
+	f.rollback = func(id carrel.ID, _ carrel.SnapshotID, _ carrel.RollbackOptions) (carrel.Sandbox, error) {
+		return f.get(id)
+	}
+	f.snapshots = func(carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
+		return carrel.SnapshotPage{Snapshots: []carrel.Snapshot{moment}}, nil
+	}
+	f.update = func(id carrel.SnapshotID, _ carrel.SnapshotUpdate) (carrel.Snapshot, error) {
+		return f.GetSnapshot(context.Background(), string(id))
+	}
+	f.unsnap = func(name string) error { _, err := f.GetSnapshot(context.Background(), name); return err }
+	f.timeline = func(id carrel.ID) (carrel.Timeline, error) {
+		_, err := f.get(id)
+		return carrel.Timeline{Sandbox: id}, err
+	}
+	f.diff = func(carrel.SnapshotID, carrel.SnapshotID) ([]carrel.FileChange, error) { return nil, nil }
+	f.lifecycle = func(id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+		sb, err := f.get(id)
+		sb.Lifecycle = l
+		return sb, err
 	}
 	return f
 }

@@ -17,23 +17,8 @@ func later(field, what string) *problem {
 	return p
 }
 
-// laterRoutes answers the endpoints whose feature is still to come. Those about a
-// sandbox first say whether there is one, since the SDKs tell the cases apart.
+// laterRoutes answers the endpoints whose feature is still to come.
 func (s *Server) laterRoutes() {
-	for pattern, what := range map[string]string{
-		"POST /sandboxes/{id}/pause":     "pausing sandboxes",
-		"POST /sandboxes/{id}/snapshots": "snapshots of sandboxes",
-		"POST /sandboxes/{id}/fork":      "forking sandboxes",
-	} {
-		s.handle(pattern, func(_ http.ResponseWriter, r *http.Request) error {
-			if _, err := s.find(r); err != nil {
-				return err
-			}
-			return later("", what)
-		})
-	}
-	s.handle("POST /sandboxes/{id}/resume", s.resume)
-	s.handle("GET /snapshots", emptyList)
 	for _, pattern := range []string{
 		"POST /templates", "POST /v2/templates", "POST /v3/templates",
 		"POST /templates/{id}", "PATCH /templates/{id}", "PATCH /v2/templates/{id}",
@@ -49,28 +34,8 @@ func (s *Server) laterRoutes() {
 	}
 	for pattern, what := range map[string]string{
 		"/volumes": "volumes", "/volumes/": "volumes", "/volumecontent/": "volumes",
-		"/secrets": "secrets", "/secrets/": "secrets",
 		"/teams/{team}/": "team metrics",
 	} {
 		s.handle(pattern, func(http.ResponseWriter, *http.Request) error { return later("", what) })
 	}
-}
-
-// resume is E2B's deprecated way to wake a sandbox. One that runs is a conflict,
-// and none can be paused yet.
-func (s *Server) resume(_ http.ResponseWriter, r *http.Request) error {
-	sb, err := s.find(r)
-	if err != nil {
-		return err
-	}
-	if sb.State == carrel.Running {
-		return tell(carrel.Conflict, "Sandbox %q is already running", sb.ID)
-	}
-	return later("", "resuming sandboxes")
-}
-
-// emptyList answers with no elements: there are none of these.
-func emptyList(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, []struct{}{})
-	return nil
 }

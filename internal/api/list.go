@@ -107,7 +107,7 @@ func states(values []string) ([]carrel.State, error) {
 			case "running":
 				out = append(out, carrel.Running)
 			case "paused":
-				out = append(out, carrel.Paused)
+				out = append(out, pausedStates...)
 			case "":
 			default:
 				return nil, invalid("state", "%q is neither running nor paused", clip(name))
@@ -115,7 +115,7 @@ func states(values []string) ([]carrel.State, error) {
 		}
 	}
 	if len(out) == 0 {
-		out = []carrel.State{carrel.Running, carrel.Paused}
+		out = append([]carrel.State{carrel.Running}, pausedStates...)
 	}
 	return out, nil
 }

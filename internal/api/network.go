@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,14 +12,14 @@ import (
 
 // networkBody is E2B's SandboxNetworkConfig and SandboxNetworkUpdateConfig.
 type networkBody struct {
-	AllowOut            []string                     `json:"allowOut"`
-	DenyOut             []string                     `json:"denyOut"`
-	AllowPublicTraffic  *bool                        `json:"allowPublicTraffic"`
-	MaskRequestHost     *string                      `json:"maskRequestHost"`
-	EgressProxy         json.RawMessage              `json:"egressProxy"`
-	Rules               map[string][]json.RawMessage `json:"rules"`
-	HTTPSPorts          []int32                      `json:"httpsPorts"`
-	AllowInternetAccess *bool                        `json:"allow_internet_access"` // update only
+	AllowOut            []string                        `json:"allowOut"`
+	DenyOut             []string                        `json:"denyOut"`
+	AllowPublicTraffic  *bool                           `json:"allowPublicTraffic"`
+	MaskRequestHost     *string                         `json:"maskRequestHost"`
+	EgressProxy         *carrel.EgressProxy             `json:"egressProxy"`
+	Rules               map[string][]carrel.NetworkRule `json:"rules"`
+	HTTPSPorts          []int32                         `json:"httpsPorts"`
+	AllowInternetAccess *bool                           `json:"allow_internet_access"` // update only
 }
 
 // allTraffic is E2B's name for everything.
@@ -29,10 +28,8 @@ const allTraffic = "0.0.0.0/0"
 // policy checks E2B's network fields and puts them into our words. When nothing
 // is said, E2B's meaning is that the internet may be reached.
 //
-// Addresses and blocks are enforced by the wire, and what is allowed beats what is
-// denied. Blocking all traffic also turns the plain switch off, so that IPv6 and
-// names are meant too. Names in allowOut open nothing until there is an engine
-// that can judge them: the request is taken, and errs on the closed side.
+// What is allowed beats what is denied. Blocking all traffic also turns the plain
+// switch off, so that IPv6 and names are meant too.
 func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 	out := carrel.Network{Internet: allowInternet == nil || *allowInternet}
 	if n == nil {
@@ -51,13 +48,7 @@ func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 	if out.HTTPSPorts, err = checkPorts(n.HTTPSPorts); err != nil {
 		return out, err
 	}
-	switch {
-	case len(n.Rules) > 0:
-		return out, later("network.rules", "changing requests on their way out")
-	case len(n.EgressProxy) > 0 && string(n.EgressProxy) != "null":
-		return out, later("network.egressProxy", "sending traffic through a proxy")
-	}
-	out.AllowOut, out.DenyOut = n.AllowOut, n.DenyOut
+	out.AllowOut, out.DenyOut, out.Rules, out.EgressProxy = n.AllowOut, n.DenyOut, n.Rules, n.EgressProxy
 	out.PrivateTraffic = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
 	if slices.Contains(n.DenyOut, allTraffic) {
 		out.Internet = false
@@ -182,15 +173,26 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	}
 	// An update is about egress only.
 	want.PrivateTraffic, want.MaskHost, want.HTTPSPorts = sb.Network.PrivateTraffic, sb.Network.MaskHost, sb.Network.HTTPSPorts
-	if want.Internet != sb.Network.Internet || !slices.Equal(want.AllowOut, sb.Network.AllowOut) || !slices.Equal(want.DenyOut, sb.Network.DenyOut) {
-		setter, ok := s.opts.Service.(NetworkSetter)
-		if !ok {
-			return later("network", "changing the rules of a running sandbox")
-		}
-		if _, err := setter.SetNetwork(r.Context(), sb.ID, want); err != nil {
-			return notFoundAs(sb.ID, err)
-		}
+	if _, err := s.opts.Service.SetNetwork(r.Context(), sb.ID, want); err != nil {
+		return notFoundAs(sb.ID, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// networkOurs replaces all network rules of a running sandbox, in either form.
+func (s *Server) networkOurs(w http.ResponseWriter, r *http.Request) error {
+	sb, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	var n carrel.Network
+	if err := decodeStrict(w, r, &n, false); err != nil {
+		return err
+	}
+	if sb, err = s.opts.Service.SetNetwork(r.Context(), sb.ID, n); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, sb)
 	return nil
 }

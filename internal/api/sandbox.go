@@ -3,6 +3,7 @@ package api
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,18 +54,13 @@ type detailBody struct {
 
 // networkDetail is E2B's SandboxNetworkConfig as it is answered.
 type networkDetail struct {
-	AllowOut           []string `json:"allowOut,omitempty"`
-	DenyOut            []string `json:"denyOut,omitempty"`
-	AllowPublicTraffic bool     `json:"allowPublicTraffic"`
-	MaskRequestHost    string   `json:"maskRequestHost,omitempty"`
-	HTTPSPorts         []uint16 `json:"httpsPorts,omitempty"`
-}
-
-// lifecycleBody says what happens at the timeout; without pause it is always the
-// same.
-type lifecycleBody struct {
-	AutoResume bool   `json:"autoResume"`
-	OnTimeout  string `json:"onTimeout"`
+	AllowOut           []string                        `json:"allowOut,omitempty"`
+	DenyOut            []string                        `json:"denyOut,omitempty"`
+	AllowPublicTraffic bool                            `json:"allowPublicTraffic"`
+	MaskRequestHost    string                          `json:"maskRequestHost,omitempty"`
+	HTTPSPorts         []uint16                        `json:"httpsPorts,omitempty"`
+	Rules              map[string][]carrel.NetworkRule `json:"rules,omitempty"`
+	EgressProxy        *carrel.EgressProxy             `json:"egressProxy,omitempty"`
 }
 
 // orNull is nil for the empty text: E2B's null.
@@ -90,7 +86,7 @@ func toListed(sb carrel.Sandbox) listedBody {
 		CPUCount: cpuCount(sb.Limits.CPUs), MemoryMB: sb.Limits.MemoryMB, DiskSizeMB: sb.Limits.DiskMB,
 		EnvdVersion: sb.EnvdVersion, Metadata: sb.Metadata, VolumeMounts: []struct{}{},
 	}
-	if sb.State == carrel.Paused {
+	if slices.Contains(pausedStates, sb.State) {
 		b.State = "paused"
 	}
 	if b.Metadata == nil {
@@ -106,8 +102,9 @@ func toDetail(sb carrel.Sandbox) detailBody {
 		Network: networkDetail{
 			AllowOut: sb.Network.AllowOut, DenyOut: sb.Network.DenyOut, AllowPublicTraffic: !sb.Network.PrivateTraffic,
 			MaskRequestHost: sb.Network.MaskHost, HTTPSPorts: sb.Network.HTTPSPorts,
+			Rules: sb.Network.Rules, EgressProxy: sb.Network.EgressProxy,
 		},
-		Lifecycle: lifecycleBody{OnTimeout: "kill"},
+		Lifecycle: toLifecycle(sb.Lifecycle),
 	}
 }
 
@@ -172,10 +169,9 @@ func (s *Server) kill(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// timeoutBody is the body of connect and timeout.
+// timeoutBody is the body of timeout.
 type timeoutBody struct {
 	Timeout *int32 `json:"timeout"`
-	Memory  *bool  `json:"memory"` // connect: false boots a paused sandbox afresh; nothing to do for a running one
 }
 
 // span turns E2B's seconds into a bounded duration.
@@ -247,43 +243,5 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 		return notFoundAs(id, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-func (s *Server) connectV1(w http.ResponseWriter, r *http.Request) error {
-	return s.connect(w, r, false)
-}
-
-func (s *Server) connectV2(w http.ResponseWriter, r *http.Request) error {
-	return s.connect(w, r, true)
-}
-
-// connect answers with a running sandbox and makes sure it lives for the timeout
-// at least; it never shortens its life.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
-	id, err := pathID(r)
-	if err != nil {
-		return err
-	}
-	var body timeoutBody
-	if err := decode(w, r, &body, v2); err != nil {
-		return err
-	}
-	seconds := int32(timeoutV2)
-	switch {
-	case body.Timeout != nil:
-		seconds = *body.Timeout
-	case !v2:
-		return invalid("timeout", "missing")
-	}
-	d, err := s.span("timeout", seconds)
-	if err != nil {
-		return err
-	}
-	sb, err := s.opts.Service.SetTimeout(r.Context(), id, d, true)
-	if err != nil {
-		return notFoundAs(id, err)
-	}
-	writeJSON(w, http.StatusOK, toSandbox(sb))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
 // Options is what the door needs to know.
@@ -23,8 +24,19 @@ type Options struct {
 	Limits carrel.Limits
 	// MaxTimeout bounds the timeouts a request may ask for; 0 is 720 hours.
 	MaxTimeout time.Duration
+	// Snapshots is what keeps the service's snapshots; nil answers 501.
+	Snapshots SnapshotKeeper
+	// SSHKeys keeps the keys that may open SSH sessions; with nil there is no such endpoint.
+	SSHKeys SSHKeys
+	// Audits is the audit log; nil answers 501.
+	Audits carrel.Audits
+	// Secrets are the secrets of whoever has the key; nil answers 501.
+	Secrets carrel.Secrets
 	// Doctor reports on the drivers; nil answers 501.
 	Doctor func(ctx context.Context) ([]DriverReport, error)
+	// DefaultNetwork is for creations that say nothing of the network; nil is E2B's
+	// meaning through E2B's routes (the internet), and nothing at all through ours.
+	DefaultNetwork *carrel.Network
 	// Ready says whether requests are served yet; nil means always.
 	Ready func() bool
 	// Done ends long answers (events, dialled streams) when it is closed, so that a
@@ -51,10 +63,11 @@ type Finding struct {
 	Hint string `json:"hint,omitempty"`
 }
 
-// NetworkSetter is an optional part of the service: it replaces the network rules
-// of a running sandbox.
-type NetworkSetter interface {
-	SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error)
+// SnapshotKeeper says what snapshots cost and frees what none needs. A
+// [snapshot.Store] is one.
+type SnapshotKeeper interface {
+	Usage(ctx context.Context) (snapshot.Usage, error)
+	GC(ctx context.Context) (snapshot.Collected, error)
 }
 
 // Server answers the control plane's requests. It is an [http.Handler], holds no
@@ -102,6 +115,11 @@ func (s *Server) routes() {
 	s.handle("POST /v2/sandboxes/{id}/connect", s.connectV2)
 	s.handle("POST /sandboxes/{id}/timeout", s.timeout)
 	s.handle("POST /sandboxes/{id}/refreshes", s.refresh)
+	s.handle("POST /sandboxes/{id}/pause", s.pause)
+	s.handle("POST /sandboxes/{id}/resume", s.resume)
+	s.handle("POST /sandboxes/{id}/fork", s.fork)
+	s.handle("POST /sandboxes/{id}/snapshots", s.takeSnapshot)
+	s.handle("GET /snapshots", s.snapshots)
 	s.handle("PUT /sandboxes/{id}/network", s.network)
 	s.handle("GET /sandboxes/{id}/metrics", s.metrics)
 	s.handle("GET /sandboxes/{id}/logs", s.logsV1)
@@ -112,6 +130,7 @@ func (s *Server) routes() {
 	s.handle("DELETE /templates/{id}", s.deleteTemplate)
 	s.handle("GET /templates/aliases/{alias}", s.templateAlias)
 	s.handle("GET /teams", s.teams)
+	s.secretRoutes()
 	s.laterRoutes()
 	s.carrelRoutes()
 }

@@ -155,8 +155,11 @@ func (p *patientReader) Read(b []byte) (int, error) {
 
 // pullTemplate makes a template from an image in a registry.
 func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
-	var body struct{ Name, Image string }
-	if err := decode(w, r, &body, false); err != nil {
+	var body struct {
+		Name  string `json:"name"`
+		Image string `json:"image"`
+	}
+	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
 	switch {

@@ -116,15 +116,25 @@ func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// deleteTemplate removes a snapshot or a template, whichever has the name: E2B has
+// one set of names for both, and so has create.
 func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.findTemplate(r, r.PathValue("id"))
+	text := r.PathValue("id")
+	name, err := templateRef(text)
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Service.DeleteTemplate(r.Context(), t.ID); err != nil {
-		if carrel.KindOf(err) == carrel.NotFound {
-			return templateNotFound(r.PathValue("id"))
+	err = s.opts.Service.DeleteSnapshot(r.Context(), name)
+	if kind := carrel.KindOf(err); kind == carrel.NotFound || kind == carrel.Invalid || kind == carrel.Unsupported {
+		var t carrel.Template
+		if t, err = s.findTemplate(r, text); err == nil {
+			err = s.opts.Service.DeleteTemplate(r.Context(), t.ID)
 		}
+		if carrel.KindOf(err) == carrel.NotFound {
+			err = templateNotFound(text)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -64,6 +64,22 @@ func tokenWrong(t Target) *answer {
 		Message: "Sandbox is secured with traffic access token. Provided token is invalid."}
 }
 
+// wakeDenied has E2B's meaning: who may not use the guest may not wake it either.
+func wakeDenied(t Target) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusForbidden,
+		Message: "The sandbox is paused, and only a request with its access token resumes it"}
+}
+
+func noRoom(t Target, err error) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusTooManyRequests,
+		Message: "The sandbox can't be resumed now: " + err.Error()}
+}
+
+func cantWake(t Target, err error) *answer {
+	return &answer{SandboxID: string(t.ID), Code: http.StatusNotImplemented,
+		Message: "The sandbox can't be resumed here: " + err.Error()}
+}
+
 func tooMany(t Target, most int) *answer {
 	return &answer{SandboxID: string(t.ID), Code: http.StatusTooManyRequests,
 		Message: "The sandbox has too many open connections (" + strconv.Itoa(most) + ")"}
@@ -82,13 +98,21 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // outcome says why a sandbox that was there a moment ago gave no answer.
-func (g *Gateway) outcome(ctx context.Context, t Target, err error) *answer {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+func (g *Gateway) outcome(ctx context.Context, rt *routed, err error) *answer {
+	t := rt.target
+	sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID)
+	switch {
+	case carrel.KindOf(gerr) == carrel.NotFound:
+		return notFound(t) // it ended while the request was on its way
+	case gerr == nil && sb.State != carrel.Running:
+		if ans := stateAnswer(t, sb); ans != nil {
+			return ans
+		}
+		return transitioning(t) // another try wakes it
+	case gerr == nil && sb.Generation != rt.sandbox.Generation:
+		return transitioning(t) // it was paused and resumed, or rolled back, in the meantime
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return closedPort(t)
-	}
-	// It may have ended while the request was on its way.
-	if sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID); carrel.KindOf(gerr) == carrel.NotFound || (gerr == nil && sb.State != carrel.Running) {
-		return notFound(t)
 	}
 	g.opts.Log.Debug("proxy", "sandbox", t.ID, "port", t.Port, "err", err)
 	return silent(t)

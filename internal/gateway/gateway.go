@@ -8,7 +8,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"path"
@@ -26,8 +25,11 @@ import (
 type Sandboxes interface {
 	Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
 	List(ctx context.Context, opts carrel.ListOptions) (carrel.Page, error)
-	// Conn returns the way to a running sandbox's ports. Errors: NotFound, Conflict.
-	Conn(ctx context.Context, id carrel.ID) (*guest.Conn, error)
+	// Visit returns the way to a sandbox's ports, for one request, and done must be called when
+	// that is over: until then the sandbox is not idle. A paused one that wakes by
+	// itself is resumed first. Errors: NotFound, Conflict (paused, or in between). The
+	// Conn is another one after each restoration.
+	Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error)
 }
 
 // Options configures a Gateway. Only Sandboxes is needed.
@@ -46,10 +48,13 @@ type Options struct {
 type Gateway struct {
 	opts  Options
 	ports *http.Transport // to ports other than the guest's, whose pool is the Conn's
+	grpc  *http.Transport // the same for gRPC
 	proxy *httputil.ReverseProxy
 
 	mu   sync.Mutex
-	busy map[carrel.ID]int // requests under way
+	busy map[carrel.ID]int // requests under way, those held while a sandbox wakes among them
+
+	lives lives
 }
 
 // New returns a gateway.
@@ -73,6 +78,7 @@ func New(opts Options) *Gateway {
 		WriteBufferSize:        bufferSize,
 		ReadBufferSize:         32 << 10,
 	}
+	g.grpc = g.newGRPCTransport()
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite:       g.rewrite,
 		Transport:     transport{g},
@@ -87,6 +93,7 @@ func New(opts Options) *Gateway {
 // Close drops idle connections. Requests under way end by themselves.
 func (g *Gateway) Close() error {
 	g.ports.CloseIdleConnections()
+	g.grpc.CloseIdleConnections()
 	return nil
 }
 
@@ -127,25 +134,12 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// routed is what a request carries through the proxy.
-type routed struct {
-	target  Target
-	sandbox carrel.Sandbox
-	conn    *guest.Conn
-	body    *incoming
-}
-
-type routedKey struct{}
-
-func routedOf(ctx context.Context) *routed {
-	rt, _ := ctx.Value(routedKey{}).(*routed)
-	return rt
-}
-
-// serve checks one request and proxies it.
+// serve checks one request and proxies it. A sandbox that is paused and wakes by
+// itself is woken, and the request held meanwhile: its body is not read before the
+// sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt, ans := g.admit(r, t)
-	if ans != nil {
+	rt := &routed{target: t, grpc: isGRPC(r)}
+	if ans := g.admit(r, rt); ans != nil {
 		ans.write(w, r)
 		return
 	}
@@ -154,6 +148,14 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 		return
 	}
 	defer g.leave(t.ID)
+	if err := rt.visit(r.Context(), g.opts.Sandboxes); err != nil {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client left while it was held
+		}
+		g.lookupError(r.Context(), rt, err).write(w, r)
+		return
+	}
+	defer rt.leave() // after an upgraded connection ended, too: the proxy returns then
 	if r.ProtoMajor == 1 {
 		defer resetCutOff(w, r)
 		// Otherwise the server would wait for the whole request before it lets the
@@ -166,47 +168,89 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	g.proxy.ServeHTTP(w, r)
 }
 
-// admit finds the sandbox and decides whether the request may pass.
-func (g *Gateway) admit(r *http.Request, t Target) (*routed, *answer) {
+// admit finds the sandbox and decides whether the request may pass. Nothing is
+// woken for one that may not.
+func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
+	t := rt.target
 	sb, err := g.opts.Sandboxes.Get(r.Context(), t.ID)
 	if err != nil {
-		return nil, g.lookupError(t, err)
+		return g.lookupError(r.Context(), rt, err)
 	}
-	switch sb.State {
-	case carrel.Running:
-	case carrel.Starting:
-		return nil, transitioning(t)
-	default:
-		return nil, notFound(t)
+	rt.sandbox = sb
+	if ans := stateAnswer(t, sb); ans != nil {
+		return ans
 	}
 	if t.Port == carrel.GuestPort {
 		// Clean undoes //init and /x/../init, whatever the guest would make of them.
 		if guest.Internal(path.Clean("/" + r.URL.Path)) {
-			return nil, hidden(t)
+			return hidden(t)
 		}
-	} else if sb.Network.PrivateTraffic {
+		if rt.wakes = mayWake(r, sb); !rt.wakes && sb.State != carrel.Running {
+			return wakeDenied(t)
+		}
+		return nil
+	}
+	rt.wakes = true
+	if sb.Network.PrivateTraffic {
 		given := r.Header.Get(headerTraffic)
 		switch {
 		case given == "":
-			return nil, tokenMissing(t)
+			return tokenMissing(t)
 		case sb.TrafficToken == "" || subtle.ConstantTimeCompare([]byte(given), []byte(sb.TrafficToken)) != 1:
-			return nil, tokenWrong(t)
+			return tokenWrong(t)
 		}
 	}
-	conn, err := g.opts.Sandboxes.Conn(r.Context(), t.ID)
-	if err != nil {
-		return nil, g.lookupError(t, err)
+	return nil
+}
+
+// stateAnswer refuses what no Visit is tried for: it is nil for a sandbox that
+// runs, or that a request wakes.
+func stateAnswer(t Target, sb carrel.Sandbox) *answer {
+	switch sb.State {
+	case carrel.Running:
+		return nil
+	case carrel.Starting:
+		return transitioning(t)
+	case carrel.Pausing, carrel.Resuming:
+		if !wakes(sb) {
+			return transitioning(t)
+		}
+		return nil
+	case carrel.Paused:
+		if wakes(sb) {
+			return nil
+		}
 	}
-	return &routed{target: t, sandbox: sb, conn: conn}, nil
+	return notFound(t)
+}
+
+// wakes reports whether a paused sandbox is resumed by a request to it.
+func wakes(sb carrel.Sandbox) bool {
+	return sb.Lifecycle.AutoResume || sb.Lifecycle.Idle.After > 0
 }
 
 // lookupError turns the service's error about a sandbox into an answer.
-func (g *Gateway) lookupError(t Target, err error) *answer {
+func (g *Gateway) lookupError(ctx context.Context, rt *routed, err error) *answer {
+	t := rt.target
 	switch carrel.KindOf(err) {
 	case carrel.NotFound:
 		return notFound(t)
 	case carrel.Conflict:
+		// It may have been paused, for good, since admit looked; or, on request and
+		// without its memory, which no request undoes whatever its lifecycle says.
+		if sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID); gerr == nil && sb.State != carrel.Running {
+			if sb.State == carrel.Paused {
+				return notFound(t)
+			}
+			if ans := stateAnswer(t, sb); ans != nil {
+				return ans
+			}
+		}
 		return transitioning(t)
+	case carrel.Exhausted:
+		return noRoom(t, err)
+	case carrel.Unsupported:
+		return cantWake(t, err)
 	case carrel.Unavailable, carrel.TimedOut:
 		return silent(t)
 	}
@@ -237,10 +281,9 @@ func (g *Gateway) leave(id carrel.ID) {
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	rt := routedOf(p.In.Context())
 	p.Out.URL.Scheme = "http"
-	// Pools are keyed by this host, programs inside see the other: the Conn's own
-	// name shares its warm connections, the ports' transport dials by ID and port.
-	p.Out.URL.Host = "guest"
+	p.Out.URL.Host = "guest" // the Conn's own name shares its warm connections; another port's is for the transport to say
 	p.Out.Host = p.In.Host
+	p.Out.Trailer = p.In.Trailer // the same map: its values come after the body
 	p.SetXForwarded()
 	if rt.target.Port != carrel.GuestPort {
 		port := strconv.Itoa(int(rt.target.Port))
@@ -250,12 +293,17 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		if mask := rt.sandbox.Network.MaskHost; mask != "" {
 			p.Out.Host = strings.ReplaceAll(mask, "${PORT}", port)
 		}
-		p.Out.URL.Host = net.JoinHostPort(string(rt.target.ID), port)
 	}
 	h := p.Out.Header
 	h.Del(headerID)
 	h.Del(headerPort)
 	h.Del(headerTraffic)
+	if onlyH2C(p.In.Header.Values("Upgrade")) {
+		// Behind an upgrade to HTTP/2 more requests would go in that nobody judged.
+		h.Del("Upgrade")
+		h.Del("Connection")
+		h.Del("Http2-Settings")
+	}
 	strip(h, "X-Api-Key", g.opts.Key)
 	if _, agent := p.In.Header["User-Agent"]; !agent {
 		h["User-Agent"] = nil // keep Go from adding its own
@@ -275,35 +323,6 @@ func strip(h http.Header, name, secret string) {
 	}
 }
 
-// transport sends a request over the guest's warm connections or to another port.
-type transport struct{ g *Gateway }
-
-// RoundTrip implements http.RoundTripper.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	rt := routedOf(r.Context())
-	if rt.target.Port == carrel.GuestPort {
-		return rt.conn.Transport().RoundTrip(r)
-	}
-	return t.g.ports.RoundTrip(r)
-}
-
-// dialPort dials what rewrite put into the URL: <id>:<port>.
-func (g *Gateway) dialPort(ctx context.Context, _, addr string) (net.Conn, error) {
-	id, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := g.opts.Sandboxes.Conn(ctx, carrel.ID(id))
-	if err != nil {
-		return nil, err
-	}
-	return conn.Dial(ctx, uint16(n))
-}
-
 // proxyError answers when the sandbox did not.
 func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) {
 	rt := routedOf(r.Context())
@@ -316,5 +335,5 @@ func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) 
 		// The client left, perhaps only in one direction: an empty 200 would be a lie.
 		panic(http.ErrAbortHandler)
 	}
-	g.outcome(r.Context(), rt.target, err).write(w, r)
+	g.outcome(r.Context(), rt, err).write(w, r)
 }

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,9 @@ type world struct {
 	boxes map[carrel.ID]carrel.Sandbox
 	ports map[carrel.ID]map[uint16]string // address of the listener
 	conns map[carrel.ID]*guest.Conn
+
+	onVisit       func(ctx context.Context, id carrel.ID) error // nil lets everybody in at once
+	visits, dones atomic.Int32
 }
 
 func newWorld(t *testing.T) *world {
@@ -74,17 +78,21 @@ func (w *world) add(t *testing.T, sb carrel.Sandbox, ports map[uint16]http.Handl
 		t.Cleanup(srv.Close)
 		w.ports[sb.ID][p] = srv.Listener.Addr().String()
 	}
-	id := sb.ID
-	w.conns[id] = guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) {
+	w.conns[sb.ID] = w.conn(sb.ID, w.ports[sb.ID])
+	return sb.ID
+}
+
+// conn makes the way to one life's ports.
+func (w *world) conn(id carrel.ID, ports map[uint16]string) *guest.Conn {
+	return guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) {
 		w.mu.Lock()
-		addr, ok := w.ports[id][port]
+		addr, ok := ports[port]
 		w.mu.Unlock()
 		if !ok {
 			return nil, syscall.ECONNREFUSED
 		}
 		return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	}, guest.ConnOptions{ID: id})
-	return id
 }
 
 func (w *world) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
@@ -106,13 +114,19 @@ func (w *world) List(context.Context, carrel.ListOptions) (carrel.Page, error) {
 	return p, nil
 }
 
-func (w *world) Conn(_ context.Context, id carrel.ID) (*guest.Conn, error) {
+func (w *world) Visit(ctx context.Context, id carrel.ID) (*guest.Conn, func(), error) {
+	if w.onVisit != nil {
+		if err := w.onVisit(ctx, id); err != nil {
+			return nil, nil, err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c, ok := w.conns[id]; ok {
-		return c, nil
+		w.visits.Add(1)
+		return c, func() { w.dones.Add(1) }, nil
 	}
-	return nil, &carrel.Error{Op: "connect to sandbox", Kind: carrel.NotFound, ID: id}
+	return nil, nil, &carrel.Error{Op: "visit sandbox", Kind: carrel.NotFound, ID: id}
 }
 
 func (w *world) forget(id carrel.ID) {

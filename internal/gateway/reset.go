@@ -34,7 +34,11 @@ const unsentTime = time.Second
 func reset(conn net.Conn) {
 	defer conn.Close()
 	inner := conn
-	if n, ok := conn.(interface{ NetConn() net.Conn }); ok {
+	for {
+		n, ok := inner.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
 		inner = n.NetConn()
 	}
 	tcp, ok := inner.(*net.TCPConn)

@@ -36,6 +36,9 @@ func (e *routeError) Error() string { return e.Message }
 func Route(host string, h http.Header) (t Target, ok bool, err error) {
 	id, port, ok := splitHost(host)
 	if !ok {
+		if len(h.Values(headerID)) > 1 || len(h.Values(headerPort)) > 1 {
+			return Target{}, true, invalid("", "more than one sandbox is named")
+		}
 		id, port = h.Get(headerID), h.Get(headerPort)
 		switch {
 		case id == "" && port == "":

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+var _ carrel.Audits = (*Client)(nil)
+
+// Audit implements carrel.Audits. A stream that is followed and breaks is taken up
+// again after the last decision that came, until ctx ends or the daemon refuses.
+func (c *Client) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[carrel.Decision, error] {
+	return func(yield func(carrel.Decision, error) bool) {
+		wait, connected := firstWait, false
+		for {
+			ok, done, err := c.auditStream(ctx, opts, func(d carrel.Decision) bool {
+				wait = firstWait
+				// Where to go on: all that came since, however many were asked for of the past.
+				opts.After, opts.Limit = d.Seq, 0
+				return yield(d, nil)
+			})
+			connected = connected || ok
+			switch {
+			case done, opts.Follow && ctx.Err() != nil:
+				return
+			case !opts.Follow, !connected, carrel.KindOf(err) != carrel.Unavailable:
+				yield(carrel.Decision{}, err)
+				return
+			}
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+			}
+			wait = min(2*wait, longestGap)
+		}
+	}
+}
+
+// auditStream reads one connection's decisions. It reports whether there was a
+// connection, whether all is done, and else why the connection ended.
+func (c *Client) auditStream(ctx context.Context, opts carrel.AuditOptions, yield func(carrel.Decision) bool) (connected, done bool, err error) {
+	const op = "read audit log"
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	resp, err := c.send(ctx, op, http.MethodGet, "/audit", auditQuery(opts), nil)
+	if err != nil {
+		return false, false, err
+	}
+	defer resp.Body.Close()
+	body := &answerBody{Reader: resp.Body}
+	if opts.Follow {
+		body.alarm = time.AfterFunc(silence, cancel)
+		defer body.alarm.Stop()
+	}
+	lines := jsonLines(body)
+	for {
+		var line struct {
+			Decision *carrel.Decision `json:"decision"`
+			Error    *wireError       `json:"error"`
+		}
+		_, err := lines(&line)
+		switch {
+		case err != nil && body.whole && (!opts.Follow || !opts.Until.IsZero()):
+			return true, true, nil
+		case err != nil:
+			return true, false, c.fail(outer, op, err)
+		case line.Error != nil:
+			return true, false, line.Error.restore(op)
+		case line.Decision != nil && !yield(*line.Decision):
+			return true, true, nil
+		}
+	}
+}
+
+// answerBody is an answer's body that knows whether it came to its end or broke off,
+// and sets back an alarm with whatever comes.
+type answerBody struct {
+	io.Reader
+	alarm *time.Timer // nil for none
+	whole bool
+}
+
+// Read implements io.Reader.
+func (b *answerBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.whole = errors.Is(err, io.EOF)
+	if b.alarm != nil {
+		b.alarm.Reset(silence)
+	}
+	return n, err
+}
+
+// auditQuery writes a question about the audit log.
+func auditQuery(o carrel.AuditOptions) url.Values {
+	q := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	when := func(name string, t time.Time) {
+		if !t.IsZero() {
+			q.Set(name, t.Format(time.RFC3339Nano))
+		}
+	}
+	set("sandbox", string(o.ID))
+	set("host", o.Host)
+	set("rule", o.Rule)
+	set("secret", o.Secret)
+	when("since", o.Since)
+	when("until", o.Until)
+	if o.Allowed != nil {
+		verdict := "denied"
+		if *o.Allowed {
+			verdict = "allowed"
+		}
+		q.Set("verdict", verdict)
+	}
+	if o.After != 0 {
+		q.Set("after", strconv.FormatInt(o.After, 10))
+	}
+	if o.Limit != 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Follow {
+		q.Set("follow", "true")
+	}
+	return q
+}

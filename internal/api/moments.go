@@ -1,0 +1,336 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// momentRoutes are carrel.Moments below the prefix v1.
+func (s *Server) momentRoutes(v1 string) {
+	s.handle("POST"+v1+"/sandboxes/{id}/pause", s.pauseOurs)
+	s.handle("POST"+v1+"/sandboxes/{id}/resume", s.resumeOurs)
+	s.handle("POST"+v1+"/sandboxes/{id}/snapshots", s.snapshotOurs)
+	s.handle("POST"+v1+"/sandboxes/{id}/fork", s.forkOurs)
+	s.handle("POST"+v1+"/sandboxes/{id}/rollback", s.rollbackOurs)
+	s.handle("GET"+v1+"/sandboxes/{id}/timeline", s.timelineOurs)
+	s.handle("PUT"+v1+"/sandboxes/{id}/lifecycle", s.lifecycleOurs)
+	s.handle("GET"+v1+"/snapshots", s.snapshotsOurs)
+	s.handle("GET"+v1+"/snapshots/{name}", s.getSnapshotOurs)
+	s.handle("PATCH"+v1+"/snapshots/{name}", s.updateSnapshotOurs)
+	s.handle("DELETE"+v1+"/snapshots/{name}", s.deleteSnapshotOurs)
+	s.handle("GET"+v1+"/snapshots/{name}/diff", s.diffOurs)
+	s.handle("GET"+v1+"/snapshot-store", s.snapshotUsage)
+	s.handle("POST"+v1+"/snapshot-store/gc", s.snapshotGC)
+}
+
+func (s *Server) pauseOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var opts carrel.PauseOptions
+	if err := decodeStrict(w, r, &opts, true); err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.Pause(r.Context(), id, opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, sb)
+	return nil
+}
+
+func (s *Server) resumeOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		carrel.ResumeOptions
+		Timeout span `json:"timeout"`
+	}
+	if err := decodeStrict(w, r, &body, true); err != nil {
+		return err
+	}
+	opts := body.ResumeOptions
+	if opts.Timeout, err = body.Timeout.duration("timeout", s.opts.MaxTimeout); err != nil {
+		return err
+	}
+	sb, resumed, err := s.opts.Service.Resume(r.Context(), id, opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Sandbox carrel.Sandbox `json:"sandbox"`
+		Resumed bool           `json:"resumed"`
+	}{sb, resumed})
+	return nil
+}
+
+func (s *Server) snapshotOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var opts carrel.SnapshotOptions
+	if err := decodeStrict(w, r, &opts, true); err != nil {
+		return err
+	}
+	if opts.Name != "" {
+		if opts.Name, err = snapshotName("name", opts.Name); err != nil {
+			return err
+		}
+	}
+	if err := checkLabel(opts.Label); err != nil {
+		return err
+	}
+	snap, err := s.opts.Service.Snapshot(r.Context(), id, opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, snap)
+	return nil
+}
+
+// forkOurs differs from E2B's in that no count, or 0, is one fork.
+func (s *Server) forkOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		carrel.ForkOptions
+		Timeout span `json:"timeout"`
+	}
+	if err := decodeStrict(w, r, &body, true); err != nil {
+		return err
+	}
+	opts := body.ForkOptions
+	if opts.Timeout, err = body.Timeout.duration("timeout", s.opts.MaxTimeout); err != nil {
+		return err
+	}
+	if opts.Count == 0 {
+		opts.Count = 1
+	}
+	if err := checkForks(opts.Count); err != nil {
+		return err
+	}
+	results, err := s.opts.Service.Fork(r.Context(), id, opts)
+	if err != nil {
+		return err
+	}
+	type fork struct {
+		Sandbox *carrel.Sandbox `json:"sandbox,omitempty"`
+		Error   *errorBody      `json:"error,omitempty"`
+	}
+	forks := make([]fork, len(results))
+	for i, f := range results {
+		if f.Err != nil {
+			_, e := s.render(r, f.Err)
+			forks[i].Error = &e
+			continue
+		}
+		forks[i].Sandbox = &f.Sandbox
+	}
+	writeJSON(w, http.StatusCreated, map[string][]fork{"forks": forks})
+	return nil
+}
+
+func (s *Server) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		To string `json:"to"`
+		carrel.RollbackOptions
+	}
+	if err := decodeStrict(w, r, &body, false); err != nil {
+		return err
+	}
+	to, err := snapshotID("to", body.To)
+	if err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.Rollback(r.Context(), id, to, body.RollbackOptions)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, sb)
+	return nil
+}
+
+// snapshotID reads an ID that a request names in a field.
+func snapshotID(field, text string) (carrel.SnapshotID, error) {
+	if text == "" {
+		return "", invalid(field, "missing")
+	}
+	id, err := carrel.ParseSnapshotID(text)
+	if err != nil {
+		p := invalid(field, "%q is not a snapshot ID", clip(text))
+		p.body.Hint = carrel.HintOf(err)
+		return "", p
+	}
+	return id, nil
+}
+
+func (s *Server) timelineOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	t, err := s.opts.Service.Timeline(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if t.Snapshots == nil {
+		t.Snapshots = []carrel.Snapshot{}
+	}
+	writeJSON(w, http.StatusOK, t)
+	return nil
+}
+
+func (s *Server) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	opts := carrel.SnapshotListOptions{}
+	var err error
+	if v := q.Get("sandbox"); v != "" {
+		if opts.Sandbox, err = carrel.ParseID(v); err != nil {
+			return invalid("sandbox", "%q is not a sandbox ID", clip(v))
+		}
+	}
+	if v := q.Get("name"); v != "" {
+		if opts.Name, err = snapshotName("name", v); err != nil {
+			return err
+		}
+	}
+	if opts.Auto, err = boolean(q, "auto"); err != nil {
+		return err
+	}
+	if opts.Limit, opts.Cursor, err = paging(q, "cursor", 0); err != nil {
+		return err
+	}
+	page, err := s.opts.Service.ListSnapshots(r.Context(), opts)
+	if err != nil {
+		return err
+	}
+	if page.Snapshots == nil {
+		page.Snapshots = []carrel.Snapshot{}
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Snapshots []carrel.Snapshot `json:"snapshots"`
+		Next      string            `json:"next,omitempty"`
+	}(page))
+	return nil
+}
+
+func (s *Server) getSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+	snap, err := s.opts.Service.GetSnapshot(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, snap)
+	return nil
+}
+
+// resolve finds the ID of a snapshot that a request may also call by a name.
+func (s *Server) resolve(r *http.Request, idOrName string) (carrel.SnapshotID, error) {
+	if id, err := carrel.ParseSnapshotID(idOrName); err == nil {
+		return id, nil
+	}
+	snap, err := s.opts.Service.GetSnapshot(r.Context(), idOrName)
+	return snap.ID, err
+}
+
+func (s *Server) updateSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+	var u carrel.SnapshotUpdate
+	if err := decodeStrict(w, r, &u, false); err != nil {
+		return err
+	}
+	if u.Names != nil {
+		names := *u.Names
+		if len(names) > maxNames {
+			return invalid("names", "%d are more than %d", len(names), maxNames)
+		}
+		for i, name := range names {
+			var err error
+			if names[i], err = snapshotName("names["+strconv.Itoa(i)+"]", name); err != nil {
+				return err
+			}
+		}
+	}
+	if u.Label != nil {
+		if err := checkLabel(*u.Label); err != nil {
+			return err
+		}
+	}
+	id, err := s.resolve(r, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	snap, err := s.opts.Service.UpdateSnapshot(r.Context(), id, u)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, snap)
+	return nil
+}
+
+func (s *Server) deleteSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+	if err := s.opts.Service.DeleteSnapshot(r.Context(), r.PathValue("name")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// diffOurs compares two snapshots, each called by its ID or a name.
+func (s *Server) diffOurs(w http.ResponseWriter, r *http.Request) error {
+	other := r.URL.Query().Get("to")
+	if other == "" {
+		return invalid("to", "missing")
+	}
+	from, err := s.resolve(r, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	to, err := s.resolve(r, other)
+	if err != nil {
+		return err
+	}
+	changes, err := s.opts.Service.Diff(r.Context(), from, to)
+	if err != nil {
+		return err
+	}
+	if changes == nil {
+		changes = []carrel.FileChange{}
+	}
+	writeJSON(w, http.StatusOK, changes)
+	return nil
+}
+
+func (s *Server) snapshotUsage(w http.ResponseWriter, r *http.Request) error {
+	if s.opts.Snapshots == nil {
+		return later("", "a snapshot store")
+	}
+	u, err := s.opts.Snapshots.Usage(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, u)
+	return nil
+}
+
+func (s *Server) snapshotGC(w http.ResponseWriter, r *http.Request) error {
+	if s.opts.Snapshots == nil {
+		return later("", "a snapshot store")
+	}
+	c, err := s.opts.Snapshots.GC(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, c)
+	return nil
+}

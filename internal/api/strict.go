@@ -1,0 +1,91 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// decodeStrict is decode for our own API, which has clients of our own only: a
+// field that is unknown here is an error, since whoever sent it meant something.
+func decodeStrict(w http.ResponseWriter, r *http.Request, v any, optional bool) error {
+	raw, err := document(w, r, optional)
+	if err != nil || raw == nil {
+		return err
+	}
+	return unmarshalStrict(raw, v)
+}
+
+func unmarshalStrict(raw []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		// The standard library has no type for this error.
+		if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			name, uerr := strconv.Unquote(quoted)
+			if uerr != nil {
+				name = quoted
+			}
+			return invalid(clip(name), "there is no such field")
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return tell(carrel.Invalid, "Error when parsing request: not JSON: unexpected end of JSON input")
+		}
+		return describe(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return tell(carrel.Invalid, "Error when parsing request: not JSON: something follows the document")
+	}
+	return nil
+}
+
+// span is a time span in our own API as it was sent: nanoseconds, as Go writes it,
+// or a text such as "90s". It is read when its field's name is at hand; nil is
+// none.
+type span []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *span) UnmarshalJSON(raw []byte) error {
+	if string(raw) != "null" {
+		*d = bytes.Clone(raw)
+	}
+	return nil
+}
+
+// duration reads the span, which must not be negative nor, unless most is 0, more
+// than most.
+func (d span) duration(field string, most time.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	var (
+		v    time.Duration
+		text string
+		n    int64
+	)
+	switch {
+	case json.Unmarshal(d, &text) == nil:
+		var err error
+		if v, err = time.ParseDuration(text); err != nil {
+			return 0, invalid(field, "%q is not a duration such as 90s or 2h", clip(text))
+		}
+	case json.Unmarshal(d, &n) == nil:
+		v = time.Duration(n)
+	default:
+		return 0, invalid(field, "neither nanoseconds nor a duration such as \"90s\"")
+	}
+	switch {
+	case v < 0:
+		return 0, invalid(field, "%v is negative", v)
+	case most > 0 && v > most:
+		return 0, invalid(field, "%v is more than %v", v, most)
+	}
+	return v, nil
+}

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// pausedStates are those that E2B shows as paused. One that is being paused counts
+// already, as it does there, and one that is being resumed still does: of both the
+// state is kept, and a request has to wait for them. Everything else is running.
+var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming}
+
+// pause is E2B's: 204, and 409 for a sandbox that is paused already, which its SDKs
+// tell from an error.
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Memory *bool `json:"memory"`
+	}
+	if err := decode(w, r, &body, true); err != nil {
+		return err
+	}
+	if _, err := s.opts.Service.Pause(r.Context(), id, carrel.PauseOptions{FilesOnly: body.Memory != nil && !*body.Memory}); err != nil {
+		return notFoundAs(id, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// resumeBody is E2B's ConnectSandbox, ConnectSandboxV2 and ResumedSandbox.
+type resumeBody struct {
+	Timeout   *int32 `json:"timeout"`
+	Memory    *bool  `json:"memory"`    // false boots a paused sandbox afresh on its files
+	AutoPause *bool  `json:"autoPause"` // resume only
+}
+
+// options are the body's in our words. A timeout of 0 asks for nothing more than
+// the sandbox last had.
+func (s *Server) resumeOptions(body resumeBody, seconds int32) (carrel.ResumeOptions, error) {
+	opts := carrel.ResumeOptions{FilesOnly: body.Memory != nil && !*body.Memory}
+	if body.Timeout != nil {
+		seconds = *body.Timeout
+	}
+	var err error
+	opts.Timeout, err = s.span("timeout", seconds)
+	return opts, err
+}
+
+func (s *Server) connectV1(w http.ResponseWriter, r *http.Request) error {
+	return s.connect(w, r, false)
+}
+
+func (s *Server) connectV2(w http.ResponseWriter, r *http.Request) error {
+	return s.connect(w, r, true)
+}
+
+// connect answers with a running sandbox: 200 when it ran, 201 when it was paused
+// and is resumed. It makes sure that it lives for the timeout at least, and never
+// shortens its life. What happens to it by itself stays as it was: users of E2B
+// lost auto-pause by connecting again.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body resumeBody
+	if err := decode(w, r, &body, v2); err != nil {
+		return err
+	}
+	if body.Timeout == nil && !v2 {
+		return invalid("timeout", "missing")
+	}
+	opts, err := s.resumeOptions(body, timeoutV2)
+	if err != nil {
+		return err
+	}
+	sb, resumed, err := s.opts.Service.Resume(r.Context(), id, opts)
+	if err != nil {
+		return notFoundAs(id, err)
+	}
+	status := http.StatusOK
+	if resumed {
+		status = http.StatusCreated
+	}
+	writeJSON(w, status, toSandbox(sb))
+	return nil
+}
+
+// resume is E2B's deprecated way to wake a sandbox: one that runs is a conflict. It
+// alone may change what happens at the timeout.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
+	sb, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	var body resumeBody
+	if err := decode(w, r, &body, true); err != nil {
+		return err
+	}
+	opts, err := s.resumeOptions(body, timeoutV1)
+	if err != nil {
+		return err
+	}
+	if sb.State == carrel.Running {
+		return alreadyRunning(sb.ID)
+	}
+	if body.AutoPause != nil {
+		l := sb.Lifecycle
+		l.OnTimeout = carrel.ActionKill
+		if *body.AutoPause {
+			l.OnTimeout = carrel.ActionPause
+		}
+		if _, err := s.opts.Service.SetLifecycle(r.Context(), sb.ID, l); err != nil {
+			return notFoundAs(sb.ID, err)
+		}
+	}
+	awake, resumed, err := s.opts.Service.Resume(r.Context(), sb.ID, opts)
+	switch {
+	case err != nil:
+		return notFoundAs(sb.ID, err)
+	case !resumed:
+		return alreadyRunning(sb.ID)
+	}
+	writeJSON(w, http.StatusCreated, toSandbox(awake))
+	return nil
+}
+
+func alreadyRunning(id carrel.ID) error {
+	return tell(carrel.Conflict, "Sandbox %q is already running", id)
+}
+
+const maxForks = 100
+
+// forkBody is E2B's SandboxForkResult: one of the two.
+type forkBody struct {
+	Sandbox *sandboxBody `json:"sandbox,omitempty"`
+	Error   *errorBody   `json:"error,omitempty"`
+}
+
+// fork is E2B's. Other than there, a paused sandbox can be forked, too.
+func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Timeout *int32 `json:"timeout"`
+		Count   *int32 `json:"count"`
+	}
+	if err := decode(w, r, &body, true); err != nil {
+		return err
+	}
+	opts := carrel.ForkOptions{Count: 1, Timeout: timeoutV1 * time.Second}
+	if body.Count != nil {
+		opts.Count = int(*body.Count)
+	}
+	if err := checkForks(opts.Count); err != nil {
+		return err
+	}
+	if body.Timeout != nil {
+		if *body.Timeout == 0 {
+			return invalid("timeout", "0 would end the sandboxes at once")
+		}
+		if opts.Timeout, err = s.span("timeout", *body.Timeout); err != nil {
+			return err
+		}
+	}
+	results, err := s.opts.Service.Fork(r.Context(), id, opts)
+	if err != nil {
+		return notFoundAs(id, err)
+	}
+	out := make([]forkBody, len(results))
+	for i, f := range results {
+		if f.Err != nil {
+			_, e := s.render(r, f.Err)
+			out[i].Error = &e
+			continue
+		}
+		sb := toSandbox(f.Sandbox)
+		out[i].Sandbox = &sb
+	}
+	writeJSON(w, http.StatusCreated, out)
+	return nil
+}
+
+// checkForks has E2B's texts.
+func checkForks(count int) error {
+	p := tell(carrel.Invalid, "Count must be at least 1")
+	switch {
+	case count > maxForks:
+		p = tell(carrel.Invalid, "Count cannot be greater than %d", maxForks)
+	case count >= 1:
+		return nil
+	}
+	p.body.Field = "count"
+	return p
+}

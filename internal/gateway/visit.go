@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// routed is what a request carries through the proxy. One goroutine at a time
+// changes it: serve, and the round trip within serve.
+type routed struct {
+	target  Target
+	sandbox carrel.Sandbox // as it was when the visit began
+	body    *incoming
+	wakes   bool // it may wake the sandbox
+	grpc    bool
+
+	conn *guest.Conn
+	done func()
+}
+
+type routedKey struct{}
+
+func routedOf(ctx context.Context) *routed {
+	rt, _ := ctx.Value(routedKey{}).(*routed)
+	return rt
+}
+
+// visit gets the way in, and waits for a sandbox that has to wake first.
+func (rt *routed) visit(ctx context.Context, s Sandboxes) error {
+	conn, done, err := s.Visit(ctx, rt.target.ID)
+	if err != nil {
+		return err
+	}
+	again := rt.conn != nil
+	rt.leave()
+	rt.conn, rt.done = conn, done
+	if again || rt.sandbox.State != carrel.Running {
+		// It is in another life now. When it is gone already, the request will tell.
+		if sb, err := s.Get(ctx, rt.target.ID); err == nil {
+			rt.sandbox = sb
+		}
+	}
+	return nil
+}
+
+// leave ends the visit: the sandbox may become idle.
+func (rt *routed) leave() {
+	if rt.done != nil {
+		rt.done()
+	}
+	rt.conn, rt.done = nil, nil
+}
+
+// lives numbers the Conns that requests went over. A sandbox has another one after
+// each restoration, and a warm connection to a port of its earlier life leads
+// nowhere, or worse: pools are kept apart by this number. The zero value is ready.
+type lives struct {
+	mu   sync.Mutex
+	last uint64
+	// Weak, so that what is known here keeps no sandbox's connections alive; two weak
+	// pointers are equal only when they are to the same object, even after its end.
+	known map[weak.Pointer[guest.Conn]]uint64
+}
+
+// number returns the Conn's own number.
+func (l *lives) number(c *guest.Conn) uint64 {
+	key := weak.Make(c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.known[key]; ok {
+		return n
+	}
+	if l.known == nil {
+		l.known = map[weak.Pointer[guest.Conn]]uint64{}
+	}
+	l.last++
+	l.known[key] = l.last
+	runtime.AddCleanup(c, l.forget, key)
+	return l.last
+}
+
+func (l *lives) forget(key weak.Pointer[guest.Conn]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, key)
+}
+
+// transport sends a request over the guest's warm connections or to another port.
+type transport struct{ g *Gateway }
+
+// RoundTrip implements http.RoundTripper. A request that met the moment in which
+// its sandbox was paused, resumed or rolled back is sent once more, to the new
+// life, when that can't do anything twice: nothing of it was sent, or it is
+// idempotent and without a body.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	rt := routedOf(r.Context())
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	resp, err := t.once(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)), rt)
+	if err == nil || r.Context().Err() != nil || !rt.wakes || (connected.Load() && !repeatable(r)) {
+		return resp, err
+	}
+	before := rt.conn
+	if verr := rt.visit(r.Context(), t.g.opts.Sandboxes); verr != nil || rt.conn == before {
+		return nil, err // gone, or the same life: another try would end the same way
+	}
+	return t.once(r, rt)
+}
+
+// once sends a request over the present visit's connections. Its body is not
+// closed, so that it can go with a second try: the proxy closes it.
+func (t transport) once(r *http.Request, rt *routed) (*http.Response, error) {
+	r = r.WithContext(context.WithValue(r.Context(), connKey{}, rt.conn))
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = io.NopCloser(r.Body)
+	}
+	if rt.target.Port == carrel.GuestPort {
+		return rt.conn.Transport().RoundTrip(r)
+	}
+	u := *r.URL
+	u.Host = fmt.Sprintf("%d.%s:%d", t.g.lives.number(rt.conn), rt.target.ID, rt.target.Port)
+	r.URL = &u
+	if rt.grpc {
+		return t.g.grpc.RoundTrip(r)
+	}
+	return t.g.ports.RoundTrip(r)
+}
+
+// repeatable reports whether a request may be sent twice.
+func repeatable(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return r.Body == nil || r.Body == http.NoBody
+	}
+	return false
+}
+
+// connKey is the way in of the request that a dial is for. A pool belongs to one
+// life, so whichever request gets the connection in the end, it is for the same.
+type connKey struct{}
+
+// dialPort dials a port of a sandbox for the ports' pools.
+func (g *Gateway) dialPort(ctx context.Context, _, addr string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := ctx.Value(connKey{}).(*guest.Conn)
+	if !ok {
+		return nil, errors.New("dial " + addr + ": no visit")
+	}
+	return conn.Dial(ctx, uint16(n))
+}

@@ -1,0 +1,252 @@
+package hostdoor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// Moments keeps moments of sandboxes: a part of [carrel.Moments].
+type Moments interface {
+	Snapshot(ctx context.Context, id carrel.ID, opts carrel.SnapshotOptions) (carrel.Snapshot, error)
+}
+
+// Options configures a [Door].
+type Options struct {
+	// Moments takes the snapshots. Required.
+	Moments Moments
+	// Generation says how often a sandbox has been restored; nil is never.
+	Generation func(carrel.ID) int
+	// Tokens mints one of the identity tokens that a sandbox was given, by its name or by
+	// its audience; the other is "". Nil answers that there are none.
+	Tokens func(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error)
+	// Sandbox says what is known of a sandbox; nil answers that it can't be told.
+	Sandbox func(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
+	// Logger takes the causes that a sandbox is not told; nil discards them.
+	Logger *slog.Logger
+	// Every and Burst say how often one sandbox may ask for checkpoints: so many at once,
+	// and one more each Every. Zero is a second and 5.
+	Every time.Duration
+	Burst int
+	// TokenEvery and TokenBurst are the same for what it asks of itself: tokens and who it
+	// is. Zero is a tenth of a second and 30.
+	TokenEvery time.Duration
+	TokenBurst int
+}
+
+// Bounds on one connection. It carries one request.
+const (
+	readTimeout  = 10 * time.Second // for the request
+	writeTimeout = 10 * time.Second // for the answer
+	maxHeader    = 8 << 10
+)
+
+// Door serves sandboxes. It is safe for concurrent use.
+type Door struct {
+	opts   Options
+	log    *slog.Logger
+	limits limits // of checkpoints
+	asked  limits // of the rest
+	server *http.Server
+	conns  *listener
+	served chan struct{} // closed when the server has ended
+
+	// ctx ends at Close, and with it what is being taken, which busy waits for.
+	ctx    context.Context
+	cancel context.CancelFunc
+	busy   sync.WaitGroup
+	mu     sync.Mutex
+	closed bool
+}
+
+// New returns a Door. Its ServeConn is the wire's Options.Local.
+func New(o Options) *Door {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Every <= 0 {
+		o.Every = time.Second
+	}
+	if o.Burst <= 0 {
+		o.Burst = 5
+	}
+	if o.TokenEvery <= 0 {
+		o.TokenEvery = 100 * time.Millisecond
+	}
+	if o.TokenBurst <= 0 {
+		o.TokenBurst = 30
+	}
+	if o.Generation == nil {
+		o.Generation = func(carrel.ID) int { return 0 }
+	}
+	d := &Door{opts: o, log: o.Logger, conns: newListener(), served: make(chan struct{})}
+	d.limits.init(o.Every, o.Burst)
+	d.asked.init(o.TokenEvery, o.TokenBurst)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.server = &http.Server{
+		Handler:        http.HandlerFunc(d.serve),
+		ReadTimeout:    readTimeout,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, callerKey{}, callerOf(c))
+		},
+	}
+	d.server.SetKeepAlivesEnabled(false)
+	go func() {
+		defer close(d.served)
+		_ = d.server.Serve(d.conns) // ends with Close
+	}()
+	return d
+}
+
+// serve knows a few paths and nothing that looks like them: no redirect, no cleaning.
+func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case guest.CheckpointPath:
+		d.serveCheckpoint(w, r)
+	case guest.TokenPath:
+		d.serveToken(w, r)
+	case guest.SandboxPath:
+		d.serveSandbox(w, r)
+	default:
+		refuse(w, http.StatusNotFound, "no such route",
+			"POST "+guest.CheckpointPath+", GET "+guest.TokenPath+" and GET "+guest.SandboxPath+" are all there is")
+	}
+}
+
+// ServeConn serves one connection of a sandbox, whose ID the caller vouches for,
+// and returns when it is closed. A snapshot that is being taken may outlast it for
+// a moment: whoever closes the connection may hold what the snapshot waits for.
+func (d *Door) ServeConn(id carrel.ID, c net.Conn) {
+	conn := &conn{Conn: c, id: id, closed: make(chan struct{})}
+	if !d.conns.hand(conn) {
+		_ = c.Close()
+		return
+	}
+	<-conn.closed
+}
+
+// Close refuses new connections, ends those there are and waits for what was begun.
+func (d *Door) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.cancel()
+	_ = d.server.Close() // closes the listener and every connection
+	<-d.served
+	d.busy.Wait()
+	return nil
+}
+
+// work runs fn in a goroutine that Close waits for; it reports false when the
+// door is closed.
+func (d *Door) work(fn func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.busy.Go(fn)
+	return true
+}
+
+// carry carries out what a sandbox asked for, and returns early when the caller goes
+// or the link is cut: fn then ends by itself, because its context has ended. release is
+// called when it has.
+func carry[T any](ctx context.Context, d *Door, id carrel.ID, release func(), fn func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	done := make(chan result, 1)
+	if !d.work(func() {
+		defer release()
+		value, err := fn(ctx)
+		done <- result{value, err}
+	}) {
+		release()
+		return none, &carrel.Error{Op: "ask the host", Kind: carrel.Unavailable, ID: id, Err: errors.New("the door is closed")}
+	}
+	select {
+	case res := <-done:
+		return res.value, res.err
+	case <-ctx.Done():
+		return none, &carrel.Error{Op: "ask the host", Kind: carrel.Unavailable, ID: id, Err: ctx.Err()}
+	}
+}
+
+// callerKey is the context key of the ID of the sandbox that asks.
+type callerKey struct{}
+
+// callerOf returns whose connection it is; "" for none of ours.
+func callerOf(c net.Conn) carrel.ID {
+	if own, ok := c.(*conn); ok {
+		return own.id
+	}
+	return ""
+}
+
+// conn is a connection that knows whose it is.
+type conn struct {
+	net.Conn
+	id     carrel.ID
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { close(c.closed) })
+	return err
+}
+
+// listener hands connections to the server.
+type listener struct {
+	conns chan *conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newListener() *listener {
+	return &listener{conns: make(chan *conn), done: make(chan struct{})}
+}
+
+// hand gives the server a connection; it reports false when there is no server.
+func (l *listener) hand(c *conn) bool {
+	select {
+	case l.conns <- c:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+// Addr implements net.Listener: there is no address, connections are handed over.
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }

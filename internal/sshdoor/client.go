@@ -1,0 +1,107 @@
+package sshdoor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// client is one connection after its handshake.
+type client struct {
+	door   *Door
+	conn   *ssh.ServerConn
+	target target
+
+	mu       sync.Mutex
+	channels int // open
+	idle     *time.Timer
+}
+
+// serve serves the connection until it ends.
+func (c *client) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) {
+	ctx, cancel := context.WithCancel(c.door.ctx)
+	c.idle = time.AfterFunc(c.door.opts.IdleTime, func() { _ = c.conn.Close() })
+	var wg sync.WaitGroup
+	wg.Go(func() { c.answer(requests) })
+	wg.Go(func() { c.keepAlive(ctx) })
+	for n := range channels {
+		open := c.session
+		switch n.ChannelType() {
+		case "session":
+		case "direct-tcpip":
+			open = c.forward
+		default:
+			_ = n.Reject(ssh.UnknownChannelType, "not served here")
+			continue
+		}
+		if !c.enter() {
+			_ = n.Reject(ssh.ResourceShortage, "too many sessions and forwards on this connection")
+			continue
+		}
+		wg.Go(func() {
+			defer c.leave()
+			open(ctx, n)
+		})
+	}
+	cancel()
+	c.idle.Stop()
+	_ = c.conn.Close()
+	wg.Wait()
+}
+
+// answer refuses what is asked of the connection: listening for the client above all.
+func (c *client) answer(requests <-chan *ssh.Request) {
+	for r := range requests {
+		if r.WantReply {
+			_ = r.Reply(r.Type == "keepalive@openssh.com", nil)
+		}
+	}
+}
+
+// keepAlive notices a client that is gone without a word.
+func (c *client) keepAlive(ctx context.Context) {
+	tick := time.NewTicker(c.door.opts.AliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		gone := time.AfterFunc(2*c.door.opts.AliveEvery, func() { _ = c.conn.Close() })
+		_, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil)
+		gone.Stop()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// enter counts a channel in; while there is one, the connection is not idle.
+func (c *client) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.channels >= c.door.opts.MaxChannels {
+		return false
+	}
+	c.channels++
+	c.idle.Stop()
+	return true
+}
+
+func (c *client) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.channels--; c.channels == 0 {
+		c.idle.Reset(c.door.opts.IdleTime)
+	}
+}
+
+// computer is the inside of the sandbox.
+func (c *client) computer(ctx context.Context) (carrel.Computer, error) {
+	return c.door.opts.Sandboxes.Computer(ctx, c.target.id)
+}
