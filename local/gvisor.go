@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"sync"
 
@@ -25,7 +26,10 @@ type lazyGVisor struct {
 	err    error
 }
 
-var _ driver.Driver = (*lazyGVisor)(nil)
+var (
+	_ driver.Driver   = (*lazyGVisor)(nil)
+	_ driver.Restorer = (*lazyGVisor)(nil)
+)
 
 func newGVisor(dir string, net driver.Network) *lazyGVisor { return &lazyGVisor{dir: dir, net: net} }
 
@@ -45,7 +49,8 @@ func (g *lazyGVisor) open() (driver.Driver, string, error) {
 // Info implements driver.Driver. The limits that this host can't enforce are
 // known once the driver is open, so none is promised.
 func (g *lazyGVisor) Info() driver.Info {
-	return driver.Info{Name: "gvisor", Tier: carrel.GVisor, Capabilities: driver.Capabilities{RealProcesses: true, Isolation: true}}
+	return driver.Info{Name: "gvisor", Tier: carrel.GVisor, Capabilities: driver.Capabilities{
+		RealProcesses: true, Isolation: true, Snapshot: true, MemorySnapshot: true}}
 }
 
 // Probe implements driver.Driver.
@@ -65,6 +70,48 @@ func (g *lazyGVisor) Create(ctx context.Context, spec driver.Spec) (driver.Insta
 	}
 	spec.Guest = guest
 	return d.Create(ctx, spec)
+}
+
+// restorer is the driver's other part.
+func (g *lazyGVisor) restorer() (driver.Restorer, string, error) {
+	d, guest, err := g.open()
+	if err != nil {
+		return nil, "", err
+	}
+	r, ok := driver.As[driver.Restorer](d)
+	if !ok {
+		return nil, "", &carrel.Error{Op: "restore sandbox", Kind: carrel.Unsupported, Err: errors.New("this driver restores nothing")}
+	}
+	return r, guest, nil
+}
+
+// CanRestore implements driver.Restorer.
+func (g *lazyGVisor) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions) error {
+	r, _, err := g.restorer()
+	if err != nil {
+		return err
+	}
+	return r.CanRestore(info, opts)
+}
+
+// Restore implements driver.Restorer.
+func (g *lazyGVisor) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) (driver.Instance, error) {
+	r, guest, err := g.restorer()
+	if err != nil {
+		return nil, err
+	}
+	spec.Guest = guest
+	return r.Restore(ctx, dir, info, spec, opts)
+}
+
+// SnapshotFiles implements driver.Restorer.
+func (g *lazyGVisor) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
+	r, guest, err := g.restorer()
+	if err != nil {
+		return nil, err
+	}
+	spec.Guest = guest
+	return r.SnapshotFiles(ctx, dir, info, spec)
 }
 
 // Recover implements driver.Driver: no sandbox outlives the service.

@@ -13,12 +13,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
+	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/snapshot/disk"
+	snapshots "github.com/carrel-dev/carrel/internal/snapshot/store"
 	"github.com/carrel-dev/carrel/internal/state/memory"
-	"github.com/carrel-dev/carrel/internal/wire"
 )
 
 // init is the one in this module: importing the package is how a program says
@@ -33,6 +35,8 @@ func init() {
 // opened is a service and what was opened for it.
 type opened struct {
 	carrel.Service
+	carrel.Secrets
+	carrel.Audits
 	once  sync.Once
 	undo  cleanup.Stack
 	errs  []error
@@ -71,25 +75,52 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	o.closing(images.Close)
 	records := memory.Open()
 	o.closing(records.Close)
-	net := wire.New(wire.Options{})
-	o.closing(net.Close)
-	real := newGVisor(run, net)
-	drivers := driver.NewRegistry(sim.New(sim.Options{}), real)
+	moments, err := o.openSnapshots(ctx, filepath.Join(run, "snapshots"))
+	if err != nil {
+		return nil, err
+	}
+	var door hostdoor.Late // sandboxes' way to the service, which is made later
+	out, err := o.openOutside(data, run, &door)
+	if err != nil {
+		return nil, err
+	}
+	real := newGVisor(run, out.links)
+	drivers := driver.NewRegistry(sim.New(sim.Options{Local: door.ServeConn}), real)
 	o.closing(drivers.Close)
 	if cfg.Tier == carrel.GVisor { // say now what is missing, not after the base template was made
 		if err := real.Probe(ctx); err != nil {
 			return nil, err
 		}
 	}
-	s, err := service.New(ctx, service.Options{Store: records, Images: images, Drivers: drivers, Networks: net,
+	s, err := service.New(ctx, service.Options{Store: records, Images: images, Drivers: drivers, Networks: out.links, Snapshots: moments,
+		Authority: string(out.authority.CertPEM()), Vault: out.vault,
 		Dir: filepath.Join(run, "sandboxes"), DefaultTier: cfg.Tier, DefaultTemplate: defaultTemplate(cfg.Tier),
 		Limits: cfg.Limits, KillOnClose: true})
 	if err != nil {
 		return nil, err
 	}
 	o.closing(s.Close)
-	o.Service = s
+	out.service.Open(s)
+	h := hostdoor.New(hostdoor.Options{Moments: s, Generation: s.Generation, Tokens: s.MintToken, Sandbox: s.Get})
+	o.closing(h.Close)
+	door.Open(h)
+	o.Service, o.Secrets, o.Audits = s, out.vault.For(""), out.log
 	return o, nil
+}
+
+// openSnapshots opens a snapshot store that lives as long as the service.
+func (o *opened) openSnapshots(ctx context.Context, dir string) (*snapshots.Store, error) {
+	blobs, err := disk.Open(filepath.Join(dir, "blobs"))
+	if err != nil {
+		return nil, err
+	}
+	o.closing(blobs.Close)
+	st, err := snapshots.Open(ctx, snapshots.Options{Dir: dir, Blobs: blobs})
+	if err != nil {
+		return nil, err
+	}
+	o.closing(st.Close)
+	return st, nil
 }
 
 // defaultTemplate is what sandboxes are made from that name none: a simulated one

@@ -13,7 +13,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/version"
@@ -30,18 +32,28 @@ type app struct {
 	json              bool
 
 	code int // exit status of a command that succeeded in running another
+
+	// open connects to the service; tests give one of their own.
+	open func(context.Context) (carrel.Service, error)
+	now  func() time.Time
 }
 
 // Main runs the command line and returns the exit status.
 func Main(args []string, in *os.File, out, errw io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{in: in, out: out, err: errw}
+	a := &app{in: in, out: out, err: errw, now: time.Now}
+	a.open = a.connect
+	return a.main(ctx, args)
+}
+
+// main runs the command line.
+func (a *app) main(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errw)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		a.report(err)
@@ -70,8 +82,9 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.json, "json", false, "print results as JSON")
 	root.AddCommand(
 		a.serveCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
-		a.killCommand(), a.copyCommand(), a.logsCommand(), a.metricsCommand(), a.doctorCommand(),
-		a.templateCommand(), a.versionCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.timelineCommand(),
+		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.doctorCommand(),
+		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.versionCommand(),
 	)
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()
@@ -98,14 +111,19 @@ func usage(err error) error {
 	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "see carrel help"}
 }
 
-// report prints an error for a person: one line and its hint.
+// report prints an error for a person: one line and its hint. Both may quote what
+// others wrote.
 func (a *app) report(err error) {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(a.err, "carrel: interrupted")
 		return
 	}
-	fmt.Fprintf(a.err, "carrel: %v\n", err)
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	fmt.Fprintf(a.err, "carrel: %s\n", strings.Join(lines, "\n"))
 	if hint := carrel.HintOf(err); hint != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", hint)
+		fmt.Fprintf(a.err, "hint: %s\n", printable(hint))
 	}
 }

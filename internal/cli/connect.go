@@ -20,7 +20,7 @@ import (
 func (a *app) connect(context.Context) (carrel.Service, error) {
 	url, key := first(a.url, os.Getenv("CARREL_URL")), first(a.key, os.Getenv("CARREL_API_KEY"))
 	if url != "" && key != "" {
-		return client.New(url, key)
+		return client.New(url, key, trust(a.dataDirectory())...)
 	}
 	dir := a.dataDirectory()
 	if url == "" {
@@ -38,7 +38,7 @@ func (a *app) connect(context.Context) (carrel.Service, error) {
 		}
 		key = strings.TrimSpace(string(raw))
 	}
-	return client.New(url, key)
+	return client.New(url, key, trust(a.dataDirectory())...)
 }
 
 // localDaemon reads where the daemon of a data directory listens.
@@ -80,7 +80,7 @@ func first(texts ...string) string {
 
 // withService runs fn with a connected service and closes it afterwards.
 func (a *app) withService(ctx context.Context, fn func(carrel.Service) error) error {
-	svc, err := a.connect(ctx)
+	svc, err := a.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ elsewhere are left out and named.`,
 				return err
 			}
 			return a.withService(c.Context(), func(svc carrel.Service) error {
-				comp, err := svc.Computer(c.Context(), id)
+				comp, err := computer(c.Context(), svc, id)
 				if err != nil {
 					return err
 				}

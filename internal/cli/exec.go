@@ -29,7 +29,8 @@ func (a *app) execCommand() *cobra.Command {
 		Short: "Run a command in a sandbox",
 		Long: `Runs a command in a sandbox. Output streams as it is written, and the exit
 status is the command's own; 125 means that Carrel could not run it. The command
-is run without a shell: for pipes and variables use  -- bash -c '…'.`,
+is run without a shell: for pipes and variables use  -- bash -c '…'. A paused
+sandbox that resumes by itself is woken; another is an error.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			line := args[1:]
@@ -90,7 +91,7 @@ func (a *app) exec(ctx context.Context, idText string, line []string, f execFlag
 	}
 	cmd := carrel.Command{Args: line, Env: env, User: f.user, Dir: f.dir, Tag: f.tag, Stdout: a.out, Stderr: a.err}
 	return a.withService(ctx, func(svc carrel.Service) error {
-		comp, err := svc.Computer(ctx, id)
+		comp, err := computer(ctx, svc, id)
 		if err != nil {
 			return ownFailure{err}
 		}
@@ -105,6 +106,34 @@ func (a *app) exec(ctx context.Context, idText string, line []string, f execFlag
 		return nil
 	})
 }
+
+// computer opens the inside of a sandbox, and wakes it first when it is paused and
+// may be woken by whoever needs it.
+func computer(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Computer, error) {
+	comp, err := svc.Computer(ctx, id)
+	if err == nil || carrel.KindOf(err) != carrel.Conflict {
+		return comp, err
+	}
+	sb, getErr := svc.Get(ctx, id)
+	if getErr != nil {
+		return nil, err
+	}
+	switch {
+	case sb.State == carrel.Resuming:
+	case sb.State != carrel.Paused && sb.State != carrel.Pausing:
+		return nil, err
+	case !wakes(sb.Lifecycle):
+		return nil, &carrel.Error{Op: "open computer", Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", sb.State),
+			Hint: "carrel resume " + string(id)}
+	}
+	if _, _, err := svc.Resume(ctx, id, carrel.ResumeOptions{}); err != nil {
+		return nil, err
+	}
+	return svc.Computer(ctx, id)
+}
+
+// wakes reports whether a paused sandbox resumes when somebody needs it.
+func wakes(l carrel.Lifecycle) bool { return l.AutoResume || l.Idle.After > 0 }
 
 // startDetached starts a process and leaves it.
 func (a *app) startDetached(ctx context.Context, comp carrel.Computer, cmd carrel.Command) error {

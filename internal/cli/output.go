@@ -31,17 +31,6 @@ func (a *app) table(headings []string, rows [][]string) error {
 	return w.Flush()
 }
 
-// printable replaces control characters: names and labels come from others, and
-// a terminal obeys escape sequences.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)

@@ -15,24 +15,45 @@ import (
 // createCommand is "carrel create".
 func (a *app) createCommand() *cobra.Command {
 	var (
-		opts          carrel.CreateOptions
-		tier          string
-		envs, meta    []string
-		allowInternet bool
+		opts       carrel.CreateOptions
+		tier       string
+		envs, meta []string
+		tokens     []string
+		net        networkFlags
+		from       string
+		life       lifecycleFlags
 	)
 	c := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Make a sandbox and print its ID",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if opts.Template != "" && from != "" {
+				return usage(fmt.Errorf("give --template or --from"))
+			}
 			if opts.Env, err = keyValues("--env", envs); err != nil {
 				return err
 			}
 			if opts.Metadata, err = keyValues("--metadata", meta); err != nil {
 				return err
 			}
-			opts.Tier, opts.Network.Internet = carrel.Tier(tier), allowInternet
+			// Without a word here the daemon's default policy holds.
+			if opts.Network, _, err = net.network(); err != nil {
+				return err
+			}
+			if opts.Tokens, err = tokenSpecs(tokens); err != nil {
+				return err
+			}
+			opts.Tier = carrel.Tier(tier)
+			life.apply(c.Flags(), &opts.Lifecycle)
 			return a.withService(c.Context(), func(svc carrel.Service) error {
+				if from != "" {
+					id, err := resolveSnapshot(c.Context(), svc, from, allSnapshots)
+					if err != nil {
+						return err
+					}
+					opts.Template = string(id)
+				}
 				sb, err := svc.Create(c.Context(), opts)
 				if err != nil {
 					return err
@@ -47,15 +68,18 @@ func (a *app) createCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVarP(&opts.Template, "template", "t", "", "template name or ID (default base)")
+	f.StringVar(&from, "from", "", "begin from this snapshot: its ID or name")
 	f.StringVar(&tier, "tier", "", "sim, gvisor, … (default: the daemon's)")
-	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed (default: the daemon's)")
+	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed or paused (default: the daemon's)")
 	f.Float64Var(&opts.Limits.CPUs, "cpus", 0, "processor cores")
 	f.IntVar(&opts.Limits.MemoryMB, "memory", 0, "memory in MiB")
 	f.IntVar(&opts.Limits.DiskMB, "disk", 0, "disk to write on, in MiB")
 	f.IntVar(&opts.Limits.Pids, "pids", 0, "processes and threads")
 	f.StringArrayVarP(&envs, "env", "e", nil, "KEY=VALUE for every command (repeat)")
 	f.StringArrayVarP(&meta, "metadata", "m", nil, "KEY=VALUE label (repeat)")
-	f.BoolVar(&allowInternet, "internet", false, "let it reach the internet (never this host or private networks)")
+	f.StringArrayVar(&tokens, "token", nil, "NAME=AUDIENCE of an identity token that it may have (repeat)")
+	net.add(c)
+	life.add(f)
 	return c
 }
 
@@ -118,10 +142,14 @@ func (a *app) printSandboxes(all []carrel.Sandbox) error {
 	}
 	rows := make([][]string, 0, len(all))
 	for _, s := range all {
+		ends, from := span(s.Ends.Sub(a.now())), ""
+		if s.State == carrel.Paused {
+			ends, from = "–", short(s.Snapshot, shortLen) // its time does not run
+		}
 		rows = append(rows, []string{string(s.ID), string(s.State), first(s.Alias, s.Template), string(s.Tier),
-			span(time.Since(s.Started)), span(time.Until(s.Ends)), labels(s.Metadata)})
+			span(a.now().Sub(s.Started)), ends, first(from, "–"), labels(s.Metadata)})
 	}
-	return a.table([]string{"ID", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "METADATA"}, rows)
+	return a.table([]string{"ID", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "RESUMES FROM", "METADATA"}, rows)
 }
 
 // labels writes metadata as k=v pairs in order.
@@ -137,9 +165,10 @@ func labels(m map[string]string) string {
 // infoCommand is "carrel info".
 func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "info ID",
-		Short: "Show one sandbox",
-		Args:  cobra.ExactArgs(1),
+		Use:     "info ID",
+		Aliases: []string{"inspect"},
+		Short:   "Show one sandbox",
+		Args:    cobra.ExactArgs(1),
 		RunE: a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 			s, err := svc.Get(ctx, id)
 			if err != nil {
@@ -148,20 +177,26 @@ func (a *app) infoCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(s)
 			}
-			return a.table([]string{"FIELD", "VALUE"}, [][]string{
+			ends := []string{"ends", s.Ends.Format(time.RFC3339)}
+			if s.State == carrel.Paused {
+				ends[0] = "paused since"
+			}
+			return a.table([]string{"FIELD", "VALUE"}, append([][]string{
 				{"id", string(s.ID)},
 				{"state", string(s.State)},
 				{"template", first(s.Alias, s.Template)},
 				{"tier", string(s.Tier)},
 				{"started", s.Started.Format(time.RFC3339)},
-				{"ends", s.Ends.Format(time.RFC3339)},
+				ends,
+				{"snapshot", first(string(s.Snapshot), "–")},
+				{"restored", strconv.Itoa(s.Generation) + " times"},
 				{"cpus", strconv.FormatFloat(s.Limits.CPUs, 'g', -1, 64)},
 				{"memory", bytesText(int64(s.Limits.MemoryMB) << 20)},
 				{"disk", bytesText(int64(s.Limits.DiskMB) << 20)},
 				{"pids", strconv.Itoa(s.Limits.Pids)},
-				{"internet", strconv.FormatBool(s.Network.Internet)},
+				{"network", networkText(s.Network)},
 				{"metadata", labels(s.Metadata)},
-			})
+			}, lifecycleRows(s.Lifecycle)...))
 		}),
 	}
 }
@@ -182,7 +217,7 @@ func (a *app) killCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "kill ID… | --all",
-		Short: "End sandboxes; nothing of them is left",
+		Short: "End sandboxes; nothing of them is left but the snapshots that were asked for",
 		Args: func(_ *cobra.Command, args []string) error {
 			if all != (len(args) == 0) {
 				return fmt.Errorf("name the sandboxes to kill, or give --all")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
@@ -38,6 +39,14 @@ with the same data directory adopts them again.`,
 	f.StringVar(&cfg.Domain, "domain", cfg.Domain, "serve ports at <port>-<id>.DOMAIN")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "certificate file (PEM) for DOMAIN and *.DOMAIN")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "the certificate's key file (PEM)")
+	f.BoolVar(&cfg.Ingress.SelfSigned, "tls-self-signed", cfg.Ingress.SelfSigned, "serve TLS with an authority of this daemon's own, for development (see carrel ca)")
+	f.StringSliceVar(&cfg.Ingress.ACMEDomains, "acme-domain", cfg.Ingress.ACMEDomains, "name to get a certificate for from an ACME authority (repeat)")
+	f.StringVar(&cfg.Ingress.ACMEEmail, "acme-email", cfg.Ingress.ACMEEmail, "where that authority may write to")
+	f.StringVar(&cfg.Ingress.ACMECA, "acme-ca", cfg.Ingress.ACMECA, "its directory's URL (default: Let's Encrypt)")
+	f.StringVar(&cfg.Ingress.ACMERoots, "acme-ca-root", cfg.Ingress.ACMERoots, "file (PEM) that vouches for its own HTTPS (default: the system's)")
+	f.StringVar(&cfg.Ingress.ACMEHTTPListen, "acme-http-listen", cfg.Ingress.ACMEHTTPListen, "address for HTTP-01 challenges, such as :80 (default: only TLS-ALPN-01, on the daemon's own)")
+	f.BoolVar(&cfg.Ingress.ACMEOnDemand, "acme-on-demand", cfg.Ingress.ACMEOnDemand, "also get certificates for sandboxes' host names when they are asked for, 20 an hour at most")
+	f.StringVar(&cfg.Ingress.SSHListen, "ssh-listen", cfg.Ingress.SSHListen, "address to serve SSH on, such as 127.0.0.1:2222 (default: none; carrel ssh needs none)")
 	f.StringVar(&cfg.CacheDir, "cache-dir", cfg.CacheDir, "directory of what can be made again (the base template)")
 	f.StringVar((*string)(&cfg.DefaultTier), "default-tier", string(cfg.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&cfg.DefaultTemplate, "default-template", cfg.DefaultTemplate, "template of sandboxes that ask for none")
@@ -48,6 +57,16 @@ with the same data directory adopts them again.`,
 	f.IntVar(&cfg.Limits.MemoryMB, "default-memory", cfg.Limits.MemoryMB, "their memory in MiB")
 	f.IntVar(&cfg.Limits.DiskMB, "default-disk", cfg.Limits.DiskMB, "their disk in MiB")
 	f.IntVar(&cfg.Limits.Pids, "default-pids", cfg.Limits.Pids, "their processes and threads")
+	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where snapshots are kept: a directory, or s3://BUCKET/PREFIX with AWS_* in the environment (default: in the data directory)")
+	f.Var((*config.Size)(&cfg.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
+	f.Var((*config.Size)(&cfg.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
+	f.IntVar(&cfg.MaxPaused, "max-paused", cfg.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
+	f.StringVar(&cfg.Wire.DefaultPolicy, "default-policy", cfg.Wire.DefaultPolicy, "network policy of sandboxes created without one: a file, a preset, deny or allow (default: deny; through E2B's API allow)")
+	f.StringVar(&cfg.Wire.Presets, "presets", cfg.Wire.Presets, "file of policy presets of your own")
+	f.StringVar(&cfg.Wire.SecretKeyFile, "secret-key-file", cfg.Wire.SecretKeyFile, "file of the key that secrets are sealed with (default: one in the data directory)")
+	f.StringVar(&cfg.Wire.Issuer, "issuer", cfg.Wire.Issuer, "URL by which verifiers of identity tokens reach this daemon (default: where it listens)")
+	f.Var((*config.Size)(&cfg.Wire.AuditSize), "audit-size", "how much of the audit log is kept")
+	f.StringVar(&cfg.Wire.Table, "wire-table", cfg.Wire.Table, "file of names and addresses that stands for the whole network outside, for tests and closed set-ups")
 	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
 	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")
 	return c
@@ -56,7 +75,11 @@ with the same data directory adopts them again.`,
 // finishConfig sets what the shared flags say and checks the whole.
 func (a *app) finishConfig(cfg *config.Config) error {
 	cfg.DataDir = a.dataDirectory()
-	for _, dir := range []*string{&cfg.DataDir, &cfg.CacheDir} {
+	dirs := []*string{&cfg.DataDir, &cfg.CacheDir}
+	if s := cfg.SnapshotStore; s != "" && !strings.Contains(s, "://") {
+		dirs = append(dirs, &cfg.SnapshotStore)
+	}
+	for _, dir := range dirs {
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ type Config struct {
 	// Domain is what sandboxes' host names end in: <port>-<id>.<Domain>. It may
 	// carry a port, for clients that must add one. Empty means header routing only.
 	Domain string
-	// TLSCert and TLSKey are PEM files; both or neither. The files are read again on SIGHUP.
+	// TLSCert and TLSKey are PEM files; both or neither. The files are read again when they change, and on SIGHUP.
 	TLSCert, TLSKey string
 
 	// DefaultTier is the tier of sandboxes that ask for none; "" takes the
@@ -50,6 +50,25 @@ type Config struct {
 	// MaxSandboxConnections bounds the requests under way to one sandbox.
 	MaxSandboxConnections int
 
+	// SnapshotStore is where snapshots are kept: a directory, or s3://bucket/prefix;
+	// "" is the directory snapshots in the data directory.
+	SnapshotStore string
+	// SnapshotQuota bounds what snapshots may take on this machine's disk, in bytes; 0
+	// is no bound.
+	SnapshotQuota int64
+	// SnapshotCache bounds the uncompressed copies among them, from which the newest
+	// snapshots are restored without unpacking, in bytes.
+	SnapshotCache int64
+	// MaxPaused bounds how many sandboxes may be paused at once; 0 is no bound.
+	MaxPaused int
+	// S3 is how a SnapshotStore of the form s3://… is reached.
+	S3 S3
+
+	// Wire is what it is told of sandboxes' way out.
+	Wire Wire
+	// Ingress is what it is told of the ways in.
+	Ingress Ingress
+
 	LogFormat string // "text" or "json"
 	LogLevel  string // "debug", "info", "warn" or "error"
 }
@@ -68,6 +87,9 @@ func Default() Config {
 		DefaultTimeout:        5 * time.Minute,
 		MaxTimeout:            720 * time.Hour,
 		MaxSandboxConnections: 1024,
+		SnapshotCache:         8 << 30,
+		MaxPaused:             10000,
+		Wire:                  defaultWire,
 		LogFormat:             "text",
 		LogLevel:              "info",
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,24 @@ func TestValidate(t *testing.T) {
 		{"pids", func(c *Config) { c.Limits.Pids = 1 }},
 		{"default-timeout", func(c *Config) { c.DefaultTimeout = 0 }},
 		{"max-timeout", func(c *Config) { c.MaxTimeout = time.Second }},
+		{"snapshot-store", func(c *Config) { c.SnapshotStore = "/" }},
+		{"snapshot-store", func(c *Config) { c.SnapshotStore = "a\x00b" }},
+		{"snapshot-store", func(c *Config) { c.SnapshotStore = "gs://bucket" }},
+		{"snapshot-store", func(c *Config) { c.SnapshotStore = "s3://bucket" }}, // no credentials
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://" }},
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://Bucket" }},
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://-bucket" }},
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://bucket/a/../b" }},
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://bucket/a b" }},
+		{"snapshot-store", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://" + canary + "@bucket" }},
+		{"AWS_ENDPOINT_URL", func(c *Config) { withKeys(c); c.SnapshotStore = "s3://bucket"; c.S3.Endpoint = "127.0.0.1:9000" }},
+		{"AWS_ENDPOINT_URL", func(c *Config) {
+			withKeys(c)
+			c.SnapshotStore, c.S3.Endpoint = "s3://bucket", "http://u:"+canary+"@127.0.0.1:9000"
+		}},
+		{"snapshot-quota", func(c *Config) { c.SnapshotQuota = -1 }},
+		{"snapshot-cache", func(c *Config) { c.SnapshotCache = -1 }},
+		{"max-paused", func(c *Config) { c.MaxPaused = -1 }},
 		{"log-format", func(c *Config) { c.LogFormat = "xml" }},
 		{"log-level", func(c *Config) { c.LogLevel = "loud" }},
 	} {
@@ -54,6 +73,9 @@ func TestValidate(t *testing.T) {
 		ce, ok := errors.AsType[*carrel.Error](err)
 		if !ok || ce.Kind != carrel.Invalid || ce.Field != c.field {
 			t.Errorf("%s: %v", c.field, err)
+		}
+		if err != nil && strings.Contains(err.Error()+carrel.HintOf(err), canary) {
+			t.Errorf("%s: the error shows a secret: %v", c.field, err)
 		}
 	}
 	for _, domain := range []string{"", "localhost", "e2b.localhost:8443", "A-b.example.com"} {
@@ -77,7 +99,7 @@ func TestEnv(t *testing.T) {
 	if cfg.Listen != "0.0.0.0:1" || cfg.Domain != "example.com" || cfg.MaxSandboxes != 7 || cfg.MaxTimeout != 2*time.Hour || cfg.DefaultTier != carrel.Sim || cfg.LogLevel != "info" {
 		t.Errorf("%+v", cfg)
 	}
-	for name, value := range map[string]string{"CARREL_MAX_SANDBOXES": "many", "CARREL_MAX_TIMEOUT": "5"} {
+	for name, value := range map[string]string{"CARREL_MAX_SANDBOXES": "many", "CARREL_MAX_PAUSED": "1.5", "CARREL_SNAPSHOT_QUOTA": "big", "CARREL_MAX_TIMEOUT": "5"} {
 		err := cfg.ApplyEnv(func(k string) string { return map[string]string{name: value}[k] })
 		if ce, ok := errors.AsType[*carrel.Error](err); !ok || ce.Field != name {
 			t.Errorf("%s: %v", name, err)

@@ -20,6 +20,7 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 		"CARREL_TLS_KEY":          &c.TLSKey,
 		"CARREL_DEFAULT_TEMPLATE": &c.DefaultTemplate,
 		"CARREL_DEFAULT_TIER":     (*string)(&c.DefaultTier),
+		"CARREL_SNAPSHOT_STORE":   &c.SnapshotStore,
 		"CARREL_LOG_FORMAT":       &c.LogFormat,
 		"CARREL_LOG_LEVEL":        &c.LogLevel,
 	} {
@@ -27,10 +28,19 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 			*field = v
 		}
 	}
+	for _, vars := range []map[string]*string{c.Wire.vars(), c.Ingress.vars()} {
+		for name, field := range vars {
+			if v := getenv(name); v != "" {
+				*field = v
+			}
+		}
+	}
+	c.Ingress.applyEnv(getenv)
 	for name, field := range map[string]*int{
 		"CARREL_MAX_SANDBOXES":           &c.MaxSandboxes,
 		"CARREL_MAX_CONNECTIONS":         &c.MaxConnections,
 		"CARREL_MAX_SANDBOX_CONNECTIONS": &c.MaxSandboxConnections,
+		"CARREL_MAX_PAUSED":              &c.MaxPaused,
 	} {
 		if v := getenv(name); v != "" {
 			n, err := strconv.Atoi(v)
@@ -40,6 +50,18 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 			*field = n
 		}
 	}
+	for name, field := range map[string]*int64{
+		"CARREL_SNAPSHOT_QUOTA": &c.SnapshotQuota,
+		"CARREL_SNAPSHOT_CACHE": &c.SnapshotCache,
+		"CARREL_AUDIT_SIZE":     &c.Wire.AuditSize,
+	} {
+		if v := getenv(name); v != "" {
+			if err := (*Size)(field).Set(v); err != nil {
+				return bad(name, "%q is not a size such as 512M or 20GiB", v)
+			}
+		}
+	}
+	c.S3.applyEnv(getenv)
 	for name, field := range map[string]*time.Duration{
 		"CARREL_DEFAULT_TIMEOUT": &c.DefaultTimeout,
 		"CARREL_MAX_TIMEOUT":     &c.MaxTimeout,

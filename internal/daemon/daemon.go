@@ -15,11 +15,14 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/certs"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/gateway"
+	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
@@ -50,12 +53,17 @@ type Daemon struct {
 	key      string
 	firstRun bool
 	url      string
+	network  *carrel.Network // of sandboxes that are created without a word on it
 
 	listener net.Listener
 	server   *http.Server
 	parts    *parts
 	service  *service.Service
-	cert     *certificate // nil without TLS
+	certs    certs.Source // nil without TLS
+
+	sshKeys     *sshdoor.Keys
+	sshDoor     *sshdoor.Door // nil unless SSH is served
+	sshListener net.Listener
 
 	ready    atomic.Bool
 	stopping chan struct{} // closed when streams should end
@@ -90,6 +98,9 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 		}
 	}
 	d := &Daemon{cfg: cfg, log: opts.Logger, stopping: make(chan struct{})}
+	if d.network, err = defaultNetwork(cfg.Wire); err != nil {
+		return nil, err
+	}
 	if d.log == nil {
 		d.log = newLogger(cfg, os.Stderr)
 	}
@@ -107,16 +118,14 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
 		return nil, err
 	}
-	if cfg.TLSCert != "" {
-		if d.cert, err = loadCertificate(cfg.TLSCert, cfg.TLSKey); err != nil {
-			return nil, err
-		}
-	}
 	// Listening first tells of a taken port before anything is started.
 	if err := d.listen(opts.Listener, files); err != nil {
 		return nil, err
 	}
 	if err := d.openService(ctx, opts); err != nil {
+		return nil, err
+	}
+	if err := d.openSSH(); err != nil {
 		return nil, err
 	}
 	d.openDoors()
@@ -139,8 +148,8 @@ func (d *Daemon) listen(l net.Listener, files uint64) error {
 	}
 	d.listener = newLimitListener(l, most)
 	d.undo.Add(func() { _ = d.listener.Close() })
-	d.url = reachableURL(l.Addr(), d.cert != nil)
-	return nil
+	d.url = reachableURL(l.Addr(), d.cfg)
+	return d.openCertificates(l.Addr())
 }
 
 // openService opens the parts below the doors.
@@ -154,12 +163,15 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 			d.closeErr = errors.Join(d.closeErr, err)
 		}
 	})
+	if err := d.openCredentials(); err != nil {
+		return err
+	}
 	d.service, err = service.New(ctx, service.Options{
-		Store: d.parts.state, Images: d.parts.images, Drivers: d.parts.registry, Networks: d.parts.networks(),
-		GuestImage: d.parts.guestImage, Dir: filepath.Join(d.cfg.DataDir, "sandboxes"),
+		Store: d.parts.state, Images: d.parts.images, Snapshots: d.parts.snapshots, Drivers: d.parts.registry, Networks: d.parts.networks(),
+		Authority: d.parts.authorityPEM(), Vault: d.parts.vault, Issuer: d.parts.issuer, GuestImage: d.parts.guestImage, Dir: filepath.Join(d.cfg.DataDir, "sandboxes"),
 		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
 		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
-		MaxSandboxes: d.cfg.MaxSandboxes, KillOnClose: opts.KillOnClose, Logger: d.log,
+		MaxSandboxes: d.cfg.MaxSandboxes, MaxPaused: d.cfg.MaxPaused, KillOnClose: opts.KillOnClose, Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -170,6 +182,12 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 			d.closeErr = errors.Join(d.closeErr, err)
 		}
 	})
+	d.parts.late.Open(d.service)
+	door := hostdoor.New(hostdoor.Options{
+		Moments: d.service, Logger: d.log, Generation: d.service.Generation, Tokens: d.service.MintToken, Sandbox: d.service.Get,
+	})
+	d.parts.door.Open(door)
+	d.undo.Add(func() { _ = door.Close() }) // before the service: it asks no more
 	return nil
 }
 
@@ -179,13 +197,11 @@ func (d *Daemon) openDoors() {
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.service, Key: d.key, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
+		Snapshots: d.parts.snapshots, Secrets: d.parts.vault.For(""), Audits: d.parts.audits(), DefaultNetwork: d.network,
 		Doctor: func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
-		Ready:  d.ready.Load, Done: d.stopping, Log: d.log,
+		Ready:  d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
 	})
-	d.server = newServer(gw.Wrap(control), d.log)
-	if d.cert != nil {
-		d.server.TLSConfig = d.cert.config()
-	}
+	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)
 }
 
 // URL is where clients on this machine reach the daemon.
@@ -204,23 +220,21 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel() // before the wait
-	if d.cert != nil {
-		wg.Go(func() { d.cert.watch(ctx, d.log) })
+	if d.certs != nil {
+		wg.Go(func() { d.runCertificates(ctx) })
+	}
+	if d.sshDoor != nil {
+		wg.Go(func() { d.serveSSH(ctx) })
 	}
 	wg.Go(func() { d.parts.prepare(ctx, d.log) })
+	wg.Go(func() { d.parts.collect(ctx, d.cfg, d.log) })
 	d.ready.Store(true)
 	if err := d.announce(); err != nil {
 		return err
 	}
 	defer os.Remove(d.announcement()) // the next to start must not be taken for this one
 	served := make(chan error, 1)
-	go func() {
-		if d.cert != nil {
-			served <- d.server.ServeTLS(d.listener, "", "")
-			return
-		}
-		served <- d.server.Serve(d.listener)
-	}()
+	go func() { served <- d.server.Serve(d.strictListener()) }()
 	d.log.Info("ready", "url", d.url, "tier", d.parts.defaultTier)
 	select {
 	case err := <-served:

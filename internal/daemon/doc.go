@@ -13,8 +13,8 @@
 //
 // Ending the context stops accepting, gives requests under way five seconds, ends
 // streams, and closes the parts in reverse order. Sandboxes live on: the next
-// daemon with the same data directory adopts them. SIGHUP reads the certificate
-// again.
+// daemon with the same data directory adopts them. SIGHUP reads the certificate's
+// files at once, which otherwise happens when they are seen to have changed.
 //
 // # Files in the data directory
 //

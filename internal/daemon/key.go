@@ -84,16 +84,19 @@ func openDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// raiseFileLimit lifts the soft limit on open files to the hard one: every
-// connection and every sandbox holds some. It returns what it is now.
+// manyFiles is the limit on open files that a daemon wants, where it may have it.
+const manyFiles = 1 << 20
+
+// raiseFileLimit lifts the soft limit on open files as far as it can: every
+// connection, in or out, and every sandbox holds some. It returns what it is now.
 func raiseFileLimit() uint64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return 1024
 	}
-	if l.Cur < l.Max {
-		want := unix.Rlimit{Cur: l.Max, Max: l.Max}
-		if unix.Setrlimit(unix.RLIMIT_NOFILE, &want) == nil {
+	for _, most := range []uint64{max(l.Max, manyFiles), l.Max} { // the first takes a right
+		want := unix.Rlimit{Cur: most, Max: most}
+		if l.Cur < most && unix.Setrlimit(unix.RLIMIT_NOFILE, &want) == nil {
 			return want.Cur
 		}
 	}

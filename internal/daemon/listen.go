@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,15 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/gateway"
 )
 
 // Bounds on every client. The threat is one that holds connections open, sends
@@ -40,7 +35,8 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           boundRest(limitHeaders(h)),
+		Handler:           gateway.StrictHandler(boundRest(limitHeaders(h))),
+		ConnContext:       gateway.StrictContext,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
@@ -144,62 +140,19 @@ func (c *limitedConn) CloseWrite() error {
 // ReadFrom keeps the kernel's fast paths between sockets.
 func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
-// certificate is the TLS certificate, which SIGHUP replaces.
-type certificate struct {
-	cert, key string
-	current   atomic.Pointer[tls.Certificate]
-}
-
-func loadCertificate(cert, key string) (*certificate, error) {
-	c := &certificate{cert: cert, key: key}
-	return c, c.reload()
-}
-
-func (c *certificate) reload() error {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return &carrel.Error{Op: "load certificate", Kind: carrel.Invalid, Field: "tls-cert", Err: err,
-			Hint: "give PEM files of a certificate and its key"}
-	}
-	c.current.Store(&pair)
-	return nil
-}
-
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
-	}
-}
-
-// watch reloads on SIGHUP until ctx ends. A certificate that can't be loaded
-// leaves the one before in use.
-func (c *certificate) watch(ctx context.Context, logger *slog.Logger) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hup:
-			if err := c.reload(); err != nil {
-				logger.Error("reload certificate", "err", err)
-				continue
-			}
-			logger.Info("certificate reloaded")
-		}
-	}
-}
-
 // reachableURL is where this machine's clients reach an address that may be a
-// wildcard.
-func reachableURL(addr net.Addr, secure bool) string {
+// wildcard. A certificate of an ACME authority holds for names only.
+func reachableURL(addr net.Addr, cfg config.Config) string {
 	u := url.URL{Scheme: "http", Host: addr.String()}
-	if secure {
+	if cfg.TLS() {
 		u.Scheme = "https"
 	}
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // "::" takes IPv4 as well
+	tcp, ok := addr.(*net.TCPAddr)
+	switch {
+	case !ok:
+	case len(cfg.Ingress.ACMEDomains) > 0:
+		u.Host = net.JoinHostPort(cfg.Ingress.ACMEDomains[0], strconv.Itoa(tcp.Port))
+	case tcp.IP.IsUnspecified(): // "::" takes IPv4 as well
 		u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return u.String()

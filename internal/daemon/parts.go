@@ -9,19 +9,25 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/audit"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
+	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/keeper"
+	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/service"
+	snapshots "github.com/carrel-dev/carrel/internal/snapshot/store"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/sqlite"
+	"github.com/carrel-dev/carrel/internal/vault"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -45,7 +51,14 @@ type parts struct {
 	state       state.Store
 	images      *store.Store
 	registry    *driver.Registry
+	snapshots   *snapshots.Store
 	wire        *wire.Wire
+	authority   *pki.CA // opens TLS on the wire
+	audit       *audit.Log
+	vault       *vault.Vault
+	issuer      *identity.Issuer
+	late        service.Late  // the service, for the wire
+	door        hostdoor.Late // what sandboxes may ask of this host
 	guestImage  string
 	defaultTier carrel.Tier
 	// passing says that nothing may outlive these parts: no keeper is started.
@@ -82,6 +95,9 @@ func openParts(ctx context.Context, cfg config.Config, drivers []driver.Driver, 
 	}
 	p.images = im
 	p.closing(im.Close)
+	if err := p.openSnapshots(ctx, cfg, log); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -107,8 +123,9 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 		if err := os.MkdirAll(run, 0o700); err != nil {
 			return &carrel.Error{Op: "open data directory", Kind: carrel.Internal, Err: err}
 		}
-		p.wire = wire.New(wire.Options{})
-		p.closing(p.wire.Close)
+		if err := p.openWire(cfg, log); err != nil {
+			return err
+		}
 		var err error
 		if p.guestImage, err = guestbin.Extract(filepath.Join(cfg.DataDir, "guest")); err != nil {
 			p.lack("gvisor", carrel.GVisor, err)
@@ -117,7 +134,7 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 		} else {
 			drivers = append(drivers, d)
 		}
-		drivers = append(drivers, sim.New(sim.Options{Logger: log}))
+		drivers = append(drivers, sim.New(sim.Options{Logger: log, Local: p.door.ServeConn}))
 	}
 	p.registry = driver.NewRegistry(drivers...)
 	p.closing(p.registry.Close)

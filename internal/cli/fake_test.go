@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+)
+
+// noon is when these tests happen.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	boxID  = carrel.ID("iaaaaaaaaaaaaaaaaaaaa")
+	forkID = carrel.ID("ibbbbbbbbbbbbbbbbbbbb")
+	noID   = carrel.ID("izzzzzzzzzzzzzzzzzzzz")
+)
+
+// snapID is the ID of the n-th snapshot of a test; its beginning tells it apart.
+func snapID(n int) carrel.SnapshotID {
+	return carrel.SnapshotID(fmt.Sprintf("s%07d%013d", n, 0))
+}
+
+// fake is a service with one sandbox, whose past is a field.
+type fake struct {
+	carrel.Service
+	box      carrel.Sandbox
+	snaps    []carrel.Snapshot
+	forks    map[carrel.SnapshotID][]carrel.ID
+	changes  []carrel.FileChange
+	results  []carrel.ForkResult
+	err      error    // of every change, if set
+	calls    []string // what was asked for
+	pageSize int
+}
+
+func (f *fake) did(format string, args ...any) error {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	return f.err
+}
+
+func (f *fake) known(id carrel.ID) error {
+	if id != f.box.ID {
+		return &carrel.Error{Op: "find", Kind: carrel.NotFound, ID: id}
+	}
+	return nil
+}
+
+func (f *fake) Close() error { return nil }
+
+func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
+	err := f.did("create from %q %+v", o.Template, o.Lifecycle)
+	return f.box, err
+}
+
+func (f *fake) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
+	return f.box, f.known(id)
+}
+
+func (f *fake) List(context.Context, carrel.ListOptions) (carrel.Page, error) {
+	return carrel.Page{Sandboxes: []carrel.Sandbox{f.box}}, nil
+}
+
+func (f *fake) Pause(_ context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
+	if err := f.known(id); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return f.box, f.did("pause %+v", o)
+}
+
+func (f *fake) Resume(_ context.Context, id carrel.ID, o carrel.ResumeOptions) (carrel.Sandbox, bool, error) {
+	if err := f.known(id); err != nil {
+		return carrel.Sandbox{}, false, err
+	}
+	was := f.box.State == carrel.Paused
+	f.box.State = carrel.Running
+	return f.box, was, f.did("resume %+v", o)
+}
+
+// Computer has no inside: these tests are about getting there.
+func (f *fake) Computer(_ context.Context, id carrel.ID) (carrel.Computer, error) {
+	if f.box.State != carrel.Running {
+		return nil, &carrel.Error{Op: "open computer", Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", f.box.State)}
+	}
+	return nil, &carrel.Error{Op: "open computer", Kind: carrel.Unavailable, Err: errors.New("this far")}
+}
+
+func (f *fake) Snapshot(_ context.Context, _ carrel.ID, o carrel.SnapshotOptions) (carrel.Snapshot, error) {
+	return carrel.Snapshot{ID: snapID(1)}, f.did("snapshot %+v", o)
+}
+
+func (f *fake) Fork(_ context.Context, _ carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	return f.results, f.did("fork %+v", o)
+}
+
+func (f *fake) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
+	return f.box, f.did("rollback to %s %+v", to, o)
+}
+
+func (f *fake) GetSnapshot(_ context.Context, idOrName string) (carrel.Snapshot, error) {
+	for _, s := range f.snaps {
+		if string(s.ID) == idOrName || slices.Contains(s.Names, idOrName) {
+			return s, nil
+		}
+	}
+	return carrel.Snapshot{}, &carrel.Error{Op: "get snapshot", Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %q", idOrName)}
+}
+
+func (f *fake) ListSnapshots(_ context.Context, o carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
+	_ = f.did("list %+v", o)
+	var from int
+	_, _ = fmt.Sscan(o.Cursor, &from)
+	if f.pageSize == 0 || from+f.pageSize >= len(f.snaps) {
+		return carrel.SnapshotPage{Snapshots: f.snaps[from:]}, nil
+	}
+	return carrel.SnapshotPage{Snapshots: f.snaps[from : from+f.pageSize], Next: fmt.Sprint(from + f.pageSize)}, nil
+}
+
+func (f *fake) UpdateSnapshot(_ context.Context, id carrel.SnapshotID, u carrel.SnapshotUpdate) (carrel.Snapshot, error) {
+	text := "update " + string(id)
+	if u.Label != nil {
+		text += fmt.Sprintf(" label %q", *u.Label)
+	}
+	if u.Names != nil {
+		text += fmt.Sprintf(" names %q", *u.Names)
+	}
+	if u.Kept != nil {
+		text += fmt.Sprintf(" kept %v", *u.Kept)
+	}
+	return carrel.Snapshot{ID: id}, f.did("%s", text)
+}
+
+func (f *fake) DeleteSnapshot(_ context.Context, idOrName string) error {
+	if _, err := f.GetSnapshot(context.Background(), idOrName); err != nil {
+		return err
+	}
+	return f.did("delete %s", idOrName)
+}
+
+func (f *fake) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error) {
+	tl := carrel.Timeline{Sandbox: f.box.ID, Head: f.box.Snapshot, Snapshots: f.snaps, Forks: f.forks, Size: int64(len(f.snaps)) << 20}
+	return tl, f.known(id)
+}
+
+func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
+	return f.changes, f.did("diff %s %s", from, to)
+}
+
+func (f *fake) SetLifecycle(_ context.Context, _ carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+	f.box.Lifecycle = l
+	return f.box, f.did("lifecycle %+v", l)
+}
+
+func (f *fake) SnapshotUsage(context.Context) (client.SnapshotUsage, error) {
+	return client.SnapshotUsage{Snapshots: 3, Size: 3 << 20, Hot: 1 << 20, Packs: 2 << 20, Quota: 1 << 30}, f.err
+}
+
+func (f *fake) CollectSnapshots(context.Context) (client.SnapshotsCollected, error) {
+	return client.SnapshotsCollected{Packs: 1, Drafts: 2, Freed: 4096}, f.err
+}
+
+// outcome is what a command did.
+type outcome struct {
+	out, err string
+	code     int
+	calls    []string
+}
+
+// String writes it for a failed test.
+func (o outcome) String() string {
+	return fmt.Sprintf("status %d, stdout %q, stderr %q, calls %q", o.code, o.out, o.err, o.calls)
+}
+
+// run runs a command line against the fake.
+func (f *fake) run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	t.Setenv("LC_ALL", "C.UTF-8")
+	t.Setenv("TERM", "xterm")
+	if f.box.ID == "" {
+		f.box.ID, f.box.State = boxID, carrel.Running
+	}
+	f.calls = nil
+	var out, errw bytes.Buffer
+	a := &app{out: &out, err: &errw, now: func() time.Time { return noon },
+		open: func(context.Context) (carrel.Service, error) { return f, nil }}
+	code := a.main(t.Context(), args)
+	return outcome{out.String(), errw.String(), code, f.calls}
+}

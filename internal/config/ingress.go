@@ -1,0 +1,91 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strings"
+)
+
+// Ingress is what the daemon is told of the ways in besides Listen, TLSCert and TLSKey.
+type Ingress struct {
+	// SelfSigned serves TLS with an authority of this daemon's own, for development.
+	SelfSigned bool
+	// ACMEDomains are names to get certificates for from an ACME authority.
+	ACMEDomains []string
+	// ACMEEmail is where that authority may write to.
+	ACMEEmail string
+	// ACMECA is its directory's URL; "" is Let's Encrypt.
+	ACMECA string
+	// ACMERoots is a PEM file that vouches for the authority's own HTTPS.
+	ACMERoots string
+	// ACMEHTTPListen is where HTTP-01 challenges are answered; "" is nowhere.
+	ACMEHTTPListen string
+	// ACMEOnDemand also gets a certificate for each host name of a sandbox that runs or
+	// is paused, when it is first asked for.
+	ACMEOnDemand bool
+	// SSHListen is where SSH is served; "" is nowhere.
+	SSHListen string
+}
+
+// TLS reports whether the daemon serves TLS, from whatever source.
+func (c Config) TLS() bool {
+	return c.TLSCert != "" || c.Ingress.SelfSigned || len(c.Ingress.ACMEDomains) > 0
+}
+
+// vars are the environment variables of the text fields.
+func (i *Ingress) vars() map[string]*string {
+	return map[string]*string{
+		"CARREL_ACME_EMAIL":       &i.ACMEEmail,
+		"CARREL_ACME_CA":          &i.ACMECA,
+		"CARREL_ACME_CA_ROOT":     &i.ACMERoots,
+		"CARREL_ACME_HTTP_LISTEN": &i.ACMEHTTPListen,
+		"CARREL_SSH_LISTEN":       &i.SSHListen,
+	}
+}
+
+// applyEnv reads what is no text.
+func (i *Ingress) applyEnv(getenv func(string) string) {
+	if v := getenv("CARREL_ACME_DOMAIN"); v != "" {
+		i.ACMEDomains = strings.Split(v, ",")
+	}
+	i.SelfSigned = i.SelfSigned || getenv("CARREL_TLS_SELF_SIGNED") == "true"
+	i.ACMEOnDemand = i.ACMEOnDemand || getenv("CARREL_ACME_ON_DEMAND") == "true"
+}
+
+// checkIngress checks the fields.
+func (c Config) checkIngress() error {
+	i := c.Ingress
+	acme := len(i.ACMEDomains) > 0
+	switch {
+	case c.TLSCert != "" && (i.SelfSigned || acme):
+		return bad("tls-cert", "the certificate comes from one place: files, an ACME authority or an authority of our own")
+	case i.SelfSigned && acme:
+		return bad("tls-self-signed", "the certificate comes from one place: an ACME authority or an authority of our own")
+	case !acme && (i.ACMEEmail != "" || i.ACMECA != "" || i.ACMERoots != "" || i.ACMEHTTPListen != "" || i.ACMEOnDemand):
+		return bad("acme-domain", "needed by the other acme settings")
+	case i.ACMEOnDemand && c.Domain == "":
+		return bad("domain", "acme-on-demand needs the domain of sandboxes' host names")
+	}
+	for _, d := range i.ACMEDomains {
+		if strings.HasPrefix(d, "*.") {
+			return bad("acme-domain", "%q: a wildcard is given only against a DNS-01 challenge; have certbot or lego get it, and name its files with --tls-cert and --tls-key: they are read again when they change", d)
+		}
+		if err := checkDomain(d); err != nil || d == "" || strings.Contains(d, ":") {
+			return bad("acme-domain", "%q is not a DNS name", d)
+		}
+	}
+	if i.ACMECA != "" {
+		if u, err := url.Parse(i.ACMECA); err != nil || u.Scheme != "https" || u.Host == "" {
+			return bad("acme-ca", "%q is not an https URL", i.ACMECA)
+		}
+	}
+	for _, l := range []struct{ field, addr string }{{"acme-http-listen", i.ACMEHTTPListen}, {"ssh-listen", i.SSHListen}} {
+		if l.addr == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(l.addr); err != nil {
+			return bad(l.field, "%q is not host:port", l.addr)
+		}
+	}
+	return nil
+}
