@@ -71,6 +71,15 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	return d
 }
 
+// StartBin is Start for a daemon that is another binary, with these variables on top
+// of the environment.
+func StartBin(t testing.TB, bin string, env []string, extra ...string) *Daemon {
+	t.Helper()
+	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir(), env: append(os.Environ(), env...)}
+	d.begin(extra)
+	return d
+}
+
 // StartAs is Start for a daemon that another user runs, in a home of its own and
 // with a base template that this user packed. Only root can become another user.
 func StartAs(t testing.TB, uid int, extra ...string) *Daemon {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +30,8 @@ func suites() []suite {
 	return []suite{
 		{"npm-newest", "node", nodeTests, []string{"SDK=e2b"}},
 		{"npm-2.45", "node", nodeTests, []string{"SDK=e2b-2.45"}},
-		{"python-sync", "python", pythonTests("test_sync.py"), nil},
-		{"python-async", "python", pythonTests("test_async.py"), nil},
+		{"python-sync", "python", pythonTests("test_sync*.py"), nil},
+		{"python-async", "python", pythonTests("test_async*.py"), nil},
 	}
 }
 
@@ -42,22 +43,30 @@ func nodeTests(t *testing.T) *exec.Cmd {
 	if err != nil || len(files) == 0 {
 		t.Fatal("no test files", err)
 	}
-	return exec.Command("node", append([]string{"--test", "--test-concurrency=2", "--test-timeout=120000"}, files...)...)
+	return exec.Command("node", append([]string{"--test", "--test-concurrency=2", "--test-timeout=300000"}, files...)...)
 }
 
-func pythonTests(file string) func(t *testing.T) *exec.Cmd {
+func pythonTests(files string) func(t *testing.T) *exec.Cmd {
 	return func(t *testing.T) *exec.Cmd {
 		_, err := exec.LookPath("python3")
 		testenv.Need(t, "python", err)
 		install(t, "python/.venv/bin/pip", "python3", "-m", "venv", "python/.venv")
 		install(t, "python/.venv/lib/*/site-packages/e2b", "python/.venv/bin/pip", "install", "--quiet", "-r", "python/requirements.txt")
-		return exec.Command("python/.venv/bin/python", "-m", "unittest", "-v", filepath.Join("python", file))
+		found, err := filepath.Glob(filepath.Join("python", files))
+		if err != nil || len(found) == 0 {
+			t.Fatal("no test files", err)
+		}
+		return exec.Command("python/.venv/bin/python", append([]string{"-m", "unittest", "-v"}, found...)...)
 	}
 }
+
+var installing sync.Mutex
 
 // install runs a command unless what it makes is there.
 func install(t *testing.T, makes, name string, args ...string) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	if found, _ := filepath.Glob(makes); len(found) > 0 {
 		return
 	}
@@ -69,7 +78,7 @@ func install(t *testing.T, makes, name string, args ...string) {
 // TestPlain uses one plain port and routing headers: only environment variables
 // are set, nothing on the machine.
 func TestPlain(t *testing.T) {
-	d := daemontest.Start(t)
+	d := daemontest.Start(t, "--wire-table", startOutside(t))
 	runSuites(t, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
 	})
@@ -83,7 +92,7 @@ func TestHostNames(t *testing.T) {
 	authority := makeCertificates(t, dir, "carrel.example.com")
 	dns := startResolver(t, dir)
 	d := daemontest.Start(t, "--domain", "carrel.example.com:"+daemontest.Port, "--tls-cert", filepath.Join(dir, "cert.pem"),
-		"--tls-key", filepath.Join(dir, "key.pem"))
+		"--tls-key", filepath.Join(dir, "key.pem"), "--wire-table", startOutside(t))
 	runSuites(t, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.Domain, "E2B_API_KEY="+d.Key, "NODE_EXTRA_CA_CERTS="+authority,
 			"SSL_CERT_FILE="+authority, "REQUESTS_CA_BUNDLE="+authority)
@@ -94,6 +103,7 @@ func TestHostNames(t *testing.T) {
 func runSuites(t *testing.T, prepare func(*exec.Cmd)) {
 	for _, s := range suites() {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel() // with one other on two cores: most of a suite is waiting
 			cmd := s.cmd(t)
 			cmd.Env = append(cleanEnv(), s.env...)
 			prepare(cmd)

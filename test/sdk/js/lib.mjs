@@ -36,3 +36,28 @@ export async function until(what, condition, limit = 10_000) {
     await sleep(50)
   }
 }
+
+/** get asks a port of the sandbox, the way a browser or a webhook would. */
+export function get(sandbox, port, headers = {}) {
+  if (hosts) return fetch(`https://${sandbox.getHost(port)}/`, { headers })
+  return fetch(process.env.E2B_SANDBOX_URL, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': `${port}`, ...headers } })
+}
+
+/** api makes a request of the control plane that no SDK would make. */
+export function api(method, path, body) {
+  const base = process.env.E2B_API_URL ?? `https://api.${process.env.E2B_DOMAIN}`
+  return fetch(base + path, {
+    method, body: body && JSON.stringify(body), headers: { 'X-API-KEY': process.env.E2B_API_KEY, 'Content-Type': 'application/json' },
+  })
+}
+
+/** collect keeps every sandbox that it is given for the end, when they are killed. */
+export function collect(...sandboxes) {
+  made.push(...sandboxes)
+  return sandboxes
+}
+
+/** bootId tells one life of a machine from another. */
+export async function bootId(sandbox) {
+  return (await sandbox.commands.run('cat /proc/sys/kernel/random/boot_id')).stdout
+}

@@ -1,7 +1,7 @@
 // A sandbox's life: create, find, page, connect, time out, kill.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Sandbox, create, template, sleep, until, hosts, real, sdkName } from './lib.mjs'
+import { Sandbox, create, get, template, until, hosts, real, sdkName } from './lib.mjs'
 
 test('create, isRunning, getInfo, kill', async () => {
   const sandbox = await create({ metadata: { purpose: 'life' }, envs: { COLOUR: 'blue' } })
@@ -53,15 +53,12 @@ if len(sys.argv) > 2:
     server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 `)
-  const get = (port, headers = {}) =>
-    hosts ? fetch(`https://${sandbox.getHost(port)}/`, { headers })
-      : fetch(process.env.E2B_SANDBOX_URL, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': `${port}`, ...headers } })
   const token = { 'e2b-traffic-access-token': sandbox.trafficAccessToken }
   for (const [port, args] of tls ? [[8080, ''], [8443, 'tls']] : [[8080, '']]) {
     await sandbox.commands.run(`python /tmp/serve.py ${port} ${args}`, { background: true })
-    assert.equal((await get(port)).status, 403)
-    await until('the server', async () => (await get(port, token)).status === 200)
-    assert.equal(await (await get(port, token)).text(), `app.example.com:${port}`)
+    assert.equal((await get(sandbox, port)).status, 403)
+    await until('the server', async () => (await get(sandbox, port, token)).status === 200)
+    assert.equal(await (await get(sandbox, port, token)).text(), `app.example.com:${port}`)
   }
 })
 

@@ -1,12 +1,11 @@
 """E2B's Python SDK, asynchronous, unmodified, against a real daemon."""
 import asyncio
-import os
 import time
 import unittest
 
 from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxQuery, TimeoutException
 
-TEMPLATE = os.environ.get("TEMPLATE", "base")
+from python.lib import TEMPLATE, ending
 
 
 async def until(what, condition, limit=10.0):
@@ -21,7 +20,7 @@ async def until(what, condition, limit=10.0):
 class Async(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.sandbox = await AsyncSandbox.create(TEMPLATE, timeout=120)
-        self.addAsyncCleanup(self.sandbox.kill)
+        self.addAsyncCleanup(ending(self.sandbox))
 
     async def test_life(self):
         self.assertTrue(await self.sandbox.is_running())
@@ -33,7 +32,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
 
     async def test_list(self):
         marked = await AsyncSandbox.create(TEMPLATE, metadata={"mark": str(time.time())}, timeout=60)
-        self.addAsyncCleanup(marked.kill)
+        self.addAsyncCleanup(ending(marked))
         metadata = (await marked.get_info()).metadata
         page = AsyncSandbox.list(query=SandboxQuery(metadata=metadata))
         self.assertEqual([s.sandbox_id for s in await page.next_items()], [marked.sandbox_id])

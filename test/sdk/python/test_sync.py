@@ -18,19 +18,7 @@ from e2b import (
     TimeoutException,
 )
 
-TEMPLATE = os.environ.get("TEMPLATE", "base")
-
-
-def until(what, condition, limit=10.0):
-    """Waits for a condition and returns its value."""
-    end = time.time() + limit
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.time() > end:
-            raise AssertionError(f"waited {limit} s for: {what}")
-        time.sleep(0.05)
+from python.lib import TEMPLATE, until
 
 
 class Case(unittest.TestCase):

@@ -1,0 +1,53 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/carrel-dev/carrel/internal/cli"
+	"github.com/carrel-dev/carrel/internal/daemon"
+	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// Variables with which this test binary is carrel itself, so that its fail points
+// can be enabled: those of a built binary can't.
+const (
+	playVar   = "CARREL_TEST_PLAY"   // set: it is the carrel command
+	pointsVar = "CARREL_TEST_POINTS" // a file with fail points, read at each SIGUSR1 and then removed
+)
+
+func TestMain(m *testing.M) {
+	if reexec.Run(daemon.Reexec()) {
+		return
+	}
+	if os.Getenv(playVar) != "" {
+		if path := os.Getenv(pointsVar); path != "" {
+			takePoints(path)
+		}
+		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// takePoints enables the fail points of a file whenever this process is told to.
+func takePoints(path string) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR1)
+	go func() {
+		for range told {
+			spec, err := os.ReadFile(path)
+			if err == nil {
+				failpoint.Reset()
+				err = failpoint.Parse(string(spec))
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "fail points:", err)
+			}
+			_ = os.Remove(path)
+		}
+	}()
+}
