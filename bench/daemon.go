@@ -27,15 +27,16 @@ type daemon struct {
 
 // startDaemon starts one in a temporary data directory and waits until it has a
 // base template.
-func startDaemon(ctx context.Context, o options) (*daemon, error) {
+func startDaemon(ctx context.Context, o options, more ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-")
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--data-dir", dir, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--max-sandboxes", "5000"}
+	args := []string{"--data-dir", dir, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--max-sandboxes", "5000", "--max-paused", "0"}
 	if o.cache != "" {
 		args = append(args, "--cache-dir", o.cache)
 	}
+	args = append(args, more...)
 	d := &daemon{cmd: exec.CommandContext(ctx, o.carrel, args...), dir: dir}
 	d.cmd.Stderr = os.Stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -134,6 +135,15 @@ func kilobytes(text, name string) int64 {
 		}
 	}
 	return 0
+}
+
+// daemonMemory is the resident memory of one process.
+func daemonMemory(pid int) int64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return kilobytes(string(raw), "VmRSS:")
 }
 
 // proportionalMemory sums the proportional set sizes of a process and everything

@@ -18,6 +18,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
 // options are the command's flags.
@@ -28,16 +31,21 @@ type options struct {
 	only   string
 	json   string
 	idle   int
+	paused int
 }
 
 func main() {
+	if reexec.Run(tap.Parts(), injectParts()) {
+		return
+	}
 	var o options
 	flag.StringVar(&o.carrel, "carrel", "bin/carrel", "the binary to measure")
 	flag.StringVar(&o.cache, "cache-dir", "", "cache directory, so that the base template is not packed again (default: the daemon's)")
 	flag.BoolVar(&o.quick, "quick", false, "few samples: a smoke test")
-	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,npm,peer,idle")
+	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,time,npm,peer,idle,paused,wire,inject")
 	flag.StringVar(&o.json, "json", "", "also write the rows to this file as JSON lines")
 	flag.IntVar(&o.idle, "idle", 200, "how many idle sandboxes to keep alive at once")
+	flag.IntVar(&o.paused, "paused", 10000, "how many paused sandboxes to keep at once")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -79,9 +87,13 @@ var measurements = []struct {
 	{"exec", benchExec},
 	{"kill", benchKill},
 	{"files", benchFiles},
+	{"time", benchTime},
 	{"npm", benchNPM},
 	{"peer", benchPeer},
 	{"idle", benchIdle},
+	{"paused", benchPaused},
+	{"wire", benchWire},
+	{"inject", benchInject},
 }
 
 // row is one line of the table.

