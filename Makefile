@@ -17,10 +17,10 @@ GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
 GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
-# Packages whose tests drive real walls, disks or daemons are run without the race
-# detector, which needs cgo: a wall's process starts the test's own binary again in
-# an empty root, where no loader is. All the others run with it.
-REAL        := ./internal/driver/... ./internal/image/... ./internal/keeper ./internal/guest/... ./internal/daemon ./cmd/carrel-guest ./local ./carreltest ./test/script ./test/crash ./test/rootless ./test/sudo
+# Packages whose tests drive real walls, whole daemons or long matrices are run without
+# the race detector, which needs cgo: a wall's process starts the test's own binary
+# again in an empty root, where no loader is. All the others run with it, in their short form.
+REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)')
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
@@ -43,11 +43,21 @@ bin/carrel: $(GUEST_IMAGE) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 
+# A real S3 server, for the tests of what is kept in one. It is a module of its own.
+bin/s3server: internal/tools/s3server/go.mod internal/tools/s3server/go.sum
+	@mkdir -p bin
+	cd internal/tools/s3server && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/s3server github.com/versity/versitygw/cmd/versitygw
+
+# A real ACME server, for the tests of certificates.
+bin/pebble: internal/tools/pebble/go.mod internal/tools/pebble/go.sum
+	@mkdir -p bin
+	cd internal/tools/pebble && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/pebble github.com/letsencrypt/pebble/v2/cmd/pebble
+
 need:
-	@internal/tools/need.sh go gcc git
+	@internal/tools/need.sh go gcc git ssh curl openssl
 
 need-sdk: need
-	@internal/tools/need.sh node npm python3 venv pgrep
+	@internal/tools/need.sh node npm python3 venv pip pgrep
 
 demo: need need-sdk build
 	@demo/run.sh
@@ -58,7 +68,7 @@ check: need lint unit real sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm
+export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl
 endif
 
 lint: $(GUEST_IMAGE)
@@ -66,17 +76,19 @@ lint: $(GUEST_IMAGE)
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-unit: $(GUEST_IMAGE)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $(PLAIN)
+unit: $(GUEST_IMAGE) bin/s3server bin/pebble
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PLAIN)
 
-real: build
+real: build bin/s3server need-sdk
 	CGO_ENABLED=0 $(GO) test -p 1 -timeout 15m $(REAL)
+	CGO_ENABLED=0 $(GO) test -p 1 -short -timeout 15m ./test/crash
+	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m ./test/escape ./test/net
 
 sdk: need-sdk build
 	CGO_ENABLED=0 $(GO) test -timeout 20m ./test/sdk
 
 test-all: check
-	$(GO) test -timeout 60m ./...
+	CGO_ENABLED=0 $(GO) test -timeout 60m ./...
 
 bench: need build
 	$(GO) run ./bench
