@@ -28,13 +28,15 @@ var floors = []struct {
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/linux", "internal/failpoint", "internal/pki",
+		"internal/refusal",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
+		"internal/box", "internal/settings",
 	}},
 	{3, []string{
-		"internal/driver/sim", "internal/driver/gvisor", "internal/guest/agent", "internal/guest/oshost",
+		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
@@ -43,7 +45,7 @@ var floors = []struct {
 	}},
 	{4, []string{"internal/service"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
-	{6, []string{"internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "bench", "test", "internal/tools"}},
+	{6, []string{"internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "bench", "test", "internal/tools"}},
 }
 
 // siblings are the imports within one floor that are meant: on floors 1, 2 and 6
@@ -77,7 +79,7 @@ var confined = map[string][]string{
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
 	"mvdan.cc/sh":                            {"internal/sh"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is

@@ -1,0 +1,204 @@
+// Package settings decides what the box of "carrel run" is like: it reads what people wrote,
+// fills in what protects them, and says where each decision came from.
+//
+// # The story
+//
+// There are layers, weakest first: the built-in protections; the profiles that are named; the user's file
+// (~/.config/carrel/run.yaml); the project's file (.carrel.yaml, found upwards from the working directory); a file
+// given by --settings (ours, or srt's JSON as it is); the flags. [Resolve] merges them into a [Box], in which every
+// path is absolute and every decision has its source. [Box.Explain] puts it into words.
+//
+// # Rules of merging
+//
+// Of paths the most specific rule decides, whatever its layer; of two for the same path that of the stronger layer; in one
+// layer deny. Lists of destinations add up, and a denied destination is denied in every layer. Scalars: the strongest layer
+// that says something. The built-in protections of what is written (Protected) are only lifted by naming the very path or name.
+//
+// # Threat
+//
+// The project's file comes with the project: whoever wrote the repository wrote it. It may close; what it would open beyond the built-in
+// box (more to read or write, network, environment, sockets, fewer limits, a weaker tier) counts only after the person has trusted that very content
+// ("carrel run --trust", kept as a hash by path in the user's state directory), and is otherwise left out with
+// a note. The file is protected in the box. Globs, links and names come from hostile directories.
+package settings
+
+import (
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Settings is one layer, as written. Unknown keys are errors that name a near match. A nil list says
+// nothing; an empty one says "none", which for destinations is not the same as nothing said.
+type Settings struct {
+	Profiles []string `json:"profiles,omitempty"`
+	Tier     string   `json:"tier,omitempty"` // ns, gvisor or sim
+	// Read and Write are paths: absolute, "~/…", or relative to the file's directory (for flags the working directory), with globs
+	// ("*", "**", "?", "[…]"); a relative pattern without a slash, like ".env*", is a name anywhere below the working directory.
+	Read  PathRules `json:"read,omitzero"`
+	Write PathRules `json:"write,omitzero"`
+	// Network: Allow and Deny are destinations as of the flags of "carrel create": example.com, *.example.com, addresses, CIDRs,
+	// tcp://host:port. Policy is a whole policy, or the name of a file or preset.
+	Network  NetworkRules `json:"network,omitzero"`
+	Env      EnvRules     `json:"env,omitzero"`
+	Limits   Limits       `json:"limits,omitzero"`
+	Overlay  *bool        `json:"overlay,omitempty"`
+	Terminal string       `json:"terminal,omitempty"` // "own" (default) or "none"
+	// Walls "light" asks for Landlock and the filter alone where there are no namespaces; "full" is the default.
+	Walls string `json:"walls,omitempty"`
+}
+
+// PathRules open and close.
+type PathRules struct {
+	Allow   []string `json:"allow,omitempty"`
+	Deny    []string `json:"deny,omitempty"`
+	Default string   `json:"default,omitempty"` // "allow" or "deny" of what nothing names; read: allow, write: deny
+	// Protect adds names that are never written although their directory is, Unprotect lifts built-in ones. Of Write alone.
+	Protect   []string `json:"protect,omitempty"`
+	Unprotect []string `json:"unprotect,omitempty"`
+}
+
+// NetworkRules are what may leave.
+type NetworkRules struct {
+	Allow, Deny []string       `json:"-"`
+	Policy      *carrel.Policy `json:"-"`
+	PolicyRef   string         `json:"-"` // file or presets
+	Sockets     []string       `json:"-"` // Unix sockets that may be connected to; "*" is all
+	Bind        *bool          `json:"-"` // may listen on ports of the box's own network; default yes
+	Publish     []string       `json:"-"` // [ADDRESS:]PORT[:INSIDE]
+	Host        bool           `json:"-"` // no network wall at all
+}
+
+// EnvRules are about variables. Patterns may have "*".
+type EnvRules struct {
+	Pass  []string          `json:"pass,omitempty"`  // kept although the built-in list strips them
+	Strip []string          `json:"strip,omitempty"` // not kept
+	Set   map[string]string `json:"set,omitempty"`
+	Clear bool              `json:"clear,omitempty"` // keep only what Pass names, and PATH, HOME, TERM, LANG and the like
+}
+
+// Limits bound the command. Nil says nothing.
+type Limits struct {
+	CPUs      *float64       `json:"cpus,omitempty"`
+	MemoryMB  *int           `json:"memoryMB,omitempty"`
+	Pids      *int           `json:"pids,omitempty"`
+	FileMB    *int           `json:"fileMB,omitempty"`
+	TmpMB     *int           `json:"tmpMB,omitempty"`
+	OpenFiles *int           `json:"openFiles,omitempty"`
+	Timeout   *time.Duration `json:"-"`
+}
+
+// Source says where a decision came from: "built-in", "profile claude-code", "~/.config/carrel/run.yaml", ".carrel.yaml", "--write".
+type Source string
+
+// Layer is Settings with its source.
+type Layer struct {
+	Source Source
+	Dir    string // what relative paths are relative to
+	Settings
+}
+
+// Request is what Resolve starts from.
+type Request struct {
+	Dir       string   // working directory; links are resolved
+	Home      string   // of the user
+	Env       []string // of the caller
+	UID       int
+	Flags     Settings          // the strongest layer
+	File      string            // --settings; "" for none
+	NoFiles   bool              // neither the user's file nor the project's
+	Trust     bool              // trust the project's file as it is now, from now on
+	StateDir  string            // where trust is kept; "" is the user's default
+	ConfigDir string            // where run.yaml is; "" is the user's default
+	OS        string            // "linux" if ""; "darwin" for Seatbelt
+	Exists    func(string) bool // nil is the real filesystem; for tests of other systems' lists
+}
+
+// Access is what a box may do with a path.
+type Access string
+
+// The accesses.
+const (
+	Denied   Access = "denied" // neither read nor written; it looks as if it could not be opened
+	Readable Access = "read"
+	Writable Access = "write" // and read
+)
+
+// PathRule is one decided path. Of all that are prefixes of a path the longest decides.
+type PathRule struct {
+	Path   string // absolute, links resolved in all but the last element
+	Access Access
+	Rule   string // "built-in: ssh keys"
+	Source Source
+	Allow  string // how a person would open it: "--read ~/.ssh"
+}
+
+// Protected is a name that is not written: neither created, changed, removed nor replaced.
+type Protected struct {
+	Pattern string // relative: ".mcp.json", ".git/hooks", ".vscode"; or absolute
+	Deep    bool   // in every directory below the writable ones, not only at their top
+	Rule    string
+	Source  Source
+}
+
+// EnvVar is one variable's fate.
+type EnvVar struct {
+	Name   string
+	Kept   bool
+	Value  string // of those that are kept
+	Rule   string
+	Source Source
+}
+
+// Box is what was decided.
+type Box struct {
+	Dir, Home string
+	Tier      carrel.Tier
+	Light     bool
+	// ReadDefault and WriteDefault are of what no path rule names. Paths exist (but the protected ones).
+	ReadDefault, WriteDefault Access
+	Paths                     []PathRule // by path
+	Protected                 []Protected
+	Env                       []EnvVar
+	// Network: Closed lets nothing out and needs no wire; Host is no wall.
+	Closed, Host                             bool
+	Policy                                   carrel.Policy
+	Sockets                                  []string // absolute
+	Bind                                     bool
+	Publish                                  []string
+	CPUs                                     float64
+	MemoryMB, Pids, FileMB, TmpMB, OpenFiles int
+	Timeout                                  time.Duration
+	Overlay                                  bool
+	Profiles                                 []string
+	Layers                                   []Source // that were read, weakest first
+	Notes                                    []string // for --explain, and those with "!" in front for stderr always: what was left out, matched nothing, has no meaning here
+}
+
+// Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid with Field naming
+// the file and key; a text of more than 1 MiB, or binary, is refused before it is parsed.
+func Resolve(r Request) (*Box, error) { panic("not built") }
+
+// Parse reads one file's text: ours as YAML or JSON. name is for errors.
+func Parse(name string, data []byte) (Settings, error) { panic("not built") }
+
+// ParseSRT reads the settings of sandbox-runtime. notes say what has no meaning here.
+func ParseSRT(name string, data []byte) (s Settings, notes []string, err error) { panic("not built") }
+
+// Explain says the whole box in words, a line each, grouped; sources adds where each came from.
+func (b *Box) Explain(sources bool) []string { panic("not built") }
+
+// Access decides about one absolute path.
+func (b *Box) Access(path string) (Access, PathRule) { panic("not built") }
+
+// Profile is a built-in set of settings for a tool.
+type Profile struct {
+	Name, Description string
+	Settings
+}
+
+// Profiles lists them: claude-code, codex, gemini-cli, aider, cursor, opencode, node, python, go, rust, git, readonly, strict, …
+func Profiles() []Profile { panic("not built") }
+
+// Schema is the JSON Schema of run.yaml and .carrel.yaml.
+func Schema() []byte { panic("not built") }
