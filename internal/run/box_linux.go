@@ -1,0 +1,269 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/box"
+	"github.com/carrel-dev/carrel/internal/box/guard"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/refusal"
+)
+
+const system = "linux"
+
+// box runs the command between walls of Linux primitives.
+func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error) {
+	var undo cleanup.Stack
+	defer undo.Run()
+	p, err := newPlan(j.Box, j.Args, j.Env, func(lower string) (layer, error) { return j.upper(&undo, lower) })
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := j.publish(p); err != nil {
+		return 0, 0, err
+	}
+	way, err := j.wire(p)
+	if err != nil {
+		return 0, 0, err
+	}
+	if way != nil {
+		undo.Add(func() { _ = way.Close() })
+	}
+	opts := box.Options{Cgroup: "carrel/run", Events: j.events(p)}
+	if j.Deps.Stage != nil {
+		if opts.Stage, err = j.Deps.Stage(); err != nil {
+			return 0, 0, err
+		}
+		undo.Add(func() { _ = opts.Stage.Close() })
+	}
+	if err := j.guard(p, &opts, &undo); err != nil {
+		return 0, 0, err
+	}
+	tty := j.streams(p, &opts)
+	// Caught from here on, so that a signal that comes while the box is built is not lost.
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	stopped := make(chan struct{}, 1)
+	opts.Events.Stopped = func() {
+		select {
+		case stopped <- struct{}{}:
+		default:
+		}
+	}
+	bx, err := box.Start(ctx, p.spec, opts)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer bx.Kill()
+	j.notes = append(j.notes, bx.Missing()...)
+	if way != nil {
+		if err := way.Attach(ctx, bx.Link()); err != nil {
+			return 0, 0, err
+		}
+	}
+	exit, err := j.watch(bx, tty, signals, stopped)
+	if err != nil {
+		return 0, 0, err
+	}
+	if code, sig, err = j.ended(exit); err != nil {
+		return code, sig, err
+	}
+	return code, sig, j.changes(ctx)
+}
+
+// guard makes the part that decides about Unix sockets and protected names.
+func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) error {
+	var started atomic.Pointer[box.Box]
+	g, err := guard.New(p.rules, j.Log, func() *os.File {
+		if b := started.Load(); b != nil {
+			return b.Root()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	undo.Add(func() { _ = g.Close() })
+	opts.Watch = func(b *box.Box, c seccomp.Call) seccomp.Answer {
+		started.Store(b)
+		return g.Answer(c)
+	}
+	return nil
+}
+
+// events turn what the walls notice into refusals.
+func (j *Job) events(p *plan) box.Events {
+	return box.Events{
+		Name: func(name string) {
+			j.Log.Add(refusal.Refusal{Kind: refusal.Name, What: name, Operation: "dns", Rule: "the network is closed",
+				Reason: "names are not looked up while nothing may be reached", Allow: "--allow " + name, Certain: true})
+		},
+		Touched: func(hidden int, path, op string, pid int) {
+			if hidden < 0 || hidden >= len(p.hidden) {
+				return
+			}
+			r := p.hidden[hidden]
+			j.Log.Add(refusal.Refusal{Kind: refusal.Read, What: path, Operation: op, Rule: r.Rule, Reason: "it is hidden from the command",
+				Allow: r.Allow, PID: pid, Certain: true})
+		},
+		Limit: func(name, value string) {
+			j.Log.Add(refusal.Refusal{Kind: refusal.Limit, What: name, Rule: "limit " + name + " of " + value,
+				Reason: "the command went over it", Allow: "--" + limitFlag(name), Certain: true})
+		},
+	}
+}
+
+// limitFlag is the flag that raises a limit.
+func limitFlag(name string) string {
+	switch name {
+	case "cpus":
+		return "cpu"
+	default:
+		return name
+	}
+}
+
+// ended turns how the box ended into a status.
+func (j *Job) ended(e box.Exit) (int, syscall.Signal, error) {
+	if e.Limit == "timeout" {
+		return exitTimeout, 0, nil
+	}
+	return e.Code, e.Signal, nil
+}
+
+// wire makes the way out of a box that has one, and what the box needs for it.
+func (j *Job) wire(p *plan) (Wire, error) {
+	if p.spec.Network != box.Wired {
+		return nil, nil
+	}
+	w, err := j.Deps.Wire(WireOptions{Policy: j.Box.Policy, Table: j.opts.table, Lookup: j.secret, Decided: j.Decided})
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range w.Env() {
+		p.spec.Env = setEnv(p.spec.Env, name, value)
+	}
+	if ca := w.Authority(); ca != nil {
+		p.trust(ca)
+	}
+	return w, nil
+}
+
+// secret is a value for the wire to put in: a variable of the caller, which the box has not.
+func (j *Job) secret(name string) (string, bool) {
+	for _, kv := range j.Caller {
+		if n, v, _ := strings.Cut(kv, "="); n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Decided turns the wire's refusals into ours.
+func (j *Job) Decided(d carrel.Decision) {
+	if d.Allowed {
+		return
+	}
+	r := refusal.Refusal{Kind: refusal.Connect, Operation: d.Protocol, Rule: d.Rule, Reason: d.Reason, Program: d.Process, Certain: true, What: d.Name}
+	host := d.Name
+	if host == "" {
+		host = d.Address
+	}
+	if r.What = host; d.Port != 0 {
+		r.What = fmt.Sprintf("%s:%d", host, d.Port)
+		if strings.Contains(host, ":") {
+			r.What = fmt.Sprintf("[%s]:%d", host, d.Port)
+		}
+	}
+	if d.Protocol == "dns" {
+		r.Kind, r.What = refusal.Name, d.Name
+	}
+	if host != "" && !strings.HasPrefix(d.Rule, "built-in") {
+		r.Allow = "--allow " + host
+	}
+	j.Log.Add(r)
+}
+
+// publish reads --publish.
+func (j *Job) publish(p *plan) error {
+	for _, text := range j.Box.Publish {
+		out, err := parsePublish(text)
+		if err != nil {
+			return invalid("--publish", err)
+		}
+		p.spec.Publish = append(p.spec.Publish, out)
+	}
+	return nil
+}
+
+// trust has the box's programs trust the wire's authority: the system's bundle with it, and the variables
+// that those read which don't read the bundle.
+func (p *plan) trust(ca []byte) {
+	const own = "/run/carrel/authority.pem"
+	bundle := "/run/carrel/bundle.pem"
+	var all []byte
+	for _, name := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if all == nil {
+			all = append(append(text, '\n'), ca...)
+		}
+		if real, err := filepath.EvalSymlinks(name); err == nil {
+			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadFile, Source: string(append(append(text, '\n'), ca...)), Target: real})
+		}
+	}
+	if all == nil {
+		all = ca
+	}
+	p.spec.Mounts = append(p.spec.Mounts,
+		box.Mount{Kind: box.ReadFile, Source: string(ca), Target: own}, box.Mount{Kind: box.ReadFile, Source: string(all), Target: bundle})
+	for name, file := range map[string]string{
+		"NODE_EXTRA_CA_CERTS": own, "DENO_CERT": own,
+		"SSL_CERT_FILE": bundle, "CURL_CA_BUNDLE": bundle, "GIT_SSL_CAINFO": bundle, "REQUESTS_CA_BUNDLE": bundle, "PIP_CERT": bundle,
+		"AWS_CA_BUNDLE": bundle, "CARGO_HTTP_CAINFO": bundle, "npm_config_cafile": bundle,
+	} {
+		p.spec.Env = setEnv(p.spec.Env, name, file)
+	}
+}
+
+// setEnv sets a variable.
+func setEnv(env []string, name, value string) []string {
+	for i, kv := range env {
+		if strings.HasPrefix(kv, name+"=") {
+			env[i] = name + "=" + value
+			return env
+		}
+	}
+	return append(env, name+"="+value)
+}
+
+// dieBy ends this process as the command ended, so that whoever waits sees the same, and else returns the status
+// that a shell gives it.
+func dieBy(sig syscall.Signal) int {
+	signal.Reset(sig)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the core would be ours
+	_ = unix.Kill(os.Getpid(), sig)
+	if sig == syscall.SIGKILL {
+		select {}
+	}
+	return 128 + int(sig)
+}
+
+func signalName(sig syscall.Signal) string { return unix.SignalName(sig) }
+
+var errPublish = errors.New("write [ADDRESS:]PORT[:INSIDE]")

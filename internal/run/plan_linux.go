@@ -1,0 +1,223 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/box"
+	"github.com/carrel-dev/carrel/internal/box/guard"
+	"github.com/carrel-dev/carrel/internal/linux/landlock"
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/settings"
+)
+
+// private are directories that are the box's own and empty at first.
+var private = []string{"/tmp", "/run", "/var/tmp", "/dev/shm"}
+
+// plan is a settings.Box in the words of the walls.
+type plan struct {
+	spec   box.Spec
+	rules  guard.Rules
+	hidden []settings.PathRule // by index of spec.Hidden
+}
+
+// newPlan makes the plan. upper makes the directories of one overlay.
+func newPlan(b *settings.Box, args, env []string, upper func(lower string) (layer, error)) (*plan, error) {
+	p := &plan{spec: box.Spec{
+		Args: args, Env: env, Dir: b.Dir, Light: b.Light,
+		Root:    box.Root{Host: b.ReadDefault != settings.Denied},
+		TmpSize: int64(b.TmpMB) << 20,
+		Network: box.Closed,
+		Seccomp: seccomp.Filter{
+			Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Sockets: seccomp.DefaultSockets(), TTY: true,
+			WatchConnect: true, WatchBind: true, WatchWrites: true,
+		},
+		Limits: box.Limits{CPUs: b.CPUs, Memory: int64(b.MemoryMB) << 20, Pids: b.Pids, FileSize: int64(b.FileMB) << 20, OpenFiles: b.OpenFiles, Timeout: b.Timeout},
+	}}
+	switch {
+	case b.Host:
+		p.spec.Network = box.Host
+	case !b.Closed:
+		p.spec.Network = box.Wired
+	case b.Light:
+		p.spec.Seccomp.Network = true
+	}
+	if err := p.mounts(b, upper); err != nil {
+		return nil, err
+	}
+	p.landlock(b)
+	p.guard(b)
+	return p, nil
+}
+
+// mounts puts the paths into mounts, parents first.
+func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error {
+	for _, dir := range []string{"/run", "/var/tmp"} {
+		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: dir, Size: 64 << 20, Optional: true})
+	}
+	rules := slices.Clone(b.Paths)
+	slices.SortStableFunc(rules, func(a, b settings.PathRule) int { return strings.Compare(a.Path, b.Path) })
+	for i, r := range rules {
+		above := b.ReadDefault
+		own := within(r.Path, private...) // an empty directory lies there
+		if parent, ok := nearest(rules[:i], r.Path); ok {
+			above, own = parent.Access, own && !within(parent.Path, private...)
+		}
+		if r.Access == settings.Denied {
+			switch {
+			case own: // nothing of the host's is to be seen there
+			case above != settings.Denied && hasBelow(rules[i+1:], r.Path):
+				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: r.Path, Size: 1 << 20})
+			case above != settings.Denied:
+				p.spec.Hidden = append(p.spec.Hidden, box.Hidden{Path: r.Path, Rule: r.Rule})
+				p.hidden = append(p.hidden, r)
+			}
+			continue
+		}
+		if r.Access == settings.Readable {
+			if own || above != settings.Readable {
+				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: r.Path, Target: r.Path, Optional: true})
+			}
+			continue
+		}
+		if above == settings.Writable && !own {
+			continue
+		}
+		if b.Overlay && isDir(r.Path) {
+			l, err := upper(r.Path)
+			if err != nil {
+				return err
+			}
+			if own || above == settings.Denied { // what lies there is not the host's directory
+				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: r.Path, Target: r.Path})
+			}
+			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Overlay, Source: l.upper, Work: l.work, Target: r.Path})
+			continue
+		}
+		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: true})
+	}
+	return nil
+}
+
+// landlock is the second wall for writing, and in a light box the only one.
+func (p *plan) landlock(b *settings.Box) {
+	l := landlock.Ruleset{Files: true, ScopeSockets: true, ScopeSignals: true}
+	add := func(a landlock.Access, paths ...string) {
+		for _, path := range paths {
+			l.Rules = append(l.Rules, landlock.Rule{Path: path, Access: a})
+		}
+	}
+	if b.Light {
+		for _, path := range readableParts(b) {
+			add(landlock.ReadExec, path)
+		}
+		add(landlock.WriteFile, "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+	} else {
+		add(landlock.ReadExec, "/")
+		add(landlock.WriteFile, "/dev", "/proc")
+		add(landlock.ReadWrite, private...)
+	}
+	for _, r := range b.Paths {
+		switch {
+		case r.Access != settings.Writable:
+		case isDir(r.Path):
+			add(landlock.ReadWrite, r.Path)
+		default:
+			add(landlock.WriteFile, r.Path)
+		}
+	}
+	p.spec.Landlock = l
+}
+
+// guard tells the guard what the walls are, and which names are protected.
+func (p *plan) guard(b *settings.Box) {
+	g := guard.Rules{Own: private, Sockets: b.Sockets, NoBind: !b.Bind}
+	if b.Closed {
+		g.Closed = "the network is closed"
+	}
+	for _, r := range b.Paths {
+		g.Paths = append(g.Paths, guard.Path{Path: r.Path, Writable: r.Access == settings.Writable, Rule: r.Rule, Allow: writeFlag(r)})
+	}
+	for _, dir := range append(slices.Clone(private), "/dev", "/proc") {
+		g.Paths = append(g.Paths, guard.Path{Path: dir, Writable: true})
+	}
+	for _, n := range b.Protected {
+		if filepath.IsAbs(n.Pattern) {
+			g.Protected = append(g.Protected, guard.Protected{Dir: filepath.Dir(n.Pattern), Pattern: filepath.Base(n.Pattern), Rule: n.Rule})
+			continue
+		}
+		for _, r := range b.Paths {
+			if r.Access == settings.Writable {
+				g.Protected = append(g.Protected, guard.Protected{Dir: r.Path, Pattern: n.Pattern, Deep: n.Deep, Rule: n.Rule})
+			}
+		}
+	}
+	p.rules = g
+}
+
+// writeFlag is how a person would let a path be written.
+func writeFlag(r settings.PathRule) string {
+	if r.Access == settings.Readable {
+		return "--write " + r.Path
+	}
+	return r.Allow
+}
+
+// nearest is the most specific rule for what is above path.
+func nearest(rules []settings.PathRule, path string) (best settings.PathRule, ok bool) {
+	for _, r := range rules {
+		if r.Path != path && within(path, r.Path) && len(r.Path) >= len(best.Path) {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// hasBelow reports whether something below path is open.
+func hasBelow(rules []settings.PathRule, path string) bool {
+	return slices.ContainsFunc(rules, func(r settings.PathRule) bool {
+		return r.Access != settings.Denied && r.Path != path && within(r.Path, path)
+	})
+}
+
+// within reports whether path is one of dirs or below it.
+func within(path string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+	})
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// readableParts lists what together is all that may be read, without what is denied: Landlock can only
+// allow. Where something below a directory is denied, its entries are listed instead of itself.
+func readableParts(b *settings.Box) []string {
+	var out []string
+	var walk func(dir string, depth int)
+	walk = func(dir string, depth int) {
+		access, _ := b.Access(dir)
+		differs := slices.ContainsFunc(b.Paths, func(r settings.PathRule) bool {
+			return r.Path != dir && within(r.Path, dir) && (r.Access == settings.Denied) != (access == settings.Denied)
+		})
+		if !differs {
+			if access != settings.Denied {
+				out = append(out, dir)
+			}
+			return
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || depth > 64 {
+			return
+		}
+		for _, e := range entries {
+			walk(filepath.Join(dir, e.Name()), depth+1)
+		}
+	}
+	walk("/", 0)
+	return out
+}

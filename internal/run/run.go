@@ -1,0 +1,278 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/refusal"
+	"github.com/carrel-dev/carrel/internal/settings"
+)
+
+// Exit statuses of our own; all others are the command's.
+const (
+	exitTimeout  = 124 // --timeout, as timeout(1) has it
+	exitOwn      = 125 // Carrel itself failed
+	exitCantExec = 126
+	exitNoSuch   = 127
+)
+
+// ErrLater says that Run needs what its Deps do not have. Nothing was done.
+var ErrLater = errors.New("this needs the whole program")
+
+// Deps are the parts that are too heavy for the fast path.
+type Deps struct {
+	// Stage opens the program that builds a box from inside; nil starts the own binary again.
+	Stage func() (*os.File, error)
+	// Wire makes what a box with a network needs.
+	Wire func(WireOptions) (Wire, error)
+	// Tier runs a command in a sandbox of another tier.
+	Tier func(context.Context, *Job) (code int, sig syscall.Signal, err error)
+}
+
+// WireOptions are for Deps.Wire.
+type WireOptions struct {
+	Policy  carrel.Policy
+	Table   string                      // file of a made-up internet, for tests
+	Lookup  func(string) (string, bool) // a secret's value: a variable of the caller's environment
+	Decided func(carrel.Decision)
+}
+
+// Wire is a box's way out.
+type Wire interface {
+	// Authority is the certificate that the box must trust, nil if nothing is opened.
+	Authority() []byte
+	// Env are variables with placeholders in place of secrets.
+	Env() map[string]string
+	// Attach starts on the host's end of a link.
+	Attach(ctx context.Context, link *os.File) error
+	Close() error
+}
+
+// Job is one run.
+type Job struct {
+	Box    *settings.Box
+	Args   []string
+	Env    []string // of the command
+	Caller []string // of the caller
+	In     *os.File
+	Out    *os.File
+	Err    *os.File
+	Log    *refusal.Log
+	Deps   Deps
+
+	opts   *Options
+	notes  []string
+	layers []layer
+}
+
+// Run runs the command that args names and returns the exit status to exit with. It may end this process by the
+// signal that ended the command. Errors are about us, and not about the command.
+func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
+	line, err := o.args(args)
+	if err != nil && !o.dryRun && !o.explain && !o.helpsProfiles() {
+		return exitOwn, err
+	}
+	if o.helpsProfiles() {
+		return 0, printProfiles(os.Stdout)
+	}
+	b, err := o.resolve()
+	if err != nil {
+		return exitOwn, err
+	}
+	if o.dryRun || o.explain {
+		return 0, o.describe(os.Stdout, b, line)
+	}
+	if err := o.possible(b, d); err != nil {
+		return exitOwn, err
+	}
+	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o}
+	for _, n := range b.Notes {
+		if n, loud := strings.CutPrefix(n, "!"); loud && !o.quiet {
+			fmt.Fprintf(os.Stderr, "carrel: %s\n", n)
+		}
+	}
+	for _, v := range b.Env {
+		if v.Kept {
+			j.Env = append(j.Env, v.Name+"="+v.Value)
+		}
+	}
+	started := time.Now()
+	code, sig, err := j.run(ctx)
+	if reportErr := j.finish(started, code, sig); err == nil {
+		err = reportErr
+	}
+	if err != nil {
+		return j.failed(err)
+	}
+	if sig != 0 {
+		return dieBy(sig), nil
+	}
+	return code, nil
+}
+
+// resolve decides what the box is like.
+func (o *Options) resolve() (*settings.Box, error) {
+	flags, err := o.layer()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, &carrel.Error{Op: "run", Kind: carrel.Invalid, Err: err, Hint: "the working directory must exist: cd to one"}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "/"
+	}
+	return settings.Resolve(settings.Request{
+		Dir: dir, Home: home, Env: os.Environ(), UID: os.Getuid(), Flags: flags,
+		File: o.settingsFile, NoFiles: o.noSettings, Trust: o.trust, OS: system,
+	})
+}
+
+// possible reports, before anything is done, whether the parts for it are there.
+func (o *Options) possible(b *settings.Box, d Deps) error {
+	other := b.Tier != "" && b.Tier != carrel.NS
+	if (o.apply || o.diff != "") && !b.Overlay {
+		return invalid("--apply", errors.New("--diff and --apply are for --overlay"))
+	}
+	if other && d.Tier == nil || !other && !b.Closed && !b.Host && d.Wire == nil {
+		return ErrLater
+	}
+	return nil
+}
+
+// run chooses the walls.
+func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
+	if j.Box.Tier != "" && j.Box.Tier != carrel.NS {
+		return j.Deps.Tier(ctx, j)
+	}
+	return j.box(ctx)
+}
+
+// finish says what was refused.
+func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
+	list, dropped := j.Log.List()
+	if !j.opts.quiet {
+		if text := refusal.Summary(list, dropped, 10); text != "" {
+			fmt.Fprint(j.Err, text)
+		}
+	}
+	if j.opts.report == "" {
+		return nil
+	}
+	r := refusal.Report{Version: 1, Command: j.Args, Dir: j.Box.Dir, Tier: string(j.tier()), Started: started, Ended: time.Now(),
+		ExitCode: code, Refused: list, Dropped: dropped, Notes: j.notes}
+	if r.Refused == nil {
+		r.Refused = []refusal.Refusal{}
+	}
+	if sig != 0 {
+		r.Signal, r.ExitCode = signalName(sig), 128+int(sig)
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if info, err := os.Stat(j.opts.report); err == nil && !info.Mode().IsRegular() { // a pipe, /dev/stderr
+		return os.WriteFile(j.opts.report, text, 0)
+	}
+	return atomicfile.Write(j.opts.report, text, 0o644)
+}
+
+// Note keeps something for the report that this host could not do.
+func (j *Job) Note(text string) { j.notes = append(j.notes, text) }
+
+// tier is the walls' name.
+func (j *Job) tier() carrel.Tier {
+	if j.Box.Tier == "" {
+		return carrel.NS
+	}
+	return j.Box.Tier
+}
+
+// failed turns an error into an exit status as a shell would, where it is the command that could not be executed.
+func (j *Job) failed(err error) (int, error) {
+	var exec *os.PathError
+	if errors.As(err, &exec) && exec.Op == "exec" {
+		code := exitCantExec
+		if errors.Is(err, syscall.ENOENT) {
+			code = exitNoSuch
+		}
+		fmt.Fprintf(j.Err, "carrel: %s: %v\n", printable(exec.Path), exec.Err)
+		return code, nil
+	}
+	return exitOwn, err
+}
+
+// describe prints the box.
+func (o *Options) describe(w io.Writer, b *settings.Box, line []string) error {
+	if o.JSON {
+		return nil
+	}
+	text := strings.Join(b.Explain(o.explain), "\n") + "\n"
+	if len(line) > 0 {
+		for i := range line {
+			line[i] = printable(line[i])
+		}
+		text = "command: " + strings.Join(line, " ") + "\n" + text
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// helpsProfiles reports whether the profiles are asked for, and no run.
+func (o *Options) helpsProfiles() bool { return len(o.profiles) == 1 && o.profiles[0] == "help" }
+
+// printProfiles lists what --profile takes.
+func printProfiles(w io.Writer) error {
+	for _, p := range settings.Profiles() {
+		if _, err := fmt.Fprintf(w, "%-14s %s\n", p.Name, p.Description); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diffTarget opens what --diff names.
+func (j *Job) diffTarget() (io.WriteCloser, error) {
+	if j.opts.diff == "-" {
+		return nopCloser{j.Out}, nil
+	}
+	return os.Create(filepath.Clean(j.opts.diff))
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// printable makes a text safe for a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != utf8.RuneError && unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// printableLines makes a text of several lines safe for a terminal.
+func printableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}

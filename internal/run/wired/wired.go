@@ -1,0 +1,123 @@
+// Package wired gives the box of "carrel run" its way out: the same wire, with the same policy, that
+// sandboxes of the daemon have, in the process of the runner.
+//
+// The secrets that a policy names are variables of the caller's environment. The box does not
+// have them: it gets placeholders, and the wire puts the values into the requests that the policy names.
+package wired
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/run"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// id is the box's on its own wire.
+const id = carrel.ID("run")
+
+// way is one box's.
+type way struct {
+	wire *wire.Wire
+	ca   *pki.CA
+	env  map[string]string
+}
+
+var _ run.Wire = (*way)(nil)
+
+// Open makes the way out for one box.
+func Open(o run.WireOptions) (run.Wire, error) {
+	network := carrel.Network{Policy: &o.Policy}
+	compiled, err := policy.Compile(network)
+	if err != nil {
+		return nil, err
+	}
+	opts := wire.Options{Egress: func(carrel.ID) carrel.Network { return network }, Audit: o.Decided, Credentials: secrets(o.Lookup)}
+	w := &way{env: compiled.Env()}
+	if compiled.Opens() {
+		// It lives as long as the box: nobody else ever trusts it.
+		if w.ca, err = pki.New("Carrel run"); err != nil {
+			return nil, err
+		}
+		opts.Authority = w.ca
+	}
+	if err := missing(compiled, o.Lookup); err != nil {
+		return nil, err
+	}
+	if o.Table != "" {
+		t, err := wire.LoadTable(o.Table)
+		if err != nil {
+			return nil, err
+		}
+		opts.Resolver, opts.Dialer, opts.Roots = t, t, t.Roots
+	}
+	w.wire = wire.New(opts)
+	return w, nil
+}
+
+// Authority implements run.Wire.
+func (w *way) Authority() []byte {
+	if w.ca == nil {
+		return nil
+	}
+	return w.ca.CertPEM()
+}
+
+// Env implements run.Wire.
+func (w *way) Env() map[string]string { return w.env }
+
+// Attach implements run.Wire.
+func (w *way) Attach(ctx context.Context, link *os.File) error {
+	_, err := w.wire.Attach(ctx, driver.LinkSpec{ID: id, MTU: tap.DefaultMTU}, link)
+	return err
+}
+
+// Close implements run.Wire.
+func (w *way) Close() error { return w.wire.Close() }
+
+// secrets are the caller's variables.
+type secrets func(string) (string, bool)
+
+// Secret implements wire.Credentials.
+func (s secrets) Secret(_ context.Context, _ carrel.ID, name, _ string) (string, error) {
+	if v, ok := s(name); ok && v != "" {
+		return v, nil
+	}
+	return "", &carrel.Error{Op: "put in secret", Kind: carrel.NotFound, Err: fmt.Errorf("there is no variable %s in the environment of carrel run", name)}
+}
+
+// Token implements wire.Credentials: a box has no identity of its own.
+func (secrets) Token(_ context.Context, _ carrel.ID, name string) (string, error) {
+	return "", &carrel.Error{Op: "put in token", Kind: carrel.NotFound, Err: fmt.Errorf("carrel run has no identity tokens, and so no %q", name),
+		Hint: "identity tokens are for sandboxes of carrel serve"}
+}
+
+// missing names the first secret that the policy puts in and nobody gave: better said now than
+// with the first request.
+func missing(p *policy.Policy, lookup func(string) (string, bool)) error {
+	for _, in := range p.Injections() {
+		names := []string{in.Bearer}
+		if in.Basic != nil {
+			names = append(names, in.Basic.Secret)
+		}
+		for _, name := range slices.Compact(names) {
+			if name == "" {
+				continue
+			}
+			if v, ok := lookup(name); !ok || v == "" {
+				return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: "inject",
+					Err:  errors.New("the policy puts the secret " + name + " into requests to " + in.Host + ", and there is no such variable"),
+					Hint: "set it: " + name + "=… carrel run …"}
+			}
+		}
+	}
+	return nil
+}
