@@ -4,6 +4,14 @@
 //
 // It is the second wall behind the mounts of a box, and the only one for files
 // where no namespaces are to be had.
+//
+// # What it does not see
+//
+// A descriptor that is open already keeps its rights, but for ioctls of devices
+// and truncation, which are decided when it is opened too. Looking at a file without opening it
+// (stat, access, chdir, readlink) and changing its mode, owner, times and attributes is
+// not restricted by any version of Landlock so far: mounts or file modes have to do that.
+// UDP, Unix sockets with a path, and everything that is no TCP is not restricted either.
 package landlock
 
 // Access is what a rule allows on a file, or on everything below a directory.
@@ -18,13 +26,15 @@ const (
 	Everything               // ReadWrite and device nodes
 )
 
-// Rule allows Access on Path. A path that does not exist is skipped.
+// Rule allows Access on Path, whose links are followed. A path that does not exist, or that the caller may not
+// reach, is skipped: a rule only ever opens something.
 type Rule struct {
 	Path   string
 	Access Access
 }
 
-// Ruleset is what stays allowed. The zero value restricts nothing.
+// Ruleset is what stays allowed. The zero value restricts nothing. What several rules say of one
+// path adds up; what an earlier Restrict of the thread did not allow stays closed.
 type Ruleset struct {
 	Files bool // restrict files to Rules
 	Rules []Rule
@@ -34,11 +44,3 @@ type Ruleset struct {
 	// ScopeSockets closes abstract Unix sockets, and ScopeSignals the processes, outside of this domain.
 	ScopeSockets, ScopeSignals bool
 }
-
-// ABI is the version of the running kernel's Landlock; 0 when it has none, or it is off.
-func ABI() int { panic("not built") }
-
-// Restrict applies r, as far as the kernel's ABI goes, to the calling thread, which must
-// be locked and have no_new_privs (or CAP_SYS_ADMIN), and returns what of r this
-// kernel can't do, in words. What the thread executes afterwards is restricted too.
-func Restrict(r Ruleset) (missing []string, err error) { panic("not built") }
