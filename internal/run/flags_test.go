@@ -1,0 +1,124 @@
+package run
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/settings"
+)
+
+// parse reads a command line.
+func parse(t *testing.T, line ...string) (*Options, []string) {
+	t.Helper()
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	o := AddFlags(fs)
+	if err := fs.Parse(line); err != nil {
+		t.Fatal(err)
+	}
+	return o, fs.Args()
+}
+
+func TestFlagsOfTheCommandAreTheCommands(t *testing.T) {
+	for _, c := range []struct{ line, want []string }{
+		{[]string{"--quiet", "ls", "--read", "-l"}, []string{"ls", "--read", "-l"}},
+		{[]string{"--", "ls", "--", "-l"}, []string{"ls", "--", "-l"}},
+		{[]string{"-c", "echo $0 $1", "a", "b"}, []string{"bash", "-c", "echo $0 $1", "a", "b"}},
+		{[]string{"-c", ""}, []string{"bash", "-c", ""}},
+	} {
+		o, rest := parse(t, c.line...)
+		if got, err := o.args(rest); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q runs %q, %v; want %q", c.line, got, err, c.want)
+		}
+	}
+	for _, line := range [][]string{{}, {"--"}, {"--", ""}, {"--quiet"}} {
+		o, rest := parse(t, line...)
+		if got, err := o.args(rest); carrel.KindOf(err) != carrel.Invalid {
+			t.Errorf("%q runs %q, %v", line, got, err)
+		}
+	}
+}
+
+func TestFlagsBecomeALayer(t *testing.T) {
+	o, _ := parse(t, "--memory", "1.5G", "--pids", "7", "--cpu", "0.5", "--timeout", "90s", "--env", "A=b=c", "--env", "KEEP", "--env", "GONE-",
+		"--no-bind", "--diff", "--internet", "--file-size", "10K", "true")
+	s, err := o.layer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *s.Limits.MemoryMB != 1536 || *s.Limits.Pids != 7 || *s.Limits.CPUs != 0.5 || *s.Limits.Timeout != 90*time.Second || *s.Limits.FileMB != 1 || s.Limits.TmpMB != nil {
+		t.Errorf("limits: %+v", s.Limits)
+	}
+	if s.Env.Set["A"] != "b=c" || !slices.Equal(s.Env.Pass, []string{"KEEP"}) || !slices.Equal(s.Env.Strip, []string{"GONE"}) {
+		t.Errorf("environment: %+v", s.Env)
+	}
+	if *s.Network.Bind || !*s.Overlay || s.Network.Policy.Default != "allow" || o.diff != "-" {
+		t.Errorf("layer: %+v", s)
+	}
+}
+
+func TestBadFlagsNameThemselves(t *testing.T) {
+	for _, c := range []struct{ field, value string }{
+		{"memory", "much"}, {"memory", "-5M"}, {"memory", "0"}, {"memory", "1e300G"}, {"memory", "NaN"}, {"file-size", "5X"}, {"pids", "0"}, {"pids", "-1"},
+		{"cpu", "0"}, {"cpu", "NaN"}, {"cpu", "Inf"}, {"timeout", "0s"}, {"timeout", "-1s"}, {"env", "=x"}, {"env", ""}, {"open-files", "0"},
+	} {
+		o, _ := parse(t, "--"+c.field, c.value, "true")
+		_, err := o.layer()
+		if carrel.KindOf(err) != carrel.Invalid || fieldOf(err) != "--"+c.field {
+			t.Errorf("--%s %s: %v", c.field, c.value, err)
+		}
+	}
+}
+
+func TestPublish(t *testing.T) {
+	for text, want := range map[string]string{
+		"8080": "127.0.0.1:8080 8080", "8080:80": "127.0.0.1:8080 80", "0:80": "127.0.0.1:0 80", "0.0.0.0:80:81": "0.0.0.0:80 81",
+		"[::1]:80": "[::1]:80 80", "[::1]:80:90": "[::1]:80 90", "127.0.0.1:80": "127.0.0.1:80 80",
+	} {
+		p, err := parsePublish(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got := p.Outside + " " + itoa(p.Inside); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "x", "80:", ":80", "70000", "80:0", "host:80:80", "[::1]80", "1:2:3:4", "-1", "[::1", "1.2.3.4.5:80"} {
+		if p, err := parsePublish(text); err == nil {
+			t.Errorf("%q is taken as %+v", text, p)
+		}
+	}
+}
+
+func TestProtectedNames(t *testing.T) {
+	b := &settings.Box{ReadDefault: settings.Readable, WriteDefault: settings.Readable, Paths: []settings.PathRule{
+		{Path: "/w", Access: settings.Writable, Rule: "working directory"}, {Path: "/w/ro", Access: settings.Readable, Rule: "ro"},
+	}, Protected: []settings.Protected{{Pattern: ".git/hooks", Deep: true, Rule: "hooks"}, {Pattern: ".mcp.json", Rule: "mcp"}, {Pattern: "/w/abs", Rule: "abs"}}}
+	for path, want := range map[string]string{
+		"/w/.git/hooks": "hooks", "/w/.git/hooks/x": "hooks", "/w/a/.git/hooks/x": "hooks", "/w/node_modules/a/.git/hooks": "", "/w/.git": "",
+		"/w/.mcp.json": "mcp", "/w/a/.mcp.json": "", "/w/abs": "abs", "/w/abs/x": "abs", "/w/x": "", "/w/ro/x": "ro",
+	} {
+		if got, yes := protectedIn(b, path); got != want || yes != (want != "") {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func fieldOf(err error) string {
+	var e *carrel.Error
+	if errors.As(err, &e) {
+		return e.Field
+	}
+	return ""
+}
+
+func itoa(n uint16) string { return strconv.Itoa(int(n)) }
+
+// protectedIn is Protected for a box without a filesystem.
+func protectedIn(b *settings.Box, path string) (string, bool) { return Protected(b, path) }

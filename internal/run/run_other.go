@@ -1,0 +1,23 @@
+//go:build !linux && !darwin
+
+package run
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/carrel-dev/carrel"
+)
+
+const system = "other"
+
+// box says what to do on systems that have no walls.
+func (j *Job) box(context.Context) (int, syscall.Signal, error) {
+	return 0, 0, &carrel.Error{Op: "run", Kind: carrel.Unsupported, Err: errors.New("this system has no walls that Carrel knows"),
+		Hint: "on Windows use WSL2, and run carrel inside it"}
+}
+
+func dieBy(sig syscall.Signal) int { return 128 + int(sig) }
+
+func signalName(sig syscall.Signal) string { return sig.String() }
