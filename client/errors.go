@@ -62,6 +62,9 @@ func answerError(op string, resp *http.Response) error {
 		Hint: "this may not be a carrel daemon, or a proxy answered in its place"}
 }
 
+// wsaRefused is what Windows says instead of ECONNREFUSED. No other system uses the number.
+const wsaRefused = syscall.Errno(10061)
+
 // fail is a call that got no answer.
 func (c *Client) fail(ctx context.Context, op string, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
@@ -72,7 +75,7 @@ func (c *Client) fail(ctx context.Context, op string, err error) error {
 		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: context.Canceled}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.DeadlineExceeded}
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, wsaRefused):
 		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: fmt.Errorf("no daemon answers at %s: %w", c.base.Host, err),
 			Hint: "start one with: carrel serve"}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
-	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/spf13/cobra"
 )
 
@@ -24,7 +23,10 @@ func (a *app) caCommand() *cobra.Command {
   export NODE_EXTRA_CA_CERTS=$(carrel ca) SSL_CERT_FILE=$(carrel ca)`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file := daemon.Authority(a.dataDirectory())
+			if err := localDaemons("carrel ca"); err != nil {
+				return err
+			}
+			file := authority(a.dataDirectory())
 			raw, err := os.ReadFile(file)
 			if err != nil {
 				return &carrel.Error{Op: "find the authority", Kind: carrel.NotFound, Err: err,
@@ -48,7 +50,7 @@ func (a *app) caCommand() *cobra.Command {
 // trust has a client trust the authority of the local daemon, where it has one,
 // besides those of the system.
 func trust(dataDir string) []client.Option {
-	raw, err := os.ReadFile(daemon.Authority(dataDir))
+	raw, err := os.ReadFile(authority(dataDir))
 	if err != nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -211,7 +212,7 @@ const endGrace = 10 * time.Second
 // The first interrupt asks the process to end, the second makes it.
 func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGWINCH, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, append(resized, os.Interrupt, syscall.SIGTERM)...)
 	done := make(chan struct{})
 	finished := make(chan struct{})
 	send := func(sig syscall.Signal) {
@@ -230,7 +231,7 @@ func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
 			case <-overdue:
 				send(syscall.SIGKILL)
 			case s := <-signals:
-				if s == syscall.SIGWINCH {
+				if slices.Contains(resized, s) {
 					if tty {
 						a.resize(p)
 					}

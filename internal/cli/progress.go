@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -99,11 +98,9 @@ func tarEntry(tw *tar.Writer, dir, path string, d fs.DirEntry) error {
 	if h.Name, err = filepath.Rel(dir, path); err != nil {
 		return err
 	}
+	h.Name, h.Linkname = filepath.ToSlash(h.Name), filepath.ToSlash(h.Linkname)
 	if d.IsDir() {
 		h.Name += "/"
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		h.Uid, h.Gid = int(st.Uid), int(st.Gid)
 	}
 	if err := tw.WriteHeader(h); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/carrel-dev/carrel/internal/config"
-	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/version"
 	"github.com/spf13/cobra"
 )
@@ -25,13 +23,16 @@ func (a *app) serveCommand() *cobra.Command {
 with the same data directory adopts them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := localDaemons("carrel serve"); err != nil {
+				return err
+			}
 			if envErr != nil {
 				return envErr
 			}
 			if err := a.finishConfig(&cfg); err != nil {
 				return err
 			}
-			return daemon.Run(c.Context(), cfg, daemon.Hooks{Ready: a.announce})
+			return a.runDaemon(c.Context(), cfg)
 		},
 	}
 	f := c.Flags()
@@ -100,50 +101,6 @@ func (a *app) announce(url, key string, first bool) {
 		fmt.Fprintf(a.err, "carrel: made an API key; it is kept in the data directory's file api-key\n\n")
 		fmt.Fprintf(a.err, "  export E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_API_KEY=%s\n\n", url, url, key)
 	}
-}
-
-// doctorCommand is "carrel doctor".
-func (a *app) doctorCommand() *cobra.Command {
-	cfg := config.Default()
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Say which walls work on this host, and what to do where one does not",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := a.finishConfig(&cfg); err != nil {
-				return err
-			}
-			rows, err := daemon.Doctor(c.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			return a.printDoctor(c.Context(), rows)
-		},
-	}
-	return c
-}
-
-func (a *app) printDoctor(_ context.Context, rows []daemon.DoctorRow) error {
-	if a.json {
-		return a.printJSON(rows)
-	}
-	for _, r := range rows {
-		verdict := "works"
-		if !r.OK {
-			verdict = "does not work: " + r.Problem
-		}
-		fmt.Fprintf(a.out, "%-8s %s\n", r.Driver, verdict)
-		if r.Hint != "" {
-			fmt.Fprintf(a.out, "         hint: %s\n", r.Hint)
-		}
-		for _, f := range r.Findings {
-			fmt.Fprintf(a.out, "         note: %s: %s\n", f.What, f.Why)
-			if f.Hint != "" {
-				fmt.Fprintf(a.out, "         hint: %s\n", f.Hint)
-			}
-		}
-	}
-	return nil
 }
 
 // versionCommand is "carrel version".

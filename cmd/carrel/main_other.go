@@ -1,0 +1,8 @@
+//go:build !linux
+
+package main
+
+import "github.com/carrel-dev/carrel/internal/reexec"
+
+// parts is empty: only Linux has walls that are made of this binary's own processes.
+func parts() []reexec.Parts { return nil }

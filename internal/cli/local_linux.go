@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/daemon"
+	"github.com/spf13/cobra"
+)
+
+// localDaemons says why this system has no daemons of its own: Linux has.
+func localDaemons(string) error { return nil }
+
+// runDaemon runs the daemon until it is interrupted.
+func (a *app) runDaemon(ctx context.Context, cfg config.Config) error {
+	return daemon.Run(ctx, cfg, daemon.Hooks{Ready: a.announce})
+}
+
+// authority is the file of the certificate of a local daemon with --tls-self-signed.
+func authority(dataDir string) string { return daemon.Authority(dataDir) }
+
+// doctorCommand is "carrel doctor".
+func (a *app) doctorCommand() *cobra.Command {
+	cfg := config.Default()
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say which walls work on this host, and what to do where one does not",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := a.finishConfig(&cfg); err != nil {
+				return err
+			}
+			rows, err := daemon.Doctor(c.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			return a.printDoctor(rows)
+		},
+	}
+	return c
+}
+
+func (a *app) printDoctor(rows []daemon.DoctorRow) error {
+	if a.json {
+		return a.printJSON(rows)
+	}
+	for _, r := range rows {
+		verdict := "works"
+		if !r.OK {
+			verdict = "does not work: " + r.Problem
+		}
+		fmt.Fprintf(a.out, "%-8s %s\n", r.Driver, verdict)
+		if r.Hint != "" {
+			fmt.Fprintf(a.out, "         hint: %s\n", r.Hint)
+		}
+		for _, f := range r.Findings {
+			fmt.Fprintf(a.out, "         note: %s: %s\n", f.What, f.Why)
+			if f.Hint != "" {
+				fmt.Fprintf(a.out, "         hint: %s\n", f.Hint)
+			}
+		}
+	}
+	return nil
+}

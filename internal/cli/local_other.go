@@ -1,0 +1,37 @@
+//go:build !linux
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/spf13/cobra"
+)
+
+// localDaemons says why this system has no daemons of its own, and what to do instead.
+func localDaemons(what string) error {
+	hint := "run the daemon on a Linux machine, and use it from here with --url and --api-key"
+	if runtime.GOOS == "windows" {
+		hint = "use WSL2: wsl --install, then carrel inside it; or a daemon on a Linux machine, with --url and --api-key"
+	}
+	return &carrel.Error{Op: what, Kind: carrel.Unsupported, Err: errors.New("the walls of a daemon are Linux's"), Hint: hint}
+}
+
+func (a *app) runDaemon(context.Context, config.Config) error { return localDaemons("carrel serve") }
+
+// authority is empty: no daemon of this system's made one.
+func authority(string) string { return "" }
+
+// doctorCommand is "carrel doctor".
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say which walls work on this host (on Linux)",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return localDaemons("carrel doctor") },
+	}
+}

@@ -1,0 +1,11 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"syscall"
+)
+
+// resized are the signals that tell of a terminal's new size.
+var resized = []os.Signal{syscall.SIGWINCH}
