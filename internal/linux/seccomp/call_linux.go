@@ -1,0 +1,176 @@
+package seccomp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Call is a system call that waits for an answer.
+type Call struct {
+	ID   uint64
+	PID  int // of the thread, in the pid namespace of the reader; 0 if it is not in there
+	Name string
+	Args [6]uint64 // copies: the caller can't change them any more, but the memory that they point to
+	// Denied is the error that the filter has for it: the answer is this, and the handler only learns of it.
+	Denied syscall.Errno
+
+	listener *Listener
+}
+
+// ErrGone is of a caller that does not wait any more: it was killed, or interrupted.
+var ErrGone = errors.New("the caller is gone")
+
+// Valid reports whether the call still waits: what was read from its process before this is
+// of that process and not of another with the same pid.
+func (l *Listener) Valid(c Call) bool {
+	return l.pointer(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&c.ID)) == nil
+}
+
+// check makes what was read from the caller certain.
+func (c Call) check() error {
+	if c.listener != nil && !c.listener.Valid(c) {
+		return ErrGone
+	}
+	return nil
+}
+
+// page is what is read at once at most: a string may end just before memory that can't be read.
+const page = 4096
+
+// Text reads a NUL-terminated string of at most max bytes from the caller's memory. ENAMETOOLONG if it is longer.
+// Like the methods below it makes sure afterwards that the caller still waits.
+func (c Call) Text(addr uint64, max int) (string, error) {
+	var buf []byte
+	for len(buf) <= max {
+		n := min(page-int((addr+uint64(len(buf)))%page), max+1-len(buf))
+		if len(buf) == 0 {
+			n = min(n, 256)
+		}
+		part, err := c.memory(addr+uint64(len(buf)), n)
+		if err != nil {
+			return "", err
+		}
+		end := bytes.IndexByte(part, 0)
+		if end >= 0 {
+			return string(append(buf, part[:end]...)), c.check()
+		}
+		buf = append(buf, part...)
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+// Bytes reads n bytes from the caller's memory.
+func (c Call) Bytes(addr uint64, n int) ([]byte, error) {
+	b, err := c.memory(addr, n)
+	if err == nil && len(b) < n {
+		err = unix.EFAULT
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, c.check()
+}
+
+// memory reads up to n bytes.
+func (c Call) memory(addr uint64, n int) ([]byte, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	buf := make([]byte, n)
+	local := []unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(n)
+	remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}
+	got, err := unix.ProcessVMReadv(c.PID, local, remote, 0)
+	switch {
+	case err == unix.ESRCH:
+		return nil, ErrGone
+	case err != nil:
+		return nil, fmt.Errorf("read memory of process %d: %w", c.PID, err)
+	}
+	return buf[:got], nil
+}
+
+// Descriptor duplicates the caller's descriptor fd.
+func (c Call) Descriptor(fd int) (*os.File, error) {
+	const thread = unix.O_EXCL // PIDFD_THREAD: a thread may have descriptors of its own (Linux 6.9)
+	p, err := unix.PidfdOpen(c.PID, thread)
+	if err == unix.EINVAL {
+		p, err = c.leader()
+	}
+	if err == unix.ESRCH {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", c.PID, err)
+	}
+	defer unix.Close(p)
+	got, err := unix.PidfdGetfd(p, fd, 0)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, c.PID, err)
+	}
+	if err := c.check(); err != nil {
+		_ = unix.Close(got)
+		return nil, err
+	}
+	return os.NewFile(uintptr(got), "descriptor "+strconv.Itoa(fd)), nil
+}
+
+// leader opens the process of the thread.
+func (c Call) leader() (int, error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(c.PID) + "/status")
+	if err != nil {
+		return -1, unix.ESRCH
+	}
+	for line := range strings.Lines(string(status)) {
+		if id, ok := strings.CutPrefix(line, "Tgid:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(id))
+			if err != nil {
+				return -1, unix.ESRCH
+			}
+			return unix.PidfdOpen(n, 0)
+		}
+	}
+	return -1, unix.ESRCH
+}
+
+// Path is the path that argument arg names, made absolute by the caller's working directory or
+// the descriptor in argument dirfd (-1: the working directory), as the caller names it: links are not resolved, and
+// neither is "..". An empty path is the directory or descriptor itself. What /proc says of a descriptor that is no file
+// ("pipe:[7]") is returned as it is.
+func (c Call) Path(dirfd, arg int) (string, error) {
+	if arg < 0 || arg >= len(c.Args) || dirfd >= len(c.Args) {
+		return "", unix.EINVAL
+	}
+	name, err := c.Text(c.Args[arg], unix.PathMax-1)
+	if err != nil || strings.HasPrefix(name, "/") {
+		return name, err
+	}
+	link := "/proc/" + strconv.Itoa(c.PID) + "/cwd"
+	if dirfd >= 0 {
+		if fd := int32(c.Args[dirfd]); fd != unix.AT_FDCWD {
+			link = "/proc/" + strconv.Itoa(c.PID) + "/fd/" + strconv.Itoa(int(fd))
+		}
+	}
+	dir, err := os.Readlink(link)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) && c.check() == nil {
+			return "", unix.EBADF
+		}
+		return "", err
+	}
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	if name == "" {
+		return dir, nil
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + name, nil
+}

@@ -1,0 +1,195 @@
+package seccomp
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	allow  = uint32(unix.SECCOMP_RET_ALLOW)
+	notify = uint32(unix.SECCOMP_RET_USER_NOTIF)
+
+	// x32 is the bit of the calls with 32-bit pointers that share amd64's mark. No call of arm64 has it either.
+	x32 = 0x40000000
+)
+
+func fail(e syscall.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e)&unix.SECCOMP_RET_DATA }
+
+// compile makes the kernel's program of f. The number is looked for by halves, then the arguments of
+// those few calls whose arguments matter are looked at. The kernel itself remembers which
+// numbers are allowed without a look at arguments, and asks no filter for them
+// (it understands loads of the number, comparisons and masks: nothing else is used).
+func compile(f Filter) (code []unix.SockFilter, watches bool) {
+	c := compiler{Filter: f, program: program{returns: map[uint32]label{}}}
+	c.calls()
+	tree := c.tree(c.intervals())
+	enosys := c.ret(fail(unix.ENOSYS))
+	start := c.jump(unix.BPF_JGE, x32, enosys, tree)
+	start = c.load(offNumber, start)
+	start = c.jump(unix.BPF_JEQ, arch, start, enosys)
+	c.load(offArch, start)
+	return c.instructions(), c.watches
+}
+
+// compiler holds what compile works with.
+type compiler struct {
+	Filter
+	program
+	at      [len(names)]leaf
+	watches bool
+}
+
+// leaf is what becomes of one number: a verdict, or a place where arguments are looked at.
+type leaf struct {
+	verdict uint32 // 0 is allow
+	check   label
+}
+
+// calls fills at.
+func (c *compiler) calls() {
+	for _, d := range c.Deny {
+		errno := d.errno()
+		for _, name := range d.Calls {
+			if n, ok := number(name); ok && c.at[n] == (leaf{}) {
+				c.at[n].verdict = c.denial(errno, d.Watch)
+			}
+		}
+	}
+	c.deniedByArguments()
+	if c.WatchConnect {
+		c.set("connect", leaf{verdict: c.watch()})
+	}
+	if c.WatchBind {
+		c.set("bind", leaf{verdict: c.watch()})
+	}
+	if c.WatchWrites {
+		c.writes()
+	}
+}
+
+func (c *compiler) watch() uint32 {
+	c.watches = true
+	return notify
+}
+
+// denial is the verdict of a denied call. If it is watched the listener gives the error.
+func (c *compiler) denial(e syscall.Errno, watch bool) uint32 {
+	if watch {
+		return c.watch()
+	}
+	return fail(e)
+}
+
+// deny ends a look at arguments.
+func (c *compiler) deny(e syscall.Errno) label { return c.ret(c.denial(e, c.Watch)) }
+
+func (c *compiler) set(name string, l leaf) {
+	if n, ok := number(name); ok && c.at[n] == (leaf{}) {
+		c.at[n] = l
+	}
+}
+
+func (c *compiler) deniedByArguments() {
+	if c.Namespaces {
+		// The kernel looks at the low half of the flags only.
+		c.set("clone", leaf{check: c.arg(0, c.jump(unix.BPF_JSET, cloneNew, c.deny(unix.EPERM), c.ret(allow)))})
+		c.set("unshare", leaf{check: c.arg(0, c.jump(unix.BPF_JSET, cloneNew|unix.CLONE_NEWTIME, c.deny(unix.EPERM), c.ret(allow)))})
+		c.set("setns", leaf{verdict: c.denial(unix.EPERM, c.Watch)})
+		c.set("clone3", leaf{verdict: fail(unix.ENOSYS)})
+	}
+	if c.TTY {
+		c.set("ioctl", leaf{check: c.arg(1, c.oneOf(typing, c.deny(unix.EPERM), c.ret(allow)))})
+	}
+	if c.Personality {
+		c.set("personality", leaf{check: c.arg(0, c.oneOf(personalities, c.ret(allow), c.deny(unix.EPERM)))})
+	}
+	if c.Unix || c.UnixDatagram || c.Network || c.Sockets != nil {
+		c.set("socket", leaf{check: c.socket(c.Unix)})
+		c.set("socketpair", leaf{check: c.socket(false)})
+	}
+}
+
+// socket looks at the arguments of socket and socketpair.
+func (c *compiler) socket(noUnix bool) label {
+	unixes := c.ret(allow)
+	switch {
+	case noUnix:
+		unixes = c.deny(unix.EACCES)
+	case c.Unix || c.UnixDatagram:
+		unixes = c.arg(1, c.and(sockType, c.oneOf([]uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET}, c.ret(allow), c.deny(unix.EACCES))))
+	}
+	return c.arg(0, c.jump(unix.BPF_JEQ, unix.AF_UNIX, unixes, c.families()))
+}
+
+// families looks at the other address families.
+func (c *compiler) families() label {
+	if c.Network {
+		return c.deny(unix.EACCES)
+	}
+	if c.Sockets == nil {
+		return c.ret(allow)
+	}
+	packets := false
+	for _, family := range c.Sockets {
+		packets = packets || family == unix.AF_PACKET
+	}
+	next := c.deny(unix.EAFNOSUPPORT)
+	for _, family := range c.Sockets {
+		yes := c.ret(allow)
+		switch {
+		case family == unix.AF_NETLINK:
+			yes = c.arg(2, c.jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, yes, c.deny(unix.EPROTONOSUPPORT)))
+		case family == unix.AF_INET && !packets:
+			// The kernel makes a packet socket of this one, for programs of 1999.
+			yes = c.arg(1, c.and(sockType, c.jump(unix.BPF_JEQ, unix.SOCK_PACKET, c.deny(unix.EAFNOSUPPORT), yes)))
+		}
+		next = c.jump(unix.BPF_JEQ, uint32(family), yes, next)
+	}
+	return next
+}
+
+// writes watches the calls of WatchWrites.
+func (c *compiler) writes() {
+	for _, name := range writers {
+		c.set(name, leaf{verdict: c.watch()})
+	}
+	c.set("open", leaf{check: c.arg(1, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))})
+	c.set("openat", leaf{check: c.arg(2, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))})
+	c.set("openat2", leaf{verdict: fail(unix.ENOSYS)})
+}
+
+// interval is a run of numbers with one leaf.
+type interval struct {
+	from uint32
+	leaf
+}
+
+func (c *compiler) intervals() []interval {
+	var all []interval
+	for n, l := range c.at {
+		if n == 0 || l != all[len(all)-1].leaf {
+			all = append(all, interval{uint32(n), l})
+		}
+	}
+	if all[len(all)-1].leaf != (leaf{}) {
+		all = append(all, interval{from: uint32(len(c.at))})
+	}
+	return all
+}
+
+// tree finds the interval of the number in the accumulator.
+func (c *compiler) tree(all []interval) label {
+	if len(all) == 1 {
+		switch l := all[0].leaf; {
+		case l.check != 0:
+			return l.check
+		case l.verdict != 0:
+			return c.ret(l.verdict)
+		}
+		return c.ret(allow)
+	}
+	half := len(all) / 2
+	high := c.tree(all[half:])
+	return c.jump(unix.BPF_JGE, all[half].from, high, c.tree(all[:half]))
+}

@@ -1,0 +1,229 @@
+package seccomp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Answer is what becomes of a Call. The zero value is the result 0.
+type Answer struct {
+	Continue    bool          // the kernel goes on with it, with whatever the memory says by then
+	Errno       syscall.Errno // else this error
+	Value       int64         // else this result
+	File        *os.File      // else a new descriptor for this file (closed by the Listener afterwards)
+	CloseOnExec bool          // of File
+}
+
+// Listener reads the calls of one filter.
+//
+// One thread at a time waits in the kernel, because each call wakes all that wait there; it answers
+// the call itself, so that caller and listener take turns on one processor. If an answer takes
+// longer than a tick, or they keep coming, another thread takes its place at the kernel meanwhile.
+type Listener struct {
+	file    *os.File
+	raw     syscall.RawConn
+	reading *reading
+	handle  func(Call) Answer
+
+	done     atomic.Bool   // nothing more is to be received
+	waiting  atomic.Int32  // threads that wait in the kernel
+	received atomic.Uint64 // calls so far
+	ticking  atomic.Bool
+	tick     chan struct{} // starts the ticks again
+	stop     chan struct{} // closed with done
+	once     sync.Once
+
+	mu      sync.Mutex
+	workers map[*worker]struct{}
+	running sync.WaitGroup
+}
+
+// Listen takes the descriptor of Install, wherever it came from, and the filter that it was installed with: what that
+// denies stays denied, whatever the handler answers.
+func Listen(f *os.File, filter Filter) *Listener {
+	raw, err := f.SyscallConn()
+	l := &Listener{file: f, raw: raw, reading: read(filter), tick: make(chan struct{}, 1), stop: make(chan struct{}), workers: map[*worker]struct{}{}}
+	if err != nil {
+		l.end()
+		return l
+	}
+	// Unknown to kernels before 6.6, which wake as they like.
+	_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	return l
+}
+
+// control is an ioctl on the listener; it fails when that is closed.
+func (l *Listener) control(request, arg uintptr) error {
+	errno := unix.EBADF
+	_ = l.raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, request, arg)
+	})
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// pointer is control with a structure, which stays where it is.
+func (l *Listener) pointer(request uintptr, arg unsafe.Pointer) error {
+	errno := unix.EBADF
+	_ = l.raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(arg))
+	})
+	runtime.KeepAlive(arg)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Serve answers calls with handle until the last process with the filter has ended (nil), ctx has, or
+// Close. handle is called from several goroutines at once, on threads that are theirs alone; while it thinks, the caller can only be
+// killed, so it should not wait for what the caller may hold up. Calls from sleeping systems are quick: the kernel is asked
+// to wake both sides on one processor where it can (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). A call that ends before
+// it is answered is no error. Serve is called once.
+func (l *Listener) Serve(ctx context.Context, handle func(Call) Answer) error {
+	if l.done.Load() {
+		return os.ErrClosed
+	}
+	l.handle = handle
+	defer context.AfterFunc(ctx, l.end)()
+	l.running.Add(1)
+	go l.hangup()
+	l.start()
+	l.ticks()
+	l.running.Wait()
+	return ctx.Err()
+}
+
+// Close ends Serve. Calls that wait get ENOSYS. Answers that are being thought about are waited for by Serve, not here.
+func (l *Listener) Close() error {
+	l.end()
+	err := l.file.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// end stops all workers.
+func (l *Listener) end() {
+	l.once.Do(func() {
+		l.done.Store(true)
+		close(l.stop)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.workers {
+		w.interrupt()
+	}
+}
+
+// start adds a worker.
+func (l *Listener) start() {
+	w := &worker{l: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done.Load() || len(l.workers) >= maxWorkers {
+		return
+	}
+	l.workers[w] = struct{}{}
+	l.waiting.Add(1)
+	l.running.Add(1)
+	go w.run()
+}
+
+// maxWorkers bounds the threads: so many answers are thought about at once.
+const maxWorkers = 128
+
+// ticks looks after the workers once in a millisecond while calls come, and returns at the end.
+func (l *Listener) ticks() {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	idle, before := 0, uint64(0)
+	for {
+		select {
+		case <-l.stop:
+			l.finish()
+			return
+		case <-ticker.C:
+		}
+		now := l.received.Load()
+		l.look(now != before)
+		if idle++; now != before {
+			idle = 0
+		}
+		before = now
+		if idle < 20 || l.busy() {
+			continue
+		}
+		ticker.Stop()
+		l.ticking.Store(false)
+		if l.received.Load() == now { // else a call came in between, and nobody told of it
+			select {
+			case <-l.stop:
+				l.finish()
+				return
+			case <-l.tick:
+			}
+		}
+		l.ticking.Store(true)
+		ticker.Reset(time.Millisecond)
+		idle = 0
+	}
+}
+
+// busy reports whether an answer is being thought about.
+func (l *Listener) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int(l.waiting.Load()) < len(l.workers)
+}
+
+// look starts a worker if none waits, as all have been thinking for a tick or calls keep coming.
+func (l *Listener) look(active bool) {
+	if active || l.busy() {
+		if l.waiting.Load() == 0 {
+			l.start()
+		}
+	}
+}
+
+// finish interrupts the workers until they are gone: one may have been about to wait.
+func (l *Listener) finish() {
+	for {
+		l.mu.Lock()
+		n := len(l.workers)
+		for w := range l.workers {
+			w.interrupt()
+		}
+		l.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// hangup ends the Listener when the last process with the filter has ended: kernels before 6.11 do not
+// tell the threads that wait. Nobody is woken here by a call.
+func (l *Listener) hangup() {
+	defer l.running.Done()
+	for !l.done.Load() {
+		_ = l.raw.Control(func(fd uintptr) {
+			fds := []unix.PollFd{{Fd: int32(fd)}}
+			if n, err := unix.Poll(fds, 1000); n > 0 || err != nil && err != unix.EINTR {
+				l.end()
+			}
+		})
+	}
+}
