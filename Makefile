@@ -5,7 +5,7 @@
 #   make check     what CI runs: format, vet, lint, build, race tests, SDK tests
 #   make test-all  the heavy matrices too
 #   make bench     the side-by-side measurements
-#   make build     bin/carrel and bin/carrel-guest
+#   make build     bin/carrel and what it carries
 #   make generate  the protobuf code, with the pinned generators
 
 SHELL       := /bin/bash -o pipefail
@@ -15,6 +15,8 @@ LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(
 GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
 GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+BOX_STAGE   := internal/box/stagebin/assets/carrel-box
+BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
@@ -25,7 +27,7 @@ PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/drive
 
 .PHONY: build demo test test-all check lint unit real sdk bench generate clean need need-sdk
 
-build: bin/carrel bin/carrel-guest bin/carrel-sudo
+build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box
 
 bin/carrel-guest: $(GUEST_SRC)
 	@mkdir -p bin
@@ -39,7 +41,15 @@ bin/carrel-sudo: $(GUEST_SRC)
 $(GUEST_IMAGE): bin/carrel-guest bin/carrel-sudo
 	$(GO) run ./internal/tools/guestimage -o $@ bin/carrel-guest bin/carrel-sudo
 
-bin/carrel: $(GUEST_IMAGE) $(SRC) go.mod go.sum
+bin/carrel-box: $(BOX_SRC)
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel-box
+
+# The stage of a box is carried as it is: small, so that a box starts in milliseconds.
+$(BOX_STAGE): bin/carrel-box
+	cp $< $@
+
+bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 
@@ -71,12 +81,12 @@ ifdef CI
 export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl
 endif
 
-lint: $(GUEST_IMAGE)
+lint: $(GUEST_IMAGE) $(BOX_STAGE)
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt -w these:"; echo "$$fmt"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-unit: $(GUEST_IMAGE) bin/s3server bin/pebble
+unit: $(GUEST_IMAGE) $(BOX_STAGE) bin/s3server bin/pebble
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
@@ -97,4 +107,4 @@ generate:
 	$(GO) generate ./internal/guest
 
 clean:
-	rm -rf bin $(GUEST_IMAGE)
+	rm -rf bin $(GUEST_IMAGE) $(BOX_STAGE)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package box builds the walls of Linux primitives around a process: namespaces, mounts,
 // Landlock, a system call filter, limits. "carrel run" puts one command into a box; driver/ns puts a
 // sandbox's guest into one.
@@ -28,14 +30,12 @@
 package box
 
 import (
-	"context"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/linux/landlock"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
-	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
 // Spec is a box. It travels to the stage as JSON.
@@ -174,9 +174,6 @@ type Events struct {
 	Stopped func()                                     // the command was stopped by a signal (ctrl-z with no shell inside)
 }
 
-// Box is a running box.
-type Box struct{}
-
 // Exit is how a command ended.
 type Exit struct {
 	Code      int // when Signal is 0
@@ -185,50 +182,3 @@ type Exit struct {
 	CPU       time.Duration
 	MaxMemory int64
 }
-
-// Parts are the parts of this package for reexec.Run.
-func Parts() reexec.Parts { panic("not built") }
-
-// Probe says why this host gives no boxes to this user, or nil: no user namespaces (and which of AppArmor, sysctl, seccomp or a container
-// says so), no /proc that can be mounted. It starts nothing that stays. The error is Unsupported with a hint that names the change.
-func Probe(ctx context.Context) error { panic("not built") }
-
-// Inside reports whether this process runs in a box already, where namespaces are closed.
-func Inside() bool { panic("not built") }
-
-// Start builds a box and starts its command. The error is nil once the command has been executed; ENOENT, EACCES and
-// ENOEXEC of that come as *os.PathError. Errors about the Spec name the mount or path.
-func Start(ctx context.Context, s Spec, o Options) (*Box, error) { panic("not built") }
-
-// Link is the host's end of the network link of a Wired box. The caller owns it.
-func (b *Box) Link() *os.File { panic("not built") }
-
-// Terminal is the other end of the command's terminal, nil without one. The caller owns it.
-func (b *Box) Terminal() *os.File { panic("not built") }
-
-// Published are the addresses outside, in the order of Spec.Publish.
-func (b *Box) Published() []string { panic("not built") }
-
-// Missing lists what this host could not do of the Spec, in words.
-func (b *Box) Missing() []string { panic("not built") }
-
-// PID is the command's process as this process sees it, and Stage the first process of the box (the same with Init).
-func (b *Box) PID() int   { panic("not built") }
-func (b *Box) Stage() int { panic("not built") }
-
-// Root is a descriptor of the box's root directory, as its processes see it: to resolve paths as they do.
-func (b *Box) Root() *os.File { panic("not built") }
-
-// Signal sends a signal to the command; SIGCONT, SIGTSTP, SIGINT, SIGQUIT and SIGHUP to its whole process group.
-func (b *Box) Signal(s syscall.Signal) error { panic("not built") }
-
-// Freeze and Thaw stop and go, with a cgroup where there is one.
-func (b *Box) Freeze() error { panic("not built") }
-func (b *Box) Thaw() error   { panic("not built") }
-
-// Kill ends everything inside.
-func (b *Box) Kill() error { panic("not built") }
-
-// Wait returns when the command has ended and everything else with it. What the stage and this package
-// had open is closed by then.
-func (b *Box) Wait() (Exit, error) { panic("not built") }

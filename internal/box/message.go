@@ -1,0 +1,141 @@
+//go:build linux
+
+package box
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// order is what the stage is told, in a sealed memory file.
+type order struct {
+	Spec  Spec
+	User  bool // it is in a user namespace of its own
+	Watch bool // somebody answers the calls that the filter watches
+}
+
+// The descriptors of the stage beside the standard streams.
+const (
+	controlFD = 3
+	orderFD   = 4
+)
+
+// word says what a message is.
+type word string
+
+// What the stage says, and what it is asked.
+const (
+	failed  word = "failed"  // Failure; the box is not built
+	started word = "started" // with descriptors, in the order of Handed
+	exited  word = "exited"  // Code, Signal
+	stopped word = "stopped"
+	named   word = "named" // Text is the name that was looked up
+	masks   word = "masks" // with the descriptor of /dev/fuse; Masks says which
+	signal  word = "signal"
+	dial    word = "dial" // ID, Port; the answer has a descriptor or Failure
+)
+
+// message is one datagram between the stage and the host's process.
+type message struct {
+	Word    word
+	Failure *failure `json:",omitempty"`
+	Handed  []string `json:",omitempty"`
+	Missing []string `json:",omitempty"`
+	Code    int      `json:",omitempty"`
+	Signal  int      `json:",omitempty"`
+	Group   bool     `json:",omitempty"`
+	Text    string   `json:",omitempty"`
+	PID     int      `json:",omitempty"`
+	Port    uint16   `json:",omitempty"`
+	ID      int      `json:",omitempty"`
+	Masks   []int    `json:",omitempty"` // indices of Spec.Hidden, which are directories if negative (-1-index)
+}
+
+// failure is an error that crosses the socket.
+type failure struct {
+	Op, Path string
+	Errno    int
+	Text     string
+	Kind     string
+	Hint     string
+	Exec     bool // the command could not be executed
+}
+
+// maxMessage bounds a datagram.
+const maxMessage = 64 << 10
+
+// conn is one end of the socket between the stage and the host's process.
+type conn struct {
+	fd int
+	mu sync.Mutex // Of close against send
+}
+
+func (c *conn) send(m message, fds ...int) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxMessage {
+		return errors.New("the message is too long")
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd < 0 {
+		return os.ErrClosed
+	}
+	for {
+		err = unix.Sendmsg(c.fd, b, oob, nil, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return os.NewSyscallError("sendmsg", err)
+		}
+	}
+}
+
+// receive waits for a message. One with Word "" means that the other end is closed.
+func (c *conn) receive(b []byte) (m message, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*8))
+	var n, oobn int
+	for {
+		n, oobn, _, _, err = unix.Recvmsg(c.fd, b, oob, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err == unix.ECONNRESET {
+		return m, nil, nil
+	}
+	if err != nil || n == 0 {
+		return m, nil, os.NewSyscallError("recvmsg", err)
+	}
+	if oobn > 0 {
+		list, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			return m, nil, err
+		}
+		for _, one := range list {
+			got, err := unix.ParseUnixRights(&one)
+			if err != nil {
+				return m, nil, err
+			}
+			fds = append(fds, got...)
+		}
+	}
+	return m, fds, json.Unmarshal(b[:n], &m)
+}
+
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd >= 0 {
+		_ = unix.Close(c.fd)
+		c.fd = -1
+	}
+}

@@ -1,0 +1,282 @@
+//go:build linux
+
+package box
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+)
+
+// Box is a running box.
+type Box struct {
+	spec    Spec
+	options Options
+	conn    *conn
+	stage   int // pid
+	stagefd int
+	pidfd   int // of the command
+	begun   bool
+	missing []string
+
+	root, link, terminal *os.File
+	listener             *seccomp.Listener
+	work                 sync.WaitGroup
+
+	reaping sync.Mutex // guards stage against signals to a reaped pid
+	reaped  bool
+
+	done chan struct{}
+	exit Exit  // after done
+	err  error // after done
+
+	mu    sync.Mutex
+	limit string // which limit ended it
+}
+
+// run begins to serve a box whose command runs.
+func (b *Box) run(buf []byte) error {
+	if b.listener != nil && b.options.Watch != nil && !b.options.Detach {
+		b.work.Go(func() {
+			_ = b.listener.Serve(context.Background(), func(c seccomp.Call) seccomp.Answer { return b.options.Watch(b, c) })
+		})
+	}
+	if b.options.Detach {
+		return nil
+	}
+	var timeout *time.Timer
+	if t := b.spec.Limits.Timeout; t > 0 {
+		timeout = time.AfterFunc(t, func() { b.ended("timeout", t.String()) })
+	}
+	go b.serve(buf, timeout)
+	return nil
+}
+
+// serve reads what the stage says until the box has ended.
+func (b *Box) serve(buf []byte, timeout *time.Timer) {
+	var last message
+	for {
+		m, fds, err := b.conn.receive(buf)
+		if err != nil || m.Word == "" {
+			break
+		}
+		if m.Word == exited {
+			last = m
+			continue
+		}
+		b.handle(m, fds)
+	}
+	ws, ru := b.reap()
+	if timeout != nil {
+		timeout.Stop()
+	}
+	if b.listener != nil {
+		_ = b.listener.Close()
+	}
+	b.work.Wait()
+	b.conn.close()
+	b.conclude(last, ws, ru)
+	close(b.done)
+}
+
+// conclude says how it ended.
+func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
+	b.mu.Lock()
+	b.exit.Limit = b.limit
+	b.mu.Unlock()
+	b.exit.CPU = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	b.exit.MaxMemory = ru.Maxrss << 10
+	switch {
+	case last.Word == exited:
+		b.exit.Code, b.exit.Signal = last.Code, syscall.Signal(last.Signal)
+	case ws.Signaled():
+		b.exit.Signal = ws.Signal()
+	case b.spec.Init:
+		b.exit.Code = ws.ExitStatus()
+	default:
+		b.err = errors.New("box: its first process ended without a word: " + describe(ws))
+	}
+}
+
+// handle carries out what the stage asks for.
+func (b *Box) handle(m message, fds []int) {
+	e := b.options.Events
+	switch {
+	case m.Word == named && e.Name != nil:
+		e.Name(m.Text)
+	case m.Word == stopped && e.Stopped != nil:
+		e.Stopped()
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// reap waits for the stage, with which everything inside has ended.
+func (b *Box) reap() (ws syscall.WaitStatus, ru syscall.Rusage) {
+	// Look first and take it under the lock: no signal may meet another process with the same pid.
+	for unix.Waitid(unix.P_PID, b.stage, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	b.reaping.Lock()
+	defer b.reaping.Unlock()
+	if b.reaped || b.stage == 0 {
+		return ws, ru
+	}
+	for {
+		_, err := syscall.Wait4(b.stage, &ws, 0, &ru)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	b.reaped = true
+	closeFD(&b.stagefd)
+	closeFD(&b.pidfd)
+	return ws, ru
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		_ = unix.Close(*fd)
+		*fd = -1
+	}
+}
+
+// abandon ends a box that was not built.
+func (b *Box) abandon() {
+	if b.stage != 0 {
+		_ = b.Kill()
+		_, _ = b.reap()
+	}
+	closeFD(&b.stagefd)
+	closeFD(&b.pidfd)
+	if b.conn != nil {
+		b.conn.close()
+	}
+	if b.listener != nil {
+		_ = b.listener.Close()
+	}
+	for _, f := range []*os.File{b.root, b.link, b.terminal} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// ended kills the box because of a limit.
+func (b *Box) ended(name, value string) {
+	b.mu.Lock()
+	first := b.limit == ""
+	if first {
+		b.limit = name
+	}
+	b.mu.Unlock()
+	if !first {
+		return
+	}
+	if f := b.options.Events.Limit; f != nil {
+		f(name, value)
+	}
+	_ = b.Kill()
+}
+
+// Link is the host's end of the network link of a Wired box. The caller owns it.
+func (b *Box) Link() *os.File { return b.link }
+
+// Terminal is the other end of the command's terminal, nil without one. The caller owns it.
+func (b *Box) Terminal() *os.File { return b.terminal }
+
+// Published are the addresses outside, in the order of Spec.Publish.
+func (b *Box) Published() []string { return nil }
+
+// Missing lists what this host could not do of the Spec, in words.
+func (b *Box) Missing() []string { return b.missing }
+
+// PID is the command's process as this process sees it; 0 once it has ended.
+func (b *Box) PID() int {
+	b.reaping.Lock()
+	defer b.reaping.Unlock()
+	if b.pidfd < 0 {
+		if b.spec.Init && !b.reaped {
+			return b.stage
+		}
+		return 0
+	}
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(b.pidfd))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(info) {
+		if v, ok := bytes.CutPrefix(line, []byte("Pid:")); ok {
+			pid, _ := strconv.Atoi(string(bytes.TrimSpace(v)))
+			return max(pid, 0)
+		}
+	}
+	return 0
+}
+
+// Stage is the first process of the box, the same as PID with Init.
+func (b *Box) Stage() int { return b.stage }
+
+// Root is a descriptor of the box's root directory, as its processes see it: to resolve paths as they do.
+// It is the Box's, and stays open until its end.
+func (b *Box) Root() *os.File { return b.root }
+
+// groupSignals go to every process of the command's group, as a terminal's do.
+func groupSignal(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+		return true
+	}
+	return false
+}
+
+// Signal sends a signal to the command; SIGCONT, SIGTSTP, SIGINT, SIGQUIT and SIGHUP to its whole process group.
+func (b *Box) Signal(s syscall.Signal) error {
+	if !b.spec.Init {
+		return b.conn.send(message{Word: signal, Signal: int(s), Group: groupSignal(s)})
+	}
+	b.reaping.Lock()
+	defer b.reaping.Unlock()
+	if b.reaped {
+		return os.ErrProcessDone
+	}
+	return unix.PidfdSendSignal(b.stagefd, unix.Signal(s), nil, 0)
+}
+
+// Freeze and Thaw stop and go, with a cgroup where there is one.
+func (b *Box) Freeze() error { return errors.ErrUnsupported }
+
+// Thaw undoes Freeze.
+func (b *Box) Thaw() error { return errors.ErrUnsupported }
+
+// Kill ends everything inside.
+func (b *Box) Kill() error {
+	b.reaping.Lock()
+	defer b.reaping.Unlock()
+	if b.reaped || b.stage == 0 {
+		return nil
+	}
+	if b.spec.Light {
+		return b.conn.send(message{Word: signal, Signal: int(syscall.SIGKILL), Group: true})
+	}
+	if b.stagefd < 0 {
+		return syscall.Kill(b.stage, syscall.SIGKILL)
+	}
+	return unix.PidfdSendSignal(b.stagefd, unix.SIGKILL, nil, 0)
+}
+
+// Wait returns when the command has ended and everything else with it. What the stage and this package
+// had open is closed by then.
+func (b *Box) Wait() (Exit, error) {
+	<-b.done
+	return b.exit, b.err
+}

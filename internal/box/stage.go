@@ -1,0 +1,206 @@
+//go:build linux
+
+package box
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// builder is the stage: it builds the box from inside, and stays as its first process.
+type builder struct {
+	order
+	conn    *conn
+	missing []string
+	handed  []string // names of fds
+	fds     []int
+	// sources are clones of what the mounts take from outside, by index.
+	sources map[int]int
+	devices []device
+	// own are the filesystems (st_dev) that are this box's own, in which directories may be made.
+	own     map[uint64]bool
+	mask    [4]int // see hide.go
+	command int
+	tty     int // the command's side of its terminal
+	failing string
+}
+
+// stage is the process between Start and the command.
+func stage() {
+	// The main thread stays as it is. Another one takes the command's restrictions on and starts it; were it the
+	// main one, the command could signal the stage, for Landlock goes by it.
+	runtime.LockOSThread()
+	// Nobody of the same user may look into this process or trace it, whatever yama says.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	b := &builder{conn: &conn{fd: controlFD}, command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, mask: [4]int{-1, -1, -1, -1}}
+	if err := b.read(); err != nil {
+		b.fail(err)
+	}
+	go b.thread()
+	b.listen()
+}
+
+// read takes the order, and closes what else was inherited.
+func (b *builder) read() error {
+	unix.CloseOnExec(controlFD)
+	_ = unix.CloseRange(orderFD+1, ^uint(0)>>1&0xffffffff, 0)
+	var st unix.Stat_t
+	if err := unix.Fstat(orderFD, &st); err != nil {
+		return fmt.Errorf("order: %w", err)
+	}
+	data, err := unix.Mmap(orderFD, 0, int(st.Size), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("order: %w", err)
+	}
+	err = json.Unmarshal(data, &b.order)
+	_ = unix.Munmap(data)
+	_ = unix.Close(orderFD)
+	return err
+}
+
+// thread builds the box and starts the command on a thread that is not the main one.
+func (b *builder) thread() {
+	runtime.LockOSThread()
+	if err := b.build(); err != nil {
+		b.fail(err)
+	}
+	if err := b.launch(); err != nil {
+		b.fail(err)
+	}
+	b.reap()
+}
+
+// fail tells the host's process and ends.
+func (b *builder) fail(err error) {
+	f, ok := err.(*execError)
+	if ok {
+		_ = b.conn.send(message{Word: failed, Failure: &failure{Exec: true, Path: f.path, Errno: int(f.errno), Text: f.Error()}})
+	} else {
+		_ = b.conn.send(message{Word: failed, Failure: fault(b.failing, err)})
+	}
+	os.Exit(126)
+}
+
+// build puts up all walls that don't concern this process alone.
+func (b *builder) build() error {
+	_, _ = unix.KeyctlJoinSessionKeyring("") // kernels without keys have none to lose
+	if b.Spec.Light {
+		return b.limits()
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"network", b.network},
+		{"mounts", b.gather},
+		{"root", b.root},
+		{"/dev", b.dev},
+		{"/proc and /sys", b.kernel},
+		{"/tmp and /run", b.private},
+		{"mounts", b.mounts},
+		{"hidden paths", b.hide},
+		{"host name", b.hostname},
+		{"limits", b.limits},
+		{"terminal", b.terminal},
+	} {
+		b.failing = step.name
+		if err := step.do(); err != nil {
+			return err
+		}
+	}
+	b.failing = ""
+	return nil
+}
+
+func (b *builder) hostname() error {
+	if b.Spec.Hostname == "" {
+		return nil
+	}
+	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(b.Spec.Hostname)))
+}
+
+// listen carries out what the host's process asks for, and ends everything when that is gone.
+func (b *builder) listen() {
+	buf := make([]byte, maxMessage)
+	for {
+		m, _, err := b.conn.receive(buf)
+		if err != nil || m.Word == "" {
+			b.finish(1)
+		}
+		if m.Word != signal {
+			continue
+		}
+		if pid := b.command; pid > 0 {
+			if m.Group {
+				pid = -pid
+			}
+			_ = unix.Kill(pid, syscall.Signal(m.Signal))
+		}
+	}
+}
+
+// reap waits for the command and for every orphan.
+func (b *builder) reap() {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			b.finish(1)
+		case pid != b.command:
+		case ws.Stopped():
+			_ = b.conn.send(message{Word: stopped, Signal: int(ws.StopSignal())})
+		default:
+			m := message{Word: exited, Code: ws.ExitStatus()}
+			if ws.Signaled() {
+				m.Code, m.Signal = 0, int(ws.Signal())
+			}
+			_ = b.conn.send(m)
+			b.finish(0)
+		}
+	}
+}
+
+// finish ends this process and so, being the first, all others of its namespace.
+func (b *builder) finish(code int) {
+	if b.Spec.Light {
+		b.killAll()
+	}
+	os.Exit(code)
+}
+
+// limits bounds this process and what it starts.
+func (b *builder) limits() error {
+	// A core file would be written by the kernel's pattern, perhaps by a program outside. With a limit of
+	// one byte none is: https://man7.org/linux/man-pages/man5/core.5.html
+	set := map[int]uint64{unix.RLIMIT_CORE: 1}
+	if n := b.Spec.Limits.FileSize; n > 0 {
+		set[unix.RLIMIT_FSIZE] = uint64(n)
+	}
+	if n := b.Spec.Limits.OpenFiles; n > 0 {
+		set[unix.RLIMIT_NOFILE] = uint64(n)
+	}
+	for which, n := range set {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(which, &now); err != nil {
+			return os.NewSyscallError("getrlimit", err)
+		}
+		n = min(n, now.Max)
+		if err := syscall.Setrlimit(which, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return nil
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}

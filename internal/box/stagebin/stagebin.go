@@ -1,0 +1,97 @@
+//go:build linux
+
+// Package stagebin carries the stage of a box, the program cmd/carrel-box, inside the
+// carrel binary.
+//
+// The program is a build product. A binary built without it works, but [File] says that it is missing; a
+// program whose main runs box.Parts can then be its own stage.
+package stagebin
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// assets holds carrel-box, or only its README when it was not built: so the package always compiles.
+//
+//go:embed all:assets
+var assets embed.FS
+
+// program is the program's name among the assets.
+const program = "assets/carrel-box"
+
+// File returns the program as a file in memory that nobody can change, for box.Options.Stage. Each call makes a new one,
+// which the caller closes. Error: Unsupported when this binary does not carry it.
+func File() (*os.File, error) { return file(assets) }
+
+// file is File from any file system.
+func file(from fs.FS) (*os.File, error) {
+	const op = "load the stage of a box"
+	src, err := from.Open(program)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported,
+			Err:  errors.New("this binary was built without it"),
+			Hint: "build it with: make build"}
+	}
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	defer src.Close()
+	f, err := create()
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	if err := fill(f, src); err != nil {
+		_ = f.Close()
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	return f, nil
+}
+
+// create makes an empty memory file that may be executed, whatever vm.memfd_noexec says of others. Older
+// kernels don't know the question.
+func create() (*os.File, error) {
+	const name, flags = "carrel-box", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// fill writes the program, which is not copied first, and seals it.
+func fill(f *os.File, src fs.File) error {
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	at, ok := src.(interface {
+		ReadAt(b []byte, off int64) (int, error)
+	})
+	if !ok {
+		return errors.New("the asset can't be read")
+	}
+	const chunk = 256 << 10
+	buf := make([]byte, min(info.Size(), chunk))
+	for off := int64(0); off < info.Size(); {
+		n, err := at.ReadAt(buf[:min(int64(len(buf)), info.Size()-off)], off)
+		if n == 0 {
+			return err
+		}
+		if _, err := f.WriteAt(buf[:n], off); err != nil {
+			return err
+		}
+		off += int64(n)
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	return os.NewSyscallError("seal", err)
+}

@@ -1,0 +1,266 @@
+//go:build linux
+
+package box
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// stageName is the part of the process that builds a box.
+const stageName = "carrel-box"
+
+// Parts are the parts of this package for reexec.Run.
+func Parts() reexec.Parts { return reexec.Parts{stageName: stage} }
+
+// Start builds a box and starts its command. The error is nil once the command has been executed; ENOENT, EACCES and
+// ENOEXEC of that come as *os.PathError. Errors about the Spec name the mount or path.
+func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
+	if err := s.validate(o); err != nil {
+		return nil, err
+	}
+	if o.Stage == nil && !reexec.Ready() {
+		return nil, &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: errors.New("this program's main does not run box.Parts")}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b := &Box{spec: s, options: o, done: make(chan struct{}), pidfd: -1, stagefd: -1}
+	if err := b.start(ctx); err != nil {
+		b.abandon()
+		return nil, err
+	}
+	return b, nil
+}
+
+// start starts the stage and waits for its word.
+func (b *Box) start(ctx context.Context) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	b.conn = &conn{fd: pair[0]}
+	err = b.spawn(pair[1])
+	_ = unix.Close(pair[1])
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = b.Kill() })
+	defer stop()
+	buf := make([]byte, maxMessage)
+	for {
+		m, fds, err := b.conn.receive(buf)
+		if err != nil {
+			return err
+		}
+		switch m.Word {
+		case "":
+			if b.begun { // with Init, the socket closes when the command is executed
+				return b.run(buf)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return b.silent()
+		case failed:
+			return m.Failure.err()
+		case started:
+			b.take(m, fds)
+			if !b.spec.Init {
+				return b.run(buf)
+			}
+		default:
+			b.handle(m, fds)
+		}
+	}
+}
+
+// silent is the error of a stage that ended without a word.
+func (b *Box) silent() error {
+	ws, _ := b.reap()
+	return &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: fmt.Errorf("its first process ended without a word: %s", describe(ws))}
+}
+
+func describe(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return ws.Signal().String()
+	}
+	return "exit " + strconv.Itoa(ws.ExitStatus())
+}
+
+// spawn starts the stage with its end of the socket.
+func (b *Box) spawn(socket int) error {
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	path, done, err := b.stagePath()
+	if err != nil {
+		return err
+	}
+	defer done()
+	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB"}, Dir: "/"}
+	for i, f := range []*os.File{b.options.Stdin, b.options.Stdout, b.options.Stderr} {
+		if f == nil || b.spec.Terminal[i] {
+			f = null
+		}
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	attr.Files = append(attr.Files, uintptr(socket), 0)
+	for _, user := range b.userChoices() {
+		var told int
+		if told, err = memory("order", order{Spec: b.spec, User: user, Watch: b.options.Watch != nil}); err != nil {
+			return err
+		}
+		attr.Files[orderFD] = uintptr(told)
+		attr.Sys = b.attributes(user)
+		err = b.fork(path, attr)
+		_ = unix.Close(told)
+		if err == nil {
+			return nil
+		}
+	}
+	return unsupported(err)
+}
+
+// stagePath is a path of the stage's binary for exec: a descriptor above those that the child gets.
+func (b *Box) stagePath() (path string, done func(), err error) {
+	if b.options.Stage == nil {
+		return "/proc/self/exe", func() {}, nil
+	}
+	fd, err := unix.FcntlInt(b.options.Stage.Fd(), unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return "", nil, os.NewSyscallError("dup", err)
+	}
+	return "/proc/self/fd/" + strconv.Itoa(fd), func() { _ = unix.Close(fd) }, nil
+}
+
+// memory writes a value into a memory file that can't be changed any more.
+func memory(name string, v any) (int, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
+	}
+	for off := 0; off < len(data) && err == nil; {
+		var n int
+		n, err = unix.Pwrite(fd, data[off:], int64(off))
+		off += n
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("memory file: %w", err)
+	}
+	return fd, nil
+}
+
+// userChoices are the ways to get namespaces: with one for users, and for root without, where
+// those are switched off.
+func (b *Box) userChoices() []bool {
+	switch {
+	case b.spec.Light:
+		return []bool{false}
+	case os.Geteuid() == 0 && len(b.spec.UIDMap) == 0:
+		return []bool{true, false}
+	}
+	return []bool{true}
+}
+
+// attributes are those of the stage.
+func (b *Box) attributes(user bool) *syscall.SysProcAttr {
+	b.stagefd = -1
+	a := &syscall.SysProcAttr{Setsid: true, PidFD: &b.stagefd}
+	if !b.options.Detach && !b.spec.Light {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	if b.spec.Light {
+		return a
+	}
+	a.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	if b.spec.Network != Host {
+		a.Cloneflags |= unix.CLONE_NEWNET
+	}
+	if !user {
+		return a
+	}
+	a.Cloneflags |= unix.CLONE_NEWUSER
+	if len(b.spec.UIDMap) > 0 {
+		a.UidMappings, a.GidMappings = b.spec.UIDMap, b.spec.GIDMap
+		a.GidMappingsEnableSetgroups = os.Geteuid() == 0
+		a.Credential = &syscall.Credential{NoSetGroups: !a.GidMappingsEnableSetgroups}
+		return a
+	}
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+	a.AmbientCaps = stageCapabilities(b.spec)
+	return a
+}
+
+// spawner is a thread that lives as long as the process: the kernel kills a child with
+// Pdeathsig when the thread that made it ends, and other threads may.
+var spawner = sync.OnceValue(func() chan<- func() {
+	jobs := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for job := range jobs {
+			job()
+		}
+	}()
+	return jobs
+})
+
+// fork starts the stage's process.
+func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
+	result := make(chan error, 1)
+	spawner() <- func() {
+		pid, err := syscall.ForkExec(path, []string{stageName}, attr)
+		b.stage = pid
+		result <- err
+	}
+	return <-result
+}
+
+// take keeps what the stage handed out.
+func (b *Box) take(m message, fds []int) {
+	b.begun, b.missing = true, append(b.missing, m.Missing...)
+	for i, name := range m.Handed {
+		if i >= len(fds) {
+			break
+		}
+		switch name {
+		case "pidfd":
+			b.pidfd = fds[i]
+		case "root":
+			b.root = os.NewFile(uintptr(fds[i]), "/")
+		case "link":
+			b.link = os.NewFile(uintptr(fds[i]), "link")
+		case "terminal":
+			_ = unix.SetNonblock(fds[i], true)
+			b.terminal = os.NewFile(uintptr(fds[i]), "terminal")
+		case "listener":
+			b.listener = seccomp.Listen(os.NewFile(uintptr(fds[i]), "seccomp"), b.spec.Seccomp)
+		default:
+			_ = unix.Close(fds[i])
+		}
+	}
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package box
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/ns"
+)
+
+// gather takes, while this machine's tree is as it was, copies of all that the box gets from it.
+func (b *builder) gather() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return os.NewSyscallError("make mounts private", err)
+	}
+	if err := b.gatherDevices(); err != nil {
+		return err
+	}
+	for i, m := range b.Spec.Mounts {
+		source := m.Source
+		if source == "" && m.Kind == Writable && b.Spec.Root.Host {
+			source = m.Target
+		}
+		if source == "" || (m.Kind != ReadOnly && m.Kind != Writable) {
+			continue
+		}
+		if m.Kind == ReadOnly && source == m.Target && b.inside(i) {
+			continue // it is taken as it is by then
+		}
+		tree, err := b.source(source)
+		if err != nil && m.Optional && ns.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return mountError(m, err)
+		}
+		b.sources[i] = tree
+	}
+	return nil
+}
+
+// inside reports whether an earlier mount is an ancestor of mount i's target.
+func (b *builder) inside(i int) bool {
+	target := b.Spec.Mounts[i].Target
+	for _, m := range b.Spec.Mounts[:i] {
+		if m.Target != target && within(target, m.Target) {
+			return true
+		}
+	}
+	return false
+}
+
+// source copies what is at a path outside.
+func (b *builder) source(path string) (int, error) {
+	fd, err := ns.Open(path)
+	if err != nil {
+		return -1, linked(path, err)
+	}
+	defer unix.Close(fd)
+	tree, err := ns.Clone(fd)
+	if err != nil {
+		return -1, err
+	}
+	return tree, ns.Private(tree, ns.NoSUID|ns.NoDev)
+}
+
+// linked explains ELOOP.
+func linked(path string, err error) error {
+	if errors.Is(err, unix.ELOOP) {
+		return fmt.Errorf("%w (a part of the path is a symbolic link: name what it points to)", err)
+	}
+	return err
+}
+
+// mountError names the mount.
+func mountError(m Mount, err error) error {
+	what := m.Target
+	if m.Source != "" && m.Source != m.Target && m.Kind != ReadFile {
+		what = m.Source + " at " + m.Target
+	}
+	return fmt.Errorf("mount %s (%s): %w", what, m.Kind, err)
+}
+
+// root makes the tree that everything else is mounted in.
+func (b *builder) root() error {
+	if b.Spec.Root.Host {
+		return ns.AttrPath("/", ns.ReadOnly|ns.NoSUID|ns.NoDev, true)
+	}
+	return b.layers()
+}
+
+// mounts carries out Spec.Mounts.
+func (b *builder) mounts() error {
+	for i, m := range b.Spec.Mounts {
+		if err := b.mount(i, m); err != nil {
+			if m.Optional && ns.Missing(err) {
+				continue
+			}
+			return mountError(m, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) mount(i int, m Mount) error {
+	tree, isDir, err := b.tree(i, m)
+	if err != nil || tree < 0 {
+		return err
+	}
+	defer unix.Close(tree)
+	target, err := b.target(m.Target, isDir)
+	if err != nil {
+		return linked(m.Target, err)
+	}
+	defer unix.Close(target)
+	return ns.Attach(tree, target)
+}
+
+// tree is what is to be mounted, and whether it is a directory.
+func (b *builder) tree(i int, m Mount) (tree int, isDir bool, err error) {
+	switch m.Kind {
+	case ReadOnly, Writable:
+		tree, have := b.sources[i]
+		if !have {
+			if m.Source != "" && m.Source != m.Target {
+				return -1, false, nil // optional, and was not there
+			}
+			if tree, err = b.source(m.Target); err != nil {
+				return -1, false, err
+			}
+		}
+		if m.Kind == ReadOnly {
+			err = ns.Attr(tree, ns.ReadOnly, true)
+		}
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(tree, &st)
+		}
+		return tree, st.Mode&unix.S_IFMT == unix.S_IFDIR, err
+	case Tmpfs:
+		tree, err := b.tmpfs("0755", m.Size)
+		return tree, true, err
+	case ReadFile:
+		tree, err := b.file(m.Source)
+		return tree, false, err
+	case Overlay:
+		tree, err := b.overlay(m)
+		return tree, true, err
+	}
+	return -1, false, fmt.Errorf("unknown kind %q", m.Kind)
+}
+
+// tmpfs makes an empty filesystem of the box's own.
+func (b *builder) tmpfs(mode string, size int64) (int, error) {
+	options := []ns.Option{{Key: "mode", Value: mode}}
+	if size > 0 {
+		options = append(options, ns.Option{Key: "size", Value: strconv.FormatInt(size, 10)})
+	}
+	tree, err := ns.Filesystem("tmpfs", ns.NoSUID|ns.NoDev, options...)
+	if err != nil {
+		return -1, err
+	}
+	return tree, b.owns(tree)
+}
+
+// owns remembers that a filesystem is this box's.
+func (b *builder) owns(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	b.own[st.Dev] = true
+	return nil
+}
+
+// file makes a file with a text, read-only.
+func (b *builder) file(text string) (int, error) {
+	tree, err := ns.Filesystem("tmpfs", ns.NoSUID|ns.NoDev|ns.NoExec, ns.Option{Key: "mode", Value: "0755"})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(tree)
+	// A single file of a mount can only be copied once the mount is attached: in the mount namespace's
+	// most private place, for a moment.
+	at, err := ns.Open("/dev/shm")
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	if err := ns.Attach(tree, at); err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Unmount("/dev/shm", unix.MNT_DETACH) }()
+	fd, err := unix.Openat(tree, "text", unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return -1, os.NewSyscallError("create", err)
+	}
+	f := os.NewFile(uintptr(fd), "text")
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		return -1, err
+	}
+	clone, err := ns.Clone(fd)
+	if err != nil {
+		return -1, err
+	}
+	return clone, ns.Attr(clone, ns.ReadOnly, false)
+}
+
+// target opens what is to be mounted over, and makes it in a filesystem of the box's own.
+func (b *builder) target(path string, isDir bool) (int, error) {
+	fd, err := ns.Open(path)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	fd, err = ns.Open("/")
+	rest := strings.Split(strings.TrimPrefix(filepath.Clean(path), "/"), "/")
+	for i, part := range rest {
+		if err != nil {
+			return -1, err
+		}
+		next, nerr := ns.OpenAt(fd, part, 0)
+		if errors.Is(nerr, unix.ENOENT) {
+			next, nerr = b.make(fd, part, isDir || i < len(rest)-1, path)
+		}
+		_ = unix.Close(fd)
+		fd, err = next, nerr
+	}
+	return fd, err
+}
+
+// make makes a directory or file in a filesystem of the box's own, and nowhere else.
+func (b *builder) make(dir int, name string, isDir bool, path string) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return -1, os.NewSyscallError("fstat", err)
+	}
+	if !b.own[st.Dev] {
+		return -1, &os.PathError{Op: "mount over", Path: path, Err: unix.ENOENT}
+	}
+	if isDir {
+		if err := unix.Mkdirat(dir, name, 0o755); err != nil {
+			return -1, &os.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		return ns.OpenAt(dir, name, 0)
+	}
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return -1, &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	_ = unix.Close(fd)
+	return ns.OpenAt(dir, name, 0)
+}

@@ -1,0 +1,95 @@
+//go:build linux
+
+package box
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// maxMounts bounds a Spec: each mount costs the kernel memory and every lookup time.
+const maxMounts = 8192
+
+// validate refuses what can't be meant.
+func (s *Spec) validate(o Options) error {
+	if len(s.Args) == 0 || s.Args[0] == "" {
+		return invalid("Args", errors.New("no command"))
+	}
+	if n := len(s.Mounts) + len(s.Hidden); n > maxMounts {
+		return invalid("Mounts", fmt.Errorf("%d mounts and hidden paths, the limit is %d: name directories instead of the files in them", n, maxMounts))
+	}
+	if !s.Light && !s.Root.Host && len(s.Root.Lower) == 0 {
+		return invalid("Root", errors.New("neither this machine's tree nor layers"))
+	}
+	switch s.Network {
+	case Closed, Host:
+	case Wired:
+		if s.Light {
+			return invalid("Network", errors.New("without namespaces there is no link"))
+		}
+	default:
+		return invalid("Network", fmt.Errorf("unknown %q", s.Network))
+	}
+	for _, m := range s.Mounts {
+		if err := m.validate(); err != nil {
+			return invalid("Mounts", err)
+		}
+	}
+	for _, h := range s.Hidden {
+		if err := clean(h.Path); err != nil {
+			return invalid("Hidden", err)
+		}
+	}
+	for _, c := range s.Capabilities {
+		if _, err := capability(c); err != nil {
+			return invalid("Capabilities", err)
+		}
+	}
+	for _, d := range s.Devices {
+		if err := clean(d); err != nil || filepath.Dir(d) != "/dev" {
+			return invalid("Devices", fmt.Errorf("%q is not directly in /dev", d))
+		}
+	}
+	if s.Dir != "" {
+		if err := clean(s.Dir); err != nil {
+			return invalid("Dir", err)
+		}
+	}
+	return nil
+}
+
+func (m Mount) validate() error {
+	if err := clean(m.Target); err != nil {
+		return err
+	}
+	if m.Target == "/" && m.Kind != Writable {
+		return errors.New("the root directory itself can't be mounted over")
+	}
+	switch m.Kind {
+	case ReadOnly, Writable:
+		if m.Source == "" {
+			return nil
+		}
+		return clean(m.Source)
+	case Overlay:
+		return errors.Join(clean(m.Source), clean(m.Work))
+	case Tmpfs, ReadFile:
+		return nil
+	}
+	return fmt.Errorf("unknown kind %q of %s", m.Kind, m.Target)
+}
+
+// clean refuses paths that are not absolute and shortest.
+func clean(path string) error {
+	switch {
+	case strings.ContainsRune(path, 0):
+		return fmt.Errorf("%q has a NUL in it", path)
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("%q is not absolute", path)
+	case filepath.Clean(path) != path:
+		return fmt.Errorf("%q should be %q", path, filepath.Clean(path))
+	}
+	return nil
+}
