@@ -131,14 +131,21 @@ type PathRule struct {
 	Rule   string // "built-in: ssh keys"
 	Source Source
 	Allow  string // how a person would open it: "--read ~/.ssh"
+	// Blank asks for an empty file instead of a refusal: programs that look into it give up on
+	// "permission denied".
+	Blank bool
 }
 
 // Protected is a name that is not written: neither created, changed, removed nor replaced.
 type Protected struct {
-	Pattern string // relative: ".mcp.json", ".git/hooks", ".vscode"; or absolute
+	Pattern string // relative: ".mcp.json", ".git/hooks", ".vscode"; or absolute. "*" is anything in one element
+	Dir     string // where a relative one holds; "" is every writable directory
 	Deep    bool   // in every directory below the writable ones, not only at their top
 	Rule    string
 	Source  Source
+	Allow   string // how a person would lift it: "--unprotect .mcp.json"
+	// Except are absolute paths that the pattern matches and that somebody opened by naming them, with all below.
+	Except []string
 }
 
 // EnvVar is one variable's fate.
@@ -159,7 +166,10 @@ type Box struct {
 	ReadDefault, WriteDefault Access
 	Paths                     []PathRule // by path
 	Protected                 []Protected
-	Env                       []EnvVar
+	// Private are directories that are the box's own, empty and writable: /tmp. Where Paths names one,
+	// or something in one, that is this machine's.
+	Private []string
+	Env     []EnvVar
 	// Network: Closed lets nothing out and needs no wire; Host is no wall.
 	Closed, Host                             bool
 	Policy                                   carrel.Policy
@@ -170,35 +180,20 @@ type Box struct {
 	MemoryMB, Pids, FileMB, TmpMB, OpenFiles int
 	Timeout                                  time.Duration
 	Overlay                                  bool
+	NoTerminal                               bool // terminal: none
 	Profiles                                 []string
 	Layers                                   []Source // that were read, weakest first
 	Notes                                    []string // for --explain, and those with "!" in front for stderr always: what was left out, matched nothing, has no meaning here
 }
 
-// Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid with Field naming
-// the file and key; a text of more than 1 MiB, or binary, is refused before it is parsed.
-func Resolve(r Request) (*Box, error) { panic("not built") }
-
-// Parse reads one file's text: ours as YAML or JSON. name is for errors.
-func Parse(name string, data []byte) (Settings, error) { panic("not built") }
-
-// ParseSRT reads the settings of sandbox-runtime. notes say what has no meaning here.
-func ParseSRT(name string, data []byte) (s Settings, notes []string, err error) { panic("not built") }
-
-// Explain says the whole box in words, a line each, grouped; sources adds where each came from.
-func (b *Box) Explain(sources bool) []string { panic("not built") }
-
-// Access decides about one absolute path.
-func (b *Box) Access(path string) (Access, PathRule) { panic("not built") }
+// Parse reads one file's text: ours as YAML or JSON. name is for errors. Error: Invalid, with Field naming the file and key.
+func Parse(name string, data []byte) (Settings, error) {
+	s, _, err := parse(name, data)
+	return s, err
+}
 
 // Profile is a built-in set of settings for a tool.
 type Profile struct {
 	Name, Description string
 	Settings
 }
-
-// Profiles lists them: claude-code, codex, gemini-cli, aider, cursor, opencode, node, python, go, rust, git, readonly, strict, …
-func Profiles() []Profile { panic("not built") }
-
-// Schema is the JSON Schema of run.yaml and .carrel.yaml.
-func Schema() []byte { panic("not built") }

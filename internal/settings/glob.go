@@ -1,0 +1,178 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// target is what a pattern stands for.
+type target struct {
+	path string // a literal path, absolute and clean; "" for patterns
+	// dir and rest are a pattern's: rest is relative to dir or, when deep, to any directory below it too.
+	dir, rest string
+	deep      bool
+}
+
+const meta = "*?["
+
+// target reads a pattern of a layer. In a list that closes, a name without a slash is meant wherever it is below the
+// working directory; in one that opens only if it has globs, since opening is to be exact.
+func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
+	if strings.IndexByte(p, 0) >= 0 {
+		return target{}, fmt.Errorf("%s has a NUL in it", show(p))
+	}
+	if p == "" {
+		return target{}, fmt.Errorf("an empty path")
+	}
+	named := strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "/")
+	if rest, ok := strings.CutPrefix(p, "~"); ok {
+		if rest != "" && rest[0] != '/' {
+			return target{}, fmt.Errorf("%s: another user's home is written in full", show(p))
+		}
+		p = v.home + rest
+	}
+	trimmed := strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/")
+	if trimmed == "" {
+		trimmed = "/"
+	}
+	p = trimmed
+	if !named && p != "." && p != ".." && (closes || strings.ContainsAny(p, meta)) && !l.literal(p) {
+		return target{dir: v.dir, rest: p, deep: true}, checkGlob(p)
+	}
+	if rest, ok := strings.CutPrefix(p, "**/"); ok && !strings.Contains(rest, "**") {
+		return target{dir: v.dir, rest: path.Clean(rest), deep: true}, checkGlob(rest)
+	}
+	if !strings.HasPrefix(p, "/") {
+		p = l.Dir + "/" + p
+	}
+	p = path.Clean(p)
+	if !strings.ContainsAny(p, meta) || l.literal(p) || v.exists(p) {
+		return target{path: p}, nil
+	}
+	// The literal elements in front are where the search begins.
+	elems := strings.Split(p[1:], "/")
+	n := 0
+	for n < len(elems) && !strings.ContainsAny(elems[n], meta) {
+		n++
+	}
+	t := target{dir: "/" + strings.Join(elems[:n], "/"), rest: strings.Join(elems[n:], "/")}
+	if rest, ok := strings.CutPrefix(t.rest, "**/"); ok && !strings.Contains(rest, "**") {
+		t.rest, t.deep = rest, true
+	}
+	return t, checkGlob(t.rest)
+}
+
+// checkGlob refuses patterns that can't be matched.
+func checkGlob(p string) error {
+	for e := range strings.SplitSeq(p, "/") {
+		if _, err := path.Match(e, ""); err != nil {
+			return fmt.Errorf("%s is no pattern: a [ is not closed, or a \\ ends it", show(p))
+		}
+		if strings.Contains(e, "**") && e != "**" {
+			return fmt.Errorf("%s is no pattern: ** stands for whole directories", show(p))
+		}
+	}
+	return nil
+}
+
+// matchPath matches a relative path with a pattern whose "**" stands for any number of directories.
+func matchPath(pattern, name string) bool {
+	return matchElements(strings.Split(pattern, "/"), strings.Split(name, "/"))
+}
+
+func matchElements(p, s []string) bool {
+	for len(p) > 0 && p[0] != "**" {
+		if len(s) == 0 {
+			return false
+		}
+		if ok, _ := path.Match(p[0], s[0]); !ok {
+			return false
+		}
+		p, s = p[1:], s[1:]
+	}
+	if len(p) == 0 {
+		return len(s) == 0
+	}
+	for len(p) > 1 && p[1] == "**" {
+		p = p[1:]
+	}
+	for i := 0; i <= len(s); i++ {
+		if matchElements(p[1:], s[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Bounds of a search in the filesystem.
+const (
+	maxEntries = 20_000 // looked at
+	maxMatches = 4096   // of one pattern
+	maxDepth   = 5      // directories below where it begins
+	maxSearch  = 25 * time.Millisecond
+)
+
+// glob finds what a pattern matches, in dir and below. The number of entries is bounded, since the tree is anybody's; cut says that it was.
+func (v *resolver) glob(t target) (found []string, cut bool, err error) {
+	left := maxEntries
+	deepest := maxDepth
+	if !t.deep && !strings.Contains(t.rest, "**") {
+		deepest = strings.Count(t.rest, "/")
+	}
+	var look func(dir, rel string, depth int)
+	look = func(dir, rel string, depth int) {
+		list, _ := v.readDir(dir)
+		for _, e := range list {
+			if left--; left < 0 || len(found) > maxMatches {
+				cut = true
+				return
+			}
+			name := e.Name()
+			if rel != "" {
+				name = rel + "/" + name
+			}
+			if matchPath(t.rest, name) || t.deep && matchTail(t.rest, name) {
+				found = append(found, filepath.Join(dir, e.Name()))
+			}
+			if e.IsDir() && depth < deepest && !skipped[e.Name()] {
+				look(dir+"/"+e.Name(), name, depth+1)
+			} else if e.IsDir() && depth >= deepest && (t.deep || strings.Contains(t.rest, "**")) {
+				cut = true
+			}
+		}
+	}
+	look(t.dir, "", 0)
+	if len(found) > maxMatches {
+		return nil, cut, fmt.Errorf("it matches more than %d paths: name a directory", maxMatches)
+	}
+	return found, cut, nil
+}
+
+// matchTail matches the last elements of a name.
+func matchTail(pattern, name string) bool {
+	have, need := strings.Count(name, "/"), strings.Count(pattern, "/")
+	for ; have > need; have-- {
+		_, name, _ = strings.Cut(name, "/")
+	}
+	return matchPath(pattern, name)
+}
+
+// skipped are directories that programs fill and people don't: nothing is looked for in them.
+var skipped = map[string]bool{
+	".git": true, "node_modules": true, ".venv": true, "venv": true, "__pycache__": true, ".tox": true, ".nox": true, ".mypy_cache": true, ".pytest_cache": true, ".ruff_cache": true, "site-packages": true,
+	".next": true, ".nuxt": true, ".cache": true, ".gradle": true, ".terraform": true, "Pods": true, ".pnpm-store": true, ".yarn": true, "bower_components": true, ".svn": true, ".hg": true, ".jj": true, ".sl": true,
+}
+
+// readDir lists a directory without sorting or looking at each entry.
+func (v *resolver) readDir(dir string) ([]os.DirEntry, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(maxEntries + 1)
+}

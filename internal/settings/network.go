@@ -1,0 +1,216 @@
+package settings
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
+)
+
+// Destination reads [PROTOCOL://]HOST[:PORTS] into a rule named name.
+func Destination(name, text string, deny bool) (carrel.Rule, error) {
+	r := carrel.Rule{Name: name + " " + text}
+	if len(r.Name) > 200 {
+		r.Name = name
+	}
+	protocol, host, ok := strings.Cut(text, "://")
+	if !ok {
+		protocol, host = "", text
+	}
+	host, ports := splitPorts(host)
+	if host == "" {
+		return r, fmt.Errorf("%s names no destination", show(text))
+	}
+	r.Protocol = protocol
+	if ports != "" {
+		r.Ports = []string{ports}
+	}
+	if deny {
+		r.Deny = []string{host}
+	} else {
+		r.Allow = []string{host}
+	}
+	return r, policy.Check(carrel.Policy{Rules: []carrel.Rule{r}})
+}
+
+// splitPorts takes the ports off a destination. IPv6 addresses with ports are in
+// brackets, and without need none.
+func splitPorts(host string) (string, string) {
+	if inner, rest, ok := strings.Cut(strings.TrimPrefix(host, "["), "]"); ok && strings.HasPrefix(host, "[") {
+		return inner, strings.TrimPrefix(rest, ":")
+	}
+	if strings.Count(host, ":") == 1 {
+		h, p, _ := strings.Cut(host, ":")
+		return h, p
+	}
+	return host, ""
+}
+
+// checkNetwork refuses destinations and ports that can't be meant, and the same one allowed and denied.
+func checkNetwork(name string, n NetworkRules) error {
+	for _, list := range []struct {
+		key  string
+		dest []string
+		deny bool
+	}{{"network.allow", n.Allow, false}, {"network.deny", n.Deny, true}} {
+		for i, d := range list.dest {
+			at := fmt.Sprintf("%s: %s[%d]", name, list.key, i)
+			if _, err := Destination(list.key, d, list.deny); err != nil {
+				return within(at, err)
+			}
+			if j := slices.Index(n.Allow, d); list.deny && j >= 0 {
+				return invalid(at, "take one of them away", "%s is in network.allow[%d] too", show(d), j)
+			}
+		}
+	}
+	for i, p := range n.Publish {
+		if err := checkPublish(p); err != nil {
+			return invalid(fmt.Sprintf("%s: network.publish[%d]", name, i), "write [ADDRESS:]PORT[:INSIDE]", "%w", err)
+		}
+	}
+	return nil
+}
+
+func checkPublish(p string) error {
+	rest := p
+	if inner, after, ok := strings.Cut(p, "]:"); ok && strings.HasPrefix(inner, "[") {
+		if _, err := netip.ParseAddr(inner[1:]); err != nil {
+			return fmt.Errorf("%s: %s is no address", show(p), show(inner[1:]))
+		}
+		rest = after
+	} else if a, after, ok := strings.Cut(p, ":"); ok && strings.Contains(a, ".") {
+		if _, err := netip.ParseAddr(a); err != nil {
+			return fmt.Errorf("%s: %s is no address", show(p), show(a))
+		}
+		rest = after
+	}
+	outside, in, two := strings.Cut(rest, ":")
+	for i, port := range []string{outside, in} {
+		if i == 1 && !two {
+			break
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 && (i == 1 || !two) {
+			return fmt.Errorf("%s: %s is no port", show(p), show(port))
+		}
+	}
+	return nil
+}
+
+// network adds up what may leave.
+func (v *resolver) network() error {
+	b := v.box
+	var deny, allow []carrel.Rule
+	var base carrel.Policy
+	for _, l := range v.layers {
+		n := l.Settings.Network
+		if n.Allow != nil && len(n.Allow) == 0 {
+			allow, base = nil, carrel.Policy{} // "none" closes what weaker layers opened
+		}
+		if n.Policy != nil {
+			base = *n.Policy
+		} else if n.PolicyRef != "" {
+			p, err := v.loadPolicy(l, n.PolicyRef)
+			if err != nil {
+				return err
+			}
+			base = p
+		}
+		for _, d := range []struct {
+			key  string
+			list []string
+			deny bool
+			into *[]carrel.Rule
+		}{{"network.deny", n.Deny, true, &deny}, {"network.allow", n.Allow, false, &allow}} {
+			for i, text := range d.list {
+				r, err := Destination(l.at(d.key, i), text, d.deny)
+				if err != nil {
+					return within(l.at(d.key, i), err)
+				}
+				*d.into = append(*d.into, r)
+			}
+		}
+		put(&b.Bind, n.Bind)
+		b.Host = b.Host || n.Host
+		b.Publish = append(b.Publish, n.Publish...)
+		v.sockets(l)
+	}
+	if b.Host {
+		if len(deny) > 0 || len(allow) > 0 {
+			v.note("!the box has this machine's own network, so destinations that are allowed or denied do not count")
+		}
+		return nil
+	}
+	b.Policy = base
+	b.Policy.Rules = slices.Concat(deny, allow, base.Rules)
+	if len(allow) == 0 && !opens(base) {
+		b.Closed, b.Policy = true, carrel.Policy{}
+		return nil
+	}
+	return v.checkPolicy()
+}
+
+// opens reports whether a policy lets anything out.
+func opens(p carrel.Policy) bool {
+	return p.Default == "allow" || len(p.Presets) > 0 || slices.ContainsFunc(p.Rules, func(r carrel.Rule) bool { return len(r.Allow) > 0 })
+}
+
+// checkPolicy leaves out rules of weaker layers that stronger ones make void.
+func (v *resolver) checkPolicy() error {
+	b := v.box
+	if policy.Check(b.Policy) == nil {
+		return nil
+	}
+	rules := b.Policy.Rules
+	b.Policy.Rules = nil
+	for _, r := range rules {
+		before := b.Policy.Rules
+		b.Policy.Rules = append(slices.Clip(before), r)
+		if err := policy.Check(carrel.Policy{Rules: b.Policy.Rules}); err != nil {
+			b.Policy.Rules = before
+			v.note("%s was left out: %v", show(r.Name), err)
+		}
+	}
+	if err := policy.Check(b.Policy); err != nil {
+		return within("network", err)
+	}
+	return nil
+}
+
+// loadPolicy reads a policy by its name; a file is relative to the layer's.
+func (v *resolver) loadPolicy(l *layer, ref string) (carrel.Policy, error) {
+	if strings.ContainsAny(ref, "./") {
+		if rest, ok := strings.CutPrefix(ref, "~/"); ok {
+			ref = filepath.Join(v.home, rest)
+		} else if !filepath.IsAbs(ref) {
+			ref = filepath.Join(l.Dir, ref)
+		}
+	}
+	p, err := policy.Load(ref)
+	if err != nil {
+		return p, within(l.at("network.policy", 0), err)
+	}
+	return p, nil
+}
+
+// sockets adds Unix sockets that may be connected to, which makes them readable.
+func (v *resolver) sockets(l *layer) {
+	for i, s := range l.Settings.Network.Sockets {
+		if s != "*" {
+			if t, err := v.target(l, s, false); err == nil && t.path != "" {
+				s = v.real(t.path)
+			}
+			if !v.exists(s) {
+				v.note("%s: %s does not exist", l.at("network.sockets", i), v.short(s))
+			}
+		}
+		if !slices.Contains(v.box.Sockets, s) {
+			v.box.Sockets = append(v.box.Sockets, s)
+		}
+	}
+}

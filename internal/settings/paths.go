@@ -1,0 +1,241 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// literal reports whether a layer's patterns are taken as they are: a name with "[" in it that exists.
+func (l *layer) literal(p string) bool { return slices.Contains(l.literals, p) }
+
+// close adds a built-in decision that closes an existing path, and what it links to.
+func (v *resolver) closeBuiltIn(p string, op operation, rule string, blank bool) {
+	p = v.canonical(p)
+	v.tree.add(&decision{path: p, op: op, rule: "built-in: " + rule, source: "built-in", blank: blank})
+	if to := v.linked(p); to != "" && !v.system(to) {
+		v.tree.add(&decision{path: to, op: op, rule: "built-in: " + rule, source: "built-in", blank: blank})
+	}
+}
+
+// linked is where a path leads if its last element is a link to something that is there.
+func (v *resolver) linked(p string) string {
+	if v.Exists != nil {
+		return ""
+	}
+	info, err := os.Lstat(p)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		return ""
+	}
+	to, err := filepath.EvalSymlinks(p)
+	if err != nil {
+		return ""
+	}
+	return to
+}
+
+// system reports whether a path is part of the machine: a link in a project must not close it.
+func (v *resolver) system(p string) bool {
+	if p == "/" || inside(v.dir, p) || inside(v.home, p) {
+		return true
+	}
+	for _, d := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/System", "/nix"} {
+		if inside(p, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// closeFound adds what the search found.
+func (v *resolver) closeFound(w *wanted, p string) {
+	w.hit = true
+	d := &decision{path: v.canonical(p), op: w.op, glob: true, rule: w.rule, source: w.source}
+	if w.by != nil {
+		d.layer = w.by.place
+	}
+	v.tree.add(d)
+	to := v.linked(p)
+	if to == "" || !w.op.deny() || v.system(to) {
+		return
+	}
+	twin := *d
+	twin.path = to
+	v.tree.add(&twin)
+}
+
+// builtInPaths adds the built-in decisions about paths.
+func (v *resolver) builtInPaths() error {
+	lists := [][]secret{secretsEverywhere, secretsLinux}
+	if v.OS == "darwin" {
+		lists[1] = secretsDarwin
+	}
+	for _, list := range lists {
+		for _, s := range list {
+			for _, p := range s.paths {
+				v.secret(s, p)
+			}
+		}
+	}
+	v.otherHomes()
+	v.privateDirs()
+	v.writableDir()
+	if !v.tree.readDefault {
+		for _, p := range systemPaths {
+			if v.exists(p) {
+				v.tree.add(&decision{path: v.real(p), op: readAllow, rule: "built-in: the system", source: "built-in"})
+			}
+		}
+	}
+	for _, name := range environmentFiles {
+		v.wanted = append(v.wanted, &wanted{pattern: name, op: readDeny, rule: "built-in: environment files", source: "built-in"})
+	}
+	for _, list := range [][]guarded{runLater, runLaterHome} {
+		for _, g := range list {
+			for _, name := range g.names {
+				v.guardName(g, name)
+			}
+		}
+	}
+	return nil
+}
+
+// systemPaths are readable where nothing else is by default.
+var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/run/systemd/resolve", "/run/current-system", "/proc", "/sys", "/dev", "/System", "/Library", "/private/etc", "/private/var/db/timezone", "/private/var/select", "/usr/local"}
+
+// secret closes one path of the list if it is there.
+func (v *resolver) secret(s secret, p string) {
+	if rest, ok := strings.CutPrefix(p, "~"); ok {
+		p = v.home + rest
+	}
+	dir := filepath.Dir(p)
+	if v.gone(dir) {
+		return
+	}
+	if strings.Contains(p, "*") {
+		list, _ := v.readDir(dir)
+		for _, e := range list {
+			if matchStars(filepath.Base(p), e.Name()) {
+				v.closeBuiltIn(dir+"/"+e.Name(), readDeny, s.rule, s.blank)
+			}
+		}
+		return
+	}
+	if v.exists(p) {
+		v.closeBuiltIn(p, readDeny, s.rule, s.blank)
+	}
+}
+
+// gone reports whether a directory is missing, and asks the filesystem once for each.
+func (v *resolver) gone(dir string) bool {
+	if dir == "/" {
+		return false
+	}
+	gone, known := v.missing[dir]
+	if !known {
+		gone = v.gone(filepath.Dir(dir)) || !v.exists(dir)
+		v.missing[dir] = gone
+	}
+	return gone
+}
+
+// maxHomes is how many homes are closed one by one; where there are more, all of them are.
+const maxHomes = 64
+
+// otherHomes closes the homes of other users.
+func (v *resolver) otherHomes() {
+	const rule = "other users' homes"
+	roots := []string{"/home", "/var/home", "/export/home"}
+	if v.OS == "darwin" {
+		roots = []string{"/Users"}
+	} else if !inside(v.home, "/root") && v.exists("/root") {
+		v.closeBuiltIn("/root", readDeny, rule, false)
+	}
+	for _, root := range roots {
+		if v.Exists != nil || v.gone(root) {
+			continue
+		}
+		list, _ := v.readDir(root)
+		if len(list) > maxHomes {
+			v.closeBuiltIn(root, readDeny, rule, false)
+			if inside(v.home, root) && v.home != root {
+				v.tree.add(&decision{path: v.home, op: readAllow, rule: "built-in: your home", source: "built-in"})
+			}
+			continue
+		}
+		for _, e := range list {
+			p := root + "/" + e.Name()
+			if e.IsDir() && !inside(v.home, p) && e.Name() != "Shared" {
+				v.closeBuiltIn(p, readDeny, rule, false)
+			}
+		}
+	}
+}
+
+// privateDirs are the box's own; a path rule in one is about this machine's.
+func (v *resolver) privateDirs() {
+	if v.OS == "linux" && !v.box.Light {
+		v.box.Private = []string{"/dev/shm", "/tmp", "/var/tmp"}
+	}
+}
+
+// writableDir opens the working directory, unless that would open what programs outside run.
+func (v *resolver) writableDir() {
+	switch {
+	case inside(v.home, v.dir):
+		v.note("!%s is your home directory or above it, and stays read-only: go to a project, or say --write .", v.short(v.dir))
+	case v.systemDir(v.dir):
+		v.note("!%s belongs to the system and stays read-only: go to a project, or say --write .", v.short(v.dir))
+	default:
+		v.tree.add(&decision{path: v.dir, op: writeAllow, rule: "built-in: the working directory", source: "built-in"})
+	}
+}
+
+// systemDir reports whether a directory belongs to the system.
+func (v *resolver) systemDir(p string) bool {
+	for _, d := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/boot", "/run", "/System", "/Library", "/Applications", "/private/etc"} {
+		if inside(p, d) && !inside(p, "/usr/src") && !inside(p, "/usr/local/src") {
+			return true
+		}
+	}
+	return slices.Contains([]string{"/", "/var", "/opt", "/srv", "/mnt", "/media", "/home", "/tmp", "/var/tmp", "/var/lib", "/private", "/private/tmp", "/private/var", "/Users", "/Volumes"}, p)
+}
+
+// guardName adds a name that is never written.
+func (v *resolver) guardName(g guarded, name string) {
+	p := Protected{Pattern: name, Deep: true, Rule: "built-in: " + g.rule, Source: "built-in", Allow: "--unprotect " + show(name)}
+	if v.lifted(name) {
+		return
+	}
+	if rest, ok := strings.CutPrefix(name, "~"); ok {
+		p.Pattern, p.Deep = v.home+rest, false
+		v.guarded = append(v.guarded, p)
+		if !v.gone(filepath.Dir(p.Pattern)) && v.exists(p.Pattern) {
+			v.closeBuiltIn(p.Pattern, writeDeny, g.rule, false)
+		}
+		return
+	}
+	v.guarded = append(v.guarded, p)
+	v.wanted = append(v.wanted, &wanted{pattern: name, op: writeDeny, rule: p.Rule, source: p.Source})
+}
+
+// lifted reports whether a layer lifts a protected name, or the directory that it is in.
+func (v *resolver) lifted(name string) bool {
+	for _, l := range v.layers {
+		for _, u := range l.Write.Unprotect {
+			if u = strings.TrimSuffix(strings.TrimPrefix(u, "./"), "/"); u == name || strings.HasPrefix(name, u+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// real resolves a path with its last element.
+func (v *resolver) real(p string) string {
+	if to := v.linked(p); to != "" {
+		return to
+	}
+	return v.canonical(p)
+}

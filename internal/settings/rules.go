@@ -1,0 +1,230 @@
+package settings
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// paths adds what the layers say about paths, searches, and puts the result into the box.
+func (v *resolver) paths() error {
+	for _, l := range v.layers[1:] {
+		said := map[string]string{} // what this layer says by name, to notice that it contradicts itself
+		for _, list := range []struct {
+			key      string
+			patterns []string
+			op       operation
+		}{
+			{"read.deny", l.Read.Deny, readDeny}, {"read.allow", l.Read.Allow, readAllow}, {"write.deny", l.Write.Deny, writeDeny}, {"write.allow", l.Write.Allow, writeAllow},
+		} {
+			for i, p := range list.patterns {
+				if err := v.pattern(l, list.key, i, p, list.op, said); err != nil {
+					return err
+				}
+			}
+		}
+		v.protect(l)
+	}
+	v.gitDirs()
+	v.look()
+	v.finishPaths()
+	return nil
+}
+
+// pattern adds one entry of a list.
+func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, said map[string]string) error {
+	at := l.at(key, i)
+	t, err := v.target(l, p, op.deny())
+	if err != nil {
+		return invalid(at, "", "%w", err)
+	}
+	if t.path == "" {
+		return v.globbed(l, at, p, t, op)
+	}
+	path, there := v.canonical(t.path), v.exists(t.path)
+	if to := v.linked(path); to != "" {
+		if op.deny() {
+			v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source})
+		}
+		path = to
+	}
+	if other, both := contradicts(said, path, key); both && !l.srt {
+		return invalid(at, "take one of them away", "%s is named in %s too, which says the opposite", v.short(path), other)
+	}
+	said[path+"\x00"+key] = at
+	switch {
+	case there:
+		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source})
+	case op == writeDeny:
+		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source})
+	case op == writeAllow && v.except(path):
+	case l.flags && !op.deny():
+		return invalid(at, "make it first", "%s does not exist", v.short(path))
+	case !op.deny() && strings.HasPrefix(string(l.Source), "profile "):
+	default:
+		v.note("%s: %s does not exist: left out", at, v.short(path))
+	}
+	if op == writeAllow {
+		v.except(path)
+	}
+	return nil
+}
+
+// opposites are the lists that say the opposite of a list.
+var opposites = map[string][]string{
+	"read.allow": {"read.deny"}, "read.deny": {"read.allow", "write.allow"}, "write.allow": {"write.deny", "read.deny"}, "write.deny": {"write.allow"},
+}
+
+func contradicts(said map[string]string, path, key string) (string, bool) {
+	for _, o := range opposites[key] {
+		if at, ok := said[path+"\x00"+o]; ok {
+			return at, true
+		}
+	}
+	return "", false
+}
+
+// except opens a path that a protected name matches, and reports whether one did: naming the very
+// path lifts its protection.
+func (v *resolver) except(path string) bool {
+	any := false
+	for i := range v.guarded {
+		g := &v.guarded[i]
+		if g.Source == "built-in" && v.matches(g, path) {
+			any = true
+			if !slices.Contains(g.Except, path) {
+				g.Except = append(g.Except, path)
+			}
+		}
+	}
+	return any
+}
+
+// matches reports whether a protected name is, or holds, a path.
+func (v *resolver) matches(g *Protected, path string) bool { return g.matches(path) }
+
+// globbed adds a pattern: to the search where it holds anywhere, by itself where it has a directory.
+func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error {
+	if op == writeDeny {
+		g := Protected{Pattern: t.rest, Dir: t.dir, Deep: t.deep, Rule: at, Source: l.Source}
+		if strings.Contains(t.rest, "**") {
+			v.note("%s: ** between directories closes what is there now, not what is made later", at)
+		} else {
+			v.guarded = append(v.guarded, g)
+		}
+	}
+	if t.deep && t.dir == v.dir && op.deny() {
+		v.wanted = append(v.wanted, &wanted{pattern: t.rest, dir: t.dir, op: op, by: l, rule: at, source: l.Source})
+		return nil
+	}
+	found, cut, err := v.glob(target{dir: v.real(t.dir), rest: t.rest, deep: t.deep})
+	switch {
+	case err != nil:
+		return invalid(at, "", "%s: %w", show(p), err)
+	case cut:
+		v.note("!%s: %s was not looked for everywhere below %s: name directories", at, show(p), v.short(t.dir))
+	case len(found) == 0:
+		v.note("%s: %s matches nothing", at, show(p))
+	}
+	w := &wanted{op: op, by: l, rule: at, source: l.Source}
+	for _, f := range found {
+		if to := v.linked(f); to != "" && !op.deny() {
+			v.note("%s: %s is a link and was left out: name %s", at, v.short(f), v.short(to))
+			continue
+		}
+		v.closeFound(w, f)
+	}
+	return nil
+}
+
+// protect adds a layer's own protected names, and says which of those it lifts there are none of.
+func (v *resolver) protect(l *layer) {
+	for i, name := range l.Write.Protect {
+		at := l.at("write.protect", i)
+		p := Protected{Pattern: strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/"), Deep: true, Rule: at, Source: l.Source}
+		if rest, ok := strings.CutPrefix(p.Pattern, "~"); ok {
+			p.Pattern = v.home + rest
+		}
+		if filepath.IsAbs(p.Pattern) {
+			p.Deep = false
+			v.guarded = append(v.guarded, p)
+			if v.exists(p.Pattern) {
+				v.tree.add(&decision{path: v.canonical(p.Pattern), op: writeDeny, layer: l.place, rule: at, source: l.Source})
+			}
+			continue
+		}
+		v.guarded = append(v.guarded, p)
+		v.wanted = append(v.wanted, &wanted{pattern: p.Pattern, op: writeDeny, by: l, rule: at, source: l.Source})
+	}
+	for i, name := range l.Write.Unprotect {
+		if known := guardedNames(); !lifts(name, known) {
+			hint := ""
+			if n := near(name, known); n != "" {
+				hint = ": did you mean " + n + "?"
+			}
+			v.note("!%s: %s is no protected name%s", l.at("write.unprotect", i), show(name), hint)
+		}
+	}
+}
+
+func lifts(name string, known []string) bool {
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
+	return slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+"/") })
+}
+
+func guardedNames() []string {
+	var out []string
+	for _, list := range [][]guarded{runLater, runLaterHome} {
+		for _, g := range list {
+			out = append(out, g.names...)
+		}
+	}
+	return out
+}
+
+// look searches the working directory and the writable ones.
+func (v *resolver) look() {
+	roots := []string{v.dir}
+	if v.Exists != nil {
+		return
+	}
+	for p, at := range v.tree.points {
+		if at.write != nil && at.write.op == writeAllow && p != v.dir && p != "/" {
+			roots = append(roots, p)
+		}
+	}
+	slices.Sort(roots[1:])
+	s := newSearch(v, v.wanted)
+	s.run(roots)
+	if s.cut != "" {
+		v.note("!the search for secrets and protected files stopped %s: what was not found is not closed for reading; --no-read closes it by name", s.cut)
+	} else if v.deeper != "" {
+		v.note("nothing was looked for deeper than %d directories, as below %s", v.depth, v.short(v.deeper))
+	}
+	for _, w := range v.wanted {
+		if w.by != nil && !w.hit {
+			v.note("%s: %s matches nothing", w.rule, show(w.pattern))
+		}
+	}
+}
+
+// finishPaths turns the decisions into rules.
+func (v *resolver) finishPaths() {
+	b := v.box
+	v.tree.private = map[string]bool{}
+	b.Private = slices.DeleteFunc(b.Private, func(p string) bool {
+		at := v.tree.points[p]
+		named := at != nil && (at.read != nil || at.write != nil)
+		v.tree.private[p] = !named
+		return named
+	})
+	b.Paths = v.tree.rules(v.short)
+	b.Protected = v.guarded
+	b.ReadDefault, b.WriteDefault = Readable, Denied
+	if !v.tree.readDefault {
+		b.ReadDefault = Denied
+	}
+	if v.tree.writeDefault {
+		b.WriteDefault = Writable
+	}
+}
