@@ -6,11 +6,23 @@
 // the refusal can be reported; programs get EACCES. Where /dev/fuse can't be opened, a box
 // lays an empty tmpfs without permissions over it, and nobody learns of the attempts.
 //
+// # The story
+//
 // The root directory has one entry for each mask: "0", "1", …; a mask of a directory is a directory and
-// of a file a file. The box bind-mounts each over what it hides.
+// of a file a file. The stage of a box, in its user namespace, calls [Open] and [Mount], hands the
+// descriptor to a process outside, which calls [Serve], and bind-mounts each entry over
+// what it hides: the first of these waits for Serve. It closes its own copy of
+// the descriptor: when the last one is closed, whoever still touches a mask gets an error instead of waiting.
+//
+// Listing a directory that holds a mask, or stat of the mask itself, is answered by the kernel alone after the first time, and is no
+// touch: "ls -l" shows a name without permissions.
+//
+// # Threat
+//
+// Every request comes from the hostile side. None is worth more than one read, one lookup
+// in a table and one write; the caller waits meanwhile, and no state is kept of it. Names are whatever bytes a program
+// likes. The permissions are not the kernel's to check: capabilities don't help.
 package denyfs
-
-import "os"
 
 // Mask is one thing that is hidden.
 type Mask struct {
@@ -22,24 +34,6 @@ type Mask struct {
 type Touch struct {
 	Mask int    // index
 	Path string // the mask's path, and below it what was asked for
-	Op   string // "open", "list", "look up", "stat"
-	PID  int    // in the pid namespace of whoever opened the descriptor; 0 if unknown
+	Op   string // "open", "list", "look up" of a name below, "stat" (access, chdir), "change" (of mode, owner, times, size, attributes)
+	PID  int    // thread, in the pid namespace of whoever mounted it; 0 if it is not in there
 }
-
-// Server answers the kernel.
-type Server struct{}
-
-// Open opens /dev/fuse for a mount by the calling process (or one that it hands the
-// descriptor to). Error: Unsupported, with the reason.
-func Open() (*os.File, error) { panic("not built") }
-
-// Mount mounts the filesystem of an open descriptor at dir, in the caller's mount namespace. It returns before
-// anybody serves it.
-func Mount(dev *os.File, dir string) error { panic("not built") }
-
-// Serve answers the kernel until the filesystem is unmounted (its namespace has ended). touched must not block. It starts at once
-// and Close waits for its end.
-func Serve(dev *os.File, masks []Mask, touched func(Touch)) *Server { panic("not built") }
-
-// Close ends it; later operations on the mount fail.
-func (s *Server) Close() error { panic("not built") }

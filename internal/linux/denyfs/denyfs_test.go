@@ -1,0 +1,238 @@
+package denyfs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// stranger is the uid of the unprivileged tests. It is nobody's.
+const stranger = 54321
+
+func TestMain(m *testing.M) {
+	if reexec.Run(reexec.Parts{"carrel-deny-stage": stage}) {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// order tells the stage what to do.
+type order struct {
+	Device, Dir string
+	Targets     []string // that masks are laid over
+	Shell       string
+}
+
+// stage is in a user, pid and mount namespace of its own: it mounts, hands the descriptor out on 3, lays the masks
+// and becomes a shell.
+func stage() {
+	runtime.LockOSThread()
+	var o order
+	check(json.Unmarshal([]byte(os.Args[1]), &o))
+	begin := time.Now()
+	dev, err := open(o.Device)
+	check(err)
+	check(Mount(dev, o.Dir))
+	raw, err := dev.SyscallConn()
+	check(err)
+	check(raw.Control(func(fd uintptr) { check(unix.Sendmsg(3, []byte("x"), unix.UnixRights(int(fd)), nil, 0)) }))
+	check(dev.Close())
+	mounted := time.Since(begin)
+	for i, target := range o.Targets {
+		check(unix.Mount(fmt.Sprintf("%s/%d", o.Dir, i), target, "", unix.MS_BIND, ""))
+	}
+	check(unix.Unmount(o.Dir, unix.MNT_DETACH))
+	fmt.Printf("open, mount %v, %d binds %v\n", mounted, len(o.Targets), time.Since(begin)-mounted)
+	if o.Shell == "-" {
+		var b [1]byte
+		_, _ = os.Stdin.Read(b[:])
+		_, err := os.ReadFile(o.Targets[0])
+		fmt.Println("read:", err)
+		return
+	}
+	check(unix.Exec("/bin/sh", []string{"sh", "-c", o.Shell}, os.Environ()))
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Println("stage:", err)
+		os.Exit(3)
+	}
+}
+
+// box runs a shell line with masks over a file and a directory.
+type box struct {
+	*exec.Cmd
+	out    strings.Builder
+	dir    string
+	server *Server
+
+	mu      sync.Mutex
+	touches []Touch
+}
+
+func (b *box) list() []Touch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.touches)
+}
+
+func start(t testing.TB, uid int, shell string) *box {
+	t.Helper()
+	if _, err := Open(); err != nil {
+		testenv.Need(t, "fuse", err)
+	}
+	if os.Geteuid() != 0 && uid != os.Geteuid() {
+		testenv.Need(t, "root", errors.New("root, to become another user"))
+	}
+	b := &box{dir: t.TempDir()}
+	// t.TempDir's parents are closed to the stranger.
+	for d := b.dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
+		_ = os.Chmod(d, 0o755)
+	}
+	device := "/dev/fuse"
+	if uid != 0 {
+		device = b.dir + "/fuse"
+		if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))); err != nil {
+			testenv.Need(t, "mknod", err)
+		}
+		_ = os.Chmod(device, 0o666)
+	}
+	for _, d := range []string{"mount", "secrets", "secrets/deep", "open"} {
+		ok(t, os.Mkdir(filepath.Join(b.dir, d), 0o755))
+		ok(t, os.Chown(filepath.Join(b.dir, d), uid, uid))
+	}
+	ok(t, os.WriteFile(b.dir+"/key", []byte("private"), 0o644))
+	ok(t, os.WriteFile(b.dir+"/secrets/deep/token", []byte("private"), 0o644))
+	masks := []Mask{{Path: "KEY"}, {Path: "SECRETS", Dir: true}}
+	o := order{Device: device, Dir: b.dir + "/mount", Targets: []string{b.dir + "/key", b.dir + "/secrets"}, Shell: shell}
+	text, err := json.Marshal(o)
+	ok(t, err)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ok(t, err)
+	defer unix.Close(fds[0])
+	theirs := os.NewFile(uintptr(fds[1]), "theirs")
+	b.Cmd = exec.Command("/proc/self/exe")
+	b.Args = []string{"carrel-deny-stage", string(text)}
+	b.Stdout, b.Stderr = &b.out, &b.out
+	b.Dir = b.dir
+	b.ExtraFiles = []*os.File{theirs}
+	b.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+	}
+	if uid != os.Geteuid() {
+		b.SysProcAttr.Credential = nil
+		startAs(t, b.Cmd, uid)
+	} else if err := b.Start(); err != nil {
+		testenv.Need(t, "namespaces", err)
+	}
+	ok(t, theirs.Close())
+	t.Cleanup(func() { _ = b.Process.Kill(); _ = b.Wait() })
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(fds[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	ok(t, err)
+	if n == 0 {
+		_ = b.Wait()
+		t.Fatal(b.out.String())
+	}
+	m, err := unix.ParseSocketControlMessage(oob[:n])
+	ok(t, err)
+	got, err := unix.ParseUnixRights(&m[0])
+	ok(t, err)
+	begin := time.Now()
+	b.server = Serve(os.NewFile(uintptr(got[0]), "fuse"), masks, func(touch Touch) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.touches = append(b.touches, touch)
+	})
+	t.Logf("Serve %v", time.Since(begin))
+	t.Cleanup(func() { _ = b.server.Close() })
+	return b
+}
+
+// startAs starts cmd from a thread that is uid, so that the user namespace is that user's.
+func startAs(t testing.TB, cmd *exec.Cmd, uid int) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+			done <- e
+			return
+		}
+		_, _, e1 := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(uid), uintptr(uid), uintptr(uid))
+		_, _, e2 := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
+		if e1 != 0 || e2 != 0 {
+			done <- errors.Join(e1, e2)
+			return
+		}
+		done <- cmd.Start()
+		select {} // the thread lives on: a child may be bound to it
+	}()
+	if err := <-done; err != nil {
+		testenv.Need(t, "rootless", err)
+	}
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEverythingIsRefused(t *testing.T) {
+	for _, uid := range []int{os.Geteuid(), stranger} {
+		t.Run(fmt.Sprint(uid), func(t *testing.T) {
+			b := start(t, uid, `export LC_ALL=C
+				cat key; echo x > key; ls secrets; cat secrets/deep/token; echo x > secrets/new; mkdir secrets/d
+				cd secrets; test -r key || echo unreadable; chmod 777 key; rm -f key; mv secrets elsewhere; ln key open/hard
+				touch -c key; ls -ld secrets; ls -l . | grep -c key; df key > /dev/null && echo df; echo $$; head -c1 /proc/self/mountinfo >/dev/null; true`)
+			_ = b.Wait()
+			out := b.out.String()
+			t.Log(out)
+			if strings.Contains(out, "private") {
+				t.Error("a secret was read")
+			}
+			if n := strings.Count(out, "Permission denied"); n < 8 {
+				t.Errorf("%d refusals", n)
+			}
+			seen := map[string]bool{}
+			for _, touch := range b.list() {
+				seen[touch.Op+" "+touch.Path] = true
+				if touch.PID <= 0 || touch.PID > 1000 {
+					t.Errorf("pid %d is none of the box's", touch.PID)
+				}
+			}
+			t.Log(seen)
+			for _, want := range []string{"open KEY", "list SECRETS", "look up SECRETS/deep", "look up SECRETS/new", "look up SECRETS/d", "stat SECRETS", "stat KEY", "change KEY"} {
+				if !seen[want] {
+					t.Errorf("nobody was told of %q", want)
+				}
+			}
+			for path, want := range map[string]string{"/key": "private", "/secrets/deep/token": "private"} {
+				if got, err := os.ReadFile(b.dir + path); err != nil || string(got) != want {
+					t.Errorf("outside %s is %q, %v", path, got, err)
+				}
+			}
+		})
+	}
+}
