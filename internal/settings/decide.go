@@ -27,6 +27,7 @@ type decision struct {
 	rule   string
 	source Source
 	blank  bool
+	over   bool // wins over what denies the same path in its layer
 }
 
 // beats reports whether d decides and not e, for one path: the stronger layer; in one layer what is named and not found; then what denies.
@@ -34,6 +35,8 @@ func (d *decision) beats(e *decision) bool {
 	switch {
 	case e == nil || d.layer != e.layer:
 		return e == nil || d.layer > e.layer
+	case d.over != e.over:
+		return d.over
 	case d.glob != e.glob:
 		return !d.glob
 	}

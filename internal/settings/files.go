@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel/internal/atomicfile"
@@ -90,8 +91,12 @@ func (v *resolver) load(name string, must bool) (*layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.Settings, l.srt = s, true
+		l.Settings = s
 		for _, n := range notes {
+			if rest, loud := strings.CutPrefix(n, "!"); loud {
+				v.note("!%s: %s", shown, rest)
+				continue
+			}
 			v.note("%s: %s", shown, n)
 		}
 		return l, nil

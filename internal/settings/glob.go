@@ -28,6 +28,7 @@ func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 	if p == "" {
 		return target{}, fmt.Errorf("an empty path")
 	}
+	raw := p
 	named := strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.Contains(p, "/")
 	if rest, ok := strings.CutPrefix(p, "~"); ok {
 		if rest != "" && rest[0] != '/' {
@@ -35,12 +36,16 @@ func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 		}
 		p = v.home + rest
 	}
-	trimmed := strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/")
-	if trimmed == "" {
-		trimmed = "/"
+	if l.literal(raw) {
+		if !strings.HasPrefix(p, "/") {
+			p = l.Dir + "/" + p
+		}
+		return target{path: path.Clean(p)}, nil
 	}
-	p = trimmed
-	if !named && p != "." && p != ".." && (closes || strings.ContainsAny(p, meta)) && !l.literal(p) {
+	if p = strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/"); p == "" {
+		p = "/"
+	}
+	if !named && p != "." && p != ".." && (closes || strings.ContainsAny(p, meta)) {
 		return target{dir: v.dir, rest: p, deep: true}, checkGlob(p)
 	}
 	if rest, ok := strings.CutPrefix(p, "**/"); ok && !strings.Contains(rest, "**") {
@@ -50,7 +55,7 @@ func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 		p = l.Dir + "/" + p
 	}
 	p = path.Clean(p)
-	if !strings.ContainsAny(p, meta) || l.literal(p) || v.exists(p) {
+	if !strings.ContainsAny(p, meta) || v.exists(p) {
 		return target{path: p}, nil
 	}
 	// The literal elements in front are where the search begins.

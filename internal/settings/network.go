@@ -132,10 +132,16 @@ func (v *resolver) network() error {
 				if err != nil {
 					return within(l.at(d.key, i), err)
 				}
+				if l.srt != nil && l.srt.reasons[text] != "" && len(l.srt.reasons[text]) <= 200 {
+					r.Name = l.srt.reasons[text]
+				}
 				*d.into = append(*d.into, r)
 			}
 		}
-		put(&b.Bind, n.Bind)
+		if l.srt == nil || n.Bind != nil && *n.Bind || v.OS == "darwin" { // on Linux there the box's own ports are always its own
+			put(&b.Bind, n.Bind)
+			b.Bind = b.Bind && (l.srt == nil || n.Bind != nil)
+		}
 		b.Host = b.Host || n.Host
 		b.Publish = append(b.Publish, n.Publish...)
 		v.sockets(l)

@@ -8,7 +8,7 @@ import (
 )
 
 // literal reports whether a layer's patterns are taken as they are: a name with "[" in it that exists.
-func (l *layer) literal(p string) bool { return slices.Contains(l.literals, p) }
+func (l *layer) literal(p string) bool { return l.srt != nil && slices.Contains(l.srt.literals, p) }
 
 // close adds a built-in decision that closes an existing path, and what it links to.
 func (v *resolver) closeBuiltIn(p string, op operation, rule string, blank bool) {
@@ -182,6 +182,11 @@ func (v *resolver) privateDirs() {
 
 // writableDir opens the working directory, unless that would open what programs outside run.
 func (v *resolver) writableDir() {
+	for _, l := range v.layers {
+		if l.srt != nil {
+			return // sandbox-runtime's settings name what is written
+		}
+	}
 	switch {
 	case inside(v.home, v.dir):
 		v.note("!%s is your home directory or above it, and stays read-only: go to a project, or say --write .", v.short(v.dir))

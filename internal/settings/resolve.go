@@ -21,9 +21,7 @@ type layer struct {
 	has       map[string]bool
 	flags     bool
 	untrusted bool
-	srt       bool
 	builtIn   bool
-	literals  []string // patterns that are names as they are
 }
 
 // at names an entry of the layer for people: "--read", ".carrel.yaml: read.allow[0]".

@@ -48,13 +48,17 @@ func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, 
 		}
 		path = to
 	}
-	if other, both := contradicts(said, path, key); both && !l.srt {
+	if other, both := contradicts(said, path, key); both && l.srt == nil {
 		return invalid(at, "take one of them away", "%s is named in %s too, which says the opposite", v.short(path), other)
+	}
+	over := false
+	if l.srt != nil {
+		op, over = srtOrder(said, path, op)
 	}
 	said[path+"\x00"+key] = at
 	switch {
 	case there:
-		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source})
+		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source, over: over})
 	case op == writeDeny:
 		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source})
 	case op == writeAllow && v.except(path):
@@ -82,6 +86,20 @@ func contradicts(said map[string]string, path, key string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// srtOrder is sandbox-runtime's order within its file: what may be read wins over what may not, and what may not be written over
+// what may, with all below.
+func srtOrder(said map[string]string, path string, op operation) (operation, bool) {
+	if op != writeAllow {
+		return op, op == readAllow
+	}
+	for k := range said {
+		if denied, ok := strings.CutSuffix(k, "\x00write.deny"); ok && inside(path, denied) {
+			return readAllow, false
+		}
+	}
+	return op, false
 }
 
 // except opens a path that a protected name matches, and reports whether one did: naming the very
@@ -194,6 +212,11 @@ func (v *resolver) look() {
 		}
 	}
 	slices.Sort(roots[1:])
+	for _, l := range v.layers {
+		if l.srt != nil && l.srt.depth > 0 {
+			v.depth = l.srt.depth
+		}
+	}
 	s := newSearch(v, v.wanted)
 	s.run(roots)
 	if s.cut != "" {

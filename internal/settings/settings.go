@@ -46,6 +46,8 @@ type Settings struct {
 	Terminal string       `json:"terminal,omitempty"` // "own" (default) or "none"
 	// Walls "light" asks for Landlock and the filter alone where there are no namespaces; "full" is the default.
 	Walls string `json:"walls,omitempty"`
+
+	srt *srtOnly // nil for our own
 }
 
 // PathRules open and close.
