@@ -60,6 +60,7 @@ func main() {
 		listen  = flag.String("listen", ":49983", "address to serve on")
 		gateway = flag.String("gateway", "", "comma-separated addresses of the host's end of the link, which alone may call /init and the tunnel; the first IPv4 one is also the name server")
 		noSetup = flag.Bool("no-setup", false, "run as an ordinary process: change nothing on this machine")
+		_       = flag.String("mark", "", "means nothing: by it the host tells its processes apart")
 		show    = flag.Bool("version", false, "print the version and exit")
 	)
 	if len(os.Args) > 1 && os.Args[1] == "checkpoint" {

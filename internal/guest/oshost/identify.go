@@ -22,7 +22,11 @@ func (s *System) Identify(hostname string, now time.Time) error {
 	}
 	var errs []error
 	if hostname != "" {
-		errs = append(errs, unix.Sethostname([]byte(hostname)), nameInFiles(hostname))
+		// Whoever built the sandbox may have named it, and kept the right to.
+		if now, err := os.Hostname(); err != nil || now != hostname {
+			errs = append(errs, os.NewSyscallError("sethostname", unix.Sethostname([]byte(hostname))))
+		}
+		errs = append(errs, nameInFiles(hostname))
 	}
 	if drift := time.Until(now).Abs(); !now.IsZero() && drift > clockSlack {
 		ts := unix.NsecToTimespec(now.UnixNano())

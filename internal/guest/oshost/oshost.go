@@ -39,6 +39,7 @@ type System struct {
 	children   *reaper
 	cpu        cpuMeter
 	keepGroups bool // children get our groups, because none may be set
+	uids, gids idMap
 	closed     sync.Once
 }
 
@@ -47,7 +48,8 @@ func New(opt Options) *System {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &System{opt: opt, log: opt.Logger, children: newReaper(), keepGroups: groupsFixed()}
+	s := &System{opt: opt, log: opt.Logger, children: newReaper(), keepGroups: groupsFixed(),
+		uids: readIDMap("/proc/self/uid_map"), gids: readIDMap("/proc/self/gid_map")}
 	s.cpu.reset()
 	return s
 }

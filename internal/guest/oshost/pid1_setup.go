@@ -31,7 +31,7 @@ func (s *System) Setup(nameServer string) error {
 		mountKernel(),
 		makeDirs(),
 		makeAccounts("/"),
-		makeHome(),
+		s.makeHome(),
 		makeSudo("/"),
 		makeGuestCommand("/"),
 		makeNames(nameServer),
@@ -166,13 +166,14 @@ func addShadow(file string) error {
 }
 
 // makeHome makes the home of user, with the files a new account gets.
-func makeHome() error {
+func (s *System) makeHome() error {
 	a := &accounts{}
 	a.refresh()
 	u, ok := a.users[sandboxUser]
 	if !ok {
 		return fmt.Errorf("account %s: %w", sandboxUser, fs.ErrNotExist)
 	}
+	u = s.possible(u)
 	if exists(u.Home) {
 		return nil
 	}

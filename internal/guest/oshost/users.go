@@ -48,7 +48,8 @@ func versionOf(name string) version {
 }
 
 // User finds an account by name, or by "uid" or "uid:gid" as images name the
-// user they want; such an account need not be in any file.
+// user they want; such an account need not be in any file. Where its ids do not exist
+// here it has ours, see possible.
 func (s *System) User(name string) (agent.User, error) {
 	a := &s.accounts
 	a.mu.Lock()
@@ -62,7 +63,7 @@ func (s *System) User(name string) (agent.User, error) {
 		return agent.User{}, fmt.Errorf("user %q: %w", name, fs.ErrNotExist)
 	}
 	u.Groups = slices.Clone(u.Groups)
-	return u, nil
+	return s.possible(u), nil
 }
 
 // numbered finds or makes up the account of "uid" or "uid:gid". a.mu is held.

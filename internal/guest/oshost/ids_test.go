@@ -1,0 +1,49 @@
+package oshost
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/carrel-dev/carrel/internal/guest/agent"
+)
+
+func TestIDMap(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		id   uint32
+		want bool
+	}{
+		{"         0          0 4294967295\n", 0, true},
+		{"         0          0 4294967295\n", 4294967294, true},
+		{"0 1000 1\n", 0, true},
+		{"0 1000 1\n", 1, false},
+		{"0 2100000000 65536\n", 65535, true},
+		{"0 2100000000 65536\n", 65536, false},
+		{"0 1000 1\n1 100000 65536\n", 1000, true},
+		{"", 1000, true}, // no map is shown
+		{"nonsense\n", 7, true},
+	} {
+		if got := parseIDMap(c.text).has(c.id); got != c.want {
+			t.Errorf("%d in %q: %v", c.id, c.text, got)
+		}
+	}
+}
+
+// Where one id exists every account is that one, and keeps its name and home.
+func TestAccountsWithOneID(t *testing.T) {
+	s := &System{uids: parseIDMap("0 1000 1\n"), gids: parseIDMap("0 1000 1\n")}
+	u := s.possible(agent.User{Name: "user", UID: 1000, GID: 1000, Home: "/home/user", Groups: []uint32{1000, 27}})
+	if u.UID != uint32(os.Geteuid()) || u.GID != uint32(os.Getegid()) || u.Name != "user" || u.Home != "/home/user" || len(u.Groups) != 1 {
+		t.Errorf("%+v", u)
+	}
+	root := agent.User{Name: "root", Home: "/root", Groups: []uint32{0, 10}}
+	if got := s.possible(root); got.UID != 0 || !slices.Equal(got.Groups, []uint32{0}) {
+		t.Errorf("root: %+v", got)
+	}
+	all := &System{}
+	in := agent.User{Name: "user", UID: 1000, GID: 1000, Groups: []uint32{1000, 27}}
+	if got := all.possible(in); got.UID != 1000 || !slices.Equal(got.Groups, in.Groups) {
+		t.Errorf("with all ids: %+v", got)
+	}
+}
