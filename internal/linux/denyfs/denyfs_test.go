@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 const stranger = 54321
 
 func TestMain(m *testing.M) {
-	if reexec.Run(reexec.Parts{"carrel-deny-stage": stage}) {
+	if reexec.Run(reexec.Parts{"carrel-deny-stage": stage, "carrel-deny-user": user}) {
 		return
 	}
 	os.Exit(m.Run())
@@ -78,12 +79,32 @@ func check(err error) {
 // box runs a shell line with masks over a file and a directory.
 type box struct {
 	*exec.Cmd
-	out    strings.Builder
+	out    output
+	stdin  io.WriteCloser
 	dir    string
 	server *Server
 
 	mu      sync.Mutex
 	touches []Touch
+}
+
+// output is what a process printed so far.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	return len(p), nil
+}
+
+func (b *box) text() string {
+	b.out.mu.Lock()
+	defer b.out.mu.Unlock()
+	return string(b.out.text)
 }
 
 func (b *box) list() []Touch {
@@ -132,16 +153,15 @@ func start(t testing.TB, uid int, shell string) *box {
 	b.Stdout, b.Stderr = &b.out, &b.out
 	b.Dir = b.dir
 	b.ExtraFiles = []*os.File{theirs}
-	b.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
-	}
+	b.SysProcAttr = namespaces(uid)
 	if uid != os.Geteuid() {
-		b.SysProcAttr.Credential = nil
-		startAs(t, b.Cmd, uid)
-	} else if err := b.Start(); err != nil {
+		b.Path, b.Args[0] = ownBinary(t, b.dir), "carrel-deny-user"
+		b.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	if b.stdin, err = b.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(); err != nil {
 		testenv.Need(t, "namespaces", err)
 	}
 	ok(t, theirs.Close())
@@ -151,7 +171,7 @@ func start(t testing.TB, uid int, shell string) *box {
 	ok(t, err)
 	if n == 0 {
 		_ = b.Wait()
-		t.Fatal(b.out.String())
+		testenv.Need(t, "namespaces", errors.New(b.text()))
 	}
 	m, err := unix.ParseSocketControlMessage(oob[:n])
 	ok(t, err)
@@ -168,28 +188,35 @@ func start(t testing.TB, uid int, shell string) *box {
 	return b
 }
 
-// startAs starts cmd from a thread that is uid, so that the user namespace is that user's.
-func startAs(t testing.TB, cmd *exec.Cmd, uid int) {
+// ownBinary is a copy of this test's own that anybody may execute.
+func ownBinary(t testing.TB, dir string) string {
 	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends
-		if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
-			done <- e
-			return
-		}
-		_, _, e1 := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(uid), uintptr(uid), uintptr(uid))
-		_, _, e2 := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
-		if e1 != 0 || e2 != 0 {
-			done <- errors.Join(e1, e2)
-			return
-		}
-		done <- cmd.Start()
-		select {} // the thread lives on: a child may be bound to it
-	}()
-	if err := <-done; err != nil {
-		testenv.Need(t, "rootless", err)
+	text, err := os.ReadFile("/proc/self/exe")
+	ok(t, err)
+	ok(t, os.WriteFile(dir+"/test", text, 0o755))
+	return dir + "/test"
+}
+
+// namespaces are the stage's, made by uid.
+func namespaces(uid int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: uid, Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		Pdeathsig:   syscall.SIGKILL,
 	}
+}
+
+// user runs the stage as an unprivileged user.
+func user() {
+	runtime.LockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{"carrel-deny-stage", os.Args[1]}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{os.NewFile(3, "socket")}
+	cmd.SysProcAttr = namespaces(os.Getuid())
+	check(cmd.Run())
 }
 
 func ok(t testing.TB, err error) {
@@ -207,7 +234,7 @@ func TestEverythingIsRefused(t *testing.T) {
 				cd secrets; test -r key || echo unreadable; chmod 777 key; rm -f key; mv secrets elsewhere; ln key open/hard
 				touch -c key; ls -ld secrets; ls -l . | grep -c key; df key > /dev/null && echo df; echo $$; head -c1 /proc/self/mountinfo >/dev/null; true`)
 			_ = b.Wait()
-			out := b.out.String()
+			out := b.text()
 			t.Log(out)
 			if strings.Contains(out, "private") {
 				t.Error("a secret was read")
