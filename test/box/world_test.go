@@ -1,0 +1,277 @@
+package box_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// stranger is the uid of the unprivileged user. It is nobody's.
+const stranger = 54377
+
+// path is the PATH of everybody: the tools of the machine, and not those in somebody's home.
+const path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// who runs things.
+type who struct {
+	name string
+	uid  int
+}
+
+// both runs f as root and as an unprivileged user; without root, as the user that runs the tests.
+func both(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	people := []who{{"user", os.Getuid()}}
+	if os.Getuid() == 0 {
+		people = []who{{"root", 0}, {"user", stranger}}
+	} else if os.Getenv("CARREL_REQUIRE") != "" {
+		testenv.Need(t, "root", errors.New("root, to be two users"))
+	}
+	for _, p := range people {
+		t.Run(p.name, func(t *testing.T) { f(t, newWorld(t, p)) })
+	}
+}
+
+// world is a user's home with canaries in it.
+type world struct {
+	who
+	t testing.TB
+	// home holds all of these: project is the working directory, outside is beside it, secrets holds what is denied.
+	home, project, outside, secrets string
+	canary, key                     string // files: one outside that must stay as it is, one secret
+	carrel, attack                  string // programs
+	secret                          string // the word that must not get out
+	env                             []string
+
+	mu    sync.Mutex
+	heard []string // what servers outside received
+
+	master, slave *os.File // of a terminal, see callersTerminal
+}
+
+var programs = sync.OnceValues(build)
+
+// build puts carrel and the attack program into a directory that everybody may read, on the filesystem of the homes.
+func build() (dir string, err error) {
+	if dir, err = os.MkdirTemp(homes(), "carrel-box-programs-"); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return dir, err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "attack"), "./attack")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("%w\n%s", err, out)
+	}
+	data, err := os.ReadFile("../../bin/carrel")
+	if err != nil {
+		return dir, fmt.Errorf("%w (build it with: make build)", err)
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "carrel"), data, 0o755)
+}
+
+// homes is where homes are: not in /tmp, which a box has for itself.
+func homes() string {
+	if os.Getuid() == 0 {
+		if err := os.MkdirAll("/home", 0o755); err == nil {
+			return "/home"
+		}
+	}
+	return os.TempDir()
+}
+
+func TestMain(m *testing.M) {
+	unix.Umask(0o022)
+	code := m.Run()
+	if dir, _ := programs(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// newWorld makes a home.
+func newWorld(t testing.TB, p who) *world {
+	t.Helper()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.MkdirTemp(homes(), "carrel-box-"+p.name+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeAll(t, home) })
+	w := &world{who: p, t: t, home: home, project: home + "/project", outside: home + "/outside", secrets: home + "/.ssh", secret: word()}
+	w.canary, w.key = w.outside+"/canary", w.secrets+"/id_ed25519"
+	w.carrel, w.attack = home+"/bin/carrel", home+"/bin/attack"
+	w.write(w.project+"/README.md", "hello\n")
+	w.write(w.canary, "a canary\n")
+	w.write(w.key, "-----BEGIN "+w.secret+"\n")
+	w.write(home+"/bin/README", "")
+	for _, name := range []string{"carrel", "attack"} {
+		if err := os.Link(filepath.Join(dir, name), filepath.Join(home, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(home, 0o755), os.Chmod(w.secrets, 0o700), os.Chmod(w.key, 0o600), os.Lchown(home, p.uid, p.uid)); err != nil {
+		t.Fatal(err)
+	}
+	w.env = []string{"HOME=" + home, "PATH=" + path, "USER=" + p.name, "LANG=C.UTF-8", "TERM=xterm", "SHELL=/bin/bash"}
+	return w
+}
+
+// removeAll removes a tree whose directories may be closed.
+func removeAll(t testing.TB, dir string) {
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// word is a random word.
+func word() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b)
+	return "w" + hex.EncodeToString(b)
+}
+
+// tag is a name for what a test makes outside of the home. It does not give the secret away.
+func (w *world) tag() string { return "carrel-box-" + w.secret[:9] }
+
+// write makes a file and the directories above it, all the user's.
+func (w *world) write(p, text string) {
+	w.t.Helper()
+	w.mkdir(filepath.Dir(p))
+	mode := fs.FileMode(0o644)
+	if strings.HasPrefix(text, "#!") {
+		mode = 0o755
+	}
+	if err := errors.Join(os.WriteFile(p, []byte(text), mode), os.Lchown(p, w.uid, w.uid)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mkdir makes a directory of the user's.
+func (w *world) mkdir(p string) {
+	w.t.Helper()
+	if _, err := os.Stat(p); err == nil || len(p) <= len(w.home) {
+		return
+	}
+	w.mkdir(filepath.Dir(p))
+	if err := errors.Join(os.Mkdir(p, 0o755), os.Lchown(p, w.uid, w.uid)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read is a file's text, "" if it is not there.
+func (w *world) read(p string) string {
+	data, _ := os.ReadFile(p)
+	return string(data)
+}
+
+// command is a run of a program by the user in the project.
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	if found, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
+		for _, dir := range filepath.SplitList(path) { // by the user's PATH, and not the test's
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
+				found = filepath.Join(dir, name)
+				break
+			}
+		}
+		name = found
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = w.project, append([]string{"PWD=" + w.project}, w.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if w.uid != os.Getuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}
+	}
+	return cmd
+}
+
+// box is carrel run with these flags, "--" and the command.
+func (w *world) box(args ...string) *exec.Cmd {
+	return w.command(w.carrel, append([]string{"run"}, args...)...)
+}
+
+// result is how a command ended.
+type result struct {
+	out, err string
+	code     int
+	signal   syscall.Signal
+	took     time.Duration
+}
+
+// all is both outputs.
+func (r result) all() string { return r.out + r.err }
+
+// run runs a command to its end, which must come.
+func (w *world) run(cmd *exec.Cmd) result {
+	w.t.Helper()
+	return w.runFor(cmd, 2*time.Minute)
+}
+
+// runFor is run with a limit.
+func (w *world) runFor(cmd *exec.Cmd, limit time.Duration) (r result) {
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &out
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &errs
+	}
+	cmd.WaitDelay = 5 * time.Second // a process that was left behind may hold the pipe
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	late := time.AfterFunc(limit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT); time.Sleep(time.Second); _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	r = result{out: out.String(), err: errs.String(), took: time.Since(begin), code: cmd.ProcessState.ExitCode()}
+	if !late.Stop() {
+		w.t.Fatalf("%q did not end:\n%s", cmd.Args, r.all())
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		w.t.Errorf("%q left something behind that holds its output", cmd.Args)
+	}
+	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		r.signal = st.Signal()
+	}
+	return r
+}
+
+// hear writes down what a server outside received.
+func (w *world) hear(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = append(w.heard, fmt.Sprintf(format, args...))
+}
+
+// heardAll is what they received so far.
+func (w *world) heardAll() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.heard...)
+}
