@@ -1,21 +1,39 @@
+//go:build linux
+
 // Package guard answers the system calls that a box watches: it decides what mounts and
 // Landlock can't, and turns what they refuse into reports.
 //
-// What it decides, on copies, with the kernel's wall behind it where there is one:
+// # What it decides
 //
-//   - connect to a Unix socket outside of the box: allowed sockets are connected here, on the duplicated
-//     descriptor, by a path resolved below the box's root; others get EACCES. Sockets that the box's own processes made are its own.
-//   - the creation of a name that is protected and does not exist yet (".mcp.json", ".git/hooks/…"): EACCES. A program with threads can
-//     change the name after the look; so the directories that hold protected names are watched (inotify), and what appears there
-//     all the same is moved away at once, kept for the person, and reported.
+// Connecting. A path may lead to a Unix socket of this machine, and no mount or Landlock rule stops that (a read-only mount
+// doesn't). The kernel, told to go on, would read the address and the descriptor a second time, and a
+// thread of the program may have changed both: so nobody is ever told to go on with a connect. The address is read
+// once, the path is resolved below the box's root, and the connection is made here, on a
+// duplicate of the caller's socket, to the very file that was judged. The server then sees this process as its peer: the same user, but a
+// pid that is 0 in the box. Other sockets keep their namespace wherever they are connected.
 //
-// What it only reports, and the kernel refuses: writes outside of the writable directories, connects without a network,
-// dangerous calls.
+// Protected names. The creation of a name that is protected and does not exist yet (".mcp.json", ".git/hooks"), a link in the place of a directory that
+// leads there, and moving what holds a protected file: EACCES. Here the kernel does go on with what is allowed, so a program
+// with threads can get past the look. That is why the directories are watched too (inotify): what appears
+// there all the same is moved away at once, kept for the person, and reported; what was moved away is moved back.
+//
+// # Where names are protected
+//
+// At the top of the directory that a [Protected] names, and, if Deep, at the top of every repository below it that
+// was there before the box: what a box clones, unpacks or installs is its own, and so is node_modules. Names
+// in .git are protected where there was a .git before: making a new repository is no attack on one.
+//
+// # What it only reports
+//
+// The kernel refuses, and the guard says so: writes outside of the writable directories, dangerous
+// calls. A write that the kernel would have refused without a box too (no such file, no permission) is no report.
 package guard
 
 import (
-	"io/fs"
 	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
@@ -23,53 +41,164 @@ import (
 
 // Rules are what the guard goes by. Paths are absolute and as they are inside, links resolved.
 type Rules struct {
-	// Writable and ReadOnly are directories and files; the most specific one decides. Rule is for the report.
+	// Paths are directories and files; the most specific one decides. What none names is not writable.
 	Paths []Path
-	// Protected are names, "*" standing for anything in one element, that must not be created or changed below a writable directory: those
-	// that exist are mounted read-only and are in Paths too.
+	// Protected are names that must not be created or changed below a writable directory: those
+	// that exist are mounted read-only and are in Paths too. A writable Path at such a name, or below, lifts it there.
 	Protected []Protected
-	// Sockets are allowed paths of Unix sockets outside, "*" allows all.
+	// Sockets are allowed paths of Unix sockets outside, "*" standing for anything in one element; "*" alone allows all. One that
+	// is named whole is reached even where the box has another directory in its place.
 	Sockets []string
-	// Own are directories whose sockets are the box's own: /tmp, /run, /dev/shm and so on. Sockets below Writable are its own if
-	// made by it.
+	// Own are directories whose sockets are the box's own: /tmp, /run, /dev/shm and so on. Sockets below a writable Path
+	// are its own if they were made since New. The most specific one decides.
 	Own []string
-	// Network is why connections fail: "" when the wire decides (and reports).
+	// Closed is why connections fail: "" when the wire decides (and reports).
 	Closed string
-	// Bind: whether ports may be listened on; a refusal says Allow.
+	// NoBind: ports may not be listened on.
 	NoBind bool
-	// Allow makes the text of Refusal.Allow.
-	Quarantine string // directory that protected files are moved to, made when needed
+	// Quarantine is the directory that protected files are moved to, made when needed. On another filesystem, or without it,
+	// they stay in their directory under a name that means nothing.
+	Quarantine string
 }
 
 // Path is one rule.
 type Path struct {
 	Path     string
 	Writable bool
-	Rule     string
+	Rule     string // for the report
 	Allow    string // how to allow it
 }
 
-// Protected is one pattern: Dir is where it holds, "" with all below when Deep.
+// Protected is one pattern.
 type Protected struct {
-	Dir     string // absolute
-	Pattern string // relative to Dir or, when Deep, to any directory below it: ".mcp.json", ".git/hooks"
-	Deep    bool
+	Dir     string // absolute: where it holds
+	Pattern string // relative: ".mcp.json", ".git/hooks"; "*" stands for anything in one element
+	Deep    bool   // in repositories below Dir too
 	Rule    string
+	Allow   string // how to lift it
 }
 
 // Guard answers calls. It is safe for concurrent use.
-type Guard struct{}
+type Guard struct {
+	rules  Rules
+	paths  map[string]*Path
+	own    map[string]bool
+	names  *names
+	log    *refusal.Log
+	root   func() *os.File
+	start  unix.Timespec // of this clock are the times of new files
+	watch  *watcher
+	closed atomic.Bool
+}
 
-// New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end.
-func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) { panic("not built") }
+// New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
+// return nil until the first call, and is then not used.
+func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
+	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root}
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
+		return nil, err
+	}
+	for i := range r.Paths {
+		p := &r.Paths[i]
+		if old := g.paths[p.Path]; old == nil || !p.Writable {
+			g.paths[p.Path] = p
+		}
+	}
+	for _, dir := range r.Own {
+		g.own[dir] = true
+	}
+	g.names = g.compile()
+	w, err := g.startWatching()
+	if err != nil {
+		return nil, err
+	}
+	g.watch = w
+	return g, nil
+}
 
 // Answer implements box.Options.Watch.
-func (g *Guard) Answer(c seccomp.Call) seccomp.Answer { panic("not built") }
+func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
+	if c.Denied != 0 {
+		g.denied(c)
+		return seccomp.Answer{Errno: c.Denied}
+	}
+	switch c.Name {
+	case "connect":
+		return g.connect(c)
+	case "bind":
+		return g.bind(c)
+	case "open", "openat", "creat":
+		return g.open(c)
+	case "rename", "renameat", "renameat2":
+		return g.rename(c)
+	}
+	if s, ok := shapeOf(c.Name); ok {
+		return g.change(c, s)
+	}
+	return goOn
+}
 
-// Check moves away what is protected and appeared all the same. Close calls it.
-func (g *Guard) Check() error { panic("not built") }
+// goOn lets the kernel go on.
+var goOn = seccomp.Answer{Continue: true}
 
-// Close stops watching directories.
-func (g *Guard) Close() error { panic("not built") }
+// refuse is the answer of a decision.
+var refuse = seccomp.Answer{Errno: unix.EACCES}
 
-var _ fs.FileMode
+// rule is the most specific Path of a path, nil if none names it.
+func (g *Guard) rule(full string) *Path {
+	for dir := full; ; dir = parent(dir) {
+		if p := g.paths[dir]; p != nil {
+			return p
+		}
+		if dir == "/" || dir == "" {
+			return nil
+		}
+	}
+}
+
+// writable reports whether the rules let a path be written.
+func (g *Guard) writable(full string) bool {
+	for dir := full; ; dir = parent(dir) {
+		if p := g.paths[dir]; p != nil {
+			return p.Writable
+		}
+		if g.own[dir] {
+			return true
+		}
+		if dir == "/" || dir == "" {
+			return false
+		}
+	}
+}
+
+// parent is the directory of a clean absolute path; "/" of "/".
+func parent(full string) string {
+	for i := len(full) - 1; i > 0; i-- {
+		if full[i] == '/' {
+			return full[:i]
+		}
+	}
+	return "/"
+}
+
+// last is the last element of a path, as written, without slashes at its end.
+func last(name string) string {
+	end := len(name)
+	for end > 0 && name[end-1] == '/' {
+		end--
+	}
+	for i := end - 1; i >= 0; i-- {
+		if name[i] == '/' {
+			return name[i+1 : end]
+		}
+	}
+	return name[:end]
+}
+
+// join puts an element below a directory.
+func join(dir, base string) string {
+	if dir == "/" {
+		return "/" + base
+	}
+	return dir + "/" + base
+}

@@ -1,0 +1,308 @@
+//go:build linux
+
+package guard
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/refusal"
+)
+
+// connect makes every connection here: the kernel, told to go on, would look again at an address and a
+// descriptor that may be others by then.
+func (g *Guard) connect(c seccomp.Call) seccomp.Answer {
+	size := int(int32(c.Args[2]))
+	if size < 0 || size > maxAddress {
+		return seccomp.Answer{Errno: unix.EINVAL}
+	}
+	f, err := c.Descriptor(int(int32(c.Args[0])))
+	if err != nil {
+		return failed(err)
+	}
+	defer f.Close()
+	s := &socket{fd: int(f.Fd()), call: c}
+	if s.domain, err = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil {
+		return failed(err)
+	}
+	addr, err := c.Bytes(c.Args[1], size)
+	if err != nil {
+		return failed(err)
+	}
+	switch s.domain {
+	case unix.AF_UNIX:
+		return g.connectUnix(s, addr)
+	case unix.AF_INET, unix.AF_INET6:
+		return g.connectInternet(s, addr)
+	case unix.AF_NETLINK:
+		// To the kernel itself. We may have rights that the caller has not, such as to talk to groups.
+		if len(addr) < unix.SizeofSockaddrNetlink || family(addr) != unix.AF_NETLINK || !zero(addr[4:unix.SizeofSockaddrNetlink]) {
+			return seccomp.Answer{Errno: unix.EPERM}
+		}
+		return answer(s.connect(addr))
+	}
+	return refuse
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// answer is a system call's result.
+func answer(err error) seccomp.Answer {
+	if err == nil {
+		return seccomp.Answer{}
+	}
+	return failed(err)
+}
+
+// failed is the answer when an error came up. What was to be decided was not, so it is never to go on.
+func failed(err error) seccomp.Answer {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || errno == 0 {
+		errno = unix.EACCES
+	}
+	return seccomp.Answer{Errno: errno}
+}
+
+// connectUnix decides about a Unix socket.
+func (g *Guard) connectUnix(s *socket, addr []byte) seccomp.Answer {
+	name, ok := pathname(addr)
+	if !ok {
+		return g.connectAbstract(s, addr)
+	}
+	fd, at, err := g.lookUp(s.call, name)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	switch err := unix.Fstat(fd, &st); {
+	case err != nil:
+		return failed(err)
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return seccomp.Answer{Errno: unix.ECONNREFUSED}
+	case st.Nlink == 0:
+		return seccomp.Answer{Errno: unix.ENOENT}
+	}
+	switch g.reach(s.call, at, fd) {
+	case foreign:
+		return g.refuseSocket(s.call, at)
+	case stale:
+		return seccomp.Answer{Errno: unix.ECONNREFUSED}
+	}
+	return answer(s.asCaller(func() error { return s.connect(unixAddress(self(fd))) }))
+}
+
+// lookUp opens the file of a socket and says where it is. One that the rules name whole is found on this
+// machine where the box has another directory in its place: by the name in the rules, not by the caller's.
+func (g *Guard) lookUp(c seccomp.Call, name string) (fd int, at string, err error) {
+	fd, err = g.find(c, -1, name, 0)
+	if err == nil {
+		if at, err = readlink(self(fd)); err != nil {
+			_ = unix.Close(fd)
+		}
+		return fd, at, err
+	}
+	if err != unix.ENOENT {
+		return -1, "", err
+	}
+	at = name
+	if p, err := g.locate(c, -1, name); err == nil {
+		at = p.full()
+		p.close()
+	}
+	for _, allowed := range g.rules.Sockets {
+		if allowed == at {
+			fd, err := openat2(unix.AT_FDCWD, allowed, 0, unix.RESOLVE_NO_SYMLINKS)
+			return fd, at, err
+		}
+	}
+	if st, err := os.Lstat(at); err == nil && st.Mode()&os.ModeSocket != 0 {
+		g.refuseSocket(c, at) // a report, as it exists outside
+	}
+	return -1, "", err
+}
+
+// refuseSocket refuses and reports.
+func (g *Guard) refuseSocket(c seccomp.Call, at string) seccomp.Answer {
+	g.add(c, refusal.Refusal{
+		Kind: refusal.Connect, What: at, Rule: "built-in: sockets of this machine", Certain: true,
+		Reason: "what listens there is outside of the box and would act for it", Allow: "--socket " + quote(at),
+	})
+	return refuse
+}
+
+// whose says who made a Unix socket.
+type whose uint8
+
+const (
+	foreign whose = iota // somebody outside
+	stale                // perhaps the box; nobody in it listens there
+	ours                 // the box, or the rules allow it
+)
+
+// reach decides about a Unix socket by its resolved path, and who made it.
+func (g *Guard) reach(c seccomp.Call, at string, fd int) whose {
+	for _, allowed := range g.rules.Sockets {
+		if allowed == "*" || matchPath(allowed, at) {
+			return ours
+		}
+	}
+	for dir := at; ; dir = parent(dir) {
+		if p := g.paths[dir]; p != nil && !(g.own[dir] && p.Writable) {
+			if !p.Writable {
+				return foreign
+			}
+			return g.madeInside(c, fd)
+		}
+		if g.own[dir] {
+			return ours
+		}
+		if dir == "/" {
+			return foreign
+		}
+	}
+}
+
+// matchPath compares a path with a pattern of as many elements.
+func matchPath(pattern, full string) bool {
+	for {
+		p, patternRest, more1 := strings.Cut(pattern, "/")
+		f, fullRest, more2 := strings.Cut(full, "/")
+		if more1 != more2 || p != f && !match(p, f) {
+			return false
+		}
+		if !more1 {
+			return true
+		}
+		pattern, full = patternRest, fullRest
+	}
+}
+
+// connectAbstract connects to a name that is no path. Such names belong to a network namespace; only
+// where the box has none of its own do they lead out.
+func (g *Guard) connectAbstract(s *socket, addr []byte) seccomp.Answer {
+	if len(addr) > 2 && family(addr) == unix.AF_UNIX && sharesNetwork(s.call) && !g.allSockets() {
+		g.add(s.call, refusal.Refusal{
+			Kind: refusal.Connect, What: "@" + string(addr[3:]), Rule: "built-in: sockets of this machine", Certain: true,
+			Reason: "the box has no network of its own, and so no names of its own",
+		})
+		return seccomp.Answer{Errno: unix.EPERM} // as Landlock's scope answers
+	}
+	return answer(s.asCaller(func() error { return s.connect(addr) }))
+}
+
+func (g *Guard) allSockets() bool {
+	for _, s := range g.rules.Sockets {
+		if s == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// sharesNetwork reports whether the caller has the network namespace of this process, or one that we can't tell.
+func sharesNetwork(c seccomp.Call) bool {
+	ours, err1 := readlink("/proc/self/ns/net")
+	theirs, err2 := readlink(process(c, "ns/net"))
+	return err1 != nil || err2 != nil || ours == theirs
+}
+
+// connectInternet connects, and reports what a closed network refuses.
+func (g *Guard) connectInternet(s *socket, addr []byte) seccomp.Answer {
+	err := s.connect(addr)
+	if g.rules.Closed == "" || err == nil {
+		return answer(err)
+	}
+	to, ok := internet(addr)
+	switch err {
+	case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EACCES, unix.EPERM, unix.EADDRNOTAVAIL:
+	default:
+		ok = false
+	}
+	if ok && !to.Addr().IsLoopback() && !to.Addr().IsUnspecified() {
+		kind, protocol := unix.SOCK_STREAM, "tcp"
+		if t, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil && t == unix.SOCK_DGRAM {
+			kind, protocol = t, "udp"
+		}
+		g.add(s.call, refusal.Refusal{
+			Kind: refusal.Connect, What: to.String(), Operation: protocol, Rule: g.rules.Closed, Certain: true,
+			Reason: "nothing outside may be reached", Allow: "--allow " + to.Addr().String(),
+			Minor: kind == unix.SOCK_DGRAM, // asking for the own address, sorting addresses
+		})
+	}
+	return answer(err)
+}
+
+// bind answers where something is to listen. Nothing is lost if the kernel goes on with another address than the one that was looked at: ports are those of
+// the box's own network, and what appears at a protected name is moved away.
+func (g *Guard) bind(c seccomp.Call) seccomp.Answer {
+	size := int(int32(c.Args[2]))
+	if size < 2 || size > maxAddress {
+		return goOn
+	}
+	addr, err := c.Bytes(c.Args[1], size)
+	if err != nil {
+		return goOn
+	}
+	if name, ok := pathname(addr); ok {
+		return g.bindPath(c, name)
+	}
+	if !g.rules.NoBind {
+		return goOn
+	}
+	f, err := c.Descriptor(int(int32(c.Args[0])))
+	if err != nil {
+		return failed(err)
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || domain != unix.AF_INET && domain != unix.AF_INET6 {
+		return goOn
+	}
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	at, ok := internet(addr)
+	if err == nil && kind == unix.SOCK_DGRAM && ok && at.Port() == 0 {
+		return goOn // to send from, not to listen on
+	}
+	g.add(c, refusal.Refusal{
+		Kind: refusal.Bind, What: at.String(), Rule: "--no-bind", Certain: true,
+		Reason: "no ports may be listened on", Allow: "running without --no-bind",
+	})
+	return refuse
+}
+
+// bindPath answers where a Unix socket is to be made.
+func (g *Guard) bindPath(c seccomp.Call, name string) seccomp.Answer {
+	if g.plain(c, -1, name) {
+		return goOn
+	}
+	p, err := g.locate(c, -1, name)
+	if err != nil {
+		return g.unresolved(c, name, err)
+	}
+	defer p.close()
+	if _, exists := p.stat(); exists {
+		return goOn
+	}
+	full := p.full()
+	if r, by := g.protects(full, g.wasRepository(c)); r != unrelated {
+		return g.protected(c, full, by[0])
+	}
+	if !g.writable(full) {
+		g.unwritable(c, p, makes, false)
+	}
+	return goOn
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package guard
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/refusal"
+)
+
+// outside is the rule of what no rule names.
+const outside = "built-in: only the working directory is written to"
+
+// add notes a refusal with who tried.
+func (g *Guard) add(c seccomp.Call, r refusal.Refusal) {
+	r.Program, r.PID = program(c.PID)
+	if r.Operation == "" {
+		r.Operation = c.Name
+	}
+	g.log.Add(r)
+}
+
+// protected refuses what is against a protected name.
+func (g *Guard) protected(c seccomp.Call, full string, p *pattern) seccomp.Answer {
+	g.add(c, refusal.Refusal{
+		Kind: refusal.Write, What: full, Rule: p.Rule, Allow: p.Allow, Certain: true,
+		Reason: p.Pattern + " is protected: what is written there is run or obeyed outside of the box",
+	})
+	return refuse
+}
+
+// unwritable reports a write where none is allowed, unless it would fail without a box too. Of the kinds only what the
+// kernel would look at differs.
+func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
+	st, exists := p.stat()
+	fd, name := p.fd, ""
+	if exists && (k == opens || k == changes) {
+		name = p.base
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFIFO, unix.S_IFSOCK:
+			if k == opens {
+				return // no wall stands there
+			}
+		}
+	}
+	flags := unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	err := unix.Faccessat(fd, name, unix.W_OK, flags)
+	if err != nil && err != unix.EROFS && k != changes {
+		return
+	}
+	if k == changes && int(st.Uid) != unix.Geteuid() && unix.Geteuid() != 0 {
+		return
+	}
+	full := p.full()
+	r := refusal.Refusal{
+		Kind: refusal.Write, What: full, Rule: outside, Certain: err == unix.EROFS, Minor: quiet || habit(c, full, k),
+		Reason: "it is not in a directory that may be written to", Allow: "--write " + quote(p.dir),
+	}
+	if rule := g.rule(full); rule != nil && rule.Rule != "" {
+		r.Rule, r.Allow = rule.Rule, rule.Allow
+	}
+	g.add(c, r)
+}
+
+// denied reports a call that the filter refused.
+func (g *Guard) denied(c seccomp.Call) {
+	r := refusal.Refusal{
+		Kind: refusal.Syscall, What: c.Name, Rule: "built-in: system calls", Certain: true,
+		Reason: "no box has a use for it", Minor: probe(c),
+	}
+	switch c.Name {
+	case "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd":
+		r.Reason = "processes may not look into one another"
+	case "socket", "socketpair":
+		r.Reason = "sockets of this kind reach past the network of the box"
+	case "clone", "unshare", "setns":
+		r.Reason = "a box makes no namespaces inside"
+	case "ioctl":
+		r.Reason = "it would type into the terminal"
+	}
+	g.add(c, r)
+}
+
+// program is the name of a thread's process, and its number in its own pid namespace.
+func program(pid int) (name string, inside int) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return "", 0
+	}
+	leader := ""
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value)
+		switch key {
+		case "Name":
+			name = strings.TrimSpace(value)
+		case "Tgid":
+			leader = strings.TrimSpace(value)
+		case "NStgid":
+			if len(fields) > 0 {
+				inside, _ = strconv.Atoi(fields[len(fields)-1])
+			}
+		}
+	}
+	if leader != strconv.Itoa(pid) {
+		if comm, err := os.ReadFile("/proc/" + leader + "/comm"); err == nil {
+			name = strings.TrimSuffix(string(comm), "\n")
+		}
+	}
+	return name, inside
+}
+
+// quote writes a path for a shell.
+func quote(path string) string {
+	for _, r := range path {
+		if r != '/' && r != '.' && r != '-' && r != '_' && r != '+' && r != ',' && r != '@' && r != ':' &&
+			(r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r < 0x80 {
+			return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		}
+	}
+	return path
+}

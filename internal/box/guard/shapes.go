@@ -1,0 +1,78 @@
+//go:build linux
+
+package guard
+
+import "golang.org/x/sys/unix"
+
+// kind is what a call does to a name.
+type kind uint8
+
+const (
+	makes   kind = iota // a file, directory, link or device that is not there yet
+	links               // a symbolic link, hard link or device: makes, but never a directory
+	removes             // a name
+	changes             // what is there: its length, mode, owner, attributes, times
+	opens               // for writing
+)
+
+// shape says where a call has its name: arguments by number; dir is -1 for the working directory.
+type shape struct {
+	kind      kind
+	dir, path int
+	quiet     bool // a refusal is of no interest: times and attributes
+}
+
+// shapeOf is the shape of the calls that change one name.
+func shapeOf(name string) (shape, bool) {
+	switch name {
+	case "mkdir":
+		return shape{kind: makes, dir: -1, path: 0}, true
+	case "mkdirat":
+		return shape{kind: makes, dir: 0, path: 1}, true
+	case "mknod":
+		return shape{kind: links, dir: -1, path: 0}, true
+	case "mknodat":
+		return shape{kind: links, dir: 0, path: 1}, true
+	case "symlink", "link":
+		return shape{kind: links, dir: -1, path: 1}, true
+	case "symlinkat":
+		return shape{kind: links, dir: 1, path: 2}, true
+	case "linkat":
+		return shape{kind: links, dir: 2, path: 3}, true
+	case "unlink", "rmdir":
+		return shape{kind: removes, dir: -1, path: 0}, true
+	case "unlinkat":
+		return shape{kind: removes, dir: 0, path: 1}, true
+	case "truncate", "chmod", "chown", "lchown":
+		return shape{kind: changes, dir: -1, path: 0}, true
+	case "fchmodat", "fchmodat2", "fchownat":
+		return shape{kind: changes, dir: 0, path: 1}, true
+	case "setxattr", "lsetxattr", "removexattr", "lremovexattr", "utime", "utimes":
+		return shape{kind: changes, dir: -1, path: 0, quiet: true}, true
+	case "setxattrat", "removexattrat", "futimesat", "utimensat", "file_setattr":
+		return shape{kind: changes, dir: 0, path: 1, quiet: true}, true
+	}
+	return shape{}, false
+}
+
+// openShape is where an open has its name, and its flags.
+func openShape(name string, args [6]uint64) (dir, path int, flags int) {
+	switch name {
+	case "creat":
+		return -1, 0, unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
+	case "open":
+		return -1, 0, int(int32(args[1]))
+	}
+	return 0, 1, int(int32(args[2]))
+}
+
+// renameShape is where a rename has its names, and its flags.
+func renameShape(name string, args [6]uint64) (oldDir, oldPath, newDir, newPath int, flags uint32) {
+	switch name {
+	case "rename":
+		return -1, 0, -1, 1, 0
+	case "renameat":
+		return 0, 1, 2, 3, 0
+	}
+	return 0, 1, 2, 3, uint32(args[4])
+}

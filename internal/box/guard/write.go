@@ -1,0 +1,279 @@
+//go:build linux
+
+package guard
+
+import (
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+)
+
+// text reads a name from the caller. A name that can't be read is the kernel's to refuse.
+func text(c seccomp.Call, arg int) (string, bool) {
+	name, err := c.Text(c.Args[arg], unix.PathMax-1)
+	return name, err == nil && name != ""
+}
+
+// plain reports, by the text alone and quickly, that a name lies where writing is allowed and is nothing protected. A link on the
+// way may lead elsewhere: then the kernel refuses, or it leads to another writable place, in which a protected
+// name would have the same last element.
+func (g *Guard) plain(c seccomp.Call, dirArg int, name string) bool {
+	if g.names.interesting(last(name)) {
+		return false
+	}
+	full := name
+	if !strings.HasPrefix(name, "/") {
+		base, rest := begin(c, dirArg, name)
+		dir, err := readlink(base)
+		if err != nil {
+			return false
+		}
+		full = dir + "/" + rest
+	}
+	return g.writable(path.Clean(full))
+}
+
+// wasRepository reports whether a directory of the box had a .git before it.
+func (g *Guard) wasRepository(c seccomp.Call) func(string) bool {
+	return func(dir string) bool {
+		root, done, err := g.rootOf(c)
+		if err != nil {
+			return false
+		}
+		defer done()
+		fd, err := openat2(root, join(dir, ".git"), unix.O_NOFOLLOW, scoped)
+		if err != nil {
+			return false
+		}
+		defer unix.Close(fd)
+		return !g.made(fd)
+	}
+}
+
+// made reports whether a file is younger than the guard. Filesystems that don't tell have no young files.
+func (g *Guard) made(fd int) bool {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return false
+	}
+	return st.Btime.Sec > g.start.Sec || st.Btime.Sec == g.start.Sec && int64(st.Btime.Nsec) >= g.start.Nsec
+}
+
+// change answers the calls that change one name.
+func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
+	name, ok := text(c, s.path)
+	if !ok || g.plain(c, s.dir, name) {
+		return goOn
+	}
+	p, err := g.locate(c, s.dir, name)
+	if err != nil {
+		return g.unresolved(c, name, err)
+	}
+	defer p.close()
+	_, exists := p.stat()
+	if creates := s.kind == makes || s.kind == links; creates == exists {
+		return goOn // the kernel says that it is there, or isn't
+	}
+	full := p.full()
+	switch r, by := g.protects(full, g.wasRepository(c)); {
+	case r == within, r == above && s.kind == links:
+		return g.protected(c, full, by[0])
+	}
+	if !g.writable(full) {
+		g.unwritable(c, p, s.kind, s.quiet)
+	}
+	return goOn
+}
+
+// unresolved answers when a name's directory is not found: the kernel won't find it either, unless the way
+// goes through a link of /proc, which it follows and we don't. Then a protected last element decides.
+func (g *Guard) unresolved(c seccomp.Call, name string, err error) seccomp.Answer {
+	if err != unix.ELOOP && err != unix.EXDEV {
+		return goOn
+	}
+	for _, patterns := range g.names.top {
+		for _, p := range patterns {
+			for _, part := range p.parts {
+				if match(part, last(name)) {
+					return g.protected(c, path.Clean(name), p)
+				}
+			}
+		}
+	}
+	return goOn
+}
+
+// open answers opens for writing.
+func (g *Guard) open(c seccomp.Call) seccomp.Answer {
+	dirArg, arg, flags := openShape(c.Name, c.Args)
+	name, ok := text(c, arg)
+	if !ok || flags&unix.O_TMPFILE == unix.O_TMPFILE {
+		return goOn
+	}
+	follows := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
+	if g.plain(c, dirArg, name) && (flags&unix.O_CREAT == 0 || !follows || !g.dangling(c, dirArg, name)) {
+		return goOn
+	}
+	// A link may lead to a name that does not exist, and is then created there.
+	for range 40 {
+		p, err := g.locate(c, dirArg, name)
+		if err != nil {
+			return g.unresolved(c, name, err)
+		}
+		st, exists := p.stat()
+		if follows && exists && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			to, err := p.readlink()
+			p.close()
+			if err != nil {
+				return goOn
+			}
+			if dirArg = -1; strings.HasPrefix(to, "/") {
+				name = to
+			} else {
+				name = p.dir + "/" + to
+			}
+			continue
+		}
+		defer p.close()
+		return g.opened(c, p, flags, exists)
+	}
+	return goOn // ELOOP
+}
+
+// dangling reports whether a name is a link: then it is looked at closely.
+func (g *Guard) dangling(c seccomp.Call, dirArg int, name string) bool {
+	fd, err := g.find(c, dirArg, name, unix.O_NOFOLLOW)
+	if err != nil {
+		return err == unix.ELOOP || err == unix.EXDEV
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+// opened decides about an open whose links are followed.
+func (g *Guard) opened(c seccomp.Call, p *place, flags int, exists bool) seccomp.Answer {
+	creates := flags&unix.O_CREAT != 0
+	if !exists && !creates || exists && creates && flags&unix.O_EXCL != 0 {
+		return goOn
+	}
+	full := p.full()
+	r, by := g.protects(full, g.wasRepository(c))
+	if r == within {
+		return g.protected(c, full, by[0])
+	}
+	if !g.writable(full) {
+		k := opens
+		if !exists {
+			k = makes
+		}
+		g.unwritable(c, p, k, false)
+	}
+	return goOn
+}
+
+// rename answers renames: of what is protected, of what holds it, onto it, and of a directory that would bring it along.
+func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
+	oldDir, oldPath, newDir, newPath, flags := renameShape(c.Name, c.Args)
+	oldName, ok1 := text(c, oldPath)
+	newName, ok2 := text(c, newPath)
+	if !ok1 || !ok2 || g.plain(c, oldDir, oldName) && g.plain(c, newDir, newName) {
+		return goOn
+	}
+	from, err := g.locate(c, oldDir, oldName)
+	if err != nil {
+		return g.unresolved(c, oldName, err)
+	}
+	defer from.close()
+	to, err := g.locate(c, newDir, newName)
+	if err != nil {
+		return g.unresolved(c, newName, err)
+	}
+	defer to.close()
+	if _, exists := from.stat(); !exists {
+		return goOn
+	}
+	if by := g.moves(c, from, to); by != nil {
+		return g.protected(c, to.full(), by)
+	}
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		if by := g.moves(c, to, from); by != nil {
+			return g.protected(c, from.full(), by)
+		}
+	}
+	switch {
+	case !g.writable(from.full()):
+		g.unwritable(c, from, removes, false)
+	case !g.writable(to.full()):
+		g.unwritable(c, to, opens, false)
+	}
+	return goOn
+}
+
+// moves is the pattern that a move from one place to another is against, nil for none.
+func (g *Guard) moves(c seccomp.Call, from, to *place) *pattern {
+	if p := g.names.holds[from.full()]; p != nil {
+		return p
+	}
+	was := g.wasRepository(c)
+	if r, by := g.protects(from.full(), was); r == within {
+		return by[0]
+	}
+	r, by := g.protects(to.full(), was)
+	switch {
+	case r == unrelated:
+		return nil
+	case r == within:
+		return by[0]
+	}
+	st, _ := from.stat()
+	for _, p := range by {
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				return p
+			}
+			continue
+		}
+		rest := p.parts[strings.Count(to.full()[len(p.at(to.full())):], "/"):]
+		if from.carries(rest) {
+			return p
+		}
+	}
+	return nil
+}
+
+// at is the directory at which a pattern leads through full.
+func (p *pattern) at(full string) string {
+	for dir := parent(full); ; dir = parent(dir) {
+		if relate(p.parts, strings.TrimPrefix(full[len(dir):], "/")) == above {
+			if dir == "/" {
+				return ""
+			}
+			return dir
+		}
+		if dir == "/" {
+			return ""
+		}
+	}
+}
+
+// carries reports whether the directory has something at a relative name.
+func (p *place) carries(parts []string) bool {
+	rel := p.base
+	for _, part := range parts {
+		if strings.Contains(part, "*") {
+			break // the directory above is enough
+		}
+		rel += "/" + part
+	}
+	fd, err := openat2(p.fd, rel, unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return err != unix.ENOENT && err != unix.ENOTDIR
+	}
+	_ = unix.Close(fd)
+	return true
+}
