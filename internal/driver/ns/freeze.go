@@ -1,0 +1,118 @@
+package ns
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+var _ driver.Freezer = (*Instance)(nil)
+
+// Freeze implements driver.Freezer.
+func (in *Instance) Freeze(ctx context.Context) error { return in.setIce(ctx, "freeze sandbox", true) }
+
+// Thaw implements driver.Freezer.
+func (in *Instance) Thaw(ctx context.Context) error { return in.setIce(ctx, "thaw sandbox", false) }
+
+// setIce has all processes stop or go.
+func (in *Instance) setIce(ctx context.Context, op string, frozen bool) error {
+	fail := func(kind carrel.Kind, err error) error {
+		return &carrel.Error{Op: op, Kind: kind, ID: in.rec.ID, Err: err}
+	}
+	select {
+	case in.iceLock <- struct{}{}:
+		defer func() { <-in.iceLock }()
+	case <-ctx.Done():
+		return fail(carrel.TimedOut, context.Cause(ctx))
+	}
+	return in.turn(ctx, frozen, fail)
+}
+
+// turn is setIce with the lock held.
+func (in *Instance) turn(ctx context.Context, frozen bool, fail func(carrel.Kind, error) error) error {
+	for {
+		select {
+		case <-in.ended:
+			return fail(carrel.Unavailable, errors.New(in.exit.Message))
+		default:
+		}
+		done, err := in.step(frozen)
+		if err != nil {
+			return fail(carrel.Internal, err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			_, _ = in.step(false) // half frozen is worse than running
+			return fail(carrel.TimedOut, context.Cause(ctx))
+		case <-time.After(pauseTime):
+		}
+	}
+}
+
+// step does what can be done at once, and says whether that was all.
+func (in *Instance) step(frozen bool) (bool, error) {
+	if in.ice.dir != "" {
+		return in.ice.set(frozen)
+	}
+	return in.signalAll(frozen)
+}
+
+// isFrozen reports whether the sandbox is stopped now. in.iceLock is held.
+func (in *Instance) isFrozen() bool {
+	if in.ice.dir == "" {
+		st, err := readStat(in.rec.PID)
+		return err == nil && st.state == 'T'
+	}
+	file, want := "freezer.state", "THAWED\n"
+	if in.ice.v2 {
+		file, want = "cgroup.freeze", "0\n"
+	}
+	b, err := os.ReadFile(in.ice.dir + "/" + file)
+	return err == nil && string(b) != want
+}
+
+// signalAll stops every process with a signal that none can refuse, process 1 first: then nobody new comes
+// up that it would have to reap. A program that was stopped before goes on with the others at the thaw.
+func (in *Instance) signalAll(frozen bool) (all bool, err error) {
+	own, err := os.Readlink("/proc/" + strconv.Itoa(in.rec.PID) + "/ns/pid")
+	if err != nil {
+		return false, err
+	}
+	sig := unix.SIGCONT
+	if frozen {
+		sig = unix.SIGSTOP
+	}
+	all = true
+	for _, pid := range tree(in.rec.PID) {
+		st, err := readStat(pid)
+		if err != nil || st.state == 'Z' || (st.state == 'T') == frozen {
+			continue
+		}
+		all = false
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		// The pid may have passed to a stranger before it was opened, but not after.
+		if ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid"); err == nil && ns == own {
+			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+		}
+		unix.Close(fd)
+	}
+	return all, nil
+}
+
+// pauseTime is how long to wait for the kernel between two looks.
+const pauseTime = 5 * time.Millisecond
+
+func pause() { time.Sleep(pauseTime) }

@@ -1,0 +1,111 @@
+package ns
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Host ids of sandboxes: ranges far above those of people, services and the usual ones for
+// containers, and beside gvisor's.
+const (
+	firstID  = 2_100_000_000
+	rangeLen = 65536
+	rangesOf = 30_000
+)
+
+// canMap says why this process can't give out ids and mount images, or nil.
+func canMap() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("running as uid %d", os.Geteuid())
+	}
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	if !mapsIDs(string(b), firstID, rangeLen*rangesOf) {
+		return errors.New("this container's root has no ids to give out")
+	}
+	// Only who may mount a filesystem of a block device gets past the first call.
+	fd, err := unix.Fsopen("erofs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("mount EROFS: %w", err)
+	}
+	return os.NewSyscallError("close", unix.Close(fd))
+}
+
+// mapsIDs reports whether one line of a uid_map covers count ids from first on.
+func mapsIDs(uidMap string, first, count int64) bool {
+	for line := range strings.Lines(uidMap) {
+		var inside, outside, length int64
+		if _, err := fmt.Sscan(line, &inside, &outside, &length); err == nil &&
+			inside <= first && first+count <= inside+length {
+			return true
+		}
+	}
+	return false
+}
+
+// takeRange finds a range of host ids that no sandbox of this driver has. Another driver's may
+// meet it: that costs the second wall between these two, not the first.
+func (d *Driver) takeRange(id carrel.ID) (uint32, error) {
+	sum := sha256.Sum256([]byte(d.mark + string(id)))
+	n := binary.BigEndian.Uint32(sum[:4]) % rangesOf
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for range rangesOf {
+		first := firstID + n*rangeLen
+		if !d.ranges[first] {
+			d.ranges[first] = true
+			return first, nil
+		}
+		n = (n + 1) % rangesOf
+	}
+	return 0, &carrel.Error{Kind: carrel.Exhausted, Err: errors.New("all ranges of host ids are in use")}
+}
+
+// dropRange gives it back.
+func (d *Driver) dropRange(first uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.ranges, first)
+}
+
+// idMap maps root inside to the caller, or a whole range.
+func idMap(first uint32, own int) []syscall.SysProcIDMap {
+	if first == 0 {
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: own, Size: 1}}
+	}
+	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(first), Size: rangeLen}}
+}
+
+// userNamespace makes a user namespace with a range, for idmapped mounts. It needs a process to be
+// born; that one is stopped before its first instruction, and killed. The calling goroutine
+// must be locked to its thread.
+func userNamespace(first uint32) (*os.File, error) {
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	p, err := os.StartProcess(selfName, []string{"carrel-ids"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: idMap(first, 0),
+		GidMappings: idMap(first, 0),
+		Ptrace:      true,
+		Pdeathsig:   syscall.SIGKILL,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("new user namespace: %w", err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
+	_ = p.Kill()
+	_, _ = p.Wait()
+	return f, err
+}

@@ -1,0 +1,184 @@
+package ns
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// deviceNames are the devices that a sandbox has. None tells or steers anything.
+var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// What /proc and /sys show beyond the sandbox. Files and directories that a kernel does not have are left out.
+var (
+	// readOnly steers the machine; masked tells of it.
+	readOnly = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+	masked   = []string{"/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kallsyms", "/proc/kpagecount", "/proc/kpageflags",
+		"/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/iomem", "/proc/ioports", "/proc/config.gz", "/proc/driver",
+		"/sys/firmware", "/sys/kernel", "/sys/fs", "/sys/module", "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/powercap",
+		"/sys/devices/virtual/dmi", "/sys/block", "/sys/dev"}
+)
+
+// openDevices takes hold of the host's devices while they can be seen.
+func openDevices() (map[string]int, error) {
+	out := map[string]int{}
+	for _, name := range deviceNames {
+		m, err := unix.OpenTree(unix.AT_FDCWD, "/dev/"+name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return nil, &os.PathError{Op: "open_tree", Path: "/dev/" + name, Err: err}
+		}
+		out[name] = m
+	}
+	return out, nil
+}
+
+// kernel mounts what a kernel gives, in the root that the process is in, and the guest.
+func (o *order) kernel(devices map[string]int, guest int) error {
+	for _, dir := range []string{"/proc", "/sys", "/dev", driver.GuestMount} {
+		if err := realDir(dir); err != nil {
+			return err
+		}
+	}
+	if err := place(guest, driver.GuestMount); err != nil {
+		return err
+	}
+	if err := remountReadOnly(driver.GuestMount, o.NoSetuid); err != nil {
+		return err
+	}
+	if err := mountProc("/proc"); err != nil {
+		return err
+	}
+	if err := mountSys(); err != nil {
+		return err
+	}
+	if err := o.mountDev(devices); err != nil {
+		return err
+	}
+	return mask()
+}
+
+// realDir makes sure that a name is a directory: a template may have made it a link.
+func realDir(name string) error {
+	info, err := os.Lstat(name)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Mkdir(name, 0o755)
+}
+
+// mountProc mounts the pid namespace's own.
+func mountProc(dir string) error {
+	if err := unix.Mount("proc", dir, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return &os.PathError{Op: "mount proc", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// mountSys mounts the network namespace's own, or an empty directory where this host hides parts
+// of its own from us: the kernel then shows none.
+func mountSys() error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_RDONLY
+	err := unix.Mount("sysfs", "/sys", "sysfs", flags, "")
+	if errors.Is(err, unix.EPERM) {
+		err = unix.Mount("tmpfs", "/sys", "tmpfs", flags, "mode=755,size=4k")
+	}
+	if err != nil {
+		return &os.PathError{Op: "mount", Path: "/sys", Err: err}
+	}
+	return nil
+}
+
+// mountDev makes /dev of the few devices, terminals and shared memory.
+func (o *order) mountDev(devices map[string]int) error {
+	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,"+devBytes); err != nil {
+		return &os.PathError{Op: "mount tmpfs", Path: "/dev", Err: err}
+	}
+	for _, name := range deviceNames {
+		f, err := os.OpenFile("/dev/"+name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+		if err != nil {
+			return err
+		}
+		_ = f.Close() // empty
+		if err := place(devices[name], "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	pts := "newinstance,ptmxmode=0666,mode=0620"
+	if o.Groups {
+		pts += ",gid=5"
+	}
+	for _, m := range []struct {
+		dir, kind, data string
+		flags           uintptr
+	}{
+		{"/dev/pts", "devpts", pts, unix.MS_NOSUID | unix.MS_NOEXEC},
+		{"/dev/shm", "tmpfs", "mode=1777,size=" + itoa(o.ShmBytes), unix.MS_NOSUID | unix.MS_NODEV},
+	} {
+		if err := os.Mkdir(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.dir, m.kind, m.flags, m.data); err != nil {
+			return &os.PathError{Op: "mount " + m.kind, Path: m.dir, Err: err}
+		}
+	}
+	for link, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
+		if err := os.Symlink(to, "/dev/"+link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mask hides and closes what /proc and /sys show of the machine.
+func mask() error {
+	for _, name := range readOnly {
+		if err := unix.Mount(name, name, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			if errors.Is(err, unix.ENOENT) {
+				continue
+			}
+			return &os.PathError{Op: "bind", Path: name, Err: err}
+		}
+		if err := remountReadOnly(name, true); err != nil {
+			return err
+		}
+	}
+	for _, name := range masked {
+		info, err := os.Lstat(name)
+		switch {
+		case err != nil || info.Mode()&fs.ModeSymlink != 0:
+			continue
+		case info.IsDir():
+			err = unix.Mount("tmpfs", name, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "mode=755,size=4k")
+		default:
+			err = unix.Mount("/dev/null", name, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return &os.PathError{Op: "mask", Path: name, Err: err}
+		}
+	}
+	return nil
+}
+
+// remountReadOnly closes a mount for writing, and its setuid programs.
+func remountReadOnly(name string, noSetuid bool) error {
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV}
+	if noSetuid {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOSUID
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, name, unix.AT_RECURSIVE, attr); err != nil {
+		return &os.PathError{Op: "make read-only", Path: name, Err: err}
+	}
+	return nil
+}

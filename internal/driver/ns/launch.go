@@ -1,0 +1,277 @@
+package ns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+)
+
+// scratchDir is a directory in Spec.Dir: there the stage of an ordinary user mounts.
+const scratchDir = "root"
+
+// maxGuestLog bounds what the guest's standard error may hold, in bytes.
+const maxGuestLog = 64 << 10
+
+// launch is everything one sandbox is started with.
+type launch struct {
+	spec  driver.Spec
+	first uint32 // of its host ids; 0 where one id is mapped
+	group *cgroup.Group
+	ice   *freezer
+
+	lower, lowerKey string // the template, made ready
+	guest, guestKey string
+	disk            *os.File // what it writes: a file with a filesystem, or a directory
+	mounts          *os.File // its mount namespace; nil where the stage makes all
+	dir             string   // the scratch directory
+
+	guestLog *os.File // the guest's standard error
+	pid      int
+	pidfd    *os.File
+	link     *os.File // the host's end
+}
+
+// makeLayer makes the empty layer that takes what the sandbox writes.
+func (d *Driver) makeLayer(l *launch, fill func(string) error) (err error) {
+	if d.bounded {
+		if l.disk, err = os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return err
+		}
+		if err := makeExt4(l.disk, int64(l.spec.Limits.DiskMB)<<20); err != nil {
+			return err
+		}
+	} else {
+		dir := filepath.Join(l.spec.Dir, diskDir)
+		for _, name := range []string{"", upperName, workName} {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+				return err
+			}
+		}
+		if l.disk, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
+			return err
+		}
+	}
+	if d.full {
+		l.mounts, l.dir, err = d.prepare(l.first, l.lower, l.guest, l.disk)
+		return err
+	}
+	l.dir = filepath.Join(l.spec.Dir, scratchDir)
+	if err := os.Mkdir(l.dir, 0o755); err != nil {
+		return err
+	}
+	if fill != nil {
+		return fill(filepath.Join(l.spec.Dir, diskDir, upperName))
+	}
+	return nil
+}
+
+// order is what the stage of this sandbox is told.
+func (d *Driver) order(l *launch) order {
+	o := order{
+		Socket: socketFD, Hostname: string(l.spec.ID),
+		Args: guestArgs(d.mark + string(l.spec.ID)), Env: guestEnv,
+		Dir: l.dir, NoSetuid: !d.full,
+		Device: d.opts.Device, Pids: l.spec.Limits.Pids, ShmBytes: int64(l.spec.Limits.MemoryMB) << 20 / shmShare,
+		Groups:  d.full,
+		Seccomp: filter(),
+	}
+	if !d.full {
+		o.Binds = map[string]string{lowerName: l.lower, guestName: l.guest, diskName: filepath.Join(l.spec.Dir, diskDir)}
+	}
+	return o
+}
+
+// filter is what no program inside may call.
+func filter() seccomp.Filter {
+	return seccomp.Filter{
+		Deny: seccomp.Dangerous(), Namespaces: true, TTY: true,
+		Sockets: []int{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK},
+	}
+}
+
+// start starts the stage and takes the link from it.
+func (d *Driver) start(ctx context.Context, l *launch) (err error) {
+	if l.guestLog, err = newGuestLog(); err != nil {
+		return err
+	}
+	told, err := d.orderFile(l)
+	if err != nil {
+		return err
+	}
+	defer told.Close()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "stage"), os.NewFile(uintptr(fds[1]), "stage")
+	defer ours.Close()
+	err = d.exec(l, told, theirs)
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	// A stage that hangs ends with the context, and the wait with it.
+	stop := context.AfterFunc(ctx, func() { killPidfd(l.pidfd) })
+	defer stop()
+	l.link, err = tap.Receive(fds[0])
+	if err == nil {
+		// The last step before the guest runs can fail, too: then the socket says so, otherwise it closes.
+		err = lastWord(fds[0])
+	}
+	if err == nil {
+		return nil
+	}
+	killPidfd(l.pidfd)
+	waitPidfd(l.pidfd)
+	reap(l.pidfd, l.pid)
+	oom := l.group.Events().OOMKills > 0
+	l.pidfd.Close()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if text := logText(l.guestLog); text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	if oom {
+		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("the memory limit of %d MiB was reached: %w", l.spec.Limits.MemoryMB, err), Hint: "give it more memory"}
+	}
+	return fmt.Errorf("build the sandbox: %w", err)
+}
+
+// lastWord reads what the stage says after it gave the link away: nothing, when it became the guest.
+func lastWord(socket int) error {
+	b := make([]byte, 4096)
+	for {
+		n, err := unix.Read(socket, b)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return os.NewSyscallError("read", err)
+		case n > 0:
+			return errors.New(string(b[:n]))
+		}
+		return nil
+	}
+}
+
+// orderFile is the order as an anonymous file.
+func (d *Driver) orderFile(l *launch) (*os.File, error) {
+	b, err := json.Marshal(d.order(l))
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("order", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "order")
+	if _, err := f.Write(b); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// newGuestLog is a sealed piece of memory for what the guest says when it can't start. A file
+// would let the sandbox fill the host's disk through /proc/1/fd/2.
+func newGuestLog() (*os.File, error) {
+	fd, err := unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "guest-stderr")
+	if err := f.Truncate(maxGuestLog); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, os.NewSyscallError("fcntl F_ADD_SEALS", err)
+	}
+	return f, nil
+}
+
+// exec starts the stage in its namespaces, its group and, where we made them, its mounts.
+func (d *Driver) exec(l *launch, told, socket *os.File) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	pidfd := -1
+	var process *os.Process
+	attr := &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"GODEBUG=containermaxprocs=0", "CARREL_NS=" + d.mark + string(l.spec.ID)},
+		Files: []*os.File{null, null, l.guestLog, told, socket},
+		Sys:   d.namespaces(l.first),
+	}
+	attr.Sys.PidFD = &pidfd
+	closeOnExec() // whatever else this program has open
+	err = apart(func() error {
+		return l.group.Start(attr.Sys, func() (err error) {
+			// The calling thread is one that ends afterwards, of apart or of the group.
+			if l.mounts != nil {
+				if err := enter(l.mounts); err != nil {
+					return err
+				}
+			}
+			process, err = os.StartProcess(d.exe, []string{stageName, d.mark + string(l.spec.ID)}, attr)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("new namespaces: %w", err)
+	}
+	if pidfd < 0 {
+		_ = process.Kill()
+		_, _ = process.Wait()
+		return errors.New("this kernel has no pidfd (Linux 5.3 or newer is needed)")
+	}
+	_ = unix.SetNonblock(pidfd, true) // makes it a file the runtime's poller can wait for
+	l.pid, l.pidfd = process.Pid, os.NewFile(uintptr(pidfd), "pidfd")
+	l.ice.add(l.pid)
+	return process.Release() // the pidfd does all
+}
+
+// namespaces are the attributes of a process that is alone. As root of the host it keeps the host's root until it has
+// opened its devices; its rights are over its own namespaces only, from the start.
+func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS |
+			unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings:                idMap(first, os.Geteuid()),
+		GidMappings:                idMap(first, os.Getegid()),
+		GidMappingsEnableSetgroups: first != 0,
+		// An execve by nobody, which the host's root is in there at first, would lose all of them.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP,
+			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
+	}
+}
+
+// closeOnExec keeps every descriptor that this program has inherited from the processes it starts.
+func closeOnExec() { _ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,157 @@
+package ns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+)
+
+// hintNamespaces is what to do where user namespaces are refused.
+const hintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
+	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
+
+// hintGroups is what to do where no control group may be made.
+const hintGroups = "run as root, or have a control group delegated (version 2 with systemd: " +
+	"systemd-run --user --scope -p Delegate=yes carrel serve; in a service: Delegate=yes and DelegateSubgroup=daemon)"
+
+// probeName is the part that tries what a stage will do.
+const probeName = "carrel-ns-try"
+
+// Probe implements driver.Driver: it starts a process in the namespaces of a sandbox, which tries the mounts and the
+// device that a sandbox needs.
+func (d *Driver) Probe(ctx context.Context) error {
+	unsupported := func(err error, hint string) error {
+		return &carrel.Error{Op: "probe ns", Kind: carrel.Unsupported, Err: err, Hint: hint}
+	}
+	if pidfd, err := unix.PidfdOpen(os.Getpid(), 0); err != nil {
+		return unsupported(fmt.Errorf("pidfd_open: %w", err), "use Linux 5.13 or newer")
+	} else {
+		unix.Close(pidfd)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.exe)
+	cmd.Args = []string{probeName, d.opts.Device}
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.Stderr = &stderr
+	first := uint32(0)
+	if d.full {
+		first = firstID
+	}
+	cmd.SysProcAttr = d.namespaces(first)
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return &carrel.Error{Op: "probe ns", Kind: carrel.TimedOut, Err: cause}
+	}
+	if text := strings.TrimSpace(stderr.String()); text != "" {
+		what, hint, _ := strings.Cut(text, "\n")
+		return unsupported(errors.New(what), hint)
+	}
+	hint := hintNamespaces
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // what clone(2) says at a limit
+		most, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
+		err = fmt.Errorf("the limit of user namespaces is reached (user.max_user_namespaces is %s)", strings.TrimSpace(string(most)))
+		hint = "raise it: sysctl user.max_user_namespaces=15000, also in the containers around this one"
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
+		hint = "this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)"
+	}
+	return unsupported(fmt.Errorf("new namespaces: %w", err), hint)
+}
+
+// try is the part: it does what a stage does first, and says on standard error what was refused, and the remedy.
+func try() {
+	runtime.LockOSThread()
+	refused := func(err error, hint string) {
+		os.Stderr.WriteString(strings.ReplaceAll(err.Error(), "\n", "; ") + "\n" + hint)
+		os.Exit(1)
+	}
+	if os.Getpid() != 1 {
+		refused(errors.New("not in namespaces of its own"), "")
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		refused(os.NewSyscallError("mount private", err), hintNamespaces)
+	}
+	if err := mountProc("/proc"); err != nil {
+		refused(fmt.Errorf("in a new user namespace: %w", err), "this container hides parts of /proc: run it with an unmasked one (docker: --security-opt systempaths=unconfined), or on the host")
+	}
+	link, err := tap.Setup(tap.Config{Device: os.Args[1]})
+	if err != nil {
+		refused(err, carrel.HintOf(err))
+	}
+	_ = link.Close()
+	if err := becomeRoot(); err != nil {
+		refused(err, hintNamespaces)
+	}
+	if err := tryOverlay(); err != nil {
+		refused(fmt.Errorf("overlay in a new user namespace: %w", err), "use Linux 5.13 or newer with overlayfs (modprobe overlay)")
+	}
+	os.Exit(0)
+}
+
+// tryOverlay mounts a small one.
+func tryOverlay() error {
+	dir, err := scratch()
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	for _, name := range []string{lowerName, diskName, diskName + "/" + upperName, diskName + "/" + workName, rootName} {
+		if err := os.Mkdir(name, 0o755); err != nil {
+			return err
+		}
+	}
+	return mountOverlay()
+}
+
+// Report implements driver.Reporter.
+func (d *Driver) Report(context.Context) []driver.Finding {
+	out := []driver.Finding{{
+		What: "sandboxes share this host's kernel: a bug in it is a way out",
+		Why:  "namespaces, Landlock and a system call filter are the walls of this tier",
+		Hint: "for code that attacks the kernel use --tier gvisor",
+	}}
+	for _, c := range []struct {
+		controller cgroup.Controller
+		what       string
+	}{
+		{cgroup.Memory, "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended, and memory files that no process maps are not counted"},
+		{cgroup.CPU, "processor limits are not enforced"},
+		{cgroup.Pids, "the processes of a sandbox are bounded for each of its users, and not in all"},
+	} {
+		if err := d.groups.Missing()[c.controller]; err != nil && (c.controller != cgroup.Pids || d.full) {
+			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hintGroups})
+		}
+	}
+	if err := d.why["full"]; err != nil {
+		out = append(out, driver.Finding{
+			What: "inside, everything belongs to root and runs as root, who is this user outside; templates are unpacked before their first use; what a sandbox writes to the disk is not bounded",
+			Why:  oneLine(err) + ", which may map one id and mount no image",
+			Hint: "run as the host's root to give each sandbox ids and a disk of its own, or use --tier gvisor",
+		})
+	} else if err := d.why["bounded"]; err != nil {
+		out = append(out, driver.Finding{
+			What: "what a sandbox writes to the disk is not bounded", Why: oneLine(err), Hint: "make loop devices and ext4 available (modprobe loop ext4)",
+		})
+	}
+	return out
+}
+
+// oneLine joins the lines of a joined error.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

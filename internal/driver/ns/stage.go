@@ -1,0 +1,254 @@
+package ns
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// Names of the parts the own binary plays.
+const (
+	stageName = "carrel-ns"
+	selfName  = "/proc/self/exe" // the running binary, also after it was replaced on disk
+)
+
+// Descriptors of the stage beyond the standard ones.
+const (
+	orderFD  = 3
+	socketFD = 4
+)
+
+// Parts returns the parts of this driver for [reexec.Run].
+func Parts() reexec.Parts { return reexec.Parts{stageName: stage, probeName: try} }
+
+// stage is the first process of the namespaces, until it becomes the guest. It is trusted: no byte of the
+// sandbox is read before exec.
+func stage() {
+	runtime.LockOSThread()
+	if os.Getpid() != 1 {
+		os.Stderr.WriteString("not in namespaces of its own")
+		os.Exit(1)
+	}
+	var o order
+	b, err := io.ReadAll(os.NewFile(orderFD, "order"))
+	if err == nil {
+		err = json.Unmarshal(b, &o)
+	}
+	if err == nil {
+		err = o.build()
+	}
+	if err != nil {
+		text := err.Error()
+		_ = unix.Sendmsg(socketFD, []byte(text[:min(len(text), 4000)]), nil, nil, 0)
+	}
+	os.Exit(126)
+}
+
+// build makes the walls, hands out the link and becomes the guest.
+func (o *order) build() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return os.NewSyscallError("mount private", err)
+	}
+	// The link needs a /proc of this pid namespace, and the host's root to open the device.
+	if err := mountProc("/proc"); err != nil {
+		return err
+	}
+	link, err := tap.Setup(tap.Config{Device: o.Device})
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"become root inside", becomeRoot},
+		{"root", o.root},
+		{"host name", func() error { return unix.Sethostname([]byte(o.Hostname)) }},
+		{"control group namespace", func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) }},
+		{"limits", o.limits},
+		{"link", func() error { return tap.Send(socketFD, link) }},
+		{"rights", o.dropRights},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	err = syscall.Exec(driver.GuestPath, o.Args, o.Env)
+	return fmt.Errorf("start the guest: %w", err)
+}
+
+// becomeRoot takes the ids that root has inside. Before it, as root of the host, the process was nobody here.
+func becomeRoot() error {
+	return errors.Join(syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0, 0), dropGroups())
+}
+
+// dropGroups forgets the daemon's supplementary groups where that may be done: in a user namespace of an
+// ordinary user it may not, and they mean nothing new.
+func dropGroups() error {
+	if err := syscall.Setgroups([]int{}); err != nil && !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	return nil
+}
+
+// root puts the filesystem together and makes it the process's root.
+func (o *order) root() error {
+	if o.Binds != nil {
+		if err := o.gather(); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(o.Dir); err != nil {
+		return err
+	}
+	if err := mountOverlay(); err != nil {
+		return err
+	}
+	devices, err := openDevices()
+	if err != nil {
+		return err
+	}
+	guest, err := unix.OpenTree(unix.AT_FDCWD, guestName, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return &os.PathError{Op: "open_tree", Path: guestName, Err: err}
+	}
+	if err := os.Chdir(rootName); err != nil {
+		return err
+	}
+	old, err := unix.Open("/", unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	// The new root is laid over the old one, which stays reachable by its descriptor only.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return os.NewSyscallError("pivot_root", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	if err := o.kernel(devices, guest); err != nil {
+		return err
+	}
+	if err := unix.Fchdir(old); err != nil {
+		return err
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return os.NewSyscallError("unmount the old root", err)
+	}
+	return errors.Join(unix.Close(old), os.Chdir("/"))
+}
+
+// gather lays the parts into one directory, for a user who could not do so before.
+func (o *order) gather() error {
+	held := map[string]int{}
+	for name, from := range o.Binds {
+		m, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return &os.PathError{Op: "open_tree", Path: from, Err: err}
+		}
+		held[name] = m
+	}
+	if err := unix.Mount("carrel", o.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=64k"); err != nil {
+		return &os.PathError{Op: "mount tmpfs", Path: o.Dir, Err: err}
+	}
+	if err := os.Mkdir(filepath.Join(o.Dir, rootName), 0o755); err != nil {
+		return err
+	}
+	for name, m := range held {
+		at := filepath.Join(o.Dir, name)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		if err := place(m, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountOverlay lays the writable layer over the template. Its names are relative, so none has a character that
+// the options could mistake.
+func mountOverlay() error {
+	options := "lowerdir=" + lowerName + ",upperdir=" + diskName + "/" + upperName + ",workdir=" + diskName + "/" + workName + ",userxattr"
+	// Nothing of it outlives the host: no need to wait for the disk.
+	err := unix.Mount("overlay", rootName, "overlay", unix.MS_NODEV, options+",volatile")
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.Mount("overlay", rootName, "overlay", unix.MS_NODEV, options)
+	}
+	return os.NewSyscallError("mount overlay", err)
+}
+
+// limits sets what every process inside inherits.
+func (o *order) limits() error {
+	for what, most := range map[int]uint64{
+		unix.RLIMIT_NOFILE: maxOpenFiles, unix.RLIMIT_NPROC: uint64(o.Pids), unix.RLIMIT_CORE: 0,
+	} {
+		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+			// More files than this user may have are not to be had: what there is will do.
+			if what == unix.RLIMIT_NOFILE && errors.Is(err, unix.EPERM) {
+				continue
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// dropRights gives up all that the guest is not to have, the thread that executes it last of all the calls that make trouble.
+func (o *order) dropRights() error {
+	// A session keyring of its own: the inherited one may hold the daemon's keys.
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return os.NewSyscallError("keyctl", err)
+	}
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	if o.NoSetuid {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return os.NewSyscallError("prctl NO_NEW_PRIVS", err)
+		}
+	}
+	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return os.NewSyscallError("close_range", err)
+	}
+	listener, err := seccomp.Install(o.Seccomp)
+	if listener != nil {
+		_ = listener.Close()
+	}
+	return err
+}
+
+// dropCapabilities leaves to the program, which will be root, those of capabilities and no other.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl CAP_AMBIENT", err)
+	}
+	keep := map[uintptr]bool{}
+	for _, c := range capabilities {
+		keep[c] = true
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if keep[c] {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			if errors.Is(err, unix.EINVAL) {
+				break // the kernel has no more
+			}
+			return os.NewSyscallError("prctl CAPBSET_DROP", err)
+		}
+	}
+	return nil
+}

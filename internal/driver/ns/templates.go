@@ -1,0 +1,208 @@
+package ns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// templates are the images that sandboxes are made of, made ready once for all of them: as root mounted in a
+// namespace that nothing lives in, otherwise unpacked.
+type templates struct {
+	d *Driver
+
+	mu   sync.Mutex
+	ns   *os.File // of the mounts; nil until the first
+	dir  string   // the scratch directory there
+	next int
+	used map[string]*template // by image
+}
+
+// template is one image that is ready.
+type template struct {
+	dir   string
+	users int
+}
+
+// take makes an image ready. The caller gives it back with drop. As root the directory is one of
+// the namespace t.ns, which never changes hands.
+func (t *templates) take(ctx context.Context, name string) (dir, key string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return "", "", &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	// A new image under an old name is another image.
+	key = fmt.Sprintf("%s %d:%d %d.%d %d", name, st.Dev, st.Ino, st.Mtim.Sec, st.Mtim.Nsec, st.Size)
+	u := t.used[key]
+	if u == nil {
+		u = &template{}
+		if t.d.full {
+			u.dir, err = t.mount(name)
+		} else {
+			u.dir, err = t.d.unpack(ctx, name)
+		}
+		if err != nil {
+			return "", "", err
+		}
+		t.used[key] = u
+	}
+	u.users++
+	return u.dir, key, nil
+}
+
+// drop gives a template back. The last user's unmounts it: sandboxes that were made of it have
+// mounts of their own.
+func (t *templates) drop(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.used[key]
+	if u == nil {
+		return
+	}
+	if u.users--; u.users > 0 {
+		return
+	}
+	delete(t.used, key)
+	if t.ns == nil {
+		return
+	}
+	_ = apart(func() error {
+		if err := enter(t.ns); err != nil {
+			return err
+		}
+		_ = unix.Unmount(u.dir, unix.MNT_DETACH)
+		return os.Remove(u.dir)
+	})
+}
+
+// open makes the namespace. t.mu is held.
+func (t *templates) open() error {
+	if t.ns != nil {
+		return nil
+	}
+	return apart(func() error {
+		err := ownMounts()
+		if err == nil {
+			t.dir, err = scratch()
+		}
+		if err == nil {
+			t.ns, err = namespaceOf()
+		}
+		return err
+	})
+}
+
+// mount mounts an image in the namespace. t.mu is held.
+func (t *templates) mount(name string) (string, error) {
+	if err := t.open(); err != nil {
+		return "", err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	t.next++
+	dir := filepath.Join(t.dir, fmt.Sprint("image", t.next))
+	err = apart(func() error {
+		if err := enter(t.ns); err != nil {
+			return err
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		m, err := mountImage(f, dir+".loop")
+		if err == nil {
+			err = place(m, dir)
+		}
+		if err != nil {
+			_ = os.Remove(dir)
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// close lets go of the namespace.
+func (t *templates) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ns != nil {
+		_ = t.ns.Close()
+		t.ns = nil
+	}
+}
+
+// prepare makes the mount namespace of one sandbox, with everything the stage needs below the returned
+// directory: the template and the guest seen through the sandbox's ids, and its disk.
+func (d *Driver) prepare(first uint32, lower, guest string, disk *os.File) (ns *os.File, dir string, err error) {
+	var users *os.File
+	if users, err = userNamespace(first); err != nil {
+		return nil, "", err
+	}
+	defer users.Close()
+	err = apart(func() error {
+		if err := enter(d.templates.ns); err != nil {
+			return err
+		}
+		seenLower, err := through(lower, users)
+		if err != nil {
+			return err
+		}
+		seenGuest, err := through(guest, users)
+		if err != nil {
+			unix.Close(seenLower)
+			return err
+		}
+		if err = ownMounts(); err == nil {
+			dir, err = d.lay(first, seenLower, seenGuest, disk)
+		}
+		if err == nil {
+			ns, err = namespaceOf()
+		}
+		return err
+	})
+	return ns, dir, err
+}
+
+// lay mounts the parts of a sandbox in the namespace of the calling thread. disk is nil
+// for one that nothing bounds.
+func (d *Driver) lay(first uint32, lower, guest int, disk *os.File) (string, error) {
+	dir, err := scratch()
+	if err != nil {
+		unix.Close(lower)
+		unix.Close(guest)
+		return "", err
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{lowerName, guestName, diskName, rootName} {
+		err = errors.Join(err, os.Mkdir(at(name), 0o755))
+	}
+	err = errors.Join(err, place(lower, at(lowerName)), place(guest, at(guestName)))
+	if err == nil {
+		err = mountDisk(disk, at(diskName), at("loop"))
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{upperName, workName} {
+		// From a snapshot there is an upper layer.
+		if err := os.Mkdir(filepath.Join(at(diskName), name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+		if err := os.Chown(filepath.Join(at(diskName), name), int(first), int(first)); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}

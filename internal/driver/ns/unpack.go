@@ -1,0 +1,177 @@
+package ns
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/image"
+)
+
+// unpackedDir holds templates that were unpacked, in the driver's directory.
+const unpackedDir = "unpacked"
+
+// unpack lays an image out as a directory, once, for users who may not mount it. Owners are lost:
+// with one id there is one owner. So are device nodes, which such a user can't make, and
+// setuid bits, which would mean that user.
+func (d *Driver) unpack(ctx context.Context, name string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return "", &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d.%d", name, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec))
+	dir := filepath.Join(d.opts.Root, unpackedDir, hex.EncodeToString(sum[:8]))
+	if _, err := os.Lstat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", err
+	}
+	files, err := d.opts.Files(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer files.Close()
+	// Beside, then renamed: what has the name is whole.
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
+	if err != nil {
+		return "", err
+	}
+	u := unpacker{ctx: ctx, files: files, root: tmp}
+	if err = u.all(); err == nil {
+		err = os.Rename(tmp, dir)
+	}
+	if err != nil {
+		removeTree(tmp)
+		if _, lerr := os.Lstat(dir); lerr == nil && errors.Is(err, fs.ErrExist) {
+			return dir, nil // another process was faster
+		}
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// unpacker writes the files of an image below root. The image is a template, which may come from a registry:
+// nothing is ever opened through a name that it made a link.
+type unpacker struct {
+	ctx   context.Context
+	files image.Files
+	root  string
+	late  []func() error // modes and times of directories, which writing changes
+}
+
+// all writes everything.
+func (u *unpacker) all() error {
+	if err := u.dir("."); err != nil {
+		return err
+	}
+	for i := len(u.late) - 1; i >= 0; i-- {
+		if err := u.late[i](); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dir writes what is in a directory that is there.
+func (u *unpacker) dir(name string) error {
+	info, err := u.files.Lstat(name)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(u.root, filepath.FromSlash(name))
+	u.late = append(u.late, func() error {
+		return errors.Join(os.Chmod(to, info.Mode.Perm()|info.Mode&fs.ModeSticky|0o500), setTime(to, info.Modified))
+	})
+	names, err := u.files.List(name)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := u.ctx.Err(); err != nil {
+			return context.Cause(u.ctx)
+		}
+		if err := u.file(path.Join(name, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file writes one file. The image's reader gives only names that are single elements.
+func (u *unpacker) file(name string) error {
+	info, err := u.files.Lstat(name)
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(u.root, filepath.FromSlash(name))
+	switch {
+	case info.Mode.IsDir():
+		if err := os.Mkdir(to, 0o700); err != nil {
+			return err
+		}
+		return u.dir(name)
+	case info.Mode&fs.ModeSymlink != 0:
+		if err := os.Symlink(info.Target, to); err != nil {
+			return err
+		}
+		return setTime(to, info.Modified)
+	case info.Mode&fs.ModeNamedPipe != 0:
+		return unix.Mkfifo(to, uint32(info.Mode.Perm()))
+	case !info.Mode.IsRegular():
+		return nil
+	}
+	return u.regular(name, to, info)
+}
+
+// regular copies the contents of a file.
+func (u *unpacker) regular(name, to string, info image.File) error {
+	from, err := u.files.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, from)
+	if err == nil && n != info.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	// Its owner is root inside, who may read everything there; the overlay asks as that user.
+	if err = errors.Join(err, f.Chmod(info.Mode.Perm()|0o400), f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return setTime(to, info.Modified)
+}
+
+// setTime sets a file's, or a link's, time.
+func setTime(name string, t time.Time) error {
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// removeTree removes a tree of which all is ours, also where a directory may not be written to.
+func removeTree(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			_ = os.Chmod(p, 0o700) // before it is read
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
+}
