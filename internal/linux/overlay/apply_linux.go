@@ -283,21 +283,3 @@ func (a *apply) done(s *step) (bool, error) {
 	same, err := w.same(s.Path, s.up, s.low)
 	return same && (s.up.isLink() || newMode(s.up, s.low) == s.low.Mode), err
 }
-
-// comparePaths orders paths element by element.
-func comparePaths(x, y string) int {
-	n := 0
-	for n < len(x) && n < len(y) && x[n] == y[n] {
-		n++
-	}
-	if n == len(x) || n == len(y) {
-		return len(x) - len(y)
-	}
-	switch {
-	case x[n] == '/':
-		return -1
-	case y[n] == '/':
-		return 1
-	}
-	return int(x[n]) - int(y[n])
-}

@@ -15,6 +15,9 @@ import (
 // maxText is the size up to which a file is compared line by line.
 const maxText = 8 << 20
 
+// emptyBlob is git's name of an empty file. By it patch knows that a file without lines comes or goes.
+const emptyBlob = "e69de29"
+
 // Diff writes the changes as a unified diff that "git apply" and "patch -p1" read; binary files, and those of more
 // than 8 MiB, are named only. So are permissions other than "executable", empty directories and special files, which a
 // diff can't say, in lines that both programs pass over.
@@ -166,9 +169,15 @@ func (d *differ) file(p string, a, b side) {
 	switch {
 	case a.mode == "":
 		head.WriteString("new file mode " + b.mode + "\n")
+		if same {
+			head.WriteString("index 0000000.." + emptyBlob + "\n")
+		}
 		an = "/dev/null"
 	case b.mode == "":
 		head.WriteString("deleted file mode " + a.mode + "\n")
+		if same {
+			head.WriteString("index " + emptyBlob + "..0000000\n")
+		}
 		bn = "/dev/null"
 	case executable:
 		head.WriteString("old mode " + a.mode + "\nnew mode " + b.mode + "\n")

@@ -13,7 +13,8 @@ import (
 )
 
 // Probe says why this process can't mount an overlay over lower with the upper layer in dir, or nil: some
-// filesystems can't be an upper layer, another overlay among them. A process that may mount tries it, without attaching anything
+// filesystems can't be an upper layer, another overlay among them, and in a user namespace nothing can be overlaid in which something
+// is mounted. A process that may mount tries it, without attaching anything
 // anywhere; for another the filesystem is asked for what an upper layer needs. The error is Unsupported.
 func Probe(lower, dir string) error {
 	why := probe(lower, dir)
@@ -44,6 +45,9 @@ func probe(lower, dir string) error {
 	if st, err := os.Stat(low); err != nil || !st.IsDir() {
 		return fmt.Errorf("%s is no directory", lower)
 	}
+	if m := mountBelow(low); m != "" {
+		return fmt.Errorf("something is mounted at %s, below %s: a user namespace may not look under it, so it can't overlay what is around it", m, lower)
+	}
 	if err := filesystem(at); err != nil {
 		return err
 	}
@@ -57,6 +61,28 @@ func probe(lower, dir string) error {
 	}
 	return tryMount(low, tmp)
 }
+
+// mountBelow is a mount point below a directory, "" if there is none.
+func mountBelow(dir string) string {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		at := unescape.Replace(fields[4])
+		if strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/") && at != "/" {
+			return at
+		}
+	}
+	return ""
+}
+
+// unescape undoes what mountinfo does to names.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // filesystem refuses kinds that are known to be no upper layer, by their names.
 func filesystem(dir string) error {

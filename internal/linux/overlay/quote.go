@@ -57,3 +57,21 @@ func escape(b *strings.Builder, c byte) {
 	b.WriteString("000"[len(s):])
 	b.WriteString(s)
 }
+
+// comparePaths orders paths element by element.
+func comparePaths(x, y string) int {
+	n := 0
+	for n < len(x) && n < len(y) && x[n] == y[n] {
+		n++
+	}
+	if n == len(x) || n == len(y) {
+		return len(x) - len(y)
+	}
+	switch {
+	case x[n] == '/':
+		return -1
+	case y[n] == '/':
+		return 1
+	}
+	return int(x[n]) - int(y[n])
+}
