@@ -27,6 +27,7 @@ type decision struct {
 	rule   string
 	source Source
 	blank  bool
+	keep   bool // a rule of its own even if it says what holds above it
 	over   bool // wins over what denies the same path in its layer
 }
 
@@ -113,7 +114,7 @@ func (t *tree) rules(shorten func(string) string) []PathRule {
 	for _, p := range paths {
 		a, d := t.access(p)
 		above := t.above(p, kept)
-		if d == nil || a == above || a == Denied && above == "private" {
+		if d == nil || a == above && !d.keep || a == Denied && above == "private" {
 			continue
 		}
 		kept[p] = a

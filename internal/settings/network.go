@@ -119,7 +119,15 @@ func (v *resolver) network() error {
 			if err != nil {
 				return err
 			}
-			base = p
+			if l.profile { // profiles add up
+				for _, name := range p.Presets {
+					if !slices.Contains(base.Presets, name) {
+						base.Presets = append(base.Presets, name)
+					}
+				}
+			} else {
+				base = p
+			}
 		}
 		for _, d := range []struct {
 			key  string

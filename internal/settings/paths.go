@@ -50,10 +50,9 @@ func (v *resolver) system(p string) bool {
 
 // closeFound adds what the search found.
 func (v *resolver) closeFound(w *wanted, p string) {
-	w.hit = true
 	d := &decision{path: v.canonical(p), op: w.op, glob: true, rule: w.rule, source: w.source}
 	if w.by != nil {
-		d.layer = w.by.place
+		w.hit, d.layer = true, w.by.place
 	}
 	v.tree.add(d)
 	to := v.linked(p)
@@ -81,6 +80,11 @@ func (v *resolver) builtInPaths() error {
 	v.otherHomes()
 	v.privateDirs()
 	v.writableDir()
+	for _, p := range runPaths {
+		if v.OS == "linux" && v.exists(p) {
+			v.tree.add(&decision{path: v.real(p), op: readAllow, rule: "built-in: the system", source: "built-in"})
+		}
+	}
 	if !v.tree.readDefault {
 		for _, p := range systemPaths {
 			if v.exists(p) {
@@ -102,7 +106,10 @@ func (v *resolver) builtInPaths() error {
 }
 
 // systemPaths are readable where nothing else is by default.
-var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/run/systemd/resolve", "/run/current-system", "/proc", "/sys", "/dev", "/System", "/Library", "/private/etc", "/private/var/db/timezone", "/private/var/select", "/usr/local"}
+var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev", "/System", "/Library", "/private/etc", "/private/var/db/timezone", "/private/var/select", "/usr/local"}
+
+// runPaths are in a directory that is otherwise the box's own, and needed by programs: the resolver's configuration, NixOS's programs.
+var runPaths = []string{"/run/systemd/resolve", "/run/resolvconf", "/run/current-system", "/run/opengl-driver"}
 
 // secret closes one path of the list if it is there.
 func (v *resolver) secret(s secret, p string) {
@@ -176,7 +183,7 @@ func (v *resolver) otherHomes() {
 // privateDirs are the box's own; a path rule in one is about this machine's.
 func (v *resolver) privateDirs() {
 	if v.OS == "linux" && !v.box.Light {
-		v.box.Private = []string{"/dev/shm", "/tmp", "/var/tmp"}
+		v.box.Private = []string{"/dev/shm", "/run", "/tmp", "/var/tmp"}
 	}
 }
 
@@ -209,7 +216,7 @@ func (v *resolver) systemDir(p string) bool {
 
 // guardName adds a name that is never written.
 func (v *resolver) guardName(g guarded, name string) {
-	p := Protected{Pattern: name, Deep: true, Rule: "built-in: " + g.rule, Source: "built-in", Allow: "--unprotect " + show(name)}
+	p := Protected{Pattern: name, Deep: true, Rule: "built-in: " + g.rule, Source: "built-in", Allow: "--write " + show(name)}
 	if v.lifted(name) {
 		return
 	}
@@ -232,6 +239,9 @@ func (v *resolver) lifted(name string) bool {
 			if u = strings.TrimSuffix(strings.TrimPrefix(u, "./"), "/"); u == name || strings.HasPrefix(name, u+"/") {
 				return true
 			}
+		}
+		if strings.Contains(name, "*") && slices.Contains(l.Write.Allow, name) {
+			return true
 		}
 	}
 	return false

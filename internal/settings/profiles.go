@@ -1,15 +1,95 @@
 package settings
 
-// Profiles lists the built-in profiles.
-func Profiles() []Profile { return nil }
+import "slices"
+
+// Profiles lists the built-in profiles: what popular coding agents and tools need beyond
+// the built-in box. An agent's own settings, commands and hooks stay protected where its directory is opened,
+// since the agent reads them as orders the next time it runs, outside too.
+func Profiles() []Profile {
+	out := make([]Profile, 0, 24)
+	for _, f := range []func() []Profile{agents, tools, attitudes} {
+		out = append(out, f()...)
+	}
+	return out
+}
+
+// agent makes the settings of a coding agent: the directories that it keeps its state in, the presets and names it talks to, the variables
+// it takes its key from.
+func agent(name, description string, write []string, presets string, hosts, env []string) Profile {
+	return Profile{Name: name, Description: description, Settings: Settings{
+		Write: PathRules{Allow: write}, Network: NetworkRules{PolicyRef: presets, Allow: hosts}, Env: EnvRules{Pass: env},
+	}}
+}
+
+func agents() []Profile {
+	return []Profile{
+		agent("claude-code", "Claude Code: its state, the Claude API, its key",
+			[]string{"~/.claude", "~/.claude.json", "~/.claude/.credentials.json", "~/.claude/projects", "~/.claude/history.jsonl", "~/.cache/claude", "~/.cache/claude-cli-nodejs"},
+			"anthropic", []string{"claude.ai", "console.anthropic.com", "platform.claude.com", "statsig.anthropic.com"},
+			[]string{"ANTHROPIC_*", "CLAUDE_*"}),
+		agent("codex", "Codex CLI: its state, the OpenAI API, its key",
+			[]string{"~/.codex", "~/.codex/auth.json", "~/.codex/sessions", "~/.codex/history.jsonl"},
+			"openai", []string{"chatgpt.com", "auth.openai.com"}, []string{"OPENAI_*", "CODEX_*"}),
+		agent("gemini-cli", "Gemini CLI: its state, the Gemini API, its key",
+			[]string{"~/.gemini", "~/.gemini/oauth_creds.json", "~/.gemini/google_accounts.json"},
+			"gemini", []string{"cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "accounts.google.com", "play.googleapis.com"}, []string{"GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT"}),
+		agent("qwen-code", "Qwen Code: its state, its key", []string{"~/.qwen", "~/.qwen/oauth_creds.json"},
+			"", []string{"dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "chat.qwen.ai"}, []string{"OPENAI_*", "DASHSCOPE_API_KEY", "QWEN_*"}),
+		agent("aider", "aider: its caches, the APIs of language models, their keys",
+			[]string{"~/.aider", "~/.aider.conf.yml", "~/.cache/aider"}, "llm", nil, modelKeys),
+		agent("cursor", "Cursor's command line agent: its state, its service, its key",
+			[]string{"~/.cursor", "~/.cursor/cli-config.json", "~/.config/cursor"},
+			"", []string{"api2.cursor.sh", "*.cursor.sh", "cursor.com", "*.cursor.com"}, []string{"CURSOR_API_KEY"}),
+		agent("opencode", "opencode: its state, the APIs of language models, their keys",
+			[]string{"~/.local/share/opencode", "~/.local/share/opencode/auth.json", "~/.local/state/opencode", "~/.cache/opencode"}, "llm", []string{"models.dev", "opencode.ai"}, modelKeys),
+		agent("copilot", "GitHub Copilot CLI: its state, its service, its token",
+			[]string{"~/.copilot", "~/.config/github-copilot"}, "github", []string{"api.githubcopilot.com", "*.githubcopilot.com"}, []string{"GH_TOKEN", "GITHUB_TOKEN", "COPILOT_*"}),
+		agent("goose", "goose: its state, the APIs of language models, their keys",
+			[]string{"~/.config/goose", "~/.local/share/goose", "~/.local/state/goose"}, "llm", nil, append([]string{"GOOSE_*"}, modelKeys...)),
+		agent("amp", "Amp: its state, its service, its key", []string{"~/.config/amp", "~/.local/share/amp", "~/.cache/amp"}, "", []string{"ampcode.com", "*.ampcode.com"}, []string{"AMP_API_KEY"}),
+		agent("crush", "Crush: its state, the APIs of language models, their keys", []string{"~/.local/share/crush", "~/.cache/crush"}, "llm", nil, modelKeys),
+	}
+}
+
+// modelKeys are the variables that tools for several models take their keys from.
+var modelKeys = []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY"}
+
+// tool makes the settings of a toolchain: its caches, which are otherwise read and not written, since what lies in them is run outside.
+func tool(name, description string, write []string) Profile {
+	return Profile{Name: name, Description: description, Settings: Settings{Write: PathRules{Allow: write}}}
+}
+
+func tools() []Profile {
+	return []Profile{
+		tool("node", "node, npm, pnpm, yarn, bun: their caches writable", []string{"~/.npm", "~/.cache/yarn", "~/.cache/pnpm", "~/.local/share/pnpm/store", "~/.local/state/pnpm", "~/.bun/install/cache", "~/.cache/node", "~/.cache/node-gyp", "~/.cache/ms-playwright", "~/Library/Caches/Yarn", "~/Library/pnpm/store"}),
+		tool("python", "pip, uv, poetry, pre-commit: their caches writable", []string{"~/.cache/pip", "~/.cache/uv", "~/.local/share/uv", "~/.cache/pypoetry", "~/.cache/pre-commit", "~/.cache/huggingface", "~/.conda/pkgs", "~/Library/Caches/pip", "~/Library/Caches/pypoetry"}),
+		tool("go", "go: its build and module caches writable", []string{"~/.cache/go-build", "~/go/pkg", "~/.cache/golangci-lint", "~/.cache/gopls", "~/Library/Caches/go-build"}),
+		tool("rust", "cargo: its registry and git caches writable", []string{"~/.cargo/registry", "~/.cargo/git", "~/.cargo/.package-cache", "~/.cache/sccache"}),
+		tool("java", "maven and gradle: their repositories and caches writable", []string{"~/.m2/repository", "~/.gradle/caches", "~/.gradle/daemon", "~/.gradle/wrapper", "~/.gradle/native"}),
+		tool("ruby", "gem and bundler: their caches writable", []string{"~/.bundle/cache", "~/.gem/ruby", "~/.local/share/gem/ruby", "~/.cache/gem"}),
+		tool("dotnet", "dotnet: its package cache writable", []string{"~/.nuget/packages", "~/.local/share/NuGet", "~/.dotnet"}),
+		{Name: "git", Description: "git init, clone, config and worktrees below the working directory (hooks made there run outside too)",
+			Settings: Settings{Write: PathRules{Unprotect: []string{".git", ".gitmodules"}}}},
+		{Name: "github", Description: "GitHub: git over HTTPS and SSH, its API, raw files and releases", Settings: Settings{Network: NetworkRules{PolicyRef: "github"}}},
+	}
+}
+
+func attitudes() []Profile {
+	no, yes := false, true
+	return []Profile{
+		{Name: "readonly", Description: "nothing on this machine is written: changes go to a layer that is thrown away", Settings: Settings{Overlay: &yes}},
+		{Name: "strict", Description: "only the system and the working directory are read, no variables but the usual, no ports",
+			Settings: Settings{Read: PathRules{Default: "deny"}, Env: EnvRules{Clear: true}, Network: NetworkRules{Bind: &no}}},
+	}
+}
 
 func findProfile(name string) (Profile, bool) {
-	for _, p := range Profiles() {
-		if p.Name == name {
-			return p, true
-		}
+	all := Profiles()
+	i := slices.IndexFunc(all, func(p Profile) bool { return p.Name == name })
+	if i < 0 {
+		return Profile{}, false
 	}
-	return Profile{}, false
+	return all[i], true
 }
 
 func profileNames() []string {

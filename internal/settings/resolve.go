@@ -21,6 +21,7 @@ type layer struct {
 	has       map[string]bool
 	flags     bool
 	untrusted bool
+	profile   bool
 	builtIn   bool
 }
 
@@ -163,7 +164,7 @@ func (v *resolver) addProfiles(said []*layer) error {
 				return invalid(l.at("profiles", i), hint, "there is no profile %s", show(name))
 			}
 			v.box.Profiles = append(v.box.Profiles, name)
-			v.layers = append(v.layers, &layer{Layer: Layer{Source: Source("profile " + name), Dir: v.dir, Settings: p.Settings}})
+			v.layers = append(v.layers, &layer{Layer: Layer{Source: Source("profile " + name), Dir: v.dir, Settings: p.Settings}, profile: true})
 		}
 	}
 	return nil

@@ -24,6 +24,7 @@ func (v *resolver) paths() error {
 			}
 		}
 		v.protect(l)
+		v.socketPaths(l)
 	}
 	v.gitDirs()
 	v.look()
@@ -56,20 +57,16 @@ func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, 
 		op, over = srtOrder(said, path, op)
 	}
 	said[path+"\x00"+key] = at
+	lifts := op == writeAllow && v.except(path)
 	switch {
-	case there:
-		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source, over: over})
+	case there || lifts:
+		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source, over: over, keep: lifts})
 	case op == writeDeny:
 		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source})
-	case op == writeAllow && v.except(path):
 	case l.flags && !op.deny():
 		return invalid(at, "make it first", "%s does not exist", v.short(path))
-	case !op.deny() && strings.HasPrefix(string(l.Source), "profile "):
 	default:
 		v.note("%s: %s does not exist: left out", at, v.short(path))
-	}
-	if op == writeAllow {
-		v.except(path)
 	}
 	return nil
 }
@@ -198,6 +195,17 @@ func guardedNames() []string {
 		}
 	}
 	return out
+}
+
+// socketPaths makes sockets that may be connected to visible.
+func (v *resolver) socketPaths(l *layer) {
+	for i, s := range l.Network.Sockets {
+		t, err := v.target(l, s, false)
+		if s == "*" || err != nil || t.path == "" || !v.exists(t.path) {
+			continue
+		}
+		v.tree.add(&decision{path: v.real(t.path), op: readAllow, layer: l.place, rule: l.at("network.sockets", i), source: l.Source})
+	}
 }
 
 // look searches the working directory and the writable ones.

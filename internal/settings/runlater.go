@@ -12,8 +12,8 @@ type guarded struct {
 // an agent is asked to write, and a person who runs them means to. Neither is .github/workflows: it acts on another
 // machine, after a push that a person looks at.
 var runLater = []guarded{
-	{"git hooks", []string{".git/hooks", ".git/modules/*/hooks", ".git/worktrees/*/hooks", ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".overcommit.yml"}},
-	{"git configuration", []string{".git/config", ".git/config.worktree", ".git/modules/*/config", ".git/worktrees/*/config.worktree", ".gitconfig", ".gitmodules"}},
+	{"git hooks", []string{".git/hooks", ".git/modules/*/hooks", ".git/modules/*/*/hooks", ".git/worktrees/*/hooks", ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".overcommit.yml"}},
+	{"git configuration", []string{".git/config", ".git/config.worktree", ".git/commondir", ".git/modules/*/config", ".git/modules/*/*/config", ".git/modules/*/commondir", ".git/worktrees/*/config.worktree", ".git/worktrees/*/commondir", ".gitconfig", ".gitmodules"}},
 	{"shell start-up files", []string{
 		".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc", ".xinitrc", ".xsession", ".xprofile", ".pam_environment", ".envrc", ".direnv", ".direnvrc", ".mise.toml", "mise.toml", ".tool-versions", ".autoenv", ".autoenv.zsh",
 	}},

@@ -44,6 +44,9 @@ var secretsEverywhere = []secret{
 		"~/.mutt", "~/.muttrc", "~/.config/mutt", "~/.msmtprc", "~/.config/msmtp", "~/.mbsyncrc", "~/.offlineimaprc", "~/.thunderbird", "~/.config/evolution", "~/.local/share/evolution", "~/Mail", "~/Maildir", "~/.config/Signal", "~/.config/Slack", "~/.config/discord", "~/.config/Element", "~/.local/share/TelegramDesktop", "~/.weechat", "~/.config/weechat", "~/.irssi",
 	}},
 	{rule: "remote access", paths: []string{"~/.config/remmina", "~/.local/share/remmina", "~/.vnc", "~/.config/filezilla", "~/.config/openvpn", "~/.config/wireguard", "~/.cisco", "~/.cert", "~/.pki", "~/.krb5", "~/.k5login", "~/.rhosts", "~/.shosts", "~/.tsh", "~/.config/cloudflared", "~/.cloudflared", "~/.ngrok2", "~/.config/ngrok"}},
+	{rule: "agents' credentials", paths: []string{
+		"~/.claude/.credentials.json", "~/.claude/projects", "~/.claude/history.jsonl", "~/.claude.json", "~/.codex/auth.json", "~/.codex/sessions", "~/.codex/history.jsonl", "~/.gemini/oauth_creds.json", "~/.gemini/google_accounts.json", "~/.config/github-copilot", "~/.copilot", "~/.local/share/opencode/auth.json", "~/.config/cursor", "~/.cursor/cli-config.json", "~/.aider.conf.yml", "~/.config/goose", "~/.local/share/goose", "~/.continue", "~/.codeium", "~/.qwen/oauth_creds.json", "~/.config/Code/User/globalStorage", "~/.config/Cursor",
+	}},
 	{rule: "carrel's own state", paths: []string{"~/.local/state/carrel", "~/.local/share/carrel", "~/.carrel"}},
 }
 

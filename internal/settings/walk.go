@@ -45,6 +45,9 @@ func newSearch(v *resolver, list []*wanted) *search {
 	return s
 }
 
+// gitPointer closes a .git that is no directory.
+var gitPointer = wanted{op: writeDeny, rule: "built-in: git configuration", source: "built-in"}
+
 // level is a directory that is to be looked through.
 type level struct {
 	dir   string
@@ -64,6 +67,9 @@ func (s *search) run(roots []string) {
 			continue
 		}
 		seen[l.dir] = true
+		if l.depth == 0 {
+			s.root(l.dir)
+		}
 		if l.depth > 0 && time.Now().After(s.end) {
 			s.cut = fmt.Sprintf("after %s, in %s", maxSearch, show(l.dir))
 			return
@@ -74,6 +80,16 @@ func (s *search) run(roots []string) {
 		}
 		queue = s.look(f, l, queue)
 		f.Close()
+	}
+}
+
+// root looks for names that begin with the directory's own: ".claude/settings.json" in ~/.claude.
+func (s *search) root(dir string) {
+	name := filepath.Base(dir)
+	for _, w := range s.literal[name] {
+		if _, rest, more := strings.Cut(w.pattern, "/"); more && !strings.ContainsAny(rest, meta) && s.v.exists(dir+"/"+rest) {
+			s.v.closeFound(w, dir+"/"+rest)
+		}
 	}
 }
 
@@ -104,6 +120,9 @@ func (s *search) look(f *os.File, l level, queue []level) []level {
 
 // entry looks at one name of a directory.
 func (s *search) entry(dir, name string, e fs.DirEntry) {
+	if name == ".git" && !e.IsDir() {
+		s.v.closeFound(&gitPointer, dir+"/"+name) // of a worktree or submodule: another one would point to other hooks
+	}
 	for _, w := range s.literal[name] {
 		s.found(w, dir, name, e)
 	}

@@ -1,0 +1,12 @@
+package settings
+
+import (
+	_ "embed"
+	"slices"
+)
+
+//go:embed schema.json
+var schemaFile []byte
+
+// Schema is the JSON Schema of run.yaml and .carrel.yaml.
+func Schema() []byte { return slices.Clone(schemaFile) }
