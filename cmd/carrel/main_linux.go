@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/reexec"
+	_ "github.com/carrel-dev/carrel/internal/run/early" // hands "carrel run" over at once
 )
 
 // parts are the processes that this binary is besides the command line.

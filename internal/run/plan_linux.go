@@ -57,7 +57,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 	for _, dir := range []string{"/run", "/var/tmp"} {
 		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: dir, Size: 64 << 20, Optional: true})
 	}
-	rules := slices.Clone(b.Paths)
+	rules := realPaths(b.Paths)
 	slices.SortStableFunc(rules, func(a, b settings.PathRule) int { return strings.Compare(a.Path, b.Path) })
 	for i, r := range rules {
 		above := b.ReadDefault
@@ -163,6 +163,24 @@ func writeFlag(r settings.PathRule) string {
 		return "--write " + r.Path
 	}
 	return r.Allow
+}
+
+// realPaths are the rules with links resolved: what lies behind a link is hidden, or opened, and the link stays
+// what it is. Where a link leads to what has a rule of its own, that one counts.
+func realPaths(rules []settings.PathRule) []settings.PathRule {
+	out := slices.Clone(rules)
+	for i, r := range out {
+		real, err := filepath.EvalSymlinks(r.Path)
+		if err != nil || real == r.Path {
+			continue
+		}
+		if slices.ContainsFunc(rules, func(o settings.PathRule) bool { return o.Path == real }) {
+			out[i].Path = ""
+			continue
+		}
+		out[i].Path = real
+	}
+	return slices.DeleteFunc(out, func(r settings.PathRule) bool { return r.Path == "" })
 }
 
 // nearest is the most specific rule for what is above path.

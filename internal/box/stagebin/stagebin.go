@@ -8,7 +8,6 @@
 package stagebin
 
 import (
-	"embed"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,24 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/box/stagebin/assets"
 )
-
-// assets holds carrel-box, or only its README when it was not built: so the package always compiles.
-//
-//go:embed all:assets
-var assets embed.FS
-
-// program is the program's name among the assets.
-const program = "assets/carrel-box"
 
 // File returns the program as a file in memory that nobody can change, for box.Options.Stage. Each call makes a new one,
 // which the caller closes. Error: Unsupported when this binary does not carry it.
-func File() (*os.File, error) { return file(assets) }
+func File() (*os.File, error) { return file(assets.Files) }
 
 // file is File from any file system.
 func file(from fs.FS) (*os.File, error) {
 	const op = "load the stage of a box"
-	src, err := from.Open(program)
+	src, err := from.Open(assets.Program)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported,
 			Err:  errors.New("this binary was built without it"),

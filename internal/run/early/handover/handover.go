@@ -1,0 +1,39 @@
+//go:build linux
+
+// Package handover is the small program's half of package early.
+package handover
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/carrel-dev/carrel/internal/run"
+	"github.com/carrel-dev/carrel/internal/run/early"
+)
+
+// Run runs "carrel run", if that is what this process was started for, and ends it. It returns whether it was, when the
+// rest is to be done by the whole program and that can't be started.
+func Run() bool {
+	if os.Args[0] != early.Small || len(os.Args) < 2 {
+		return false
+	}
+	whole, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return false
+	}
+	syscall.CloseOnExec(whole)
+	args := os.Args[2:]
+	// Its own stage: this very program, which is a memory file that nobody can change.
+	if code, done := run.Quick(args, self); done {
+		os.Exit(code)
+	}
+	err = syscall.Exec("/proc/self/fd/"+strconv.Itoa(whole), append([]string{early.Whole, "run"}, args...), os.Environ())
+	fmt.Fprintf(os.Stderr, "carrel: start the whole program: %v\n", err)
+	os.Exit(125)
+	return true
+}
+
+// self opens this program.
+func self() (*os.File, error) { return os.Open("/proc/self/exe") }
