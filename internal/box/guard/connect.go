@@ -286,7 +286,7 @@ func (g *Guard) bind(c seccomp.Call) seccomp.Answer {
 
 // bindPath answers where a Unix socket is to be made.
 func (g *Guard) bindPath(c seccomp.Call, name string) seccomp.Answer {
-	if g.plain(c, -1, name) {
+	if g.isPlain(c, -1, name) {
 		return goOn
 	}
 	p, err := g.locate(c, -1, name)

@@ -113,6 +113,9 @@ func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
 		return nil, err
 	}
 	g.watch = w
+	if w.events != nil {
+		go g.serve(w)
+	}
 	return g, nil
 }
 

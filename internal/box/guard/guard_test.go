@@ -129,7 +129,7 @@ const creating = unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
 
 func TestProtectedNames(t *testing.T) {
 	w := newWorld(t, func(dir string) {
-		mkdir(t, dir+"/.git/objects", dir+"/.git/refs", dir+"/sub/deep", dir+"/nested/.git", dir+"/node_modules/p/.git", dir+"/x/hooks", dir+"/y", dir+"/bring/agents", dir+"/.claude", dir+"/z/modules/m/hooks")
+		mkdir(t, dir+"/.git/modules", dir+"/.git/objects", dir+"/.git/refs", dir+"/sub/deep", dir+"/nested/.git", dir+"/node_modules/p/.git", dir+"/x/hooks", dir+"/y", dir+"/bring/agents", dir+"/.claude", dir+"/z/modules/m/hooks")
 		write(t, dir+"/.git/config", dir+"/nested/.git/config", dir+"/README")
 		for link, to := range map[string]string{"here": ".", "dangling": ".mcp.json", "abs": dir + "/.npmrc", "chain": "dangling", "gitlink": ".git", "fine": "other"} {
 			if err := os.Symlink(to, dir+"/"+link); err != nil {
@@ -182,6 +182,8 @@ func TestProtectedNames(t *testing.T) {
 		{"rename what exists away", true, []any{"rename", ".git/config", "c"}},
 		{"exchange it", true, []any{"renameat2", at, "y", at, ".git", unix.RENAME_EXCHANGE}},
 		{"bring agents along", true, []any{"renameat2", at, "bring", at, ".claude", unix.RENAME_EXCHANGE}},
+		{"bring hooks of a submodule along", true, []any{"rename", "z/modules/m", ".git/modules/n"}},
+		{"link to a submodule", true, []any{"symlink", "../../z/modules/m", ".git/modules/n"}},
 		{"bring nothing along", false, []any{"rename", "y", ".claude"}},
 		{"remove it", true, []any{"unlink", ".git/config"}},
 		{"remove what is not there", false, []any{"unlink", ".mcp.json"}},
@@ -306,7 +308,12 @@ func TestDeniedCalls(t *testing.T) {
 
 func BenchmarkPlainOpen(b *testing.B) {
 	dir := b.TempDir()
-	g, err := guard.New(guard.Rules{Paths: []guard.Path{{Path: dir, Writable: true}}, Protected: protectedNames(dir)}, refusal.New(refusal.Options{}), func() *os.File { return nil })
+	root, err := os.Open("/")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer root.Close()
+	g, err := guard.New(guard.Rules{Paths: []guard.Path{{Path: dir, Writable: true}}, Protected: protectedNames(dir)}, refusal.New(refusal.Options{}), func() *os.File { return root })
 	if err != nil {
 		b.Fatal(err)
 	}

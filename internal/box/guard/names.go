@@ -29,6 +29,8 @@ type names struct {
 	// last element is not among them is of no interest.
 	words map[string]bool
 	globs []string
+	// star: a part is "*" alone. Any name may be that one; but only a link or a directory that is moved there leads anywhere.
+	star bool
 	// top are the patterns that hold at a directory; deep those that hold in repositories below it.
 	top, deep map[string][]*pattern
 	// repository are holders where there was a .git before the box.
@@ -74,7 +76,11 @@ func (g *Guard) compile() *names {
 }
 
 func (n *names) word(part string) {
-	if strings.Contains(part, "*") {
+	switch {
+	case part == "*":
+		n.star = true
+		return
+	case strings.Contains(part, "*"):
 		n.globs = append(n.globs, part)
 		return
 	}

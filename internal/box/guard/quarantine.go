@@ -19,6 +19,8 @@ func (g *Guard) sweep() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.moved
+	w.round++
+	defer w.forget()
 	for _, h := range w.held {
 		g.restore(h)
 	}
@@ -48,7 +50,7 @@ func (g *Guard) inspect(holder, at string, p *pattern, parts []string) {
 		}
 		kind := st.Mode & unix.S_IFMT
 		if len(parts) > 1 && kind == unix.S_IFDIR {
-			g.watch.add(full)
+			g.watch.add(full, false, parts[1] == "*")
 			g.inspect(holder, full, p, parts[1:])
 			continue
 		}

@@ -20,10 +20,21 @@ type watcher struct {
 	done   chan struct{}
 
 	mu      sync.Mutex
-	watched map[string]bool
+	watches map[int32]*watched // by the kernel's number
+	round   int                // of sweeps
 	held    []*held
 	moved   int
 }
+
+// watched is a directory.
+type watched struct {
+	always bool // it is there as long as the guard is; others may be replaced by the box, and are found again in each round
+	round  int
+	any    bool // a pattern means any name in it
+}
+
+// maxWatches bounds what a box can make us watch, by making directories.
+const maxWatches = 1000
 
 // held is a directory whose moving would carry a protected name away. It is kept open, so that
 // it is found wherever it is moved.
@@ -37,9 +48,9 @@ type held struct {
 // watchFor is what makes a name appear or go.
 const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
 
-// startWatching watches the directories that hold protected names, and those on the way to them.
+// startWatching watches the directories that hold protected names, and those on the way to them. Somebody has to serve it.
 func (g *Guard) startWatching() (*watcher, error) {
-	w := &watcher{done: make(chan struct{}), watched: map[string]bool{}}
+	w := &watcher{done: make(chan struct{}), watches: map[int32]*watched{}}
 	if len(g.names.top) == 0 {
 		close(w.done)
 		return w, nil
@@ -51,16 +62,15 @@ func (g *Guard) startWatching() (*watcher, error) {
 	w.events = os.NewFile(uintptr(fd), "inotify")
 	for dir, p := range g.names.holds {
 		w.hold(dir, p)
-		w.add(parent(dir))
+		w.add(parent(dir), true, false)
 	}
 	slices.SortFunc(w.held, func(a, b *held) int { return len(a.path) - len(b.path) })
 	for dir, patterns := range g.names.top {
-		w.add(dir)
+		w.add(dir, true, false)
 		for _, p := range patterns {
 			w.addWay(dir, p.parts)
 		}
 	}
-	go g.serve(w)
 	return w, nil
 }
 
@@ -78,18 +88,39 @@ func (w *watcher) hold(dir string, by *pattern) {
 	w.held = append(w.held, &held{dir, identity(&st), os.NewFile(uintptr(fd), dir), by})
 }
 
-// add watches a directory. One that is not there, or a limit of the machine, leaves it to Check.
-func (w *watcher) add(dir string) {
-	if w.watched[dir] || len(w.watched) >= 1000 {
+// add watches a directory in this round, or always; for any name, or for interesting ones. One that is not there, or a limit of the machine,
+// leaves it to Check.
+func (w *watcher) add(dir string, always, anyName bool) {
+	raw, err := w.events.SyscallConn()
+	if err != nil || len(w.watches) >= maxWatches {
 		return
 	}
+	_ = raw.Control(func(fd uintptr) {
+		n, err := unix.InotifyAddWatch(int(fd), dir, watchFor)
+		if err != nil {
+			return
+		}
+		old := w.watches[int32(n)]
+		if old == nil {
+			old = &watched{}
+			w.watches[int32(n)] = old
+		}
+		old.always, old.any, old.round = old.always || always, old.any || anyName, w.round
+	})
+}
+
+// forget ends a round: what was not found in it is watched no more.
+func (w *watcher) forget() {
 	raw, err := w.events.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if _, err := unix.InotifyAddWatch(int(fd), dir, watchFor); err == nil {
-			w.watched[dir] = true
+		for n, d := range w.watches {
+			if !d.always && d.round != w.round {
+				_, _ = unix.InotifyRmWatch(int(fd), uint32(n))
+				delete(w.watches, n)
+			}
 		}
 	})
 }
@@ -103,7 +134,7 @@ func (w *watcher) addWay(at string, parts []string) {
 		dir := join(at, name)
 		var st unix.Stat_t
 		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			w.add(dir)
+			w.add(dir, false, parts[1] == "*")
 			w.addWay(dir, parts[1:])
 		}
 	}
@@ -146,6 +177,7 @@ func (g *Guard) serve(w *watcher) {
 // tells reports whether events are about an interesting name, or some were lost.
 func (g *Guard) tells(b []byte) bool {
 	for len(b) >= unix.SizeofInotifyEvent {
+		watch := int32(binary.NativeEndian.Uint32(b))
 		mask := binary.NativeEndian.Uint32(b[4:])
 		size := int(binary.NativeEndian.Uint32(b[12:]))
 		b = b[unix.SizeofInotifyEvent:]
@@ -154,11 +186,19 @@ func (g *Guard) tells(b []byte) bool {
 		}
 		name := strings.TrimRight(string(b[:size]), "\x00")
 		b = b[size:]
-		if mask&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED) != 0 || g.names.interesting(name) {
+		if mask&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED) != 0 || g.names.interesting(name) || g.anyName(watch) {
 			return true
 		}
 	}
 	return false
+}
+
+// anyName reports whether any name means something in a watched directory.
+func (g *Guard) anyName(watch int32) bool {
+	g.watch.mu.Lock()
+	defer g.watch.mu.Unlock()
+	d := g.watch.watches[watch]
+	return d != nil && d.any
 }
 
 // Check moves away what is protected and appeared all the same, and back what was carried away. Close calls it.

@@ -19,21 +19,26 @@ func text(c seccomp.Call, arg int) (string, bool) {
 
 // plain reports, by the text alone and quickly, that a name lies where writing is allowed and is nothing protected. A link on the
 // way may lead elsewhere: then the kernel refuses, or it leads to another writable place, in which a protected
-// name would have the same last element.
-func (g *Guard) plain(c seccomp.Call, dirArg int, name string) bool {
+// name would have the same last element. full is the name made absolute.
+func (g *Guard) plain(c seccomp.Call, dirArg int, name string) (full string, ok bool) {
 	if g.names.interesting(last(name)) {
-		return false
+		return "", false
 	}
-	full := name
-	if !strings.HasPrefix(name, "/") {
+	if full = name; !strings.HasPrefix(name, "/") {
 		base, rest := begin(c, dirArg, name)
 		dir, err := readlink(base)
 		if err != nil {
-			return false
+			return "", false
 		}
 		full = dir + "/" + rest
 	}
-	return g.writable(path.Clean(full))
+	return full, g.writable(path.Clean(full))
+}
+
+// isPlain is plain without the name.
+func (g *Guard) isPlain(c seccomp.Call, dirArg int, name string) bool {
+	_, ok := g.plain(c, dirArg, name)
+	return ok
 }
 
 // wasRepository reports whether a directory of the box had a .git before it.
@@ -66,7 +71,7 @@ func (g *Guard) made(fd int) bool {
 // change answers the calls that change one name.
 func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 	name, ok := text(c, s.path)
-	if !ok || g.plain(c, s.dir, name) {
+	if !ok || !(s.kind == links && g.names.star) && g.isPlain(c, s.dir, name) {
 		return goOn
 	}
 	p, err := g.locate(c, s.dir, name)
@@ -115,7 +120,8 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 		return goOn
 	}
 	follows := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
-	if g.plain(c, dirArg, name) && (flags&unix.O_CREAT == 0 || !follows || !g.dangling(c, dirArg, name)) {
+	full, plain := g.plain(c, dirArg, name)
+	if plain && (flags&unix.O_CREAT == 0 || !follows || !g.isLink(c, full)) {
 		return goOn
 	}
 	// A link may lead to a name that does not exist, and is then created there.
@@ -144,11 +150,16 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 	return goOn // ELOOP
 }
 
-// dangling reports whether a name is a link: then it is looked at closely.
-func (g *Guard) dangling(c seccomp.Call, dirArg int, name string) bool {
-	fd, err := g.find(c, dirArg, name, unix.O_NOFOLLOW)
+// isLink reports whether a name is a link, or can't be looked at: it may lead to a name that is to be created.
+func (g *Guard) isLink(c seccomp.Call, full string) bool {
+	root, done, err := g.rootOf(c)
 	if err != nil {
-		return err == unix.ELOOP || err == unix.EXDEV
+		return true
+	}
+	defer done()
+	fd, err := openat2(root, full, unix.O_NOFOLLOW, scoped)
+	if err != nil {
+		return err != unix.ENOENT && err != unix.ENOTDIR
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -181,7 +192,7 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	oldDir, oldPath, newDir, newPath, flags := renameShape(c.Name, c.Args)
 	oldName, ok1 := text(c, oldPath)
 	newName, ok2 := text(c, newPath)
-	if !ok1 || !ok2 || g.plain(c, oldDir, oldName) && g.plain(c, newDir, newName) {
+	if !ok1 || !ok2 || !g.names.star && g.isPlain(c, oldDir, oldName) && g.isPlain(c, newDir, newName) {
 		return goOn
 	}
 	from, err := g.locate(c, oldDir, oldName)
