@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +15,6 @@ type Server struct {
 	touched func(Touch)
 	dev     *os.File
 	done    chan struct{}
-	once    sync.Once
 	// uid and gid own all files: those of whoever looked the first one up.
 	uid, gid uint32
 	known    bool

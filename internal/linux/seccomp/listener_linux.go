@@ -33,6 +33,7 @@ type Listener struct {
 	raw     syscall.RawConn
 	reading *reading
 	handle  func(Call) Answer
+	hangs   bool // this kernel leaves threads waiting when the last process with the filter has ended
 
 	done     atomic.Bool   // nothing more is to be received
 	waiting  atomic.Int32  // threads that wait in the kernel
@@ -44,6 +45,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	workers map[*worker]struct{}
+	wake    int // of hangup's wait, -1 if there is none
 	running sync.WaitGroup
 }
 
@@ -51,7 +53,7 @@ type Listener struct {
 // denies stays denied, whatever the handler answers.
 func Listen(f *os.File, filter Filter) *Listener {
 	raw, err := f.SyscallConn()
-	l := &Listener{file: f, raw: raw, reading: read(filter), tick: make(chan struct{}, 1), stop: make(chan struct{}), workers: map[*worker]struct{}{}}
+	l := &Listener{file: f, raw: raw, reading: read(filter), tick: make(chan struct{}, 1), stop: make(chan struct{}), workers: map[*worker]struct{}{}, wake: -1, hangs: !tellsEnd()}
 	if err != nil {
 		l.end()
 		return l
@@ -97,8 +99,10 @@ func (l *Listener) Serve(ctx context.Context, handle func(Call) Answer) error {
 	}
 	l.handle = handle
 	defer context.AfterFunc(ctx, l.end)()
-	l.running.Add(1)
-	go l.hangup()
+	if l.hangs {
+		l.running.Add(1)
+		go l.hangup()
+	}
 	l.start()
 	l.ticks()
 	l.running.Wait()
@@ -123,6 +127,9 @@ func (l *Listener) end() {
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.wake >= 0 {
+		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
 	for w := range l.workers {
 		w.interrupt()
 	}
@@ -214,16 +221,50 @@ func (l *Listener) finish() {
 	}
 }
 
-// hangup ends the Listener when the last process with the filter has ended: kernels before 6.11 do not
-// tell the threads that wait. Nobody is woken here by a call.
+// hangup ends the Listener when the last process with the filter has ended, for kernels that do not
+// tell the threads that wait. A call wakes nobody here.
 func (l *Listener) hangup() {
 	defer l.running.Done()
-	for !l.done.Load() {
-		_ = l.raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd)}}
-			if n, err := unix.Poll(fds, 1000); n > 0 || err != nil && err != unix.EINTR {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	l.wake = wake
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.wake = -1
+		_ = unix.Close(wake)
+	}()
+	_ = l.raw.Control(func(fd uintptr) {
+		for !l.done.Load() {
+			fds := []unix.PollFd{{Fd: int32(fd)}, {Fd: int32(wake), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, -1); n > 0 || err != nil && err != unix.EINTR {
 				l.end()
 			}
-		})
+		}
+	})
+}
+
+// tellsEnd reports whether this kernel ends the wait for calls with the last process: 6.11 does.
+func tellsEnd() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
 	}
+	var version [2]int
+	field := 0
+	for _, b := range u.Release {
+		switch {
+		case b >= '0' && b <= '9':
+			version[field] = version[field]*10 + int(b-'0')
+		case b == '.' && field == 0:
+			field = 1
+		default:
+			return version[0] > 6 || version[0] == 6 && version[1] >= 11
+		}
+	}
+	return false
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -148,3 +149,5 @@ func atoi(s string) int {
 	}
 	return n
 }
+
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
