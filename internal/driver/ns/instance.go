@@ -33,7 +33,7 @@ type record struct {
 	DiskMB   int          `json:"diskMB"` // 0 where nothing bounds it
 	Group    cgroup.Paths `json:"cgroup"`
 	Ice      string       `json:"freezer,omitempty"` // see freezer
-	Root     string       `json:"root,omitempty"`    // see rootID
+	Lower    string       `json:"lower,omitempty"`   // the unpacked template that it lies on
 }
 
 // Instance is one sandbox.
@@ -81,6 +81,9 @@ func (d *Driver) newInstance(l *launch) *Instance {
 			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(), FirstID: l.first,
 			Dir: l.spec.Dir, Link: linkName(l.spec.ID), MemoryMB: l.spec.Limits.MemoryMB, Group: l.group.Paths(), Ice: l.ice.path(),
 		},
+	}
+	if !d.full {
+		in.rec.Lower = l.lower
 	}
 	if d.bounded {
 		in.rec.DiskMB = l.spec.Limits.DiskMB

@@ -157,6 +157,7 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 		}
 	}
 	d.ice.sweep(keep)
+	d.sweepUnpacked()
 	if err := errors.Join(errs...); err != nil {
 		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/landlock"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 	"github.com/carrel-dev/carrel/internal/reexec"
@@ -223,6 +224,10 @@ func (o *order) dropRights() error {
 	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return os.NewSyscallError("close_range", err)
 	}
+	// A second wall behind the pid and network namespaces. What this kernel can't do of it they do.
+	if _, err := landlock.Restrict(landlock.Ruleset{ScopeSockets: true, ScopeSignals: true}); err != nil {
+		return err
+	}
 	listener, err := seccomp.Install(o.Seccomp)
 	if listener != nil {
 		_ = listener.Close()
@@ -234,6 +239,9 @@ func (o *order) dropRights() error {
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl CAP_AMBIENT", err)
+	}
+	if err := clearInheritable(); err != nil {
+		return err
 	}
 	keep := map[uintptr]bool{}
 	for _, c := range capabilities {
@@ -251,4 +259,15 @@ func dropCapabilities() error {
 		}
 	}
 	return nil
+}
+
+// clearInheritable empties the set that an execve by root adds to the program's rights, bounded by nothing.
+func clearInheritable() error {
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(header, &data[0]); err != nil {
+		return os.NewSyscallError("capget", err)
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	return os.NewSyscallError("capset", unix.Capset(header, &data[0]))
 }

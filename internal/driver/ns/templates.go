@@ -38,15 +38,15 @@ func (t *templates) take(ctx context.Context, name string) (dir, key string, err
 	if err := unix.Stat(name, &st); err != nil {
 		return "", "", &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	// A new image under an old name is another image.
-	key = fmt.Sprintf("%s %d:%d %d.%d %d", name, st.Dev, st.Ino, st.Mtim.Sec, st.Mtim.Nsec, st.Size)
+	// One image may have several names, and a name another image tomorrow.
+	key = imageKey(st)
 	u := t.used[key]
 	if u == nil {
 		u = &template{}
 		if t.d.full {
 			u.dir, err = t.mount(name)
 		} else {
-			u.dir, err = t.d.unpack(ctx, name)
+			u.dir, err = t.d.unpack(ctx, name, key)
 		}
 		if err != nil {
 			return "", "", err
@@ -55,6 +55,11 @@ func (t *templates) take(ctx context.Context, name string) (dir, key string, err
 	}
 	u.users++
 	return u.dir, key, nil
+}
+
+// imageKey names an image by its file.
+func imageKey(st unix.Stat_t) string {
+	return fmt.Sprintf("%x-%x-%x-%x.%x", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
 }
 
 // drop gives a template back. The last user's unmounts it: sandboxes that were made of it have

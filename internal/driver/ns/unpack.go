@@ -2,8 +2,6 @@ package ns
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,14 +22,10 @@ const unpackedDir = "unpacked"
 // unpack lays an image out as a directory, once, for users who may not mount it. Owners are lost:
 // with one id there is one owner. So are device nodes, which such a user can't make, and
 // setuid bits, which would mean that user.
-func (d *Driver) unpack(ctx context.Context, name string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		return "", &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d.%d", name, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec))
-	dir := filepath.Join(d.opts.Root, unpackedDir, hex.EncodeToString(sum[:8]))
+func (d *Driver) unpack(ctx context.Context, name, key string) (string, error) {
+	dir := filepath.Join(d.opts.Root, unpackedDir, key)
 	if _, err := os.Lstat(dir); err == nil {
+		touch(dir + stampSuffix)
 		return dir, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -58,7 +52,46 @@ func (d *Driver) unpack(ctx context.Context, name string) (string, error) {
 		}
 		return "", fmt.Errorf("unpack %s: %w", name, err)
 	}
+	touch(dir + stampSuffix)
 	return dir, nil
+}
+
+// stampSuffix is of the file beside an unpacked template whose time says when it was last wanted; unusedFor is
+// how long one that nothing wants is kept.
+const (
+	stampSuffix = ".used"
+	unusedFor   = 14 * 24 * time.Hour
+)
+
+// touch renews a stamp. One that can't be written costs a template its place, and the next sandbox the time to unpack it.
+func touch(stamp string) {
+	_ = os.WriteFile(stamp, nil, 0o600)
+	now := time.Now()
+	_ = os.Chtimes(stamp, now, now)
+}
+
+// sweepUnpacked removes what an interrupted unpacking left, and templates that no sandbox lies on
+// and none was made of for long.
+func (d *Driver) sweepUnpacked() {
+	used := map[string]bool{}
+	d.mu.Lock()
+	for in := range d.instances {
+		used[in.rec.Lower] = true
+	}
+	d.mu.Unlock()
+	entries, _ := os.ReadDir(filepath.Join(d.opts.Root, unpackedDir))
+	for _, e := range entries {
+		dir := filepath.Join(d.opts.Root, unpackedDir, e.Name())
+		if !e.IsDir() || used[dir] {
+			continue
+		}
+		info, err := os.Stat(dir + stampSuffix)
+		if err == nil && time.Since(info.ModTime()) < unusedFor {
+			continue
+		}
+		removeTree(dir)
+		_ = os.Remove(dir + stampSuffix)
+	}
 }
 
 // unpacker writes the files of an image below root. The image is a template, which may come from a registry:
