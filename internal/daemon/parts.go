@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
@@ -35,7 +36,7 @@ import (
 // starts it again. Program's main hands it to reexec.Run first of all.
 func Reexec() reexec.Parts {
 	all := reexec.Parts{}
-	for _, table := range []reexec.Parts{gvisor.Parts(), keeper.Parts()} {
+	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), keeper.Parts()} {
 		for name, play := range table {
 			all[name] = play
 		}
@@ -126,14 +127,7 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 		if err := p.openWire(cfg, log); err != nil {
 			return err
 		}
-		var err error
-		if p.guestImage, err = guestbin.Extract(filepath.Join(cfg.DataDir, "guest")); err != nil {
-			p.lack("gvisor", carrel.GVisor, err)
-		} else if d, err := p.openGVisor(ctx, run, log); err != nil {
-			p.lack("gvisor", carrel.GVisor, err)
-		} else {
-			drivers = append(drivers, d)
-		}
+		drivers = p.openReal(ctx, cfg, run, log)
 		drivers = append(drivers, sim.New(sim.Options{Logger: log, Local: p.door.ServeConn}))
 	}
 	p.registry = driver.NewRegistry(drivers...)
@@ -141,19 +135,43 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 	return nil
 }
 
-// openGVisor makes the gvisor driver. The keeper holds its links while no daemon
-// runs; where it can't be had, sandboxes end with the daemon.
-func (p *parts) openGVisor(ctx context.Context, run string, log *slog.Logger) (driver.Driver, error) {
-	opts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
-	if p.passing {
-		return gvisor.New(opts)
+// openReal makes the drivers that run real programs, as far as they can be made. The keeper holds their
+// links while no daemon runs; where it can't be had, sandboxes end with the daemon.
+func (p *parts) openReal(ctx context.Context, cfg config.Config, run string, log *slog.Logger) (drivers []driver.Driver) {
+	var err error
+	if p.guestImage, err = guestbin.Extract(filepath.Join(cfg.DataDir, "guest")); err != nil {
+		p.lack("gvisor", carrel.GVisor, err)
+		p.lack("ns", carrel.NS, err)
+		return nil
 	}
-	if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {
-		log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
+	gopts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
+	nopts := ns.Options{Root: filepath.Join(run, "ns"), Network: p.wire, Log: log, Files: p.imageFiles}
+	if !p.passing {
+		if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {
+			log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
+		} else {
+			gopts.Keeper, nopts.Keeper = k, k
+		}
+	}
+	if d, err := gvisor.New(gopts); err != nil {
+		p.lack("gvisor", carrel.GVisor, err)
 	} else {
-		opts.Keeper = k
+		drivers = append(drivers, d)
 	}
-	return gvisor.New(opts)
+	if d, err := ns.New(nopts); err != nil {
+		p.lack("ns", carrel.NS, err)
+	} else {
+		drivers = append(drivers, d)
+	}
+	return drivers
+}
+
+// imageFiles opens an image for a driver that can't mount it. The store is opened after the drivers.
+func (p *parts) imageFiles(ctx context.Context, path string) (image.Files, error) {
+	if p.images == nil {
+		return nil, &carrel.Error{Op: "read template", Kind: carrel.Unavailable, Err: errors.New("the templates are not open yet")}
+	}
+	return p.images.Files(ctx, path)
 }
 
 func (p *parts) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {

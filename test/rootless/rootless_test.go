@@ -355,7 +355,7 @@ type report []struct {
 func TestDoctor(t *testing.T) {
 	w := start(t)
 	row := doctor(t, w.CLI("doctor", "--json"))
-	if !row[0].OK || row[0].Driver != "gvisor" {
+	if !row[0].OK || row[0].Driver != "gvisor" || row[1].Driver != "ns" {
 		t.Fatalf("%+v", row)
 	}
 	var all string
@@ -375,8 +375,11 @@ func TestDoctor(t *testing.T) {
 	if row[0].OK || !strings.Contains(row[0].Problem, "max_user_namespaces is 0") || !strings.Contains(row[0].Hint, "sysctl user.max_user_namespaces") {
 		t.Errorf("without namespaces: %+v", row[0])
 	}
-	if !row[1].OK {
-		t.Errorf("the simulated tier needs nothing: %+v", row[1])
+	if row[1].OK || row[1].Hint == "" {
+		t.Errorf("without namespaces: %+v", row[1])
+	}
+	if !row[2].OK {
+		t.Errorf("the simulated tier needs nothing: %+v", row[2])
 	}
 }
 
@@ -386,7 +389,7 @@ func doctor(t *testing.T, cmd *exec.Cmd) report {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var rows report
-	if jerr := json.Unmarshal(out, &rows); err != nil || jerr != nil || len(rows) != 2 {
+	if jerr := json.Unmarshal(out, &rows); err != nil || jerr != nil || len(rows) != 3 {
 		t.Fatalf("%v, %v: %s%s", err, jerr, out, stderr.Bytes())
 	}
 	return rows
