@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel/internal/box"
 	"github.com/carrel-dev/carrel/internal/box/guard"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
@@ -26,6 +28,7 @@ type world struct {
 	log   *refusal.Log
 	guard *guard.Guard
 	pin   runtime.Pinner
+	box   atomic.Pointer[box.Box] // of tests with a real one
 }
 
 // protectedNames are as the settings have them, in short.
