@@ -11,7 +11,8 @@
 // and truncation, which are decided when it is opened too. Looking at a file without opening it
 // (stat, access, chdir, readlink) and changing its mode, owner, times and attributes is
 // not restricted by any version of Landlock so far: mounts or file modes have to do that.
-// UDP, Unix sockets with a path, and everything that is no TCP is not restricted either.
+// UDP, Unix sockets with a path, and everything that is no TCP (MPTCP and SCTP among it) is not restricted either, and a send with
+// MSG_FASTOPEN connects past the rules (seen in Linux 6.18): package seccomp's Filter.TCP closes these.
 package landlock
 
 // Access is what a rule allows on a file, or on everything below a directory.

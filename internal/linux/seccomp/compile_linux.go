@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -104,10 +105,20 @@ func (c *compiler) deniedByArguments() {
 	if c.Personality {
 		c.set("personality", leaf{check: c.arg(0, c.oneOf(personalities, c.ret(allow), c.deny(unix.EPERM)))})
 	}
-	if c.Unix || c.UnixDatagram || c.Network || c.Sockets != nil {
+	if c.TCP {
+		c.set("sendto", leaf{check: c.fastOpen(3)})
+		c.set("sendmmsg", leaf{check: c.fastOpen(3)})
+		c.set("sendmsg", leaf{check: c.fastOpen(2)})
+	}
+	if c.Unix || c.UnixDatagram || c.Network || c.TCP || c.Sockets != nil {
 		c.set("socket", leaf{check: c.socket(c.Unix)})
 		c.set("socketpair", leaf{check: c.socket(false)})
 	}
+}
+
+// fastOpen looks at the flags of a send.
+func (c *compiler) fastOpen(arg uint32) label {
+	return c.arg(arg, c.jump(unix.BPF_JSET, unix.MSG_FASTOPEN, c.deny(unix.EOPNOTSUPP), c.ret(allow)))
 }
 
 // socket looks at the arguments of socket and socketpair.
@@ -128,25 +139,40 @@ func (c *compiler) families() label {
 		return c.deny(unix.EACCES)
 	}
 	if c.Sockets == nil {
-		return c.ret(allow)
+		inet := c.inet(true)
+		return c.jump(unix.BPF_JEQ, unix.AF_INET, inet, c.jump(unix.BPF_JEQ, unix.AF_INET6, inet, c.ret(allow)))
 	}
-	packets := false
-	for _, family := range c.Sockets {
-		packets = packets || family == unix.AF_PACKET
-	}
+	packets := slices.Contains(c.Sockets, unix.AF_PACKET)
 	next := c.deny(unix.EAFNOSUPPORT)
 	for _, family := range c.Sockets {
 		yes := c.ret(allow)
-		switch {
-		case family == unix.AF_NETLINK:
+		switch family {
+		case unix.AF_NETLINK:
 			yes = c.arg(2, c.jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, yes, c.deny(unix.EPROTONOSUPPORT)))
-		case family == unix.AF_INET && !packets:
-			// The kernel makes a packet socket of this one, for programs of 1999.
-			yes = c.arg(1, c.and(sockType, c.jump(unix.BPF_JEQ, unix.SOCK_PACKET, c.deny(unix.EAFNOSUPPORT), yes)))
+		case unix.AF_INET:
+			yes = c.inet(packets)
+		case unix.AF_INET6:
+			yes = c.inet(true)
 		}
 		next = c.jump(unix.BPF_JEQ, uint32(family), yes, next)
 	}
 	return next
+}
+
+// inet looks at the type and protocol of an internet socket.
+func (c *compiler) inet(packets bool) label {
+	next := c.ret(allow)
+	if c.TCP {
+		no := c.deny(unix.EPROTONOSUPPORT)
+		stream := c.arg(2, c.oneOf([]uint32{0, unix.IPPROTO_TCP}, c.ret(allow), no))
+		next = c.oneOf([]uint32{unix.SOCK_SEQPACKET, unix.SOCK_DCCP}, no, next)
+		next = c.jump(unix.BPF_JEQ, unix.SOCK_STREAM, stream, next)
+	}
+	if !packets {
+		// The kernel makes a packet socket of this one, for programs of 1999.
+		next = c.jump(unix.BPF_JEQ, unix.SOCK_PACKET, c.deny(unix.EAFNOSUPPORT), next)
+	}
+	return c.arg(1, c.and(sockType, next))
 }
 
 // writes watches the calls of WatchWrites.

@@ -57,12 +57,12 @@ func want(v verdict) uint32 {
 }
 
 // values are arguments that matter somewhere.
-var values = []uint64{0, 1, 2, 3, 5, 8, 10, 16, 17, 29, 31, 38, 40, 0x80, 0x801, 0x80002, 0x5412, 0x541c, 0x5423, 0x4b49, 0x40, 0x200, 0x241,
+var values = []uint64{0, 1, 2, 3, 5, 8, 10, 16, 17, 29, 31, 38, 40, 0x80, 0x801, 0x80002, 0x5412, 0x541c, 0x5423, 0x4b49, 0x40, 6, 132, 262, 0x20000000, 0x200, 0x241,
 	0x10000000, 0x20000, 0x02000000, 0x40000000, 0x7e020000, 0x1200011, 0xffffffff, 0xffffffffffffffff, 0xffffffff00000001}
 
 func randomFilter(r *rand.Rand) Filter {
 	b := func() bool { return r.IntN(2) == 0 }
-	f := Filter{Watch: b(), Namespaces: b(), UnixDatagram: b(), Unix: b(), TTY: b(), Personality: b(), Network: r.IntN(4) == 0,
+	f := Filter{Watch: b(), Namespaces: b(), UnixDatagram: b(), Unix: b(), TTY: b(), Personality: b(), TCP: b(), Network: r.IntN(4) == 0,
 		WatchConnect: b(), WatchBind: b(), WatchWrites: b()}
 	if b() {
 		f.Sockets = []int{}
@@ -109,7 +109,7 @@ func checkFilter(t *testing.T, f Filter, r *rand.Rand, rounds int) {
 	for n := range uint32(len(names) + 20) {
 		try(n, [6]uint64{argument(), argument(), argument()})
 	}
-	by := []string{"socket", "socketpair", "clone", "clone3", "unshare", "setns", "ioctl", "openat", "open", "openat2", "personality", "connect"}
+	by := []string{"socket", "socketpair", "socket", "sendto", "sendmsg", "sendmmsg", "clone", "clone3", "unshare", "setns", "ioctl", "openat", "open", "openat2", "personality", "connect"}
 	for range rounds {
 		if n, ok := number(by[r.IntN(len(by))]); ok {
 			try(uint32(n), [6]uint64{argument(), argument(), argument(), argument()})
@@ -162,7 +162,7 @@ func TestQuickForCommonCalls(t *testing.T) {
 
 // full is a filter as of a box.
 func full() Filter {
-	return Filter{Deny: Dangerous(), Watch: true, Namespaces: true, UnixDatagram: true, Sockets: DefaultSockets(), TTY: true, Personality: true,
+	return Filter{Deny: Dangerous(), Watch: true, Namespaces: true, UnixDatagram: true, Sockets: DefaultSockets(), TTY: true, Personality: true, TCP: true,
 		WatchConnect: true, WatchBind: true, WatchWrites: true}
 }
 

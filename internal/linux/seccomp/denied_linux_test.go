@@ -54,6 +54,15 @@ var attempts = []attempt{
 	{"personality", [6]uint64{0x0400000}, unix.EPERM}, // READ_IMPLIES_EXEC
 	{"personality", [6]uint64{0xffffffff}, 0},
 	{"personality", [6]uint64{0x0040000}, 0},
+	{"socket", [6]uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, unix.EPROTONOSUPPORT},
+	{"socket", [6]uint64{unix.AF_INET6, unix.SOCK_STREAM | unix.SOCK_CLOEXEC, junk | unix.IPPROTO_SCTP}, unix.EPROTONOSUPPORT},
+	{"socket", [6]uint64{unix.AF_INET, unix.SOCK_SEQPACKET}, unix.EPROTONOSUPPORT},
+	{"socket", [6]uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, 0},
+	{"socket", [6]uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, 0},
+	{"sendto", [6]uint64{0, 0, 0, junk | unix.MSG_FASTOPEN}, unix.EOPNOTSUPP},
+	{"sendmsg", [6]uint64{0, 0, unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL}, unix.EOPNOTSUPP},
+	{"sendmmsg", [6]uint64{0, 0, 0, unix.MSG_FASTOPEN}, unix.EOPNOTSUPP},
+	{"sendmsg", [6]uint64{0, 0, unix.MSG_NOSIGNAL}, unix.ENOTSOCK},
 	{"openat2", [6]uint64{}, unix.ENOSYS},
 }
 

@@ -50,6 +50,9 @@ type Filter struct {
 	TTY bool
 	// Personality denies changing the execution domain, but for what setarch and debuggers ask for.
 	Personality bool
+	// TCP denies what Landlock's rules for TCP don't see: stream sockets of other protocols (MPTCP, SCTP, DCCP) and sends that connect
+	// (MSG_FASTOPEN). Programs fall back to TCP and to connect.
+	TCP bool
 	// Network closes every socket but AF_UNIX, for boxes without a network namespace.
 	Network bool
 	// WatchConnect, WatchBind stop connect and bind for the listener.

@@ -78,6 +78,7 @@ func start(t testing.TB, f Filter, part string, args ...string) *child {
 	c := &child{Cmd: exec.Command("/proc/self/exe")}
 	c.Args = append([]string{"carrel-filtered", part, string(text)}, args...)
 	c.Stdout, c.Stderr = &c.out, &c.out
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	if c.in, err = c.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

@@ -113,6 +113,9 @@ func (r *reading) denied(name string, args [6]uint64) syscall.Errno {
 		return unix.EPERM
 	case name == "clone3" && r.f.Namespaces, name == "openat2" && r.f.WatchWrites:
 		return unix.ENOSYS
+	case r.f.TCP && (name == "sendto" || name == "sendmmsg") && args[3]&unix.MSG_FASTOPEN != 0,
+		r.f.TCP && name == "sendmsg" && args[2]&unix.MSG_FASTOPEN != 0:
+		return unix.EOPNOTSUPP
 	case name == "socket", name == "socketpair":
 		return r.socket(name == "socketpair", int32(args[0]), int32(args[1])&sockType, int32(args[2]))
 	}
@@ -128,14 +131,19 @@ func (r *reading) socket(pair bool, family, kind, protocol int32) syscall.Errno 
 		return 0
 	}
 	has := func(f int32) bool { return slices.Contains(r.f.Sockets, int(f)) }
-	switch {
-	case r.f.Network:
+	if r.f.Network {
 		return unix.EACCES
-	case r.f.Sockets == nil:
-		return 0
-	case !has(family), family == unix.AF_INET && kind == unix.SOCK_PACKET && !has(unix.AF_PACKET):
-		return unix.EAFNOSUPPORT
-	case family == unix.AF_NETLINK && protocol != unix.NETLINK_ROUTE:
+	}
+	if r.f.Sockets != nil {
+		switch {
+		case !has(family), family == unix.AF_INET && kind == unix.SOCK_PACKET && !has(unix.AF_PACKET):
+			return unix.EAFNOSUPPORT
+		case family == unix.AF_NETLINK && protocol != unix.NETLINK_ROUTE:
+			return unix.EPROTONOSUPPORT
+		}
+	}
+	inet := family == unix.AF_INET || family == unix.AF_INET6
+	if other := protocol != 0 && protocol != unix.IPPROTO_TCP || kind != unix.SOCK_STREAM; r.f.TCP && inet && other && (stream || kind == unix.SOCK_DCCP) {
 		return unix.EPROTONOSUPPORT
 	}
 	return 0
