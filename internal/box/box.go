@@ -81,7 +81,8 @@ type Spec struct {
 }
 
 // Root is the filesystem that a box starts from. It is read-only until Mounts says otherwise, but for an
-// overlay's.
+// overlay's. The zero value is an empty directory, in which the targets of Mounts are made, with the links that this
+// machine has at its top ("/bin").
 type Root struct {
 	// Host takes this machine's own tree, with everything that is mounted in it.
 	Host bool

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel/internal/linux/denyfs"
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
@@ -23,7 +25,7 @@ const (
 // makeMasks makes an empty filesystem with a file and a directory that nobody may open, and a blank one of
 // each. It is mounted at /dev/shm, where the real one is laid over it at once.
 func (b *builder) makeMasks() error {
-	if err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=4k"); err != nil {
+	if err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=64m"); err != nil {
 		return &os.PathError{Op: "mount tmpfs", Path: "/dev/shm", Err: err}
 	}
 	for i, m := range []struct {
@@ -45,25 +47,44 @@ func (b *builder) makeMasks() error {
 			return &os.PathError{Op: "open", Path: path, Err: err}
 		}
 	}
+	for i, m := range b.Spec.Mounts {
+		if m.Kind == ReadFile {
+			if err := b.write(i, m.Source); err != nil {
+				return err
+			}
+		}
+	}
+	if text := b.resolvText(); text != "" {
+		if err := b.write(resolvConf, text); err != nil {
+			return err
+		}
+	}
 	return ns.AttrPath("/dev/shm", ns.ReadOnly, false)
+}
+
+// write makes one of the files that mounts show.
+func (b *builder) write(i int, text string) error {
+	path := "/dev/shm/" + strconv.Itoa(i)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	b.files[i] = fd
+	return nil
 }
 
 // cover lays a mask over a path, which may be missing.
 func (b *builder) cover(path string, blank bool) error {
-	fd, err := ns.Open(path)
-	if ns.Missing(err) || errors.Is(err, unix.EACCES) { // what the stage can't reach the command can't either
-		return nil
-	}
-	if err != nil {
-		return linked(path, err)
+	fd, isDir, err := hidden(path)
+	if fd < 0 || err != nil {
+		return err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return os.NewSyscallError("fstat", err)
-	}
 	kind := closedFile
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	if isDir {
 		kind = closedDir
 	}
 	if blank {
@@ -80,12 +101,118 @@ func (b *builder) cover(path string, blank bool) error {
 	return nil
 }
 
+// hidden opens what is to be hidden; -1 if there is nothing. A link is followed: nothing can be laid over the link itself,
+// and to hide more than was meant takes nothing from anybody but the command.
+func hidden(path string) (fd int, isDir bool, err error) {
+	fd, err = ns.Open(path)
+	if errors.Is(err, unix.ELOOP) {
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	switch {
+	// What the stage can't reach the command can't either.
+	case ns.Missing(err), errors.Is(err, unix.EACCES), errors.Is(err, unix.ELOOP):
+		return -1, false, nil
+	case err != nil:
+		return -1, false, fmt.Errorf("hide %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return -1, false, fmt.Errorf("hide %s: %w", path, err)
+	}
+	return fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
 // hide carries out Spec.Hidden.
 func (b *builder) hide() error {
+	if b.fuseDir >= 0 {
+		return b.hideTelling()
+	}
 	for _, h := range b.Spec.Hidden {
 		if err := b.cover(h.Path, h.Blank); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// gatherFuse opens what the filesystem is made of that tells who touches it, while there is a /dev/fuse.
+func (b *builder) gatherFuse() {
+	f, err := denyfs.Open()
+	if err != nil {
+		b.missing = append(b.missing, "who touches hidden files is not reported: "+err.Error())
+		return
+	}
+	b.fuse = f
+}
+
+// mountFuse mounts it at /dev/shm, as the masks.
+func (b *builder) mountFuse() {
+	if b.fuse == nil {
+		return
+	}
+	err := denyfs.Mount(b.fuse, "/dev/shm")
+	if err == nil {
+		b.fuseDir, err = unix.Open("/dev/shm", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		b.missing = append(b.missing, "who touches hidden files is not reported: "+err.Error())
+		b.fuseDir = -1
+	}
+}
+
+// hideTelling is hide with masks that tell. The host's process, which answers for them, is given the descriptor first.
+func (b *builder) hideTelling() error {
+	var list, at []int
+	for i, h := range b.Spec.Hidden {
+		if h.Blank {
+			if err := b.cover(h.Path, true); err != nil {
+				return err
+			}
+			continue
+		}
+		fd, isDir, err := hidden(h.Path)
+		if err != nil {
+			return err
+		}
+		if fd < 0 {
+			continue
+		}
+		if isDir {
+			i = -1 - i
+		}
+		list, at = append(list, i), append(at, fd)
+	}
+	if len(list) == 0 {
+		return b.fuse.Close()
+	}
+	raw, err := b.fuse.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) { err = b.conn.send(message{Word: masks, Masks: list}, int(fd)) })
+	if err = errors.Join(cerr, err, b.fuse.Close()); err != nil {
+		return err
+	}
+	for i, fd := range at {
+		if err := b.laymask(i, fd); err != nil {
+			return fmt.Errorf("hide: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) laymask(i, fd int) error {
+	defer unix.Close(fd)
+	from, err := unix.Openat(b.fuseDir, strconv.Itoa(i), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open mask", Path: strconv.Itoa(i), Err: err}
+	}
+	defer unix.Close(from)
+	tree, err := ns.Clone(from)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return ns.Attach(tree, fd)
 }

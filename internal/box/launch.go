@@ -88,6 +88,13 @@ func (b *builder) become(path string) error {
 			return &os.PathError{Op: "chdir", Path: dir, Err: err}
 		}
 	}
+	for i, own := range b.Spec.Terminal {
+		if own && b.tty >= 0 {
+			if err := unix.Dup3(b.tty, i, 0); err != nil {
+				return os.NewSyscallError("dup", err)
+			}
+		}
+	}
 	if err := b.tell(); err != nil {
 		return err
 	}
@@ -119,9 +126,6 @@ func (b *builder) letGo() {
 		_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
 	}
 	_ = unix.Close(null)
-	if b.tty >= 0 {
-		_ = unix.Close(b.tty)
-	}
 }
 
 // restrict takes every right from this thread.
@@ -150,11 +154,15 @@ func (b *builder) restrict() error {
 
 // filter installs the filter of system calls. What this thread does afterwards it must allow without asking.
 func (b *builder) filter() error {
-	var listener *os.File
-	err := built(func() (err error) {
-		listener, err = seccomp.Install(b.Spec.Seccomp)
-		return err
-	})
+	f := b.Spec.Seccomp
+	if !b.Watch {
+		f = f.Quiet()
+	}
+	listener, err := seccomp.Install(f)
+	if errors.Is(err, unix.EBUSY) { // a box in a box: there is one listener for all
+		b.missing = append(b.missing, "what the box refuses is not reported: it lies in another box that is watched")
+		_, err = seccomp.Install(f.Quiet())
+	}
 	if err != nil {
 		return fmt.Errorf("seccomp: %w", err)
 	}
@@ -162,18 +170,6 @@ func (b *builder) filter() error {
 		b.hand("listener", int(listener.Fd()))
 	}
 	return nil
-}
-
-// built is gone when the package it guards is there.
-func built(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if r != "not built" {
-				panic(r)
-			}
-		}
-	}()
-	return f()
 }
 
 // find looks for the command as execvp does.

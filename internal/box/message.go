@@ -14,8 +14,12 @@ import (
 // order is what the stage is told, in a sealed memory file.
 type order struct {
 	Spec  Spec
-	User  bool // it is in a user namespace of its own
-	Watch bool // somebody answers the calls that the filter watches
+	User  bool   // it is in a user namespace of its own
+	Watch bool   // somebody answers the calls that the filter watches
+	Touch bool   // somebody wants to know who touches what is hidden
+	Stay  bool   // the box outlives the host's process
+	NProc uint64 // RLIMIT_NPROC, 0 for none
+	CPUs  int    // processors that it may use, 0 for all
 }
 
 // The descriptors of the stage beside the standard streams.
@@ -35,7 +39,8 @@ const (
 	stopped word = "stopped"
 	named   word = "named" // Text is the name that was looked up
 	masks   word = "masks" // with the descriptor of /dev/fuse; Masks says which
-	signal  word = "signal"
+	kill    word = "kill"
+	end     word = "end"
 	dial    word = "dial" // ID, Port; the answer has a descriptor or Failure
 )
 

@@ -3,16 +3,26 @@
 package box
 
 import (
+	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
 // network brings the box's own loopback up, and its link.
 func (b *builder) network() error {
 	switch b.Spec.Network {
 	case Closed:
-		return loopback()
+		if err := loopback(); err != nil {
+			return err
+		}
+		b.names()
+	case Wired:
+		return b.wire()
 	}
 	return nil
 }
@@ -30,4 +40,79 @@ func loopback() error {
 	}
 	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return os.NewSyscallError("lo up", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req))
+}
+
+// wire makes the link. This thread is in another network namespace than the others from here on.
+func (b *builder) wire() error {
+	f, err := tap.Setup(tap.Config{})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("dup", err)
+	}
+	b.hand("link", fd)
+	if len(b.Spec.Publish) == 0 {
+		return nil
+	}
+	if b.netns, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return &os.PathError{Op: "open", Path: "/proc/thread-self/ns/net", Err: err}
+	}
+	return nil
+}
+
+// resolvConf is the index of our own file among builder.files.
+const resolvConf = -1
+
+// resolvText is the content of /etc/resolv.conf, "" to leave it.
+func (b *builder) resolvText() string {
+	switch b.Spec.Network {
+	case Closed:
+		return "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+	case Wired:
+		return "nameserver " + driver.GatewayIPv4 + "\n"
+	}
+	text, _ := os.ReadFile("/etc/resolv.conf") // it may lie in /run, which is not the host's any more
+	return string(text)
+}
+
+// dial connects to a port inside and gives the connection to the host's process.
+func (b *builder) dial(m message) {
+	fd, err := b.connect(m.Port)
+	if err != nil {
+		_ = b.conn.send(message{Word: dial, ID: m.ID, Failure: fault("connect", err)})
+		return
+	}
+	_ = b.conn.send(message{Word: dial, ID: m.ID}, fd)
+	_ = unix.Close(fd)
+}
+
+func (b *builder) connect(port uint16) (int, error) {
+	if b.netns >= 0 {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err := unix.Setns(b.netns, unix.CLONE_NEWNET); err != nil {
+			return -1, os.NewSyscallError("setns", err)
+		}
+	}
+	var last error
+	for _, to := range []unix.Sockaddr{&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}},
+		&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}} {
+		family := unix.AF_INET
+		if _, six := to.(*unix.SockaddrInet6); six {
+			family = unix.AF_INET6
+		}
+		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return -1, os.NewSyscallError("socket", err)
+		}
+		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 10})
+		if err = unix.Connect(fd, to); err == nil {
+			return fd, nil
+		}
+		_ = unix.Close(fd)
+		last = fmt.Errorf("port %d: %w", port, err)
+	}
+	return -1, last
 }

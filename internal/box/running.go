@@ -9,11 +9,14 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/denyfs"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
@@ -30,17 +33,27 @@ type Box struct {
 
 	root, link, terminal *os.File
 	listener             *seccomp.Listener
+	masks                *denyfs.Server
+	doors                *doors
+	groups               *cgroup.Hierarchy
+	group                *cgroup.Group
+	order                order
+	measure              bool // the memory, for there is no group that does
+	frozen               atomic.Bool
 	work                 sync.WaitGroup
 
 	reaping sync.Mutex // guards stage against signals to a reaped pid
 	reaped  bool
 
-	done chan struct{}
-	exit Exit  // after done
-	err  error // after done
+	stopping chan struct{} // closed when the stage has ended
+	done     chan struct{}
+	detached sync.Once
+	exit     Exit  // after done
+	err      error // after done
 
 	mu    sync.Mutex
 	limit string // which limit ended it
+	told  map[string]bool
 }
 
 // run begins to serve a box whose command runs.
@@ -52,6 +65,10 @@ func (b *Box) run(buf []byte) error {
 	}
 	if b.options.Detach {
 		return nil
+	}
+	b.serveDoors()
+	if b.measure {
+		b.work.Go(func() { b.watchMemory(b.stopping) })
 	}
 	var timeout *time.Timer
 	if t := b.spec.Limits.Timeout; t > 0 {
@@ -76,14 +93,23 @@ func (b *Box) serve(buf []byte, timeout *time.Timer) {
 		b.handle(m, fds)
 	}
 	ws, ru := b.reap()
+	close(b.stopping)
 	if timeout != nil {
 		timeout.Stop()
 	}
 	if b.listener != nil {
 		_ = b.listener.Close()
 	}
+	b.doors.close()
+	if b.masks != nil {
+		_ = b.masks.Close()
+	}
 	b.work.Wait()
 	b.conn.close()
+	if b.root != nil {
+		_ = b.root.Close()
+	}
+	b.release()
 	b.conclude(last, ws, ru)
 	close(b.done)
 }
@@ -96,6 +122,8 @@ func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
 	b.exit.CPU = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 	b.exit.MaxMemory = ru.Maxrss << 10
 	switch {
+	case b.exit.Limit != "" && last.Word != exited:
+		b.exit.Signal = syscall.SIGKILL
 	case last.Word == exited:
 		b.exit.Code, b.exit.Signal = last.Code, syscall.Signal(last.Signal)
 	case ws.Signaled():
@@ -113,12 +141,44 @@ func (b *Box) handle(m message, fds []int) {
 	switch {
 	case m.Word == named && e.Name != nil:
 		e.Name(m.Text)
-	case m.Word == stopped && e.Stopped != nil:
+	case m.Word == stopped && e.Stopped != nil && !b.frozen.Load():
 		e.Stopped()
+	case m.Word == masks && len(fds) == 1:
+		b.serveMasks(m.Masks, os.NewFile(uintptr(fds[0]), "fuse"))
+		return
+	case m.Word == dial:
+		var f *os.File
+		if len(fds) == 1 {
+			f = os.NewFile(uintptr(fds[0]), "inside")
+		}
+		b.doors.answered(m.ID, f)
+		return
 	}
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
+}
+
+// serveMasks answers for what is hidden.
+func (b *Box) serveMasks(list []int, dev *os.File) {
+	table := make([]denyfs.Mask, len(list))
+	index := make([]int, len(list))
+	for i, n := range list {
+		dir := n < 0
+		if dir {
+			n = -1 - n
+		}
+		if n >= len(b.spec.Hidden) {
+			_ = dev.Close()
+			return
+		}
+		table[i], index[i] = denyfs.Mask{Path: b.spec.Hidden[n].Path, Dir: dir}, n
+	}
+	b.masks = denyfs.Serve(dev, table, func(t denyfs.Touch) {
+		if f := b.options.Events.Touched; f != nil && t.Mask >= 0 && t.Mask < len(index) {
+			f(index[t.Mask], t.Path, t.Op, t.PID)
+		}
+	})
 }
 
 // reap waits for the stage, with which everything inside has ended.
@@ -161,9 +221,14 @@ func (b *Box) abandon() {
 	if b.conn != nil {
 		b.conn.close()
 	}
+	b.doors.close()
 	if b.listener != nil {
 		_ = b.listener.Close()
 	}
+	if b.masks != nil {
+		_ = b.masks.Close()
+	}
+	b.release()
 	for _, f := range []*os.File{b.root, b.link, b.terminal} {
 		if f != nil {
 			_ = f.Close()
@@ -171,31 +236,11 @@ func (b *Box) abandon() {
 	}
 }
 
-// ended kills the box because of a limit.
-func (b *Box) ended(name, value string) {
-	b.mu.Lock()
-	first := b.limit == ""
-	if first {
-		b.limit = name
-	}
-	b.mu.Unlock()
-	if !first {
-		return
-	}
-	if f := b.options.Events.Limit; f != nil {
-		f(name, value)
-	}
-	_ = b.Kill()
-}
-
 // Link is the host's end of the network link of a Wired box. The caller owns it.
 func (b *Box) Link() *os.File { return b.link }
 
 // Terminal is the other end of the command's terminal, nil without one. The caller owns it.
 func (b *Box) Terminal() *os.File { return b.terminal }
-
-// Published are the addresses outside, in the order of Spec.Publish.
-func (b *Box) Published() []string { return nil }
 
 // Missing lists what this host could not do of the Spec, in words.
 func (b *Box) Missing() []string { return b.missing }
@@ -242,7 +287,7 @@ func groupSignal(s syscall.Signal) bool {
 // Signal sends a signal to the command; SIGCONT, SIGTSTP, SIGINT, SIGQUIT and SIGHUP to its whole process group.
 func (b *Box) Signal(s syscall.Signal) error {
 	if !b.spec.Init {
-		return b.conn.send(message{Word: signal, Signal: int(s), Group: groupSignal(s)})
+		return b.conn.send(message{Word: kill, Signal: int(s), Group: groupSignal(s)})
 	}
 	b.reaping.Lock()
 	defer b.reaping.Unlock()
@@ -252,12 +297,6 @@ func (b *Box) Signal(s syscall.Signal) error {
 	return unix.PidfdSendSignal(b.stagefd, unix.Signal(s), nil, 0)
 }
 
-// Freeze and Thaw stop and go, with a cgroup where there is one.
-func (b *Box) Freeze() error { return errors.ErrUnsupported }
-
-// Thaw undoes Freeze.
-func (b *Box) Thaw() error { return errors.ErrUnsupported }
-
 // Kill ends everything inside.
 func (b *Box) Kill() error {
 	b.reaping.Lock()
@@ -266,7 +305,7 @@ func (b *Box) Kill() error {
 		return nil
 	}
 	if b.spec.Light {
-		return b.conn.send(message{Word: signal, Signal: int(syscall.SIGKILL), Group: true})
+		return b.conn.send(message{Word: end})
 	}
 	if b.stagefd < 0 {
 		return syscall.Kill(b.stage, syscall.SIGKILL)
@@ -276,7 +315,22 @@ func (b *Box) Kill() error {
 
 // Wait returns when the command has ended and everything else with it. What the stage and this package
 // had open is closed by then.
+// Of a detached box it is known how it ended only if it has Init.
 func (b *Box) Wait() (Exit, error) {
+	if b.options.Detach {
+		return b.waitDetached()
+	}
 	<-b.done
+	return b.exit, b.err
+}
+
+// waitDetached waits for a box that nobody serves.
+func (b *Box) waitDetached() (Exit, error) {
+	b.detached.Do(func() {
+		ws, ru := b.reap()
+		b.conn.close()
+		b.release()
+		b.conclude(message{}, ws, ru)
+	})
 	return b.exit, b.err
 }

@@ -25,7 +25,15 @@ type builder struct {
 	devices []device
 	// own are the filesystems (st_dev) that are this box's own, in which directories may be made.
 	own     map[uint64]bool
-	mask    [4]int // see hide.go
+	mask    [4]int      // see hide.go
+	files   map[int]int // descriptors of the files of ReadFile mounts, by index; resolvConf for our own
+	fuse    *os.File    // /dev/fuse, open, for the masks
+	fuseDir int         // its root directory
+	proc    int         // a /proc that is attached nowhere yet, where Root is not the host's
+	sys     int         // and a /sys
+	netns   int         // the network namespace, where it is not the main thread's
+	below   map[int][]submount
+	pinned  map[string]bool
 	command int
 	tty     int // the command's side of its terminal
 	failing string
@@ -38,7 +46,8 @@ func stage() {
 	runtime.LockOSThread()
 	// Nobody of the same user may look into this process or trace it, whatever yama says.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	b := &builder{conn: &conn{fd: controlFD}, command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, mask: [4]int{-1, -1, -1, -1}}
+	b := &builder{conn: &conn{fd: controlFD}, command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
+		fuseDir: -1, proc: -1, sys: -1, netns: -1, mask: [4]int{-1, -1, -1, -1}}
 	if err := b.read(); err != nil {
 		b.fail(err)
 	}
@@ -89,14 +98,30 @@ func (b *builder) fail(err error) {
 
 // build puts up all walls that don't concern this process alone.
 func (b *builder) build() error {
-	_, _ = unix.KeyctlJoinSessionKeyring("") // kernels without keys have none to lose
-	if b.Spec.Light {
-		return b.limits()
+	newKeyring()
+	steps := []step{{"limits", b.limits}, {"terminal", b.terminal}}
+	if !b.Spec.Light {
+		steps = append(b.walls(), steps...)
 	}
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{
+	for _, s := range steps {
+		b.failing = s.name
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	b.failing = ""
+	return nil
+}
+
+// step is one part of building; the name is for errors.
+type step struct {
+	name string
+	do   func() error
+}
+
+// walls are the steps of a box with namespaces.
+func (b *builder) walls() []step {
+	return []step{
 		{"network", b.network},
 		{"mounts", b.gather},
 		{"root", b.root},
@@ -104,18 +129,15 @@ func (b *builder) build() error {
 		{"/proc and /sys", b.kernel},
 		{"/tmp and /run", b.private},
 		{"mounts", b.mounts},
+		{"names", b.resolver},
 		{"hidden paths", b.hide},
 		{"host name", b.hostname},
-		{"limits", b.limits},
-		{"terminal", b.terminal},
-	} {
-		b.failing = step.name
-		if err := step.do(); err != nil {
-			return err
-		}
 	}
-	b.failing = ""
-	return nil
+}
+
+// newKeyring leaves the keys of the caller's session behind. A kernel without keys has none to lose.
+func newKeyring() {
+	_, _, _ = unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
 }
 
 func (b *builder) hostname() error {
@@ -130,17 +152,20 @@ func (b *builder) listen() {
 	buf := make([]byte, maxMessage)
 	for {
 		m, _, err := b.conn.receive(buf)
-		if err != nil || m.Word == "" {
+		switch {
+		case (err != nil || m.Word == "") && b.Stay:
+			select {} // the box outlives the host's process
+		case err != nil, m.Word == "", m.Word == end:
 			b.finish(1)
-		}
-		if m.Word != signal {
-			continue
-		}
-		if pid := b.command; pid > 0 {
-			if m.Group {
-				pid = -pid
+		case m.Word == dial:
+			go b.dial(m)
+		case m.Word == kill:
+			if pid := b.command; pid > 0 {
+				if m.Group {
+					pid = -pid
+				}
+				_ = unix.Kill(pid, syscall.Signal(m.Signal))
 			}
-			_ = unix.Kill(pid, syscall.Signal(m.Signal))
 		}
 	}
 }
@@ -156,6 +181,10 @@ func (b *builder) reap() {
 			b.finish(1)
 		case pid != b.command:
 		case ws.Stopped():
+			if s := ws.StopSignal(); b.tty >= 0 && (s == syscall.SIGTTIN || s == syscall.SIGTTOU) && b.foreground() {
+				_ = unix.Kill(-b.command, unix.SIGCONT) // the terminal is its own by now
+				continue
+			}
 			_ = b.conn.send(message{Word: stopped, Signal: int(ws.StopSignal())})
 		default:
 			m := message{Word: exited, Code: ws.ExitStatus()}
@@ -174,30 +203,6 @@ func (b *builder) finish(code int) {
 		b.killAll()
 	}
 	os.Exit(code)
-}
-
-// limits bounds this process and what it starts.
-func (b *builder) limits() error {
-	// A core file would be written by the kernel's pattern, perhaps by a program outside. With a limit of
-	// one byte none is: https://man7.org/linux/man-pages/man5/core.5.html
-	set := map[int]uint64{unix.RLIMIT_CORE: 1}
-	if n := b.Spec.Limits.FileSize; n > 0 {
-		set[unix.RLIMIT_FSIZE] = uint64(n)
-	}
-	if n := b.Spec.Limits.OpenFiles; n > 0 {
-		set[unix.RLIMIT_NOFILE] = uint64(n)
-	}
-	for which, n := range set {
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(which, &now); err != nil {
-			return os.NewSyscallError("getrlimit", err)
-		}
-		n = min(n, now.Max)
-		if err := syscall.Setrlimit(which, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
-			return os.NewSyscallError("setrlimit", err)
-		}
-	}
-	return nil
 }
 
 // within reports whether path is dir or below it.

@@ -38,7 +38,7 @@ func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &Box{spec: s, options: o, done: make(chan struct{}), pidfd: -1, stagefd: -1}
+	b := &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), pidfd: -1, stagefd: -1}
 	if err := b.start(ctx); err != nil {
 		b.abandon()
 		return nil, err
@@ -53,7 +53,10 @@ func (b *Box) start(ctx context.Context) error {
 		return os.NewSyscallError("socketpair", err)
 	}
 	b.conn = &conn{fd: pair[0]}
-	err = b.spawn(pair[1])
+	b.prepare()
+	if err = b.openDoors(); err == nil {
+		err = b.spawn(pair[1])
+	}
 	_ = unix.Close(pair[1])
 	if err != nil {
 		return err
@@ -123,7 +126,10 @@ func (b *Box) spawn(socket int) error {
 	attr.Files = append(attr.Files, uintptr(socket), 0)
 	for _, user := range b.userChoices() {
 		var told int
-		if told, err = memory("order", order{Spec: b.spec, User: user, Watch: b.options.Watch != nil}); err != nil {
+		b.order.Spec, b.order.User, b.order.Stay = b.spec, user, b.options.Detach
+		b.order.Watch = b.options.Watch != nil && !b.options.Detach
+		b.order.Touch = b.options.Events.Touched != nil && !b.options.Detach
+		if told, err = memory("order", b.order); err != nil {
 			return err
 		}
 		attr.Files[orderFD] = uintptr(told)
@@ -190,7 +196,8 @@ func (b *Box) userChoices() []bool {
 func (b *Box) attributes(user bool) *syscall.SysProcAttr {
 	b.stagefd = -1
 	a := &syscall.SysProcAttr{Setsid: true, PidFD: &b.stagefd}
-	if !b.options.Detach && !b.spec.Light {
+	// Not with a version 1 group: the thread that starts the child ends at once. The socket's end tells the stage, too.
+	if !b.options.Detach && !b.spec.Light && (b.group == nil || len(b.group.Paths().V1) == 0) {
 		a.Pdeathsig = syscall.SIGKILL
 	}
 	if b.spec.Light {
@@ -232,10 +239,19 @@ var spawner = sync.OnceValue(func() chan<- func() {
 // fork starts the stage's process.
 func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	result := make(chan error, 1)
-	spawner() <- func() {
+	start := func() error {
 		pid, err := syscall.ForkExec(path, []string{stageName}, attr)
-		b.stage = pid
-		result <- err
+		if err == nil {
+			b.stage = pid
+		}
+		return err
+	}
+	spawner() <- func() {
+		if b.group != nil {
+			result <- b.group.Start(attr.Sys, start)
+		} else {
+			result <- start()
+		}
 	}
 	return <-result
 }

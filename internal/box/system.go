@@ -84,6 +84,7 @@ func (b *builder) dev() error {
 	if err := b.makeMasks(); err != nil {
 		return err
 	}
+	b.mountFuse()
 	size := b.Spec.ShmSize
 	if size == 0 {
 		size = defaultShm
@@ -115,10 +116,45 @@ var (
 		"/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/devices/virtual/powercap"}
 )
 
+// gatherKernel makes /proc and copies /sys for another root: the kernel lets nobody mount a /proc
+// where none is to be seen any more.
+func (b *builder) gatherKernel() (err error) {
+	if b.Spec.Root.Host {
+		return nil
+	}
+	if b.proc, err = ns.Filesystem("proc", ns.NoSUID|ns.NoDev|ns.NoExec); err != nil {
+		return procError(err)
+	}
+	if b.sys, err = ns.CloneFile("/sys"); err != nil {
+		if ns.Missing(err) {
+			return nil
+		}
+		return err
+	}
+	return ns.Private(b.sys, ns.ReadOnly|ns.NoSUID|ns.NoDev|ns.NoExec)
+}
+
+// mountKernel mounts /proc, and /sys where the root has none.
+func (b *builder) mountKernel() error {
+	if b.proc < 0 {
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return procError(err)
+		}
+		return nil
+	}
+	if err := ns.AttachPath(b.proc, "/proc"); err != nil {
+		return err
+	}
+	if b.sys < 0 {
+		return nil
+	}
+	return ns.AttachPath(b.sys, "/sys")
+}
+
 // kernel mounts a /proc of the box's own processes and closes what of it and /sys is not for it.
 func (b *builder) kernel() error {
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return procError(err)
+	if err := b.mountKernel(); err != nil {
+		return err
 	}
 	for _, path := range frozen {
 		tree, err := ns.CloneFile(path)
@@ -159,7 +195,7 @@ func (b *builder) private() error {
 	if err := b.run(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return b.resolver()
+	return nil
 }
 
 // kept are places in /run that hold programs and not sockets, on systems that have them there.

@@ -18,12 +18,30 @@ import (
 // gather takes, while this machine's tree is as it was, copies of all that the box gets from it.
 func (b *builder) gather() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return os.NewSyscallError("make mounts private", err)
+		// The first thing that needs a right: AppArmor gives user namespaces, but none of their rights.
+		return unsupported(os.NewSyscallError("make mounts private", err))
 	}
 	if err := b.gatherDevices(); err != nil {
 		return err
 	}
+	if err := b.gatherKernel(); err != nil {
+		return err
+	}
+	if b.Touch && len(b.Spec.Hidden) > 0 {
+		b.gatherFuse()
+	}
 	for i, m := range b.Spec.Mounts {
+		if m.Kind == Overlay {
+			tree, err := b.overlay(i, m)
+			if err != nil && m.Optional && ns.Missing(err) {
+				continue
+			}
+			if err != nil {
+				return mountError(m, err)
+			}
+			b.sources[i] = tree
+			continue
+		}
 		source := m.Source
 		if source == "" && m.Kind == Writable && b.Spec.Root.Host {
 			source = m.Target
@@ -115,12 +133,54 @@ func (b *builder) mount(i int, m Mount) error {
 		return err
 	}
 	defer unix.Close(tree)
+	if err := b.pin(i); err != nil {
+		return err
+	}
 	target, err := b.target(m.Target, isDir)
 	if err != nil {
 		return linked(m.Target, err)
 	}
 	defer unix.Close(target)
-	return ns.Attach(tree, target)
+	if err := ns.Attach(tree, target); err != nil {
+		return err
+	}
+	return b.attachBelow(i)
+}
+
+// pin makes mounts of the dot directories above what is read-only within something writable: a mount can't be
+// renamed. Else ".git" could be moved away and a new ".git/hooks" be made. (Other directories are not: to rename from one mount to
+// another fails, which programs would notice.)
+func (b *builder) pin(i int) error {
+	m := b.Spec.Mounts[i]
+	if m.Kind != ReadOnly && m.Kind != ReadFile {
+		return nil
+	}
+	top := ""
+	for _, w := range b.Spec.Mounts[:i] {
+		if w.Kind == Writable && w.Target != m.Target && within(m.Target, w.Target) && len(w.Target) > len(top) {
+			top = w.Target
+		}
+	}
+	for dir := filepath.Dir(m.Target); top != "" && len(dir) > len(top) && strings.HasPrefix(filepath.Base(dir), "."); dir = filepath.Dir(dir) {
+		if b.pinned[dir] {
+			break
+		}
+		fd, err := ns.Open(dir)
+		if err != nil {
+			return linked(dir, err)
+		}
+		tree, err := ns.Clone(fd)
+		if err == nil {
+			err = ns.Attach(tree, fd)
+			_ = unix.Close(tree)
+		}
+		_ = unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+		b.pinned[dir] = true
+	}
+	return nil
 }
 
 // tree is what is to be mounted, and whether it is a directory.
@@ -145,14 +205,21 @@ func (b *builder) tree(i int, m Mount) (tree int, isDir bool, err error) {
 		}
 		return tree, st.Mode&unix.S_IFMT == unix.S_IFDIR, err
 	case Tmpfs:
-		tree, err := b.tmpfs("0755", m.Size)
+		mode := "0755"
+		if m.Target == "/tmp" || m.Target == "/var/tmp" || m.Target == "/dev/shm" {
+			mode = "1777"
+		}
+		tree, err := b.tmpfs(mode, m.Size)
 		return tree, true, err
 	case ReadFile:
-		tree, err := b.file(m.Source)
+		tree, err := ns.Clone(b.files[i])
 		return tree, false, err
 	case Overlay:
-		tree, err := b.overlay(m)
-		return tree, true, err
+		tree, have := b.sources[i]
+		if !have {
+			tree = -1
+		}
+		return tree, true, nil
 	}
 	return -1, false, fmt.Errorf("unknown kind %q", m.Kind)
 }
@@ -178,40 +245,6 @@ func (b *builder) owns(fd int) error {
 	}
 	b.own[st.Dev] = true
 	return nil
-}
-
-// file makes a file with a text, read-only.
-func (b *builder) file(text string) (int, error) {
-	tree, err := ns.Filesystem("tmpfs", ns.NoSUID|ns.NoDev|ns.NoExec, ns.Option{Key: "mode", Value: "0755"})
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(tree)
-	// A single file of a mount can only be copied once the mount is attached: in the mount namespace's
-	// most private place, for a moment.
-	at, err := ns.Open("/dev/shm")
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(at)
-	if err := ns.Attach(tree, at); err != nil {
-		return -1, err
-	}
-	defer func() { _ = unix.Unmount("/dev/shm", unix.MNT_DETACH) }()
-	fd, err := unix.Openat(tree, "text", unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return -1, os.NewSyscallError("create", err)
-	}
-	f := os.NewFile(uintptr(fd), "text")
-	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
-		return -1, err
-	}
-	clone, err := ns.Clone(fd)
-	if err != nil {
-		return -1, err
-	}
-	return clone, ns.Attr(clone, ns.ReadOnly, false)
 }
 
 // target opens what is to be mounted over, and makes it in a filesystem of the box's own.

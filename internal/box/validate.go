@@ -20,8 +20,15 @@ func (s *Spec) validate(o Options) error {
 	if n := len(s.Mounts) + len(s.Hidden); n > maxMounts {
 		return invalid("Mounts", fmt.Errorf("%d mounts and hidden paths, the limit is %d: name directories instead of the files in them", n, maxMounts))
 	}
-	if !s.Light && !s.Root.Host && len(s.Root.Lower) == 0 {
-		return invalid("Root", errors.New("neither this machine's tree nor layers"))
+	if s.Root.Host && len(s.Root.Lower) > 0 {
+		return invalid("Root", errors.New("both this machine's tree and layers"))
+	}
+	for _, path := range append([]string{s.Root.Upper, s.Root.Work}, s.Root.Lower...) {
+		if path != "" {
+			if err := clean(path); err != nil {
+				return invalid("Root", err)
+			}
+		}
 	}
 	switch s.Network {
 	case Closed, Host:
@@ -31,6 +38,12 @@ func (s *Spec) validate(o Options) error {
 		}
 	default:
 		return invalid("Network", fmt.Errorf("unknown %q", s.Network))
+	}
+	if len(s.Publish) > 0 && (s.Light || s.Network == Host || s.Init) {
+		return invalid("Publish", errors.New("only a box with a network of its own, and a stage, publishes ports"))
+	}
+	if f := s.Seccomp; (o.Watch == nil || o.Detach) && (f.WatchConnect || f.WatchBind || f.WatchWrites) {
+		return invalid("Seccomp", errors.New("calls are watched, but nobody answers (Options.Watch)"))
 	}
 	for _, m := range s.Mounts {
 		if err := m.validate(); err != nil {
@@ -46,6 +59,9 @@ func (s *Spec) validate(o Options) error {
 		if _, err := capability(c); err != nil {
 			return invalid("Capabilities", err)
 		}
+	}
+	if len(s.UIDMap) > 0 != (len(s.GIDMap) > 0) {
+		return invalid("UIDMap", errors.New("users and groups are mapped both or not at all"))
 	}
 	for _, d := range s.Devices {
 		if err := clean(d); err != nil || filepath.Dir(d) != "/dev" {

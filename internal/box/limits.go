@@ -1,0 +1,70 @@
+//go:build linux
+
+package box
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// limits bounds this process and what it starts.
+func (b *builder) limits() error {
+	// A core file would be written by the kernel's pattern, perhaps by a program outside. With a limit of
+	// one byte none is: https://man7.org/linux/man-pages/man5/core.5.html
+	set := map[int]uint64{unix.RLIMIT_CORE: 1}
+	if n := b.Spec.Limits.FileSize; n > 0 {
+		set[unix.RLIMIT_FSIZE] = uint64(n)
+	}
+	if n := b.Spec.Limits.OpenFiles; n > 0 {
+		set[unix.RLIMIT_NOFILE] = uint64(n)
+	}
+	if b.NProc > 0 {
+		set[unix.RLIMIT_NPROC] = b.NProc
+	}
+	for which, n := range set {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(which, &now); err != nil {
+			return os.NewSyscallError("getrlimit", err)
+		}
+		n = min(n, now.Max)
+		if err := syscall.Setrlimit(which, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return b.processors()
+}
+
+// processors keeps this thread, and what it starts, to so many processors.
+func (b *builder) processors() error {
+	if b.CPUs == 0 {
+		return nil
+	}
+	var have, want unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &have); err != nil {
+		return os.NewSyscallError("sched_getaffinity", err)
+	}
+	// Not always the first ones: other boxes are there too.
+	const most = len(have) * 64
+	for i, n := os.Getppid(), 0; n < most && want.Count() < b.CPUs; i, n = i+1, n+1 {
+		if have.IsSet(i % most) {
+			want.Set(i % most)
+		}
+	}
+	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &want))
+}
+
+// killAll ends what a box without a pid namespace has started: all of it becomes this process's child
+// when its parent dies.
+func (b *builder) killAll() {
+	for {
+		for _, pid := range children(os.Getpid()) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(-1, &ws, 0, nil); err != nil && err != syscall.EINTR {
+			return
+		}
+	}
+}
