@@ -199,7 +199,7 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		for _, at := range []string{"/" + s, "/w/x/" + s, "/w/" + s + "/y", "/w/" + strings.ToUpper(s)} {
-			if strings.ToLower(at) != strings.ToLower(strings.ToUpper(at)) {
+			if !strings.EqualFold(at, strings.ToUpper(at)) {
 				continue
 			}
 			if p.allows("file-write-data", at) {

@@ -1,0 +1,31 @@
+package carrel_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestOtherSystems: on systems that have no walls of ours the program is its clients and "carrel run", without
+// the daemon and what is heavy in it. Whether it builds there is "make cross".
+func TestOtherSystems(t *testing.T) {
+	for _, system := range []string{"darwin", "windows"} {
+		cmd := exec.Command("go", "list", "-deps", "./cmd/carrel")
+		cmd.Env = append(cmd.Environ(), "GOOS="+system, "GOARCH=arm64", "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", system, err)
+		}
+		linked := strings.Fields(string(out))
+		for _, dep := range linked {
+			for _, heavy := range []string{"gvisor.dev/", "modernc.org/", "k8s.io/", module + "/internal/daemon", module + "/internal/driver", module + "/internal/box", module + "/internal/wire", module + "/internal/guest/guestbin"} {
+				if strings.HasPrefix(dep, heavy) {
+					t.Errorf("%s: %s is linked", system, dep)
+				}
+			}
+		}
+		if len(linked) < 50 {
+			t.Errorf("%s: only %d packages", system, len(linked))
+		}
+	}
+}
