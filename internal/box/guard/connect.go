@@ -200,6 +200,9 @@ func (g *Guard) connectAbstract(s *socket, addr []byte) seccomp.Answer {
 		})
 		return seccomp.Answer{Errno: unix.EPERM} // as Landlock's scope answers
 	}
+	if !s.ofCaller() {
+		return refuse
+	}
 	return answer(s.asCaller(func() error { return s.connect(addr) }))
 }
 
@@ -221,6 +224,9 @@ func sharesNetwork(c seccomp.Call) bool {
 
 // connectInternet connects, and reports what a closed network refuses.
 func (g *Guard) connectInternet(s *socket, addr []byte) seccomp.Answer {
+	if !s.ofCaller() {
+		return refuse
+	}
 	err := s.connect(addr)
 	if g.rules.Closed == "" || err == nil {
 		return answer(err)

@@ -18,6 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// try connects and says what came of it.
+func try(name, network, at string) {
+	c, err := net.Dial(network, at)
+	if err != nil {
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		fmt.Printf("%s: %s\n", name, errno)
+		return
+	}
+	defer c.Close()
+	text, _ := io.ReadAll(c)
+	fmt.Printf("%s: %s\n", name, text)
+}
+
+// dial connects to the Unix sockets of its arguments.
+func dial() {
+	for _, name := range os.Args[2:] {
+		try(name, "unix", name)
+	}
+}
+
 // sockets connects to all that there is and says what came of it.
 func sockets() {
 	inside := func(network, at string) net.Listener {
@@ -41,18 +62,6 @@ func sockets() {
 		}()
 		return l
 	}
-	try := func(name, network, at string) {
-		c, err := net.Dial(network, at)
-		if err != nil {
-			var errno syscall.Errno
-			errors.As(err, &errno)
-			fmt.Printf("%s: %s\n", name, errno)
-			return
-		}
-		defer c.Close()
-		text, _ := io.ReadAll(c)
-		fmt.Printf("%s: %s\n", name, text)
-	}
 	inside("unix", "own.sock")
 	inside("unix", "@own")
 	_ = os.Mkdir("dir", 0o755)
@@ -62,6 +71,12 @@ func sockets() {
 	_ = os.Symlink("../far.sock", "linked")
 	for _, name := range []string{"old.sock", "young.sock", "../far.sock", "own.sock", "dir/renamed.sock", "@own", "stale.sock", "linked"} {
 		try(name, "unix", name)
+	}
+	// Standard input is a connected socket of the machine outside.
+	if _, _, e := unix.Syscall(unix.SYS_CONNECT, 0, uintptr(unsafe.Pointer(&make([]byte, 16)[0])), 16); e == 0 {
+		fmt.Println("disconnected: escaped")
+	} else {
+		fmt.Printf("disconnect: %s\n", e)
 	}
 	l := inside("tcp", "127.0.0.1:0")
 	try("tcp", "tcp", l.Addr().String())

@@ -80,7 +80,10 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 // boxed runs a command in a box with a guard over a world's directory, and returns what it wrote.
-func boxed(t *testing.T, w *world, args ...string) string {
+func boxed(t *testing.T, w *world, args ...string) string { return boxedWith(t, w, nil, nil, args...) }
+
+// boxedWith has a standard input and other mounts too.
+func boxedWith(t *testing.T, w *world, stdin *os.File, mounts []box.Mount, args ...string) string {
 	t.Helper()
 	if err := box.Probe(t.Context()); err != nil {
 		testenv.Need(t, "ns", err)
@@ -93,7 +96,7 @@ func boxed(t *testing.T, w *world, args ...string) string {
 	spec := box.Spec{
 		Args: args, Env: append(os.Environ(), "PATH="+filepath.Dir(w.dir)+":"+os.Getenv("PATH"), "HOME="+w.dir, "GIT_CONFIG_GLOBAL=/dev/null", "npm_config_cache="+w.dir+"/.cache", "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false", "npm_config_offline=true"),
 		Dir: w.dir, Root: box.Root{Host: true}, NoTmp: true, Network: box.Closed,
-		Mounts:  []box.Mount{{Kind: box.Writable, Source: w.dir, Target: w.dir}},
+		Mounts:  append([]box.Mount{{Kind: box.Writable, Source: w.dir, Target: w.dir}}, mounts...),
 		Seccomp: seccomp.Filter{Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Watch: true, WatchConnect: true, WatchBind: true, WatchWrites: true},
 	}
 	for _, name := range []string{".git/config", "nested/.git/config"} {
@@ -101,7 +104,7 @@ func boxed(t *testing.T, w *world, args ...string) string {
 			spec.Mounts = append(spec.Mounts, box.Mount{Kind: box.ReadOnly, Target: w.path(name)})
 		}
 	}
-	b, err := box.Start(t.Context(), spec, box.Options{Stdout: wr, Stderr: wr, Watch: func(b *box.Box, c seccomp.Call) seccomp.Answer {
+	b, err := box.Start(t.Context(), spec, box.Options{Stdin: stdin, Stdout: wr, Stderr: wr, Watch: func(b *box.Box, c seccomp.Call) seccomp.Answer {
 		w.box.Store(b)
 		return w.guard.Answer(c)
 	}})
@@ -134,6 +137,16 @@ func realWorld(t *testing.T, prepare func(dir string)) *world {
 		prepare(w.dir)
 	}
 	time.Sleep(20 * time.Millisecond)
+	w.remake(nil)
+	t.Cleanup(func() { _ = w.guard.Close() })
+	return w
+}
+
+// remake makes the guard of a real world, with other rules.
+func (w *world) remake(change func(*guard.Rules)) {
+	if w.guard != nil {
+		_ = w.guard.Close()
+	}
 	r := guard.Rules{
 		Paths:     []guard.Path{{Path: w.dir, Writable: true}, {Path: "/dev", Writable: true}, {Path: "/proc", Writable: true}},
 		Protected: protectedNames(w.dir), Quarantine: filepath.Join(w.state, "quarantine"), Closed: "the network is closed",
@@ -144,17 +157,19 @@ func realWorld(t *testing.T, prepare func(dir string)) *world {
 			r.Paths = append(r.Paths, guard.Path{Path: w.path(name), Rule: "built-in: git configuration"})
 		}
 	}
-	w.guard, err = guard.New(r, w.log, func() *os.File {
+	if change != nil {
+		change(&r)
+	}
+	g, err := guard.New(r, w.log, func() *os.File {
 		if b := w.box.Load(); b != nil {
 			return b.Root()
 		}
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.guard.Close() })
-	return w
+	w.guard = g
 }
 
 // part is this binary in one of its parts, inside.
@@ -190,11 +205,11 @@ func TestSocketsInABox(t *testing.T) {
 	w := realWorld(t, func(dir string) { old = outside(t, dir+"/old.sock") })
 	young := outside(t, w.dir+"/young.sock")
 	far := outside(t, filepath.Dir(w.dir)+"/far.sock")
-	out := boxed(t, w, w.part("sockets")...)
+	out := boxedWith(t, w, hostSocket(t), nil, w.part("sockets")...)
 	for _, want := range []string{
 		"old.sock: permission denied", "young.sock: connection refused", "../far.sock: permission denied",
 		"own.sock: inside", "dir/renamed.sock: inside", "@own: inside", "stale.sock: connection refused", "tcp: inside",
-		"192.0.2.1:80: network is unreachable", "linked: permission denied",
+		"192.0.2.1:80: network is unreachable", "linked: permission denied", "disconnect: permission denied",
 	} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("%q is not in what it wrote:\n%s", want, out)
@@ -207,6 +222,71 @@ func TestSocketsInABox(t *testing.T) {
 		t.Errorf("reports: %v", r)
 	}
 	t.Log(out)
+}
+
+// hostSocket is a TCP connection of this machine.
+func hostSocket(t *testing.T) *os.File {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f, err := c.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// TestAllowedElsewhere reaches a socket that the rules name where the box has an empty directory.
+func TestAllowedElsewhere(t *testing.T) {
+	w := realWorld(t, func(dir string) { mkdir(t, filepath.Dir(dir)+"/run") })
+	run := filepath.Dir(w.dir) + "/run"
+	allowed, other := outside(t, run+"/allowed.sock"), outside(t, run+"/other.sock")
+	w.remake(func(r *guard.Rules) {
+		r.Own = append(r.Own, run)
+		r.Sockets = []string{run + "/allowed.sock"}
+	})
+	out := boxedWith(t, w, nil, []box.Mount{{Kind: box.Tmpfs, Target: run}}, w.part("dial", "../run/allowed.sock", run+"/other.sock", run+"/none.sock")...)
+	want := "../run/allowed.sock: outside\n" + run + "/other.sock: no such file or directory\n" + run + "/none.sock: no such file or directory\n"
+	if out != want || allowed.Load() != 1 || other.Load() != 0 {
+		t.Errorf("%s\n%d and %d connections", out, allowed.Load(), other.Load())
+	}
+	if r := strings.Join(w.refused(), ", "); r != "connect "+run+"/other.sock" {
+		t.Errorf("refused: %s", r)
+	}
+}
+
+// TestInterruptedConnect ends a connect that waits with a signal that the program handles.
+func TestInterruptedConnect(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		testenv.Need(t, "python3", err)
+	}
+	w := realWorld(t, nil)
+	out := boxed(t, w, "python3", "-c", `
+import signal, socket
+class Rang(Exception): pass
+def ring(*a): raise Rang()
+signal.signal(signal.SIGALRM, ring)
+l = socket.socket(socket.AF_UNIX); l.bind("l"); l.listen(0)
+held = []
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    while True:
+        c = socket.socket(socket.AF_UNIX); c.connect("l"); held.append(c)
+except Rang: print("rang")
+print(len(held) > 0, l.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+`)
+	if out != "rang\nTrue 0\n" {
+		t.Error(out)
+	}
 }
 
 // TestRaces lets a program with threads change what the guard looked at.
@@ -322,4 +402,4 @@ func TestNpm(t *testing.T) {
 }
 
 // parts are what this binary plays inside of a box.
-var parts = reexec.Parts{"guard-test sockets": sockets, "guard-test race": race}
+var parts = reexec.Parts{"guard-test sockets": sockets, "guard-test dial": dial, "guard-test race": race}

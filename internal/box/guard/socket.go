@@ -71,6 +71,26 @@ func (s *socket) connect(addr []byte) error {
 	}
 }
 
+// siocgskns asks for the network namespace of a socket, of whoever has CAP_NET_ADMIN over it.
+const siocgskns = 0x894c
+
+// ofCaller reports whether the socket belongs to the network namespace of its caller. One that
+// a command was given, as its standard input for instance, may belong to this machine's: it can be disconnected
+// and would then reach what the box must not.
+func (s *socket) ofCaller() bool {
+	if sharesNetwork(s.call) {
+		return true // there is no wall
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.fd), siocgskns, 0)
+	if errno != 0 {
+		return false
+	}
+	defer unix.Close(int(fd))
+	var socket, caller unix.Stat_t
+	return unix.Fstat(int(fd), &socket) == nil && unix.Stat(process(s.call, "ns/net"), &caller) == nil &&
+		identity(&socket) == identity(&caller)
+}
+
 // raw is connect(2).
 func (s *socket) raw(addr []byte) error {
 	var p unsafe.Pointer
