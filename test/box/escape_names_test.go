@@ -34,13 +34,13 @@ func plantCase(title, name string, there bool) attack {
 			w.write(filepath.Join(w.project, strings.SplitAfter(name, ".git/")[0], "HEAD"), "ref: refs/heads/main\n")
 		}
 		if there {
-			w.write(p(w), "as it was\n")
+			w.write(p(w), "{}\n")
 		}
 		return []string{"paths=" + p(w)}
 	}, harmed: func(w *world) string {
 		data, err := os.ReadFile(p(w))
 		switch {
-		case there && string(data) != "as it was\n":
+		case there && string(data) != "{}\n":
 			return fmt.Sprintf("%s is now %q, %v", p(w), data, err)
 		case !there && err == nil && len(data) > 0:
 			return fmt.Sprintf("%s was created: %q", p(w), data)
@@ -137,7 +137,7 @@ func bombAttacks() []attack {
 		{name: "processes", program: "fork", args: []string{"count=300"}, flags: []string{"--pids", "100"}},
 		{name: "memory", program: "memory", args: []string{"mb=300"}, flags: []string{"--memory", "100M"}, dies: true},
 		{name: "memory of many", program: "memory", args: []string{"mb=400", "count=8"}, flags: []string{"--memory", "100M"}, dies: true},
-		{name: "disk in tmp", program: "disk", args: []string{"mb=100", "paths=/tmp:/dev/shm"}, flags: []string{"--tmp-size", "20M", "--memory", "1G"}, harmed: nil},
+		{name: "disk in tmp", program: "disk", args: []string{"mb=100", "paths=/tmp"}, flags: []string{"--tmp-size", "20M"}},
 		{name: "file size", program: "disk", args: []string{"mb=60", "paths={project}"}, flags: []string{"--file-size", "20M"}, dies: true},
 		{name: "open files", program: "open", args: []string{"count=300"}, flags: []string{"--open-files", "100"}},
 	}

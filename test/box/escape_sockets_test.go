@@ -259,8 +259,6 @@ func ownNetwork(w *world, cmd *exec.Cmd) {
 	line := append([]string{cmd.Path}, cmd.Args[1:]...)
 	servers := strings.Join(append(nameServers(), "192.0.2.53"), ",")
 	n := w.command(w.attack, "nethost", "servers="+servers, "run="+strings.Join(line, "\x01"))
-	// What is asked for the name is heard as what it is.
-	n.Stdout = &askedFor{w: w}
 	n.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	if w.uid != 0 {
 		n.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -272,32 +270,6 @@ func ownNetwork(w *world, cmd *exec.Cmd) {
 		}
 	}
 	*cmd = *n
-}
-
-// askedFor hears what nethost says.
-type askedFor struct {
-	w   *world
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (a *askedFor) Write(p []byte) (int, error) {
-	a.buf.Write(p)
-	for {
-		line, err := a.buf.ReadString('\n')
-		if err != nil {
-			a.buf.Reset()
-			a.buf.WriteString(line)
-			return len(p), nil
-		}
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "HARM") || strings.HasPrefix(line, "ASKED") && strings.Contains(line, "carried") {
-			a.w.hear("%s", line)
-		}
-		if line == "end" {
-			a.w.hear("end")
-		}
-	}
 }
 
 // callersTerminal opens a terminal of the user's.

@@ -122,7 +122,7 @@ func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	r := w.run(cmd)
 	time.Sleep(20 * time.Millisecond) // for servers and victims to notice
 	for line := range strings.Lines(r.out) {
-		if strings.HasPrefix(line, "HARM") {
+		if strings.HasPrefix(line, "HARM") || strings.HasPrefix(line, "ASKED") && strings.Contains(line, "carried") {
 			harms = append(harms, strings.TrimSpace(line))
 		}
 	}

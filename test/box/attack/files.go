@@ -226,30 +226,33 @@ func reopen(t target) {
 func plant(t target) {
 	for _, p := range strings.Split(t["paths"], ":") {
 		_ = os.MkdirAll(filepath.Dir(p), 0o755)
-		try("create "+p, os.WriteFile(p, []byte(mark), 0o755))
-		try("append "+p, appendTo(p))
+		say("create "+p, os.WriteFile(p, []byte(mark), 0o755))
+		say("append "+p, appendTo(p))
 		tmp := filepath.Join(t["project"], "prepared")
 		_ = os.RemoveAll(tmp)
 		if os.WriteFile(tmp, []byte(mark), 0o755) == nil {
-			try("rename to "+p, os.Rename(tmp, p))
+			say("rename to "+p, os.Rename(tmp, p))
 			_ = os.WriteFile(tmp, []byte(mark), 0o755)
-			try("exchange with "+p, unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, p, unix.RENAME_EXCHANGE))
-			try("link to "+p, os.Link(tmp, p))
+			say("exchange with "+p, unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, p, unix.RENAME_EXCHANGE))
+			say("link to "+p, os.Link(tmp, p))
 			_ = os.Remove(tmp + ".link")
-			try("symlink "+p, os.Symlink(tmp, p))
+			say("symlink "+p, os.Symlink(tmp, p))
 		}
 		// The directory above it is made elsewhere, whole, and moved into place.
 		if dir := filepath.Dir(p); dir != t["project"] {
 			_ = os.MkdirAll(tmp+".d", 0o755)
 			_ = os.WriteFile(filepath.Join(tmp+".d", filepath.Base(p)), []byte(mark), 0o755)
-			try("move away "+dir, os.Rename(dir, tmp+".old"))
-			try("move a directory to "+dir, os.Rename(tmp+".d", dir))
+			say("move away "+dir, os.Rename(dir, tmp+".old"))
+			say("move a directory to "+dir, os.Rename(tmp+".d", dir))
 			_ = os.RemoveAll(tmp + ".d")
 		}
-		try("remove "+p, os.Remove(p))
-		try("create again "+p, os.WriteFile(p, []byte(mark), 0o755))
+		say("remove "+p, os.Remove(p))
+		say("create again "+p, os.WriteFile(p, []byte(mark), 0o755))
 	}
 }
+
+// say says how something ended, whose success the test judges afterwards.
+func say(what string, err error) { fmt.Printf("%s: %v\n", what, err) }
 
 // swapGit moves a whole repository directory away and its like with a hook into its place.
 func swapGit(t target) {

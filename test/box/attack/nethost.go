@@ -59,6 +59,7 @@ func nethost(t target) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	fmt.Println("nethost:", cmd.Run())
 	time.Sleep(50 * time.Millisecond)
+	os.Exit(0) // the "end" is that of what ran
 }
 
 // address gives loopback an address more.
@@ -109,7 +110,7 @@ func answerNames(c net.PacketConn) {
 			name += string(buf[end+1:end+1+int(buf[end])]) + "."
 			end += 1 + int(buf[end])
 		}
-		fmt.Println("ASKED", name)
+		fmt.Println("ASKED", strings.ToLower(name)) // case is chosen at random by some
 		if end += 5; end > n {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -164,17 +165,18 @@ func terminal(t target) {
 	for _, fd := range files {
 		for _, request := range []uint{unix.TIOCSTI, 0x100000000 | unix.TIOCSTI} {
 			for _, c := range []byte(t["word"] + "\n") {
-				_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(cstring(string(c))))
+				_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(&c)))
 				if e != 0 {
 					fmt.Println("no TIOCSTI:", fd, e)
 					break
 				}
 			}
 		}
-		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCLINUX, uintptr(cstring("\x02x")))
+		selection := [2]byte{2, 'x'} // "paste the selection" is 3, which types it
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCLINUX, uintptr(unsafe.Pointer(&selection)))
 		fmt.Println("TIOCLINUX", fd, e)
 		var line int32 = 2
-		_, _, e = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSETD, uintptr(cstring(string([]byte{byte(line), 0, 0, 0}))))
+		_, _, e = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSETD, uintptr(unsafe.Pointer(&line)))
 		fmt.Println("TIOCSETD", fd, e)
 		_, _, e = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCCONS, 0)
 		fmt.Println("TIOCCONS", fd, e)

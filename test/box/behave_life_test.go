@@ -1,0 +1,232 @@
+package box_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// started is a command that runs and has said "up".
+type started struct {
+	w     *world
+	cmd   *exec.Cmd
+	lines *bufio.Reader
+	errs  *strings.Builder
+}
+
+// start starts a command and waits for its first line, which is "up".
+func (w *world) start(cmd *exec.Cmd) *started {
+	w.t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := &started{w: w, cmd: cmd, lines: bufio.NewReader(out), errs: &strings.Builder{}}
+	cmd.Stderr, cmd.WaitDelay = s.errs, 5*time.Second
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, err := s.lines.ReadString('\n'); line != "up\n" {
+		_ = cmd.Wait()
+		w.t.Fatalf("%q, %v: %s", line, err, s.errs)
+	}
+	return s
+}
+
+// end waits for its end, which must come, and for that of its output: nobody holds it any more.
+func (s *started) end() syscall.WaitStatus {
+	s.w.t.Helper()
+	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill(); s.w.t.Error("it did not end") })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, s.lines)
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// startAndKill starts a command, and kills it once it is up.
+func (w *world) startAndKill(cmd *exec.Cmd) {
+	w.t.Helper()
+	s := w.start(cmd)
+	if err := cmd.Process.Kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	s.end()
+}
+
+// marked are the processes of this machine whose command line holds a mark.
+func marked(mark string) (pids []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range all {
+		line, _ := os.ReadFile(p)
+		if strings.Contains(string(line), mark) {
+			pids = append(pids, p+" "+strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return pids
+}
+
+// noneLeft waits a moment for all marked processes to be gone.
+func noneLeft(t *testing.T, mark string) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if left = marked(mark); len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("processes are left: %v", left)
+}
+
+// children starts processes that try to outlive the box, and says "up".
+const children = `trap '' TERM HUP INT
+for i in 1 2; do bash -c 'exec -a MARK sleep 600' & done
+setsid bash -c 'trap "" TERM HUP INT; exec -a MARK sleep 600' >/dev/null 2>&1 </dev/null &
+(setsid bash -c 'exec -a MARK sleep 600' &) 
+nohup bash -c 'exec -a MARK sleep 600' >/dev/null 2>&1 &
+disown -a
+sleep 0.1
+echo up
+`
+
+// TestLife is about how things end.
+func TestLife(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		needBox(t, w)
+		for _, c := range []struct {
+			name   string
+			flags  []string
+			then   string
+			do     func(*os.Process) error
+			code   int
+			signal syscall.Signal
+		}{
+			{"the command ends", nil, "exit 7", nil, 7, 0},
+			{"SIGTERM to the runner", nil, "trap - TERM; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, -1, syscall.SIGTERM},
+			{"SIGTERM to the runner, handled inside", nil, "trap 'exit 9' TERM; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, 9, 0},
+			{"SIGHUP to the runner", nil, "trap - HUP; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGHUP) }, -1, syscall.SIGHUP},
+			{"SIGINT to the runner", nil, "trap 'exit 8' INT; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGINT) }, 8, 0},
+			{"SIGUSR1 to the runner", nil, "trap 'exit 6' USR1; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGUSR1) }, 6, 0},
+			{"SIGKILL to the runner", nil, "sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
+			{"SIGKILL to the runner, with a network", []string{"--internet"}, "sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
+			{"a timeout", []string{"--timeout", "2s"}, "sleep 600 & wait; sleep 600", nil, 124, 0},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				mark := "mark-" + word()
+				cmd := w.box(append(c.flags, "-c", strings.ReplaceAll(children, "MARK", mark)+c.then)...)
+				s := w.start(cmd)
+				if len(marked(mark)) < 5 {
+					t.Errorf("the children did not start: %v", marked(mark))
+				}
+				if c.do != nil {
+					if err := c.do(cmd.Process); err != nil {
+						t.Fatal(err)
+					}
+				}
+				st := s.end()
+				if st.Exited() && st.ExitStatus() != c.code || st.Signaled() && st.Signal() != c.signal || st.Signaled() != (c.signal != 0) {
+					t.Errorf("exit %d, %v, want %d, %v: %s", st.ExitStatus(), st.Signal(), c.code, c.signal, s.errs)
+				}
+				if c.name == "a timeout" && !strings.Contains(s.errs.String(), "2s") {
+					t.Errorf("the limit is not named: %s", s.errs)
+				}
+				noneLeft(t, mark)
+			})
+		}
+		t.Run("stopped and continued", func(t *testing.T) { testStop(t, w) })
+		t.Run("orphans are reaped", func(t *testing.T) {
+			r := w.run(w.box("-c", `for i in $(seq 50); do (sh -c 'true &' &) ; done; sleep 0.5; grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l`))
+			if r.out != "0\n" {
+				t.Errorf("%q zombies %s", r.out, r.err)
+			}
+		})
+		t.Run("pids", func(t *testing.T) {
+			r := w.run(w.box("-c", "ls -d /proc/[0-9]* | wc -l; echo $PPID; ls /proc/1/fd 2>/dev/null | wc -l"))
+			f := strings.Fields(r.out)
+			if len(f) != 3 || len(f[0]) > 1 || f[1] != "1" && f[1] != "0" || f[2] != "0" {
+				t.Errorf("%q %s", r.out, r.err)
+			}
+		})
+		t.Run("a runner whose parent dies", func(t *testing.T) {
+			mark := "mark-" + word()
+			s := w.start(w.command("bash", "-c", w.carrel+" run -c 'bash -c \"exec -a "+mark+" sleep 600\" & echo up; wait' & wait"))
+			_ = s.cmd.Process.Kill()
+			_ = s.cmd.Wait()
+			// As outside: the runner goes on, until somebody ends it.
+			for _, line := range marked(mark) {
+				if strings.Contains(line, "run") {
+					var pid int
+					_, _ = fmt.Sscanf(line, "/proc/%d/", &pid)
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+			noneLeft(t, mark)
+		})
+	})
+}
+
+// testStop stops the whole box, by stopping its runner.
+func testStop(t *testing.T, w *world) {
+	cmd := w.box("-c", "echo up; while :; do echo tick; sleep 0.02; done")
+	s := w.start(cmd)
+	for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGTERM} {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if st := s.end(); !st.Signaled() || st.Signal() != syscall.SIGTERM {
+		t.Errorf("%v %s", st, s.errs)
+	}
+}
+
+// TestLimits reaches each limit; the message names it.
+func TestLimits(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		for _, c := range []struct {
+			name  string
+			flags []string
+			args  []string
+			says  []string
+		}{
+			{"memory", []string{"--memory", "100M"}, []string{"memory", "mb=400"}, []string{"memory", "100"}},
+			{"memory of many", []string{"--memory", "100M"}, []string{"memory", "mb=400", "count=8"}, []string{"memory", "100"}},
+			{"processes", []string{"--pids", "60"}, []string{"fork", "count=200"}, []string{"pids", "60"}},
+			{"time", []string{"--timeout", "1s"}, []string{"sleep", "seconds=60"}, []string{"1s"}},
+			{"file size", []string{"--file-size", "10M"}, []string{"disk", "mb=40", "paths=" + w.project}, []string{"file", "10"}},
+			{"tmp", []string{"--tmp-size", "10M"}, []string{"disk", "mb=40", "paths=/tmp"}, []string{"/tmp", "10"}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				r := w.run(w.box(append(append(c.flags, "--", w.attack), c.args...)...))
+				if strings.Contains(r.out, "HARM") {
+					t.Errorf("the limit did not hold: %s", r.out)
+				}
+				for _, s := range c.says {
+					if !strings.Contains(lastCarrel(r.err), s) {
+						t.Errorf("%q is not in the message: exit %d\n%s", s, r.code, r.err)
+					}
+				}
+			})
+		}
+		t.Run("processor", func(t *testing.T) {
+			if r := w.run(w.box("--cpu", "0.5", "--", "true")); r.code != 0 {
+				t.Errorf("%d %s", r.code, r.err)
+			}
+		})
+	})
+}
+
+// lastCarrel are the lines that Carrel itself wrote.
+func lastCarrel(text string) string {
+	if i := strings.Index(text, "carrel: "); i >= 0 {
+		return text[i:]
+	}
+	return ""
+}
