@@ -53,6 +53,9 @@ type tree struct {
 	readDefault  bool
 	writeDefault bool
 	private      map[string]bool
+	// system are directories that are read although nothing is by default. They are part of the default and no decisions, so that
+	// whatever closes something above them closes them too.
+	system map[string]*decision
 }
 
 func (t *tree) add(d *decision) {
@@ -90,16 +93,32 @@ func (t *tree) nearest(p string) (read, write *decision) {
 // access decides about a path, and says by which rule.
 func (t *tree) access(p string) (Access, *decision) {
 	read, write := t.nearest(p)
+	if read == nil && !t.readDefault {
+		read = t.ofSystem(p)
+	}
 	if read == nil && !t.readDefault || read != nil && read.op.deny() {
 		return Denied, read
 	}
-	if write == nil && t.writeDefault || write != nil && !write.op.deny() {
+	if write == nil && t.writeDefault {
+		return Writable, read
+	}
+	if write != nil && !write.op.deny() {
 		return Writable, write
 	}
 	if write != nil {
 		return Readable, write
 	}
 	return Readable, read
+}
+
+// ofSystem finds the directory of the system that a path lies in.
+func (t *tree) ofSystem(p string) *decision {
+	for dir, d := range t.system {
+		if inside(p, dir) {
+			return d
+		}
+	}
+	return nil
 }
 
 // rules lists what the paths come to, without those that only repeat what holds above them.
@@ -109,12 +128,17 @@ func (t *tree) rules(shorten func(string) string) []PathRule {
 	for p := range t.points {
 		paths = append(paths, p)
 	}
+	for p := range t.system {
+		if t.points[p] == nil {
+			paths = append(paths, p)
+		}
+	}
 	slices.SortFunc(paths, comparePaths)
 	kept := map[string]Access{}
 	for _, p := range paths {
 		a, d := t.access(p)
 		above := t.above(p, kept)
-		if d == nil || a == above && !d.keep || a == Denied && above == "private" {
+		if d == nil || a == above && !d.keep || a == Readable && above == "private" && !t.readIn(p) {
 			continue
 		}
 		kept[p] = a
@@ -128,6 +152,21 @@ func (t *tree) rules(shorten func(string) string) []PathRule {
 		out = append(out, r)
 	}
 	return out
+}
+
+// readIn reports whether what may be read at p was said inside of the box's own directory that p lies in. What
+// only closes there must not make this machine's files visible.
+func (t *tree) readIn(p string) bool {
+	for !t.private[p] {
+		if at := t.points[p]; at != nil && at.read != nil {
+			return !at.read.op.deny()
+		}
+		if p == "/" {
+			return false
+		}
+		p = path.Dir(p)
+	}
+	return false
 }
 
 // above is the access that holds for p without a rule of its own.

@@ -66,6 +66,7 @@ func (v *resolver) closeFound(w *wanted, p string) {
 
 // builtInPaths adds the built-in decisions about paths.
 func (v *resolver) builtInPaths() error {
+	v.privateDirs()
 	lists := [][]secret{secretsEverywhere, secretsLinux}
 	if v.OS == "darwin" {
 		lists[1] = secretsDarwin
@@ -78,17 +79,17 @@ func (v *resolver) builtInPaths() error {
 		}
 	}
 	v.otherHomes()
-	v.privateDirs()
 	v.writableDir()
 	for _, p := range runPaths {
-		if v.OS == "linux" && v.exists(p) {
+		if len(v.box.Private) > 0 && v.exists(p) {
 			v.tree.add(&decision{path: v.real(p), op: readAllow, rule: "built-in: the system", source: "built-in"})
 		}
 	}
 	if !v.tree.readDefault {
 		for _, p := range systemPaths {
 			if v.exists(p) {
-				v.tree.add(&decision{path: v.real(p), op: readAllow, rule: "built-in: the system", source: "built-in"})
+				real := v.real(p)
+				v.tree.system[real] = &decision{path: real, op: readAllow, rule: "built-in: the system", source: "built-in"}
 			}
 		}
 	}
@@ -116,32 +117,110 @@ func (v *resolver) secret(s secret, p string) {
 	if rest, ok := strings.CutPrefix(p, "~"); ok {
 		p = v.home + rest
 	}
-	dir := filepath.Dir(p)
+	if v.inPrivate(p) {
+		return // nothing of this machine's is to be seen there
+	}
+	slash := strings.LastIndexByte(p, '/')
+	dir, name := p[:max(slash, 1)], p[slash+1:]
 	if v.gone(dir) {
 		return
 	}
-	if strings.Contains(p, "*") {
-		list, _ := v.readDir(dir)
-		for _, e := range list {
-			if matchStars(filepath.Base(p), e.Name()) {
-				v.closeBuiltIn(dir+"/"+e.Name(), readDeny, s.rule, s.blank)
+	if strings.Contains(name, "*") {
+		for _, e := range v.entries(dir) {
+			if matchStars(name, e) {
+				v.closeBuiltIn(dir+"/"+e, readDeny, s.rule, s.blank)
 			}
 		}
 		return
 	}
-	if v.exists(p) {
+	if v.has(dir, name) {
 		v.closeBuiltIn(p, readDeny, s.rule, s.blank)
 	}
 }
 
+// inPrivate reports whether a path lies in one of the box's own directories, and the working directory does not.
+func (v *resolver) inPrivate(p string) bool {
+	for _, d := range v.box.Private {
+		if inside(p, d) && !inside(p, v.dir) && !inside(p, v.home) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a directory has an entry. Directories that are asked about often are listed once, if that is
+// cheaper than to ask about each name.
+func (v *resolver) has(dir, name string) bool {
+	if v.Exists != nil {
+		return v.Exists(dir + "/" + name)
+	}
+	var names []string
+	switch dir {
+	case v.home, v.home + "/.config", v.home + "/.local/share", "/etc", "/var/lib", "/var/log":
+		names = v.few(dir)
+	}
+	if names == nil {
+		return v.exists(dir + "/" + name)
+	}
+	_, found := slices.BinarySearch(names, name)
+	return found
+}
+
+// few is fewNames, once for each directory.
+func (v *resolver) few(dir string) []string {
+	names, listed := v.names[dir]
+	if !listed {
+		names = fewNames(dir)
+		v.names[dir] = names
+	}
+	return names
+}
+
+// entries lists a directory, however large.
+func (v *resolver) entries(dir string) []string {
+	if v.Exists != nil {
+		return nil
+	}
+	if names := v.few(dir); names != nil {
+		return names
+	}
+	list, _ := v.readDir(dir)
+	out := make([]string, len(list))
+	for i, e := range list {
+		out[i] = e.Name()
+	}
+	return out
+}
+
+// fewNames lists a directory, sorted; nil if it can't be listed or is large.
+func fewNames(dir string) []string {
+	const few = 400
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(few)
+	if err != nil || len(names) == few {
+		return nil
+	}
+	slices.Sort(names)
+	return names
+}
+
 // gone reports whether a directory is missing, and asks the filesystem once for each.
 func (v *resolver) gone(dir string) bool {
-	if dir == "/" {
+	if dir == "/" || dir == v.home {
 		return false
 	}
 	gone, known := v.missing[dir]
 	if !known {
-		gone = v.gone(filepath.Dir(dir)) || !v.exists(dir)
+		slash := max(strings.LastIndexByte(dir, '/'), 1)
+		up := dir[:slash]
+		if slash == 1 && dir[0] == '/' && strings.Count(dir, "/") == 1 {
+			up = "/"
+		}
+		gone = v.gone(up) || !v.has(up, dir[strings.LastIndexByte(dir, '/')+1:])
 		v.missing[dir] = gone
 	}
 	return gone
@@ -223,7 +302,7 @@ func (v *resolver) guardName(g guarded, name string) {
 	if rest, ok := strings.CutPrefix(name, "~"); ok {
 		p.Pattern, p.Deep = v.home+rest, false
 		v.guarded = append(v.guarded, p)
-		if !v.gone(filepath.Dir(p.Pattern)) && v.exists(p.Pattern) {
+		if dir := filepath.Dir(p.Pattern); !v.gone(dir) && v.has(dir, filepath.Base(p.Pattern)) {
 			v.closeBuiltIn(p.Pattern, writeDeny, g.rule, false)
 		}
 		return

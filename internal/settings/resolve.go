@@ -47,6 +47,7 @@ type resolver struct {
 	tree      tree
 	links     map[string]string // directories, resolved
 	missing   map[string]bool   // directories that are not there
+	names     map[string][]string
 	wanted    []*wanted
 	guarded   []Protected
 	depth     int
@@ -56,8 +57,9 @@ type resolver struct {
 // Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid with Field naming
 // the file and key; a text of more than 1 MiB, or binary, is refused before it is parsed.
 func Resolve(r Request) (*Box, error) {
-	v := &resolver{Request: r, box: &Box{}, links: map[string]string{}, missing: map[string]bool{}, depth: maxDepth}
+	v := &resolver{Request: r, box: &Box{}, links: map[string]string{}, missing: map[string]bool{}, names: map[string][]string{}, depth: maxDepth}
 	v.tree.points = make(map[string]*point, 64)
+	v.tree.system = map[string]*decision{}
 	if err := v.places(); err != nil {
 		return nil, err
 	}

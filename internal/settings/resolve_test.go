@@ -1,10 +1,14 @@
 package settings_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
@@ -40,7 +44,9 @@ func (p place) file(name, text string) string {
 }
 
 func (p place) request() settings.Request {
-	return settings.Request{Dir: p.dir, Home: p.home, UID: os.Getuid(), Env: []string{"PATH=/bin", "HOME=" + p.home}}
+	// The home lies in /tmp, which is the box's own: it is read by name.
+	return settings.Request{Dir: p.dir, Home: p.home, UID: os.Getuid(), Env: []string{"PATH=/bin", "HOME=" + p.home},
+		Flags: settings.Settings{Read: settings.PathRules{Allow: []string{p.home}}}}
 }
 
 func (p place) resolve(change ...func(*settings.Request)) *settings.Box {
@@ -56,26 +62,70 @@ func (p place) resolve(change ...func(*settings.Request)) *settings.Box {
 	return b
 }
 
-func TestSmoke(t *testing.T) {
-	p := newPlace(t)
-	p.file(".ssh/id", "x")
-	p.file("project/.env", "x")
-	p.file("project/.git/config", "x")
-	p.file("project/.git/hooks/pre-commit", "x")
-	b := p.resolve()
-	for _, r := range b.Paths {
-		t.Logf("%+v", r)
+// link makes a symbolic link below the home.
+func (p place) link(to, name string) {
+	p.t.Helper()
+	full := filepath.Join(p.home, name)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		p.t.Fatal(err)
 	}
-	t.Log(b.Notes)
-	for path, want := range map[string]settings.Access{
-		p.dir: settings.Writable, p.dir + "/.env": settings.Denied, p.dir + "/.git/config": settings.Readable, p.dir + "/sub/.mcp.json": settings.Readable,
-		p.dir + "/.git/index": settings.Writable, "/usr/bin": settings.Readable,
-	} {
-		if got, r := b.Access(path); got != want {
-			t.Errorf("%s: %s, want %s (%+v)", path, got, want, r)
+	if err := os.Symlink(to, full); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// fails resolves and returns the error's text with its hint.
+func (p place) fails(change ...func(*settings.Request)) string {
+	p.t.Helper()
+	r := p.request()
+	for _, c := range change {
+		c(&r)
+	}
+	b, err := settings.Resolve(r)
+	if err == nil {
+		p.t.Fatalf("no error: %+v", b)
+	}
+	var e *carrel.Error
+	if !errors.As(err, &e) || e.Kind != carrel.Invalid || e.Field == "" {
+		p.t.Fatalf("%#v is no Invalid with a field", err)
+	}
+	return err.Error() + " / " + e.Hint
+}
+
+// want checks what the box decides about paths below the home, or absolute ones.
+func (p place) want(b *settings.Box, want map[string]settings.Access) {
+	p.t.Helper()
+	for path, access := range want {
+		full := path
+		if !strings.HasPrefix(path, "/") {
+			full = filepath.Join(p.home, path)
+		}
+		if got, r := b.Access(full); got != access {
+			p.t.Errorf("%s is %s by %q of %s, want %s", path, got, r.Rule, r.Source, access)
 		}
 	}
 }
+
+// noted checks that a note has a text in it.
+func noted(t testing.TB, b *settings.Box, text string) {
+	t.Helper()
+	if !slices.ContainsFunc(b.Notes, func(n string) bool { return strings.Contains(n, text) }) {
+		t.Errorf("no note has %q in it: %q", text, b.Notes)
+	}
+}
+
+func flags(s settings.Settings) func(*settings.Request) {
+	return func(r *settings.Request) {
+		s.Read.Allow = append(s.Read.Allow, r.Home)
+		r.Flags = s
+	}
+}
+
+const (
+	denied   = settings.Denied
+	readable = settings.Readable
+	writable = settings.Writable
+)
 
 func BenchmarkResolve(b *testing.B) {
 	p := newPlace(b)

@@ -245,7 +245,7 @@ func (v *resolver) finishPaths() {
 	v.tree.private = map[string]bool{}
 	b.Private = slices.DeleteFunc(b.Private, func(p string) bool {
 		at := v.tree.points[p]
-		named := at != nil && (at.read != nil || at.write != nil)
+		named := at != nil && at.read != nil && !at.read.op.deny()
 		v.tree.private[p] = !named
 		return named
 	})
