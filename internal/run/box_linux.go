@@ -27,9 +27,13 @@ const system = "linux"
 func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
+	nested := j.inside()
 	p, err := newPlan(j.Box, j.Args, j.Env, func(lower string) (layer, error) { return j.upper(&undo, lower) })
 	if err != nil {
 		return 0, 0, err
+	}
+	if nested { // a process has one listener at most, and the outer box's sees all that this one's would
+		p.spec.Seccomp.WatchConnect, p.spec.Seccomp.WatchBind, p.spec.Seccomp.WatchWrites = false, false, false
 	}
 	if err := j.publish(p); err != nil {
 		return 0, 0, err
@@ -42,14 +46,19 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		undo.Add(func() { _ = way.Close() })
 	}
 	opts := box.Options{Cgroup: "carrel/run", Events: j.events(p)}
+	if nested {
+		opts.Cgroup = "" // the outer box's is read-only in here
+	}
 	if j.Deps.Stage != nil {
 		if opts.Stage, err = j.Deps.Stage(); err != nil {
 			return 0, 0, err
 		}
 		undo.Add(func() { _ = opts.Stage.Close() })
 	}
-	if err := j.guard(p, &opts, &undo); err != nil {
-		return 0, 0, err
+	if !nested {
+		if err := j.guard(p, &opts, &undo); err != nil {
+			return 0, 0, err
+		}
 	}
 	tty := j.streams(p, &opts)
 	// Caught from here on, so that a signal that comes while the box is built is not lost.
@@ -82,6 +91,22 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		return code, sig, err
 	}
 	return code, sig, j.changes(ctx)
+}
+
+// marker is a variable that the command has, so that a carrel run in it knows where it is.
+const marker = "CARREL_BOX"
+
+// inside reports whether this process runs in a box of ours already. Namespaces are closed there, so the inner box
+// is a light one within the walls of the outer.
+func (j *Job) inside() bool {
+	if _, ok := j.secret(marker); !ok || !box.Inside() {
+		return false
+	}
+	if !j.Box.Light {
+		j.Box.Light = true
+		j.Note("this box lies in another one: it adds Landlock and a filter to that one's walls")
+	}
+	return true
 }
 
 // guard makes the part that decides about Unix sockets and protected names.

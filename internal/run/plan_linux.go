@@ -26,7 +26,7 @@ type plan struct {
 // newPlan makes the plan. upper makes the directories of one overlay.
 func newPlan(b *settings.Box, args, env []string, upper func(lower string) (layer, error)) (*plan, error) {
 	p := &plan{spec: box.Spec{
-		Args: args, Env: env, Dir: b.Dir, Light: b.Light,
+		Args: args, Env: setEnv(env, marker, "1"), Dir: b.Dir, Light: b.Light,
 		Root:    box.Root{Host: b.ReadDefault != settings.Denied},
 		TmpSize: int64(b.TmpMB) << 20,
 		Network: box.Closed,
@@ -145,6 +145,9 @@ func (p *plan) guard(b *settings.Box) {
 	}
 	for _, n := range b.Protected {
 		if filepath.IsAbs(n.Pattern) {
+			if access, _ := b.Access(filepath.Dir(n.Pattern)); access != settings.Writable {
+				continue // the walls see to it
+			}
 			g.Protected = append(g.Protected, guard.Protected{Dir: filepath.Dir(n.Pattern), Pattern: filepath.Base(n.Pattern), Rule: n.Rule})
 			continue
 		}
@@ -170,8 +173,11 @@ func writeFlag(r settings.PathRule) string {
 func realPaths(rules []settings.PathRule) []settings.PathRule {
 	out := slices.Clone(rules)
 	for i, r := range out {
+		if _, err := os.Readlink(r.Path); err != nil { // all above it is resolved already
+			continue
+		}
 		real, err := filepath.EvalSymlinks(r.Path)
-		if err != nil || real == r.Path {
+		if err != nil {
 			continue
 		}
 		if slices.ContainsFunc(rules, func(o settings.PathRule) bool { return o.Path == real }) {

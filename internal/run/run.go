@@ -165,6 +165,11 @@ func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
 // finish says what was refused.
 func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
 	list, dropped := j.Log.List()
+	for i, r := range list {
+		if r.Kind == refusal.Write && r.Allow == "" && filepath.IsAbs(r.What) { // protected: only by its very name
+			list[i].Allow = "--write " + r.What
+		}
+	}
 	if !j.opts.quiet {
 		if text := refusal.Summary(list, dropped, 10); text != "" {
 			fmt.Fprint(j.Err, text)

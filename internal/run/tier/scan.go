@@ -1,0 +1,205 @@
+//go:build linux
+
+package tier
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// source is the working directory as it was at the start.
+type source struct {
+	dir    string
+	order  []string               // paths relative to dir, directories before what is in them
+	infos  map[string]fs.FileInfo // of those that are copied
+	left   map[string]string      // those that are not, and why
+	hidden map[string]string      // directories that hold one of left, and which
+}
+
+// info is the state of a path at the start, for overlay.Options.Base. Of what was left out nothing is
+// known, but nothing is carried back to it either.
+func (s *source) info(p string) (fs.FileInfo, bool) { i, ok := s.infos[p]; return i, ok }
+
+// scan walks the working directory, follows no link, and refuses what is too large.
+func scan(ctx context.Context, r Request) (*source, error) {
+	s := &source{dir: r.Dir, infos: map[string]fs.FileInfo{}, left: map[string]string{}, hidden: map[string]string{}}
+	limit := tierLimits[r.Tier]
+	var bytes int64
+	err := filepath.WalkDir(r.Dir, func(p string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p == r.Dir {
+			return err
+		}
+		rel, rerr := filepath.Rel(r.Dir, p)
+		if rerr != nil {
+			return rerr
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone meanwhile
+		}
+		why := ""
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		switch {
+		case err != nil:
+			why = "can't be read"
+		case r.Readable != nil && !r.Readable(p):
+			why = "must not be read"
+		case !info.Mode().IsRegular() && !info.IsDir() && info.Mode()&fs.ModeSymlink == 0:
+			why = "is a " + kindOf(info.Mode())
+		case info.Mode()&fs.ModeSymlink == 0 && !accessible(p, info.IsDir()):
+			why = "can't be read"
+		case r.Tier == carrel.Sim && strings.ToValidUTF8(rel, "") != rel:
+			why = "has a name that is no UTF-8"
+		}
+		if why != "" {
+			s.leave(rel, why)
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		s.order, s.infos[rel] = append(s.order, rel), info
+		switch {
+		case len(s.order) > limit.files:
+			return tooMuch(r, fmt.Sprintf("more than %d files", limit.files))
+		case bytes > limit.bytes:
+			return tooMuch(r, fmt.Sprintf("more than %d MiB", limit.bytes>>20))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(s.left); n > 0 {
+		r.note(fmt.Sprintf("%d files and directories were left out of the copy of %s", n, r.Dir))
+	}
+	return s, nil
+}
+
+// tooMuch names the limit.
+func tooMuch(r Request, what string) error {
+	return &carrel.Error{Op: "run", Kind: carrel.Exhausted, Err: fmt.Errorf("%s holds %s, the limit of --tier %s, which works on a copy", r.Dir, what, r.Tier),
+		Hint: "run it in a smaller directory, deny reading what it does not need, or use --tier ns"}
+}
+
+// leave notes that a path was not copied, and what holds it.
+func (s *source) leave(rel, why string) {
+	s.left[rel] = why
+	for dir := filepath.Dir(rel); dir != "."; dir = filepath.Dir(dir) {
+		if s.hidden[dir] == "" {
+			s.hidden[dir] = rel
+		}
+	}
+}
+
+// leftOut reports whether a path, or a directory above it, was left out.
+func (s *source) leftOut(rel string) (string, bool) {
+	if len(s.left) == 0 {
+		return "", false
+	}
+	for p := rel; p != "."; p = filepath.Dir(p) {
+		if why, ok := s.left[p]; ok {
+			return fmt.Sprintf("left out of the copy: %s %s", p, why), true
+		}
+	}
+	return "", false
+}
+
+// accessible reports whether this user may read a file or list a directory.
+func accessible(p string, dir bool) bool {
+	mode := uint32(unix.R_OK)
+	if dir {
+		mode |= unix.X_OK
+	}
+	return unix.Faccessat(unix.AT_FDCWD, p, mode, unix.AT_EACCESS) == nil
+}
+
+// kindOf names special files.
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+// pack writes the copy as an archive whose names begin at the working directory.
+func (s *source) pack(ctx context.Context, w io.Writer) error {
+	buf := bufio.NewWriterSize(w, 64<<10) // what is written at once becomes one message
+	tw := tar.NewWriter(buf)
+	for _, rel := range s.order {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := s.packOne(tw, rel); err != nil {
+			return err
+		}
+	}
+	return errors.Join(tw.Close(), buf.Flush())
+}
+
+// packOne writes one entry. It is what scan saw, or an error.
+func (s *source) packOne(tw *tar.Writer, rel string) error {
+	info := s.infos[rel]
+	h := &tar.Header{Name: "./" + rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	switch {
+	case info.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		return tw.WriteHeader(h)
+	case info.Mode()&fs.ModeSymlink != 0:
+		link, err := os.Readlink(filepath.Join(s.dir, rel))
+		if err != nil {
+			return err
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, link
+		return tw.WriteHeader(h)
+	}
+	f, err := s.open(rel)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.Size = info.Size()
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(tw, f, h.Size); err != nil {
+		return fmt.Errorf("%s was changed while it was copied: %w", rel, err)
+	}
+	return nil
+}
+
+// open opens a file that scan saw, and no other that took its place.
+func (s *source) open(rel string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(s.dir, rel), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, s.infos[rel]) {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s was replaced while it was copied", rel)
+	}
+	return f, nil
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+// Package tier runs one command for "carrel run" in a sandbox of another tier than ns: behind gVisor's kernel, or
+// in the simulated machine, in this very process.
+//
+// # The story
+//
+// There is no daemon. [Run] opens a private service ([carrel.Open]) whose whole state lies in one temporary directory, makes
+// one sandbox, and copies the working directory in, to the same absolute path. The command runs there with the environment that it is
+// given; standard input and output, signals and the terminal pass through. At the end what it changed in that
+// directory is laid out as the upper layer of an overlay, and carried out on the real directory with the rules of package overlay:
+// protected names are skipped, and a file that somebody else changed meanwhile is a conflict.
+//
+// In the gvisor tier the command finds this machine's programs (the built-in template "base") and is root if the caller is, else the
+// user "user". In the sim tier it is a command line of the simulated shell: one argument is a line as it is, several are words.
+//
+// # What is left
+//
+// The directory "carrel-run-…" below the directory for temporary files is removed when Run returns. After a kill -9 the sandbox's processes end
+// by themselves, as their link to this one is cut, and the directory stays. The next Run of the same user removes it: it holds a
+// locked file for as long as its owner lives.
+//
+// # Threat
+//
+// The command is hostile and may be root inside. It can replace the programs there that list and pack the directory,
+// so what comes back is believed only so far: names are checked, only what was asked for is taken, sizes are bounded, and nothing is written
+// outside of a directory of our own before package overlay has judged it. What was left out of the copy (secrets, sockets, what can't be
+// read) can't be changed or removed by way of its name either.
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
+)
+
+// Request is one command.
+type Request struct {
+	Tier      carrel.Tier // GVisor or Sim
+	Dir       string      // working directory outside, absolute
+	Args, Env []string
+	// Stdin nil is none; it is not used with a Terminal.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Terminal is the caller's: the command gets one of its own that stands for it. Nil is none.
+	Terminal *os.File
+	Network  carrel.Network
+	CPUs     float64
+	MemoryMB int
+	Pids     int
+	Timeout  time.Duration // of the command; 0 is none
+	// Readable reports whether a file or directory, an absolute path, goes into the copy. Nil is everything.
+	Readable func(path string) bool
+	// Protected reports whether an absolute path must not be changed outside, and the rule that says so.
+	Protected func(path string) (rule string, yes bool)
+	// KeepChanges leaves the changes in Result.Upper instead of carrying them back.
+	KeepChanges bool
+	Note        func(string)          // what a person should know; may be nil
+	Denied      func(carrel.Decision) // what the network refused; may be nil
+	Signals     <-chan os.Signal      // passed on to the command; window changes adjust its terminal
+}
+
+// Result is how it ended. With an error of kind Conflict, Exhausted or Forbidden from carrying the changes back it is whole, and Upper holds the changes.
+type Result struct {
+	Code   int // when Signal is 0
+	Signal syscall.Signal
+	Limit  string // "timeout" if that ended it
+	// Changes are all that differs, Skipped those of them, and others, that are not carried over.
+	Changes []overlay.Change
+	Skipped []overlay.Skipped
+	// Upper is an upper layer over Dir with the changes: a directory that the caller removes (overlay.Remove). "" if they were carried back.
+	Upper string
+}
+
+// limits of a copy, either way.
+type limits struct {
+	files int
+	bytes int64
+}
+
+// The limits by tier. A simulated machine's files lie in this process's memory.
+var tierLimits = map[carrel.Tier]limits{
+	carrel.GVisor: {files: 300_000, bytes: 4 << 30},
+	carrel.Sim:    {files: 20_000, bytes: 256 << 20},
+}
+
+// outTime bounds the copying back: the command may have replaced what does it.
+const outTime = 10 * time.Minute
+
+// Run runs a command and returns when it has ended and nothing of its sandbox is left.
+func Run(ctx context.Context, r Request) (res Result, err error) {
+	if err := r.check(); err != nil {
+		return res, err
+	}
+	src, err := scan(ctx, r)
+	if err != nil {
+		return res, err
+	}
+	st, err := newState()
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, st.remove()) }()
+	box, err := openBox(ctx, r, st)
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, box.close()) }()
+	c := box.carrier(src)
+	if err := c.load(ctx, src); err != nil {
+		return res, fmt.Errorf("copy %s in: %w", r.Dir, err)
+	}
+	before, err := c.look(ctx)
+	if err != nil {
+		return res, fmt.Errorf("look at the copy of %s: %w", r.Dir, err)
+	}
+	if res, err = box.run(ctx); err != nil {
+		return res, err
+	}
+	octx, cancel := context.WithTimeoutCause(ctx, outTime, fmt.Errorf("the sandbox did not give its files within %v", outTime))
+	defer cancel()
+	out := &layout{src: src, before: before, dir: st.upper(), limits: tierLimits[r.Tier]}
+	if err := out.fill(octx, c); err != nil {
+		return res, fmt.Errorf("copy the changes of %s back: %w", r.Dir, err)
+	}
+	return res, r.carry(octx, st, out, &res)
+}
+
+// carry carries the changes back, or keeps them.
+func (r *Request) carry(ctx context.Context, st *state, out *layout, res *Result) (err error) {
+	o := overlay.Options{Base: out.src.info}
+	if r.Protected != nil {
+		o.Protected = func(p string) (string, bool) { return r.Protected(filepath.Join(out.src.dir, p)) }
+	}
+	res.Skipped = out.skipped
+	if res.Changes, err = overlay.Changes(ctx, out.src.dir, out.dir, o); err != nil {
+		return err
+	}
+	if !r.KeepChanges {
+		skipped, err := overlay.Apply(ctx, out.src.dir, out.dir, res.Changes, o)
+		res.Skipped = append(res.Skipped, skipped...)
+		if err == nil {
+			return nil
+		}
+		var keep error
+		if res.Upper, keep = st.keepUpper(); keep == nil {
+			r.note("the changes are kept in " + res.Upper)
+		}
+		return errors.Join(err, keep)
+	}
+	res.Upper, err = st.keepUpper()
+	return err
+}
+
+// check refuses what can't be run, and resolves Dir.
+func (r *Request) check() error {
+	const op = "run"
+	if _, ok := tierLimits[r.Tier]; !ok {
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tier", Err: fmt.Errorf("no tier %q here", r.Tier), Hint: "gvisor, sim, or ns without this package"}
+	}
+	if len(r.Args) == 0 || r.Args[0] == "" {
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "args", Err: errors.New("no command given")}
+	}
+	dir, err := filepath.EvalSymlinks(r.Dir)
+	if err == nil && !filepath.IsAbs(dir) {
+		err = fmt.Errorf("%s is not absolute", r.Dir)
+	}
+	if err != nil {
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "dir", Err: err}
+	}
+	for _, no := range []string{"/proc", "/sys", "/dev"} {
+		if dir == "/" || dir == no || strings.HasPrefix(dir, no+"/") && !strings.HasPrefix(dir, "/dev/shm/") {
+			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "dir", Err: fmt.Errorf("%s can't be copied into a sandbox", dir),
+				Hint: "run it in the directory of a project"}
+		}
+	}
+	r.Dir = dir
+	if r.Stdout == nil {
+		r.Stdout = io.Discard
+	}
+	if r.Stderr == nil {
+		r.Stderr = io.Discard
+	}
+	return nil
+}
+
+// note tells a person something.
+func (r *Request) note(text string) {
+	if r.Note != nil {
+		r.Note(text)
+	}
+}
+
+// environment is Env as a map; of a name that is there twice the last counts.
+func (r *Request) environment() map[string]string {
+	m := make(map[string]string, len(r.Env))
+	for _, kv := range r.Env {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+			m[k] = v
+		}
+	}
+	return m
+}
