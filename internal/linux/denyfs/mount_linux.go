@@ -17,7 +17,7 @@ import (
 func Open() (*os.File, error) { return open("/dev/fuse") }
 
 func open(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		return os.NewFile(uintptr(fd), path), nil
 	}
