@@ -60,6 +60,8 @@ type Harness struct {
 	// Attack is the attack program, built static by [BuildAttack]; "" builds it,
 	// which needs Go and the module's sources.
 	Attack string
+	// OneOwner says that there is one id inside, so that no file can be given to another.
+	OneOwner bool
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
 }

@@ -71,10 +71,14 @@ func checkSpec(s driver.Spec) error {
 
 // create builds the sandbox; on an error it leaves nothing. fill, if set, writes what is already in the upper
 // layer of a restored one.
-func (d *Driver) create(ctx context.Context, spec driver.Spec, fill func(upper string) error) (*Instance, error) {
+func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-	l := &launch{spec: spec}
+	root, err := d.rootID(spec.Root.Image)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{spec: spec, root: root, fill: fill}
 	if d.full {
 		first, err := d.takeRange(spec.ID)
 		if err != nil {
@@ -103,7 +107,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill func(upper s
 		undo.Add(func() { d.templates.drop(*t.key) })
 	}
 	undo.Add(func() { removeFiles(spec.Dir) })
-	if err := d.makeLayer(l, fill); err != nil {
+	if err := d.makeLayer(l); err != nil {
 		return nil, err
 	}
 	defer func() { closeAll(l.disk, l.mounts, l.link) }()

@@ -64,6 +64,7 @@ type Driver struct {
 	why           map[string]error // why not
 
 	templates templates
+	roots     rootIDs
 
 	mu        sync.Mutex
 	instances map[*Instance]struct{} // all that are not destroyed
@@ -143,6 +144,7 @@ func (d *Driver) Info() driver.Info {
 		// Without a group the kernel counts per user, and where one id is mapped there is only one.
 		PidLimit:  d.groups.Has(cgroup.Pids) || !d.full,
 		DiskLimit: d.bounded,
+		Snapshot:  true, // of files
 	}}
 }
 

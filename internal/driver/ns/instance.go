@@ -33,6 +33,7 @@ type record struct {
 	DiskMB   int          `json:"diskMB"` // 0 where nothing bounds it
 	Group    cgroup.Paths `json:"cgroup"`
 	Ice      string       `json:"freezer,omitempty"` // see freezer
+	Root     string       `json:"root,omitempty"`    // names the template's content
 	Lower    string       `json:"lower,omitempty"`   // the unpacked template that it lies on
 }
 
@@ -79,7 +80,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		drop: sync.OnceFunc(func() { d.templates.drop(l.lowerKey); d.templates.drop(l.guestKey) }),
 		rec: record{
 			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(), FirstID: l.first,
-			Dir: l.spec.Dir, Link: linkName(l.spec.ID), MemoryMB: l.spec.Limits.MemoryMB, Group: l.group.Paths(), Ice: l.ice.path(),
+			Dir: l.spec.Dir, Link: linkName(l.spec.ID), MemoryMB: l.spec.Limits.MemoryMB, Group: l.group.Paths(), Ice: l.ice.path(), Root: l.root,
 		},
 	}
 	if !d.full {

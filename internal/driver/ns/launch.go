@@ -26,9 +26,14 @@ const scratchDir = "root"
 // maxGuestLog bounds what the guest's standard error may hold, in bytes.
 const maxGuestLog = 64 << 10
 
+// fill writes into an upper layer, as which first host id is root's; 0 is the caller.
+type fill func(upper string, first uint32) error
+
 // launch is everything one sandbox is started with.
 type launch struct {
 	spec  driver.Spec
+	root  string // names its template's content
+	fill  fill   // writes what is in its layer at first; nil for a fresh one
 	first uint32 // of its host ids; 0 where one id is mapped
 	group *cgroup.Group
 	ice   *freezer
@@ -46,7 +51,7 @@ type launch struct {
 }
 
 // makeLayer makes the empty layer that takes what the sandbox writes.
-func (d *Driver) makeLayer(l *launch, fill func(string) error) (err error) {
+func (d *Driver) makeLayer(l *launch) (err error) {
 	if d.bounded {
 		if l.disk, err = os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
@@ -66,15 +71,15 @@ func (d *Driver) makeLayer(l *launch, fill func(string) error) (err error) {
 		}
 	}
 	if d.full {
-		l.mounts, l.dir, err = d.prepare(l.first, l.lower, l.guest, l.disk)
+		l.mounts, l.dir, err = d.prepare(l)
 		return err
 	}
 	l.dir = filepath.Join(l.spec.Dir, scratchDir)
 	if err := os.Mkdir(l.dir, 0o755); err != nil {
 		return err
 	}
-	if fill != nil {
-		return fill(filepath.Join(l.spec.Dir, diskDir, upperName))
+	if l.fill != nil {
+		return l.fill(filepath.Join(l.spec.Dir, diskDir, upperName), 0)
 	}
 	return nil
 }

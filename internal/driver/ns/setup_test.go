@@ -154,7 +154,7 @@ func TestDriver(t *testing.T) {
 			}
 			return states[t.Name()].openOnly(t)
 		},
-		Root: driver.Root{Image: s.Root}, Guest: s.Guest, Attack: s.Attack, Limits: limits,
+		Root: driver.Root{Image: s.Root}, Guest: s.Guest, Attack: s.Attack, Limits: limits, OneOwner: !full(),
 	})
 }
 

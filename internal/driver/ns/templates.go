@@ -150,9 +150,9 @@ func (t *templates) close() {
 
 // prepare makes the mount namespace of one sandbox, with everything the stage needs below the returned
 // directory: the template and the guest seen through the sandbox's ids, and its disk.
-func (d *Driver) prepare(first uint32, lower, guest string, disk *os.File) (ns *os.File, dir string, err error) {
+func (d *Driver) prepare(l *launch) (ns *os.File, dir string, err error) {
 	var users *os.File
-	if users, err = userNamespace(first); err != nil {
+	if users, err = userNamespace(l.first); err != nil {
 		return nil, "", err
 	}
 	defer users.Close()
@@ -160,17 +160,17 @@ func (d *Driver) prepare(first uint32, lower, guest string, disk *os.File) (ns *
 		if err := enter(d.templates.ns); err != nil {
 			return err
 		}
-		seenLower, err := through(lower, users)
+		seenLower, err := through(l.lower, users)
 		if err != nil {
 			return err
 		}
-		seenGuest, err := through(guest, users)
+		seenGuest, err := through(l.guest, users)
 		if err != nil {
 			unix.Close(seenLower)
 			return err
 		}
 		if err = ownMounts(); err == nil {
-			dir, err = d.lay(first, seenLower, seenGuest, disk)
+			dir, err = d.lay(l, seenLower, seenGuest)
 		}
 		if err == nil {
 			ns, err = namespaceOf()
@@ -180,9 +180,8 @@ func (d *Driver) prepare(first uint32, lower, guest string, disk *os.File) (ns *
 	return ns, dir, err
 }
 
-// lay mounts the parts of a sandbox in the namespace of the calling thread. disk is nil
-// for one that nothing bounds.
-func (d *Driver) lay(first uint32, lower, guest int, disk *os.File) (string, error) {
+// lay mounts the parts of a sandbox in the namespace of the calling thread.
+func (d *Driver) lay(l *launch, lower, guest int) (string, error) {
 	dir, err := scratch()
 	if err != nil {
 		unix.Close(lower)
@@ -195,19 +194,36 @@ func (d *Driver) lay(first uint32, lower, guest int, disk *os.File) (string, err
 	}
 	err = errors.Join(err, place(lower, at(lowerName)), place(guest, at(guestName)))
 	if err == nil {
-		err = mountDisk(disk, at(diskName), at("loop"))
+		err = mountDisk(l.disk, at(diskName), at("loop"))
 	}
 	if err != nil {
 		return "", err
 	}
 	for _, name := range []string{upperName, workName} {
-		// From a snapshot there is an upper layer.
-		if err := os.Mkdir(filepath.Join(at(diskName), name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		name = filepath.Join(at(diskName), name)
+		// Where the disk is a directory they are there.
+		if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
-		if err := os.Chown(filepath.Join(at(diskName), name), int(first), int(first)); err != nil {
+		if err := os.Chown(name, int(l.first), int(l.first)); err != nil {
 			return "", err
 		}
 	}
-	return dir, nil
+	if l.fill == nil {
+		return dir, nil
+	}
+	if err := l.fill(filepath.Join(at(diskName), upperName), l.first); err != nil {
+		return "", err
+	}
+	return dir, syncDisk(at(diskName))
+}
+
+// syncDisk has a filesystem that was just filled take its place in its file, which is what Stats sees.
+func syncDisk(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
 }
