@@ -187,3 +187,10 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkCompile(b *testing.B) {
+	f := full()
+	for b.Loop() {
+		compile(f)
+	}
+}
