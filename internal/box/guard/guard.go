@@ -31,6 +31,7 @@ package guard
 
 import (
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,9 @@ type Guard struct {
 	start  unix.Timespec // of this clock are the times of new files
 	watch  *watcher
 	closed atomic.Bool
+
+	sockets sync.Map // of socketFile: made by the box
+	known   atomic.Int64
 }
 
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may

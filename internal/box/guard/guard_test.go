@@ -293,6 +293,26 @@ func newWorldWithLog(w *world) *world {
 	return n
 }
 
+// TestAllowIsUseful checks what is proposed for a write.
+func TestAllowIsUseful(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	base := filepath.Dir(w.dir)
+	for dir, want := range map[string]string{"/lib": "/lib", "/.cache/uv/a/b": "/.cache/uv", "/.cache": "/.cache", "/it's": "/it's"} {
+		mkdir(t, base+dir)
+		w.log = refusal.New(refusal.Options{})
+		n := newWorldWithLog(w)
+		n.call("openat", unix.AT_FDCWD, base+dir+"/f", creating)
+		list, _ := n.log.List()
+		want = base + want
+		if strings.Contains(want, "'") {
+			want = "'" + strings.ReplaceAll(want, "'", `'\''`) + "'"
+		}
+		if len(list) != 1 || list[0].Allow != "--write "+want {
+			t.Errorf("%s: %+v, want %s", dir, list, want)
+		}
+	}
+}
+
 func TestDeniedCalls(t *testing.T) {
 	w := newWorld(t, nil, nil)
 	for name, want := range map[string]string{"ptrace": "syscall ptrace", "io_uring_setup": "syscall io_uring_setup (minor)"} {

@@ -24,7 +24,7 @@ func habit(c seccomp.Call, full string, k kind) bool {
 		"_update-notifier-last-checked", ".npm-update-notifier", "lastlog", "wtmp", "utmp", ".Xauthority-c", ".ICEauthority-c":
 		return true
 	}
-	for _, part := range []string{"/.npm/_logs", "/.cache/fontconfig", "/var/cache/fontconfig", "/var/cache/man", "/.config/configstore", "/go/telemetry", "/.cache/mesa_shader_cache", "/.cache/gstreamer-1.0", "/.local/share/recently-used", "/.cache/pip/selfcheck"} {
+	for _, part := range []string{"/.npm/_logs", "/.cache/fontconfig", "/var/cache/fontconfig", "/var/cache/man", "/.config/configstore", "/go/telemetry", "/.cache/mesa_shader_cache", "/.cache/gstreamer-1.0", "/.local/share/recently-used", "/.cache/pip/", "/.cache/go-build/"} {
 		if strings.Contains(full, part) {
 			return true
 		}

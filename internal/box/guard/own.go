@@ -15,17 +15,39 @@ import (
 // madeInside says who made a socket's file in a directory that the box shares with this machine. The box's own is
 // younger than the guard, and a socket that is bound to it belongs to the box's network namespace.
 func (g *Guard) madeInside(c seccomp.Call, fd int) whose {
-	var st unix.Stat_t
-	switch {
-	case !g.made(fd):
+	birth, young := g.birth(fd)
+	if !young {
 		return foreign
-	case sharesNetwork(c): // the age is all there is to tell by
-		return ours
-	case unix.Fstat(fd, &st) == nil && boundIn(c, identity(&st)):
+	}
+	if sharesNetwork(c) { // the age is all there is to tell by
 		return ours
 	}
-	return stale
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return foreign
+	}
+	// An inode's number is used again, but not with the same time.
+	file := socketFile{identity(&st), birth}
+	if _, known := g.sockets.Load(file); known {
+		return ours
+	}
+	if !boundIn(c, file.inode) {
+		return stale
+	}
+	if g.known.Add(1) <= maxKnown {
+		g.sockets.Store(file, true)
+	}
+	return ours
 }
+
+// socketFile is a file that a socket of the box was seen bound to.
+type socketFile struct {
+	inode
+	birth unix.StatxTimestamp
+}
+
+// maxKnown bounds how many are remembered.
+const maxKnown = 1000
 
 // boundIn looks for a socket of the caller's network namespace that is bound to a file. The kernel's list has
 // socket numbers and names as they were given, which say little; so the sockets are borrowed from those who have them,

@@ -291,7 +291,7 @@ print(len(held) > 0, l.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
 // TestRaces lets a program with threads change what the guard looked at.
 func TestRaces(t *testing.T) {
-	seconds := "3"
+	seconds := "2"
 	if testing.Short() {
 		seconds = "1"
 	}

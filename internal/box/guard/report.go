@@ -62,7 +62,7 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 	full := p.full()
 	r := refusal.Refusal{
 		Kind: refusal.Write, What: full, Rule: outside, Certain: err == unix.EROFS, Minor: quiet || habit(c, full, k),
-		Reason: "it is not in a directory that may be written to", Allow: "--write " + quote(p.dir),
+		Reason: "it is not in a directory that may be written to", Allow: "--write " + quote(whole(p.dir)),
 	}
 	if rule := g.rule(full); rule != nil && rule.Rule != "" {
 		r.Rule, r.Allow = rule.Rule, rule.Allow
@@ -116,6 +116,32 @@ func program(pid int) (name string, inside int) {
 		}
 	}
 	return name, inside
+}
+
+// stores are directories in which programs keep things of their own, and how many elements below name the program: to
+// allow one of its directories would be of no use.
+var stores = []struct {
+	part  string
+	below int
+}{{"/.cache/", 1}, {"/.config/", 1}, {"/.local/share/", 1}, {"/.local/state/", 1}, {"/.npm/", 0}, {"/.cargo/", 1}, {"/go/pkg/", 1}, {"/.gradle/", 0}, {"/.m2/", 0}, {"/.nuget/", 0}, {"/.rustup/", 0}}
+
+// whole is the directory that is worth allowing for a write in dir.
+func whole(dir string) string {
+	for _, s := range stores {
+		before, rest, found := strings.Cut(dir+"/", s.part)
+		if !found {
+			continue
+		}
+		kept := before + strings.TrimSuffix(s.part, "/")
+		for range s.below {
+			var first string
+			if first, rest, _ = strings.Cut(rest, "/"); first != "" {
+				kept += "/" + first
+			}
+		}
+		return kept
+	}
+	return dir
 }
 
 // quote writes a path for a shell.

@@ -58,14 +58,20 @@ func (g *Guard) wasRepository(c seccomp.Call) func(string) bool {
 	}
 }
 
-// made reports whether a file is younger than the guard. Filesystems that don't tell have no young files.
+// made reports whether a file is younger than the guard.
 func (g *Guard) made(fd int) bool {
+	_, young := g.birth(fd)
+	return young
+}
+
+// birth is when a file was made, and whether the guard was there. Filesystems that don't tell have no young files.
+func (g *Guard) birth(fd int) (unix.StatxTimestamp, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
 	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return false
+		return st.Btime, false
 	}
-	return st.Btime.Sec > g.start.Sec || st.Btime.Sec == g.start.Sec && int64(st.Btime.Nsec) >= g.start.Nsec
+	return st.Btime, st.Btime.Sec > g.start.Sec || st.Btime.Sec == g.start.Sec && int64(st.Btime.Nsec) >= g.start.Nsec
 }
 
 // change answers the calls that change one name.
@@ -208,12 +214,12 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	if _, exists := from.stat(); !exists {
 		return goOn
 	}
-	if by := g.moves(c, from, to); by != nil {
-		return g.protected(c, to.full(), by)
+	if full, by := g.moves(c, from, to); by != nil {
+		return g.protected(c, full, by)
 	}
 	if flags&unix.RENAME_EXCHANGE != 0 {
-		if by := g.moves(c, to, from); by != nil {
-			return g.protected(c, from.full(), by)
+		if full, by := g.moves(c, to, from); by != nil {
+			return g.protected(c, full, by)
 		}
 	}
 	switch {
@@ -225,36 +231,31 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	return goOn
 }
 
-// moves is the pattern that a move from one place to another is against, nil for none.
-func (g *Guard) moves(c seccomp.Call, from, to *place) *pattern {
-	if p := g.names.holds[from.full()]; p != nil {
-		return p
+// moves is the pattern that a move from one place to another is against, nil for none, and which of the two.
+func (g *Guard) moves(c seccomp.Call, from, to *place) (string, *pattern) {
+	was, old, full := g.wasRepository(c), from.full(), to.full()
+	if p := g.names.holds[old]; p != nil {
+		return old, p
 	}
-	was := g.wasRepository(c)
-	if r, by := g.protects(from.full(), was); r == within {
-		return by[0]
+	if r, by := g.protects(old, was); r == within {
+		return old, by[0]
 	}
-	r, by := g.protects(to.full(), was)
-	switch {
-	case r == unrelated:
-		return nil
-	case r == within:
-		return by[0]
+	r, by := g.protects(full, was)
+	if r == within {
+		return full, by[0]
 	}
 	st, _ := from.stat()
 	for _, p := range by {
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-				return p
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			return full, p
+		case unix.S_IFDIR:
+			if rest := p.parts[strings.Count(full[len(p.at(full)):], "/"):]; from.carries(rest) {
+				return full, p
 			}
-			continue
-		}
-		rest := p.parts[strings.Count(to.full()[len(p.at(to.full())):], "/"):]
-		if from.carries(rest) {
-			return p
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // at is the directory at which a pattern leads through full.
