@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +80,9 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	}
 	defer bx.Kill()
 	j.notes = append(j.notes, bx.Missing()...)
+	for i, at := range bx.Published() {
+		j.say("port %d of the box is %s", p.spec.Publish[i].Inside, at)
+	}
 	if way != nil {
 		if err := way.Attach(ctx, bx.Link()); err != nil {
 			return 0, 0, err
@@ -111,6 +116,7 @@ func (j *Job) inside() bool {
 
 // guard makes the part that decides about Unix sockets and protected names.
 func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) error {
+	p.rules.Quarantine = filepath.Join(stateDir(j.Box.Home), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
 	var started atomic.Pointer[box.Box]
 	g, err := guard.New(p.rules, j.Log, func() *os.File {
 		if b := started.Load(); b != nil {
@@ -127,6 +133,14 @@ func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) error {
 		return g.Answer(c)
 	}
 	return nil
+}
+
+// stateDir is where this user's state is.
+func stateDir(home string) string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "carrel")
+	}
+	return filepath.Join(home, ".local", "state", "carrel")
 }
 
 // events turn what the walls notice into refusals.

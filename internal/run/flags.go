@@ -18,6 +18,7 @@ import (
 type Options struct {
 	allow, deny, read, noRead, write, noWrite []string
 	env, profiles, publish, sockets           []string
+	protect, unprotect                        []string
 	policy, settingsFile, tier, command       string
 	memory, fileSize, tmpSize                 string
 	cpus                                      float64
@@ -49,6 +50,8 @@ func AddFlags(fs *pflag.FlagSet) *Options {
 	list(&o.noRead, "no-read", "keep it from reading PATH or GLOB")
 	list(&o.write, "write", "let it write PATH")
 	list(&o.noWrite, "no-write", "keep it from writing PATH or GLOB")
+	list(&o.protect, "protect", "never write NAME, whatever directory it is in")
+	list(&o.unprotect, "unprotect", "let it write a protected NAME, such as .git/config")
 	list(&o.env, "env", "NAME keeps a variable that is stripped otherwise, NAME=VALUE sets one, NAME- strips one")
 	list(&o.profiles, "profile", "settings for a tool (see --profile help)")
 	fs.StringVar(&o.settingsFile, "settings", "", "a settings file: ours, or sandbox-runtime's as it is")
@@ -80,7 +83,7 @@ func AddFlags(fs *pflag.FlagSet) *Options {
 func (o *Options) layer() (s settings.Settings, err error) {
 	s.Profiles, s.Tier = o.profiles, o.tier
 	s.Read = settings.PathRules{Allow: o.read, Deny: o.noRead}
-	s.Write = settings.PathRules{Allow: o.write, Deny: o.noWrite}
+	s.Write = settings.PathRules{Allow: o.write, Deny: o.noWrite, Protect: o.protect, Unprotect: o.unprotect}
 	s.Network = settings.NetworkRules{Allow: o.allow, Deny: o.deny, PolicyRef: o.policy, Sockets: o.sockets, Publish: o.publish, Host: o.host}
 	if o.internet {
 		s.Network.Policy = &carrel.Policy{Default: "allow"}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/settings"
 )
 
 // parse reads a command line.
@@ -96,20 +95,6 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func TestProtectedNames(t *testing.T) {
-	b := &settings.Box{ReadDefault: settings.Readable, WriteDefault: settings.Readable, Paths: []settings.PathRule{
-		{Path: "/w", Access: settings.Writable, Rule: "working directory"}, {Path: "/w/ro", Access: settings.Readable, Rule: "ro"},
-	}, Protected: []settings.Protected{{Pattern: ".git/hooks", Deep: true, Rule: "hooks"}, {Pattern: ".mcp.json", Rule: "mcp"}, {Pattern: "/w/abs", Rule: "abs"}}}
-	for path, want := range map[string]string{
-		"/w/.git/hooks": "hooks", "/w/.git/hooks/x": "hooks", "/w/a/.git/hooks/x": "hooks", "/w/node_modules/a/.git/hooks": "", "/w/.git": "",
-		"/w/.mcp.json": "mcp", "/w/a/.mcp.json": "", "/w/abs": "abs", "/w/abs/x": "abs", "/w/x": "", "/w/ro/x": "ro",
-	} {
-		if got, yes := protectedIn(b, path); got != want || yes != (want != "") {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
-	}
-}
-
 func fieldOf(err error) string {
 	var e *carrel.Error
 	if errors.As(err, &e) {
@@ -119,6 +104,3 @@ func fieldOf(err error) string {
 }
 
 func itoa(n uint16) string { return strconv.Itoa(int(n)) }
-
-// protectedIn is Protected for a box without a filesystem.
-func protectedIn(b *settings.Box, path string) (string, bool) { return Protected(b, path) }

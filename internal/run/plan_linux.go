@@ -13,9 +13,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// private are directories that are the box's own and empty at first.
-var private = []string{"/tmp", "/run", "/var/tmp", "/dev/shm"}
-
 // plan is a settings.Box in the words of the walls.
 type plan struct {
 	spec   box.Spec
@@ -54,16 +51,19 @@ func newPlan(b *settings.Box, args, env []string, upper func(lower string) (laye
 
 // mounts puts the paths into mounts, parents first.
 func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error {
-	for _, dir := range []string{"/run", "/var/tmp"} {
+	for _, dir := range b.Private {
+		if dir == "/tmp" || within(dir, "/dev") { // of every box
+			continue
+		}
 		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: dir, Size: 64 << 20, Optional: true})
 	}
 	rules := realPaths(b.Paths)
 	slices.SortStableFunc(rules, func(a, b settings.PathRule) int { return strings.Compare(a.Path, b.Path) })
 	for i, r := range rules {
 		above := b.ReadDefault
-		own := within(r.Path, private...) // an empty directory lies there
+		own := within(r.Path, b.Private...) // an empty directory lies there
 		if parent, ok := nearest(rules[:i], r.Path); ok {
-			above, own = parent.Access, own && !within(parent.Path, private...)
+			above, own = parent.Access, own && !within(parent.Path, b.Private...)
 		}
 		if r.Access == settings.Denied {
 			switch {
@@ -117,7 +117,7 @@ func (p *plan) landlock(b *settings.Box) {
 	} else {
 		add(landlock.ReadExec, "/")
 		add(landlock.WriteFile, "/dev", "/proc")
-		add(landlock.ReadWrite, private...)
+		add(landlock.ReadWrite, b.Private...)
 	}
 	for _, r := range b.Paths {
 		switch {
@@ -133,28 +133,35 @@ func (p *plan) landlock(b *settings.Box) {
 
 // guard tells the guard what the walls are, and which names are protected.
 func (p *plan) guard(b *settings.Box) {
-	g := guard.Rules{Own: private, Sockets: b.Sockets, NoBind: !b.Bind}
+	g := guard.Rules{Own: b.Private, Sockets: b.Sockets, NoBind: !b.Bind}
 	if b.Closed {
 		g.Closed = "the network is closed"
 	}
 	for _, r := range b.Paths {
 		g.Paths = append(g.Paths, guard.Path{Path: r.Path, Writable: r.Access == settings.Writable, Rule: r.Rule, Allow: writeFlag(r)})
 	}
-	for _, dir := range append(slices.Clone(private), "/dev", "/proc") {
+	for _, dir := range append(slices.Clone(b.Private), "/dev", "/proc") {
 		g.Paths = append(g.Paths, guard.Path{Path: dir, Writable: true})
 	}
 	for _, n := range b.Protected {
-		if filepath.IsAbs(n.Pattern) {
-			if access, _ := b.Access(filepath.Dir(n.Pattern)); access != settings.Writable {
+		dirs := []string{n.Dir}
+		pattern := n.Pattern
+		switch {
+		case filepath.IsAbs(pattern):
+			if access, _ := b.Access(filepath.Dir(pattern)); access != settings.Writable {
 				continue // the walls see to it
 			}
-			g.Protected = append(g.Protected, guard.Protected{Dir: filepath.Dir(n.Pattern), Pattern: filepath.Base(n.Pattern), Rule: n.Rule})
-			continue
-		}
-		for _, r := range b.Paths {
-			if r.Access == settings.Writable {
-				g.Protected = append(g.Protected, guard.Protected{Dir: r.Path, Pattern: n.Pattern, Deep: n.Deep, Rule: n.Rule})
+			dirs, pattern = []string{filepath.Dir(pattern)}, filepath.Base(pattern)
+		case n.Dir == "":
+			dirs = nil
+			for _, r := range b.Paths {
+				if r.Access == settings.Writable {
+					dirs = append(dirs, r.Path)
+				}
 			}
+		}
+		for _, dir := range dirs {
+			g.Protected = append(g.Protected, guard.Protected{Dir: dir, Pattern: pattern, Deep: n.Deep, Rule: n.Rule, Allow: n.Allow})
 		}
 	}
 	p.rules = g

@@ -165,11 +165,6 @@ func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
 // finish says what was refused.
 func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
 	list, dropped := j.Log.List()
-	for i, r := range list {
-		if r.Kind == refusal.Write && r.Allow == "" && filepath.IsAbs(r.What) { // protected: only by its very name
-			list[i].Allow = "--write " + r.What
-		}
-	}
 	if !j.opts.quiet {
 		if text := refusal.Summary(list, dropped, 10); text != "" {
 			fmt.Fprint(j.Err, text)
@@ -225,7 +220,11 @@ func (j *Job) failed(err error) (int, error) {
 // describe prints the box.
 func (o *Options) describe(w io.Writer, b *settings.Box, line []string) error {
 	if o.JSON {
-		return nil
+		return json.NewEncoder(w).Encode(struct {
+			Command []string `json:"command,omitempty"`
+			Dir     string   `json:"dir"`
+			Lines   []string `json:"lines"`
+		}{line, b.Dir, b.Explain(o.explain)})
 	}
 	text := strings.Join(b.Explain(o.explain), "\n") + "\n"
 	if len(line) > 0 {
