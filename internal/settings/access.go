@@ -15,7 +15,7 @@ func (b *Box) Access(p string) (Access, PathRule) {
 	}
 	for i := range b.Protected {
 		g := &b.Protected[i]
-		if len(rule.Path) < len(p) && g.matches(p) && !g.excepted(p) {
+		if g.covers(p, rule.Path) {
 			return Readable, PathRule{Path: p, Access: Readable, Rule: g.Rule, Source: g.Source, Allow: g.Allow}
 		}
 	}
@@ -46,56 +46,52 @@ func (b *Box) ruleOf(p string) PathRule {
 	return PathRule{Access: Readable, Rule: "built-in: only the working directory is written", Source: "built-in", Allow: "--write " + show(p)}
 }
 
-// matches reports whether a protected name is a path, or holds it.
-func (g *Protected) matches(p string) bool {
+// covers reports whether a protected name is a path, or holds it, below the directory root that was opened. The root's own name counts as the
+// first element (".claude/settings.json" in ~/.claude), but what names the root itself, or something above it, does
+// not: it was opened by its name.
+func (g *Protected) covers(p, root string) bool {
 	if strings.HasPrefix(g.Pattern, "/") {
-		return inside(p, g.Pattern) || strings.Contains(g.Pattern, "*") && prefixMatches(g.Pattern[1:], p[1:])
+		return matchAt(g.Pattern[1:], p, 1) > len(root)
 	}
-	rel := strings.TrimPrefix(p, "/")
+	first := strings.LastIndexByte(root, '/') + 1
 	if g.Dir != "" {
 		if !inside(p, g.Dir) || p == g.Dir {
 			return false
 		}
-		rel = strings.TrimPrefix(p[len(g.Dir):], "/")
+		first = max(first, len(g.Dir)+1)
+		if g.Dir == "/" {
+			first = 1
+		}
 	}
-	if !g.Deep {
-		return prefixMatches(g.Pattern, rel)
-	}
-	for {
-		if prefixMatches(g.Pattern, rel) {
+	for start := max(first, 1); start < len(p); {
+		if matchAt(g.Pattern, p, start) > len(root) {
 			return true
 		}
-		_, rest, ok := strings.Cut(rel, "/")
-		if !ok {
+		next := strings.IndexByte(p[start:], '/')
+		if next < 0 || !g.Deep {
 			return false
 		}
-		rel = rest
-	}
-}
-
-// prefixMatches reports whether a pattern matches the first elements of a path, all of its own.
-func prefixMatches(pattern, p string) bool {
-	for {
-		first, more, ok := strings.Cut(pattern, "/")
-		elem, rest, deeper := strings.Cut(p, "/")
-		if !matchName1(first, elem) {
-			return false
-		}
-		if !ok {
-			return true
-		}
-		if !deeper {
-			return false
-		}
-		pattern, p = more, rest
-	}
-}
-
-func (g *Protected) excepted(p string) bool {
-	for _, e := range g.Except {
-		if inside(p, e) {
-			return true
-		}
+		start += next + 1
 	}
 	return false
+}
+
+// matchAt matches a pattern with the elements of a path from start on, and returns where the match ends, 0 for none.
+func matchAt(pattern, p string, start int) int {
+	for {
+		first, more, deeper := strings.Cut(pattern, "/")
+		end := len(p)
+		if i := strings.IndexByte(p[start:], '/'); i >= 0 {
+			end = start + i
+		}
+		switch {
+		case !matchName1(first, p[start:end]):
+			return 0
+		case !deeper:
+			return end
+		case end == len(p):
+			return 0
+		}
+		pattern, start = more, end+1
+	}
 }

@@ -262,7 +262,7 @@ func (r *reader) network(into *NetworkRules) field {
 // policy reads a policy, or the name of one.
 func (r *reader) policy(into *NetworkRules) field {
 	return func(n *yaml.Node, at string) {
-		if n.Kind == yaml.ScalarNode {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 			r.text(&into.PolicyRef)(n, at)
 			return
 		}

@@ -45,6 +45,9 @@ func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 	if p = strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/"); p == "" {
 		p = "/"
 	}
+	if !named && strings.ContainsAny(p, meta) && v.exists(l.Dir+"/"+p) {
+		return target{path: path.Clean(l.Dir + "/" + p)}, nil
+	}
 	if !named && p != "." && p != ".." && (closes || strings.ContainsAny(p, meta)) {
 		return target{dir: v.dir, rest: p, deep: true}, checkGlob(p)
 	}
@@ -113,11 +116,13 @@ func matchElements(p, s []string) bool {
 	return false
 }
 
+// maxEntries bounds how many entries a search in the filesystem looks at. Tests lower it.
+var maxEntries = 20_000
+
 // Bounds of a search in the filesystem.
 const (
-	maxEntries = 20_000 // looked at
-	maxMatches = 4096   // of one pattern
-	maxDepth   = 5      // directories below where it begins
+	maxMatches = 4096 // of one pattern
+	maxDepth   = 5    // directories below where it begins
 	maxSearch  = 25 * time.Millisecond
 )
 

@@ -57,12 +57,12 @@ func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, 
 		op, over = srtOrder(said, path, op)
 	}
 	said[path+"\x00"+key] = at
-	lifts := op == writeAllow && v.except(path)
+	lifts := op == writeAllow && v.protectedName(path)
 	switch {
 	case there || lifts:
-		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source, over: over, keep: lifts})
+		v.tree.add(&decision{path: path, op: op, layer: l.place, rule: at, source: l.Source, over: over})
 	case op == writeDeny:
-		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source})
+		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source, layer: l.place})
 	case l.flags && !op.deny():
 		return invalid(at, "make it first", "%s does not exist", v.short(path))
 	default:
@@ -99,29 +99,48 @@ func srtOrder(said map[string]string, path string, op operation) (operation, boo
 	return op, false
 }
 
-// except opens a path that a protected name matches, and reports whether one did: naming the very
-// path lifts its protection.
-func (v *resolver) except(path string) bool {
-	any := false
-	for i := range v.guarded {
-		g := &v.guarded[i]
-		if g.Source == "built-in" && v.matches(g, path) {
-			any = true
-			if !slices.Contains(g.Except, path) {
-				g.Except = append(g.Except, path)
-			}
-		}
-	}
-	return any
+// protectedName reports whether a path is protected by its name: whoever opens it by naming it means what is not there yet, too.
+func (v *resolver) protectedName(path string) bool {
+	return slices.ContainsFunc(v.guarded, func(g Protected) bool { return g.covers(path, v.above(path)) })
 }
 
-// matches reports whether a protected name is, or holds, a path.
-func (v *resolver) matches(g *Protected, path string) bool { return g.matches(path) }
+// above is the directory below which a protected name is looked for in a path.
+func (v *resolver) above(path string) string {
+	if path != v.dir && inside(path, v.dir) {
+		return v.dir
+	}
+	return ""
+}
+
+// named settles what was opened by naming it and is protected by its name: the stronger layer decides, and of a
+// built-in protection the naming lifts it.
+func (v *resolver) named() {
+	for p, at := range v.tree.points {
+		if d := at.write; d == nil || d.op != writeAllow || d.glob || d.layer == 0 {
+			continue
+		}
+		for i := range v.guarded {
+			g := &v.guarded[i]
+			if !g.covers(p, v.above(p)) {
+				continue
+			}
+			if g.layer > at.write.layer {
+				at.write = &decision{path: p, op: writeDeny, layer: g.layer, rule: g.Rule, source: g.Source}
+				break
+			}
+			at.write.keep = true
+			g.Except = append(g.Except, p)
+		}
+	}
+	for i := range v.guarded {
+		slices.Sort(v.guarded[i].Except)
+	}
+}
 
 // globbed adds a pattern: to the search where it holds anywhere, by itself where it has a directory.
 func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error {
 	if op == writeDeny {
-		g := Protected{Pattern: t.rest, Dir: t.dir, Deep: t.deep, Rule: at, Source: l.Source}
+		g := Protected{Pattern: t.rest, Dir: t.dir, Deep: t.deep, Rule: at, Source: l.Source, layer: l.place}
 		if strings.Contains(t.rest, "**") {
 			v.note("%s: ** between directories closes what is there now, not what is made later", at)
 		} else {
@@ -156,7 +175,7 @@ func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error
 func (v *resolver) protect(l *layer) {
 	for i, name := range l.Write.Protect {
 		at := l.at("write.protect", i)
-		p := Protected{Pattern: strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/"), Deep: true, Rule: at, Source: l.Source}
+		p := Protected{Pattern: strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/"), Deep: true, Rule: at, Source: l.Source, layer: l.place}
 		if rest, ok := strings.CutPrefix(p.Pattern, "~"); ok {
 			p.Pattern = v.home + rest
 		}
@@ -242,6 +261,7 @@ func (v *resolver) look() {
 // finishPaths turns the decisions into rules.
 func (v *resolver) finishPaths() {
 	b := v.box
+	v.named()
 	v.tree.private = map[string]bool{}
 	b.Private = slices.DeleteFunc(b.Private, func(p string) bool {
 		at := v.tree.points[p]

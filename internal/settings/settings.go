@@ -148,6 +148,8 @@ type Protected struct {
 	Allow   string // how a person would lift it: "--unprotect .mcp.json"
 	// Except are absolute paths that the pattern matches and that somebody opened by naming them, with all below.
 	Except []string
+
+	layer int
 }
 
 // EnvVar is one variable's fate.
