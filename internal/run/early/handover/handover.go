@@ -10,26 +10,32 @@ import (
 	"syscall"
 
 	"github.com/carrel-dev/carrel/internal/run"
-	"github.com/carrel-dev/carrel/internal/run/early"
+)
+
+// Names in argv[0], the same as package early's. It is not imported: it carries the small program, which would
+// carry itself.
+const (
+	small = "carrel-run"
+	whole = "carrel-whole"
 )
 
 // Run runs "carrel run", if that is what this process was started for, and ends it. It returns whether it was, when the
 // rest is to be done by the whole program and that can't be started.
 func Run() bool {
-	if os.Args[0] != early.Small || len(os.Args) < 2 {
+	if os.Args[0] != small || len(os.Args) < 2 {
 		return false
 	}
-	whole, err := strconv.Atoi(os.Args[1])
+	back, err := strconv.Atoi(os.Args[1])
 	if err != nil {
 		return false
 	}
-	syscall.CloseOnExec(whole)
+	syscall.CloseOnExec(back)
 	args := os.Args[2:]
 	// Its own stage: this very program, which is a memory file that nobody can change.
 	if code, done := run.Quick(args, self); done {
 		os.Exit(code)
 	}
-	err = syscall.Exec("/proc/self/fd/"+strconv.Itoa(whole), append([]string{early.Whole, "run"}, args...), os.Environ())
+	err = syscall.Exec("/proc/self/fd/"+strconv.Itoa(back), append([]string{whole, "run"}, args...), os.Environ())
 	fmt.Fprintf(os.Stderr, "carrel: start the whole program: %v\n", err)
 	os.Exit(125)
 	return true
