@@ -81,16 +81,14 @@ type Protected struct {
 
 // Guard answers calls. It is safe for concurrent use.
 type Guard struct {
-	rules  Rules
-	paths  map[string]*Path
-	own    map[string]bool
-	names  *names
-	log    *refusal.Log
-	root   func() *os.File
-	start  unix.Timespec // of this clock are the times of new files
-	watch  *watcher
-	closed atomic.Bool
-
+	rules   Rules
+	paths   map[string]*Path
+	own     map[string]bool
+	names   *names
+	log     *refusal.Log
+	root    func() *os.File
+	start   unix.Timespec // of this clock are the times of new files
+	watch   *watcher
 	sockets sync.Map // of socketFile: made by the box
 	known   atomic.Int64
 }
@@ -98,7 +96,7 @@ type Guard struct {
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
 // return nil until the first call, and is then not used.
 func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
-	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root}
+	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}}}
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
 		return nil, err
 	}
@@ -112,14 +110,6 @@ func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
 		g.own[dir] = true
 	}
 	g.names = g.compile()
-	w, err := g.startWatching()
-	if err != nil {
-		return nil, err
-	}
-	g.watch = w
-	if w.events != nil {
-		go g.serve(w)
-	}
 	return g, nil
 }
 
@@ -132,6 +122,9 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	switch c.Name {
 	case "connect":
 		return g.connect(c)
+	}
+	g.begin()
+	switch c.Name {
 	case "bind":
 		return g.bind(c)
 	case "open", "openat", "creat":

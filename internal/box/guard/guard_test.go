@@ -354,3 +354,57 @@ func BenchmarkPlainOpen(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkNew(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 100 {
+		if err := os.WriteFile(dir+"/"+strings.Repeat("f", i+1), nil, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir+"/.git/objects", 0o755); err != nil {
+		b.Fatal(err)
+	}
+	p := protectedNames(dir)
+	for i := range 100 {
+		p = append(p, guard.Protected{Dir: dir, Pattern: ".name" + strings.Repeat("x", i), Deep: true})
+	}
+	for b.Loop() {
+		g, err := guard.New(guard.Rules{Paths: []guard.Path{{Path: dir, Writable: true}}, Protected: p}, refusal.New(refusal.Options{}), func() *os.File { return nil })
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = g.Close()
+	}
+}
+
+// TestManyGuards uses up what the machine gives of inotify; the names are looked after all the same.
+func TestManyGuards(t *testing.T) {
+	dir := t.TempDir() // a user has 128 by default
+	var guards []*guard.Guard
+	for range 200 {
+		w := &world{t: t, dir: dir, log: refusal.New(refusal.Options{})}
+		g, err := guard.New(guard.Rules{Paths: []guard.Path{{Path: dir, Writable: true}}, Protected: protectedNames(dir)}, w.log, func() *os.File { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.guard = g
+		w.call("mkdir", dir+"/x")
+		w.pin.Unpin()
+		guards = append(guards, g)
+	}
+	write(t, dir+"/.mcp.json")
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Lstat(dir + "/.mcp.json"); err != nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it stays")
+		}
+	}
+	for _, g := range guards {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -67,9 +67,10 @@ func (g *Guard) compile() *names {
 		n.holder(dir)
 	}
 	g.nested(n)
+	list := listing{}
 	for dir, patterns := range n.top {
 		for _, p := range patterns {
-			g.existing(n, dir, dir, p, p.parts)
+			g.existing(n, list, dir, p, p.parts)
 		}
 	}
 	return n
@@ -135,15 +136,15 @@ func (g *Guard) nested(n *names) {
 }
 
 // existing notes what of a pattern exists below at, a directory that leads to it.
-func (g *Guard) existing(n *names, holder, at string, p *pattern, parts []string) {
-	for _, name := range candidates(at, parts[0]) {
+func (g *Guard) existing(n *names, list listing, at string, p *pattern, parts []string) {
+	for _, name := range list.candidates(at, parts[0]) {
 		full := join(at, name)
 		var st unix.Stat_t
 		if unix.Lstat(full, &st) != nil {
 			continue
 		}
 		if len(parts) > 1 && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			g.existing(n, holder, full, p, parts[1:])
+			g.existing(n, list, full, p, parts[1:])
 			continue
 		}
 		n.before[full] = identity(&st)

@@ -13,8 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// sweep looks at all protected names once, and reports whether it moved something.
-func (g *Guard) sweep() bool {
+// sweep looks at all protected names once, and reports whether it moved something. Of the directories at the top, which may be
+// large, only names are looked at for patterns with a "*", if there are names.
+func (g *Guard) sweep(names []string) bool {
 	w := g.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,24 +26,28 @@ func (g *Guard) sweep() bool {
 		g.restore(h)
 	}
 	for dir, patterns := range g.names.top {
+		list := listing{}
+		if names != nil {
+			list[dir] = names
+		}
 		for _, p := range patterns {
 			if p.parts[0] == ".git" && !g.names.repository[dir] {
 				continue
 			}
-			g.inspect(dir, dir, p, p.parts)
+			g.inspect(list, dir, dir, p, p.parts)
 		}
 	}
 	return w.moved != before
 }
 
 // inspect looks for what a pattern names below a directory.
-func (g *Guard) inspect(holder, at string, p *pattern, parts []string) {
+func (g *Guard) inspect(list listing, holder, at string, p *pattern, parts []string) {
 	dir, err := straight(at)
 	if err != nil {
 		return
 	}
 	defer unix.Close(dir)
-	for _, name := range candidates(self(dir), parts[0]) {
+	for _, name := range list.candidates(at, parts[0]) {
 		full := join(at, name)
 		var st unix.Stat_t
 		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -51,7 +56,7 @@ func (g *Guard) inspect(holder, at string, p *pattern, parts []string) {
 		kind := st.Mode & unix.S_IFMT
 		if len(parts) > 1 && kind == unix.S_IFDIR {
 			g.watch.add(full, false, parts[1] == "*")
-			g.inspect(holder, full, p, parts[1:])
+			g.inspect(list, holder, full, p, parts[1:])
 			continue
 		}
 		if len(parts) > 1 && kind != unix.S_IFLNK {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,10 +17,14 @@ import (
 
 // watcher is the second line: it is told what appears in the directories that hold protected names.
 type watcher struct {
-	events *os.File
-	done   chan struct{}
+	once    sync.Once
+	events  *os.File // nil where the machine has no more to give: then we look again and again
+	stop    chan struct{}
+	serving sync.WaitGroup
+	closed  atomic.Bool
 
 	mu      sync.Mutex
+	started bool
 	watches map[int32]*watched // by the kernel's number
 	round   int                // of sweeps
 	held    []*held
@@ -48,30 +53,34 @@ type held struct {
 // watchFor is what makes a name appear or go.
 const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
 
-// startWatching watches the directories that hold protected names, and those on the way to them. Somebody has to serve it.
-func (g *Guard) startWatching() (*watcher, error) {
-	w := &watcher{done: make(chan struct{}), watches: map[int32]*watched{}}
+// begin starts the second line before the first call goes on that could make a name: a program that makes none does not pay for it (the
+// kernel takes milliseconds to end it).
+func (g *Guard) begin() {
 	if len(g.names.top) == 0 {
-		close(w.done)
-		return w, nil
+		return
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, os.NewSyscallError("inotify_init1", err)
-	}
-	w.events = os.NewFile(uintptr(fd), "inotify")
-	for dir, p := range g.names.holds {
-		w.hold(dir, p)
-		w.add(parent(dir), true, false)
-	}
-	slices.SortFunc(w.held, func(a, b *held) int { return len(a.path) - len(b.path) })
-	for dir, patterns := range g.names.top {
-		w.add(dir, true, false)
-		for _, p := range patterns {
-			w.addWay(dir, p.parts)
+	g.watch.once.Do(func() {
+		w := g.watch
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
+			w.events = os.NewFile(uintptr(fd), "inotify")
 		}
-	}
-	return w, nil
+		for dir, p := range g.names.holds {
+			w.hold(dir, p)
+			w.add(parent(dir), true, false)
+		}
+		slices.SortFunc(w.held, func(a, b *held) int { return len(a.path) - len(b.path) })
+		list := listing{}
+		for dir, patterns := range g.names.top {
+			w.add(dir, true, false)
+			for _, p := range patterns {
+				w.addWay(list, dir, p.parts)
+			}
+		}
+		w.started = true
+		w.serving.Go(func() { g.serve(w) })
+	})
 }
 
 // hold opens a directory.
@@ -91,8 +100,11 @@ func (w *watcher) hold(dir string, by *pattern) {
 // add watches a directory in this round, or always; for any name, or for interesting ones. One that is not there, or a limit of the machine,
 // leaves it to Check.
 func (w *watcher) add(dir string, always, anyName bool) {
+	if w.events == nil || len(w.watches) >= maxWatches {
+		return
+	}
 	raw, err := w.events.SyscallConn()
-	if err != nil || len(w.watches) >= maxWatches {
+	if err != nil {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
@@ -111,6 +123,9 @@ func (w *watcher) add(dir string, always, anyName bool) {
 
 // forget ends a round: what was not found in it is watched no more.
 func (w *watcher) forget() {
+	if w.events == nil {
+		return
+	}
 	raw, err := w.events.SyscallConn()
 	if err != nil {
 		return
@@ -126,47 +141,65 @@ func (w *watcher) forget() {
 }
 
 // addWay watches the directories that lead to a pattern.
-func (w *watcher) addWay(at string, parts []string) {
+func (w *watcher) addWay(list listing, at string, parts []string) {
 	if len(parts) < 2 {
 		return
 	}
-	for _, name := range candidates(at, parts[0]) {
+	for _, name := range list.candidates(at, parts[0]) {
 		dir := join(at, name)
 		var st unix.Stat_t
 		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			w.add(dir, false, parts[1] == "*")
-			w.addWay(dir, parts[1:])
+			w.addWay(list, dir, parts[1:])
 		}
 	}
 }
 
+// listing reads each directory once.
+type listing map[string][]string
+
 // candidates are the names in a directory that a part of a pattern stands for.
-func candidates(dir, part string) []string {
+func (l listing) candidates(dir, part string) []string {
 	if !strings.Contains(part, "*") {
 		return []string{part}
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil
+	names, known := l[dir]
+	if !known {
+		if d, err := os.Open(dir); err == nil {
+			names, _ = d.Readdirnames(-1)
+			_ = d.Close()
+		}
+		l[dir] = names
 	}
-	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	return slices.DeleteFunc(names, func(n string) bool { return !match(part, n) })
+	var out []string
+	for _, n := range names {
+		if match(part, n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // serve looks whenever an interesting name appeared or went.
 func (g *Guard) serve(w *watcher) {
-	defer close(w.done)
+	if w.events == nil {
+		g.poll(w)
+		return
+	}
 	buf := make([]byte, 64<<10)
 	for idle := 0; ; {
 		n, err := w.events.Read(buf)
 		if err != nil {
 			return
 		}
-		if !g.tells(buf[:n]) {
+		names, all := g.tells(buf[:n])
+		if len(names) == 0 && !all {
 			continue
 		}
-		if g.sweep() {
+		if all {
+			names = nil
+		}
+		if g.sweep(names) {
 			idle = 0
 		} else if idle++; idle > 100 {
 			time.Sleep(time.Millisecond) // somebody makes and removes names to keep us busy
@@ -174,23 +207,40 @@ func (g *Guard) serve(w *watcher) {
 	}
 }
 
-// tells reports whether events are about an interesting name, or some were lost.
-func (g *Guard) tells(b []byte) bool {
+// poll looks ten times a second.
+func (g *Guard) poll(w *watcher) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-ticker.C:
+			g.sweep(nil)
+		}
+	}
+}
+
+// tells lists the interesting names of events, or says that all are to be looked at: some events were lost.
+func (g *Guard) tells(b []byte) (names []string, all bool) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		watch := int32(binary.NativeEndian.Uint32(b))
 		mask := binary.NativeEndian.Uint32(b[4:])
 		size := int(binary.NativeEndian.Uint32(b[12:]))
 		b = b[unix.SizeofInotifyEvent:]
 		if size > len(b) {
-			return true
+			return nil, true
 		}
 		name := strings.TrimRight(string(b[:size]), "\x00")
 		b = b[size:]
-		if mask&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED) != 0 || g.names.interesting(name) || g.anyName(watch) {
-			return true
+		if mask&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED) != 0 {
+			return nil, true
+		}
+		if g.names.interesting(name) || g.anyName(watch) {
+			names = append(names, name)
 		}
 	}
-	return false
+	return names, false
 }
 
 // anyName reports whether any name means something in a watched directory.
@@ -203,28 +253,36 @@ func (g *Guard) anyName(watch int32) bool {
 
 // Check moves away what is protected and appeared all the same, and back what was carried away. Close calls it.
 func (g *Guard) Check() error {
-	if g.watch.events == nil {
-		return nil
-	}
 	for range 100 { // what is moved may uncover another
-		if !g.sweep() {
+		if !g.sweep(nil) {
 			return nil
 		}
 	}
 	return errors.New("protected names keep appearing: something still makes them")
 }
 
-// Close stops watching directories, after a last Check.
+// Close stops watching directories, after a last Check. Call it when nothing runs in the box any more.
 func (g *Guard) Close() error {
-	if g.closed.Swap(true) || g.watch.events == nil {
+	w := g.watch
+	if w.closed.Swap(true) {
+		return nil
+	}
+	w.once.Do(func() {}) // what was not begun never will be
+	w.mu.Lock()
+	started := w.started
+	w.mu.Unlock()
+	if !started {
 		return nil
 	}
 	err := g.Check()
-	if e := g.watch.events.Close(); err == nil {
-		err = e
+	close(w.stop)
+	if w.events != nil {
+		if e := w.events.Close(); err == nil {
+			err = e
+		}
 	}
-	<-g.watch.done
-	for _, h := range g.watch.held {
+	w.serving.Wait()
+	for _, h := range w.held {
 		_ = h.file.Close()
 	}
 	return err
