@@ -56,15 +56,18 @@ func (b *builder) processors() error {
 }
 
 // killAll ends what a box without a pid namespace has started: all of it becomes this process's child
-// when its parent dies.
+// when its parent dies, for stage made it a reaper. Two threads may be here.
 func (b *builder) killAll() {
 	for {
 		for _, pid := range children(os.Getpid()) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		var ws syscall.WaitStatus
-		if _, err := syscall.Wait4(-1, &ws, 0, nil); err != nil && err != syscall.EINTR {
+		switch pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil); {
+		case err == syscall.ECHILD:
 			return
+		case pid == 0:
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 200_000}, nil)
 		}
 	}
 }

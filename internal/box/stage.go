@@ -51,6 +51,9 @@ func stage() {
 	if err := b.read(); err != nil {
 		b.fail(err)
 	}
+	if b.Spec.Light {
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
 	go b.thread()
 	b.listen()
 }
