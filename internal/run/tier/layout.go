@@ -210,6 +210,8 @@ func (l *layout) modes() error {
 		mode := m.perm & 0o1777
 		if info := l.src.infos[name]; info != nil && l.before[name].perm == m.perm {
 			mode = unixMode(info.Mode())
+		} else if info != nil {
+			mode |= m.perm & unixMode(info.Mode()) & (unix.S_ISUID | unix.S_ISGID)
 		}
 		// Nothing but this process writes to the layer, and no link is followed: the walk saw what it is.
 		if err := unix.Fchmodat(unix.AT_FDCWD, filepath.Join(l.dir, name), mode, 0); err != nil {

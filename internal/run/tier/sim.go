@@ -93,7 +93,7 @@ func (c *simCarrier) each(ctx context.Context, line string, groups [][]string) e
 			args = append(args, g...)
 		}
 		groups = groups[n:]
-		if _, err := c.b.inside(ctx, "copy", carrel.Command{Args: args, User: "root"}); err != nil {
+		if _, err := c.b.inside(ctx, "copy", carrel.Command{Args: args, User: c.b.user}); err != nil {
 			return err
 		}
 	}

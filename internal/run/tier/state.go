@@ -3,6 +3,7 @@
 package tier
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,13 +21,14 @@ const prefix = "carrel-run-"
 
 // state is the temporary directory of one run.
 type state struct {
-	dir  string
-	lock *os.File
+	dir   string
+	lock  *os.File
+	watch *watcher // of a tier with processes
 }
 
 // newState makes one, after it removed those whose owners were killed.
-func newState() (*state, error) {
-	sweep()
+func newState(ctx context.Context, r Request) (*state, error) {
+	sweep(ctx)
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return nil, &carrel.Error{Op: "run", Kind: carrel.Internal, Err: err, Hint: "TMPDIR must name a directory that can be written to"}
@@ -41,11 +43,18 @@ func newState() (*state, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
+	if r.Tier != carrel.Sim {
+		if s.watch, err = startWatcher(dir); err != nil {
+			r.note(fmt.Sprintf("if this process is killed, its sandbox stays until the next run: %v", err))
+		}
+	}
 	return s, nil
 }
 
 // sweep removes what killed runs of this user left. A directory without a lock is one that is being made.
-func sweep() {
+func sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reapTime)
+	defer cancel()
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
 	for _, dir := range dirs {
 		var st unix.Stat_t
@@ -57,7 +66,7 @@ func sweep() {
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = overlay.Remove(dir)
+			_ = reap(ctx, dir)
 		}
 		_ = f.Close()
 	}
@@ -81,6 +90,7 @@ func (s *state) remove() error {
 	if s.lock != nil {
 		_ = s.lock.Close()
 	}
+	s.watch.Close() // last: if this is interrupted, it goes on with it
 	return err
 }
 

@@ -16,9 +16,9 @@
 //
 // # What is left
 //
-// The directory "carrel-run-…" below the directory for temporary files is removed when Run returns. After a kill -9 the sandbox's processes end
-// by themselves, as their link to this one is cut, and the directory stays. The next Run of the same user removes it: it holds a
-// locked file for as long as its owner lives.
+// The directory "carrel-run-…" below the directory for temporary files is removed when Run returns. After a kill -9 a second process
+// ([Parts]) ends the sandbox and removes the directory. If that was killed too, the next Run of the same user does it: the
+// directory holds a file that is locked for as long as its owner lives.
 //
 // # Threat
 //
@@ -105,7 +105,7 @@ func Run(ctx context.Context, r Request) (res Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	st, err := newState()
+	st, err := newState(ctx, r)
 	if err != nil {
 		return res, err
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
+	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/run/tier"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -31,6 +33,13 @@ const stranger = 54379
 
 // tiers are those that can be had here.
 var tiers = []carrel.Tier{carrel.Sim, carrel.GVisor}
+
+func TestMain(m *testing.M) {
+	if reexec.Run(tier.Parts()) {
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // each runs a test in both tiers.
 func each(t *testing.T, f func(t *testing.T, w *world)) {
@@ -421,7 +430,7 @@ func TestSpecialFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.file("suid", "x\n", 0o4755|fs.ModeSetuid)
-		res, _, errs := w.run(w.line("mkfifo inside; ls; chmod u+s suid; truncate -s 1G holes; echo x > a; ln a b; cp suid made; chmod 6755 made"))
+		res, _, errs := w.run(w.line("mkfifo inside; ls; chmod u+s suid; truncate -s 64M holes; echo x > a; ln a b; cp suid made; chmod 6755 made"))
 		if got := skippedWords(res.Skipped); got != "added inside (a named pipe is not carried over)" {
 			t.Errorf("%s %s", got, errs)
 		}
@@ -432,7 +441,7 @@ func TestSpecialFiles(t *testing.T) {
 		if err != nil || st.Mode() != 0o755 {
 			t.Errorf("%v %v", st.Mode(), err)
 		}
-		if st, err := os.Stat(filepath.Join(w.dir, "holes")); err != nil || st.Size() != 1<<30 || st.Sys().(*syscall.Stat_t).Blocks > 2048 {
+		if st, err := os.Stat(filepath.Join(w.dir, "holes")); err != nil || st.Size() != 64<<20 || st.Sys().(*syscall.Stat_t).Blocks > 2048 {
 			t.Errorf("holes: %v", err)
 		}
 	})
@@ -471,42 +480,68 @@ chmod 755 /usr/bin/tar`
 	})
 }
 
-// TestKilled leaves a directory, which the next run removes, and no process.
+// TestKilled leaves nothing; if its watcher is killed first, a directory, which the next run removes with the sandbox.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestVictim$")
-		cmd.Env = append(os.Environ(), "TIER_VICTIM="+string(w.tier), "TIER_DIR="+w.dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(out, make([]byte, 3)); err != nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			testenv.Need(t, "gvisor", fmt.Errorf("the victim did not start: %w", err))
-		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		left, _ := filepath.Glob(filepath.Join(w.tmp, "carrel-run-*"))
-		if len(left) != 1 {
-			t.Fatalf("left: %v", left)
-		}
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			holders := mentioning(left[0])
-			if len(holders) == 0 {
-				break
+		for _, watched := range []bool{true, false} {
+			dir := w.kill(watched)
+			if watched && w.tier != carrel.Sim {
+				waitFor(t, "the end of the sandbox", func() bool {
+					_, err := os.Lstat(dir)
+					return err != nil && len(mentioning(dir)) == 0
+				})
+			} else if _, err := os.Lstat(dir); err != nil {
+				t.Error(err)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("processes are left: %v", holders)
+			w.run(w.line("true"))
+			if _, err := os.Lstat(dir); err == nil {
+				t.Errorf("%s is left", dir)
 			}
+			waitFor(t, "the end of the sandbox", func() bool { return len(mentioning(dir)) == 0 })
 		}
-		w.run(w.line("true"))
 	})
+}
+
+// kill starts a runner, kills it, and before that its watcher if it is not to be watched.
+func (w *world) kill(watched bool) (dir string) {
+	w.t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestVictim$")
+	cmd.Env = append(os.Environ(), "TIER_VICTIM="+string(w.tier), "TIER_DIR="+w.dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = io.ReadFull(out, make([]byte, 3))
+	left, _ := filepath.Glob(filepath.Join(w.tmp, "carrel-run-*"))
+	if err == nil && len(left) == 1 && !watched {
+		for pid, line := range mentioning(left[0]) {
+			if strings.HasPrefix(line, "carrel-run-watch\x00") {
+				err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+			}
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if err != nil {
+		testenv.Need(w.t, "gvisor", fmt.Errorf("the victim did not start: %w", err))
+	}
+	if len(left) != 1 {
+		w.t.Fatalf("running: %v", left)
+	}
+	return left[0]
+}
+
+// waitFor waits until something is so.
+func waitFor(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
 }
 
 // TestVictim is the process that TestKilled kills.
@@ -521,13 +556,14 @@ func TestVictim(t *testing.T) {
 	w.run(r)
 }
 
-// mentioning lists processes with a path in their command line.
-func mentioning(text string) []string {
-	var out []string
-	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, n := range names {
-		if line, _ := os.ReadFile(n); bytes.Contains(line, []byte(text)) {
-			out = append(out, n)
+// mentioning lists the command lines of processes that have a path in theirs.
+func mentioning(text string) map[int]string {
+	out := map[int]string{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && bytes.Contains(line, []byte(text)) {
+			out[pid] = string(line)
 		}
 	}
 	return out

@@ -1,0 +1,102 @@
+//go:build linux
+
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// watcherName is the part of the process that cleans up after a runner that was killed.
+const watcherName = "carrel-run-watch"
+
+// Parts are the parts of this package for reexec.Run. A program without them still cleans up, in its next run.
+func Parts() reexec.Parts { return reexec.Parts{watcherName: watch} }
+
+// reapTime bounds the cleaning up after another process.
+const reapTime = time.Minute
+
+// watch waits until its standard input ends. A byte before means that there is nothing to do.
+func watch() {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	if len(os.Args) != 2 {
+		return
+	}
+	if n, _ := io.ReadFull(os.Stdin, make([]byte, 1)); n == 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), reapTime)
+		defer cancel()
+		_ = reap(ctx, os.Args[1])
+	}
+}
+
+// watcher is the runner's end of it.
+type watcher struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+// startWatcher starts a process that removes dir, with the sandbox that has its state there, should this one be killed.
+func startWatcher(dir string) (*watcher, error) {
+	if !reexec.Ready() {
+		return nil, errors.New("this program can't start itself")
+	}
+	w := &watcher{cmd: exec.Command("/proc/self/exe")}
+	w.cmd.Args = []string{watcherName, dir}
+	w.cmd.Dir = "/"
+	w.cmd.Env = []string{}
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a ctrl-c is not meant for it
+	var err error
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", watcherName, err)
+	}
+	return w, nil
+}
+
+// Close dismisses it.
+func (w *watcher) Close() {
+	if w == nil {
+		return
+	}
+	_, _ = w.in.Write([]byte{'.'})
+	_ = w.in.Close()
+	_ = w.cmd.Wait()
+}
+
+// reap ends what a killed runner left of its sandbox, and removes its directory.
+func reap(ctx context.Context, dir string) error {
+	roots, err := filepath.Glob(filepath.Join(dir, "carrel-*", "gvisor"))
+	errs := []error{err}
+	for _, root := range roots {
+		d, err := gvisor.New(gvisor.Options{Root: root, Network: nowhere{}})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, d.Sweep(ctx, nil), d.Close())
+	}
+	return errors.Join(append(errs, overlay.Remove(dir))...)
+}
+
+// nowhere is the network of a driver that makes nothing.
+type nowhere struct{}
+
+// Attach implements driver.Network.
+func (nowhere) Attach(_ context.Context, _ driver.LinkSpec, fd *os.File) (driver.Link, error) {
+	return nil, errors.Join(errors.ErrUnsupported, fd.Close())
+}
