@@ -166,7 +166,7 @@ func become(c sudo.Command) error {
 		groups[i] = int(g)
 	}
 	uid, gid := int(c.UID), int(c.GID)
-	if err := syscall.Setgroups(groups); err != nil {
+	if err := syscall.Setgroups(groups); err != nil && !groupsFixed() {
 		return err
 	}
 	if err := syscall.Setresgid(gid, gid, gid); err != nil {
@@ -181,6 +181,13 @@ func become(c sudo.Command) error {
 		return syscall.EPERM
 	}
 	return nil
+}
+
+// groupsFixed reports whether not even root may set groups here, see user_namespaces(7): nobody has any that could
+// be lost or kept.
+func groupsFixed() bool {
+	text, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && strings.TrimSpace(string(text)) == "deny"
 }
 
 // reason is an error without the call and the path, in the C library's words.

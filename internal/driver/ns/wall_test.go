@@ -137,6 +137,9 @@ func TestUsers(t *testing.T) {
 		if !strings.HasPrefix(out, "0\n0\n") {
 			t.Errorf("as user, where there is one id: %q", out)
 		}
+		if out, code := b.sh("user", "/.carrel/sudo id -u"); code != 0 || out != "0" {
+			t.Errorf("sudo: %d %q", code, out)
+		}
 		return
 	}
 	if !strings.HasPrefix(out, "1000\n1000\n") || !strings.Contains(out, "/etc/no") {

@@ -2,6 +2,7 @@ package oshost
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -45,5 +46,28 @@ func TestAccountsWithOneID(t *testing.T) {
 	in := agent.User{Name: "user", UID: 1000, GID: 1000, Groups: []uint32{1000, 27}}
 	if got := all.possible(in); got.UID != 1000 || !slices.Equal(got.Groups, in.Groups) {
 		t.Errorf("with all ids: %+v", got)
+	}
+}
+
+// apt drops its rights to an account that does not exist here: it is told not to.
+func TestAptWithOneID(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, "usr/bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "usr/bin/apt-get"), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s := &System{}
+		if one {
+			s.uids = parseIDMap("0 1000 1\n")
+		}
+		if err := s.makeApt(root); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(root, "etc/apt/apt.conf.d/00carrel-one-user")); (err == nil) != one {
+			t.Errorf("with one id %v: %v", one, err)
+		}
 	}
 }

@@ -33,6 +33,7 @@ func (s *System) Setup(nameServer string) error {
 		makeAccounts("/"),
 		s.makeHome(),
 		makeSudo("/"),
+		s.makeApt("/"),
 		makeGuestCommand("/"),
 		makeNames(nameServer),
 	)
@@ -192,6 +193,20 @@ func (s *System) makeHome() error {
 		}
 	}
 	return os.Chown(u.Home, int(u.UID), int(u.GID))
+}
+
+// makeApt has apt download as root where there is nobody else: it would refuse to work otherwise.
+func (s *System) makeApt(root string) error {
+	const other = 42 // _apt, or any other account
+	dir := filepath.Join(root, "etc/apt/apt.conf.d")
+	file := filepath.Join(dir, "00carrel-one-user")
+	if s.uids.has(other) || !exists(filepath.Join(root, "usr/bin/apt-get")) || exists(file) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte("APT::Sandbox::User \"root\";\n"), 0o644)
 }
 
 // ownSudo is the guest's sudo, beside the guest itself.
