@@ -18,6 +18,8 @@ type reader struct {
 	err  error
 	left int // values that may still come; aliases count each time
 	has  map[string]bool
+	// strict takes no number where a text is needed.
+	strict bool
 }
 
 // maxValues bounds what a file may come to, with its aliases written out.
@@ -182,7 +184,7 @@ func (r *reader) text(into *string) field {
 		switch {
 		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value != "":
 			*into = n.Value
-		case n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"):
+		case n.Kind == yaml.ScalarNode && !r.strict && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"):
 			*into = n.Value // a port, or a variable's value
 		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 			r.wrong(n, at, "", "an empty text")

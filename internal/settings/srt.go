@@ -37,7 +37,7 @@ func ParseSRT(name string, data []byte) (s Settings, notes []string, err error) 
 	if err != nil {
 		return Settings{}, nil, within(name, err)
 	}
-	p := &srtReader{reader: reader{name: name, left: maxValues, has: map[string]bool{}}, s: &s}
+	p := &srtReader{reader: reader{name: name, left: maxValues, has: map[string]bool{}, strict: true}, s: &s}
 	s.srt = &srtOnly{reasons: map[string]string{}}
 	p.object(root, "", map[string]field{
 		"network": p.network, "filesystem": p.filesystem, "credentials": p.credentials, "mandatoryDenySearchDepth": p.depth,
@@ -117,14 +117,12 @@ func (p *srtReader) ignored(kind yaml.Kind) field {
 }
 
 func (p *srtReader) depth(n *yaml.Node, at string) {
-	var text string
-	p.text(&text)(n, at)
-	if p.err != nil {
+	if n = p.take(n, at); n == nil {
 		return
 	}
-	d, err := strconv.Atoi(text)
-	if err != nil || d < 1 || d > 10 {
-		p.wrong(n, at, "", "%s is no whole number between 1 and 10", show(text))
+	d, err := strconv.Atoi(n.Value)
+	if n.ShortTag() != "!!int" || err != nil || d < 1 || d > 10 {
+		p.wrong(n, at, "", "%s is no whole number between 1 and 10", kindOf(n))
 		return
 	}
 	p.s.srt.depth = d
@@ -177,17 +175,22 @@ func (p *srtReader) domains(into *[]string, deny bool) field {
 				p.wrong(n, here, `write "example.com", "*.example.com" or "[2001:db8::1]:443"`, "%s is no domain: %s", show(d), why)
 				return
 			}
-			host, port := splitPorts(d)
-			if _, err := Destination(at, d, deny); err != nil {
-				p.note("!%s: %s was left out: %s", here, show(d), cause(err))
-				continue
-			}
-			out = append(out, d)
 			// There every protocol goes through a proxy by name. Here one that says no name is allowed by its port.
-			if tcp := "tcp://" + d; !deny && port != "" && port != "80" && port != "443" && host != "*" {
-				if _, err := Destination(at, tcp, false); err == nil {
-					out = append(out, tcp)
+			forms := []string{d}
+			if host, port := splitPorts(d); !deny && port != "" && port != "80" && port != "443" && host != "*" {
+				forms = append(forms, "tcp://"+d)
+			}
+			var wrong error
+			before := len(out)
+			for _, f := range forms {
+				if _, err := Destination(at, f, deny); err != nil {
+					wrong = err
+					continue
 				}
+				out = append(out, f)
+			}
+			if len(out) == before {
+				p.note("!%s: %s was left out: %s", here, show(d), cause(wrong))
 			}
 		}
 		*into = out
@@ -266,7 +269,7 @@ func (p *srtReader) list(into *[]string, deny bool) field {
 			if e.Kind == yaml.MappingNode {
 				path, literal = p.marked(e, here), true
 			} else {
-				p.spelling(&path)(e, here)
+				p.text(&path)(e, here)
 			}
 			if p.err != nil {
 				return
@@ -287,22 +290,11 @@ func (p *srtReader) list(into *[]string, deny bool) field {
 	}
 }
 
-// spelling reads a text that is not a number.
-func (p *srtReader) spelling(into *string) field {
-	return func(n *yaml.Node, at string) {
-		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" {
-			p.wrong(n, at, "", `%s given, a path or { "path": "<path>", "literal": true } needed`, kindOf(n))
-			return
-		}
-		p.text(into)(n, at)
-	}
-}
-
 // marked reads {path, literal: true}.
 func (p *srtReader) marked(n *yaml.Node, at string) string {
 	var path string
 	var literal *bool
-	p.mapping(n, at, fields{"path": p.spelling(&path), "literal": p.truth(&literal)})
+	p.mapping(n, at, fields{"path": p.text(&path), "literal": p.truth(&literal)})
 	if p.err == nil && (path == "" || literal == nil || !*literal) {
 		p.wrong(n, at, "", `a path, or { "path": "<path>", "literal": true } needed`)
 	}

@@ -53,7 +53,7 @@ func (p *srtReader) credential(n *yaml.Node, at, key string) {
 	var hosts []string
 	var text string
 	p.object(n, at, fields{
-		key: p.spelling(&name), "mode": p.word(&mode, "deny", "mask"), "injectHosts": p.texts(&hosts),
+		key: p.text(&name), "mode": p.word(&mode, "deny", "mask"), "injectHosts": p.texts(&hosts),
 		"extract": p.text(&text), "onExtractNoMatch": p.word(&text, "warn", "deny", "error"), "decode": p.word(&text, "jwt"), "maskClaims": p.texts(new([]string)), "maskDuplicates": p.truth(new(*bool)),
 	}, key, "mode")
 	if p.err != nil {
