@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -296,10 +298,14 @@ func setEnv(env []string, name, value string) []string {
 func dieBy(sig syscall.Signal) int {
 	signal.Reset(sig)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the core would be ours
-	_ = unix.Kill(os.Getpid(), sig)
-	if sig == syscall.SIGKILL {
-		select {}
-	}
+	// The runtime keeps handlers of its own for some signals, and a signal to the process may be delivered to another thread after this
+	// one has exited: so the default is set by hand, and the signal sent to this very thread, which has it before the call returns.
+	runtime.LockOSThread()
+	var byDefault [4]uint64 // struct sigaction
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	none := uint64(1) << (sig - 1)
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 	return 128 + int(sig)
 }
 
