@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&o.carrel, "carrel", "bin/carrel", "the binary to measure")
 	flag.StringVar(&o.cache, "cache-dir", "", "cache directory, so that the base template is not packed again (default: the daemon's)")
 	flag.BoolVar(&o.quick, "quick", false, "few samples: a smoke test")
-	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,time,npm,peer,idle,paused,wire,inject")
+	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,time,npm,peer,idle,paused,wire,inject,run")
 	flag.StringVar(&o.json, "json", "", "also write the rows to this file as JSON lines")
 	flag.IntVar(&o.idle, "idle", 200, "how many idle sandboxes to keep alive at once")
 	flag.IntVar(&o.paused, "paused", 10000, "how many paused sandboxes to keep at once")
@@ -55,11 +55,14 @@ func main() {
 
 // run starts a daemon, measures and prints.
 func run(ctx context.Context, o options) error {
-	d, err := startDaemon(ctx, o)
-	if err != nil {
-		return err
+	var d *daemon
+	if o.only != "run" {
+		var err error
+		if d, err = startDaemon(ctx, o); err != nil {
+			return err
+		}
+		defer d.stop()
 	}
-	defer d.stop()
 	fmt.Println(machine())
 	var rows []row
 	for _, m := range measurements {
@@ -94,6 +97,7 @@ var measurements = []struct {
 	{"paused", benchPaused},
 	{"wire", benchWire},
 	{"inject", benchInject},
+	{"run", benchRun},
 }
 
 // row is one line of the table.
@@ -135,7 +139,11 @@ func printTable(rows []row) {
 		if r.Target != "" && !r.Met {
 			mark = " (missed)"
 		}
-		fmt.Printf("| %s | %.1f | %.1f | %s | %s%s | %d |\n", r.Name, r.Median, r.P95, r.Unit, r.Target, mark, r.Samples)
+		format := "| %s | %.1f | %.1f | %s | %s%s | %d |\n"
+		if r.Unit == "×" {
+			format = "| %s | %.3f | %.3f | %s | %s%s | %d |\n"
+		}
+		fmt.Printf(format, r.Name, r.Median, r.P95, r.Unit, r.Target, mark, r.Samples)
 	}
 }
 

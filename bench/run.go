@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// runBench is the set-up of the measurements of "carrel run".
+type runBench struct {
+	o      options
+	carrel string // the binary
+	dir    string // everything is in it; not in /tmp, which boxes have of their own
+	work   string // the project
+	env    []string
+}
+
+// benchRun measures what a box for one command costs: its start beside that of its peers, what it leaves behind, and work in it beside the same
+// work outside. It needs no daemon.
+func benchRun(ctx context.Context, _ *daemon, o options) ([]row, error) {
+	b, err := newRunBench(o)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(b.dir)
+	var rows []row
+	for _, m := range []func(context.Context) ([]row, error){b.starts, b.options, b.leaks, b.compile, b.status, b.files} {
+		got, err := m(ctx)
+		rows = append(rows, got...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// newRunBench makes a home with an empty project in it.
+func newRunBench(o options) (*runBench, error) {
+	program, err := os.ReadFile(o.carrel)
+	if err != nil {
+		return nil, fmt.Errorf("%w (build it with: make build)", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(cache, "carrel-bench-run-")
+	if err != nil {
+		return nil, err
+	}
+	b := &runBench{o: o, carrel: filepath.Join(dir, "carrel"), dir: dir, work: filepath.Join(dir, "home", "project")}
+	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + filepath.Join(dir, "tmp"), "TERM=dumb", "LANG=C.UTF-8", "USER=" + os.Getenv("USER")}
+	for _, d := range []string{b.work, filepath.Join(dir, "tmp")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	// A copy is where a box in a box can find it, and stays the same while it is measured.
+	return b, os.WriteFile(b.carrel, program, 0o755)
+}
+
+// contestant is one way to run a command.
+type contestant struct {
+	name   string
+	prefix []string
+	env    []string // more of it
+	rounds int      // of how many it takes part in one; 0 is all
+	times  []float64
+}
+
+// once runs a command and returns how long it took.
+func (b *runBench) once(ctx context.Context, c *contestant, line ...string) (time.Duration, error) {
+	full := append(slices.Clone(c.prefix), line...)
+	cmd := exec.CommandContext(ctx, full[0], full[1:]...)
+	cmd.Dir, cmd.Env = b.work, append(slices.Clone(b.env), c.env...)
+	start := time.Now()
+	err := cmd.Run() // its streams are /dev/null
+	took := time.Since(start)
+	if err != nil {
+		again := exec.CommandContext(ctx, full[0], full[1:]...) // for what it says
+		again.Dir, again.Env = cmd.Dir, cmd.Env
+		out, _ := again.CombinedOutput()
+		return 0, fmt.Errorf("%s: %q: %w: %.400s", c.name, line, err, out)
+	}
+	return took, nil
+}
+
+// race runs the same command in each way, again and again, one way after the other and each round beginning with another, so that
+// a busy minute of the machine meets all of them.
+func (b *runBench) race(ctx context.Context, rounds int, list []*contestant, line ...string) error {
+	for _, c := range list {
+		c.times = nil
+		if _, err := b.once(ctx, c, line...); err != nil { // warms the page cache
+			return err
+		}
+	}
+	for i := range rounds {
+		for k := range list {
+			c := list[(i+k)%len(list)]
+			if c.rounds > 1 && i%c.rounds != 0 {
+				continue
+			}
+			took, err := b.once(ctx, c, line...)
+			if err != nil {
+				return err
+			}
+			c.times = append(c.times, ms(took))
+		}
+	}
+	return nil
+}
+
+// starts compares how long it takes until a command that does nothing has ended.
+func (b *runBench) starts(ctx context.Context) ([]row, error) {
+	bare := &contestant{name: "bare"}
+	ours := &contestant{name: "carrel run", prefix: []string{b.carrel, "run", "--"}}
+	list := append([]*contestant{bare, ours}, b.peers(ctx)...)
+	var rows []row
+	for _, line := range [][]string{{"true"}, {"python3", "-c", "1"}} {
+		if err := b.race(ctx, b.o.samples(200), list, line...); err != nil {
+			return rows, err
+		}
+		what := fmt.Sprintf("%q", line[0])
+		for _, c := range list {
+			r := summarise(c.name+": "+what, "ms", c.times)
+			if c == ours && line[0] == "true" {
+				r = fewer(c.name+": "+what, "ms", c.times, 10)
+			}
+			rows = append(rows, r)
+		}
+		for _, c := range list[2:] {
+			target, isBwrap := map[string]float64{"srt": 25, "codex sandbox, read-only": 3, "codex sandbox, workspace-write": 3}[c.name], c.name == "bwrap"
+			switch {
+			case line[0] != "true":
+				rows = append(rows, ratio(what+": "+c.name+" / carrel run", c.times, ours.times))
+			case isBwrap:
+				rows = append(rows, atMost(ratio(what+": carrel run / bwrap", ours.times, c.times), 2.5))
+			default:
+				rows = append(rows, atLeast(ratio(what+": "+c.name+" / carrel run", c.times, ours.times), target))
+			}
+		}
+	}
+	return rows, nil
+}
+
+// options compares ways to ask for a box.
+func (b *runBench) options(ctx context.Context) ([]row, error) {
+	run := func(flags ...string) []string { return append(append([]string{b.carrel, "run"}, flags...), "--") }
+	list := []*contestant{
+		{name: "carrel run", prefix: run()},
+		{name: "carrel run --report", prefix: run("--report", filepath.Join(b.dir, "report.json"))},
+		{name: "carrel run --light", prefix: run("--light")},
+		{name: "carrel run --overlay", prefix: run("--overlay")},
+		{name: "carrel run --memory 1G --pids 100", prefix: run("--memory", "1G", "--pids", "100")},
+		{name: "carrel run --allow example.com", prefix: run("--allow", "example.com")},
+		{name: "carrel run carrel run --light", prefix: append(run(), run("--light")...)},
+	}
+	var works []*contestant
+	for _, c := range list {
+		if _, err := b.once(ctx, c, "true"); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: left out: %v\n", err)
+			continue
+		}
+		works = append(works, c)
+	}
+	if err := b.race(ctx, b.o.samples(50), works, "true"); err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, c := range works {
+		rows = append(rows, summarise(c.name+", beside each other: \"true\"", "ms", c.times))
+	}
+	return rows, nil
+}
+
+// ratio is that of two medians.
+func ratio(name string, a, b []float64) row {
+	x := summarise("", "", a).Median / summarise("", "", b).Median
+	return row{Name: name, Unit: "×", Samples: min(len(a), len(b)), Median: x, P95: x, Met: true}
+}
+
+func atMost(r row, limit float64) row {
+	r.Target, r.Met = fmt.Sprintf("≤ %g", limit), r.Median <= limit
+	return r
+}
+
+func atLeast(r row, limit float64) row {
+	r.Target, r.Met = fmt.Sprintf("≥ %g", limit), r.Median >= limit
+	return r
+}
+
+// write makes a file with its directories.
+func write(name, text string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(f, text); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
