@@ -21,7 +21,8 @@
 //
 // At the top of the directory that a [Protected] names, and, if Deep, at the top of every repository below it that
 // was there before the box: what a box clones, unpacks or installs is its own, and so is node_modules. Names
-// in .git are protected where there was a .git before: making a new repository is no attack on one.
+// in .git are protected where there was a .git before: making a new repository is no attack on one. What would make git run a program
+// outside (hooks, settings like core.fsmonitor) is taken out of a new repository when the box has ended.
 //
 // # What it only reports
 //
@@ -96,7 +97,7 @@ type Guard struct {
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
 // return nil until the first call, and is then not used.
 func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
-	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}}}
+	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}, fresh: map[string]bool{}}}
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
 		return nil, err
 	}

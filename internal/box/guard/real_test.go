@@ -364,6 +364,42 @@ func TestGit(t *testing.T) {
 	}
 }
 
+// TestFreshRepositoryIsDisarmed lets the box make repositories that run a program where git is run.
+func TestFreshRepositoryIsDisarmed(t *testing.T) {
+	git(t)
+	w := realWorld(t, nil)
+	boxed(t, w, "/bin/sh", "-ec", `
+		for d in . sub; do
+			git init -q $d
+			cd $d
+			git config core.fsmonitor "touch $PWD/ran; false"
+			mkdir -p .git/hooks
+			printf '#!/bin/sh\ntouch ran\n' > .git/hooks/post-index-change; chmod +x .git/hooks/post-index-change
+			cd - >/dev/null
+		done
+		git init -q good; cd good; git remote add o https://example.com/x; git config user.name a`)
+	if err := w.guard.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []string{".", "sub", "good"} {
+		cmd := exec.Command("git", "status")
+		cmd.Dir = w.path(dir)
+		cmd.Env = append(os.Environ(), "HOME="+w.dir, "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		if _, err := os.Stat(w.path(dir) + "/ran"); err == nil {
+			t.Errorf("git ran a program in %s", dir)
+		}
+	}
+	if data, err := os.ReadFile(w.path("good/.git/config")); err != nil || !strings.Contains(string(data), "example.com") {
+		t.Errorf("a good repository: %s, %v", data, err)
+	}
+	if r := w.refused(); !slices.Contains(r, "write .git/config") || !slices.Contains(r, "write sub/.git/hooks/post-index-change") {
+		t.Errorf("reports: %v", r)
+	}
+}
+
 func git(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -29,6 +29,7 @@ type watcher struct {
 	round   int                // of sweeps
 	held    []*held
 	moved   int
+	fresh   map[string]bool // where the box made a .git
 }
 
 // watched is a directory.
@@ -261,7 +262,8 @@ func (g *Guard) Check() error {
 	return errors.New("protected names keep appearing: something still makes them")
 }
 
-// Close stops watching directories, after a last Check. Call it when nothing runs in the box any more.
+// Close stops watching directories, after a last Check, and takes from the repositories that the box made what would run a program
+// outside. Call it when nothing runs in the box any more.
 func (g *Guard) Close() error {
 	w := g.watch
 	if w.closed.Swap(true) {
@@ -275,6 +277,7 @@ func (g *Guard) Close() error {
 		return nil
 	}
 	err := g.Check()
+	g.disarm()
 	close(w.stop)
 	if w.events != nil {
 		if e := w.events.Close(); err == nil {
