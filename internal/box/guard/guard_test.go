@@ -3,6 +3,7 @@
 package guard_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/guard"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // world is a guard over a directory, asked about calls of this very process.
@@ -380,6 +382,9 @@ func BenchmarkNew(b *testing.B) {
 
 // TestManyGuards uses up what the machine gives of inotify; the names are looked after all the same.
 func TestManyGuards(t *testing.T) {
+	if testing.Short() {
+		testenv.Need(t, "time", errors.New("-short"))
+	}
 	dir := t.TempDir() // a user has 128 by default
 	var guards []*guard.Guard
 	for range 200 {

@@ -31,7 +31,7 @@ func (p *place) stat() (st unix.Stat_t, exists bool) {
 	return st, err == nil
 }
 
-// below and scoped are the two ways to resolve: relative to a directory without leaving it, and in a
+// beneath and scoped are the two ways to resolve: relative to a directory without leaving it, and in a
 // root. Neither follows the links of /proc, which lead out of any root.
 const (
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
@@ -62,7 +62,7 @@ func (g *Guard) rootOf(c seccomp.Call) (fd int, done func(), err error) {
 	return fd, func() { _ = unix.Close(fd) }, err
 }
 
-// start is where the resolution of a name starts: a directory of the caller, or "" for its root, and the rest of the name.
+// begin is where the resolution of a name starts: a directory of the caller, or "" for its root, and the rest of the name.
 func begin(c seccomp.Call, dirArg int, name string) (base, rest string) {
 	if !strings.HasPrefix(name, "/") {
 		if dirArg >= 0 {
@@ -97,7 +97,7 @@ func begin(c seccomp.Call, dirArg int, name string) (base, rest string) {
 	return "", name
 }
 
-// open opens a name of the caller with O_PATH, as it would be found by the caller.
+// find opens a name of the caller with O_PATH, as it would be found by the caller.
 func (g *Guard) find(c seccomp.Call, dirArg int, name string, flags uint64) (int, error) {
 	base, rest := begin(c, dirArg, name)
 	if base != "" {
