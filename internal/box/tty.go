@@ -44,11 +44,12 @@ func (b *builder) terminal() error {
 }
 
 // heedNot keeps a terminal's signals from ending this process. They are caught and not ignored, which the
-// command would inherit.
+// command would inherit; and what this process inherited so (from a script's "&") is not meant for this terminal. But for
+// SIGHUP, which nohup ignores for good.
 func (b *builder) heedNot() {
 	c := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
-		if !signal.Ignored(s) {
+		if s != syscall.SIGHUP || !signal.Ignored(s) {
 			signal.Notify(c, s)
 		}
 	}

@@ -65,7 +65,7 @@ func TestTerminal(t *testing.T) {
 }
 
 func TestInterruptFromTerminal(t *testing.T) {
-	s := open(t, shell("echo ready; sleep 1000"), box.Options{})
+	s := open(t, shell("echo ready; exec sleep 1000"), box.Options{})
 	s.until("ready")
 	s.typed("\x03")
 	if e, err := s.Wait(); err != nil || (e.Signal != syscall.SIGINT && e.Code != 130) {
@@ -75,7 +75,7 @@ func TestInterruptFromTerminal(t *testing.T) {
 
 func TestStoppedFromTerminal(t *testing.T) {
 	stopped := make(chan bool, 8)
-	s := open(t, shell("echo ready; sleep 1; echo awake; read x"), box.Options{Events: box.Events{Stopped: func() { stopped <- true }}})
+	s := open(t, shell("echo ready; read x; echo awake; read x"), box.Options{Events: box.Events{Stopped: func() { stopped <- true }}})
 	s.until("ready")
 	s.typed("\x1a")
 	select {
@@ -86,6 +86,7 @@ func TestStoppedFromTerminal(t *testing.T) {
 	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+	s.typed("\n")
 	s.until("awake")
 	s.typed("\n")
 	if e, err := s.Wait(); err != nil || e.Code != 0 {
