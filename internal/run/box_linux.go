@@ -158,13 +158,24 @@ func (j *Job) events(p *plan) box.Events {
 			}
 			r := p.hidden[hidden]
 			j.Log.Add(refusal.Refusal{Kind: refusal.Read, What: path, Operation: op, Rule: r.Rule, Reason: "it is hidden from the command",
-				Allow: r.Allow, PID: pid, Certain: true})
+				Allow: r.Allow, PID: pid, Certain: true, Minor: op == "look up" && j.searches(path)})
 		},
 		Limit: func(name, value string) {
 			j.Log.Add(refusal.Refusal{Kind: refusal.Limit, What: name, Rule: "limit " + name + " of " + value,
 				Reason: "the command went over it", Allow: "--" + limitFlag(name), Certain: true})
 		},
 	}
+}
+
+// searches reports whether a path is only looked at because PATH leads through what is hidden.
+func (j *Job) searches(path string) bool {
+	dirs, _ := j.secret("PATH")
+	for dir := range strings.SplitSeq(dirs, ":") {
+		if dir != "" && (within(path, dir) || within(dir, path)) {
+			return true
+		}
+	}
+	return false
 }
 
 // limitFlag is the flag that raises a limit.

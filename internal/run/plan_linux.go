@@ -28,7 +28,7 @@ func newPlan(b *settings.Box, args, env []string, upper func(lower string) (laye
 		TmpSize: int64(b.TmpMB) << 20,
 		Network: box.Closed,
 		Seccomp: seccomp.Filter{
-			Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Sockets: seccomp.DefaultSockets(), TTY: true,
+			Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Sockets: seccomp.DefaultSockets(), TTY: true, TCP: true, Personality: true,
 			WatchConnect: true, WatchBind: true, WatchWrites: true,
 		},
 		Limits: box.Limits{CPUs: b.CPUs, Memory: int64(b.MemoryMB) << 20, Pids: b.Pids, FileSize: int64(b.FileMB) << 20, OpenFiles: b.OpenFiles, Timeout: b.Timeout},

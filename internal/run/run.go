@@ -166,7 +166,7 @@ func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
 func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
 	list, dropped := j.Log.List()
 	if !j.opts.quiet {
-		if text := refusal.Summary(list, dropped, 10); text != "" {
+		if text := refusal.Summary(refusal.Abbreviate(list, j.Box.Home), dropped, 10); text != "" {
 			fmt.Fprint(j.Err, text)
 		}
 	}
