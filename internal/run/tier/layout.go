@@ -91,6 +91,8 @@ func (l *layout) came() ([]string, error) {
 			l.skip(name, kind, m, "holds "+l.src.hidden[name]+", which was left out of the copy")
 		case len(l.done)+len(fetch) >= l.limits.files:
 			l.skip(name, kind, m, fmt.Sprintf("more than %d files changed", l.limits.files))
+		case !l.reached(name): // what lists the files lies: nothing can be below a link or file
+			l.skip(name, kind, m, "is below something that is no directory")
 		case m.typ == 'd':
 			if err := l.root.MkdirAll(name, 0o700); err != nil {
 				return nil, err
@@ -100,6 +102,17 @@ func (l *layout) came() ([]string, error) {
 		}
 	}
 	return fetch, nil
+}
+
+// reached reports whether everything above name is a directory. So nothing is ever written through
+// a link that came from inside, which would get around the judgement of its name.
+func (l *layout) reached(name string) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if l.after[dir].typ != 'd' || l.dropped[dir] {
+			return false
+		}
+	}
+	return true
 }
 
 // put takes one file or link.

@@ -58,6 +58,9 @@ type realCarrier struct {
 }
 
 func (c *realCarrier) load(ctx context.Context, src *source) error {
+	if len(src.order) == 0 {
+		return nil
+	}
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
@@ -83,23 +86,28 @@ func (c *realCarrier) load(ctx context.Context, src *source) error {
 }
 
 // maxListing bounds what the listing of a directory may take.
-const maxListing = 512 << 20
+const maxListing = 256 << 20
 
 // bounded is a buffer that takes so much and no more.
 type bounded struct {
 	bytes.Buffer
-	max int
+	max  int
+	full context.CancelCauseFunc // is called when it takes no more
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.max {
-		return 0, fmt.Errorf("more than %d MiB", b.max>>20)
+		err := fmt.Errorf("the sandbox lists more than %d MiB of names", b.max>>20)
+		b.full(err)
+		return 0, err
 	}
 	return b.Buffer.Write(p)
 }
 
 func (c *realCarrier) look(ctx context.Context) (map[string]meta, error) {
-	out := &bounded{max: maxListing}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := &bounded{max: maxListing, full: cancel}
 	// The root's own name would be in the way of the listing's, and its link is not to be followed.
 	_, err := c.b.inside(ctx, "list files", carrel.Command{User: "root", Stdout: out,
 		Args: []string{"find", c.dir, "-mindepth", "1", "-printf", `%y %m %s:%T@:%C@ %P\0`}})

@@ -447,6 +447,47 @@ func TestSpecialFiles(t *testing.T) {
 	})
 }
 
+// TestNames come and go as bytes, or are left alone.
+func TestNames(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"bad\xff", "ta\tb", "new\nline", "-rf", `back\slash`, "$(touch x)", "'quote", "\u202e", "*"} {
+			w.file(name, "old\n", 0o644)
+		}
+		res, _, errs := w.run(w.line(`for f in *; do echo new > "./$f"; done; mkdir "./ d "; echo x > "./ d /-n"`))
+		want := 11
+		if w.tier == carrel.Sim {
+			want = 10
+		}
+		if len(res.Changes) != want || len(res.Skipped) != 0 {
+			t.Errorf("%q %s", words(res.Changes), errs)
+		}
+		if got := w.read("bad\xff"); (got == "new\n") != (w.tier != carrel.Sim) {
+			t.Errorf("bad: %q", got)
+		}
+		if w.read("new\nline") != "new\n" || w.read("-rf") != "new\n" || w.read(" d /-n") != "x\n" || w.read("x") != "" {
+			t.Error("names were confused")
+		}
+	})
+}
+
+// TestMany is a directory of many files, of which few change.
+func TestMany(t *testing.T) {
+	if testing.Short() {
+		return
+	}
+	each(t, func(t *testing.T, w *world) {
+		for i := range 2000 {
+			w.file(fmt.Sprintf("d%d/f%d", i%100, i), "x\n", 0o644)
+		}
+		start := time.Now()
+		res, _, _ := w.run(w.line("echo y > d7/f107; rm -r d8; echo z > new"))
+		if len(res.Changes) != 23 || len(res.Skipped) != 0 {
+			t.Errorf("%d changes", len(res.Changes))
+		}
+		t.Log(time.Since(start))
+	})
+}
+
 // TestHostileTools are what a program leaves that wants out by way of the copying.
 func TestHostileTools(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
@@ -476,6 +517,41 @@ chmod 755 /usr/bin/tar`
 		}
 		if got := w.read("victim"); got != "evil" {
 			t.Errorf("%q", got)
+		}
+
+		// A list in which a name is below a link that leads to where a secret lies.
+		w.file("config/.env", "secret\n", 0o600)
+		r := w.line(`set -e; rm /usr/bin/tar /usr/bin/find; cat > /usr/bin/find <<'END'
+#!/bin/bash
+printf 'l 777 1 door\0f 644 1 door/.env\0f 644 1 config/.env\0d 755 1 config\0f 644 1 ../up\0f 644 1 /abs\0f 644 1 a//b\0garbage\0'
+END
+cat > /usr/bin/tar <<'END'
+#!/usr/bin/env python3
+import tarfile, io, sys
+t = tarfile.open(fileobj=sys.stdout.buffer, mode="w|")
+i = tarfile.TarInfo("./door"); i.type = tarfile.SYMTYPE; i.linkname = "config"; t.addfile(i)
+for name in ["./door/.env", "./config/.env"]:
+    i = tarfile.TarInfo(name); i.size = 4; t.addfile(i, io.BytesIO(b"evil"))
+t.close()
+END
+chmod 755 /usr/bin/tar /usr/bin/find`)
+		r.Readable = func(p string) bool { return filepath.Base(p) != ".env" }
+		r.KeepChanges = true
+		res, _, errs = w.run(r)
+		if got := words(res.Changes); got != "added door, removed victim" {
+			t.Errorf("%s %s", got, errs)
+		}
+		if got := skippedWords(res.Skipped); !strings.Contains(got, "door/.env") || !strings.Contains(got, "config/.env") {
+			t.Error(got)
+		}
+		if err := overlay.Remove(res.Upper); err != nil {
+			t.Error(err)
+		}
+
+		// A list without an end.
+		r = w.line(`rm /usr/bin/find; printf '#!/bin/bash\nexec yes\n' > /usr/bin/find; chmod 755 /usr/bin/find`)
+		if _, err := tier.Run(t.Context(), r); err == nil || !strings.Contains(err.Error(), "MiB of names") {
+			t.Errorf("%v", err)
 		}
 	})
 }
@@ -614,7 +690,7 @@ func TestAsStranger(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(exe, self, 0o755), os.Chmod(exe, 0o755), os.Mkdir(home, 0o700), os.Chown(home, stranger, stranger)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-test.v")
+	cmd := exec.Command(exe, "-test.v", "-test.short")
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home, "XDG_CACHE_HOME=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}, Pdeathsig: syscall.SIGKILL}
@@ -623,4 +699,18 @@ func TestAsStranger(t *testing.T) {
 		t.Errorf("as uid %d: %v\n%s", stranger, err, out)
 	}
 	t.Logf("%d passed, %d skipped", strings.Count(string(out), "--- PASS"), strings.Count(string(out), "--- SKIP"))
+}
+
+// BenchmarkTrue is the cost of a sandbox for a command that does nothing, in an empty directory.
+func BenchmarkTrue(b *testing.B) {
+	for _, tr := range tiers {
+		b.Run(string(tr), func(b *testing.B) {
+			dir := b.TempDir()
+			for b.Loop() {
+				if res, err := tier.Run(b.Context(), tier.Request{Tier: tr, Dir: dir, Args: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil || res.Code != 0 {
+					b.Fatal(res, err)
+				}
+			}
+		})
+	}
 }
