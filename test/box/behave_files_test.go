@@ -81,7 +81,7 @@ func TestFiles(t *testing.T) {
 				if r.out != c.out || (r.code == 0) != c.ok || !strings.Contains(r.err, c.err) {
 					t.Errorf("exit %d, %q, want ok %v, %q\n%s", r.code, r.out, c.ok, c.out, r.err)
 				}
-				if !c.ok && !strings.Contains(r.err, "carrel: ") {
+				if !c.ok && !strings.Contains(r.err, "carrel: ") && (c.name != "writing to /etc" || w.uid == 0) { // others can't anyway
 					t.Errorf("no summary: %s", r.err)
 				}
 				if len(c.flags) == 0 {
@@ -117,10 +117,10 @@ func TestGhosts(t *testing.T) {
 		w.write(w.project+"/.git/HEAD", "ref: refs/heads/main\n")
 		tmp := w.home + "/tmp"
 		w.mkdir(tmp)
-		before := w.state([]string{"{home}"})
 		for _, flags := range [][]string{nil, {"--no-read", "**/*.pem", "--no-write", "*.lock", "--no-read", "{project}/not-there"}, {"--overlay"}, {"--internet"}, {"--publish", "0:8000"}, {"--memory", "200M", "--pids", "100"}} {
 			for _, kill := range []bool{false, true} {
 				t.Run(fmt.Sprint(flags, kill), func(t *testing.T) {
+					before := w.state([]string{"{home}"})
 					var expanded []string
 					for _, f := range flags {
 						expanded = append(expanded, w.expand(f))

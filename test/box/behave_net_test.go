@@ -65,7 +65,7 @@ func internet(w *world) (table string) {
 }
 
 // get is a line that fetches a page, without proxies.
-func get(url string) string { return "curl -skS -m 20 " + url }
+func get(url string) string { return "curl -fskS -m 20 " + url }
 
 // TestNetwork is about what may leave.
 func TestNetwork(t *testing.T) {
@@ -133,7 +133,7 @@ func TestNetwork(t *testing.T) {
 				}
 			})
 		}
-		t.Run("servers", func(t *testing.T) { testServers(t, w) })
+		w.sub(t, "servers", func(t *testing.T) { testServers(t, w) })
 	})
 }
 

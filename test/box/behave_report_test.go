@@ -60,27 +60,26 @@ func TestReport(t *testing.T) {
 			shell       string
 			kind        string
 			what, allow string // parts of the record
-			quiet       bool   // not in the summary
 		}{
-			{"read", nil, "cat ~/.ssh/id_ed25519", "read", w.home + "/.ssh", "--read", false},
-			{"list", nil, "ls ~/.ssh", "read", w.home + "/.ssh", "--read", false},
-			{"read .env", nil, "echo x=1 >/dev/null; cat .env", "read", w.project + "/.env", "--read", false},
-			{"write", nil, "echo x >../outside/new", "write", w.outside + "/new", "--write", false},
-			{"change", nil, "echo x >>../outside/canary", "write", w.canary, "--write", false},
-			{"make a directory", nil, "mkdir ../outside/d", "write", w.outside + "/d", "--write", false},
-			{"remove", nil, "rm -f ../outside/canary", "write", w.canary, "--write", false},
-			{"rename", nil, "mv README.md ../outside/moved", "write", w.outside + "/moved", "--write", false},
-			{"a rule's", []string{"--no-write", "fixed"}, "echo x >fixed", "write", w.project + "/fixed", "", false},
-			{"a protected name", nil, "echo x >.mcp.json", "write", w.project + "/.mcp.json", "--write", false},
-			{"connect", nil, "exec 3<>/dev/tcp/203.0.113.10/80", "connect", "203.0.113.10:80", "--allow 203.0.113.10", false},
-			{"connect by name", nil, "curl -s http://allowed.example.com/", "name", "allowed.example.com", "--allow allowed.example.com", false},
-			{"name", nil, "getent ahosts allowed.example.com", "name", "allowed.example.com", "--allow allowed.example.com", false},
-			{"name with another allowed", []string{"--allow", "other.example.com"}, "getent ahosts allowed.example.com", "name", "allowed.example.com", "--allow allowed.example.com", false},
-			{"address with another allowed", []string{"--allow", "other.example.com"}, "exec 3<>/dev/tcp/203.0.113.10/80", "connect", "203.0.113.10:80", "--allow", false},
-			{"Unix socket", nil, `python3 -c "import socket; socket.socket(socket.AF_UNIX).connect('` + w.home + `/app.sock')"`, "connect", w.home + "/app.sock", "--socket", false},
-			{"system call", nil, "unshare -U true", "syscall", "unshare", "", false},
-			{"ptrace", nil, `python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(16,1,0,0) and 1)"`, "syscall", "ptrace", "", false},
-			{"bind", []string{"--no-bind"}, `python3 -c "import socket; socket.create_server(('127.0.0.1',8123))"`, "bind", "8123", "", false},
+			{"read", nil, "cat ~/.ssh/id_ed25519", "read", w.home + "/.ssh", "--read"},
+			{"list", nil, "ls ~/.ssh", "read", w.home + "/.ssh", "--read"},
+			{"read .env", nil, "echo x=1 >/dev/null; cat .env", "read", w.project + "/.env", "--read"},
+			{"write", nil, "echo x >../outside/new", "write", w.outside + "/new", "--write"},
+			{"change", nil, "echo x >>../outside/canary", "write", w.canary, "--write"},
+			{"make a directory", nil, "mkdir ../outside/d", "write", w.outside + "/d", "--write"},
+			{"remove", nil, "rm -f ../outside/canary", "write", w.canary, "--write"},
+			{"rename", nil, "mv README.md ../outside/moved", "write", w.outside + "/moved", "--write"},
+			{"a rule's", []string{"--no-write", "fixed"}, "echo x >fixed", "write", w.project + "/fixed", ""},
+			{"a protected name", nil, "echo x >.mcp.json", "write", w.project + "/.mcp.json", "--write"},
+			{"connect", nil, "exec 3<>/dev/tcp/203.0.113.10/80", "connect", "203.0.113.10:80", "--allow 203.0.113.10"},
+			{"connect by name", nil, "curl -s http://allowed.example.com/", "name", "allowed.example.com", "--allow allowed.example.com"},
+			{"name", nil, "getent ahosts allowed.example.com", "name", "allowed.example.com", "--allow allowed.example.com"},
+			{"name with another allowed", []string{"--allow", "other.example.com"}, "getent ahosts allowed.example.com", "name", "allowed.example.com", "--allow allowed.example.com"},
+			{"address with another allowed", []string{"--allow", "other.example.com"}, "exec 3<>/dev/tcp/203.0.113.10/80; cat <&3; exit 1", "connect", "203.0.113.10:80", "--allow"},
+			{"Unix socket", nil, `python3 -c "import socket; socket.socket(socket.AF_UNIX).connect('` + w.home + `/app.sock')"`, "connect", w.home + "/app.sock", "--socket"},
+			{"system call", nil, "unshare -U true", "syscall", "unshare", ""},
+			{"ptrace", nil, `python3 -c "import ctypes; exit(ctypes.CDLL(None).ptrace(16,1,0,0) and 1)"`, "syscall", "ptrace", ""},
+			{"bind", []string{"--no-bind"}, `python3 -c "import socket; socket.create_server(('127.0.0.1',8123))"`, "bind", "8123", ""},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				w.write(w.project+"/.env", "x=1")

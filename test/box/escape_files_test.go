@@ -26,6 +26,8 @@ func fileAttacks() []attack {
 		{name: "read secrets", program: "read", prepare: homeSecrets},
 		{name: "read a denied file", program: "read", prepare: deniedPaths, flags: []string{"--no-read", "{home}/denied", "--no-read", "{project}/private.txt", "--no-read", "*.pem"}},
 		{name: "read other homes", program: "read", only: "root", prepare: otherHome},
+		{name: "read .env in a big tree", program: "read", prepare: bigTree},
+		{name: "read secrets of odd names", program: "read", prepare: oddNames, flags: []string{"--no-read", "**/secret*"}},
 		{name: "write outside", program: "write"},
 		{name: "leave the working directory", program: "dotdot"},
 		{name: "symlinks", program: "symlink"},
@@ -70,6 +72,37 @@ func homeSecrets(w *world) []string {
 		all = append(all, filepath.Join(w.home, rel))
 	}
 	return []string{"paths=" + strings.Join(append(all, w.key), ":")}
+}
+
+// oddNames are secrets in directories whose names are hard to write down.
+func oddNames(w *world) []string {
+	var all []string
+	for _, dir := range []string{"caf\xe9", "new\nline", " ", "*", "a\\b", "\x1b[31m", "ü", strings.Repeat("long", 50)} {
+		for _, name := range []string{".env", "secret \xff.txt"} {
+			p := filepath.Join(w.project, dir, name)
+			w.write(p, w.secret)
+			all = append(all, p)
+		}
+	}
+	return []string{"paths=" + strings.Join(all, ":")}
+}
+
+// bigTree has a secret at the end of many files.
+func bigTree(w *world) []string {
+	for d := range 100 {
+		dir := fmt.Sprintf("%s/node_modules/package-%02d/lib", w.project, d)
+		w.mkdir(dir)
+		for f := range 200 {
+			if err := os.WriteFile(fmt.Sprintf("%s/file-%03d.js", dir, f), nil, 0o644); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	all := []string{w.project + "/zz/service/api/.env", w.project + "/node_modules/package-99/.env"}
+	for _, p := range all {
+		w.write(p, w.secret)
+	}
+	return []string{"paths=" + strings.Join(all, ":")}
 }
 
 // deniedPaths are some that flags name.

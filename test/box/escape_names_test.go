@@ -34,13 +34,13 @@ func plantCase(title, name string, there bool) attack {
 			w.write(filepath.Join(w.project, strings.SplitAfter(name, ".git/")[0], "HEAD"), "ref: refs/heads/main\n")
 		}
 		if there {
-			w.write(p(w), "{}\n")
+			w.write(p(w), "# as it was\n{}\n")
 		}
 		return []string{"paths=" + p(w)}
 	}, harmed: func(w *world) string {
 		data, err := os.ReadFile(p(w))
 		switch {
-		case there && string(data) != "{}\n":
+		case there && string(data) != "# as it was\n{}\n":
 			return fmt.Sprintf("%s is now %q, %v", p(w), data, err)
 		case !there && err == nil && len(data) > 0:
 			return fmt.Sprintf("%s was created: %q", p(w), data)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -98,11 +99,46 @@ func homes() string {
 
 func TestMain(m *testing.M) {
 	unix.Umask(0o022)
+	if err := openDevices(); err != nil {
+		fmt.Fprintln(os.Stderr, "no /dev/net/tun and /dev/fuse for the unprivileged user:", err)
+	}
 	code := m.Run()
 	if dir, _ := programs(); dir != "" {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
+}
+
+// openDevices starts this program again in a mount namespace in which everybody may open /dev/net/tun and /dev/fuse, as on most
+// distributions, if they are root's alone here: without them an unprivileged user's box has no network, and does not tell which
+// secret was touched.
+func openDevices() error {
+	const done = "CARREL_TEST_BOX_DEVICES"
+	if os.Getuid() != 0 || os.Getenv(done) != "" {
+		return nil
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, name := range []string{"/dev/net/tun", "/dev/fuse"} {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err != nil || st.Mode&0o666 == 0o666 {
+			continue
+		}
+		node := filepath.Join(homes(), "carrel-box-node-"+word())
+		if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
+			return err
+		}
+		err := errors.Join(os.Chmod(node, 0o666), unix.Mount(node, name, "", unix.MS_BIND, ""), os.Remove(node))
+		if err != nil {
+			return err
+		}
+	}
+	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), done+"=1"))
 }
 
 // newWorld makes a home.
@@ -154,6 +190,16 @@ func word() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b)
 	return "w" + hex.EncodeToString(b)
+}
+
+// sub runs a part of a test with the world belonging to it.
+func (w *world) sub(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		outer := w.t
+		w.t = t
+		defer func() { w.t = outer }()
+		f(t)
+	})
 }
 
 // tag is a name for what a test makes outside of the home. It does not give the secret away.
