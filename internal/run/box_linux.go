@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/box"
 	"github.com/carrel-dev/carrel/internal/box/guard"
 	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/linux/landlock"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
@@ -38,6 +39,11 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	}
 	if nested { // a process has one listener at most, and the outer box's sees all that this one's would
 		p.spec.Seccomp.WatchConnect, p.spec.Seccomp.WatchBind, p.spec.Seccomp.WatchWrites = false, false, false
+	}
+	if j.Box.Light {
+		if err := j.lightTmp(p, &undo); err != nil {
+			return 0, 0, err
+		}
 	}
 	if err := j.publish(p); err != nil {
 		return 0, 0, err
@@ -98,6 +104,20 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		return code, sig, err
 	}
 	return code, sig, j.changes(ctx)
+}
+
+// lightTmp gives a light box a directory for temporary files, in place of a private /tmp.
+func (j *Job) lightTmp(p *plan, undo *cleanup.Stack) error {
+	dir, err := os.MkdirTemp("", "carrel-run-")
+	if err != nil {
+		return err
+	}
+	undo.Add(func() { _ = removeAll(dir) })
+	p.spec.Env = setEnv(p.spec.Env, "TMPDIR", dir)
+	p.spec.Landlock.Rules = append(p.spec.Landlock.Rules, landlock.Rule{Path: dir, Access: landlock.ReadWrite})
+	p.rules.Paths = append(p.rules.Paths, guard.Path{Path: dir, Writable: true, Rule: "temporary files"})
+	p.rules.Own = append(p.rules.Own, dir)
+	return nil
 }
 
 // marker is a variable that the command has, so that a carrel run in it knows where it is.

@@ -71,7 +71,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 			case above != settings.Denied && hasBelow(rules[i+1:], r.Path):
 				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: r.Path, Size: 1 << 20})
 			case above != settings.Denied:
-				p.spec.Hidden = append(p.spec.Hidden, box.Hidden{Path: r.Path, Rule: r.Rule})
+				p.spec.Hidden = append(p.spec.Hidden, box.Hidden{Path: r.Path, Rule: r.Rule, Blank: r.Blank})
 				p.hidden = append(p.hidden, r)
 			}
 			continue
@@ -97,8 +97,24 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 			continue
 		}
 		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: true})
+		p.repository(rules, filepath.Join(r.Path, ".git"))
 	}
 	return nil
+}
+
+// repository makes a mount point of a repository's .git: those can't be renamed, so no program puts another one in
+// its place. A .git that is a file says where the repository is, and is not written.
+func (p *plan) repository(rules []settings.PathRule, git string) {
+	info, err := os.Lstat(git)
+	if err != nil || slices.ContainsFunc(rules, func(r settings.PathRule) bool { return r.Path == git }) {
+		return
+	}
+	switch {
+	case info.IsDir():
+		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: git, Target: git})
+	case info.Mode().IsRegular():
+		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: git, Target: git})
+	}
 }
 
 // landlock is the second wall for writing, and in a light box the only one.
@@ -159,6 +175,9 @@ func (p *plan) guard(b *settings.Box) {
 					dirs = append(dirs, r.Path)
 				}
 			}
+		}
+		for _, path := range n.Except {
+			g.Paths = append(g.Paths, guard.Path{Path: path, Writable: true, Rule: "named"})
 		}
 		for _, dir := range dirs {
 			g.Protected = append(g.Protected, guard.Protected{Dir: dir, Pattern: pattern, Deep: n.Deep, Rule: n.Rule, Allow: n.Allow})

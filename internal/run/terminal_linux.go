@@ -44,7 +44,7 @@ func (j *Job) streams(p *plan, o *box.Options) *terminal {
 			t.out = f
 		}
 	}
-	if !any || !foreground(t) {
+	if !any || j.Box.NoTerminal || !foreground(t) {
 		p.spec.Terminal = [3]bool{}
 		return nil
 	}
