@@ -36,10 +36,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return in, nil
 }
 
-// The least a sandbox can start with.
+// The least a sandbox can start with, and the most that can be made.
 const (
 	minMemoryMB = 32
 	minPids     = 16
+
+	maxDiskMB = 8 << 20 // whose blocks 32 bits can count, and half of that
 )
 
 // checkSpec refuses what would otherwise fail half way.
@@ -59,8 +61,8 @@ func checkSpec(s driver.Spec) error {
 	switch {
 	case l.MemoryMB < minMemoryMB:
 		return bad("memoryMB", "%d MiB is less than the %d the guest needs", l.MemoryMB, minMemoryMB)
-	case l.DiskMB < 1:
-		return bad("diskMB", "%d is not positive", l.DiskMB)
+	case l.DiskMB < 1 || l.DiskMB > maxDiskMB:
+		return bad("diskMB", "%d is not between 1 and %d", l.DiskMB, maxDiskMB)
 	case l.CPUs <= 0:
 		return bad("cpus", "%g is not positive", l.CPUs)
 	case l.Pids < minPids:

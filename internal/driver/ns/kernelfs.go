@@ -116,7 +116,7 @@ func (o *order) mountDev(devices map[string]int) error {
 	}
 	pts := "newinstance,ptmxmode=0666,mode=0620"
 	if o.Groups {
-		pts += ",gid=5"
+		pts += ",gid=5" // "tty", on every Linux
 	}
 	for _, m := range []struct {
 		dir, kind, data string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -185,8 +186,8 @@ func (d *Driver) orderFile(l *launch) (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "order")
-	if _, err := f.Write(b); err == nil {
-		_, err = f.Seek(0, 0)
+	if _, err = f.Write(b); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
 		f.Close()

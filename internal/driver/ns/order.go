@@ -34,9 +34,6 @@ const (
 	devBytes     = "size=256k"
 )
 
-// ttyGroup is the group of terminals on every Linux.
-const ttyGroup = 5
-
 // capabilities of root inside the sandbox, over its own namespaces: what package managers and sudo
 // need. No mounts, no network settings, no raw sockets, no tracing.
 var capabilities = []uintptr{

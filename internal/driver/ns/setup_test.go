@@ -36,8 +36,15 @@ func TestMain(m *testing.M) {
 	if reexec.Run(ns.Parts()) {
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, dir := range leftovers {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
+
+// leftovers are directories that all tests share.
+var leftovers []string
 
 // things are what all tests share: images, the attack program, and a TAP device that everybody may open, as on
 // most hosts.
@@ -57,10 +64,10 @@ func makeThings() (s things, err error) {
 	if text := os.Getenv(envState); text != "" {
 		return s, json.Unmarshal([]byte(text), &s)
 	}
-	// It outlives a test; the system's own cleaning of temporary files gets it.
 	if s.Dir, err = os.MkdirTemp("", "carrel-ns-"); err != nil {
 		return s, err
 	}
+	leftovers = append(leftovers, s.Dir)
 	at := func(name string) string { return filepath.Join(s.Dir, name) }
 	s.Root, s.Guest, s.Attack = at("root.erofs"), at("guest.erofs"), at("attack")
 	if err := os.Chmod(s.Dir, 0o755); err != nil {
@@ -90,6 +97,7 @@ var files = sync.OnceValues(func() (image.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	leftovers = append(leftovers, dir)
 	return store.Open(context.Background(), store.Options{Dir: dir})
 })
 
@@ -145,7 +153,12 @@ func TestDriver(t *testing.T) {
 	s := need(t)
 	var mu sync.Mutex
 	states := map[string]*state{}
+	skip := map[string]string{}
+	if testing.Short() && !full() {
+		skip["snapshot"] = "not with -short: root's run has it"
+	}
 	drivertest.Run(t, drivertest.Harness{
+		Skip: skip,
 		New: func(t testing.TB) driver.Driver {
 			mu.Lock()
 			defer mu.Unlock()

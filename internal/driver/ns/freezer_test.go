@@ -1,0 +1,104 @@
+package ns
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// TestFreezers tries each way to stop processes that this host has: a group of each version, and signals.
+func TestFreezers(t *testing.T) {
+	ways := map[string]*freezer{"signals": {}}
+	for name, f := range map[string]*freezers{
+		"version 1": {parent: "/sys/fs/cgroup/freezer"},
+		"version 2": {parent: "/sys/fs/cgroup/unified", v2: true},
+	} {
+		if made := f.create("carrel-test-"+strconv.Itoa(os.Getpid()), cgroup.Load(cgroup.Paths{})); made.dir != "" && os.Geteuid() == 0 {
+			ways[name] = made
+			t.Cleanup(made.remove)
+		}
+	}
+	if os.Geteuid() == 0 && len(ways) == 1 {
+		testenv.Need(t, "cgroup", os.ErrNotExist)
+	}
+	for name, f := range ways {
+		t.Run(name, func(t *testing.T) {
+			ticks := filepath.Join(t.TempDir(), "ticks")
+			cmd := exec.Command("/bin/sh", "-c", "(while :; do echo x >> "+ticks+"; sleep 0.01; done) & (while :; do echo x >> "+ticks+"; sleep 0.01; done) & wait")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := cmd.Process.Pid
+			defer func() {
+				for _, p := range tree(pid) {
+					if victim, err := os.FindProcess(p); err == nil {
+						_ = victim.Kill()
+					}
+				}
+				f.thaw()
+				_ = cmd.Wait()
+			}()
+			in := &Instance{rec: record{PID: pid}, ice: loadFreezer(f.path()), ended: make(chan struct{})}
+			size := func() int64 {
+				info, err := os.Stat(ticks)
+				if err != nil {
+					return 0
+				}
+				return info.Size()
+			}
+			until := func(what string, ok func() bool) {
+				t.Helper()
+				for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal(what)
+					}
+				}
+			}
+			until("nothing ticks", func() bool { return size() > 0 })
+			for range 5 { // what they start meanwhile is born there
+				for _, p := range tree(pid) {
+					if f.dir != "" {
+						_ = os.WriteFile(filepath.Join(f.dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
+					}
+				}
+			}
+			for range 2 {
+				until("does not freeze", func() bool { done, err := in.step(true); return err == nil && done })
+			}
+			if !in.isFrozen() {
+				t.Error("it is frozen and does not look so")
+			}
+			before := size()
+			time.Sleep(200 * time.Millisecond)
+			if after := size(); after != before {
+				t.Errorf("it ticked %d times while frozen", after-before)
+			}
+			for range 2 {
+				until("does not thaw", func() bool { done, err := in.step(false); return err == nil && done })
+			}
+			if in.isFrozen() {
+				t.Error("it is thawed and does not look so")
+			}
+			until("does not go on", func() bool { return size() > before })
+		})
+	}
+}
+
+// TestFreezerPath: what a handle keeps is the same freezer.
+func TestFreezerPath(t *testing.T) {
+	for _, f := range []freezer{{}, {dir: "/a/b", own: true}, {dir: "/a/b", v2: true, own: true}, {dir: "/a/b", v2: true}} {
+		if got := loadFreezer(f.path()); *got != f {
+			t.Errorf("%+v became %+v by %q", f, *got, f.path())
+		}
+		if strings.Contains(f.path(), "\x00") {
+			t.Errorf("%q", f.path())
+		}
+	}
+}
