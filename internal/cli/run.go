@@ -23,6 +23,9 @@ with what would allow it.`,
 	}
 	o := run.AddFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := walls(); err != nil {
+			return err
+		}
 		o.JSON = a.json
 		code, err := run.Run(c.Context(), o, args, runDeps())
 		if err != nil {
