@@ -12,6 +12,9 @@ import (
 // localDaemons says why this system has no daemons of its own: Linux has.
 func localDaemons(string) error { return nil }
 
+// walls says why this system has none for "carrel run".
+func walls() error { return nil }
+
 // runDaemon runs the daemon until it is interrupted.
 func (a *app) runDaemon(ctx context.Context, cfg config.Config) error {
 	return daemon.Run(ctx, cfg, daemon.Hooks{Ready: a.announce})

@@ -21,6 +21,15 @@ func localDaemons(what string) error {
 	return &carrel.Error{Op: what, Kind: carrel.Unsupported, Err: errors.New("the walls of a daemon are Linux's"), Hint: hint}
 }
 
+// walls says why this system has none for "carrel run": macOS has Seatbelt.
+func walls() error {
+	if runtime.GOOS == "darwin" {
+		return nil
+	}
+	return &carrel.Error{Op: "run", Kind: carrel.Unsupported, Err: errors.New(runtime.GOOS + " has no walls that Carrel knows"),
+		Hint: "on Windows use WSL2: wsl --install, then carrel run inside it"}
+}
+
 func (a *app) runDaemon(context.Context, config.Config) error { return localDaemons("carrel serve") }
 
 // authority is empty: no daemon of this system's made one.
