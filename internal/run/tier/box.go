@@ -27,7 +27,8 @@ type box struct {
 	stop  context.CancelFunc // ends the goroutines
 	wg    sync.WaitGroup
 	mu    sync.Mutex
-	heard int64 // the last decision that was told
+	heard int64             // the last decision that was told
+	ended chan carrel.Event // the sandbox's end, before it was asked to
 }
 
 // lifetime is how long a sandbox lives unless it is asked to live on; renewal is how often it is asked.
@@ -38,7 +39,7 @@ const (
 
 // openBox makes a sandbox with the working directory in it, still empty.
 func openBox(ctx context.Context, r Request, st *state) (_ *box, err error) {
-	b := &box{req: &r, user: "user", start: time.Now(), stop: func() {}}
+	b := &box{req: &r, user: "user", start: time.Now(), stop: func() {}, ended: make(chan carrel.Event, 1)}
 	if os.Geteuid() == 0 {
 		b.user = "root"
 	}
@@ -66,6 +67,7 @@ func openBox(ctx context.Context, r Request, st *state) (_ *box, err error) {
 	gctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = cancel
 	b.wg.Go(func() { b.renew(gctx) })
+	b.wg.Go(func() { b.mourn(gctx) })
 	if r.Denied != nil {
 		b.wg.Go(func() { b.listen(gctx, true) })
 	}
@@ -113,6 +115,19 @@ func (b *box) renew(ctx context.Context) {
 			return
 		case <-tick.C:
 			_, _ = b.svc.SetTimeout(ctx, b.id, lifetime, true) // next time, then
+		}
+	}
+}
+
+// mourn waits for the sandbox's end.
+func (b *box) mourn(ctx context.Context) {
+	for e, err := range b.svc.Events(ctx, 0) {
+		if err != nil {
+			return
+		}
+		if e.ID == b.id && e.Type == "sandbox.ended" {
+			b.ended <- e
+			return
 		}
 	}
 }

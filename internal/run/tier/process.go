@@ -54,6 +54,11 @@ func (b *box) run(ctx context.Context) (res Result, err error) {
 	}
 	began := time.Now()
 	p, err := b.comp.Start(ctx, cmd)
+	if carrel.KindOf(err) == carrel.Invalid {
+		// It can't be executed. A shell says so in its words, and with the status that everybody knows.
+		cmd.Args = append([]string{"/bin/sh", "-c", `exec "$@"`, "carrel"}, cmd.Args...)
+		p, err = b.comp.Start(ctx, cmd)
+	}
 	if err != nil {
 		return res, err
 	}
@@ -73,13 +78,32 @@ func (b *box) run(ctx context.Context) (res Result, err error) {
 		}
 	}
 	if err != nil {
-		return res, err
+		return b.died(err)
 	}
 	if got.ExitCode >= 0 {
 		return Result{Code: got.ExitCode}, nil
 	}
 	return Result{Signal: signalOf(got.Status)}, nil
 }
+
+// died says why the sandbox ended under the command, if it did.
+func (b *box) died(err error) (Result, error) {
+	select {
+	case e := <-b.ended:
+		res := Result{Signal: syscall.SIGKILL}
+		if e.Reason == carrel.EndOutOfMemory {
+			res.Limit = "memory"
+			return res, &carrel.Error{Op: "run", Kind: carrel.Exhausted, Err: errors.New("the sandbox was out of memory and ended; what the command changed is lost"),
+				Hint: "give it more with --memory"}
+		}
+		return res, &carrel.Error{Op: "run", Kind: carrel.Internal, Err: fmt.Errorf("the sandbox ended (%s: %s): %w", e.Reason, e.Message, err)}
+	case <-time.After(endTime):
+		return Result{}, err
+	}
+}
+
+// endTime is how long the reason of a sandbox's end may take.
+const endTime = 5 * time.Second
 
 // signalOf finds the signal in "signal: killed".
 func signalOf(status string) syscall.Signal {

@@ -403,16 +403,17 @@ func TestRefused(t *testing.T) {
 			}
 			_ = os.Remove(big)
 		}
-		r := w.line("true")
-		r.Args = []string{"/no/such/program"}
-		res, err := tier.Run(t.Context(), r)
-		if err == nil && res.Code != 127 {
-			t.Errorf("no such program: %+v", res)
+		for name, want := range map[string]int{"/no/such/program": 127, "nosuchprogram": 127, "/etc/passwd": 126} {
+			r := w.line("true")
+			r.Args = []string{name}
+			if res, _, errs := w.run(r); res.Code != want || errs == "" {
+				t.Errorf("%s: %+v %q", name, res, errs)
+			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &started{c: make(chan struct{})}
 		go func() { <-out.c; cancel() }()
-		r = w.line("echo up; echo x > made; sleep 60")
+		r := w.line("echo up; echo x > made; sleep 60")
 		r.Stdout = out
 		if _, err := tier.Run(ctx, r); !errors.Is(err, context.Canceled) || w.read("made") != "" {
 			t.Errorf("cancelled: %v", err)
@@ -443,6 +444,23 @@ func TestSpecialFiles(t *testing.T) {
 		}
 		if st, err := os.Stat(filepath.Join(w.dir, "holes")); err != nil || st.Size() != 64<<20 || st.Sys().(*syscall.Stat_t).Blocks > 2048 {
 			t.Errorf("holes: %v", err)
+		}
+	})
+}
+
+// TestMemory over the limit is an error that says so, where the whole sandbox ends of it.
+func TestMemory(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		r := w.line("head -c 3000m /dev/zero | tail")
+		r.MemoryMB = 256
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		res, err := tier.Run(ctx, r)
+		if w.tier == carrel.GVisor && os.Geteuid() == 0 && (carrel.KindOf(err) != carrel.Exhausted || res.Limit != "memory") {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if err == nil && res.Code == 0 && res.Signal == 0 {
+			t.Errorf("%+v", res)
 		}
 	})
 }
