@@ -4,7 +4,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	_ "github.com/carrel-dev/carrel/internal/run/early" // hands "carrel run" over at once
+	"github.com/carrel-dev/carrel/internal/run/tier"
 )
 
 // parts are the processes that this binary is besides the command line.
-func parts() []reexec.Parts { return []reexec.Parts{daemon.Reexec()} }
+func parts() []reexec.Parts { return []reexec.Parts{daemon.Reexec(), tier.Parts()} }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/box/stagebin"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/refusal"
 	"github.com/carrel-dev/carrel/internal/run"
 	"github.com/carrel-dev/carrel/internal/run/tier"
@@ -43,6 +44,9 @@ func runTier(ctx context.Context, j *run.Job) (int, syscall.Signal, error) {
 	res, err := tier.Run(ctx, r)
 	if err != nil {
 		return 0, 0, err
+	}
+	if res.Upper != "" {
+		defer func() { _ = overlay.Remove(res.Upper) }()
 	}
 	if res.Limit == "timeout" {
 		j.Limit(res.Limit, b.Timeout.String())

@@ -180,10 +180,7 @@ func (j *Job) events(p *plan) box.Events {
 			j.Log.Add(refusal.Refusal{Kind: refusal.Read, What: path, Operation: op, Rule: r.Rule, Reason: "it is hidden from the command",
 				Allow: r.Allow, PID: pid, Certain: true, Minor: op == "look up" && j.searches(path)})
 		},
-		Limit: func(name, value string) {
-			j.Log.Add(refusal.Refusal{Kind: refusal.Limit, What: name, Rule: "limit " + name + " of " + value,
-				Reason: "the command went over it", Allow: "--" + limitFlag(name), Certain: true})
-		},
+		Limit: j.Limit,
 	}
 }
 
@@ -196,6 +193,12 @@ func (j *Job) searches(path string) bool {
 		}
 	}
 	return false
+}
+
+// Limit notes that a limit was reached.
+func (j *Job) Limit(name, value string) {
+	j.Log.Add(refusal.Refusal{Kind: refusal.Limit, What: name, Rule: "limit of " + value,
+		Reason: "the command went over it", Allow: "--" + limitFlag(name), Certain: true})
 }
 
 // limitFlag is the flag that raises a limit.
@@ -211,7 +214,7 @@ func limitFlag(name string) string {
 // ended turns how the box ended into a status.
 func (j *Job) ended(e box.Exit) (int, syscall.Signal, error) {
 	if e.Limit == "timeout" {
-		return exitTimeout, 0, nil
+		return ExitTimeout, 0, nil
 	}
 	return e.Code, e.Signal, nil
 }

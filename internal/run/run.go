@@ -22,7 +22,7 @@ import (
 
 // Exit statuses of our own; all others are the command's.
 const (
-	exitTimeout  = 124 // --timeout, as timeout(1) has it
+	ExitTimeout  = 124 // --timeout, as timeout(1) has it
 	exitOwn      = 125 // Carrel itself failed
 	exitCantExec = 126
 	exitNoSuch   = 127

@@ -53,7 +53,7 @@ func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 	err = cmd.Wait()
 	close(done)
 	if ctx.Err() != nil && j.Box.Timeout > 0 {
-		return exitTimeout, 0, nil
+		return ExitTimeout, 0, nil
 	}
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {

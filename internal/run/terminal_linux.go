@@ -24,6 +24,7 @@ var forwarded = []os.Signal{
 // terminal is the caller's, while the command has one of its own in its place.
 type terminal struct {
 	in, out *os.File // each nil if it is no terminal
+	piped   bool     // standard output is none, but goes on to something that may write to it
 	state   *term.State
 	mu      sync.Mutex
 }
@@ -48,6 +49,7 @@ func (j *Job) streams(p *plan, o *box.Options) *terminal {
 		p.spec.Terminal = [3]bool{}
 		return nil
 	}
+	t.piped = !p.spec.Terminal[1]
 	return t
 }
 
@@ -68,6 +70,17 @@ func (t *terminal) raw() {
 	defer t.mu.Unlock()
 	if t.in != nil && t.state == nil {
 		t.state, _ = term.MakeRaw(int(t.in.Fd()))
+		if t.piped { // "carrel run … | less": lines of others end as before
+			output(t.in, unix.OPOST, 0)
+		}
+	}
+}
+
+// output sets and clears modes of a terminal's output.
+func output(f *os.File, set, clear uint32) {
+	if m, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+		m.Oflag = m.Oflag&^clear | set
+		_ = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, m)
 	}
 }
 
@@ -102,6 +115,9 @@ func (j *Job) watch(b *box.Box, t *terminal, signals <-chan os.Signal, stopped <
 	} else {
 		t.resize(inner)
 		t.raw()
+		if t.in == nil { // the caller's is not raw, and ends lines itself
+			output(inner, 0, unix.ONLCR)
+		}
 		defer t.restore()
 		t.relay(inner, drained)
 		defer inner.Close()
