@@ -28,22 +28,29 @@ type suite struct {
 
 func suites() []suite {
 	return []suite{
-		{"npm-newest", "node", nodeTests, []string{"SDK=e2b"}},
-		{"npm-2.45", "node", nodeTests, []string{"SDK=e2b-2.45"}},
+		{"npm-newest", "node", nodeTests("*"), []string{"SDK=e2b"}},
+		{"npm-2.45", "node", nodeTests("*"), []string{"SDK=e2b-2.45"}},
 		{"python-sync", "python", pythonTests("test_sync*.py"), nil},
 		{"python-async", "python", pythonTests("test_async*.py"), nil},
 	}
 }
 
-func nodeTests(t *testing.T) *exec.Cmd {
-	_, err := exec.LookPath("node")
-	testenv.Need(t, "node", err)
-	install(t, "js/node_modules/e2b", "npm", "ci", "--prefix", "js", "--silent")
-	files, err := filepath.Glob("js/*.test.mjs")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no test files", err)
+// nodeTests runs the test files whose names, before ".test.mjs", match.
+func nodeTests(names ...string) func(t *testing.T) *exec.Cmd {
+	return func(t *testing.T) *exec.Cmd {
+		_, err := exec.LookPath("node")
+		testenv.Need(t, "node", err)
+		install(t, "js/node_modules/e2b", "npm", "ci", "--prefix", "js", "--silent")
+		args := []string{"--test", "--test-concurrency=2", "--test-timeout=300000"}
+		for _, name := range names {
+			files, err := filepath.Glob("js/" + name + ".test.mjs")
+			if err != nil || len(files) == 0 {
+				t.Fatal("no test files", err)
+			}
+			args = append(args, files...)
+		}
+		return exec.Command("node", args...)
 	}
-	return exec.Command("node", append([]string{"--test", "--test-concurrency=2", "--test-timeout=300000"}, files...)...)
 }
 
 func pythonTests(files string) func(t *testing.T) *exec.Cmd {
@@ -79,7 +86,16 @@ func install(t *testing.T, makes, name string, args ...string) {
 // are set, nothing on the machine.
 func TestPlain(t *testing.T) {
 	d := daemontest.Start(t, "--wire-table", startOutside(t))
-	runSuites(t, func(cmd *exec.Cmd) {
+	runSuites(t, suites(), func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
+	})
+}
+
+// TestNamespaces has sandboxes of Linux namespaces: commands, files, terminals and lives are as with a kernel of their own.
+func TestNamespaces(t *testing.T) {
+	d := daemontest.Start(t, "--default-tier", "ns")
+	ns := []suite{{"npm-newest", "node", nodeTests("commands", "files", "pty", "life"), []string{"SDK=e2b"}}}
+	runSuites(t, ns, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
 	})
 }
@@ -93,15 +109,15 @@ func TestHostNames(t *testing.T) {
 	dns := startResolver(t, dir)
 	d := daemontest.Start(t, "--domain", "carrel.example.com:"+daemontest.Port, "--tls-cert", filepath.Join(dir, "cert.pem"),
 		"--tls-key", filepath.Join(dir, "key.pem"), "--wire-table", startOutside(t))
-	runSuites(t, func(cmd *exec.Cmd) {
+	runSuites(t, suites(), func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.Domain, "E2B_API_KEY="+d.Key, "NODE_EXTRA_CA_CERTS="+authority,
 			"SSL_CERT_FILE="+authority, "REQUESTS_CA_BUNDLE="+authority)
 		dns.wrap(cmd)
 	})
 }
 
-func runSuites(t *testing.T, prepare func(*exec.Cmd)) {
-	for _, s := range suites() {
+func runSuites(t *testing.T, suites []suite, prepare func(*exec.Cmd)) {
+	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel() // with one other on two cores: most of a suite is waiting
 			cmd := s.cmd(t)

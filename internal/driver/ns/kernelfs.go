@@ -1,7 +1,9 @@
 package ns
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -141,6 +143,26 @@ func (o *order) mountDev(devices map[string]int) error {
 	return nil
 }
 
+// bootIDFile names this boot of the host, the same for all of its sandboxes.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// ownBootID gives the sandbox a boot of its own: each start of it is one.
+func ownBootID() error {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return err
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	const tmp = "/dev/boot_id"
+	if err := os.WriteFile(tmp, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), 0o444); err != nil {
+		return err
+	}
+	if err := unix.Mount(tmp, bootIDFile, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind", Path: bootIDFile, Err: err}
+	}
+	return errors.Join(remountReadOnly(bootIDFile, true), os.Remove(tmp))
+}
+
 // mask hides and closes what /proc and /sys show of the machine.
 func mask() error {
 	for _, name := range readOnly {
@@ -153,6 +175,9 @@ func mask() error {
 		if err := remountReadOnly(name, true); err != nil {
 			return err
 		}
+	}
+	if err := ownBootID(); err != nil {
+		return err
 	}
 	for _, name := range masked {
 		info, err := os.Lstat(name)

@@ -161,6 +161,14 @@ func TestOutside(t *testing.T) {
 	d := newState(t).open(t)
 	a, b := newBox(t, d, newSpec(t)), newBox(t, d, newSpec(t))
 	var uids []string
+	host, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const read = "cat /proc/sys/kernel/random/boot_id"
+	if one, two := a.must(read), b.must(read); len(one) != 36 || one == two || one == strings.TrimSpace(string(host)) {
+		t.Errorf("boots: %q, %q, the host's %q", one, two, host)
+	}
 	for _, x := range []*box{a, b} {
 		x.must("sleep 1000 >/dev/null 2>&1 & touch /root/of-root")
 		entries, _ := filepath.Glob("/proc/[0-9]*/cmdline")
