@@ -23,8 +23,8 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. All the others run with it, in their short form.
-REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/box
-PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')
+REAL        := ./internal/driver/gvisor ./internal/driver/ns ./internal/run/tier ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/box
+PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')
 
 .PHONY: build demo test test-all check lint cross unit real sdk bench generate clean need need-sdk
 
@@ -79,7 +79,7 @@ check: need lint cross unit real sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl
+export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -43,10 +44,17 @@ func runTier(ctx context.Context, j *run.Job) (int, syscall.Signal, error) {
 	}
 	res, err := tier.Run(ctx, r)
 	if err != nil {
+		if res.Upper != "" {
+			fmt.Fprintf(j.Err, "carrel: the changes are kept in %s\n", printable(res.Upper))
+		}
 		return 0, 0, err
 	}
 	if res.Upper != "" {
-		defer func() { _ = overlay.Remove(res.Upper) }()
+		defer func() {
+			if !j.Keeps() {
+				_ = overlay.Remove(res.Upper)
+			}
+		}()
 	}
 	if res.Limit == "timeout" {
 		j.Limit(res.Limit, b.Timeout.String())

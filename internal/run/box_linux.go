@@ -22,6 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/guard"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/linux/landlock"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
@@ -112,7 +113,7 @@ func (j *Job) lightTmp(p *plan, undo *cleanup.Stack) error {
 	if err != nil {
 		return err
 	}
-	undo.Add(func() { _ = removeAll(dir) })
+	undo.Add(func() { _ = overlay.Remove(dir) })
 	p.spec.Env = setEnv(p.spec.Env, "TMPDIR", dir)
 	p.spec.Landlock.Rules = append(p.spec.Landlock.Rules, landlock.Rule{Path: dir, Access: landlock.ReadWrite})
 	p.rules.Paths = append(p.rules.Paths, guard.Path{Path: dir, Writable: true, Rule: "temporary files"})

@@ -22,7 +22,11 @@ func (j *Job) upper(undo *cleanup.Stack, lower string) (layer, error) {
 			errs = append(errs, err)
 			continue
 		}
-		remove := func() { _ = removeAll(dir) }
+		remove := func() {
+			if !j.keep {
+				_ = overlay.Remove(dir)
+			}
+		}
 		l := layer{lower: lower, upper: filepath.Join(dir, "upper"), work: filepath.Join(dir, "work")}
 		err = errors.Join(os.Mkdir(l.upper, 0o755), os.Mkdir(l.work, 0o700))
 		if info, statErr := os.Stat(lower); statErr == nil {
@@ -69,8 +73,10 @@ func (j *Job) Kept(ctx context.Context, lower, upper string, list []overlay.Chan
 		j.say("%s in %s kept apart and thrown away (--diff shows, --apply keeps them)", count(len(list), "change"), printable(lower))
 		return nil
 	}
-	skipped, err := overlay.Apply(ctx, lower, upper, list, overlay.Options{Protected: j.protected(lower)})
+	skipped, err := overlay.Apply(ctx, lower, upper, list, overlay.Options{Protected: j.protected(lower), Since: j.started})
 	if err != nil {
+		j.keep = true // somebody's work is in there
+		j.say("the changes are kept in %s", printable(upper))
 		return err
 	}
 	for _, s := range skipped {
@@ -105,17 +111,6 @@ func (j *Job) protected(lower string) func(string) (string, bool) {
 		}
 		return "", false
 	}
-}
-
-// removeAll removes a directory, also what overlayfs left without permissions.
-func removeAll(dir string) error {
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
 
 // count is "1 change", "2 changes".

@@ -72,9 +72,11 @@ type Job struct {
 	Log    *refusal.Log
 	Deps   Deps
 
-	opts   *Options
-	notes  []string
-	layers []layer
+	opts    *Options
+	notes   []string
+	layers  []layer
+	started time.Time
+	keep    bool // the layers, though they are done with
 }
 
 // Run runs the command that args names and returns the exit status to exit with. It may end this process by the
@@ -108,9 +110,9 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 			j.Env = append(j.Env, v.Name+"="+v.Value)
 		}
 	}
-	started := time.Now()
+	j.started = time.Now()
 	code, sig, err := j.run(ctx)
-	if reportErr := j.finish(started, code, sig); err == nil {
+	if reportErr := j.finish(code, sig); err == nil {
 		err = reportErr
 	}
 	if err != nil {
@@ -163,7 +165,7 @@ func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
 }
 
 // finish says what was refused.
-func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
+func (j *Job) finish(code int, sig syscall.Signal) error {
 	list, dropped := j.Log.List()
 	if !j.opts.quiet {
 		if text := refusal.Summary(refusal.Abbreviate(list, j.Box.Home), dropped, 10); text != "" {
@@ -173,7 +175,7 @@ func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
 	if j.opts.report == "" {
 		return nil
 	}
-	r := refusal.Report{Version: 1, Command: j.Args, Dir: j.Box.Dir, Tier: string(j.tier()), Started: started, Ended: time.Now(),
+	r := refusal.Report{Version: 1, Command: j.Args, Dir: j.Box.Dir, Tier: string(j.tier()), Started: j.started, Ended: time.Now(),
 		ExitCode: code, Refused: list, Dropped: dropped, Notes: j.notes}
 	if r.Refused == nil {
 		r.Refused = []refusal.Refusal{}
@@ -191,6 +193,9 @@ func (j *Job) finish(started time.Time, code int, sig syscall.Signal) error {
 	}
 	return atomicfile.Write(j.opts.report, text, 0o644)
 }
+
+// Keeps reports whether changes that could not be carried out are to be left where they are.
+func (j *Job) Keeps() bool { return j.keep }
 
 // Note keeps something for the report that this host could not do.
 func (j *Job) Note(text string) { j.notes = append(j.notes, text) }
