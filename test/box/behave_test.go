@@ -120,7 +120,7 @@ func TestCommandLine(t *testing.T) {
 			{"empty -c", []string{"-c", ""}, 0, "", ""},
 			{"no command", nil, 125, "", "no command"},
 			{"no command after --", []string{"--"}, 125, "", "no command"},
-			{"unknown flag", []string{"--alow", "x", "--", "true"}, 125, "", "alow"},
+			{"unknown flag", []string{"--alow", "x", "--", "true"}, 2, "", "alow"},
 			{"bad destination", []string{"--allow", "exa mple.com", "--", "true"}, 125, "", "exa mple.com"},
 			{"bad size", []string{"--memory", "lots", "--", "true"}, 125, "", "--memory"},
 			{"bad pids", []string{"--pids", "-1", "--", "true"}, 125, "", "--pids"},

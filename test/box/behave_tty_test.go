@@ -169,6 +169,7 @@ func testShell(t *testing.T, w *world, shell ...string) {
 	s.says("echo $((40+2))", "42")
 	s.says("stty size", "30 100")
 	s.resize(77, 11)
+	time.Sleep(500 * time.Millisecond) // it comes by a signal
 	s.says("stty size", "11 77")
 	s.says("tty", "/dev/pts/")
 	s.says("sleep 500", "sleep 500")

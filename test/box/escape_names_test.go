@@ -19,7 +19,7 @@ func nameAttacks() []attack {
 		all = append(all, plantCase("create "+name, name, false), plantCase("change "+name, name, true))
 	}
 	return append(all,
-		plantCase("create below a directory", "sub/dir/.mcp.json", false),
+		plantCase("create in a repository below", "sub/lib/.mcp.json", false),
 		plantCase("create a hook of a repository below", "sub/lib/.git/hooks/pre-commit", false),
 		plantCase("change the configuration of a repository below", "sub/lib/.git/config", true),
 		attack{name: "swap the repository", program: "gitswap", prepare: repository, harmed: hooked},
@@ -32,6 +32,9 @@ func plantCase(title, name string, there bool) attack {
 	return attack{name: strings.ReplaceAll(title, "/", " "), program: "plant", prepare: func(w *world) []string {
 		if strings.Contains(name, ".git/") {
 			w.write(filepath.Join(w.project, strings.SplitAfter(name, ".git/")[0], "HEAD"), "ref: refs/heads/main\n")
+		}
+		if strings.HasPrefix(name, "sub/lib/") {
+			w.write(w.project+"/sub/lib/.git/HEAD", "ref: refs/heads/main\n")
 		}
 		if there {
 			w.write(p(w), "# as it was\n{}\n")

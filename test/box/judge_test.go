@@ -35,6 +35,8 @@ type attack struct {
 	only string
 	// dies: the program may be ended before its end.
 	dies bool
+	// gap says, by user or "all", what of it a box does not close yet; the case is then written down and does not fail.
+	gap map[string]string
 	// long is not for -short.
 	long bool
 }
@@ -65,7 +67,12 @@ func (a attack) run(t *testing.T) {
 			w := newWorld(t, w.who)
 			needBox(t, w)
 			found, out := a.try(w, true)
+			gap := a.gap[w.name] + a.gap["all"]
 			for _, h := range found {
+				if gap != "" {
+					t.Logf("known, %s: %.300s", gap, h)
+					continue
+				}
 				t.Errorf("ESCAPED: %.500s", h)
 			}
 			if !a.dies && !strings.Contains(out, "\nend\n") {
@@ -88,7 +95,7 @@ func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	}
 	watch := a.watch
 	if watch == nil {
-		watch = []string{"{home}", "-{project}"}
+		watch = []string{"{home}", "-{project}", "-{home}/.local/state/carrel"} // there it keeps what it took away
 	}
 	before := w.state(watch)
 	program := a.program

@@ -44,7 +44,7 @@ func sysctl(target) {
 // procFiles opens, without using, the files that tell about the kernel or command it.
 func procFiles(target) {
 	for _, p := range []string{"/proc/kcore", "/proc/kmsg", "/proc/kpageflags", "/proc/kpagecount", "/proc/kpagecgroup", "/proc/kallsyms.addresses", "/proc/mtrr",
-		"/proc/vmallocinfo", "/proc/slabinfo", "/proc/timer_list", "/proc/sched_debug", "/proc/iomem", "/proc/ioports", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
+		"/proc/vmallocinfo", "/proc/slabinfo", "/proc/timer_list", "/proc/sched_debug", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
 		"/proc/scsi/scsi", "/proc/1/mem", "/sys/firmware/memmap", "/sys/kernel/debug", "/sys/kernel/tracing/trace", "/sys/kernel/security", "/sys/fs/bpf", "/sys/firmware/acpi/tables"} {
 		if f, err := os.Open(p); err == nil {
 			entries, derr := f.ReadDir(1)
