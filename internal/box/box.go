@@ -163,6 +163,9 @@ type Options struct {
 	Watch func(*Box, seccomp.Call) seccomp.Answer
 	// Cgroup is the name below which a group is made where one may be, "" for none, such as "carrel/run".
 	Cgroup string
+	// CgroupAfter puts the box into its group only when it has lived so long: joining one takes longer than many commands do. Until then
+	// memory is measured. 0 has the box born in its group.
+	CgroupAfter time.Duration
 	// Detach: the box outlives this process (the pidfd and the descriptors are the caller's to keep). Nothing is served here then.
 	Detach bool
 }

@@ -118,18 +118,19 @@ func (b *builder) tell() error {
 
 // letGo closes what only the command should hold: whoever reads its output must see its end.
 func (b *builder) letGo() {
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if b.null < 0 {
 		return
 	}
 	for fd := range 3 {
-		_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
+		_ = unix.Dup3(b.null, fd, unix.O_CLOEXEC)
 	}
-	_ = unix.Close(null)
+	_ = unix.Close(b.null)
 }
 
 // restrict takes every right from this thread.
 func (b *builder) restrict() error {
+	// For letGo: this thread's own calls are watched, too, once the filter is there.
+	b.null, _ = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if !b.Spec.Privileges {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return os.NewSyscallError("no_new_privs", err)

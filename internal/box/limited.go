@@ -26,12 +26,16 @@ func (b *Box) prepare() {
 		return
 	}
 	has := func(cgroup.Controller) bool { return false }
-	if b.options.Cgroup != "" {
+	late := b.options.Cgroup != "" && b.options.CgroupAfter > 0 && !b.options.Detach
+	if b.options.Cgroup != "" && !late {
 		if err := b.makeGroup(); err != nil {
 			b.missing = append(b.missing, "no control group: "+err.Error())
 		} else if b.group != nil {
 			has = b.groups.Has
 		}
+	}
+	if late { // until then, and if there is no group to be had, what follows has to do
+		defer func() { b.missing, b.late = nil, true }()
 	}
 	if l.Memory > 0 && !has(cgroup.Memory) {
 		b.measure = true
@@ -85,6 +89,34 @@ func (b *Box) makeGroup() error {
 	return nil
 }
 
+// joinLate puts a box that has lived for a while into a group with all that it is by then. What a task starts after it was
+// moved is born inside, and the group's own limit holds for that: so the rounds end, however fast the box forks.
+func (b *Box) joinLate() {
+	wait := time.NewTimer(b.options.CgroupAfter)
+	defer wait.Stop()
+	select {
+	case <-b.stopping:
+		return
+	case <-wait.C:
+	}
+	if err := b.makeGroup(); err != nil || b.group == nil {
+		return
+	}
+	moved := map[int]bool{}
+	for range 1000 {
+		fresh := false
+		for _, pid := range tree(b.stage) {
+			if !moved[pid] && b.group.Add(pid) == nil {
+				moved[pid], fresh = true, true
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	b.grouped.Store(b.groups.Has(cgroup.Memory))
+}
+
 // release removes the group, and says what its limits ended.
 func (b *Box) release() {
 	if b.group == nil {
@@ -136,6 +168,9 @@ func (b *Box) watchMemory(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-time.After(wait):
+		}
+		if b.grouped.Load() {
+			return
 		}
 		used := b.used()
 		if used > most {

@@ -39,6 +39,8 @@ type Box struct {
 	group                *cgroup.Group
 	order                order
 	measure              bool // the memory, for there is no group that does
+	late                 bool // there may be one later
+	grouped              atomic.Bool
 	frozen               atomic.Bool
 	work                 sync.WaitGroup
 
@@ -67,6 +69,9 @@ func (b *Box) run(buf []byte) error {
 		return nil
 	}
 	b.serveDoors()
+	if b.late {
+		b.work.Go(b.joinLate)
+	}
 	if b.measure {
 		b.work.Go(func() { b.watchMemory(b.stopping) })
 	}

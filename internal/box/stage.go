@@ -15,6 +15,7 @@ import (
 
 // builder is the stage: it builds the box from inside, and stays as its first process.
 type builder struct {
+	null int // /dev/null, for letGo; negative if it could not be opened
 	order
 	conn    *conn
 	missing []string

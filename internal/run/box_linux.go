@@ -57,6 +57,9 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		undo.Add(func() { _ = way.Close() })
 	}
 	opts := box.Options{Cgroup: "carrel/run", Events: j.events(p)}
+	if l := p.spec.Limits; l.CPUs == 0 && l.Memory >= 2<<30 && l.Pids >= 1000 {
+		opts.CgroupAfter = lateGroup // nothing gets there so soon
+	}
 	if nested {
 		opts.Cgroup = "" // the outer box's is read-only in here
 	}
@@ -136,6 +139,10 @@ func (j *Job) inside() bool {
 	}
 	return true
 }
+
+// lateGroup is how old a box with wide limits is before it gets a control group: joining one takes
+// longer than most commands.
+const lateGroup = 50 * time.Millisecond
 
 // guard makes the part that decides about Unix sockets and protected names.
 func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) error {

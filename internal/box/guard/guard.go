@@ -124,7 +124,9 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	case "connect":
 		return g.connect(c)
 	}
-	g.begin()
+	if _, _, flags := openShape(c.Name, c.Args); !opensOnly(c.Name) || flags&unix.O_CREAT != 0 {
+		g.begin() // it could make a name
+	}
 	switch c.Name {
 	case "bind":
 		return g.bind(c)
@@ -138,6 +140,9 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	}
 	return goOn
 }
+
+// opensOnly reports whether a call opens files.
+func opensOnly(name string) bool { return name == "open" || name == "openat" || name == "creat" }
 
 // goOn lets the kernel go on.
 var goOn = seccomp.Answer{Continue: true}

@@ -74,3 +74,23 @@ func contains(list []string, s string) bool {
 	}
 	return false
 }
+
+// Add moves a process with all its threads into the group. Its memory up to then stays accounted where it was.
+func (g *Group) Add(pid int) error {
+	text := []byte(strconv.Itoa(pid))
+	var joined []string
+	if g.paths.V2 != "" {
+		joined = append(joined, g.paths.V2)
+	}
+	for _, c := range controllers {
+		if d := g.paths.V1[c]; d != "" && !contains(joined, d) {
+			joined = append(joined, d)
+		}
+	}
+	for _, d := range joined {
+		if err := os.WriteFile(filepath.Join(d, "cgroup.procs"), text, 0); err != nil {
+			return fmt.Errorf("join cgroup: %w", err)
+		}
+	}
+	return nil
+}
