@@ -71,7 +71,7 @@ func (in *Instance) step(frozen bool) (bool, error) {
 func (in *Instance) isFrozen() bool {
 	if in.ice.dir == "" {
 		st, err := readStat(in.rec.PID)
-		return err == nil && st.state == 'T'
+		return err == nil && stopped(in.rec.PID, st)
 	}
 	file, want := "freezer.state", "THAWED\n"
 	if in.ice.v2 {
@@ -95,10 +95,13 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 	all = true
 	for _, pid := range tree(in.rec.PID) {
 		st, err := readStat(pid)
-		if err != nil || st.state == 'Z' || (st.state == 'T') == frozen {
+		if err != nil || st.state == 'Z' || (st.state == 'T') == frozen && st.state != 'D' {
 			continue
 		}
-		all = false
+		// One that waits for a stopped child gets the signal, too, and obeys when its wait is over.
+		if stopped(pid, st) != frozen {
+			all = false
+		}
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue
@@ -110,6 +113,20 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 		unix.Close(fd)
 	}
 	return all, nil
+}
+
+// stopped reports whether a process can't go on. A parent is stopped by its child where that was stopped between vfork and
+// exec: it can't obey a signal until the child has.
+func stopped(pid int, st procStat) bool {
+	if st.state != 'D' {
+		return st.state == 'T'
+	}
+	for _, child := range tree(pid)[1:] {
+		if c, err := readStat(child); err == nil && c.state == 'T' {
+			return true
+		}
+	}
+	return false
 }
 
 // pauseTime is how long to wait for the kernel between two looks.

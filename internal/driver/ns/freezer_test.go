@@ -91,6 +91,36 @@ func TestFreezers(t *testing.T) {
 	}
 }
 
+// TestFreezeMeetsVfork stops shells that start programs all the time: sooner or later between vfork and exec.
+func TestFreezeMeetsVfork(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := &Instance{rec: record{PID: cmd.Process.Pid}, ice: &freezer{}, ended: make(chan struct{})}
+	defer func() {
+		for _, p := range tree(in.rec.PID) {
+			if victim, err := os.FindProcess(p); err == nil {
+				_ = victim.Kill()
+			}
+		}
+		_ = cmd.Wait()
+	}()
+	for range 60 {
+		for _, frozen := range []bool{true, false} {
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+				if done, err := in.step(frozen); err == nil && done {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("frozen %v: it never is", frozen)
+				}
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // TestFreezerPath: what a handle keeps is the same freezer.
 func TestFreezerPath(t *testing.T) {
 	for _, f := range []freezer{{}, {dir: "/a/b", own: true}, {dir: "/a/b", v2: true, own: true}, {dir: "/a/b", v2: true}} {
