@@ -48,6 +48,7 @@ bin/carrel-box: $(BOX_SRC)
 
 # The stage of a box is carried as it is: small, so that a box starts in milliseconds.
 $(BOX_STAGE): bin/carrel-box
+	sha256sum $< | cut -c1-32 >$@.sum
 	cp $< $@
 
 bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SRC) go.mod go.sum
@@ -115,4 +116,4 @@ generate:
 	$(GO) generate ./internal/guest
 
 clean:
-	rm -rf bin $(GUEST_IMAGE) $(BOX_STAGE)
+	rm -rf bin $(GUEST_IMAGE) $(BOX_STAGE) $(BOX_STAGE).sum

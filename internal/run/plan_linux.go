@@ -99,6 +99,12 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: true})
 		p.repository(rules, filepath.Join(r.Path, ".git"))
 	}
+	// What the next run executes (package early) is nobody's to write, whatever is opened.
+	for _, dir := range []string{"/run/carrel", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "carrel")} {
+		if access, _ := b.Access(dir); access == settings.Writable && isDir(dir) && !within(dir, b.Private...) {
+			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: dir, Target: dir})
+		}
+	}
 	return nil
 }
 

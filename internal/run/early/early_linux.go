@@ -56,7 +56,10 @@ func handOver(args []string) {
 		return
 	}
 	defer syscall.Close(whole)
-	fd := load()
+	fd := kept()
+	if fd < 0 {
+		fd = load()
+	}
 	if fd < 0 {
 		return
 	}
@@ -77,33 +80,66 @@ const (
 
 // load puts the small program into a sealed memory file. A binary that was built without it has none.
 func load() (fd int) {
-	src, err := assets.Files.Open(assets.Program)
-	if err != nil {
-		return -1
-	}
-	at, ok := src.(interface {
-		ReadAt(b []byte, off int64) (int, error)
-	})
-	if !ok {
+	if size() < 0 {
 		return -1
 	}
 	if fd = memory(mfdCloexec | mfdSealing | mfdExec); fd < 0 {
 		fd = memory(mfdCloexec | mfdSealing) // kernels that don't know the last one
 	}
+	if fd < 0 {
+		return fd
+	}
+	if !write(fd) {
+		_ = syscall.Close(fd)
+		return -1
+	}
+	_, _, _ = syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), addSeals, allSeals)
+	return fd
+}
+
+// write writes the small program to fd.
+func write(fd int) bool {
+	src, err := assets.Files.Open(assets.Program)
+	if err != nil {
+		return false
+	}
+	at, ok := src.(interface {
+		ReadAt(b []byte, off int64) (int, error)
+	})
+	if !ok {
+		return false
+	}
 	buf := make([]byte, programChunk)
-	for off := int64(0); fd >= 0; {
+	for off := int64(0); ; {
 		n, _ := at.ReadAt(buf, off)
 		if n == 0 {
-			break
+			return off > 0
 		}
 		if m, err := syscall.Write(fd, buf[:n]); m != n || err != nil {
-			_ = syscall.Close(fd)
-			return -1
+			return false
 		}
 		off += int64(n)
 	}
-	if fd >= 0 {
-		_, _, _ = syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), addSeals, allSeals)
+}
+
+// size is the small program's; -1 if there is none.
+func size() int64 {
+	src, err := assets.Files.Open(assets.Program)
+	if err != nil {
+		return -1
 	}
-	return fd
+	info, err := src.Stat()
+	if err != nil {
+		return -1
+	}
+	return info.Size()
+}
+
+// read returns a small asset; "" if there is none.
+func read(name string) string {
+	text, err := assets.Files.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }

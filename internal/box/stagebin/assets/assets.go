@@ -9,5 +9,8 @@ import "embed"
 //go:embed *
 var Files embed.FS
 
-// Program is the program's name among Files.
-const Program = "carrel-box"
+// Program is the program's name among Files, and Sum of a file with a hash of it.
+const (
+	Program = "carrel-box"
+	Sum     = "carrel-box.sum"
+)

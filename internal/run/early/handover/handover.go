@@ -6,6 +6,7 @@ package handover
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"syscall"
 
@@ -30,8 +31,11 @@ func Run() bool {
 		return false
 	}
 	syscall.CloseOnExec(back)
+	// A box's runner needs little memory, and a short one no collection at all.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(64 << 20)
 	args := os.Args[2:]
-	// Its own stage: this very program, which is a memory file that nobody can change.
+	// Its own stage: this very program, which lies in memory, or where no box can write.
 	if code, done := run.Quick(args, self); done {
 		os.Exit(code)
 	}
