@@ -23,7 +23,9 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. All the others run with it, in their short form.
-REAL        := ./internal/driver/gvisor ./internal/driver/ns ./internal/run/tier ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/box
+REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity
+# Of these the short form is part of every check, the whole of test-all.
+LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')
 
 .PHONY: build demo test test-all check lint cross unit real sdk bench generate clean need need-sdk
@@ -101,7 +103,7 @@ unit: $(GUEST_IMAGE) $(BOX_STAGE) bin/s3server bin/pebble
 real: build bin/s3server need-sdk
 	CGO_ENABLED=0 $(GO) test -p 1 -timeout 15m $(REAL)
 	CGO_ENABLED=0 $(GO) test -p 1 -short -timeout 15m ./test/crash
-	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m ./test/escape ./test/net
+	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m $(LONG)
 
 sdk: need-sdk build
 	CGO_ENABLED=0 $(GO) test -timeout 20m ./test/sdk
