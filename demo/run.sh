@@ -98,7 +98,21 @@ fi
 "$carrel" audit "$id"
 "$carrel" kill "$id"
 
-step "7. the host stayed clean"
+step "7. one command in a box on this machine, with no daemon"
+mkdir -p "$work/home/.ssh" "$work/project"
+echo "a private key" >"$work/home/.ssh/id_ed25519"
+git init -q "$work/project"
+(
+	cd "$work/project"
+	HOME=$work/home "$carrel" run -- sh -c 'echo work >result.txt
+cat ~/.ssh/id_ed25519 && exit 1
+echo "steal" >.git/hooks/post-commit && exit 1
+python3 -c "import socket; socket.getaddrinfo(\"evil.example.org\", 443)" 2>/dev/null && exit 1
+exit 0'
+)
+[ "$(cat "$work/project/result.txt")" = work ] && [ ! -e "$work/project/.git/hooks/post-commit" ] || exit 1
+
+step "8. the host stayed clean"
 python_after=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command -v python3)")
 [ "$python_before" = "$python_after" ] || exit 1
 echo "this machine's python3 is untouched"
@@ -112,6 +126,7 @@ echo "the report is in bin/demo: report.txt, strikes.svg"
 
 step "What to try next"
 cat <<NEXT
+  bin/carrel run -- npm test                        # box one command, here and now
   bin/carrel serve                                  # the daemon, on 127.0.0.1:7070
   id=\$(bin/carrel create)                           # a computer of its own
   bin/carrel shell \$id                              # look around in it
