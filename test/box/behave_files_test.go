@@ -76,7 +76,7 @@ func TestFiles(t *testing.T) {
 				for _, f := range c.flags {
 					flags = append(flags, w.expand(f))
 				}
-				before := w.state([]string{"{home}", "-{project}"})
+				before := w.state([]string{"{home}", "-{project}", "-{home}/bin"})
 				r := w.run(w.box(append(flags, "-c", c.shell)...))
 				if r.out != c.out || (r.code == 0) != c.ok || !strings.Contains(r.err, c.err) {
 					t.Errorf("exit %d, %q, want ok %v, %q\n%s", r.code, r.out, c.ok, c.out, r.err)
@@ -85,7 +85,7 @@ func TestFiles(t *testing.T) {
 					t.Errorf("no summary: %s", r.err)
 				}
 				if len(c.flags) == 0 {
-					for _, d := range diff(before, w.state([]string{"{home}", "-{project}"})) {
+					for _, d := range diff(before, w.state([]string{"{home}", "-{project}", "-{home}/bin"})) {
 						t.Error(d)
 					}
 				}
@@ -120,7 +120,7 @@ func TestGhosts(t *testing.T) {
 		for _, flags := range [][]string{nil, {"--no-read", "**/*.pem", "--no-write", "*.lock", "--no-read", "{project}/not-there"}, {"--overlay"}, {"--internet"}, {"--publish", "0:8000"}, {"--memory", "200M", "--pids", "100"}} {
 			for _, kill := range []bool{false, true} {
 				t.Run(fmt.Sprint(flags, kill), func(t *testing.T) {
-					before := w.state([]string{"{home}"})
+					before := w.state([]string{"{home}", "-{home}/bin"})
 					var expanded []string
 					for _, f := range flags {
 						expanded = append(expanded, w.expand(f))
@@ -136,7 +136,7 @@ func TestGhosts(t *testing.T) {
 					} else {
 						w.startAndKill(cmd)
 					}
-					for _, d := range diff(before, w.state([]string{"{home}"})) {
+					for _, d := range diff(before, w.state([]string{"{home}", "-{home}/bin"})) {
 						t.Error(d)
 					}
 				})

@@ -85,7 +85,7 @@ func noneLeft(t *testing.T, mark string) {
 	t.Errorf("processes are left: %v", left)
 }
 
-// children starts processes that try to outlive the box, and says "up".
+// children starts processes that try to outlive the box.
 const children = `trap '' TERM HUP INT
 for i in 1 2; do bash -c 'exec -a MARK sleep 600' & done
 setsid bash -c 'trap "" TERM HUP INT; exec -a MARK sleep 600' >/dev/null 2>&1 </dev/null &
@@ -93,7 +93,6 @@ setsid bash -c 'trap "" TERM HUP INT; exec -a MARK sleep 600' >/dev/null 2>&1 </
 nohup bash -c 'exec -a MARK sleep 600' >/dev/null 2>&1 &
 disown -a
 sleep 0.1
-echo up
 `
 
 // TestLife is about how things end.
@@ -108,21 +107,21 @@ func TestLife(t *testing.T) {
 			code   int
 			signal syscall.Signal
 		}{
-			{"the command ends", nil, "exit 7", nil, 7, 0},
-			{"SIGTERM to the runner", nil, "trap - TERM; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, -1, syscall.SIGTERM},
-			{"SIGTERM to the runner, handled inside", nil, "trap 'exit 9' TERM; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, 9, 0},
-			{"SIGHUP to the runner", nil, "trap - HUP; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGHUP) }, -1, syscall.SIGHUP},
-			{"SIGINT to the runner", nil, "trap 'exit 8' INT; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGINT) }, 8, 0},
-			{"SIGUSR1 to the runner", nil, "trap 'exit 6' USR1; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGUSR1) }, 6, 0},
-			{"SIGKILL to the runner", nil, "sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
-			{"SIGKILL to the runner, with a network", []string{"--internet"}, "sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
-			{"a timeout", []string{"--timeout", "2s"}, "sleep 600 & wait; sleep 600", nil, 124, 0},
+			{"the command ends", nil, "echo up; exit 7", nil, 7, 0},
+			{"SIGTERM to the runner", nil, "trap - TERM; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, -1, syscall.SIGTERM},
+			{"SIGTERM to the runner, handled inside", nil, "trap 'exit 9' TERM; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }, 9, 0},
+			{"SIGHUP to the runner", nil, "trap - HUP; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGHUP) }, -1, syscall.SIGHUP},
+			{"SIGINT to the runner", nil, "trap 'exit 8' INT; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGINT) }, 8, 0},
+			{"SIGUSR1 to the runner", nil, "trap 'exit 6' USR1; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGUSR1) }, 6, 0},
+			{"SIGKILL to the runner", nil, "echo up; sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
+			{"SIGKILL to the runner, with a network", []string{"--internet"}, "echo up; sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
+			{"a timeout", []string{"--timeout", "2s"}, "echo up; sleep 600 & wait; sleep 600", nil, 124, 0},
 		} {
 			w.sub(t, c.name, func(t *testing.T) {
 				mark := "mark-" + word()
 				cmd := w.box(append(c.flags, "-c", strings.ReplaceAll(children, "MARK", mark)+c.then)...)
 				s := w.start(cmd)
-				if found := marked(mark); len(found) < 5 && c.then != "exit 7" {
+				if found := marked(mark); len(found) < 5 && c.do != nil {
 					t.Errorf("the children did not start: %v", found)
 				}
 				if c.do != nil {
@@ -176,15 +175,29 @@ func TestLife(t *testing.T) {
 func testStop(t *testing.T, w *world) {
 	cmd := w.box("-c", "echo up; while :; do echo tick; sleep 0.02; done")
 	s := w.start(cmd)
-	for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGTERM} {
-		if err := cmd.Process.Signal(sig); err != nil {
+	for _, step := range []struct {
+		send  syscall.Signal
+		state string // of the runner, to be waited for; "" for none
+	}{{syscall.SIGTSTP, "T"}, {syscall.SIGCONT, "SR"}, {syscall.SIGTERM, ""}} {
+		if err := cmd.Process.Signal(step.send); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		for end := time.Now().Add(30 * time.Second); step.state != "" && !strings.Contains(step.state, processState(cmd.Process.Pid)); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("after %v the runner is in state %s", step.send, processState(cmd.Process.Pid))
+			}
+		}
 	}
 	if st := s.end(); !st.Signaled() || st.Signal() != syscall.SIGTERM {
 		t.Errorf("%v %s", st, s.errs)
 	}
+}
+
+// processState is the letter that the kernel has for a process.
+func processState(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(data), ") ")
+	return rest[:min(1, len(rest))]
 }
 
 // TestLimits reaches each limit; the message names it.

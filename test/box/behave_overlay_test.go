@@ -20,10 +20,10 @@ func TestOverlay(t *testing.T) {
 			}
 		}
 		reset()
-		before := w.state([]string{"{home}"})
+		before := w.state([]string{"{home}", "-{home}/bin"})
 		same := func(t *testing.T) {
 			t.Helper()
-			for _, d := range diff(before, w.state([]string{"{home}"})) {
+			for _, d := range diff(before, w.state([]string{"{home}", "-{home}/bin"})) {
 				t.Error(d)
 			}
 		}

@@ -208,10 +208,10 @@ func TestStreams(t *testing.T) {
 			cmd.Stdin, cmd.Stdout = theirs, theirs
 			_, _ = mine.WriteString("through a socket")
 			_ = syscall.Shutdown(fds[0], syscall.SHUT_WR)
-			w.run(cmd)
+			r := w.run(cmd)
 			_ = theirs.Close()
 			if got, err := io.ReadAll(mine); string(got) != "through a socket" {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("%q, %v, exit %d %s", got, err, r.code, r.err)
 			}
 		})
 	})

@@ -37,7 +37,7 @@ func works() []work {
 		}, shell: "make -j2 && make clean", want: []string{"hello from C"}},
 		{name: "go test", need: "go", long: true, files: map[string]string{
 			"go.mod": "module example.com/x\n\ngo 1.22\n", "x.go": "package x\n\n// Add adds.\nfunc Add(a, b int) int { return a + b }\n", "x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(1, 1) != 2 {\n\t\tt.Fatal()\n\t}\n}\n",
-			"cmd/y/main.go": "package main\n\nimport \"example.com/x\"\n\nfunc main() { println(x.Add(1, 2)) }\n",
+			"../.cache/go-build/README": "", "../go/pkg/README": "", "cmd/y/main.go": "package main\n\nimport \"example.com/x\"\n\nfunc main() { println(x.Add(1, 2)) }\n",
 		}, flags: []string{"--profile", "go"}, shell: "go vet ./... && go test ./... && go run ./cmd/y", want: []string{"ok  \texample.com/x", "3"}},
 		{name: "unittest", need: "python3", files: map[string]string{
 			"pkg/__init__.py": "def add(a, b): return a + b\n", "tests/__init__.py": "", "tests/test_pkg.py": "import unittest, tempfile, subprocess, sys, pkg\nclass T(unittest.TestCase):\n  def test_add(self): self.assertEqual(pkg.add(1,1),2)\n  def test_tmp(self):\n    with tempfile.TemporaryDirectory() as d: open(d+'/f','w').write('x')\n  def test_sub(self): self.assertEqual(subprocess.check_output([sys.executable,'-c','print(1)']),b'1\\n')\n",

@@ -23,7 +23,7 @@ func kernelAttacks() []attack {
 			return []string{fmt.Sprint("disk=", st.Rdev)}
 		}},
 		{name: "namespaces", program: "namespaces"},
-		{name: "mounts", program: "mounts", naive: true, flags: nil, watch: []string{"{home}", "-{project}"}},
+		{name: "mounts", program: "mounts", naive: true},
 		{name: "keyrings", program: "keyring", prepare: userKey, harmed: plantedKey},
 		{name: "bpf", program: "bpf", immune: rootOnly("kernel.unprivileged_bpf_disabled is set")},
 		{name: "performance events", program: "perf", immune: rootOnly("kernel.perf_event_paranoid may forbid it")},

@@ -35,6 +35,8 @@ func plantCase(title, name string, there bool) attack {
 		}
 		if strings.HasPrefix(name, "sub/lib/") {
 			w.write(w.project+"/sub/lib/.git/HEAD", "ref: refs/heads/main\n")
+			w.mkdir(w.project + "/sub/lib/.git/objects")
+			w.mkdir(w.project + "/sub/lib/.git/refs")
 		}
 		if there {
 			w.write(p(w), "# as it was\n{}\n")

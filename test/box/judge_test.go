@@ -95,7 +95,7 @@ func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	}
 	watch := a.watch
 	if watch == nil {
-		watch = []string{"{home}", "-{project}", "-{home}/.local/state/carrel"} // there it keeps what it took away
+		watch = []string{"{home}", "-{project}", "-{home}/.local/state/carrel", "-{home}/bin"} // there it keeps what it took away
 	}
 	before := w.state(watch)
 	program := a.program

@@ -44,7 +44,10 @@ func both(t *testing.T, f func(t *testing.T, w *world)) {
 		testenv.Need(t, "root", errors.New("root, to be two users"))
 	}
 	for _, p := range people {
-		t.Run(p.name, func(t *testing.T) { f(t, newWorld(t, p)) })
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel() // they share nothing, and mostly wait
+			f(t, newWorld(t, p))
+		})
 	}
 }
 
@@ -160,6 +163,7 @@ func newWorld(t testing.TB, p who) *world {
 	w.write(w.canary, "a canary\n")
 	w.write(w.key, "-----BEGIN "+w.secret+"\n")
 	w.write(home+"/bin/README", "")
+	w.mkdir(home + "/.local/state") // where carrel keeps what it took away
 	for _, name := range []string{"carrel", "attack"} {
 		if err := os.Link(filepath.Join(dir, name), filepath.Join(home, "bin", name)); err != nil {
 			t.Fatal(err)

@@ -248,6 +248,8 @@ func plant(t target) {
 		}
 		say("remove "+p, os.Remove(p))
 		say("create again "+p, os.WriteFile(p, []byte(mark), 0o755))
+		// The repository comes back to what was made without it.
+		say("move the repository back", os.Rename(tmp+".old/.git", filepath.Join(filepath.Dir(p), ".git")))
 	}
 }
 
