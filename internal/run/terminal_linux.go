@@ -152,9 +152,7 @@ func (j *Job) forward(b *box.Box, t *terminal, inner *os.File, s syscall.Signal)
 	case s == unix.SIGWINCH && t != nil:
 		t.resize(inner)
 	case s == unix.SIGTSTP && t == nil:
-		_ = b.Signal(unix.SIGSTOP)
-		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
-		_ = b.Signal(unix.SIGCONT)
+		_ = b.Signal(unix.SIGSTOP) // the box tells when it has, and then this process does: once, and not here too
 	case s == unix.SIGCONT && t == nil:
 		_ = b.Signal(unix.SIGCONT)
 	case s == unix.SIGCONT:
