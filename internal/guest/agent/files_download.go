@@ -75,7 +75,7 @@ func (f *fileService) serve(w http.ResponseWriter, r *http.Request, name string)
 		return
 	}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(name)}))
-	sw := newStallingWriter(w, &f.buffers)
+	sw := newStallingWriter(w, r, &f.buffers)
 	defer sw.done()
 	switch {
 	case accept.coding == gzipCoding:

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -72,12 +73,13 @@ func fill(src io.Reader, buf []byte) (n int, err error) {
 // stallingBody cuts a request's body that stops arriving.
 type stallingBody struct {
 	r    io.Reader
+	ctx  context.Context // of the request
 	ctl  *http.ResponseController
 	last time.Time
 }
 
 func newStallingBody(w http.ResponseWriter, r *http.Request) *stallingBody {
-	return &stallingBody{r: r.Body, ctl: http.NewResponseController(w)}
+	return &stallingBody{r: r.Body, ctx: r.Context(), ctl: http.NewResponseController(w)}
 }
 
 // Read reads on; errors of the deadline itself mean that this kind of connection
@@ -86,6 +88,9 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(b.last) > stallCheck {
 		_ = b.ctl.SetReadDeadline(now.Add(transferStall))
 		b.last = now
+		if b.ctx.Err() != nil { // interrupted at this very moment: its deadline counts, and not this one
+			_ = b.ctl.SetReadDeadline(past)
+		}
 	}
 	n, err := b.r.Read(p)
 	if err != nil { // after its end the server reads on to notice that the client has gone
@@ -98,13 +103,14 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 // net/http would copy 32 KiB at a time.
 type stallingWriter struct {
 	http.ResponseWriter
+	ctx     context.Context // of the request
 	ctl     *http.ResponseController
 	buffers *buffers
 	last    time.Time
 }
 
-func newStallingWriter(w http.ResponseWriter, b *buffers) *stallingWriter {
-	return &stallingWriter{ResponseWriter: w, ctl: http.NewResponseController(w), buffers: b}
+func newStallingWriter(w http.ResponseWriter, r *http.Request, b *buffers) *stallingWriter {
+	return &stallingWriter{ResponseWriter: w, ctx: r.Context(), ctl: http.NewResponseController(w), buffers: b}
 }
 
 // Unwrap is for http.ResponseController.
@@ -115,6 +121,9 @@ func (w *stallingWriter) Write(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(w.last) > stallCheck {
 		_ = w.ctl.SetWriteDeadline(now.Add(transferStall)) // see stallingBody.Read
 		w.last = now
+		if w.ctx.Err() != nil {
+			_ = w.ctl.SetWriteDeadline(past)
+		}
 	}
 	return w.ResponseWriter.Write(p)
 }
