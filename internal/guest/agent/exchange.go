@@ -105,6 +105,22 @@ func (x *exchange) abort() {
 	}
 }
 
+// insist looks now and then at an exchange that did not end in time, and aborts it when a write, perhaps one that
+// began after the interruption, does not come to its end.
+func (x *exchange) insist() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctl == nil {
+		return
+	}
+	writes := x.writes.Load()
+	if writes%2 == 1 && writes == x.writing {
+		_ = x.ctl.SetWriteDeadline(past)
+	}
+	x.writing = writes
+	time.AfterFunc(leaveInsist, x.insist)
+}
+
 // end is called when the exchange has been served; it reports whether the answer
 // must be broken off.
 func (x *exchange) end() (broken bool) {

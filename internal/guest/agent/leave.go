@@ -14,6 +14,9 @@ const (
 	// are cut off before, at leavePatience.
 	leaveLimit    = 250 * time.Millisecond
 	leavePatience = 200 * time.Millisecond
+	// leaveInsist is how long one write of an interrupted stream may then take: the pause may fail, and its
+	// client must not keep it.
+	leaveInsist = time.Second
 	// leaveFlush is for the server to write the very last bytes of streams whose handlers
 	// have returned: there is no other way to know.
 	leaveFlush = 2 * time.Millisecond
@@ -66,6 +69,9 @@ func (a *Agent) leave(why *interrupted) {
 				x.abort()
 			}
 		case <-limit.C:
+			for _, x := range open[i:] {
+				x.insist()
+			}
 			return
 		}
 	}
