@@ -20,9 +20,18 @@ func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 	if err := j.portable(); err != nil {
 		return 0, 0, err
 	}
-	line, err := seatbelt.Command(j.Box, j.Args)
+	temp, err := os.MkdirTemp("", "carrel-run-")
 	if err != nil {
 		return 0, 0, err
+	}
+	defer os.RemoveAll(temp)
+	opts := seatbelt.Options{Temp: temp}
+	line, err := opts.Command(j.Box, j.Args)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, n := range seatbelt.Notes(j.Box) {
+		j.Note(n)
 	}
 	if j.Box.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -30,7 +39,7 @@ func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env, cmd.Dir = j.Env, j.Box.Dir
+	cmd.Env, cmd.Dir = append(j.Env, "TMPDIR="+temp), j.Box.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = j.In, j.Out, j.Err
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -78,7 +87,6 @@ func (j *Job) portable() error {
 		{"--allow", !open, "on macOS the network is closed, or open with --internet"},
 		{"--overlay", b.Overlay, "work on a copy of the directory"},
 		{"--memory", b.MemoryMB > 0 || b.CPUs > 0 || b.Pids > 0, "macOS has no limits for a group of processes"},
-		{"--publish", len(b.Publish) > 0, "on macOS ports are the machine's own"},
 	} {
 		if c.bad {
 			return &carrel.Error{Op: "run", Kind: carrel.Unsupported, Field: c.field, Err: errors.New(c.field + " does not work on macOS"), Hint: c.hint}
