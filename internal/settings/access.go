@@ -58,7 +58,7 @@ func (g *Protected) covers(p, root string) bool {
 		if !inside(p, g.Dir) || p == g.Dir {
 			return false
 		}
-		first = max(first, len(g.Dir)+1)
+		first = len(g.Dir) + 1 // wherever the writable directory lies on the way
 		if g.Dir == "/" {
 			first = 1
 		}
