@@ -76,8 +76,21 @@ func (b *builder) write(i int, text string) error {
 	return nil
 }
 
+// replaced is how often what is to be hidden may be removed, or have another file renamed over it, between the look and
+// the mount, before the box is given up.
+const replaced = 100
+
 // cover lays a mask over a path, which may be missing.
-func (b *builder) cover(path string, blank bool) error {
+func (b *builder) cover(path string, blank bool) (err error) {
+	for range replaced {
+		if err = b.coverOnce(path, blank); !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return err
+}
+
+func (b *builder) coverOnce(path string, blank bool) error {
 	fd, isDir, err := hidden(path)
 	if fd < 0 || err != nil {
 		return err
@@ -195,11 +208,23 @@ func (b *builder) hideTelling() error {
 		return err
 	}
 	for i, fd := range at {
-		if err := b.laymask(i, fd); err != nil {
+		err := b.laymask(i, fd)
+		if errors.Is(err, unix.ENOENT) { // it was removed or replaced meanwhile: what is there now gets a mask that does not tell
+			err = b.cover(b.Spec.Hidden[index(list[i])].Path, false)
+		}
+		if err != nil {
 			return fmt.Errorf("hide: %w", err)
 		}
 	}
 	return nil
+}
+
+// index is the place in Spec.Hidden of an entry of a list of masks: directories are written as -1-i.
+func index(entry int) int {
+	if entry < 0 {
+		return -1 - entry
+	}
+	return entry
 }
 
 func (b *builder) laymask(i, fd int) error {

@@ -69,6 +69,7 @@ func TestFiles(t *testing.T) {
 			{"sudo and su", nil, "su -c id </dev/null 2>/dev/null && echo raised; sudo -n id 2>/dev/null && echo raised; unshare -r id 2>/dev/null && echo raised; echo same", "same\n", true, ""},
 		} {
 			t.Run(c.name, func(t *testing.T) {
+				known(t)
 				if c.name == "sudo and su" && w.uid == 0 {
 					c.shell = strings.Replace(c.shell, "su -c id </dev/null 2>/dev/null && echo raised; sudo -n id 2>/dev/null && echo raised;", "", 1)
 				}
@@ -120,6 +121,7 @@ func TestGhosts(t *testing.T) {
 		for _, flags := range [][]string{nil, {"--no-read", "**/*.pem", "--no-write", "*.lock", "--no-read", "{project}/not-there"}, {"--overlay"}, {"--internet"}, {"--publish", "0:8000"}, {"--memory", "200M", "--pids", "100"}} {
 			for _, kill := range []bool{false, true} {
 				t.Run(fmt.Sprint(flags, kill), func(t *testing.T) {
+					known(t)
 					before := w.state([]string{"{home}", "-{home}/bin"})
 					var expanded []string
 					for _, f := range flags {
@@ -142,5 +144,33 @@ func TestGhosts(t *testing.T) {
 				})
 			}
 		}
+	})
+}
+
+// TestVanishing starts boxes while what they hide comes and goes.
+func TestVanishing(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		stop, done := make(chan bool), make(chan bool)
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p := fmt.Sprintf("%s/.env.%d", w.project, i%40)
+				_ = os.WriteFile(p, []byte(w.secret), 0o644)
+				_ = os.Remove(fmt.Sprintf("%s/.env.%d", w.project, (i+20)%40))
+			}
+		}()
+		for range 40 {
+			if r := w.run(w.box("--", "true")); r.code != 0 {
+				t.Errorf("exit %d %s", r.code, r.err)
+				break
+			}
+		}
+		close(stop)
+		<-done
 	})
 }

@@ -217,6 +217,7 @@ func TestLimits(t *testing.T) {
 			{"tmp", []string{"--tmp-size", "10M"}, []string{"disk", "mb=40", "paths=/tmp"}, []string{"/tmp", "10"}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
+				known(t)
 				r := w.run(w.box(append(append(c.flags, "--", w.attack), c.args...)...))
 				if strings.Contains(r.out, "HARM") {
 					t.Errorf("the limit did not hold: %s", r.out)

@@ -34,6 +34,7 @@ func TestPlaces(t *testing.T) {
 		const line = "pwd; pwd -P; echo x >made && cat made && rm made; ls | wc -l"
 		for _, name := range []string{"with space", "new\nline", "quote'\"$HOME", "not-utf8-\xff\xfe", "-dash", "co:lon,comma\\back", "deep/" + strings.Repeat("long-name-of-a-directory/", 30) + "end", "ünïcödé", "*[glob]?", "{brace}"} {
 			t.Run(fmt.Sprintf("%.30q", name), func(t *testing.T) {
+				known(t)
 				dir := filepath.Join(w.project, name)
 				w.mkdir(dir)
 				here(t, dir, dir, line)

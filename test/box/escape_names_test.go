@@ -18,8 +18,10 @@ func nameAttacks() []attack {
 	for _, name := range protected {
 		all = append(all, plantCase("create "+name, name, false), plantCase("change "+name, name, true))
 	}
+	moved := plantCase("create in a repository below", "sub/lib/.mcp.json", false)
+	moved.gap = everybody("a repository can be taken away and brought back to what was made without it")
 	return append(all,
-		plantCase("create in a repository below", "sub/lib/.mcp.json", false),
+		moved,
 		plantCase("create a hook of a repository below", "sub/lib/.git/hooks/pre-commit", false),
 		plantCase("change the configuration of a repository below", "sub/lib/.git/config", true),
 		attack{name: "swap the repository", program: "gitswap", prepare: repository, harmed: hooked},
