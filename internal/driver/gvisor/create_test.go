@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 )
@@ -243,5 +245,27 @@ func TestDestroyInAnyState(t *testing.T) {
 	}
 	if _, err := in.Dial(t.Context(), carrel.GuestPort); err == nil {
 		t.Error("dial after the end")
+	}
+}
+
+// TestInheritedDescriptorsStay: what this process was started with, at whatever number, neither keeps a sandbox from
+// starting (the sentry wants some numbers for itself) nor is open in it.
+func TestInheritedDescriptorsStay(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "inherited")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 3 {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 253)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+	}
+	d, _ := newDriver(t)
+	in := create(t, d, newSpec(t))
+	if err := in.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -80,6 +80,9 @@ var (
 // nothing. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open gvisor driver"
+	// What this process was started with, by a shell or a supervisor, is no sandbox's: neither to keep open
+	// nor, for the sentry wants certain numbers, to stumble over.
+	closeOnExec()
 	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
 	}

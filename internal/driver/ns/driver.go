@@ -80,6 +80,7 @@ var (
 // nothing. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open ns driver"
+	closeOnExec() // what this process was started with is no sandbox's
 	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
 	}
