@@ -64,15 +64,16 @@ func (b *builder) gather() error {
 	return nil
 }
 
-// inside reports whether an earlier mount is an ancestor of mount i's target.
+// inside reports whether mount i's target lies in what an earlier mount shows. In an empty directory there is nothing of it.
 func (b *builder) inside(i int) bool {
 	target := b.Spec.Mounts[i].Target
+	var nearest Mount
 	for _, m := range b.Spec.Mounts[:i] {
-		if m.Target != target && within(target, m.Target) {
-			return true
+		if m.Target != target && within(target, m.Target) && len(m.Target) >= len(nearest.Target) {
+			nearest = m
 		}
 	}
-	return false
+	return nearest.Target != "" && nearest.Kind != Tmpfs
 }
 
 // source copies what is at a path outside.

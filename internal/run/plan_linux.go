@@ -28,7 +28,7 @@ func newPlan(b *settings.Box, args, env []string, upper func(lower string) (laye
 		TmpSize: int64(b.TmpMB) << 20,
 		Network: box.Closed,
 		Seccomp: seccomp.Filter{
-			Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Sockets: seccomp.DefaultSockets(), TTY: true, TCP: true, Personality: true,
+			Deny: seccomp.Dangerous(), Namespaces: true, UnixDatagram: true, Sockets: seccomp.DefaultSockets(), TTY: true, TCP: true, Personality: true, Setuid: true, Watch: true,
 			WatchConnect: true, WatchBind: true, WatchWrites: true,
 		},
 		Limits: box.Limits{CPUs: b.CPUs, Memory: int64(b.MemoryMB) << 20, Pids: b.Pids, FileSize: int64(b.FileMB) << 20, OpenFiles: b.OpenFiles, Timeout: b.Timeout},
@@ -78,7 +78,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 		}
 		if r.Access == settings.Readable {
 			if own || above != settings.Readable {
-				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: r.Path, Target: r.Path, Optional: true})
+				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: r.Path, Target: r.Path, Optional: !own && above != settings.Denied})
 			}
 			continue
 		}
@@ -96,7 +96,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Overlay, Source: l.upper, Work: l.work, Target: r.Path})
 			continue
 		}
-		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: true})
+		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: !own && above != settings.Denied})
 		p.repository(rules, filepath.Join(r.Path, ".git"))
 	}
 	// What the next run executes (package early) is nobody's to write, whatever is opened.

@@ -123,7 +123,7 @@ var maxEntries = 20_000
 const (
 	maxMatches = 4096 // of one pattern
 	maxDepth   = 5    // directories below where it begins
-	maxSearch  = 25 * time.Millisecond
+	maxSearch  = 2 * time.Second
 )
 
 // glob finds what a pattern matches, in dir and below. The number of entries is bounded, since the tree is anybody's; cut says that it was.

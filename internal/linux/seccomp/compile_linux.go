@@ -105,6 +105,9 @@ func (c *compiler) deniedByArguments() {
 	if c.Personality {
 		c.set("personality", leaf{check: c.arg(0, c.oneOf(personalities, c.ret(allow), c.deny(unix.EPERM)))})
 	}
+	if c.Setuid {
+		c.setuid()
+	}
 	if c.TCP {
 		c.set("sendto", leaf{check: c.fastOpen(3)})
 		c.set("sendmmsg", leaf{check: c.fastOpen(3)})
@@ -175,13 +178,41 @@ func (c *compiler) inet(packets bool) label {
 	return c.arg(1, c.and(sockType, next))
 }
 
+// setuid looks at the modes that calls give.
+func (c *compiler) setuid() {
+	for name, mode := range modes {
+		next := c.ret(allow)
+		if c.WatchWrites && slices.Contains(writers, name) {
+			next = c.ret(c.watch())
+		}
+		c.set(name, leaf{check: c.mode(mode, next)})
+	}
+	for name, flags := range map[string]uint32{"open": 1, "openat": 2} {
+		next := c.ret(allow)
+		if c.WatchWrites {
+			next = c.opens(flags)
+		}
+		c.set(name, leaf{check: c.arg(flags, c.jump(unix.BPF_JSET, unix.O_CREAT, c.mode(flags+1, next), next))})
+	}
+}
+
+// mode looks at one mode.
+func (c *compiler) mode(arg uint32, next label) label {
+	return c.arg(arg, c.jump(unix.BPF_JSET, unix.S_ISUID, c.deny(unix.EPERM), next))
+}
+
+// opens watches the opens of WatchWrites.
+func (c *compiler) opens(flags uint32) label {
+	return c.arg(flags, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))
+}
+
 // writes watches the calls of WatchWrites.
 func (c *compiler) writes() {
 	for _, name := range writers {
 		c.set(name, leaf{verdict: c.watch()})
 	}
-	c.set("open", leaf{check: c.arg(1, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))})
-	c.set("openat", leaf{check: c.arg(2, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))})
+	c.set("open", leaf{check: c.opens(1)})
+	c.set("openat", leaf{check: c.opens(2)})
 	c.set("openat2", leaf{verdict: fail(unix.ENOSYS)})
 }
 

@@ -62,7 +62,7 @@ var values = []uint64{0, 1, 2, 3, 5, 8, 10, 16, 17, 29, 31, 38, 40, 0x80, 0x801,
 
 func randomFilter(r *rand.Rand) Filter {
 	b := func() bool { return r.IntN(2) == 0 }
-	f := Filter{Watch: b(), Namespaces: b(), UnixDatagram: b(), Unix: b(), TTY: b(), Personality: b(), TCP: b(), Network: r.IntN(4) == 0,
+	f := Filter{Watch: b(), Namespaces: b(), UnixDatagram: b(), Unix: b(), TTY: b(), Personality: b(), Setuid: b(), TCP: b(), Network: r.IntN(4) == 0,
 		WatchConnect: b(), WatchBind: b(), WatchWrites: b()}
 	if b() {
 		f.Sockets = []int{}
@@ -162,7 +162,7 @@ func TestQuickForCommonCalls(t *testing.T) {
 
 // full is a filter as of a box.
 func full() Filter {
-	return Filter{Deny: Dangerous(), Watch: true, Namespaces: true, UnixDatagram: true, Sockets: DefaultSockets(), TTY: true, Personality: true, TCP: true,
+	return Filter{Deny: Dangerous(), Watch: true, Namespaces: true, UnixDatagram: true, Sockets: DefaultSockets(), TTY: true, Personality: true, Setuid: true, TCP: true,
 		WatchConnect: true, WatchBind: true, WatchWrites: true}
 }
 

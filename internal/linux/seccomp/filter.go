@@ -53,6 +53,8 @@ type Filter struct {
 	// TCP denies what Landlock's rules for TCP don't see: stream sockets of other protocols (MPTCP, SCTP, DCCP) and sends that connect
 	// (MSG_FASTOPEN). Programs fall back to TCP and to connect.
 	TCP bool
+	// Setuid denies giving files the setuid bit, by chmod and its forms or when they are made: they would run with it outside.
+	Setuid bool
 	// Network closes every socket but AF_UNIX, for boxes without a network namespace.
 	Network bool
 	// WatchConnect, WatchBind stop connect and bind for the listener.

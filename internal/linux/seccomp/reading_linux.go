@@ -104,6 +104,9 @@ func (r *reading) verdict(n int, args [6]uint64) verdict {
 // denied is the error that a call ends with by its arguments.
 func (r *reading) denied(name string, args [6]uint64) syscall.Errno {
 	flags := uint32(args[0])
+	if r.f.Setuid && setsUID(name, args) {
+		return unix.EPERM
+	}
 	switch {
 	case name == "clone" && r.f.Namespaces && flags&cloneNew != 0,
 		name == "unshare" && r.f.Namespaces && flags&(cloneNew|unix.CLONE_NEWTIME) != 0,
@@ -120,6 +123,22 @@ func (r *reading) denied(name string, args [6]uint64) syscall.Errno {
 		return r.socket(name == "socketpair", int32(args[0]), int32(args[1])&sockType, int32(args[2]))
 	}
 	return 0
+}
+
+// modes are the arguments of calls that are a file's mode.
+var modes = map[string]uint32{"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+
+// setsUID reports whether a call gives a file the setuid bit.
+func setsUID(name string, args [6]uint64) bool {
+	switch arg, ok := modes[name]; {
+	case ok:
+		return args[arg]&unix.S_ISUID != 0
+	case name == "open":
+		return args[1]&unix.O_CREAT != 0 && args[2]&unix.S_ISUID != 0
+	case name == "openat":
+		return args[2]&unix.O_CREAT != 0 && args[3]&unix.S_ISUID != 0
+	}
+	return false
 }
 
 func (r *reading) socket(pair bool, family, kind, protocol int32) syscall.Errno {
