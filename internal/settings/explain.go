@@ -171,7 +171,7 @@ func (e *explainer) protected() {
 		names[key] = append(names[key], text)
 	}
 	for _, rule := range order {
-		e.item("anywhere: "+strings.Join(names[rule], " "), rule, "built-in")
+		e.item("there and in its repositories: "+strings.Join(names[rule], " "), rule, "built-in")
 	}
 }
 
