@@ -19,7 +19,7 @@ func nameAttacks() []attack {
 		all = append(all, plantCase("create "+name, name, false), plantCase("change "+name, name, true))
 	}
 	moved := plantCase("create in a repository below", "sub/lib/.mcp.json", false)
-	moved.gap = everybody("a repository can be taken away and brought back to what was made without it")
+	moved.gap = everybody("a repository can be taken away, and what is made in its place is none")
 	return append(all,
 		moved,
 		plantCase("create a hook of a repository below", "sub/lib/.git/hooks/pre-commit", false),

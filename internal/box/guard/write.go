@@ -234,11 +234,18 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	return goOn
 }
 
+// repository stands for the .git of a repository that was there before the box.
+var repository = &pattern{Protected: &Protected{Pattern: ".git", Rule: "built-in: git configuration"}, parts: []string{".git"}}
+
 // moves is the pattern that a move from one place to another is against, nil for none, and which of the two.
 func (g *Guard) moves(c seccomp.Call, from, to *place) (string, *pattern) {
 	was, old, full := g.wasRepository(c), from.full(), to.full()
 	if p := g.names.holds[old]; p != nil {
 		return old, p
+	}
+	// Taken away and brought back, it would stand in a directory that was filled without it.
+	if last(old) == ".git" && was(parent(old)) {
+		return old, repository
 	}
 	if r, by := g.protects(old, was); r == within {
 		return old, by[0]

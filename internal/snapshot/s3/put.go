@@ -116,10 +116,25 @@ func (b *Blobs) putParts(ctx context.Context, key string, r io.Reader, size int6
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
 		defer cancel()
-		// Should this fail too, the next Open a day later does it: abortStale.
-		_ = b.core.AbortMultipartUpload(undo, b.loc.Bucket, key, id)
+		b.throwAway(undo, key, id)
 	}
 	return err
+}
+
+// throwAway ends an upload. Parts that were called off may still arrive and bring it back, so it is looked after for a moment, as S3's
+// own documentation advises. Should that fail too, the next Open a day later does it: abortStale.
+func (b *Blobs) throwAway(ctx context.Context, key, id string) {
+	for pause := 10 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
+		_ = b.core.AbortMultipartUpload(ctx, b.loc.Bucket, key, id)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if _, err := b.core.ListObjectParts(ctx, b.loc.Bucket, key, id, 0, 1); err != nil {
+			return // there is no such upload
+		}
+	}
 }
 
 // sendParts reads and sends all parts of an upload, a few at a time.
@@ -155,10 +170,9 @@ func (b *Blobs) sendParts(ctx context.Context, key, id string, r io.Reader, size
 			return err
 		})
 	}
+	// What is on its way is of no use when the source fails, but is waited for: a server may take in a part that was called off
+	// after it has thrown the upload away.
 	sourceFailed := readErr != nil && gctx.Err() == nil
-	if sourceFailed {
-		cancel() // what is on its way is of no use
-	}
 	// A part that failed has ended gctx, and so the reading: its error is the one to tell.
 	if err := g.Wait(); err != nil && !sourceFailed {
 		return nil, err
