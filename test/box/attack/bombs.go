@@ -67,12 +67,12 @@ func memoryBomb(t target) {
 // diskBomb writes "mb" megabytes to each of "paths".
 func diskBomb(t target) {
 	for _, dir := range filepath.SplitList(t["paths"]) {
-		p := filepath.Join(dir, "bomb")
-		f, err := os.Create(p)
+		f, err := os.CreateTemp(dir, "bomb-")
 		if err != nil {
-			fmt.Println("no", p, err)
+			fmt.Println("no file in", dir, err)
 			continue
 		}
+		p := f.Name()
 		n := 0
 		for buf := make([]byte, 1<<20); n < t.number("mb") && err == nil; n++ {
 			_, err = f.Write(buf)
