@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // boxes counts the boxes of this process, for the names of their groups.
@@ -105,7 +106,7 @@ func (b *Box) joinLate() {
 	moved := map[int]bool{}
 	for range 1000 {
 		fresh := false
-		for _, pid := range tree(b.stage) {
+		for _, pid := range proc.Tree(b.stage) {
 			if !moved[pid] && b.group.Add(pid) == nil {
 				moved[pid], fresh = true, true
 			}
@@ -186,7 +187,7 @@ func (b *Box) watchMemory(stop <-chan struct{}) {
 // used is the memory of the command and what descends from it, and of the box's own filesystems.
 func (b *Box) used() int64 {
 	var sum int64
-	for _, pid := range tree(b.stage) {
+	for _, pid := range proc.Tree(b.stage) {
 		if pid != b.stage || b.spec.Init {
 			sum += memoryOf(pid)
 		}
@@ -233,7 +234,7 @@ func (b *Box) stopAll(s unix.Signal) error {
 	seen := map[int]bool{}
 	for range rounds {
 		fresh := false
-		for _, pid := range tree(b.stage) {
+		for _, pid := range proc.Tree(b.stage) {
 			if (pid == b.stage && !b.spec.Init) || seen[pid] {
 				continue
 			}

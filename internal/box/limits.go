@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // limits bounds this process and what it starts.
@@ -59,7 +61,7 @@ func (b *builder) processors() error {
 // when its parent dies, for stage made it a reaper. Two threads may be here.
 func (b *builder) killAll() {
 	for {
-		for _, pid := range children(os.Getpid()) {
+		for _, pid := range proc.Children(os.Getpid()) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		var ws syscall.WaitStatus

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
@@ -240,11 +241,13 @@ var spawner = sync.OnceValue(func() chan<- func() {
 func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	result := make(chan error, 1)
 	start := func() error {
-		pid, err := syscall.ForkExec(path, []string{stageName}, attr)
-		if err == nil {
-			b.stage = pid
-		}
-		return err
+		return proc.Alone(func() error {
+			pid, err := syscall.ForkExec(path, []string{stageName}, attr)
+			if err == nil {
+				b.stage = pid
+			}
+			return err
+		})
 	}
 	spawner() <- func() {
 		if b.group != nil {

@@ -10,14 +10,12 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // recordVersion is the version of the handle's form.
@@ -85,11 +83,11 @@ func linkName(id carrel.ID) string { return "gvisor/" + string(id) }
 
 // newInstance watches a sentry that was just started.
 func (d *Driver) newInstance(l *launch) *Instance {
-	started, _ := startTime(l.pid)
+	started, _ := proc.StartTime(l.pid)
 	in := &Instance{
 		d: d, group: l.group, pidfd: l.pidfd, guestLog: l.guestLog, ice: iceThawed,
 		rec: record{
-			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(),
+			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: proc.BootID(),
 			UID: l.uid, Sock: l.sock, Dir: l.spec.Dir, Link: linkName(l.spec.ID),
 			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.inside().DiskMB, Group: l.group.Paths(),
 			Build: l.made.build, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
@@ -234,11 +232,7 @@ func (in *Instance) abandon() {
 // kill ends the sentry: as the first process of its pid namespace it takes all
 // others with it. Through the pidfd it can't hit a stranger with a reused pid.
 func (in *Instance) kill() {
-	rc, err := in.pidfd.SyscallConn()
-	if err != nil {
-		return // closed: it is gone
-	}
-	_ = rc.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+	proc.Kill(in.pidfd)
 }
 
 // release lets go of the sandbox without ending it.
@@ -252,12 +246,12 @@ func (in *Instance) release() {
 func (in *Instance) watch() {
 	defer close(in.left)
 	stop := in.guardMemory()
-	over := waitPidfd(in.pidfd)
+	over := proc.Wait(in.pidfd)
 	stop()
 	if !over {
 		return
 	}
-	status := in.reap()
+	status := proc.Reap(in.pidfd, in.rec.PID)
 	in.mu.Lock()
 	killed := in.killed
 	in.mu.Unlock()
@@ -266,49 +260,6 @@ func (in *Instance) watch() {
 	_ = in.closeLink()
 	if !killed {
 		in.d.log.Warn("sandbox ended", "sandbox", in.rec.ID, "reason", in.exit.Reason, "message", in.exit.Message)
-	}
-}
-
-// reap collects the status of a sentry that has ended, if it was our child. The
-// first call asks without collecting and by the pidfd: only if that is a child of
-// ours can its pid not have passed to another.
-func (in *Instance) reap() (status string) {
-	rc, err := in.pidfd.SyscallConn()
-	if err != nil {
-		return ""
-	}
-	_ = rc.Control(func(fd uintptr) {
-		err = unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	})
-	var ws unix.WaitStatus
-	if err != nil {
-		return ""
-	}
-	if _, err := unix.Wait4(in.rec.PID, &ws, 0, nil); err != nil {
-		return ""
-	}
-	if ws.Signaled() {
-		return "signal: " + ws.Signal().String()
-	}
-	return "exit status " + strconv.Itoa(ws.ExitStatus())
-}
-
-// waitPidfd returns true when the process has ended, false when f was closed. It
-// holds no thread meanwhile.
-func waitPidfd(f *os.File) bool {
-	rc, err := f.SyscallConn()
-	return err == nil && rc.Read(func(fd uintptr) bool { return pidfdReady(int(fd), 0) }) == nil
-}
-
-// pidfdReady reports whether the process has ended, waiting at most timeout
-// milliseconds.
-func pidfdReady(fd, timeout int) bool {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeout)
-		if err == syscall.EINTR {
-			continue
-		}
-		return err != nil || n > 0
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Names of our files in Spec.Dir.
@@ -257,9 +258,11 @@ func (d *Driver) exec(l *launch) error {
 		Sys:   d.namespaces(l.uid),
 	}
 	attr.Sys.PidFD = &pidfd
-	err = l.group.Start(attr.Sys, func() (err error) {
-		process, err = os.StartProcess(d.exe, l.args, attr)
-		return err
+	err = proc.Alone(func() error {
+		return l.group.Start(attr.Sys, func() (err error) {
+			process, err = os.StartProcess(d.exe, l.args, attr)
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("start sentry: %w", err)

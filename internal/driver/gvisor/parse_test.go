@@ -18,28 +18,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte("1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 9 0 1234 5 6"))
-	f.Add([]byte("1 ()"))
-	f.Add([]byte(""))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStat(b); err != nil && s != (procStat{}) {
-			t.Errorf("%+v with %v", s, err)
-		}
-	})
-}
-
-func TestParseStatSkipsHostileNames(t *testing.T) {
-	s, err := parseStat([]byte("1 (x) S 9) S 0 1 1 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 9 0 1234 5 6"))
-	if err != nil || s.started != 1234 || s.threads != 9 || s.cpu.Milliseconds() != 1100 {
-		t.Errorf("%+v %v", s, err)
-	}
-	self, err := readStat(os.Getpid())
-	if err != nil || self.started == 0 || self.threads < 1 {
-		t.Errorf("own: %+v %v", self, err)
-	}
-}
-
 // TestFilterIsGVisorsOwn compares the filter rendered from our compiled form with
 // what gVisor builds from its rules in this process, instruction by instruction,
 // and shows that a sentry finds it under gVisor's own key.

@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 const opRecover = "recover sandbox"
@@ -87,15 +88,15 @@ func (in *Instance) relink(ctx context.Context) error {
 // findProcess opens the sentry of a record if it still is that process: the pid
 // is opened first and compared after, so that it can't change hands in between.
 func findProcess(rec record) (*os.File, error) {
-	if rec.BootID != bootID() {
+	if rec.BootID != proc.BootID() {
 		return nil, lost("the host was restarted since")
 	}
 	fd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, lost("its process %d: %w", rec.PID, err)
 	}
-	started, err := startTime(rec.PID)
-	if err != nil || started != rec.Started || pidfdReady(fd, 0) {
+	started, err := proc.StartTime(rec.PID)
+	if err != nil || started != rec.Started || proc.Ended(fd, 0) {
 		unix.Close(fd)
 		return nil, lost("its process %d has ended", rec.PID)
 	}
@@ -109,7 +110,7 @@ func (in *Instance) discard(ctx context.Context) {
 	if in.pidfd != nil {
 		in.kill()
 		waitDead(ctx, in.pidfd)
-		in.reap()
+		proc.Reap(in.pidfd, in.rec.PID)
 		in.pidfd.Close()
 	}
 	_ = in.closeLink()
@@ -127,7 +128,7 @@ func waitDead(ctx context.Context, pidfd *os.File) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		waitPidfd(pidfd)
+		proc.Wait(pidfd)
 	}()
 	select {
 	case <-done:

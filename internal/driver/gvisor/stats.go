@@ -8,6 +8,7 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Stats implements driver.Instance. The control group measures; without one the
@@ -36,13 +37,13 @@ func (in *Instance) Stats(context.Context) (driver.Stats, error) {
 
 // processStats adds up the sentry's processes.
 func (in *Instance) processStats() (s driver.Stats) {
-	for _, pid := range tree(in.rec.PID) {
-		st, err := readStat(pid)
+	for _, pid := range proc.Tree(in.rec.PID) {
+		st, err := proc.ReadStat(pid)
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		s.CPU += st.cpu
-		s.Pids += st.threads
+		s.CPU += st.CPU
+		s.Pids += st.Threads
 	}
 	use := memoryUse{pid: in.rec.PID}
 	s.Memory = use.now()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 var _ driver.Freezer = (*Instance)(nil)
@@ -70,7 +71,7 @@ func (in *Instance) step(frozen bool) (bool, error) {
 // isFrozen reports whether the sandbox is stopped now. in.iceLock is held.
 func (in *Instance) isFrozen() bool {
 	if in.ice.dir == "" {
-		st, err := readStat(in.rec.PID)
+		st, err := proc.ReadStat(in.rec.PID)
 		return err == nil && stopped(in.rec.PID, st)
 	}
 	file, want := "freezer.state", "THAWED\n"
@@ -93,9 +94,9 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 		sig = unix.SIGSTOP
 	}
 	all = true
-	for _, pid := range tree(in.rec.PID) {
-		st, err := readStat(pid)
-		if err != nil || st.state == 'Z' || (st.state == 'T') == frozen && st.state != 'D' {
+	for _, pid := range proc.Tree(in.rec.PID) {
+		st, err := proc.ReadStat(pid)
+		if err != nil || st.State == 'Z' || (st.State == 'T') == frozen && st.State != 'D' {
 			continue
 		}
 		// One that waits for a stopped child gets the signal, too, and obeys when its wait is over.
@@ -117,12 +118,12 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 
 // stopped reports whether a process can't go on. A parent is stopped by its child where that was stopped between vfork and
 // exec: it can't obey a signal until the child has.
-func stopped(pid int, st procStat) bool {
-	if st.state != 'D' {
-		return st.state == 'T'
+func stopped(pid int, st proc.Stat) bool {
+	if st.State != 'D' {
+		return st.State == 'T'
 	}
-	for _, child := range tree(pid)[1:] {
-		if c, err := readStat(child); err == nil && c.state == 'T' {
+	for _, child := range proc.Tree(pid)[1:] {
+		if c, err := proc.ReadStat(child); err == nil && c.State == 'T' {
 			return true
 		}
 	}

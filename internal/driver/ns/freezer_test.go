@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
@@ -37,7 +38,7 @@ func TestFreezers(t *testing.T) {
 			}
 			pid := cmd.Process.Pid
 			defer func() {
-				for _, p := range tree(pid) {
+				for _, p := range proc.Tree(pid) {
 					if victim, err := os.FindProcess(p); err == nil {
 						_ = victim.Kill()
 					}
@@ -63,7 +64,7 @@ func TestFreezers(t *testing.T) {
 			}
 			until("nothing ticks", func() bool { return size() > 0 })
 			for range 5 { // what they start meanwhile is born there
-				for _, p := range tree(pid) {
+				for _, p := range proc.Tree(pid) {
 					if f.dir != "" {
 						_ = os.WriteFile(filepath.Join(f.dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
 					}
@@ -99,7 +100,7 @@ func TestFreezeMeetsVfork(t *testing.T) {
 	}
 	in := &Instance{rec: record{PID: cmd.Process.Pid}, ice: &freezer{}, ended: make(chan struct{})}
 	defer func() {
-		for _, p := range tree(in.rec.PID) {
+		for _, p := range proc.Tree(in.rec.PID) {
 			if victim, err := os.FindProcess(p); err == nil {
 				_ = victim.Kill()
 			}

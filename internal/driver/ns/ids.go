@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Host ids of sandboxes: ranges far above those of people, services and the usual ones for
@@ -94,13 +95,17 @@ func idMap(first uint32, own int) []syscall.SysProcIDMap {
 func userNamespace(first uint32) (*os.File, error) {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
-	p, err := os.StartProcess(selfName, []string{"carrel-ids"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: idMap(first, 0),
-		GidMappings: idMap(first, 0),
-		Ptrace:      true,
-		Pdeathsig:   syscall.SIGKILL,
-	}})
+	var p *os.Process
+	err := proc.Alone(func() (err error) {
+		p, err = os.StartProcess(selfName, []string{"carrel-ids"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: idMap(first, 0),
+			GidMappings: idMap(first, 0),
+			Ptrace:      true,
+			Pdeathsig:   syscall.SIGKILL,
+		}})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("new user namespace: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // recordVersion is the version of the handle's form.
@@ -74,12 +75,12 @@ func linkName(id carrel.ID) string { return "ns/" + string(id) }
 
 // newInstance watches a sandbox that was just started.
 func (d *Driver) newInstance(l *launch) *Instance {
-	started, _ := startTime(l.pid)
+	started, _ := proc.StartTime(l.pid)
 	in := &Instance{
 		d: d, group: l.group, ice: l.ice, pidfd: l.pidfd, guestLog: l.guestLog,
 		drop: sync.OnceFunc(func() { d.templates.drop(l.lowerKey); d.templates.drop(l.guestKey) }),
 		rec: record{
-			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: bootID(), FirstID: l.first,
+			Version: recordVersion, ID: l.spec.ID, PID: l.pid, Started: started, BootID: proc.BootID(), FirstID: l.first,
 			Dir: l.spec.Dir, Link: linkName(l.spec.ID), MemoryMB: l.spec.Limits.MemoryMB, Group: l.group.Paths(), Ice: l.ice.path(), Root: l.root,
 		},
 	}
@@ -231,7 +232,7 @@ func (in *Instance) abandon() {
 // kill ends process 1, which takes all others of its pid namespace with it. Through the pidfd it can't hit
 // a stranger with a reused pid. What is frozen must run to die.
 func (in *Instance) kill() {
-	killPidfd(in.pidfd)
+	proc.Kill(in.pidfd)
 	in.ice.thaw()
 }
 
@@ -246,12 +247,12 @@ func (in *Instance) release() {
 func (in *Instance) watch() {
 	defer close(in.left)
 	stop := in.guardMemory()
-	over := waitPidfd(in.pidfd)
+	over := proc.Wait(in.pidfd)
 	stop()
 	if !over {
 		return
 	}
-	status := reap(in.pidfd, in.rec.PID)
+	status := proc.Reap(in.pidfd, in.rec.PID)
 	in.mu.Lock()
 	killed := in.killed
 	in.mu.Unlock()

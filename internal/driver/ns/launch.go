@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
@@ -131,7 +132,7 @@ func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 		return err
 	}
 	// A stage that hangs ends with the context, and the wait with it.
-	stop := context.AfterFunc(ctx, func() { killPidfd(l.pidfd) })
+	stop := context.AfterFunc(ctx, func() { proc.Kill(l.pidfd) })
 	defer stop()
 	l.link, err = tap.Receive(fds[0])
 	if err == nil {
@@ -141,9 +142,9 @@ func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 	if err == nil {
 		return nil
 	}
-	killPidfd(l.pidfd)
-	waitPidfd(l.pidfd)
-	reap(l.pidfd, l.pid)
+	proc.Kill(l.pidfd)
+	proc.Wait(l.pidfd)
+	proc.Reap(l.pidfd, l.pid)
 	oom := l.group.Events().OOMKills > 0
 	l.pidfd.Close()
 	if cause := context.Cause(ctx); cause != nil {
@@ -236,15 +237,17 @@ func (d *Driver) exec(l *launch, told, socket *os.File) error {
 	attr.Sys.PidFD = &pidfd
 	closeOnExec() // whatever else this program has open
 	err = apart(func() error {
-		return l.group.Start(attr.Sys, func() (err error) {
+		return l.group.Start(attr.Sys, func() error {
 			// The calling thread is one that ends afterwards, of apart or of the group.
 			if l.mounts != nil {
 				if err := enter(l.mounts); err != nil {
 					return err
 				}
 			}
-			process, err = os.StartProcess(d.exe, []string{stageName, d.mark + string(l.spec.ID)}, attr)
-			return err
+			return proc.Alone(func() (err error) {
+				process, err = os.StartProcess(d.exe, []string{stageName, d.mark + string(l.spec.ID)}, attr)
+				return err
+			})
 		})
 	})
 	if err != nil {

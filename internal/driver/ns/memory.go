@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Without a memory control group, as an ordinary user mostly has none, nobody
@@ -44,7 +45,7 @@ func (in *Instance) lookAtMemory(done <-chan struct{}) {
 		case <-timer.C:
 		}
 		left := limit
-		for _, pid := range tree(in.rec.PID) {
+		for _, pid := range proc.Tree(in.rec.PID) {
 			left -= resident(pid)
 		}
 		if left < 0 {

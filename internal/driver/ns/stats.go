@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Stats implements driver.Instance. The control group measures; without one the
@@ -39,13 +40,13 @@ func (in *Instance) Stats(context.Context) (driver.Stats, error) {
 
 // processStats adds up the sandbox's processes. The time of those that ended is with the parent that waited for them.
 func (in *Instance) processStats() (s driver.Stats) {
-	for _, pid := range tree(in.rec.PID) {
-		st, err := readStat(pid)
+	for _, pid := range proc.Tree(in.rec.PID) {
+		st, err := proc.ReadStat(pid)
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		s.CPU += st.cpu
-		s.Pids += st.threads
+		s.CPU += st.CPU + st.Children
+		s.Pids += st.Threads
 		s.Memory += resident(pid)
 	}
 	return s

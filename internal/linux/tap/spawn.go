@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
@@ -93,7 +94,7 @@ func spawn(cmd *exec.Cmd, c Config) (*os.File, error) {
 	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
 	cmd.Path, cmd.Args = "/proc/self/exe", []string{stageName, string(told)}
 	cmd.SysProcAttr = namespaces()
-	err = cmd.Start()
+	err = proc.Alone(cmd.Start)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, fmt.Errorf("new namespaces: %w", err)

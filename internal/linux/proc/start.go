@@ -1,0 +1,19 @@
+//go:build linux
+
+package proc
+
+import "sync"
+
+// starting is held while a process starts in a user namespace.
+var starting sync.Mutex
+
+// Alone calls start, which starts a process in a user namespace of its own, while no other such call runs.
+//
+// The Go runtime opens the new process's uid_map and gid_map without close-on-exec (syscall.writeIDMappings) and lets
+// several processes start at once, so that each could inherit the others' maps: at whatever number, and a sentry wants
+// some numbers for itself.
+func Alone(start func() error) error {
+	starting.Lock()
+	defer starting.Unlock()
+	return start()
+}
