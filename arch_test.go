@@ -69,7 +69,7 @@ var confined = map[string][]string{
 	"gvisor.dev/gvisor/runsc":                {"internal/driver/gvisor", "bench/runsc"},
 	"gvisor.dev/gvisor/pkg/tcpip":            {"internal/wire", "internal/driver/gvisor"},
 	"gvisor.dev/gvisor":                      {"internal/driver/gvisor", "internal/wire"},
-	"modernc.org/sqlite":                     {"internal/state/sqlite"},
+	"modernc.org/sqlite":                     {"internal/state/sqlite", "internal/sh/tools/sqlite"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image"},

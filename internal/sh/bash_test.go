@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/tools"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -21,13 +22,13 @@ import (
 func newMachine(t testing.TB, l sh.Limits) *sh.Machine {
 	t.Helper()
 	fs := vfs.New(vfs.Options{Quota: 64 << 20})
-	if err := sh.Install(fs); err != nil {
+	if err := sh.Install(fs, tools.Names()...); err != nil {
 		t.Fatal(err)
 	}
 	if err := fs.Root().MkdirAll("/work", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	m := sh.New(sh.Config{FS: fs, Hostname: "box", Limits: l})
+	m := sh.New(sh.Config{FS: fs, Hostname: "box", Limits: l, Commands: tools.All()})
 	t.Cleanup(m.Close)
 	return m
 }

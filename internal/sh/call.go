@@ -260,8 +260,9 @@ func (r *runner) execFile(file string, args []string, environ func() []string, n
 	switch {
 	case strings.HasPrefix(text, magic):
 		name, _, _ := strings.Cut(text[len(magic):], "\n")
+		run, added := r.m.commands[name]
 		tool, ok := r.m.tools[name]
-		if !ok {
+		if !ok && !added {
 			r.errorf("%s: no such tool in this machine", name)
 			return 127
 		}
@@ -269,6 +270,9 @@ func (r *runner) execFile(file string, args []string, environ func() []string, n
 			return 126
 		}
 		defer func() { r.depth-- }()
+		if added {
+			return r.runCommand(run, args, environ())
+		}
 		c := r.newCall(args[0], args[1:])
 		c.env = environ()
 		return tool(c)

@@ -3,6 +3,8 @@ package sh
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
@@ -34,6 +37,10 @@ type Config struct {
 	Limits Limits
 	// CPUs is what nproc says; 0 is 1.
 	CPUs int
+	// Commands are programs of package tool, by name, besides those that this package has itself; see Install.
+	Commands map[string]tool.Command
+	// HTTP is the programs' way out; nil is none.
+	HTTP tool.HTTP
 	// Token asks the machine's host for an identity token, by its name or by its audience;
 	// nil is a machine without a host.
 	Token func(ctx context.Context, name, audience string) (string, error)
@@ -48,6 +55,9 @@ type Machine struct {
 	token    func(ctx context.Context, name, audience string) (string, error)
 	builtins map[string]command
 	tools    map[string]command
+	commands map[string]tool.Command
+	http     tool.HTTP
+	started  time.Time
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -78,9 +88,22 @@ func New(c Config) *Machine {
 		c.Limits.Depth = 512
 	}
 	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), token: c.Token, hostname: c.Hostname,
-		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools()}
+		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools(),
+		commands: c.Commands, http: c.HTTP, started: c.Now()}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
+}
+
+// names lists all programs, sorted.
+func (m *Machine) names() []string {
+	names := map[string]bool{}
+	for name := range m.tools {
+		names[name] = true
+	}
+	for name := range m.commands {
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // FS returns the machine's disk.

@@ -219,6 +219,19 @@ func (r *runner) step() bool {
 	return r.flow == flowNone
 }
 
+// stepN counts n steps that a program has done.
+func (r *runner) stepN(n int) bool {
+	if r.ctx.Err() != nil {
+		r.flow, r.status = flowExit, 128+signalOf(r.ctx)
+		return false
+	}
+	r.m.steps.Add(int64(n))
+	if total := r.p.tree.steps.Add(int64(n)); r.m.limits.Steps > 0 && total > r.m.limits.Steps {
+		r.p.limit(fmt.Sprintf("over the limit of %d steps", r.m.limits.Steps))
+	}
+	return r.flow == flowNone
+}
+
 // enter goes one call deeper, or ends the shell when that is too deep.
 func (r *runner) enter() bool {
 	if r.depth++; r.depth > r.m.limits.Depth {

@@ -33,9 +33,9 @@ func toolTable() map[string]command {
 	}
 }
 
-// Install puts the tools, the devices and the directories of a small Linux into an
-// empty filesystem.
-func Install(f *vfs.FS) error {
+// Install puts the tools, also those named in commands (see Config.Commands), the devices and the directories of a small
+// Linux into an empty filesystem.
+func Install(f *vfs.FS, commands ...string) error {
 	v := f.Root()
 	for _, d := range []string{"/bin", "/usr/local/bin", "/etc", "/dev", "/proc", "/root", "/home", "/var/log", "/var/tmp", "/run", "/opt", "/mnt", "/srv"} {
 		if d == "/bin" {
@@ -58,7 +58,7 @@ func Install(f *vfs.FS) error {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(toolTable())) {
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(toolTable())), commands) {
 		if err := v.WriteFile("/usr/bin/"+name, []byte(magic+name+"\n"), 0o755); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/tools"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
@@ -71,7 +72,7 @@ var templateTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // newTemplate builds the start state: the tools, two users and their homes.
 func newTemplate() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{Now: func() time.Time { return templateTime }})
-	if err := sh.Install(f); err != nil {
+	if err := sh.Install(f, tools.Names()...); err != nil {
 		return nil, err
 	}
 	v := f.Root()

@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/tools"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
@@ -47,7 +48,7 @@ var _ driver.Instance = (*instance)(nil)
 func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *vfs.FS) *instance {
 	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(), fs: files, template: template,
 		served: make(chan struct{}), ending: make(chan struct{}), done: make(chan struct{})}
-	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token,
+	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(),
 		Limits: sh.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
 	i.host.init(d.opts.Local)
 	i.agent = agent.New(agent.Config{

@@ -1,0 +1,9 @@
+// Package archive has archives and compression: tar, gzip, zip, zstd, …
+package archive
+
+import "github.com/carrel-dev/carrel/internal/sh/tool"
+
+// Commands returns the programs of this package by name.
+func Commands() map[string]tool.Command {
+	return map[string]tool.Command{}
+}

@@ -1,0 +1,9 @@
+// Package files has programs for files and directories: ls, cp, find, …
+package files
+
+import "github.com/carrel-dev/carrel/internal/sh/tool"
+
+// Commands returns the programs of this package by name.
+func Commands() map[string]tool.Command {
+	return map[string]tool.Command{}
+}
