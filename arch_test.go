@@ -81,6 +81,9 @@ var confined = map[string][]string{
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
 	"mvdan.cc/sh":                            {"internal/sh"},
+	"github.com/itchyny/gojq":                {"internal/sh/tools/data"},
+	"github.com/go-git/go-git":               {"internal/sh/tools/git"},
+	"github.com/JohannesKaufmann":            {"internal/sh/tools/data"},
 	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
 }
 
