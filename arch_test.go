@@ -38,7 +38,7 @@ var floors = []struct {
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/sh/tools", "internal/wire",
+		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
@@ -52,7 +52,7 @@ var floors = []struct {
 // siblings are the imports within one floor that are meant: on floors 1, 2 and 6
 // packages of one idea build on each other, above them each is named.
 var siblings = map[string][]string{
-	"internal/driver/sim": {"internal/sh", "internal/sh/tools", "internal/guest/agent"},
+	"internal/driver/sim": {"internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/guest/agent"},
 	"internal/sh/tools":   {"internal/sh/tools"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
