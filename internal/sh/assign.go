@@ -138,7 +138,7 @@ type declared struct {
 // decl runs declare, local, export, readonly, typeset and nameref.
 func (r *runner) decl(c *syntax.DeclClause) {
 	yes, no := true, false
-	d := declared{local: len(r.calls) > 0}
+	d := declared{local: r.inFunc()}
 	switch c.Variant.Value {
 	case "export":
 		d.export, d.local = &yes, false
@@ -147,7 +147,7 @@ func (r *runner) decl(c *syntax.DeclClause) {
 	case "nameref":
 		d.nameref = true
 	case "local":
-		if len(r.calls) == 0 {
+		if !r.inFunc() {
 			r.errorf("local: can only be used in a function")
 			r.status = 1
 			return

@@ -194,7 +194,7 @@ func biUnset(c *call) int {
 // the grammar does not see, such as "command export x=1".
 func biDeclare(c *call) int {
 	yes := true
-	d := declared{local: len(c.r.calls) > 0 && c.name != "export" && c.name != "readonly"}
+	d := declared{local: c.r.inFunc() && c.name != "export" && c.name != "readonly"}
 	switch c.name {
 	case "export":
 		d.export = &yes

@@ -28,7 +28,7 @@ func biReturn(c *call) int {
 		}
 		status = n & 0xff
 	}
-	if len(c.r.calls) == 0 && c.r.sourcing == 0 {
+	if len(c.r.calls) == 0 {
 		return c.fail(1, "can only `return' from a function or sourced script")
 	}
 	c.r.flow, c.r.status = flowReturn, status

@@ -38,12 +38,12 @@ func biSource(c *call) int {
 	if len(c.args) > 1 {
 		r.params = c.args[1:]
 	}
-	r.sourcing++
+	r.calls = append(r.calls, frame{name: "source", file: file, line: r.line, sourced: true, params: r.params})
 	r.status = 0
 	line := r.line
 	r.script(string(data))
 	r.line = line
-	r.sourcing--
+	r.calls = r.calls[:len(r.calls)-1]
 	if len(c.args) > 1 {
 		r.params = params
 	}

@@ -135,8 +135,8 @@ func (r *runner) traceAssigns(as []*syntax.Assign) {
 // run runs an expanded command and sets the status.
 func (r *runner) run(args []string) {
 	name := args[0]
-	if body, ok := r.funcs[name]; ok {
-		r.function(name, body, args[1:])
+	if f, ok := r.funcs[name]; ok {
+		r.function(name, f, args[1:])
 		return
 	}
 	if b, ok := r.m.builtins[name]; ok {
@@ -158,16 +158,59 @@ func (r *runner) killed() {
 	}
 }
 
+// function is a defined shell function.
+type function struct {
+	body     *syntax.Stmt
+	file     string // where it was defined
+	line     uint
+	exported bool
+	readonly bool
+	traced   bool // declare -t: it takes over DEBUG and RETURN traps
+}
+
+// frame is one running function or sourced script.
+type frame struct {
+	name    string // of the function, or "source"
+	file    string // where its text is, for BASH_SOURCE
+	line    uint   // where it was called, for BASH_LINENO
+	sourced bool
+	params  []string // its arguments
+}
+
+// inFunc reports whether a function runs, so that local is allowed.
+func (r *runner) inFunc() bool {
+	for _, c := range r.calls {
+		if !c.sourced {
+			return true
+		}
+	}
+	return false
+}
+
+// sourceName is the file that the running text comes from, as BASH_SOURCE has it.
+func (r *runner) sourceName() string {
+	if n := len(r.calls); n > 0 {
+		return r.calls[n-1].file
+	}
+	if r.file != "" {
+		return r.file
+	}
+	if r.fromArg {
+		return "environment"
+	}
+	return "main"
+}
+
 // function calls a shell function.
-func (r *runner) function(name string, body *syntax.Stmt, args []string) {
+func (r *runner) function(name string, f *function, args []string) {
 	if !r.enter() {
 		return
 	}
 	params, loops := r.params, r.loops
 	r.params, r.loops = args, 0
 	r.scopes = append(r.scopes, scope{})
-	r.calls = append(r.calls, name)
-	r.stmt(body)
+	r.calls = append(r.calls, frame{name: name, file: f.file, line: r.line, params: args})
+	r.stmt(f.body)
 	r.calls = r.calls[:len(r.calls)-1]
 	r.scopes = r.scopes[:len(r.scopes)-1]
 	r.params, r.loops = params, loops

@@ -131,7 +131,7 @@ func (r *runner) command(c syntax.Command) {
 	case *syntax.CaseClause:
 		r.caseClause(c)
 	case *syntax.FuncDecl:
-		r.funcs[c.Name.Value] = c.Body
+		r.funcs[c.Name.Value] = &function{body: c.Body, file: r.sourceName(), line: c.Pos().Line()}
 		r.pay(int(c.End().Offset()-c.Pos().Offset()) * 8)
 		r.status = 0
 	case *syntax.ArithmCmd:

@@ -182,7 +182,7 @@ func (r *runner) element(name string, v *variable, index string) value {
 		if name == "FUNCNAME" || name == "BASH_SOURCE" || name == "BASH_LINENO" {
 			n, _ := strconv.Atoi(index)
 			if at := len(r.calls) - 1 - n; name == "FUNCNAME" && at >= 0 && at < len(r.calls) {
-				return value{s: r.calls[at], set: true}
+				return value{s: r.calls[at].name, set: true}
 			}
 			if name == "BASH_SOURCE" && n == 0 {
 				return value{s: r.name, set: true}

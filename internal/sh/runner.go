@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // flow is how the course of execution is leaving the normal order.
@@ -47,8 +46,9 @@ type runner struct {
 	name   string // $0
 	params []string
 	scopes []scope
-	funcs  map[string]*syntax.Stmt
-	calls  []string
+	funcs  map[string]*function
+	calls  []frame
+	file   string // the script that is read; "" for -c and standard input
 	fds    fdTable
 	traps  map[int]string
 	opts   options
@@ -56,7 +56,6 @@ type runner struct {
 	flow      flow
 	flowCount int
 	loops     int
-	sourcing  int
 	status    int
 	line      uint
 	noErrExit int // > 0 while a condition is evaluated
@@ -91,7 +90,7 @@ type job struct {
 // newRunner makes the shell of a process, with an environment of NAME=value.
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
-		name: "bash", scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*syntax.Stmt{}, traps: map[int]string{},
+		name: "bash", scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*function{}, traps: map[int]string{},
 		random: uint32(p.pid) * 2654435761}
 	r.importEnv(env)
 	return r

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"strings"
 	"syscall"
-
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // execScript runs a script through the interpreter that its first line names.
@@ -57,7 +55,7 @@ func (r *runner) spawnShell(run shellRun) int {
 		return 254
 	}
 	s.scopes = []scope{make(scope, len(run.env)+8)}
-	s.funcs, s.traps = map[string]*syntax.Stmt{}, maps.Clone(s.traps)
+	s.funcs, s.traps = map[string]*function{}, maps.Clone(s.traps)
 	s.calls, s.loops, s.noErrExit, s.flow = nil, 0, 0, flowNone
 	s.self, s.ppid = s.p.pid, r.p.pid
 	s.opts, s.params, s.inScript = run.opts, run.params, true

@@ -193,7 +193,7 @@ func (r *runner) dynamic(name string) (string, bool) {
 		if len(r.calls) == 0 {
 			return "", false
 		}
-		return r.calls[len(r.calls)-1], true
+		return r.calls[len(r.calls)-1].name, true
 	}
 	return "", false
 }
