@@ -1,9 +1,40 @@
-// Package text has programs for text in lines: head, sort, cut, tr, …
+// Package text has programs for text in lines: head, sort, cut, tr, … and for bytes: od, base64, the checksums.
+//
+// Texts are bytes; where GNU's programs know characters (wc -m, expr length) these are UTF-8's. Every program works in one
+// pass with buffers of its own where it can; those that must have everything (sort, tac, shuf, …) pay for it and give it
+// back when they end.
 package text
 
-import "github.com/carrel-dev/carrel/internal/sh/tool"
+import (
+	"maps"
+
+	"github.com/carrel-dev/carrel/internal/sh/tool"
+	"github.com/carrel-dev/carrel/internal/sh/tools/text/calc"
+	"github.com/carrel-dev/carrel/internal/sh/tools/text/usage"
+)
+
+const files = "[OPTION]... [FILE]..."
 
 // Commands returns the programs of this package by name.
 func Commands() map[string]tool.Command {
-	return map[string]tool.Command{}
+	all := usage.Commands(map[string]usage.Program{
+		"cat":   {Run: cat, Args: files, What: "Concatenate FILE(s) to standard output."},
+		"tac":   {Run: tac, Args: files, What: "Write each FILE to standard output, last line first."},
+		"rev":   {Run: rev, Args: "[FILE]...", What: "Reverse the characters of every line."},
+		"nl":    {Run: nl, Args: files, What: "Write each FILE to standard output, with line numbers added."},
+		"head":  {Run: head, Args: files, What: "Print the first 10 lines of each FILE to standard output."},
+		"tail":  {Run: tail, Args: files, What: "Print the last 10 lines of each FILE to standard output."},
+		"wc":    {Run: wc, Args: files, What: "Print newline, word, and byte counts for each FILE."},
+		"tee":   {Run: tee, Args: files, What: "Copy standard input to each FILE, and also to standard output."},
+		"sort":  {Run: sortCommand, Args: files, What: "Write sorted concatenation of all FILE(s) to standard output."},
+		"uniq":  {Run: uniq, Args: "[OPTION]... [INPUT [OUTPUT]]", What: "Filter adjacent matching lines from INPUT, writing to OUTPUT."},
+		"cut":   {Run: cut, Args: "OPTION... [FILE]...", What: "Print selected parts of lines from each FILE to standard output."},
+		"tr":    {Run: tr, Args: "[OPTION]... STRING1 [STRING2]", What: "Translate, squeeze, and/or delete characters from standard input."},
+		"paste": {Run: paste, Args: files, What: "Merge lines of files."},
+		"join":  {Run: join, Args: "[OPTION]... FILE1 FILE2", What: "Join lines of two sorted files on a common field."},
+		"comm":  {Run: comm, Args: "[OPTION]... FILE1 FILE2", What: "Compare sorted files FILE1 and FILE2 line by line."},
+		"yes":   {Run: yes, Args: "[STRING]...", What: "Repeatedly output a line with all specified STRING(s), or 'y'.", Leading: true},
+	})
+	maps.Copy(all, calc.Commands())
+	return all
 }
