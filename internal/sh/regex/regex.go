@@ -1,0 +1,454 @@
+package regex
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Flags say what a pattern is and how it matches. Without Extended, Perl or Literal it is a basic expression.
+type Flags uint32
+
+// The flags.
+const (
+	Extended       Flags = 1 << iota // POSIX extended expressions
+	Perl                             // Perl's
+	Literal                          // the text itself
+	IgnoreCase                       // letters of any case
+	Newline                          // ^ and $ match at lines, and . and [^x] no line's end
+	Lines                            // the text is lines: nothing matches a line's end, and each line is a text of its own
+	Awk                              // escapes as awk has them: \y, \n, \/, and in brackets
+	Unicode                          // of Perl's: \w, \d and \b know all scripts, as in Rust's expressions
+	Multi                            // ^ and $ match at lines
+	Words                            // a match may not touch word characters (grep -w)
+	Whole                            // a match is a whole line (grep -x), with Lines, or text
+	LooseBrace                       // of Extended: a { that begins no count stands for itself
+	LooseParen                       // of Extended: a ) that closes nothing stands for itself
+	NewlineAlt                       // a newline in a pattern is an alternative, as grep has it
+	BracketEscapes                   // \n and \t mean a newline and a tab in brackets, as sed has it
+	DotAll                           // of Perl's: . matches a newline
+)
+
+// Errors of searches; see [Regexp.Err].
+var (
+	ErrTooHard = errors.New("expression needs too much backtracking")
+	ErrStopped = errors.New("stopped")
+)
+
+// Regexp is a compiled pattern. It belongs to one goroutine at a time.
+type Regexp struct {
+	prog   *prog
+	flags  Flags
+	groups int
+	names  []string
+	hard   bool
+	first  bool   // leftmost-first, otherwise longest
+	lit    []byte // all of the pattern
+	isLit  bool
+	prefix []byte // what every match begins with
+	must   []byte // what every match contains
+	begin  bool   // matches at the beginning of the text alone
+	bytes1 *[256]bool
+
+	scan, anchor *dfa
+	visited      []uint64
+	jobs         []job
+	loc          []int
+	pike         pikeState
+	bt           backtracker
+	budget       func(int) bool
+	work         int
+	err          error
+}
+
+// Compile reads a pattern. The words of its errors are GNU's, or PCRE's.
+func Compile(pattern string, flags Flags) (*Regexp, error) {
+	return CompileAll([]string{pattern}, flags)
+}
+
+// CompileAll makes one expression that matches what any of several patterns matches.
+func CompileAll(patterns []string, flags Flags) (*Regexp, error) {
+	if flags&Lines != 0 {
+		flags |= Newline
+	}
+	re := &Regexp{flags: flags, first: flags&Perl != 0}
+	var root *node
+	if flags&Literal != 0 {
+		root = literals(patterns, flags)
+	} else {
+		var alts []*node
+		for _, s := range patterns {
+			p := &parser{s: s, flags: flags, groups: re.groups, closed: map[int]bool{}, fold: flags&IgnoreCase != 0, multi: flags&(Newline|Multi) != 0, uni: flags&Unicode != 0, dot: flags&DotAll != 0}
+			n, err := p.parse()
+			if err != nil {
+				return nil, err
+			}
+			alts = append(alts, n)
+			re.groups = p.groups
+			for len(re.names) < p.groups {
+				re.names = append(re.names, "")
+			}
+			for i, name := range p.names {
+				if name != "" {
+					re.names[i] = name
+				}
+			}
+		}
+		root = alt(alts...)
+	}
+	re.lit, re.isLit = root.literal()
+	re.must = root.must()
+	if flags&Words != 0 {
+		root = cat(&node{op: opAssert, n: condNoWordBefore}, root, &node{op: opAssert, n: condNoWordAfter})
+		re.isLit = false
+	}
+	if flags&Whole != 0 {
+		root = cat(&node{op: opAssert, n: condBeginLine}, root, &node{op: opAssert, n: condEndLine})
+		re.isLit = false
+	}
+	re.hard = root.hard()
+	var err error
+	if re.prog, err = compile(root, re.groups); err != nil {
+		return nil, err
+	}
+	re.prefix = prefixOf(root)
+	re.begin = flags&Lines == 0 && beginsText(root)
+	re.bytes1 = re.prog.firstBytes()
+	re.loc = make([]int, re.prog.caps)
+	return re, nil
+}
+
+// parse reads the whole pattern.
+func (p *parser) parse() (*node, error) {
+	p.base = p.groups
+	if p.flags&Perl != 0 {
+		n, err := p.perl()
+		if err == nil && p.more() {
+			err = p.perlError("unmatched closing parenthesis")
+		}
+		return n, err
+	}
+	return p.posix()
+}
+
+// literals makes a node of texts; those with a common beginning share it.
+func literals(patterns []string, flags Flags) *node {
+	sorted := slices.Clone(patterns)
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	p := &parser{flags: flags, fold: flags&IgnoreCase != 0}
+	return p.shared(sorted, 0)
+}
+
+func (p *parser) shared(texts []string, depth int) *node {
+	if len(texts) == 1 || depth > 64 {
+		alts := make([]*node, len(texts))
+		for i, t := range texts {
+			q := &parser{s: t, flags: p.flags, fold: p.fold}
+			var subs []*node
+			for q.more() {
+				subs = append(subs, q.char())
+			}
+			alts[i] = cat1(subs)
+		}
+		return alt(alts...)
+	}
+	var alts []*node
+	for i := 0; i < len(texts); {
+		if texts[i] == "" {
+			alts = append(alts, &node{op: opEmpty})
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(texts[i])
+		head := texts[i][:n]
+		var tails []string
+		for ; i < len(texts) && strings.HasPrefix(texts[i], head); i++ {
+			tails = append(tails, texts[i][n:])
+		}
+		q := &parser{s: head, flags: p.flags, fold: p.fold}
+		alts = append(alts, cat(q.char(), p.shared(tails, depth+1)))
+	}
+	return alt(alts...)
+}
+
+// prefixOf returns what every match of a pattern begins with.
+func prefixOf(n *node) []byte {
+	switch n.op {
+	case opSet, opRaw:
+		b, _ := n.literal()
+		return b
+	case opGroup:
+		return prefixOf(n.subs[0])
+	case opCat:
+		var out []byte
+		for _, s := range n.subs {
+			b, ok := s.literal()
+			if !ok {
+				return append(out, prefixOf(s)...)
+			}
+			out = append(out, b...)
+		}
+		return out
+	}
+	return nil
+}
+
+func beginsText(n *node) bool {
+	switch n.op {
+	case opAssert:
+		return n.n == condBeginText
+	case opGroup:
+		return beginsText(n.subs[0])
+	case opCat:
+		return beginsText(n.subs[0])
+	case opAlt:
+		for _, s := range n.subs {
+			if !beginsText(s) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// Budget sets who pays: f is called with steps of about a hundred nanoseconds, and returns false to stop a search.
+func (re *Regexp) Budget(f func(n int) bool) { re.budget = f }
+
+// Err is what ended a search early: ErrTooHard or ErrStopped. The next search clears it.
+func (re *Regexp) Err() error { return re.err }
+
+// NumSubexp returns the number of submatches.
+func (re *Regexp) NumSubexp() int { return re.groups }
+
+// SubexpNames returns the names of the submatches, "" for those that have none; that of number i is at i-1.
+func (re *Regexp) SubexpNames() []string { return re.names }
+
+// LiteralText returns the text that the pattern is, if it is one.
+func (re *Regexp) LiteralText() ([]byte, bool) { return re.lit, re.isLit }
+
+// pay accounts for n units of about a nanosecond.
+func (re *Regexp) pay(n int) bool {
+	if re.work += n; re.work < 1<<16 || re.budget == nil {
+		return true
+	}
+	steps := re.work >> 7
+	re.work = 0
+	if !re.budget(steps) {
+		re.err = ErrStopped
+		return false
+	}
+	return true
+}
+
+// Match reports whether the text has a match.
+func (re *Regexp) Match(b []byte) bool {
+	re.err = nil
+	if re.isLit {
+		re.pay(len(b) / 16)
+		return bytes.Contains(b, re.lit)
+	}
+	if re.hard || re.begin || re.prog.conds&condEndTextNL != 0 {
+		s, _ := re.find(b, 0)
+		return s >= 0
+	}
+	if re.must != nil && !bytes.Contains(b, re.must) {
+		return false
+	}
+	end, ok := re.scanner().search(re, b, 0)
+	if !ok {
+		return re.simulate(b, 0, false, nil) && re.err == nil
+	}
+	return end >= 0
+}
+
+// MatchString is Match for a string.
+func (re *Regexp) MatchString(s string) bool { return re.Match([]byte(s)) }
+
+// FindIndex returns the place of the leftmost match that begins at from or later; what precedes from is context. Both
+// numbers are -1 when there is none.
+func (re *Regexp) FindIndex(b []byte, from int) (start, end int) {
+	re.err = nil
+	return re.find(b, from)
+}
+
+// FindSubmatchIndex returns the places of the match and of its submatches, pairs that are -1 where a submatch has no part
+// in it, or nil. The slice is valid until the next search.
+func (re *Regexp) FindSubmatchIndex(b []byte, from int) []int {
+	re.err = nil
+	for i := range re.loc {
+		re.loc[i] = -1
+	}
+	if re.hard {
+		if !re.backtrack(b, from) {
+			return nil
+		}
+		return re.loc
+	}
+	s, e := re.find(b, from)
+	if s < 0 {
+		return nil
+	}
+	re.loc[0], re.loc[1] = s, e
+	if re.groups > 0 {
+		if !re.submatches(b, s, e) && !re.simulate(b, s, true, re.loc) {
+			return nil
+		}
+		re.loc[0], re.loc[1] = s, e
+	}
+	return re.loc
+}
+
+func (re *Regexp) find(b []byte, from int) (int, int) {
+	if from > len(b) {
+		return -1, -1
+	}
+	switch {
+	case re.isLit:
+		re.pay((len(b) - from) / 16)
+		i := bytes.Index(b[from:], re.lit)
+		if i < 0 {
+			return -1, -1
+		}
+		return from + i, from + i + len(re.lit)
+	case re.must != nil && !bytes.Contains(b[from:], re.must):
+		re.pay((len(b) - from) / 16)
+		return -1, -1
+	case re.hard:
+		if !re.backtrack(b, from) {
+			return -1, -1
+		}
+		return re.loc[0], re.loc[1]
+	case re.begin && from > 0:
+		return -1, -1
+	case re.prog.conds&condEndTextNL == 0:
+		if s, e, ok := re.trials(b, from); ok {
+			return s, e
+		}
+	}
+	loc := [2]int{-1, -1}
+	if !re.simulate(b, from, false, loc[:]) {
+		return -1, -1
+	}
+	return loc[0], loc[1]
+}
+
+// trials looks for the first place where a match begins by trying the likely ones. ok is false when that gets too long, or
+// the automaton cannot tell.
+func (re *Regexp) trials(b []byte, from int) (start, end int, ok bool) {
+	d := re.anchored()
+	spent, allowed, known := 0, 512, false
+	for i := from; ; i++ {
+		switch {
+		case len(re.prefix) > 0:
+			k := bytes.Index(b[i:], re.prefix)
+			if k < 0 {
+				return -1, -1, true
+			}
+			i += k
+		case re.bytes1 != nil:
+			for i < len(b) && !re.bytes1[b[i]] {
+				i++
+			}
+			if i == len(b) {
+				return -1, -1, true
+			}
+		}
+		e, at, ok := d.longest(re, b, i)
+		if !ok {
+			return 0, 0, false
+		}
+		if e >= 0 {
+			return i, e, re.pay(i - from)
+		}
+		if i >= len(b) || re.begin {
+			return -1, -1, true
+		}
+		if spent += at - i; spent > allowed+4*(i-from) {
+			if known {
+				return 0, 0, false
+			}
+			known = true
+			allowed = spent + 16*len(b)
+			if e, ok := re.scanner().search(re, b, i+1); !ok {
+				return 0, 0, false
+			} else if e < 0 {
+				return -1, -1, true
+			}
+		}
+	}
+}
+
+func (re *Regexp) scanner() *dfa {
+	if re.scan == nil {
+		re.scan = newDFA(re.prog, re.flags&Lines != 0, true, false)
+	}
+	return re.scan
+}
+
+func (re *Regexp) anchored() *dfa {
+	if re.anchor == nil {
+		re.anchor = newDFA(re.prog, re.flags&Lines != 0, false, re.first)
+	}
+	return re.anchor
+}
+
+// NextLine returns the first line at from or later that has a match, without its newline; from is the beginning of a line.
+// The pattern was compiled with Lines. start is -1 when there is none.
+func (re *Regexp) NextLine(b []byte, from int) (start, end int) {
+	re.err = nil
+	text := b
+	if n := len(b); n > from && b[n-1] == '\n' {
+		text = b[:n-1]
+	}
+	for from < len(b) && from <= len(text) && re.err == nil {
+		at := -1
+		sure := re.isLit
+		switch {
+		case re.must != nil:
+			if at = bytes.Index(text[from:], re.must); at >= 0 {
+				at += from
+			}
+			re.pay((len(text) - from) / 64)
+		case !re.hard && !re.isLit:
+			var ok bool
+			at, ok = re.scanner().search(re, text, from)
+			if sure = ok; !ok {
+				at = re.scan.quitAt
+			}
+		default:
+			at = from
+		}
+		if at < 0 || !re.pay(0) {
+			return -1, -1
+		}
+		ls := bytes.LastIndexByte(text[from:at], '\n') + 1 + from
+		le := len(text)
+		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+			le = at + i
+		}
+		if sure || re.matchLine(text[ls:le]) {
+			return ls, le
+		}
+		from = le + 1
+	}
+	return -1, -1
+}
+
+// matchLine is Match without its clearing of the error.
+func (re *Regexp) matchLine(line []byte) bool {
+	if !re.pay(20) {
+		return false
+	}
+	if re.hard {
+		return re.backtrack(line, 0)
+	}
+	end, ok := re.scanner().search(re, line, 0)
+	if !ok {
+		return re.simulate(line, 0, false, nil)
+	}
+	return end >= 0
+}
