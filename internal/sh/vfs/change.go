@@ -2,90 +2,65 @@ package vfs
 
 import (
 	"io/fs"
-	"maps"
 	"strings"
 	"syscall"
-	"time"
-)
-
-const (
-	errNotDir  = syscall.ENOTDIR
-	errAccess  = syscall.EACCES
-	errInvalid = syscall.EINVAL
-
-	errNameTooLong = syscall.ENAMETOOLONG
 )
 
 // modeBits are what Chmod can change.
 const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
-// put makes a new entry. The caller holds mu, and p.node is nil.
-func (v View) put(p place, mode fs.FileMode) (*node, error) {
-	if p.dir.links == 0 {
-		return nil, syscall.ENOENT // removed while somebody stood in it
-	}
+// put makes a new entry with, of a link or device, its text. The caller holds mu, and
+// p.node is nil.
+func (v View) put(p place, mode fs.FileMode, text string) (*node, error) {
 	if err := v.mayChange(p.dir, nil); err != nil {
 		return nil, err
 	}
-	if err := v.fs.charge(nodeCost); err != nil {
+	if p.dir.isPortal() {
+		return v.putThrough(p, mode, text)
+	}
+	dir, err := v.raise(p.dir)
+	if err == nil {
+		err = v.fs.chargeNode()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := v.fs.charge(int64(len(text))); err != nil {
+		_ = v.fs.charge(-nodeCost) // giving back never fails
 		return nil, err
 	}
 	n := v.fs.newNode(mode, v.cred)
-	if p.dir.mode&fs.ModeSetgid != 0 {
-		n.gid = p.dir.gid
+	n.text, n.mnt = text, dir.mnt
+	if dir.mode&fs.ModeSetgid != 0 {
+		if n.gid = dir.gid; n.isDir() {
+			n.mode |= fs.ModeSetgid
+		}
 	}
-	v.fs.link(p.dir, p.name, n)
-	v.fs.notify(p.dir, p.name, Create)
+	n = v.fs.link(dir, p.name, n)
+	v.fs.notify(dir, p.name, Create)
 	return n, nil
 }
 
-// link enters n in dir. The caller holds mu.
-func (f *FS) link(dir *node, name string, n *node) {
-	dir.entries[name] = n
-	dir.mtime = f.now()
-	n.links++
-	if n.isDir() {
-		n.parent, n.name = dir, name
+// make makes what must not exist yet.
+func (v View) make(op, name string, mode fs.FileMode, text string) error {
+	v.fs.mu.Lock()
+	defer v.fs.mu.Unlock()
+	p, err := v.walk(name, false)
+	switch {
+	case err != nil:
+	case p.node != nil:
+		err = syscall.EEXIST
+	case p.slash && !mode.IsDir():
+		err = syscall.ENOENT
+	default:
+		_, err = v.put(p, mode, text)
 	}
-}
-
-// unlink takes an entry out of dir and frees what nobody uses. The caller holds mu.
-func (f *FS) unlink(dir *node, name string) {
-	n := dir.entries[name]
-	delete(dir.entries, name)
-	dir.mtime = f.now()
-	n.links--
-	f.release(n)
-}
-
-// release frees a node's contents once no entry and no open file is left.
-func (f *FS) release(n *node) {
-	if n.links > 0 || n.opens > 0 {
-		return
-	}
-	_ = f.charge(-nodeCost - attrCost(n.attrs)) // giving back never fails
-	f.resize(n, 0)
-}
-
-func attrCost(attrs map[string]string) (n int64) {
-	for k, v := range attrs {
-		n += int64(len(k) + len(v))
-	}
-	return n
+	return pathError(op, name, err)
 }
 
 // Mkdir makes one directory.
 func (v View) Mkdir(name string, perm fs.FileMode) error {
-	v.fs.mu.Lock()
-	defer v.fs.mu.Unlock()
-	p, err := v.walk(name, false)
-	if err == nil && p.node != nil {
-		err = syscall.EEXIST
-	}
-	if err == nil {
-		_, err = v.put(p, fs.ModeDir|perm&modeBits)
-	}
-	return pathError("mkdir", name, err)
+	return v.make("mkdir", name, fs.ModeDir|perm&modeBits, "")
 }
 
 // MkdirAll makes a directory and its parents; one that exists is no error.
@@ -114,24 +89,32 @@ func (v View) MkdirAll(name string, perm fs.FileMode) error {
 
 // Symlink makes a symbolic link at name that points to target.
 func (v View) Symlink(target, name string) error {
-	v.fs.mu.Lock()
-	defer v.fs.mu.Unlock()
-	p, err := v.walk(name, false)
+	var err error
 	switch {
-	case err != nil:
 	case target == "":
 		err = syscall.ENOENT
 	case len(target) >= maxPath:
-		err = syscall.ENAMETOOLONG
-	case p.node != nil:
-		err = syscall.EEXIST
+		err = errNameTooLong
+	case strings.IndexByte(target, 0) >= 0:
+		err = errInvalid
 	default:
-		var n *node
-		if n, err = v.put(p, fs.ModeSymlink|0o777); err == nil {
-			n.target = target
-		}
+		return v.make("symlink", name, fs.ModeSymlink|0o777, target)
 	}
 	return pathError("symlink", name, err)
+}
+
+// Mkfifo makes a named pipe. What is written to one is not this package's: see
+// [File.Kind].
+func (v View) Mkfifo(name string, perm fs.FileMode) error {
+	return v.make("mkfifo", name, fs.ModeNamedPipe|perm&modeBits, "")
+}
+
+// Device makes a character device: null, zero, full or random.
+func (v View) Device(name, kind string) error {
+	if v.cred.UID != 0 {
+		return pathError("mknod", name, syscall.EPERM)
+	}
+	return v.make("mknod", name, fs.ModeDevice|fs.ModeCharDevice|0o666, kind)
 }
 
 // Link makes name another name of the file old.
@@ -139,48 +122,57 @@ func (v View) Link(old, name string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
 	from, err := v.find(old, false)
-	if err == nil && from.node.isDir() {
-		err = syscall.EPERM
-	}
 	var to place
 	if err == nil {
 		to, err = v.walk(name, false)
 	}
-	if err == nil && to.node != nil {
-		err = syscall.EEXIST
-	}
 	if err == nil {
-		err = v.mayChange(to.dir, nil)
+		err = v.mayLink(from, to)
 	}
-	if err == nil && to.dir.links == 0 {
-		err = syscall.ENOENT
+	if err == nil && to.dir.isPortal() {
+		err = errnoOf(to.dir.mnt.w.Link(from.node.low.path, to.source()))
+	} else if err == nil {
+		err = v.addLink(from, to)
 	}
 	if err != nil {
 		return pathError("link", name, err)
 	}
-	v.fs.link(to.dir, to.name, from.node)
 	v.fs.notify(to.dir, to.name, Create)
 	return nil
 }
 
-// Device makes a character device: null, zero, full or random.
-func (v View) Device(name, kind string) error {
-	v.fs.mu.Lock()
-	defer v.fs.mu.Unlock()
-	p, err := v.walk(name, false)
-	if err == nil && p.node != nil {
-		err = syscall.EEXIST
+func (v View) mayLink(from, to place) error {
+	n := from.node
+	switch {
+	case to.node != nil:
+		return syscall.EEXIST
+	case to.slash:
+		return syscall.ENOENT
+	case n.mnt != to.dir.mnt:
+		return syscall.EXDEV
+	case n.isDir():
+		return syscall.EPERM
+	case v.owns(n) != nil && !(n.mode.IsRegular() && !n.has(fs.ModeSetuid) && v.may(n, MayRead|MayWrite)):
+		return syscall.EPERM // the kernel's protected_hardlinks
 	}
-	if err == nil && v.cred.UID != 0 {
-		err = syscall.EPERM
+	return v.mayChange(to.dir, nil)
+}
+
+func (v View) addLink(from, to place) error {
+	n, err := v.raise(from.node)
+	if err != nil {
+		return err
 	}
+	dir, err := v.raise(to.dir)
 	if err == nil {
-		var n *node
-		if n, err = v.put(p, fs.ModeDevice|fs.ModeCharDevice|0o666); err == nil {
-			n.device = kind
-		}
+		err = v.fs.charge(linkCost)
 	}
-	return pathError("mknod", name, err)
+	if err != nil {
+		return err
+	}
+	_ = v.fs.charge(-linkCost) // link takes it
+	v.fs.link(dir, to.name, n)
+	return nil
 }
 
 // Remove removes one file or empty directory.
@@ -190,20 +182,53 @@ func (v View) Remove(name string) error {
 	p, err := v.find(name, false)
 	switch {
 	case err != nil:
-	case p.node == v.fs.root:
+	case v.fs.isRoot(p.node), p.node.isMountRoot():
 		err = syscall.EBUSY
 	case p.name == "":
 		err = errInvalid
 	default:
-		err = v.mayChange(p.dir, p.node)
+		if err = v.mayChange(p.dir, p.node); err == nil {
+			err = v.mustBeEmpty(p.node)
+		}
+		if err == nil {
+			err = v.remove(p)
+		}
 	}
-	if err == nil && len(p.node.entries) > 0 {
+	return pathError("remove", name, err)
+}
+
+// mustBeEmpty reports an error if n is a directory with something in it.
+func (v View) mustBeEmpty(n *node) error {
+	if n.low == nil {
+		if n.ents.n > 0 {
+			return syscall.ENOTEMPTY
+		}
+		return nil
+	}
+	if !n.isDir() {
+		return nil
+	}
+	empty := true
+	err := v.list(n, func(string, *node) bool { empty = false; return false })
+	if err == nil && !empty {
 		err = syscall.ENOTEMPTY
 	}
-	if err != nil {
-		return pathError("remove", name, err)
+	return err
+}
+
+// remove takes away what may be.
+func (v View) remove(p place) error {
+	if p.dir.isPortal() {
+		if err := errnoOf(p.dir.mnt.w.Remove(p.source())); err != nil {
+			return err
+		}
+	} else {
+		dir, err := v.raise(p.dir)
+		if err != nil {
+			return err
+		}
+		v.fs.unlink(v.by, dir, p.name, p.node)
 	}
-	v.fs.unlink(p.dir, p.name)
 	v.fs.notify(p.dir, p.name, Remove)
 	return nil
 }
@@ -218,7 +243,7 @@ func (v View) RemoveAll(name string) error {
 	case err == syscall.ENOENT || err == nil && p.node == nil:
 		return nil
 	case err != nil:
-	case p.node == v.fs.root:
+	case v.fs.isRoot(p.node):
 		err = syscall.EBUSY
 	case p.name == "":
 		err = errInvalid
@@ -230,25 +255,48 @@ func (v View) RemoveAll(name string) error {
 
 // removeTree removes an entry and all below it, children first. The caller holds mu.
 func (v View) removeTree(dir *node, name string) error {
-	type entry struct {
+	type item struct {
 		dir  *node
 		name string
+		seen bool // what is in it has been put on the stack
 	}
-	for todo := []entry{{dir, name}}; len(todo) > 0; {
-		e := todo[len(todo)-1]
-		n := e.dir.entries[e.name]
-		if len(n.entries) > 0 {
-			for child := range n.entries {
-				todo = append(todo, entry{n, child})
-			}
+	for todo := []item{{dir: dir, name: name}}; len(todo) > 0; {
+		e := &todo[len(todo)-1]
+		if e.dir.ino != 0 {
+			e.dir = v.fs.nodes.get(e.dir.ino) // as it is now
+		}
+		n, err := v.child(e.dir, e.name)
+		switch {
+		case err != nil:
+			return err
+		case n == nil: // a source may lose it
+			todo = todo[:len(todo)-1]
 			continue
+		case n.isMountRoot():
+			return syscall.EBUSY
+		}
+		if n.isDir() && !e.seen {
+			e.seen = true
+			before := len(todo)
+			err := v.list(n, func(child string, _ *node) bool {
+				todo = append(todo, item{dir: n, name: child})
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			if len(todo) > before {
+				continue
+			}
+			e = &todo[len(todo)-1]
 		}
 		if err := v.mayChange(e.dir, n); err != nil {
 			return err
 		}
+		if err := v.remove(place{dir: e.dir, name: e.name, node: n}); err != nil {
+			return err
+		}
 		todo = todo[:len(todo)-1]
-		v.fs.unlink(e.dir, e.name)
-		v.fs.notify(e.dir, e.name, Remove)
 	}
 	return nil
 }
@@ -269,25 +317,71 @@ func (v View) Rename(from, to string) error {
 	if err := v.mayRename(src, dst); err != nil {
 		return pathError("rename", from, err)
 	}
-	if src.node == dst.node {
+	if dst.node != nil && v.fs.same(src.node, dst.node) {
 		return nil
 	}
-	if dst.node != nil {
-		v.fs.unlink(dst.dir, dst.name)
+	if src.dir.isPortal() {
+		err = errnoOf(src.dir.mnt.w.Rename(src.source(), dst.source()))
+	} else {
+		err = v.move(src, dst)
 	}
-	delete(src.dir.entries, src.name)
-	src.dir.mtime = v.fs.now()
-	src.node.links--
+	if err != nil {
+		return pathError("rename", from, err)
+	}
 	v.fs.notify(src.dir, src.name, Rename)
-	v.fs.link(dst.dir, dst.name, src.node)
 	v.fs.notify(dst.dir, dst.name, Create)
+	return nil
+}
+
+// same reports whether two nodes are one file.
+func (f *FS) same(a, b *node) bool {
+	if a.ino != 0 || b.ino != 0 {
+		return a.ino == b.ino
+	}
+	return a.mnt == b.mnt && a.low.path == b.low.path
+}
+
+// move does a rename inside the filesystem.
+func (v View) move(src, dst place) error {
+	n, err := v.raise(src.node)
+	if err != nil {
+		return err
+	}
+	from, err := v.raise(src.dir)
+	if err != nil {
+		return err
+	}
+	into, err := v.raise(dst.dir)
+	if err != nil {
+		return err
+	}
+	if dst.node != nil {
+		v.fs.unlink(v.by, into, dst.name, dst.node)
+	}
+	from = v.fs.mut(from)
+	v.fs.hide(v.by, from, src.name)
+	from.modified = v.fs.stamp()
+	from.changed = from.modified
+	n = v.fs.mut(n)
+	if n.isDir() {
+		from.dirs--
+	}
+	if n.links--; n.links > 0 {
+		_ = v.fs.charge(-linkCost) // link takes it again
+	}
+	v.fs.link(into, dst.name, n)
 	return nil
 }
 
 // mayRename checks all that can stand against a rename.
 func (v View) mayRename(src, dst place) error {
-	if src.name == "" || dst.name == "" {
+	switch {
+	case src.name == "" || dst.name == "" || src.node.isMountRoot() || dst.node != nil && dst.node.isMountRoot():
 		return syscall.EBUSY
+	case src.dir.mnt != dst.dir.mnt:
+		return syscall.EXDEV
+	case dst.slash && !src.node.isDir():
+		return errNotDir
 	}
 	if err := v.mayChange(src.dir, src.node); err != nil {
 		return err
@@ -295,86 +389,29 @@ func (v View) mayRename(src, dst place) error {
 	if err := v.mayChange(dst.dir, dst.node); err != nil {
 		return err
 	}
-	if dst.dir.links == 0 {
-		return syscall.ENOENT
-	}
-	for d := dst.dir; src.node.isDir(); d = d.parent {
-		if d == src.node {
-			return errInvalid // into itself
+	if src.node.isDir() {
+		if !v.fs.same(src.dir, dst.dir) && !v.may(src.node, MayWrite) {
+			return errAccess // its ".." changes
 		}
-		if d == d.parent {
-			break
+		d := dst.dir
+		for range maxDepth {
+			if v.fs.same(d, src.node) {
+				return errInvalid // into itself
+			}
+			if v.fs.isRoot(d) {
+				break
+			}
+			d = v.fs.up(d)
 		}
 	}
 	switch {
-	case dst.node == nil || dst.node == src.node:
+	case dst.node == nil || v.fs.same(dst.node, src.node):
 	case dst.node.isDir() && !src.node.isDir():
 		return syscall.EISDIR
 	case !dst.node.isDir() && src.node.isDir():
 		return errNotDir
-	case len(dst.node.entries) > 0:
-		return syscall.ENOTEMPTY
+	case dst.node.isDir():
+		return v.mustBeEmpty(dst.node)
 	}
 	return nil
-}
-
-// Chmod changes a file's permission bits.
-func (v View) Chmod(name string, mode fs.FileMode) error {
-	return v.alter("chmod", name, true, func(n *node) error {
-		if err := v.owns(n); err != nil {
-			return err
-		}
-		n.mode = n.mode&^modeBits | mode&modeBits
-		return nil
-	})
-}
-
-// Chown changes a file's owner and group. Only root may give files away.
-func (v View) Chown(name string, uid, gid uint32) error {
-	return v.alter("chown", name, true, func(n *node) error {
-		if v.cred.UID != 0 && (uid != n.uid || v.owns(n) != nil) {
-			return syscall.EPERM
-		}
-		n.uid, n.gid = uid, gid
-		return nil
-	})
-}
-
-// Chtimes changes a file's modification time.
-func (v View) Chtimes(name string, t time.Time) error {
-	return v.alter("chtimes", name, true, func(n *node) error {
-		if v.owns(n) != nil && !v.may(n, MayWrite) {
-			return errAccess
-		}
-		n.mtime = t
-		return nil
-	})
-}
-
-// SetAttrs replaces a file's user attributes.
-func (v View) SetAttrs(name string, attrs map[string]string) error {
-	return v.alter("setxattr", name, true, func(n *node) error {
-		if !v.may(n, MayWrite) {
-			return errAccess
-		}
-		if err := v.fs.charge(attrCost(attrs) - attrCost(n.attrs)); err != nil {
-			return err
-		}
-		n.attrs = maps.Clone(attrs)
-		return nil
-	})
-}
-
-// alter changes a node's attributes and tells the watchers.
-func (v View) alter(op, name string, follow bool, change func(*node) error) error {
-	v.fs.mu.Lock()
-	defer v.fs.mu.Unlock()
-	p, err := v.find(name, follow)
-	if err == nil {
-		err = change(p.node)
-	}
-	if err == nil && p.name != "" {
-		v.fs.notify(p.dir, p.name, Chmod)
-	}
-	return pathError(op, name, err)
 }

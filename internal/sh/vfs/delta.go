@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 )
 
 // Delta walks the differences between a filesystem and the one that it was cloned
@@ -15,10 +14,12 @@ import (
 type Delta struct {
 	stack []deltaDir
 	queue []event
-	dirty map[*node]bool   // nodes of several names, one of which is new or gone
-	first map[*node]string // paths of those that were told
-	path  []byte           // of the directory that the reader is in
-	parts []int            // the length of path before each directory
+	now   *FS // the moment that is told of, and the one that it is compared with
+	base  *FS
+	dirty map[uint64]bool   // nodes of several names, one of which is new or gone
+	first map[uint64]string // paths of those that were told
+	path  []byte            // of the directory that the reader is in
+	parts []int             // the length of path before each directory
 }
 
 // deltaDir is a directory on the way.
@@ -44,6 +45,7 @@ const (
 	evFile    = 'F'
 	evSymlink = 'L'
 	evDevice  = 'C'
+	evFifo    = 'P'
 	evLink    = 'H' // another name of a node that was told
 	evGone    = 'W'
 	evEnd     = 'E'
@@ -77,14 +79,35 @@ func (d Difference) Blocks() iter.Seq2[int64, []byte] {
 }
 
 // Delta returns the differences between f and base, of which f or one of its
-// ancestors must be a clone. They are those of this moment.
-func (f *FS) Delta(base *FS) *Delta { return newDelta(f.Clone(Options{Now: f.now}).root, base.root) }
-
-func newDelta(root, base *node) *Delta {
-	d := &Delta{dirty: map[*node]bool{}, first: map[*node]string{}}
-	d.markLinks(root, base)
-	d.push("", root, base)
+// ancestors must be a clone. They are those of this moment. What is mounted is no part
+// of them: under it lies the directory that it hides.
+func (f *FS) Delta(base *FS) *Delta {
+	d := &Delta{now: f.Clone(Options{}), base: base.Clone(Options{}), dirty: map[uint64]bool{}, first: map[uint64]string{}}
+	if d.now.nodes == d.base.nodes && d.now.top == d.base.top {
+		return d // nothing was changed
+	}
+	n, b := d.now.plain(d.now.top), d.base.plain(d.base.top)
+	d.markLinks(n, b)
+	d.push("", n, b)
 	return d
+}
+
+// plain returns a node without what is mounted at it.
+func (f *FS) plain(ino uint64) *node {
+	n := f.nodes.get(ino)
+	for n != nil && n.isMountRoot() {
+		n = f.nodes.get(n.mnt.covered)
+	}
+	return n
+}
+
+// entry is plain of a name in a directory, which may be nil.
+func (f *FS) entry(dir *node, name string) *node {
+	if dir == nil {
+		return nil
+	}
+	ino, _ := dir.ents.get(name)
+	return f.plain(ino)
 }
 
 // markLinks finds the files of several names that must be told as a whole.
@@ -93,16 +116,20 @@ func (d *Delta) markLinks(root, base *node) {
 	for todo := []pair{{root, base}}; len(todo) > 0; {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		for name, c := range p.n.entries {
-			var b *node
-			if p.b != nil {
-				b = p.b.entries[name]
+		for name, ino := range p.n.ents.all() {
+			c := d.now.plain(ino)
+			if !c.isDir() && c.links < 2 {
+				continue
 			}
+			b := d.base.entry(p.b, name)
 			switch {
 			case c.isDir():
+				if b != nil && !b.isDir() {
+					b = nil
+				}
 				todo = append(todo, pair{c, b})
-			case c.links > 1 && (b == nil || b.ino != c.ino || !same(c, b)):
-				d.dirty[c] = true
+			case b == nil || b.ino != c.ino || !same(c, b):
+				d.dirty[c.ino] = true
 			}
 		}
 	}
@@ -110,8 +137,11 @@ func (d *Delta) markLinks(root, base *node) {
 
 // same reports whether two nodes can't be told apart, what is in a directory aside.
 func same(n, b *node) bool {
-	if n.mode != b.mode || n.uid != b.uid || n.gid != b.gid || n.size != b.size || n.target != b.target || n.device != b.device ||
-		!n.mtime.Equal(b.mtime) || !maps.Equal(n.attrs, b.attrs) {
+	if n == b {
+		return true
+	}
+	if n.mode != b.mode || n.uid != b.uid || n.gid != b.gid || n.size != b.size || n.text != b.text ||
+		n.modified != b.modified || !maps.Equal(n.attrs, b.attrs) {
 		return false
 	}
 	return n.isDir() || n.links == b.links && slices.EqualFunc(n.blocks, b.blocks, func(x, y *block) bool {
@@ -121,25 +151,24 @@ func same(n, b *node) bool {
 
 // push goes into a directory.
 func (d *Delta) push(name string, n, b *node) {
-	var children, old map[string]*node
-	if children = n.entries; b != nil && b.isDir() {
-		old = b.entries
-	} else {
+	if b != nil && !b.isDir() {
 		b = nil
 	}
 	dir := deltaDir{dir: n, base: b, name: name}
-	for child, c := range children {
-		o := old[child]
-		if o == nil || c.isDir() || c.links > 1 && d.dirty[c] || !same(c, o) {
+	for child, ino := range n.ents.all() {
+		c, o := d.now.plain(ino), d.base.entry(b, child)
+		if o == nil || c.isDir() || c.links > 1 && d.dirty[c.ino] || !same(c, o) {
 			dir.todo = append(dir.todo, child)
 		}
 	}
-	for child := range old {
-		if children[child] == nil {
-			dir.todo = append(dir.todo, child)
+	if b != nil {
+		for child := range b.ents.all() {
+			if _, ok := n.ents.get(child); !ok {
+				dir.todo = append(dir.todo, child)
+			}
 		}
+		slices.Sort(dir.todo)
 	}
-	slices.Sort(dir.todo)
 	d.stack = append(d.stack, dir)
 	if b == nil || !same(n, b) {
 		d.tell()
@@ -178,13 +207,9 @@ func (d *Delta) step() event {
 		}
 		name := dir.todo[0]
 		dir.todo = dir.todo[1:]
-		n := dir.dir.entries[name]
+		n := d.now.entry(dir.dir, name)
 		if n != nil && n.isDir() {
-			var b *node
-			if dir.base != nil {
-				b = dir.base.entries[name]
-			}
-			d.push(name, n, b)
+			d.push(name, n, d.base.entry(dir.base, name))
 			continue
 		}
 		d.tell()
@@ -199,7 +224,9 @@ func kindOf(n *node) byte {
 		return evGone
 	case n.mode&fs.ModeSymlink != 0:
 		return evSymlink
-	case n.device != "":
+	case n.has(fs.ModeNamedPipe):
+		return evFifo
+	case n.has(fs.ModeDevice):
 		return evDevice
 	}
 	return evFile
@@ -246,25 +273,25 @@ func (d *Delta) difference(path string, e event) Difference {
 	if e.kind == evGone {
 		return Difference{Path: path, Gone: true}
 	}
-	x := Difference{Path: path, Info: info("/"+path, e.node), Attrs: e.node.attrs, Device: e.node.device, node: e.node}
+	x := Difference{Path: path, Info: d.now.info("/"+path, e.node), Attrs: e.node.attrs, Device: e.node.device(), node: e.node}
 	x.Info.Path = ""
 	if e.node.isDir() {
 		return x
 	}
-	if x.Link = d.first[e.node]; x.Link == "" && e.node.links > 1 {
-		d.first[e.node] = path
+	if x.Link = d.first[e.node.ino]; x.Link == "" && e.node.links > 1 {
+		d.first[e.node.ino] = path
 	}
 	return x
 }
 
 // clampTime keeps a time within the years that every format can say.
-func clampTime(t time.Time) (sec int64, nsec int) {
+func clampTime(t stamp) (sec int64, nsec int) {
 	const first, last = -62135596800, 253402300799 // the years 1 to 9999
-	switch sec = t.Unix(); {
-	case sec < first:
+	switch {
+	case t.sec < first:
 		return first, 0
-	case sec > last:
+	case t.sec > last:
 		return last, 0
 	}
-	return sec, t.Nanosecond()
+	return t.sec, int(t.nsec)
 }

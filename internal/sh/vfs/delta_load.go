@@ -7,7 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
-	"time"
+	"syscall"
 )
 
 // ErrFormat is the error of an encoding that Save did not write.
@@ -18,13 +18,13 @@ type decoder struct {
 	r     *bufio.Reader
 	fs    *FS
 	stack []loading
-	nodes []*node // by number
+	nodes []uint64 // inode numbers, by number in the encoding
 }
 
 // loading is a directory that is being filled.
 type loading struct {
-	dir   *node
-	mtime time.Time
+	dir   uint64
+	mtime stamp
 	last  string // the name before: they come in order, so that none comes twice
 	any   bool
 }
@@ -69,7 +69,8 @@ func (d *decoder) step(kind byte) error {
 			return fmt.Errorf("%w: it leaves the root", ErrFormat)
 		}
 		top := d.stack[len(d.stack)-1]
-		top.dir.mtime = top.mtime
+		n := d.fs.mut(d.fs.nodes.get(top.dir))
+		n.modified, n.accessed, n.changed = top.mtime, top.mtime, top.mtime
 		d.stack = d.stack[:len(d.stack)-1]
 		return nil
 	}
@@ -84,7 +85,7 @@ func (d *decoder) step(kind byte) error {
 		return d.drop(name)
 	case evLink:
 		return d.link(name)
-	case evFile, evSymlink, evDevice:
+	case evFile, evSymlink, evDevice, evFifo:
 		return d.put(kind, name)
 	}
 	return fmt.Errorf("%w: step %q", ErrFormat, kind)
@@ -112,21 +113,25 @@ func (d *decoder) name(kind byte) (string, error) {
 	return name, nil
 }
 
+// dir is the directory that is being filled.
+func (d *decoder) dir() *node { return d.fs.nodes.get(d.stack[len(d.stack)-1].dir) }
+
 // enter goes into a directory, which is made if it is not there.
 func (d *decoder) enter(name string) error {
 	var n *node
 	if len(d.stack) == 0 {
-		n = d.fs.root
-	} else if n = d.stack[len(d.stack)-1].dir.entries[name]; n == nil || !n.isDir() {
+		n = d.fs.plain(d.fs.top)
+	} else if n = d.fs.entry(d.dir(), name); n == nil || !n.isDir() {
 		var err error
 		if n, err = d.make(evEnter, name); err != nil {
 			return err
 		}
 	}
+	n = d.fs.mut(n)
 	if err := d.attributes(n, evEnter); err != nil {
 		return err
 	}
-	d.stack = append(d.stack, loading{dir: n, mtime: n.mtime})
+	d.stack = append(d.stack, loading{dir: n.ino, mtime: n.modified})
 	return nil
 }
 
@@ -135,21 +140,23 @@ func (d *decoder) make(kind byte, name string) (*node, error) {
 	if err := d.drop(name); err != nil {
 		return nil, err
 	}
-	if err := d.fs.charge(nodeCost); err != nil {
+	if err := d.fs.chargeNode(); err != nil {
 		return nil, err
 	}
-	n := d.fs.newNode(typeOf(kind), Cred{})
-	d.fs.link(d.stack[len(d.stack)-1].dir, name, n)
-	return n, nil
+	return d.fs.link(d.dir(), name, d.fs.newNode(typeOf(kind), Cred{})), nil
 }
 
 // drop removes what the base has of a name.
 func (d *decoder) drop(name string) error {
-	dir := d.stack[len(d.stack)-1].dir
-	if dir.entries[name] == nil {
+	dir := d.dir()
+	if d.fs.entry(dir, name) == nil {
 		return nil
 	}
-	return d.fs.Root().removeTree(dir, name)
+	err := d.fs.Root().removeTree(dir, name)
+	if err == syscall.EBUSY {
+		err = fmt.Errorf("%w: %q is in the place of a mount", ErrFormat, name)
+	}
+	return err
 }
 
 func (d *decoder) link(name string) error {
@@ -163,7 +170,15 @@ func (d *decoder) link(name string) error {
 	if err := d.drop(name); err != nil {
 		return err
 	}
-	d.fs.link(d.stack[len(d.stack)-1].dir, name, d.nodes[i])
+	if err := d.fs.charge(linkCost); err != nil {
+		return err
+	}
+	_ = d.fs.charge(-linkCost) // link takes it
+	n := d.fs.nodes.get(d.nodes[i])
+	if n == nil { // its name has been taken away
+		return fmt.Errorf("%w: a link to a file that is gone", ErrFormat)
+	}
+	d.fs.link(d.dir(), name, n)
 	return nil
 }
 
@@ -173,21 +188,26 @@ func (d *decoder) put(kind byte, name string) error {
 	if err != nil {
 		return err
 	}
-	d.nodes = append(d.nodes, n)
+	d.nodes = append(d.nodes, n.ino)
 	if err := d.attributes(n, kind); err != nil {
 		return err
 	}
 	switch kind {
 	case evSymlink:
-		if n.target, err = d.text(maxPath - 1); err == nil && (n.target == "" || strings.IndexByte(n.target, 0) >= 0) {
-			err = fmt.Errorf("%w: a link to %q", ErrFormat, n.target)
+		if n.text, err = d.text(maxPath - 1); err == nil && (n.text == "" || strings.IndexByte(n.text, 0) >= 0) {
+			err = fmt.Errorf("%w: a link to %q", ErrFormat, n.text)
 		}
+		if err == nil {
+			err = d.fs.charge(int64(len(n.text)))
+		}
+	case evFifo:
 	case evDevice:
-		n.device, err = d.text(16)
-		switch n.device {
+		n.text, err = d.text(16)
+		_ = d.fs.charge(int64(len(n.text))) // a few bytes
+		switch n.text {
 		case "null", "zero", "full", "random":
 		default:
-			err = errors.Join(err, fmt.Errorf("%w: the device %q", ErrFormat, n.device))
+			err = errors.Join(err, fmt.Errorf("%w: the device %q", ErrFormat, n.text))
 		}
 	default:
 		err = d.contents(n)
@@ -209,7 +229,7 @@ func (d *decoder) attributes(n *node, kind byte) error {
 		return fmt.Errorf("%w: the mode %v", ErrFormat, mode)
 	}
 	sec := int64(v[3]>>1) ^ -int64(v[3]&1)
-	t := time.Unix(sec, int64(v[4]))
+	t := stamp{sec, int32(v[4])}
 	if s, _ := clampTime(t); s != sec {
 		return fmt.Errorf("%w: the time %d", ErrFormat, sec)
 	}
@@ -221,7 +241,8 @@ func (d *decoder) attributes(n *node, kind byte) error {
 	if err := d.fs.charge(-attrCost(n.attrs)); err != nil {
 		return err
 	}
-	n.mode, n.uid, n.gid, n.mtime, n.attrs = mode, uint32(v[1]), uint32(v[2]), t, attrs
+	n.mode, n.uid, n.gid, n.attrs = mode, uint32(v[1]), uint32(v[2]), attrs
+	n.modified, n.accessed, n.changed = t, t, t
 	return nil
 }
 
@@ -241,7 +262,7 @@ func (d *decoder) attrs(count int) (map[string]string, error) {
 		}
 		v, err := d.text(maxAttrValue)
 		if err == nil {
-			err = d.fs.charge(int64(len(k) + len(v)))
+			err = d.fs.charge(xattrCost + int64(len(k)+len(v)))
 		}
 		if err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ type encoder struct {
 
 // Save writes what f has beyond base, of which f or one of its ancestors must be a
 // clone, as it is at this moment. [Load] reads it. What is written holds no
-// checksum, and nothing of open files without a name.
+// checksum, and nothing of open files without a name, of access times and of what is mounted.
 //
 // The encoding is the walk of a [Delta]: one letter for each step, then its fields.
 // Numbers are varints, texts and contents have their length before them. A file with
@@ -31,19 +31,19 @@ type encoder struct {
 func (f *FS) Save(w io.Writer, base *FS) error {
 	d := f.Delta(base)
 	e := &encoder{w: w}
-	numbers := map[*node]uint64{} // of files with several names
+	numbers := map[uint64]uint64{} // of files with several names
 	var count uint64
 	for e.err == nil {
 		s := d.step()
 		if s.node != nil && !s.node.isDir() {
-			if n, told := numbers[s.node]; told {
+			if n, told := numbers[s.node.ino]; told {
 				e.byte(evLink)
 				e.text(s.name)
 				e.number(n)
 				continue
 			}
 			if s.node.links > 1 {
-				numbers[s.node] = count
+				numbers[s.node.ino] = count
 			}
 			count++
 		}
@@ -69,7 +69,7 @@ func (e *encoder) node(n *node) {
 	e.number(uint64(n.mode))
 	e.number(uint64(n.uid))
 	e.number(uint64(n.gid))
-	sec, nsec := clampTime(n.mtime)
+	sec, nsec := clampTime(n.modified)
 	e.number(uint64(sec)<<1 ^ uint64(sec>>63)) // small also when negative
 	e.number(uint64(nsec))
 	e.number(uint64(len(n.attrs)))
@@ -79,9 +79,9 @@ func (e *encoder) node(n *node) {
 	}
 	switch kindOf(n) {
 	case evSymlink:
-		e.text(n.target)
+		e.text(n.text)
 	case evDevice:
-		e.text(n.device)
+		e.text(n.text)
 	case evFile:
 		if !n.mode.IsDir() {
 			e.contents(n)
@@ -143,6 +143,8 @@ func typeOf(kind byte) fs.FileMode {
 		return fs.ModeDir
 	case evSymlink:
 		return fs.ModeSymlink
+	case evFifo:
+		return fs.ModeNamedPipe
 	case evDevice:
 		return fs.ModeDevice | fs.ModeCharDevice
 	}

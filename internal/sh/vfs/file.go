@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"crypto/rand"
 	"io"
 	"io/fs"
 	"sync"
@@ -24,17 +23,22 @@ const (
 // ReadWrite opens for both.
 const ReadWrite = ReadOnly | WriteOnly
 
-// File is an open file. It is safe for concurrent use.
+// File is an open file. It is safe for concurrent use. What it leads to is found by
+// number each time, so that it stays right when the filesystem was copied.
 type File struct {
 	fs    *FS
-	n     *node
-	dir   *node // where it was found, for the watchers
-	name  string
+	by    any
+	ino   uint64   // 0 while the file is a source's alone
+	at    place    // where it was found, for the watchers; dir's contents may be out of date
+	low   *lowered // of a source's file in an overlay
+	mnt   *mount
 	path  string
+	kind  string // see Kind
 	flags Flags
 
 	mu     sync.Mutex
 	off    int64
+	handle Handle // of a source's contents, opened when they are needed
 	closed bool
 }
 
@@ -43,6 +47,24 @@ func (v View) Open(name string) (*File, error) { return v.OpenFile(name, ReadOnl
 
 // OpenFile opens a file; perm is the mode of one that is made.
 func (v View) OpenFile(name string, flags Flags, perm fs.FileMode) (*File, error) {
+	f, err := v.openFile(name, flags, perm)
+	if err == nil && f.mnt != nil && f.ino == 0 {
+		if err = f.connect(); err != nil { // outside of the lock: the source may ask the filesystem
+			f.drop()
+		}
+	}
+	if err == nil && f.handle != nil && flags&Truncate != 0 {
+		if err = errnoOf(f.handle.Truncate(0)); err != nil {
+			_ = f.Close() // the first error is the one to tell
+		}
+	}
+	if err != nil {
+		return nil, pathError("open", name, err)
+	}
+	return f, nil
+}
+
+func (v View) openFile(name string, flags Flags, perm fs.FileMode) (*File, error) {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
 	p, err := v.walk(name, flags&Exclusive == 0)
@@ -50,10 +72,32 @@ func (v View) OpenFile(name string, flags Flags, perm fs.FileMode) (*File, error
 		err = v.prepare(&p, flags, perm)
 	}
 	if err != nil {
-		return nil, pathError("open", name, err)
+		return nil, err
 	}
-	p.node.opens++
-	return &File{fs: v.fs, n: p.node, dir: p.dir, name: p.name, path: p.path(), flags: flags}, nil
+	f := &File{fs: v.fs, by: v.by, ino: p.node.ino, at: place{dir: p.dir, name: p.name}, path: v.path(p), mnt: p.node.mnt, flags: flags, kind: p.node.device()}
+	switch {
+	case p.node.has(fs.ModeNamedPipe):
+		f.kind = "fifo"
+	case p.node.ino == 0 && p.node.mnt.overlay:
+		f.low = v.fs.hold(p.node)
+	}
+	if f.ino != 0 {
+		v.fs.opened(f.ino).count++
+	}
+	return f, nil
+}
+
+// opened returns what open files of a node share. The caller holds mu.
+func (f *FS) opened(ino uint64) *opened {
+	o := f.opens[ino]
+	if o == nil {
+		if f.opens == nil {
+			f.opens = map[uint64]*opened{}
+		}
+		o = &opened{}
+		f.opens[ino] = o
+	}
+	return o
 }
 
 // prepare checks an open and does its creating and truncating. The caller holds mu.
@@ -62,7 +106,10 @@ func (v View) prepare(p *place, flags Flags, perm fs.FileMode) error {
 		if flags&CreateNew == 0 {
 			return syscall.ENOENT
 		}
-		n, err := v.put(*p, perm&modeBits)
+		if p.slash {
+			return syscall.EISDIR
+		}
+		n, err := v.put(*p, perm&modeBits, "")
 		p.node = n
 		return err
 	}
@@ -74,79 +121,216 @@ func (v View) prepare(p *place, flags Flags, perm fs.FileMode) error {
 		want |= MayWrite
 	}
 	switch {
-	case flags&Exclusive != 0:
+	case flags&(CreateNew|Exclusive) == CreateNew|Exclusive:
 		return syscall.EEXIST
+	case p.node.isLink(): // with Exclusive alone
+		return syscall.ELOOP
 	case p.node.isDir():
 		return syscall.EISDIR
+	case p.node.has(fs.ModeSocket):
+		return syscall.ENXIO
 	case !v.may(p.node, want):
 		return errAccess
 	}
-	if flags&Truncate != 0 && p.node.device == "" && p.node.size > 0 {
-		v.fs.resize(p.node, 0)
-		p.node.mtime = v.fs.now()
-		v.fs.notify(p.dir, p.name, Write)
+	if flags&WriteOnly == 0 || !p.node.mode.IsRegular() {
+		return nil
+	}
+	if m := p.node.mnt; m != nil && !m.overlay {
+		if m.readOnly() {
+			return syscall.EROFS
+		}
+		return nil
+	}
+	n, err := v.raise(p.node)
+	if err != nil {
+		return err
+	}
+	p.node = n
+	if flags&Truncate != 0 {
+		n = v.fs.mut(n)
+		p.node = n
+		had := n.size
+		if err := v.fs.resize(v.by, n, 0); err != nil {
+			return err
+		}
+		n.modified = v.fs.stamp()
+		n.changed = n.modified
+		if had > 0 {
+			v.fs.notify(p.dir, p.name, Write)
+		}
 	}
 	return nil
+}
+
+// node returns what the file leads to in the table, nil for a source's file. The
+// caller holds the FS's lock.
+func (f *File) node() *node {
+	ino := f.ino
+	if ino == 0 && f.low != nil {
+		ino = f.low.ino
+	}
+	if ino == 0 {
+		return nil
+	}
+	return f.fs.nodes.get(ino)
+}
+
+// connect opens the source's contents. The caller holds f.mu, or is alone.
+func (f *File) connect() error {
+	if f.handle != nil {
+		return nil
+	}
+	path := ""
+	switch {
+	case f.at.name == "":
+		return syscall.EISDIR
+	case f.low != nil:
+		path = f.low.path
+	case f.ino != 0:
+		f.fs.mu.RLock()
+		path = f.node().low.path
+		f.fs.mu.RUnlock()
+	default:
+		path = f.at.source()
+	}
+	h, err := f.mnt.src.Open(f.by, path, f.flags&WriteOnly != 0 && !f.mnt.overlay)
+	f.handle = h
+	return errnoOf(err)
 }
 
 // Stat describes the file.
 func (f *File) Stat() (Info, error) {
 	f.fs.mu.RLock()
-	defer f.fs.mu.RUnlock()
-	return info(f.path, f.n), nil
+	n := f.node()
+	if n != nil {
+		defer f.fs.mu.RUnlock()
+		return f.fs.info(f.path, n), nil
+	}
+	f.fs.mu.RUnlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return Info{}, pathError("stat", f.path, syscall.EBADF)
+	}
+	e, err := f.handle.Stat()
+	if err != nil {
+		return Info{}, pathError("stat", f.path, errnoOf(err))
+	}
+	return f.fs.info(f.path, f.mnt.node(nil, "", f.at.name, e)), nil
 }
 
 // Device returns the kind of a device file and "" for any other.
-func (f *File) Device() string { return f.n.device }
+func (f *File) Device() string {
+	if f.kind == "fifo" {
+		return ""
+	}
+	return f.kind
+}
+
+// Kind returns a device's kind, "fifo" for a named pipe, and "" for a regular file.
+// A named pipe has no contents here: whoever opens it connects readers and writers by
+// what [File.Shared] keeps.
+func (f *File) Kind() string { return f.kind }
+
+// Shared returns the value that all who have this file open share: what the first of
+// them made. It is forgotten when the last closes.
+func (f *File) Shared(make func() any) any {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	o := f.fs.opened(f.ino)
+	if o.shared == nil {
+		o.shared = make()
+	}
+	return o.shared
+}
 
 // Read reads from the offset on.
 func (f *File) Read(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	n, err := f.readAt(b, f.off)
+	f.off += int64(n)
+	return n, err
+}
+
+// ReadAt reads at an offset, and leaves the file's own where it is.
+func (f *File) ReadAt(b []byte, off int64) (done int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for done < len(b) && err == nil {
+		var n int
+		n, err = f.readAt(b[done:], off+int64(done))
+		done += n
+	}
+	return done, err
+}
+
+// readAt reads what can be read at once. The caller holds f.mu.
+func (f *File) readAt(b []byte, off int64) (int, error) {
 	if f.closed || f.flags&ReadOnly == 0 {
 		return 0, pathError("read", f.path, syscall.EBADF)
 	}
-	if f.n.device != "" {
-		return readDevice(f.n.device, b)
+	if f.kind != "" {
+		return f.readDevice(b)
+	}
+	if len(b) == 0 {
+		return 0, nil
 	}
 	f.fs.mu.RLock()
-	n := f.n.readAt(b, f.off)
+	node := f.node()
+	n, source, old := 0, len(b), false
+	if node != nil {
+		n, source = node.readAt(b, off)
+		// As Linux does it: a file's access time is kept when it is behind its
+		// changes. One that is shared with a copy isn't copied just for that.
+		old = node.gen == f.fs.gen && !node.accessed.after(node.modified)
+	}
 	f.fs.mu.RUnlock()
-	f.off += int64(n)
-	if n == 0 && len(b) > 0 {
+	if old {
+		f.accessed()
+	}
+	if n > 0 {
+		return n, nil
+	}
+	if source == 0 {
 		return 0, io.EOF
 	}
-	return n, nil
+	if err := f.connect(); err != nil {
+		return 0, pathError("read", f.path, err)
+	}
+	n, err := f.handle.ReadAt(b[:source], off)
+	switch {
+	case n > 0:
+		return n, nil
+	case err == nil || err == io.EOF:
+		if node != nil { // the source shrank: what it had reads as zeros
+			clear(b[:source])
+			return source, nil
+		}
+		return 0, io.EOF
+	}
+	return 0, pathError("read", f.path, errnoOf(err))
 }
 
-func readDevice(kind string, b []byte) (int, error) {
-	switch kind {
+// accessed sets the access time.
+func (f *File) accessed() {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if n := f.node(); n != nil && n.gen == f.fs.gen {
+		n.accessed = f.fs.stamp()
+	}
+}
+
+func (f *File) readDevice(b []byte) (int, error) {
+	switch f.kind {
 	case "zero", "full":
 		clear(b)
 		return len(b), nil
 	case "random":
-		return rand.Read(b)
+		f.fs.random(b)
+		return len(b), nil
 	}
 	return 0, io.EOF
-}
-
-// readAt copies what there is at off. The caller holds the FS's lock.
-func (n *node) readAt(b []byte, off int64) int {
-	if off >= n.size {
-		return 0
-	}
-	b = b[:min(int64(len(b)), n.size-off)]
-	for done := 0; done < len(b); {
-		i, at := (off+int64(done))/blockSize, int((off+int64(done))%blockSize)
-		part := b[done:min(len(b), done+blockSize-at)]
-		k := 0
-		if i < int64(len(n.blocks)) && n.blocks[i] != nil && at < len(n.blocks[i].data) {
-			k = copy(part, n.blocks[i].data[at:])
-		}
-		clear(part[k:]) // a hole
-		done += len(part)
-	}
-	return len(b)
 }
 
 // Write writes at the offset, or at the end of a file opened with Append. Over
@@ -157,137 +341,100 @@ func (f *File) Write(b []byte) (int, error) {
 	if f.closed || f.flags&WriteOnly == 0 {
 		return 0, pathError("write", f.path, syscall.EBADF)
 	}
-	switch f.n.device {
+	switch f.kind {
 	case "":
 	case "full":
 		return 0, pathError("write", f.path, syscall.ENOSPC)
 	default:
 		return len(b), nil
 	}
+	if f.ino == 0 {
+		n, err := f.writeThrough(b)
+		return n, pathError("write", f.path, err)
+	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	node := f.fs.mut(f.node())
 	if f.flags&Append != 0 {
-		f.off = f.n.size
+		f.off = node.size
 	}
-	n, err := f.fs.writeAt(f.n, b, f.off)
+	n, err := f.fs.writeAt(f.by, node, b, f.off)
 	f.off += int64(n)
 	if n > 0 {
-		f.n.mtime = f.fs.now()
-		if f.n.links > 0 && f.name != "" {
-			f.fs.notify(f.dir, f.name, Write)
-		}
+		f.changed(node)
 	}
 	return n, pathError("write", f.path, err)
 }
 
-// writeAt puts b into a node. The caller holds mu.
-func (f *FS) writeAt(n *node, b []byte, off int64) (done int, err error) {
-	if off > maxSize-int64(len(b)) {
-		return 0, syscall.EFBIG
+// changed notes that contents were written. The caller holds the FS's lock.
+func (f *File) changed(n *node) {
+	n.modified = f.fs.stamp()
+	n.changed = n.modified
+	if len(f.fs.watches) == 0 {
+		return
 	}
-	for done < len(b) {
-		i, at := int((off+int64(done))/blockSize), int((off+int64(done))%blockSize)
-		part := b[done:min(len(b), done+blockSize-at)]
-		blk, err := f.own(n, i, at+len(part))
-		if err != nil {
-			return done, err
-		}
-		copy(blk.data[at:], part)
-		done += len(part)
-		n.size = max(n.size, off+int64(done))
-	}
-	return done, nil
-}
-
-// maxSize is the size over which a file may not grow, holes included.
-const maxSize = 1 << 40
-
-// own returns block i of a node, at least length long, for changing: charged for,
-// and copied first when it is shared. The caller holds mu.
-func (f *FS) own(n *node, i, length int) (*block, error) {
-	if missing := i + 1 - len(n.blocks); missing > 0 {
-		if err := f.charge(int64(missing) * slotCost); err != nil {
-			return nil, err
-		}
-		n.blocks = append(n.blocks, make([]*block, missing)...)
-	}
-	b := n.blocks[i]
-	had := 0
-	if b != nil {
-		had = len(b.data)
-	}
-	if length > had {
-		if err := f.charge(int64(length - had)); err != nil {
-			return nil, err
+	for _, hint := range []struct {
+		dir  uint64
+		name string
+	}{{f.at.dir.ino, f.at.name}, {n.parent, n.name}} {
+		if dir := f.fs.nodes.get(hint.dir); dir != nil && n.links > 0 {
+			if ino, _ := dir.ents.get(hint.name); ino == n.ino {
+				f.fs.notify(dir, hint.name, Write)
+				return
+			}
 		}
 	}
-	switch {
-	case b == nil:
-		b = &block{gen: f.gen, data: make([]byte, length)}
-	case b.gen != f.gen:
-		c := &block{gen: f.gen, data: make([]byte, max(had, length))}
-		copy(c.data, b.data)
-		b = c
-	case length > had:
-		b.data = append(b.data, make([]byte, length-had)...)
-	}
-	n.blocks[i] = b
-	return b, nil
-}
-
-// resize makes a file shorter, or longer by a hole. The caller holds mu.
-func (f *FS) resize(n *node, size int64) {
-	keep := int((size + blockSize - 1) / blockSize)
-	var freed int64
-	for i := keep; i < len(n.blocks); i++ {
-		freed += slotCost
-		if n.blocks[i] != nil {
-			freed += int64(len(n.blocks[i].data))
-		}
-	}
-	if keep < len(n.blocks) {
-		n.blocks = n.blocks[:keep:keep]
-	}
-	if tail := int(size % blockSize); tail > 0 && keep > 0 && keep <= len(n.blocks) {
-		if b := n.blocks[keep-1]; b != nil && len(b.data) > tail {
-			freed += int64(len(b.data) - tail)
-			c := &block{gen: f.gen, data: append([]byte(nil), b.data[:tail]...)}
-			n.blocks[keep-1] = c
-		}
-	}
-	n.size = size
-	_ = f.charge(-freed) // giving back never fails
 }
 
 // Truncate changes the file's size.
 func (f *File) Truncate(size int64) error {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
-	case f.flags&WriteOnly == 0 || f.n.device != "" || size < 0:
+	case f.closed:
+		return pathError("truncate", f.path, syscall.EBADF)
+	case f.flags&WriteOnly == 0 || f.kind != "" || size < 0:
 		return pathError("truncate", f.path, errInvalid)
-	case size > maxSize:
+	case size > f.fs.maxSize:
 		return pathError("truncate", f.path, syscall.EFBIG)
 	}
-	f.fs.resize(f.n, size)
-	f.n.mtime = f.fs.now()
-	if f.n.links > 0 && f.name != "" {
-		f.fs.notify(f.dir, f.name, Write)
+	if f.ino == 0 {
+		err := errnoOf(f.handle.Truncate(size))
+		if err == nil {
+			f.notifyThrough()
+		}
+		return pathError("truncate", f.path, err)
 	}
-	return nil
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	n := f.fs.mut(f.node())
+	err := f.fs.resize(f.by, n, size)
+	if err == nil {
+		f.changed(n)
+	}
+	return pathError("truncate", f.path, err)
 }
 
 // Seek moves the offset.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
+	var size int64
+	if whence == io.SeekEnd {
+		i, err := f.Stat()
+		if err != nil {
+			return 0, err
+		}
+		size = i.Size
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch whence {
+	case io.SeekStart:
 	case io.SeekCurrent:
 		offset += f.off
 	case io.SeekEnd:
-		f.fs.mu.RLock()
-		offset += f.n.size
-		f.fs.mu.RUnlock()
+		offset += size
+	default:
+		return 0, pathError("seek", f.path, errInvalid)
 	}
 	if offset < 0 {
 		return 0, pathError("seek", f.path, errInvalid)
@@ -304,11 +451,32 @@ func (f *File) Close() error {
 		return nil
 	}
 	f.closed = true
+	f.drop()
+	if f.handle != nil {
+		return pathError("close", f.path, errnoOf(f.handle.Close()))
+	}
+	return nil
+}
+
+// drop forgets that the file is open.
+func (f *File) drop() {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	f.n.opens--
-	f.fs.release(f.n)
-	return nil
+	ino := f.ino
+	if f.low != nil {
+		ino = f.fs.unhold(f.low)
+	}
+	if ino == 0 {
+		return
+	}
+	o := f.fs.opens[ino]
+	if o.count--; o.count > 0 {
+		return
+	}
+	delete(f.fs.opens, ino)
+	if n := f.fs.nodes.get(ino); n != nil {
+		f.fs.release(n)
+	}
 }
 
 // ReadFile returns a file's contents.
@@ -318,10 +486,27 @@ func (v View) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if f.n.device != "" && f.n.device != "null" {
+	if f.kind != "" && f.kind != "null" {
 		return nil, pathError("read", name, errInvalid) // endless
 	}
-	return io.ReadAll(f)
+	size := 512
+	if i, err := f.Stat(); err == nil {
+		size = int(min(max(i.Size, 0), 1<<20)) + 1
+	}
+	out := make([]byte, 0, size)
+	for {
+		n, err := f.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		if len(out) == cap(out) {
+			out = append(out, 0)[:len(out)]
+		}
+	}
 }
 
 // WriteFile makes or replaces a file; perm is the mode of one that is made.
@@ -330,7 +515,9 @@ func (v View) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
 	return err
 }

@@ -1,9 +1,10 @@
 package vfs
 
 import (
+	"crypto/rand"
 	"io/fs"
-	"maps"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -11,83 +12,85 @@ import (
 // What things cost against the quota, besides their bytes.
 const (
 	nodeCost  = 512 // one file, directory or link
+	linkCost  = 320 // one more name of a file
+	goneCost  = 320 // a name of a source's that is hidden
+	xattrCost = 64  // one user attribute
 	slotCost  = 8   // one block of a file, present or not
 	blockSize = 32 << 10
 )
 
-// Options configures [New].
+// Options configures [New]. The zero value has no limits.
 type Options struct {
 	// Quota is how many bytes may be written on top of the start state; 0 means
 	// no limit. Each file costs half a kilobyte besides its contents.
 	Quota int64
-	// Now is the clock of modification times; nil is time.Now.
+	// Files is how many files and directories may be made on top of the start state;
+	// 0 means no limit. Beyond it the error is ENOSPC, as on a disk without inodes.
+	Files int64
+	// FileSize is how large a file may be, holes included; 0 is a terabyte. Beyond it
+	// the error is EFBIG.
+	FileSize int64
+	// Now is the clock of the files' times; nil is time.Now.
 	Now func() time.Time
+	// Random fills what is read from a random device; nil is the host's generator.
+	Random func([]byte)
 }
 
 // FS is a filesystem. Make one with [New] or [FS.Clone].
 type FS struct {
-	now func() time.Time
+	now    func() time.Time
+	random func([]byte)
 
-	mu      sync.RWMutex
-	root    *node
-	lastIno uint64
-	quota   int64
-	used    int64
-	base    int64 // what was used when the quota began to count
-	gen     *byte // identity of the owner of unshared blocks
-	watches []*Watch
+	mu       sync.RWMutex
+	nodes    table
+	top      uint64 // number of the root
+	lastIno  uint64
+	lastDev  uint32
+	gen      uint64 // what carries it is this FS's alone
+	quota    int64
+	used     int64
+	base     int64 // what was used when the quota began to count
+	maxFiles int64
+	files    int64 // made since the start, less those removed
+	maxSize  int64
+	opens    map[uint64]*opened    // by number
+	lowers   map[lowerKey]*lowered // open files of sources
+	orphans  map[uint64]struct{}   // without a name, but open
+	mounts   *mount                // the last
+	watches  []*Watch
 }
 
-// node is one file, directory, link or device.
-type node struct {
-	ino      uint64
-	mode     fs.FileMode
-	uid, gid uint32
-	mtime    time.Time
-	links    int // directory entries
-	opens    int // open files
-	attrs    map[string]string
-
-	entries map[string]*node // of a directory
-	parent  *node            // of a directory; the root's is itself
-	name    string           // of a directory
-
-	blocks []*block // of a file; a nil or missing block is a hole
-	size   int64    // of a file
-	target string   // of a symbolic link
-	device string   // of a device: null, zero, full, random
+// opened is what open files of one node share.
+type opened struct {
+	count  int
+	shared any // see File.Shared
 }
 
-// block is up to blockSize bytes of a file. Only the FS whose gen it carries may
-// change it.
-type block struct {
-	gen  *byte
-	data []byte
-}
-
-func (n *node) isDir() bool { return n.mode.IsDir() }
+// generations are never used twice in a process.
+var generations atomic.Uint64
 
 // New returns a filesystem with nothing but a root directory of mode 0755.
 func New(o Options) *FS {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	f := &FS{now: o.Now, quota: o.Quota, gen: new(byte)}
-	f.root = f.newNode(fs.ModeDir|0o755, Cred{})
-	f.root.entries = map[string]*node{}
-	f.root.parent, f.root.links = f.root, 1
-	f.used = 0
+	f := o.fs()
+	n := f.newNode(fs.ModeDir|0o755, Cred{})
+	n.parent, n.links = n.ino, 1
+	f.top, f.files = n.ino, 0
 	return f
 }
 
-// newNode makes a node owned by c. The caller holds mu and has paid for it.
-func (f *FS) newNode(mode fs.FileMode, c Cred) *node {
-	f.lastIno++
-	n := &node{ino: f.lastIno, mode: mode, uid: c.UID, gid: c.GID, mtime: f.now()}
-	if mode.IsDir() {
-		n.entries = map[string]*node{}
+// fs returns an FS without a root.
+func (o Options) fs() *FS {
+	f := &FS{now: o.Now, random: o.Random, quota: o.Quota, maxFiles: o.Files, maxSize: o.FileSize, gen: generations.Add(1)}
+	if f.now == nil {
+		f.now = time.Now
 	}
-	return n
+	if f.random == nil {
+		f.random = func(b []byte) { _, _ = rand.Read(b) } // never fails
+	}
+	if f.maxSize <= 0 || f.maxSize > maxSize {
+		f.maxSize = maxSize
+	}
+	return f
 }
 
 // charge takes n bytes from the quota. The caller holds mu.
@@ -99,6 +102,14 @@ func (f *FS) charge(n int64) error {
 	return nil
 }
 
+// chargeNode pays for one more node. The caller holds mu.
+func (f *FS) chargeNode() error {
+	if f.maxFiles > 0 && f.files >= f.maxFiles {
+		return syscall.ENOSPC
+	}
+	return f.charge(nodeCost)
+}
+
 // Usage returns the bytes written since the quota began to count, and the quota
 // (0 without one).
 func (f *FS) Usage() (used, quota int64) {
@@ -107,80 +118,26 @@ func (f *FS) Usage() (used, quota int64) {
 	return max(f.used-f.base, 0), f.quota
 }
 
-// Clone returns an independent copy with a quota and clock of its own; what it
-// holds at this moment is not counted against the quota. Open files and watches
-// stay with the original.
+// Files returns how many files were made since the start, less those removed, and
+// how many may be (0 without a limit).
+func (f *FS) Files() (made, limit int64) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return max(f.files, 0), f.maxFiles
+}
+
+// Clone returns an independent copy with limits and a clock of its own; what it
+// holds at this moment is not counted against them. It takes the same time however
+// much that is: from here on, both copy what they change. Mounts are in the copy
+// too; open files and watches stay with the original.
 func (f *FS) Clone(o Options) *FS {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	c := o.fs()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gen = new(byte) // from here on the blocks belong to nobody
-	c := &FS{now: o.Now, quota: o.Quota, used: f.used, base: f.used, gen: new(byte), lastIno: f.lastIno}
-	c.root = cloneTree(f.root)
+	f.gen = generations.Add(1) // from here on nothing that there is belongs to anybody
+	c.nodes, c.top, c.mounts, c.lastIno, c.lastDev, c.used, c.base = f.nodes, f.top, f.mounts, f.lastIno, f.lastDev, f.used, f.used
+	for ino := range f.orphans {
+		c.nodes.del(c.gen, ino) // only open files of the original lead there
+	}
 	return c
-}
-
-// cloneTree copies a tree without recursion, so that no depth can exhaust the
-// stack. Hard links stay hard links.
-func cloneTree(root *node) *node {
-	seen := map[*node]*node{}
-	copyNode := func(n *node) *node {
-		if c, ok := seen[n]; ok {
-			return c
-		}
-		c := *n
-		c.opens = 0
-		c.attrs = maps.Clone(n.attrs)
-		c.blocks = append([]*block(nil), n.blocks...)
-		if n.isDir() || n.links > 1 {
-			seen[n] = &c
-		}
-		return &c
-	}
-	top := copyNode(root)
-	top.parent = top
-	for todo := []*node{top}; len(todo) > 0; {
-		dir := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		entries := make(map[string]*node, len(dir.entries))
-		for name, child := range dir.entries {
-			c := copyNode(child)
-			if c.isDir() {
-				c.parent = dir
-				todo = append(todo, c)
-			}
-			entries[name] = c
-		}
-		dir.entries = entries
-	}
-	return top
-}
-
-// path returns the absolute path of a directory. The caller holds mu.
-func (n *node) path() string {
-	if n.parent == n {
-		return "/"
-	}
-	var parts []string
-	total := 0
-	for d := n; d.parent != d; d = d.parent {
-		parts = append(parts, d.name)
-		total += len(d.name) + 1
-	}
-	out := make([]byte, 0, total)
-	for i := len(parts) - 1; i >= 0; i-- {
-		out = append(append(out, '/'), parts[i]...)
-	}
-	return string(out)
-}
-
-// join returns the path of an entry of a directory.
-func join(dir *node, name string) string {
-	p := dir.path()
-	if p == "/" {
-		return "/" + name
-	}
-	return p + "/" + name
 }

@@ -3,7 +3,6 @@ package vfs
 import (
 	"io/fs"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 )
@@ -12,36 +11,49 @@ import (
 type Info struct {
 	Path     string // absolute, as it was resolved
 	Name     string // the last name; "/" for the root
-	Ino      uint64
+	Dev      uint64 // 1 for the filesystem's own files, another number for each mount
+	Ino      uint64 // differs between mounts too
 	Links    int
 	Size     int64
 	Used     int64 // bytes that its contents take
 	Mode     fs.FileMode
 	UID, GID uint32
+	Accessed time.Time
 	Modified time.Time
+	Changed  time.Time // its contents or attributes
+	Created  time.Time
 	Target   string // of a symbolic link
+	Device   string // of a device: null, zero, full or random
 }
 
 // info describes a node. The caller holds mu.
-func info(path string, n *node) Info {
-	i := Info{Path: path, Name: path[strings.LastIndexByte(path, '/')+1:], Ino: n.ino, Links: n.links, Size: n.size,
-		Mode: n.mode, UID: n.uid, GID: n.gid, Modified: n.mtime, Target: n.target}
+func (f *FS) info(path string, n *node) Info {
+	i := Info{Path: path, Name: path[strings.LastIndexByte(path, '/')+1:], Dev: 1, Ino: n.ino, Links: n.links, Size: n.size,
+		Mode: n.mode, UID: n.uid, GID: n.gid, Accessed: n.accessed.time(), Modified: n.modified.time(), Changed: n.changed.time(),
+		Created: n.created.time(), Device: n.device()}
+	if n.mnt != nil {
+		i.Dev += uint64(n.mnt.dev)
+		if n.low != nil { // the same before it was changed and after
+			i.Ino = uint64(n.mnt.dev)<<48 ^ n.low.ino
+		} else {
+			i.Ino |= 1 << 47
+		}
+	}
 	switch {
 	case n.isDir():
-		i.Size = 4096
-		i.Links = 2
-		for _, c := range n.entries {
-			if c.isDir() {
-				i.Links++
-			}
+		if i.Size = 4096; n.low == nil {
+			i.Links = 2 + n.dirs
 		}
-	case n.mode&fs.ModeSymlink != 0:
-		i.Size = int64(len(n.target))
+	case n.isLink():
+		i.Target, i.Size = n.text, int64(len(n.text))
 	}
 	for _, b := range n.blocks {
 		if b != nil {
 			i.Used += int64(len(b.data))
 		}
+	}
+	if n.low != nil && n.blocks == nil {
+		i.Used = n.low.size
 	}
 	if i.Name == "" {
 		i.Name = "/"
@@ -62,7 +74,7 @@ func (v View) stat(op, name string, follow bool) (Info, error) {
 	if err != nil {
 		return Info{}, pathError(op, name, err)
 	}
-	return info(p.path(), p.node), nil
+	return v.fs.info(v.path(p), p.node), nil
 }
 
 // ReadDir lists a directory, sorted by name.
@@ -80,10 +92,14 @@ func (v View) ReadDir(name string) ([]Info, error) {
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
-	dir := strings.TrimSuffix(p.node.path(), "/")
-	out := make([]Info, 0, len(p.node.entries))
-	for _, e := range slices.Sorted(maps.Keys(p.node.entries)) {
-		out = append(out, info(dir+"/"+e, p.node.entries[e]))
+	dir := strings.TrimSuffix(v.fs.path(p.node), "/") + "/"
+	out := make([]Info, 0, p.node.ents.n)
+	err = v.list(p.node, func(name string, n *node) bool {
+		out = append(out, v.fs.info(dir+name, n))
+		return true
+	})
+	if err != nil {
+		return nil, pathError("open", name, err)
 	}
 	return out, nil
 }
@@ -94,7 +110,11 @@ func (v View) Access(name string, want fs.FileMode) error {
 	v.fs.mu.RLock()
 	defer v.fs.mu.RUnlock()
 	p, err := v.find(name, true)
-	if err == nil && !v.may(p.node, want) {
+	switch {
+	case err != nil:
+	case want&MayWrite != 0 && p.node.mnt != nil && p.node.mnt.readOnly():
+		err = errReadOnly
+	case !v.may(p.node, want):
 		err = errAccess
 	}
 	return pathError("access", name, err)
@@ -105,13 +125,13 @@ func (v View) Readlink(name string) (string, error) {
 	v.fs.mu.RLock()
 	defer v.fs.mu.RUnlock()
 	p, err := v.find(name, false)
-	if err == nil && p.node.mode&fs.ModeSymlink == 0 {
+	if err == nil && !p.node.isLink() {
 		err = errInvalid
 	}
 	if err != nil {
 		return "", pathError("readlink", name, err)
 	}
-	return p.node.target, nil
+	return p.node.text, nil
 }
 
 // EvalSymlinks returns the path of an existing file with every link resolved.

@@ -20,19 +20,30 @@ type Cred struct {
 	Groups   []uint32
 }
 
+// in reports whether c is a member of a group.
+func (c Cred) in(gid uint32) bool { return c.GID == gid || slices.Contains(c.Groups, gid) }
+
 // View is a filesystem as one user sees it. It is a small value; copy it freely.
 // Paths are absolute; a relative one is taken from the root. Errors are
 // *fs.PathError around a syscall.Errno.
 type View struct {
 	fs   *FS
 	cred Cred
+	by   any
 }
 
 // As returns the filesystem as c sees it.
-func (f *FS) As(c Cred) View { return View{f, c} }
+func (f *FS) As(c Cred) View { return View{fs: f, cred: c} }
 
 // Root returns the filesystem as the superuser sees it.
 func (f *FS) Root() View { return View{fs: f} }
+
+// For returns the view with a value that mounted sources are given with every
+// question, so that /proc/self can be another one for each process.
+func (v View) For(by any) View {
+	v.by = by
+	return v
+}
 
 // FS returns the filesystem behind the view.
 func (v View) FS() *FS { return v.fs }
@@ -56,7 +67,7 @@ func (v View) may(n *node, want fs.FileMode) bool {
 	switch {
 	case n.uid == v.cred.UID:
 		perm >>= 6
-	case n.gid == v.cred.GID, slices.Contains(v.cred.Groups, n.gid):
+	case v.cred.in(n.gid):
 		perm >>= 3
 	}
 	return perm&want == want
@@ -65,37 +76,41 @@ func (v View) may(n *node, want fs.FileMode) bool {
 // place is where a path leads: the directory that holds the last name, that name
 // ("" for the root, or a path ending in . or ..) and the node, nil if missing.
 type place struct {
-	dir  *node
-	name string
-	node *node
+	dir   *node
+	name  string
+	node  *node
+	slash bool // the path asks for a directory
 }
 
-func (p place) path() string {
+func (v View) path(p place) string {
 	if p.name == "" {
-		return p.node.path()
+		return v.fs.path(p.node)
 	}
-	return join(p.dir, p.name)
+	return v.fs.join(p.dir, p.name)
 }
 
 // walk resolves a path. Only the last name may be missing. With follow, a
 // symbolic link at the end is followed. The caller holds mu.
 func (v View) walk(name string, follow bool) (place, error) {
+	if name == "" {
+		return place{}, syscall.ENOENT
+	}
 	if strings.IndexByte(name, 0) >= 0 {
 		return place{}, syscall.EINVAL
 	}
 	if len(name) >= maxPath {
 		return place{}, syscall.ENAMETOOLONG
 	}
-	at := place{dir: v.fs.root, node: v.fs.root}
-	rest, links := name, 0
+	root := v.fs.root()
+	at := place{dir: root, node: root}
+	rest, links, depth := name, 0, 0
 	for {
 		rest = strings.TrimLeft(rest, "/")
 		if rest == "" {
 			return at, nil
 		}
-		part, after, more := strings.Cut(rest, "/")
-		mustDir := more // a trailing slash asks for a directory
-		more = strings.Trim(after, "/") != ""
+		part, after, mustDir := strings.Cut(rest, "/") // a trailing slash asks for a directory
+		more := strings.TrimLeft(after, "/") != ""
 		dir := at.node
 		if !dir.isDir() {
 			return place{}, syscall.ENOTDIR
@@ -103,7 +118,7 @@ func (v View) walk(name string, follow bool) (place, error) {
 		if !v.may(dir, MayExec) {
 			return place{}, syscall.EACCES
 		}
-		next, err := step(dir, part)
+		next, err := v.step(dir, part)
 		if err != nil {
 			return place{}, err
 		}
@@ -112,15 +127,16 @@ func (v View) walk(name string, follow bool) (place, error) {
 			if more {
 				return place{}, syscall.ENOENT
 			}
+			next.slash = mustDir
 			return next, nil
 		}
-		if next.node.mode&fs.ModeSymlink != 0 && (more || follow || mustDir) {
+		if next.node.isLink() && (more || follow || mustDir) {
 			if links++; links > maxLinks {
 				return place{}, syscall.ELOOP
 			}
-			target := next.node.target
+			target := next.node.text
 			if strings.HasPrefix(target, "/") {
-				at = place{dir: v.fs.root, node: v.fs.root}
+				at, depth = place{dir: root, node: root}, 0
 			}
 			if rest = target + "/" + after; !mustDir {
 				rest = target
@@ -133,21 +149,49 @@ func (v View) walk(name string, follow bool) (place, error) {
 		if mustDir && !next.node.isDir() {
 			return place{}, syscall.ENOTDIR
 		}
+		switch {
+		case part == "..":
+			depth = max(depth-1, 0)
+		case part != ".":
+			if depth++; depth > maxDepth {
+				return place{}, syscall.ENAMETOOLONG
+			}
+		}
 		at = next
+		at.slash = mustDir
 	}
 }
 
 // step goes one name down (or up) from dir.
-func step(dir *node, part string) (place, error) {
+func (v View) step(dir *node, part string) (place, error) {
 	switch {
 	case part == ".":
-		return place{dir: dir.parent, node: dir}, nil
+		return place{dir: v.fs.up(dir), node: dir}, nil
 	case part == "..":
-		return place{dir: dir.parent.parent, node: dir.parent}, nil
+		up := v.fs.up(dir)
+		return place{dir: v.fs.up(up), node: up}, nil
 	case len(part) > maxName:
 		return place{}, syscall.ENAMETOOLONG
 	}
-	return place{dir: dir, name: part, node: dir.entries[part]}, nil
+	n, err := v.child(dir, part)
+	return place{dir: dir, name: part, node: n}, err
+}
+
+// child returns an entry of a directory, nil if there is none.
+func (v View) child(dir *node, name string) (*node, error) {
+	if dir.ino != 0 {
+		if ino, ok := dir.ents.get(name); ok {
+			n := v.fs.nodes.get(ino) // nil for 0: it is gone
+			if n != nil && n.isPortal() {
+				return n.mnt.lookup(v.by, dir, "", name)
+			}
+			return n, nil
+		}
+	}
+	if dir.low == nil {
+		return nil, nil
+	}
+	return dir.mnt.lookup(v.by, dir, dir.low.join(name), name)
 }
 
 // find resolves a path to a node that exists. The caller holds mu.
@@ -162,6 +206,9 @@ func (v View) find(name string, follow bool) (place, error) {
 // mayChange reports an error unless the viewer may add or remove entries of dir;
 // with victim, unless it may remove or replace that one (the sticky bit).
 func (v View) mayChange(dir, victim *node) error {
+	if dir.mnt != nil && dir.mnt.readOnly() {
+		return syscall.EROFS
+	}
 	if !v.may(dir, MayWrite|MayExec) {
 		return syscall.EACCES
 	}

@@ -33,7 +33,8 @@ const watchBuffer = 4096
 // Watch delivers the changes below one directory until it is closed.
 type Watch struct {
 	fs        *FS
-	dir       *node
+	dir       uint64 // number of the directory, 0 for a source's
+	low       lowerKey
 	recursive bool
 	c         chan Change
 
@@ -58,7 +59,16 @@ func (v View) Watch(dir string, recursive bool) (*Watch, error) {
 	if err != nil {
 		return nil, pathError("watch", dir, err)
 	}
-	w := &Watch{fs: v.fs, dir: p.node, recursive: recursive, c: make(chan Change, watchBuffer)}
+	n := p.node
+	if n.ino == 0 && n.mnt.overlay { // a number of its own stays when it is moved
+		if n, err = v.raise(n); err != nil {
+			return nil, pathError("watch", dir, err)
+		}
+	}
+	w := &Watch{fs: v.fs, dir: n.ino, recursive: recursive, c: make(chan Change, watchBuffer)}
+	if n.ino == 0 {
+		w.low = lowerKey{n.mnt, n.low.path}
+	}
 	v.fs.watches = append(v.fs.watches, w)
 	return w, nil
 }
@@ -100,26 +110,36 @@ func (w *Watch) end(err error) {
 	w.fs.watches = keep
 }
 
+// is reports whether d is the watched directory.
+func (w *Watch) is(d *node) bool {
+	if w.dir != 0 {
+		return d.ino == w.dir
+	}
+	return d.ino == 0 && d.mnt == w.low.m && d.low.path == w.low.path
+}
+
 // sees reports whether a change of an entry of dir is this watch's business.
 func (w *Watch) sees(dir *node) bool {
-	for d := dir; ; d = d.parent {
-		if d == w.dir {
+	for range maxDepth {
+		if w.is(dir) {
 			return true
 		}
-		if !w.recursive || d == d.parent {
+		if !w.recursive || w.fs.isRoot(dir) {
 			return false
 		}
+		dir = w.fs.up(dir)
 	}
+	return false // deeper than anybody gets
 }
 
 // notify tells the watchers of a change of an entry. The caller holds mu.
 func (f *FS) notify(dir *node, name string, op Op) {
 	for _, w := range f.watches { // end replaces the slice, so ranging over it is safe
-		if !w.sees(dir) {
+		if name == "" || !w.sees(dir) {
 			continue
 		}
 		select {
-		case w.c <- Change{Path: join(dir, name), Op: op}:
+		case w.c <- Change{Path: f.join(dir, name), Op: op}:
 		default:
 			w.end(ErrOverflow)
 		}
