@@ -8,6 +8,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/carrel-dev/carrel/internal/sh/tools/script/meter"
 )
 
 //go:embed quickjs.wasm
@@ -26,6 +28,9 @@ type compiled struct {
 	err     error
 }
 
+// batch is how many rounds of loops are paid for at once: some hundred microseconds.
+const batch = 50_000
+
 // key is that of a VM in the context of its calls.
 type key struct{}
 
@@ -34,7 +39,7 @@ func vmOf(ctx context.Context) *VM { return ctx.Value(key{}).(*VM) }
 
 var engine = sync.OnceValue(func() compiled {
 	ctx := context.Background()
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true).WithMemoryLimitPages(maxPages))
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages))
 	c := compiled{runtime: r}
 	env := r.NewHostModuleBuilder("env")
 	i32 := api.ValueTypeI32
@@ -79,7 +84,15 @@ var engine = sync.OnceValue(func() compiled {
 	if _, c.err = wasi.Instantiate(ctx); c.err != nil {
 		return c
 	}
-	c.code, c.err = r.CompileModule(ctx, binaryCode)
+	ticks := r.NewHostModuleBuilder(meter.Module)
+	def(ticks, meter.Name, 0, 0, func(ctx context.Context, _ api.Module, _ []uint64) { vmOf(ctx).tick() })
+	if _, c.err = ticks.Instantiate(ctx); c.err != nil {
+		return c
+	}
+	var metered []byte
+	if metered, c.err = meter.Instrument(binaryCode, batch); c.err == nil {
+		c.code, c.err = r.CompileModule(ctx, metered)
+	}
 	return c
 })
 

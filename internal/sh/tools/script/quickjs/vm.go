@@ -190,10 +190,11 @@ func (v *VM) run(fn int, args ...uint64) (Value, error) {
 	var stack [8]uint64
 	n := copy(stack[:], args)
 	if err := f.CallWithStack(v.life, stack[:max(n, 1)]); err != nil {
-		v.ended = true
-		if v.life.Err() != nil {
+		if v.ended || v.life.Err() != nil {
+			v.ended = true
 			return 0, ErrEnded
 		}
+		v.ended = true
 		return 0, fmt.Errorf("the interpreter failed: %s", firstLine(err.Error()))
 	}
 	if v.ended {
@@ -219,12 +220,20 @@ func firstLine(s string) string { s, _, _ = strings.Cut(s, "\n"); return s }
 
 // interrupt is asked by running scripts every few thousand operations.
 func (v *VM) interrupt() int32 {
-	const steps = 1500 // about what the interpreter has done since
-	if v.ended || v.life.Err() != nil || v.o.Step != nil && !v.o.Step(steps) {
+	if v.ended || v.life.Err() != nil {
 		v.ended = true
 		return 1
 	}
 	return 0
+}
+
+// tick pays for a batch of the interpreter's loops. When it can't, the interpreter is left where it is, for good.
+func (v *VM) tick() {
+	const steps = batch / 50 // a round is about two nanoseconds
+	if v.ended || v.life.Err() != nil || v.o.Step != nil && !v.o.Step(steps) {
+		v.ended = true
+		panic(ErrEnded)
+	}
 }
 
 // result makes an error of a value that stands for an exception.
