@@ -12,7 +12,7 @@ var (
 	errBracket   = errors.New("Unmatched [, [^, [:, [., or [=")
 	errOpen      = errors.New("Unmatched ( or \\(")
 	errClose     = errors.New("Unmatched ) or \\)")
-	errBrace     = errors.New("Unmatched { or \\{")
+	errBrace     = errors.New("Unmatched \\{")
 	errBraceBody = errors.New("Invalid content of \\{\\}")
 	errRange     = errors.New("Invalid range end")
 	errClass     = errors.New("Invalid character class name")
