@@ -9,11 +9,30 @@
 //
 // # Copies
 //
-// File contents are kept in blocks. [FS.Clone] shares every block between the
-// original and the copy; whoever writes to a shared block first copies it. A
-// template is therefore built once and cloned per sandbox, and a snapshot costs
-// its directory tree. What a copy has beyond its origin is a [Delta]; [FS.Save] writes
-// it as bytes and [Load] makes a filesystem of them, which may be hostile.
+// Files are nodes in a table by inode number, directories are trees from names to
+// numbers, contents are blocks. All of it is copied on write: table, directories, nodes
+// and blocks carry the generation of the FS that may change them, and [FS.Clone] copies
+// a few words and gives both sides new generations. A template is therefore built once
+// and cloned per sandbox, an idle sandbox costs nothing, and a snapshot is a clone. What
+// a copy has beyond its origin is a [Delta]; [FS.Save] writes it as bytes and [Load]
+// makes a filesystem of them, which may be hostile.
+//
+// # Mounts
+//
+// [FS.Mount] puts a [Source] into the tree: read only, for writing, or as an overlay
+// whose changes stay here. Nothing of a source is kept until it is changed; then the
+// file and the directories above it become nodes, and its blocks are copied one by one
+// as they are written. A name that was removed stays as an entry of number 0.
+//
+// Files of a source that a process has open for reading follow a later change through
+// the filesystem. Two names of one file in the source become two files once they are
+// changed. A source must not be changed from outside in what the overlay has changed,
+// or the two mix.
+//
+// # Times
+//
+// Access times are those of Linux with relatime, except that a file that is shared with
+// a copy is not copied just to note that it was read.
 //
 // # Concurrency
 //
