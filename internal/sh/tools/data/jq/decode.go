@@ -1,0 +1,463 @@
+package jq
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Decoder reads JSON values, one after the other, with as much of its input as they need.
+type Decoder struct {
+	r      io.Reader
+	buf    []byte
+	pos    int
+	err    error // of r
+	p      *purse
+	Lines  int // line ends read, to the end of the line that the last value ended on
+	line   int // line ends before pos
+	col    int
+	start  bool // nothing was read
+	failed bool
+	part   int64 // paid for what is being read
+}
+
+// NewDecoder returns a decoder that spends b.
+func NewDecoder(r io.Reader, b Budget) *Decoder { return &Decoder{r: r, p: newPurse(b), start: true} }
+
+// SyntaxError is an input that isn't JSON.
+type SyntaxError struct {
+	Text      string
+	Line, Col int
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s at line %d, column %d", e.Text, e.Line, e.Col)
+}
+
+func (d *Decoder) fill() bool {
+	if d.err != nil {
+		return false
+	}
+	if d.buf == nil {
+		d.buf = make([]byte, 0, 32<<10)
+	}
+	d.buf, d.pos = d.buf[:0], 0
+	for range 100 {
+		n, err := d.r.Read(d.buf[:cap(d.buf)])
+		d.buf, d.err = d.buf[:n], err
+		if n > 0 || err != nil {
+			break
+		}
+	}
+	if perr := d.p.step(len(d.buf) >> 5); perr != nil {
+		d.err = perr
+		return false
+	}
+	if d.start {
+		d.start = false
+		if strings.HasPrefix(string(d.buf[:min(3, len(d.buf))]), "\ufeff") {
+			d.pos = 3
+		}
+	}
+	return len(d.buf) > d.pos
+}
+
+// peek returns the next byte, 0 at the end.
+func (d *Decoder) peek() byte {
+	if d.pos < len(d.buf) || d.fill() {
+		return d.buf[d.pos]
+	}
+	return 0
+}
+
+func (d *Decoder) next() {
+	if d.buf[d.pos] == '\n' {
+		d.line++
+		d.col = -1
+	}
+	d.pos++
+	d.col++
+}
+
+func (d *Decoder) more() bool { return d.pos < len(d.buf) || d.fill() }
+
+func (d *Decoder) space() bool {
+	for d.more() {
+		switch c := d.buf[d.pos]; c {
+		case ' ', '\t', '\n', '\r', 0x1e:
+			d.next()
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Decoder) fail(text string) error {
+	if d.err != nil && d.err != io.EOF {
+		return d.err
+	}
+	if !d.more() {
+		text = "Unfinished JSON term"
+		return &SyntaxError{text + " at EOF", d.line + 1, d.col}
+	}
+	return &SyntaxError{text, d.line + 1, d.col + 1}
+}
+
+// Next returns the next value; at the end the error is io.EOF. After a SyntaxError there is nothing more.
+func (d *Decoder) Next() (any, error) {
+	if d.failed || !d.space() {
+		if d.err != nil && d.err != io.EOF {
+			return nil, d.err
+		}
+		d.Lines = d.line
+		return nil, io.EOF
+	}
+	v, err := d.value(0)
+	_ = d.some(-d.part)
+	if err == nil && d.more() {
+		switch v.(type) {
+		case float64, Number, bool, nil:
+			if c := d.peek(); c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+				err = d.fail("Invalid literal")
+			}
+		}
+	}
+	d.Lines = d.line
+	if err != nil {
+		d.failed = true
+		return nil, err
+	}
+	// A value that ends in the middle of a line has had the whole line read.
+	for i := d.pos; i < len(d.buf); i++ {
+		if d.buf[i] == '\n' {
+			d.Lines++
+			break
+		}
+	}
+	return v, d.p.value(v)
+}
+
+// some pays for a part of a value; the whole is paid for when it is there.
+func (d *Decoder) some(n int64) error {
+	d.part += n
+	return d.p.pay(n)
+}
+
+// Rest returns what is left, unread.
+func (d *Decoder) Rest() []byte { return d.buf[d.pos:] }
+
+func (d *Decoder) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, d.fail("Exceeds depth limit for parsing")
+	}
+	switch c := d.peek(); {
+	case c == '{':
+		return d.object(depth)
+	case c == '[':
+		return d.array(depth)
+	case c == '"':
+		d.next()
+		return d.str()
+	case c == '-' || c >= '0' && c <= '9' || c == '.':
+		return d.number()
+	case c == '\'':
+		return nil, d.fail("Invalid string literal; expected \", but got '")
+	default:
+		return d.word()
+	}
+}
+
+func (d *Decoder) word() (any, error) {
+	var b [9]byte
+	n := 0
+	for d.more() && n < len(b) {
+		c := d.buf[d.pos]
+		if c < 'a' && (c < 'A' || c > 'Z') || c > 'z' {
+			break
+		}
+		b[n] = c
+		n++
+		d.next()
+	}
+	switch string(b[:n]) {
+	case "null":
+		return nil, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	case "nan", "NaN":
+		return math.NaN(), nil
+	case "Infinity", "infinity":
+		return math.Inf(1), nil
+	}
+	return nil, d.fail("Invalid literal")
+}
+
+func (d *Decoder) number() (any, error) {
+	var b []byte
+	for d.more() {
+		c := d.buf[d.pos]
+		if c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' && (c < '0' || c > '9') {
+			break
+		}
+		b = append(b, c)
+		d.next()
+	}
+	if string(b) == "-" && d.peek() == 'I' {
+		if v, err := d.word(); err == nil && v == math.Inf(1) {
+			return math.Inf(-1), nil
+		}
+	}
+	v, ok := parseNumber(string(b))
+	if !ok {
+		return nil, d.fail("Invalid numeric literal")
+	}
+	return v, nil
+}
+
+// parseNumber reads a number; integers that a float64 would change stay as they are.
+func parseNumber(s string) (any, bool) {
+	if s == "" || strings.ContainsAny(s, "_xXpPiInN") || s[0] == '+' {
+		return nil, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return nil, false
+	}
+	if math.Abs(f) < 1<<53 || len(s) > 1000 {
+		return f, true
+	}
+	for i := range len(s) {
+		if (s[i] < '0' || s[i] > '9') && (i > 0 || s[i] != '-') {
+			return f, true
+		}
+	}
+	sign := ""
+	if s[0] == '-' {
+		sign, s = "-", s[1:]
+	}
+	if s = strings.TrimLeft(s, "0"); len(s) > 17 || f >= 1<<53 || f <= -(1<<53) {
+		return Number(sign + s), true
+	}
+	return f, true
+}
+
+func (d *Decoder) array(depth int) (any, error) {
+	d.next()
+	out := []any{}
+	if !d.space() {
+		return nil, d.fail("")
+	}
+	if d.peek() == ']' {
+		d.next()
+		return out, nil
+	}
+	for {
+		if err := d.p.step(1); err != nil {
+			return nil, err
+		}
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		if d.peek() == ']' {
+			return nil, d.fail("Expected another array element")
+		}
+		v, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, v); len(out)&1023 == 0 {
+			if err := d.some(1024 * refCost * 2); err != nil {
+				return nil, err
+			}
+		}
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		switch d.peek() {
+		case ',':
+			d.next()
+		case ']':
+			d.next()
+			return out, d.p.value(out)
+		default:
+			return nil, d.fail("Expected separator between values")
+		}
+	}
+}
+
+func (d *Decoder) object(depth int) (any, error) {
+	d.next()
+	out := NewObject(4)
+	if !d.space() {
+		return nil, d.fail("")
+	}
+	if d.peek() == '}' {
+		d.next()
+		return out, nil
+	}
+	for {
+		if err := d.p.step(1); err != nil {
+			return nil, err
+		}
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		if d.peek() != '"' {
+			return nil, d.fail("Object keys must be strings")
+		}
+		d.next()
+		k, err := d.str()
+		if err != nil {
+			return nil, err
+		}
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		if d.peek() != ':' {
+			return nil, d.fail("Objects must consist of key:value pairs")
+		}
+		d.next()
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		v, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		out.Set(k, v)
+		if !d.space() {
+			return nil, d.fail("")
+		}
+		switch d.peek() {
+		case ',':
+			d.next()
+		case '}':
+			d.next()
+			return out, d.p.value(out)
+		default:
+			return nil, d.fail("Expected separator between values")
+		}
+	}
+}
+
+func (d *Decoder) str() (string, error) {
+	// Most strings are whole in the buffer and have no escapes.
+	for i := d.pos; i < len(d.buf); i++ {
+		c := d.buf[i]
+		if c == '"' {
+			s := string(d.buf[d.pos:i])
+			d.col += i + 1 - d.pos
+			d.pos = i + 1
+			if !utf8.ValidString(s) {
+				s = strings.ToValidUTF8(s, "\ufffd")
+			}
+			return d.p.str(s)
+		}
+		if c == '\\' || c < ' ' {
+			break
+		}
+	}
+	var b []byte
+	for {
+		if !d.more() {
+			return "", d.fail("")
+		}
+		c := d.buf[d.pos]
+		d.next()
+		switch c {
+		case '"':
+			s := string(b)
+			if !utf8.ValidString(s) {
+				s = strings.ToValidUTF8(s, "\ufffd")
+			}
+			return d.p.str(s)
+		case '\\':
+			r, err := d.escape()
+			if err != nil {
+				return "", err
+			}
+			b = utf8.AppendRune(b, r)
+		default:
+			b = append(b, c)
+		}
+		if len(b)&0xffff == 0xffff {
+			if err := d.some(1 << 17); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+func (d *Decoder) escape() (rune, error) {
+	if !d.more() {
+		return 0, d.fail("")
+	}
+	c := d.buf[d.pos]
+	d.next()
+	switch c {
+	case '"', '\\', '/':
+		return rune(c), nil
+	case 'n':
+		return '\n', nil
+	case 't':
+		return '\t', nil
+	case 'r':
+		return '\r', nil
+	case 'b':
+		return '\b', nil
+	case 'f':
+		return '\f', nil
+	case 'u':
+	default:
+		return 0, d.fail("Invalid escape")
+	}
+	r, err := d.hex4()
+	if err != nil || !utf16.IsSurrogate(r) {
+		return r, err
+	}
+	if d.peek() != '\\' || d.pos+1 >= len(d.buf) || d.buf[d.pos+1] != 'u' {
+		return utf8.RuneError, nil
+	}
+	d.next()
+	d.next()
+	low, err := d.hex4()
+	return utf16.DecodeRune(r, low), err
+}
+
+func (d *Decoder) hex4() (rune, error) {
+	var r rune
+	for range 4 {
+		if !d.more() {
+			return 0, d.fail("")
+		}
+		c := d.buf[d.pos]
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			return 0, d.fail("Invalid escape")
+		}
+		d.next()
+	}
+	return r, nil
+}
+
+// Parse reads one value from a text, as fromjson does.
+func Parse(s string, b Budget) (any, error) {
+	d := NewDecoder(strings.NewReader(s), b)
+	v, err := d.Next()
+	if err == nil && d.space() {
+		return nil, &SyntaxError{"Unexpected extra JSON values", d.line + 1, d.col}
+	}
+	return v, err
+}
