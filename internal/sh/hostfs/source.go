@@ -216,7 +216,21 @@ func (d *Dir) Symlink(target, path string) error { return errno(d.root.Symlink(t
 func (d *Dir) Link(old, path string) error { return errno(d.root.Link(old, path)) }
 
 // Rename implements vfs.Writer.
-func (d *Dir) Rename(from, to string) error { return errno(d.root.Rename(from, to)) }
+func (d *Dir) Rename(from, to string) error {
+	err := d.root.Rename(from, to)
+	if !errors.Is(err, fs.ErrExist) {
+		return errno(err)
+	}
+	// Package os refuses to replace a directory, which the system would do when it is
+	// empty. In two steps it is not one moment.
+	if fi, serr := d.root.Lstat(from); serr != nil || !fi.IsDir() {
+		return errno(err)
+	}
+	if err := d.root.Remove(to); err != nil {
+		return errno(err)
+	}
+	return errno(d.root.Rename(from, to))
+}
 
 // Remove implements vfs.Writer.
 func (d *Dir) Remove(path string) error { return errno(d.root.Remove(path)) }

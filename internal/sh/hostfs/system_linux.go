@@ -8,10 +8,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
-// noWait keeps the opening of what was swapped for a pipe or a terminal from waiting or
-// from taking it over.
-const noWait = syscall.O_NONBLOCK | syscall.O_NOCTTY
-
 // system fills in what only the system tells.
 func system(e *vfs.Entry, fi fs.FileInfo) {
 	st, ok := fi.Sys().(*syscall.Stat_t)

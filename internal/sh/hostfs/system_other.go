@@ -9,8 +9,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
-const noWait = 0
-
 // system makes a number of what there is; it need not be one of its own.
 func system(e *vfs.Entry, fi fs.FileInfo) {
 	h := fnv.New64a()
