@@ -163,7 +163,17 @@ func tac(c *tool.Call) int {
 			return at, at + len(sep)
 		}
 		if re != nil {
-			find = func(d []byte) (int, int) { return re.last(d) }
+			all := re.all(c, data)
+			find = func(d []byte) (int, int) {
+				for len(all) > 0 {
+					m := all[len(all)-1]
+					all = all[:len(all)-1]
+					if m[1] <= len(d) {
+						return m[0], m[1]
+					}
+				}
+				return -1, -1
+			}
 		}
 		return tacData(c, w, data, f.Has('b'), find)
 	})
