@@ -149,9 +149,11 @@ func (r *jqRun) parse() (status int, ok bool) {
 			return status, false
 		}
 	}
-	if !r.has {
+	if _, _, tty := r.Terminal(0); !r.has && tty {
 		fmt.Fprint(r.Err, jqUsage)
 		return 2, false
+	} else if !r.has {
+		r.filter = "."
 	}
 	return 0, true
 }

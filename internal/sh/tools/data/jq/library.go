@@ -52,8 +52,8 @@ def scan($re; $flags): match($re; "g" + $flags) | if (.captures | length) > 0 th
 def scan($re): scan($re; null);
 def splits($re): splits($re; null);
 def splits($re; flags): split($re; flags) | .[];
-def split($re; flags): . as $s | [foreach (match($re; flags + "g") | [.offset, .length], null) as $m
-  ([0, null]; if $m == null then [.[0], $s[.[0]:]] else [$m[0] + $m[1], $s[.[0]:$m[0]]] end; .[1])];
+def split($re; flags): . as $s | [foreach ((match($re; flags + "g") | [.offset, .length]), null) as $m
+  ([0, null]; .[0] as $at | if $m == null then [$at, $s[$at:]] else [$m[0] + $m[1], $s[$at:$m[0]]] end; .[1])];
 def todate: strftime("%Y-%m-%dT%H:%M:%SZ");
 def fromdateiso8601: strptime("%Y-%m-%dT%H:%M:%SZ") | mktime;
 def todateiso8601: strftime("%Y-%m-%dT%H:%M:%SZ");

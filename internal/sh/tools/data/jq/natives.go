@@ -258,7 +258,7 @@ func fromEntries(v any) (any, error) {
 	for _, x := range entries {
 		o, ok := x.(*Object)
 		if !ok {
-			return nil, errorf(`Cannot index %s with "key"`, TypeName(x))
+			return nil, errorf(`Cannot index %s with string "key"`, TypeName(x))
 		}
 		var k any
 		for i, name := range [...]string{"key", "k", "name", "Name", "K", "Key"} {
@@ -359,7 +359,7 @@ func (m *vm) sum(v any, _ []any) (any, error) {
 	case *Object:
 		list = v.vals
 	default:
-		return nil, errorf("Cannot iterate over %s", orNull(v))
+		return nil, errorf("Cannot iterate over %s", described(v))
 	}
 	// Strings and arrays are joined at once.
 	if n, ok := all[string](list); ok && n > 1 {
@@ -395,13 +395,6 @@ func (m *vm) sum(v any, _ []any) (any, error) {
 	return out, nil
 }
 
-func orNull(v any) string {
-	if v == nil {
-		return "null"
-	}
-	return described(v)
-}
-
 func all[T any](list []any) (int, bool) {
 	for _, x := range list {
 		if _, ok := x.(T); !ok {
@@ -428,7 +421,7 @@ func (m *vm) flatten(v any, depth float64) (any, error) {
 			list, ok = o.vals, true
 		}
 		if !ok || level > maxDepth {
-			return errorf("Cannot iterate over %s", orNull(v))
+			return errorf("Cannot iterate over %s", described(v))
 		}
 		for _, x := range list {
 			if err := m.step(1); err != nil {

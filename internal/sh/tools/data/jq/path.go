@@ -119,9 +119,6 @@ func (m *vm) iterate(run fn) fn {
 				}
 				return nil
 			}
-			if v == nil {
-				return errorf("Cannot iterate over null")
-			}
 			return errorf("Cannot iterate over %s", described(v))
 		})
 	}
@@ -138,7 +135,7 @@ func (m *vm) at(v, k any) (any, error) {
 			x, _ := v.Get(k)
 			return x, nil
 		}
-		return nil, errorf(`Cannot index %s with "%s"`, TypeName(v), k)
+		return nil, errorf(`Cannot index %s with string "%s"`, TypeName(v), k)
 	case float64, Number:
 		n, _ := number(k)
 		switch v := v.(type) {

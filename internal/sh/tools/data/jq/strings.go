@@ -104,7 +104,7 @@ func (m *vm) join(v any, a []any) (any, error) {
 	case *Object:
 		list = v.vals
 	default:
-		return nil, errorf("Cannot iterate over %s", orNull(v))
+		return nil, errorf("Cannot iterate over %s", described(v))
 	}
 	sep, ok := a[0].(string)
 	if !ok {

@@ -133,7 +133,7 @@ func (m *vm) set(v any, path []any, own owned, f func(old any) (any, error)) (an
 		case v == nil:
 			o = NewObject(1)
 		case !ok:
-			return nil, errorf(`Cannot index %s with "%s"`, TypeName(v), k)
+			return nil, errorf(`Cannot index %s with string "%s"`, TypeName(v), k)
 		}
 		old, _ := o.Get(k)
 		x, err := m.set(old, path[1:], own, f)
