@@ -17,14 +17,11 @@ import (
 // because its entries lead back to it.
 func toolTable() map[string]command {
 	return map[string]command{
-		"bash": toolShell, "sh": toolShell, "env": toolEnv, "xargs": toolXargs, "timeout": toolTimeout, "nohup": toolNohup,
+		"bash": toolShell, "sh": toolShell, "env": toolEnv, "timeout": toolTimeout, "nohup": toolNohup,
 		"sudo": toolSudo, "nice": toolNohup, "setsid": toolNohup, "stdbuf": toolStdbuf, "time": toolNohup,
 		"true": biTrue, "false": biFalse, "echo": biEcho, "printf": biPrintf, "test": biTest, "[": biTest, "pwd": biPwd, "kill": biKill,
 		"cat": toolCat, "head": toolHead, "tail": toolTail, "wc": toolWc, "tee": toolTee, "tac": toolTac, "rev": toolRev, "nl": toolNl,
 		"sort": toolSort, "uniq": toolUniq, "cut": toolCut, "tr": toolTr, "paste": toolPaste, "grep": toolGrep, "egrep": toolGrep, "fgrep": toolGrep, "sed": toolSed,
-		"ls": toolLs, "mkdir": toolMkdir, "rmdir": toolRmdir, "rm": toolRm, "cp": toolCp, "mv": toolMv, "ln": toolLn, "touch": toolTouch,
-		"chmod": toolChmod, "chown": toolChown, "chgrp": toolChown, "stat": toolStat, "find": toolFind, "mktemp": toolMktemp, "truncate": toolTruncate,
-		"realpath": toolRealpath, "readlink": toolReadlink, "basename": toolBasename, "dirname": toolDirname, "du": toolDu, "df": toolDf, "cmp": toolCmp,
 		"date": toolDate, "sleep": toolSleep, "seq": toolSeq, "yes": toolYes, "expr": toolExpr, "whoami": toolWhoami, "id": toolID, "groups": toolGroups,
 		"uname": toolUname, "hostname": toolHostname, "nproc": toolNproc, "arch": toolArch, "uptime": toolUptime, "ps": toolPs, "free": toolFree,
 		"printenv": toolPrintenv, "tty": toolTty, "stty": toolStty, "which": toolWhich, "clear": toolClear, "sync": biTrue,
