@@ -211,16 +211,16 @@ func (c *conn) SetWriteDeadline(t time.Time) error { c.out.set(&c.out.wd, t); re
 
 // listener accepts the connections of [Instance.Dial].
 type listener struct {
-	conns chan *conn
+	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 
 	mu   sync.Mutex
-	open map[*conn]struct{} // the host's ends, closed with the listener
+	open map[net.Conn]struct{} // closed with the listener
 }
 
 func newListener() *listener {
-	return &listener{conns: make(chan *conn), done: make(chan struct{}), open: map[*conn]struct{}{}}
+	return &listener{conns: make(chan net.Conn), done: make(chan struct{}), open: map[net.Conn]struct{}{}}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -236,7 +236,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	l.mu.Lock()
-	all := make([]*conn, 0, len(l.open))
+	all := make([]net.Conn, 0, len(l.open))
 	for c := range l.open {
 		all = append(all, c)
 	}
@@ -252,29 +252,40 @@ func (l *listener) Addr() net.Addr { return guestAddr }
 // dial connects to the listener.
 func (l *listener) dial(ctx context.Context) (net.Conn, error) {
 	host, guest := pair()
+	host.onClose = l.hold(host)
+	if err := l.give(ctx, guest); err != nil {
+		_ = host.Close()
+		return nil, err
+	}
+	return host, nil
+}
+
+// hold has a connection closed with the listener, until it is let go.
+func (l *listener) hold(c net.Conn) (letGo func()) {
 	l.mu.Lock()
-	l.open[host] = struct{}{}
+	l.open[c] = struct{}{}
 	l.mu.Unlock()
-	host.onClose = func() {
+	return func() {
 		l.mu.Lock()
-		delete(l.open, host)
+		delete(l.open, c)
 		l.mu.Unlock()
 	}
+}
+
+// give has the listener accept a connection. After an error the caller closes it.
+func (l *listener) give(ctx context.Context, c net.Conn) error {
 	select {
-	case l.conns <- guest:
+	case l.conns <- c:
 		select {
 		case <-l.done: // closed at the same moment: Close may have missed it
-			_ = host.Close()
-			return nil, refused("dial guest", "", syscall.ECONNREFUSED)
+			return refused("dial guest", "", syscall.ECONNREFUSED)
 		default:
-			return host, nil
+			return nil
 		}
 	case <-l.done:
-		_ = host.Close()
-		return nil, refused("dial guest", "", syscall.ECONNREFUSED)
+		return refused("dial guest", "", syscall.ECONNREFUSED)
 	case <-ctx.Done():
-		_ = host.Close()
-		return nil, &carrel.Error{Op: "dial guest", Kind: carrel.TimedOut, Err: ctx.Err()}
+		return &carrel.Error{Op: "dial guest", Kind: carrel.TimedOut, Err: ctx.Err()}
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,12 @@ type Options struct {
 	// Local, if given, serves what a sandbox's guest asks of its host, as wire's
 	// Options.Local does. The connection is closed when it returns.
 	Local func(id carrel.ID, c net.Conn)
+	// Link, if given, makes a sandbox's network link, once one of its programs asks for something outside. Nil: there is no
+	// way out. See [LinkBy].
+	Link func(ctx context.Context, id carrel.ID) (Inside, error)
+	// Roots are what the sandboxes' programs trust besides the authority that a sandbox is told to trust; nil is
+	// nobody.
+	Roots *x509.CertPool
 }
 
 // Driver makes simulated sandboxes.

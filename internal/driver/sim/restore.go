@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/carrel-dev/carrel"
@@ -14,6 +15,10 @@ import (
 
 // CanRestore implements driver.Restorer: snapshots of this driver and format.
 func (d *Driver) CanRestore(info driver.SnapshotInfo, _ driver.RestoreOptions) error {
+	return canRestore(info)
+}
+
+func canRestore(info driver.SnapshotInfo) error {
 	var why string
 	switch {
 	case info.Driver != "sim":
@@ -39,7 +44,17 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	if err := ctx.Err(); err != nil {
 		return nil, &carrel.Error{Op: opRestore, Kind: carrel.Unavailable, ID: spec.ID, Err: err}
 	}
-	files, template, err := d.load(ctx, dir, spec)
+	f, err := openSnapshot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return d.restore(ctx, f, spec)
+}
+
+// restore makes a sandbox of a snapshot's file.
+func (d *Driver) restore(ctx context.Context, f *os.File, spec driver.Spec) (driver.Instance, error) {
+	files, template, err := d.load(ctx, f, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -47,15 +62,14 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 }
 
 // load reads a snapshot's files.
-func (d *Driver) load(ctx context.Context, dir string, spec driver.Spec) (files, template *vfs.FS, err error) {
+func (d *Driver) load(ctx context.Context, f *os.File, spec driver.Spec) (files, template *vfs.FS, err error) {
 	if template, err = d.template(); err != nil {
 		return nil, nil, &carrel.Error{Op: opRestore, Kind: carrel.Internal, ID: spec.ID, Err: err}
 	}
-	f, body, err := openSnapshot(ctx, dir)
+	body, err := readSnapshot(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
 	files, err = vfs.Load(body, template, d.disk(spec))
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -75,7 +89,12 @@ func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.Snap
 	if err := d.CanRestore(info, driver.RestoreOptions{}); err != nil {
 		return nil, err
 	}
-	files, template, err := d.load(ctx, dir, spec)
+	f, err := openSnapshot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	files, template, err := d.load(ctx, f, spec)
 	if err != nil {
 		return nil, err
 	}

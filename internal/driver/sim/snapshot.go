@@ -32,9 +32,39 @@ var (
 // template. Processes do not survive, whatever was asked for. Commands run on
 // meanwhile: blocks that they write are copied first.
 func (i *instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	const op = "snapshot sandbox"
+	return newSnapshot(ctx, i.id, dir, func(f *os.File) (driver.SnapshotInfo, error) { return i.snapshot(ctx, f) })
+}
+
+const opSnap = "snapshot sandbox"
+
+// newSnapshot has write fill a snapshot's new file, which is removed again after an error.
+func newSnapshot(ctx context.Context, id carrel.ID, dir string, write func(*os.File) (driver.SnapshotInfo, error)) (driver.SnapshotInfo, error) {
+	fail := func(err error) (driver.SnapshotInfo, error) {
+		return driver.SnapshotInfo{}, &carrel.Error{Op: opSnap, Kind: writeKind(ctx, err), ID: id, Err: err}
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	name := filepath.Join(dir, snapshotFile)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	info, err := write(f)
+	if cerr := f.Close(); err == nil && cerr != nil {
+		_ = os.Remove(name)
+		return fail(cerr)
+	}
+	if err != nil {
+		_ = os.Remove(name) // what was written is worthless
+	}
+	return info, err
+}
+
+// snapshot writes the snapshot to its file.
+func (i *instance) snapshot(ctx context.Context, f *os.File) (driver.SnapshotInfo, error) {
 	fail := func(kind carrel.Kind, err error) (driver.SnapshotInfo, error) {
-		return driver.SnapshotInfo{}, &carrel.Error{Op: op, Kind: kind, ID: i.id, Err: err}
+		return driver.SnapshotInfo{}, &carrel.Error{Op: opSnap, Kind: kind, ID: i.id, Err: err}
 	}
 	if !i.snapshotting.TryLock() {
 		return fail(carrel.Conflict, errors.New("another snapshot is being taken"))
@@ -45,7 +75,7 @@ func (i *instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOp
 		return fail(carrel.Unavailable, errors.New("it has ended"))
 	default:
 	}
-	if err := i.save(ctx, filepath.Join(dir, snapshotFile)); err != nil {
+	if err := i.encode(ctx, f); err != nil {
 		return fail(writeKind(ctx, err), err)
 	}
 	return driver.SnapshotInfo{Driver: "sim", Build: snapshotBuild}, nil
@@ -62,25 +92,6 @@ func writeKind(ctx context.Context, err error) carrel.Kind {
 		return carrel.Invalid
 	}
 	return carrel.Internal
-}
-
-// save writes the snapshot to a new file, which is removed again after an error.
-func (i *instance) save(ctx context.Context, name string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = i.encode(ctx, f)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
 }
 
 // encode writes the snapshot's bytes.
@@ -113,38 +124,38 @@ func (b bounded) Write(p []byte) (int, error) {
 	return b.f.Write(p)
 }
 
-// openSnapshot opens a snapshot's file and checks all that needs no reading of its
-// parts. The bytes between the first line and the sum are body.
-func openSnapshot(ctx context.Context, dir string) (f *os.File, body *io.SectionReader, err error) {
+// openSnapshot opens a snapshot's file. What is in it is checked by readSnapshot.
+func openSnapshot(dir string) (*os.File, error) {
 	// A link is refused, and a pipe does not make us wait.
-	f, err = os.OpenFile(filepath.Join(dir, snapshotFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(dir, snapshotFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, damaged(err)
+		return nil, damaged(err)
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-		}
-	}()
+	return f, nil
+}
+
+// readSnapshot checks all of a snapshot's file that needs no reading of its parts. The bytes between the first line and the
+// sum are body.
+func readSnapshot(ctx context.Context, f *os.File) (body *io.SectionReader, err error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, nil, damaged(err)
+		return nil, damaged(err)
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, nil, damaged(fmt.Errorf("%s is no plain file", snapshotFile))
+		return nil, damaged(fmt.Errorf("%s is no plain file", snapshotFile))
 	}
 	size := fi.Size() - sha256.Size
 	if size < int64(len(snapshotMagic)) {
-		return nil, nil, damaged(fmt.Errorf("%d bytes are no snapshot", fi.Size()))
+		return nil, damaged(fmt.Errorf("%d bytes are no snapshot", fi.Size()))
 	}
 	magic := make([]byte, len(snapshotMagic))
 	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != snapshotMagic {
-		return nil, nil, damaged(errors.Join(err, fmt.Errorf("it begins with %q", magic)))
+		return nil, damaged(errors.Join(err, fmt.Errorf("it begins with %q", magic)))
 	}
 	if err := checkSum(ctx, f, size); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return f, io.NewSectionReader(f, int64(len(magic)), size-int64(len(magic))), nil
+	return io.NewSectionReader(f, int64(len(magic)), size-int64(len(magic))), nil
 }
 
 // checkSum compares the sum at the end of a snapshot with what is before it.

@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cell"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// workerName is the part that a worker plays.
+const workerName = "carrel-sim"
+
+// lineFD is the worker's end of the line.
+const lineFD = 3
+
+// Parts returns the parts of this driver for [reexec.Run]. inside makes the sandboxes' ends of their links, as
+// [LinkBy] wants it.
+func Parts(inside func(fd *os.File, mtu int) (Inside, error)) reexec.Parts {
+	return reexec.Parts{workerName: func() {
+		if err := work(inside); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}}
+}
+
+// worker is a process with simulated sandboxes and nothing else.
+type worker struct {
+	driver *Driver
+	line   *line
+	inside func(fd *os.File, mtu int) (Inside, error)
+
+	mu        sync.Mutex
+	sandboxes map[carrel.ID]*instance
+}
+
+// work is a worker's life. It reads what it needs of the host, gives up all rights, and serves until the daemon has gone.
+func work(inside func(fd *os.File, mtu int) (Inside, error)) error {
+	time.Local = time.UTC // or the first use of it looks for the host's time zone
+	memory, err := strconv.ParseUint(os.Args[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("memory limit: %w", err)
+	}
+	w := &worker{inside: inside, sandboxes: map[carrel.ID]*instance{}}
+	roots, err := x509.SystemCertPool()
+	if err == nil {
+		roots = loaded(roots)
+	}
+	w.driver = New(Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Local: w.local, Link: w.link, Roots: roots})
+	if _, err := w.driver.template(); err != nil {
+		return err
+	}
+	if w.line, err = newLine(os.NewFile(lineFD, "line")); err != nil {
+		return err
+	}
+	if err := cell.Enter(cell.Limits{Memory: memory}); err != nil {
+		return err
+	}
+	debug.SetMemoryLimit(int64(memory / 8 * 7))
+	_ = w.line.serve(w.handle) // until the daemon has gone
+	return nil
+}
+
+// loaded has a pool read what it would read later.
+func loaded(pool *x509.CertPool) *x509.CertPool {
+	c := pool.Clone()
+	_ = c.Equal(x509.NewCertPool())
+	return c
+}
+
+// handle serves one request of the daemon's.
+func (w *worker) handle(ctx context.Context, m message) message {
+	defer func() { closeFiles(m.files) }()
+	switch m.Op {
+	case opCreate, opLoad:
+		return message{Failed: failed(w.create(ctx, m))}
+	case opFiles:
+		return message{Failed: failed(w.files(ctx, &m))}
+	}
+	i := w.find(m.Sandbox)
+	if i == nil {
+		return message{Failed: failed(&carrel.Error{Op: m.Op, Kind: carrel.NotFound, ID: m.Sandbox, Err: errors.New("it has ended")})}
+	}
+	switch m.Op {
+	case opDial:
+		return message{Failed: failed(i.accept(ctx, &m))}
+	case opStats:
+		s, err := i.Stats(ctx)
+		return message{Stats: &s, Failed: failed(err)}
+	case opDestroy:
+		err := i.Destroy(context.Background())
+		w.mu.Lock()
+		delete(w.sandboxes, m.Sandbox)
+		w.mu.Unlock()
+		return message{Failed: failed(err)}
+	case opSnapshot:
+		if len(m.files) != 1 {
+			return message{Failed: failed(errors.New("no file for the snapshot"))}
+		}
+		info, err := i.snapshot(ctx, m.files[0])
+		return message{Info: &info, Failed: failed(err)}
+	}
+	return message{Failed: failed(fmt.Errorf("unknown operation %q", m.Op))}
+}
+
+func (w *worker) find(id carrel.ID) *instance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sandboxes[id]
+}
+
+// create makes a sandbox, afresh or from a snapshot.
+func (w *worker) create(ctx context.Context, m message) error {
+	if m.Spec == nil {
+		return errors.New("no spec")
+	}
+	var in driver.Instance
+	var err error
+	if m.Op == opCreate {
+		in, err = w.driver.Create(ctx, *m.Spec)
+	} else if len(m.files) == 1 {
+		in, err = w.driver.restore(ctx, m.files[0], *m.Spec)
+	} else {
+		err = errors.New("no snapshot")
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.sandboxes[m.Spec.ID] = in.(*instance)
+	w.mu.Unlock()
+	return nil
+}
+
+// files writes what a snapshot holds as a tar stream.
+func (w *worker) files(ctx context.Context, m *message) error {
+	if m.Spec == nil || len(m.files) != 2 {
+		return errors.New("no snapshot")
+	}
+	files, template, err := w.driver.load(ctx, m.files[0], *m.Spec)
+	if err != nil {
+		return err
+	}
+	out := m.files[1]
+	m.files = m.files[:1]
+	go func() { // the answer says that it begins, and streamEnd that it is whole
+		defer out.Close()
+		stream := newTarStream(files.Delta(template))
+		defer stream.Close()
+		if _, err := io.Copy(out, stream); err == nil {
+			_, _ = io.WriteString(out, streamEnd) // a reader that has gone wants no more
+		}
+	}()
+	return nil
+}
+
+// accept has a sandbox's guest serve a connection.
+func (i *instance) accept(ctx context.Context, m *message) error {
+	if len(m.files) != 1 {
+		return errors.New("no connection")
+	}
+	if m.Port != carrel.GuestPort {
+		return &carrel.Error{Op: "dial sandbox", Kind: carrel.Unavailable, ID: i.id, Err: fmt.Errorf("port %d: %w", m.Port, syscall.ECONNREFUSED)}
+	}
+	c, err := fileConn(m.files[0])
+	if err != nil {
+		return err
+	}
+	served := hostConn{UnixConn: c}
+	letGo := i.link.hold(c)
+	served.closed = letGo
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := i.link.give(ctx, &served); err != nil {
+		_ = served.Close()
+		return err
+	}
+	return nil
+}
+
+// fileConn makes a connection of a socket's file, which stays open.
+func fileConn(f *os.File) (*net.UnixConn, error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, errors.New("no unix socket")
+	}
+	return u, nil
+}
+
+// hostConn is a connection from the daemon, whom the guest trusts.
+type hostConn struct {
+	*net.UnixConn
+	closed func()
+	once   sync.Once
+}
+
+// RemoteAddr says that it is the daemon's.
+func (c *hostConn) RemoteAddr() net.Addr { return hostAddr }
+
+// Close closes it.
+func (c *hostConn) Close() error {
+	c.once.Do(c.closed)
+	return c.UnixConn.Close()
+}
+
+// socketPair makes a connection of which one end is to go to another process.
+func socketPair() (mine *net.UnixConn, theirs *os.File, err error) {
+	a, b, err := streamPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer a.Close()
+	if mine, err = fileConn(a); err != nil {
+		_ = b.Close()
+		return nil, nil, err
+	}
+	return mine, b, nil
+}
+
+// local asks the daemon to serve a sandbox's question to its host.
+func (w *worker) local(id carrel.ID, c net.Conn) {
+	mine, theirs, err := socketPair()
+	if err != nil {
+		return
+	}
+	defer mine.Close()
+	if _, err := w.line.ask(nil, message{Op: opLocal, Sandbox: id, files: []*os.File{theirs}}); err != nil {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(mine, c) // what breaks ends both
+		_ = mine.CloseWrite()
+	})
+	_, _ = io.Copy(c, mine)
+	_ = c.Close()
+	_ = mine.Close()
+	both.Wait()
+}
+
+// link has the daemon attach a sandbox's link.
+func (w *worker) link(ctx context.Context, id carrel.ID) (Inside, error) {
+	host, mine, err := linkPair()
+	if err != nil {
+		return nil, err
+	}
+	in, err := w.inside(mine, linkMTU)
+	if err != nil {
+		_ = host.Close()
+		return nil, err
+	}
+	if _, err := w.line.ask(ctx.Done(), message{Op: opLink, Sandbox: id, files: []*os.File{host}}); err != nil {
+		_ = in.Close()
+		return nil, err
+	}
+	return in, nil
+}
