@@ -85,7 +85,7 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 		return nil, err
 	}
 	real := newGVisor(run, out.links)
-	drivers := driver.NewRegistry(sim.New(sim.Options{Local: door.ServeConn}), real)
+	drivers := driver.NewRegistry(sim.New(sim.Options{Local: door.ServeConn, Link: sim.LinkBy(out.links, inside)}), real)
 	o.closing(drivers.Close)
 	if cfg.Tier == carrel.GVisor { // say now what is missing, not after the base template was made
 		if err := real.Probe(ctx); err != nil {

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"os"
 	"path/filepath"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/audit"
+	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
@@ -20,6 +22,9 @@ type outside struct {
 	log       *audit.Log
 	service   service.Late
 }
+
+// inside makes a simulated sandbox's end of its link.
+func inside(fd *os.File, mtu int) (sim.Inside, error) { return wire.NewInside(fd, mtu) }
 
 // openOutside makes the wire. Secrets are kept in data, the rest lives as long as
 // the service.

@@ -36,7 +36,7 @@ import (
 // starts it again. Program's main hands it to reexec.Run first of all.
 func Reexec() reexec.Parts {
 	all := reexec.Parts{}
-	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), keeper.Parts()} {
+	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts()} {
 		for name, play := range table {
 			all[name] = play
 		}
@@ -128,12 +128,28 @@ func (p *parts) openDrivers(ctx context.Context, cfg config.Config, drivers []dr
 			return err
 		}
 		drivers = p.openReal(ctx, cfg, run, log)
-		drivers = append(drivers, sim.New(sim.Options{Logger: log, Local: p.door.ServeConn}))
+		drivers = append(drivers, p.openSim(ctx, log))
 	}
 	p.registry = driver.NewRegistry(drivers...)
 	p.closing(p.registry.Close)
 	return nil
 }
+
+// openSim makes the driver of simulated sandboxes: in worker processes, or in this one where there can be none.
+func (p *parts) openSim(ctx context.Context, log *slog.Logger) driver.Driver {
+	pool, err := sim.NewPool(sim.PoolOptions{Logger: log, Local: p.door.ServeConn, Network: p.wire})
+	if err == nil {
+		if err = pool.Probe(ctx); err == nil {
+			return pool
+		}
+		_ = pool.Close() // it has nothing yet
+	}
+	log.Warn("simulated sandboxes run in this process, without walls of their own", "err", err, "hint", carrel.HintOf(err))
+	return sim.New(sim.Options{Logger: log, Local: p.door.ServeConn, Link: sim.LinkBy(p.wire, inside)})
+}
+
+// inside makes a simulated sandbox's end of its link.
+func inside(fd *os.File, mtu int) (sim.Inside, error) { return wire.NewInside(fd, mtu) }
 
 // openReal makes the drivers that run real programs, as far as they can be made. The keeper holds their
 // links while no daemon runs; where it can't be had, sandboxes end with the daemon.

@@ -96,6 +96,7 @@ type Wire struct {
 	host    *hostAddrs
 	web     *web.Proxy
 	peeking atomic.Int64 // bytes of connections that have not said what they are
+	changes atomic.Int64 // of rules, by SetNetwork
 
 	mu     sync.Mutex
 	links  map[carrel.ID]*Link
@@ -128,6 +129,7 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 	if old != nil {
 		_ = old.Close()
 	}
+	seen := w.changes.Load()
 	r, err := w.compile(w.opts.Egress(spec.ID))
 	if err != nil {
 		_ = fd.Close()
@@ -141,6 +143,12 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 	if !w.closed {
 		w.links[spec.ID] = l
 		w.mu.Unlock()
+		if w.changes.Load() != seen { // while this link could not be found
+			if err := w.SetNetwork(spec.ID, w.opts.Egress(spec.ID)); err != nil {
+				_ = l.Close()
+				return nil, err
+			}
+		}
 		return l, nil
 	}
 	w.mu.Unlock()
@@ -156,6 +164,7 @@ func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
 	if err != nil {
 		return err
 	}
+	w.changes.Add(1)
 	w.mu.Lock()
 	l := w.links[id]
 	w.mu.Unlock()
