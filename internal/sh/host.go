@@ -145,7 +145,7 @@ func (h *host) child(c tool.Child, sync bool) (*runner, []string, error) {
 		s.dir = c.Dir
 	}
 	if c.User != nil {
-		s.view, s.p.uid = s.m.fs.As(*c.User), c.User.UID
+		s.view, s.p.uid = s.m.fs.As(*c.User).For(s), c.User.UID
 	}
 	env := c.Env
 	if env == nil {

@@ -109,6 +109,9 @@ func (m *Machine) names() []string {
 // FS returns the machine's disk.
 func (m *Machine) FS() *vfs.FS { return m.fs }
 
+// View returns the disk as a user sees it from outside of all processes, with the machine's own /proc.
+func (m *Machine) View(c vfs.Cred) vfs.View { return m.fs.As(c).For(m) }
+
 // Hostname returns the machine's name.
 func (m *Machine) Hostname() string {
 	m.mu.Lock()

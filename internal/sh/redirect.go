@@ -224,6 +224,9 @@ func (r *runner) openFile(name string, flags vfs.Flags) (*desc, error) {
 		return nil, syscall.ENOENT
 	}
 	full := r.abs(name)
+	if n, ok := strings.CutPrefix(full, "/proc/self/fd/"); ok {
+		full = "/dev/fd/" + n
+	}
 	if rest, ok := strings.CutPrefix(full, "/dev/"); ok {
 		if d, known, err := r.openDev(rest); known {
 			return d, err
@@ -232,6 +235,13 @@ func (r *runner) openFile(name string, flags vfs.Flags) (*desc, error) {
 	f, err := r.view.OpenFile(full, flags, fs.FileMode(0o666&^r.umask))
 	if err != nil {
 		return nil, err
+	}
+	if f.Kind() == "fifo" {
+		s, err := openFifo(r.ctx, f, flags)
+		if err != nil {
+			return nil, err
+		}
+		return newDesc(s), nil
 	}
 	return newDesc(fileStream{f}), nil
 }

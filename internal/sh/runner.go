@@ -92,6 +92,7 @@ func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *ru
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
 		name: "bash", scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*function{}, traps: map[int]string{},
 		random: uint32(p.pid) * 2654435761}
+	r.view = r.view.For(r) // for /proc/self
 	r.importEnv(env)
 	return r
 }
@@ -142,6 +143,7 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	p.ignored.Store(r.p.ignored.Load())
 	s := *r
 	s.p, s.ctx = p, p.ctx
+	s.view = r.view.For(&s)
 	s.depth++
 	s.fds = r.fds.clone()
 	s.scopes = make([]scope, len(r.scopes))

@@ -60,7 +60,7 @@ func Install(f *vfs.FS, commands ...string) error {
 			return err
 		}
 	}
-	return errors.Join(v.Remove("/usr/bin/sh"), v.Symlink("bash", "/usr/bin/sh"))
+	return errors.Join(v.Remove("/usr/bin/sh"), v.Symlink("bash", "/usr/bin/sh"), installProc(f))
 }
 
 var etcFiles = map[string]string{

@@ -521,3 +521,7 @@ func (v View) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	}
 	return err
 }
+
+// Name returns the path that the file was opened at, every link resolved. It may have
+// moved since.
+func (f *File) Name() string { return f.path }
