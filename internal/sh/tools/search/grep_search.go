@@ -1,0 +1,461 @@
+package search
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel/internal/sh/tool"
+)
+
+// firstBlock is how much of a file is looked at to tell whether it is binary, as much as GNU's grep does.
+const firstBlock = 96 << 10
+
+// maxBuffer bounds a line.
+const maxBuffer = tool.MaxLine
+
+// scan is the search of one file. buf holds what is looked at: lines kept for context, then lines to search.
+type scan struct {
+	*grep
+	label string
+	in    io.Reader
+
+	buf    []byte
+	paid   int64
+	eof    bool
+	base   int64 // offset of buf in the file
+	from   int   // where unsearched lines begin
+	shown  int   // where what was printed ends, or what may be printed as context begins
+	nlAt   int   // up to where lines are counted
+	lines  int64 // how many
+	first  bool  // nothing was printed yet
+	after  int   // lines of context still to print
+	count  int64
+	binary bool // contains a NUL
+	broken bool // a selected line is no UTF-8
+	done   bool
+	over   bool // as many lines as wanted were selected
+	gap    bool // lines between what was printed and buf are lost
+}
+
+// search searches one input.
+func (g *grep) search(name, label string, in io.Reader) {
+	s := &scan{grep: g, label: label, in: in, first: true}
+	defer func() { _ = g.Pay(-s.paid) }()
+	quietly := g.opts.quiet || g.opts.list || g.opts.listNot || g.opts.count
+	for !s.done && !g.failed {
+		if err := s.fill(); err != nil {
+			g.complain(name, err)
+			break
+		}
+		if len(s.buf) == s.from {
+			break
+		}
+		if s.binary && g.opts.binaryNoMatch && !g.opts.text {
+			return
+		}
+		s.block()
+	}
+	if s.count > 0 {
+		g.any = g.any || !g.opts.listNot
+	} else if g.opts.listNot {
+		g.any = true
+	}
+	switch {
+	case g.opts.quiet:
+		g.failed = g.failed || g.any
+	case g.opts.list && s.count > 0 || g.opts.listNot && s.count == 0:
+		s.filename()
+		if g.opts.null {
+			g.w.WriteByte(0)
+		} else {
+			g.w.WriteByte('\n')
+		}
+	case g.opts.list || g.opts.listNot:
+	case g.opts.count:
+		if g.opts.names {
+			s.filename()
+			if g.opts.null {
+				g.w.WriteByte(0)
+			} else {
+				s.sep(':')
+			}
+		}
+		fmt.Fprintf(g.w, "%d\n", s.count)
+	}
+	if !quietly && (s.broken || s.binary && !g.opts.text && s.count > 0) {
+		fmt.Fprintf(g.w, "grep: %s: binary file matches\n", label)
+	}
+	if g.opts.lineBuffered {
+		g.flushed()
+	}
+	if err := g.re.Err(); err != nil {
+		g.status = 2
+		if g.Ctx.Err() == nil && g.Step(1) {
+			g.flushed()
+			g.Errorf(2, "%s: %s", label, err)
+		} else {
+			g.failed = true
+		}
+	}
+}
+
+// fill reads more, keeping the lines that context may need. After it buf[from:] is whole lines, or all that is left.
+func (s *scan) fill() error {
+	if s.eof {
+		s.from = len(s.buf)
+		return nil
+	}
+	tail := s.buf[s.from:] // after block, what is no whole line yet
+	keep := s.from
+	for i := 0; i < s.opts.before && keep > s.shown; i++ {
+		keep = bytes.LastIndexByte(s.buf[:keep-1], s.end) + 1
+	}
+	keep = max(keep, s.shown)
+	s.countTo(keep)
+	s.gap = s.gap || keep > s.shown
+	s.base += int64(keep)
+	kept := copy(s.buf, s.buf[keep:])
+	s.nlAt -= keep
+	s.shown = max(s.shown-keep, 0)
+	s.from -= keep
+	s.buf = s.buf[:kept]
+	searched := s.from
+	looked := s.from + len(tail)
+	for {
+		if len(s.buf)-searched > maxBuffer {
+			return fmt.Errorf("line too long")
+		}
+		if cap(s.buf)-len(s.buf) < 32<<10 {
+			size := max(2*cap(s.buf), firstBlock+32<<10)
+			if err := s.Pay(int64(size - cap(s.buf))); err != nil {
+				return err
+			}
+			s.paid += int64(size - cap(s.buf))
+			s.buf = append(make([]byte, 0, size), s.buf...)
+		}
+		room := min(cap(s.buf)-len(s.buf), firstBlock)
+		n, err := s.in.Read(s.buf[len(s.buf) : len(s.buf)+room])
+		s.buf = s.buf[:len(s.buf)+n]
+		if !s.binary && !s.opts.text && s.end == '\n' && bytes.IndexByte(s.buf[len(s.buf)-n:], 0) >= 0 {
+			s.binary = true
+		}
+		if !s.Step(1 + n>>8) {
+			return tool.ErrStop
+		}
+		if err == io.EOF {
+			s.eof = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n > 0 && bytes.IndexByte(s.buf[looked:], s.end) >= 0 {
+			return nil
+		}
+		looked = len(s.buf)
+	}
+}
+
+// countTo counts lines up to an offset of buf, if anybody wants to know.
+func (s *scan) countTo(at int) {
+	if s.opts.number && at > s.nlAt {
+		s.lines += int64(bytes.Count(s.buf[s.nlAt:at], []byte{s.end}))
+	}
+	s.nlAt = max(at, s.nlAt)
+}
+
+// block searches the whole lines of buf.
+func (s *scan) block() {
+	end := len(s.buf)
+	if !s.eof {
+		end = bytes.LastIndexByte(s.buf, s.end) + 1
+		if end <= s.from {
+			return
+		}
+	}
+	simple := s.opts.before < 0 && s.opts.after < 0
+	for s.from < end && !s.done && !s.failed && !s.over {
+		ls, le := s.next(end)
+		if s.opts.invert {
+			gap := ls
+			if ls < 0 {
+				gap = end
+			}
+			for s.from < gap && !s.done && !s.failed {
+				e := end
+				if i := bytes.IndexByte(s.buf[s.from:end], s.end); i >= 0 {
+					e = s.from + i
+				}
+				at := s.from
+				s.from = min(e+1, end)
+				s.selected(at, e)
+			}
+			if ls < 0 {
+				break
+			}
+			if s.done {
+				break
+			}
+			s.from = min(le+1, end)
+			continue
+		}
+		if ls < 0 {
+			s.from = end
+			break
+		}
+		s.from = min(le+1, end)
+		s.selected(ls, le)
+	}
+	if s.opts.max > 0 && s.count >= s.opts.max {
+		s.done, s.over = true, true
+	}
+	s.trailing(end)
+	if s.over && s.after > 0 && !s.failed && !s.eof { // context may come with the next block
+		s.done, s.from = false, s.shown
+	}
+	if simple {
+		s.countTo(s.from)
+		s.shown = max(s.shown, s.from)
+	}
+}
+
+// next finds the next line that matches.
+func (s *scan) next(end int) (ls, le int) {
+	if s.none {
+		return -1, -1
+	}
+	if s.end == '\n' {
+		return s.re.NextLine(s.buf[:end], s.from)
+	}
+	for at := s.from; at < end; {
+		le = end
+		if i := bytes.IndexByte(s.buf[at:end], s.end); i >= 0 {
+			le = at + i
+		}
+		if !s.Step(1) || s.re.Match(s.buf[at:le]) {
+			return at, le
+		}
+		at = le + 1
+	}
+	return -1, -1
+}
+
+// selected counts and prints a line.
+func (s *scan) selected(ls, le int) {
+	if s.opts.max > 0 && s.count >= s.opts.max {
+		s.done = true
+		return
+	}
+	s.count++
+	o := &s.opts
+	if o.quiet || o.list || o.listNot {
+		s.done = true
+		return
+	}
+	if o.max > 0 && s.count >= o.max {
+		s.done = true
+	}
+	if o.count {
+		return
+	}
+	if s.binary && !o.text {
+		s.done = true
+		return
+	}
+	if o.before >= 0 || o.after >= 0 {
+		s.leading(ls)
+	}
+	s.line(ls, le, ':')
+	s.shown, s.gap = min(le+1, len(s.buf)), false
+	s.after = max(o.after, 0)
+}
+
+// leading prints the context before a selected line, and the separator.
+func (s *scan) leading(ls int) {
+	s.trailing(ls)
+	at := ls
+	for i := 0; i < s.opts.before && at > s.shown; i++ {
+		at = max(bytes.LastIndexByte(s.buf[:at-1], s.end)+1, s.shown)
+	}
+	if (at > s.shown || s.gap) && !s.first && !s.opts.noGroupSep {
+		if s.opts.color {
+			s.w.WriteString("\x1b[36m\x1b[K" + s.opts.groupSep + "\x1b[m\x1b[K\n")
+		} else {
+			s.w.WriteString(s.opts.groupSep + "\n")
+		}
+	}
+	for at < ls {
+		e := at + bytes.IndexByte(s.buf[at:], s.end)
+		s.line(at, e, '-')
+		at = e + 1
+	}
+}
+
+// trailing prints the context after a selected line, up to an offset.
+func (s *scan) trailing(end int) {
+	for s.after > 0 && s.shown < end && !s.failed && !s.broken {
+		e := end
+		if i := bytes.IndexByte(s.buf[s.shown:end], s.end); i >= 0 {
+			e = s.shown + i
+		}
+		if s.over && s.re.Match(s.buf[s.shown:e]) != s.opts.invert {
+			s.after = 0
+			return
+		}
+		s.line(s.shown, e, '-')
+		s.shown = min(e+1, len(s.buf))
+		s.after--
+	}
+}
+
+func (s *scan) filename() {
+	if s.opts.color {
+		s.w.WriteString("\x1b[35m\x1b[K" + s.label + "\x1b[m\x1b[K")
+		return
+	}
+	s.w.WriteString(s.label)
+}
+
+func (s *scan) sep(c byte) {
+	if s.opts.color {
+		s.w.WriteString("\x1b[36m\x1b[K" + string(c) + "\x1b[m\x1b[K")
+		return
+	}
+	s.w.WriteByte(c)
+}
+
+// number prints a line number or an offset.
+func (s *scan) numeral(n int64, width int) {
+	text := strconv.AppendInt(s.w.AvailableBuffer(), n, 10)
+	for i := len(text); s.opts.tab && i < width; i++ {
+		s.w.WriteByte(' ')
+		text = strconv.AppendInt(s.w.AvailableBuffer(), n, 10)
+	}
+	if s.opts.color {
+		s.w.WriteString("\x1b[32m\x1b[K" + string(text) + "\x1b[m\x1b[K")
+		return
+	}
+	s.w.Write(text)
+}
+
+// head prints what precedes a line, or a match; false means that it is binary.
+func (s *scan) head(at, end int, sep byte) bool {
+	if !s.opts.text && !valid(s.buf[at:end]) {
+		s.broken, s.done = true, true
+		return false
+	}
+	o := &s.opts
+	if o.names {
+		s.filename()
+		if o.null {
+			s.w.WriteByte(0)
+		} else {
+			s.sep(sep)
+		}
+	}
+	if o.number {
+		s.countTo(at)
+		s.numeral(s.lines+1, 2+2*b(o.names))
+		s.sep(sep)
+	}
+	if o.offset {
+		s.numeral(s.base+int64(at), 2+2*b(o.names))
+		s.sep(sep)
+	}
+	if o.tab && (o.names || o.number || o.offset) {
+		s.w.WriteByte('\t')
+	}
+	return true
+}
+
+func b(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// valid reports whether text is UTF-8; the usual text is ASCII.
+func valid(text []byte) bool { return utf8.Valid(text) }
+
+// line prints one line.
+func (s *scan) line(ls, le int, sep byte) {
+	s.first = false
+	if s.opts.only {
+		if sep == ':' && !s.opts.invert {
+			s.matches(ls, le)
+		}
+	} else {
+		if !s.head(ls, le, sep) {
+			return
+		}
+		if s.opts.color && (sep == ':') != s.opts.invert {
+			s.colored(ls, le)
+		} else {
+			s.w.Write(s.buf[ls:le])
+		}
+		s.w.WriteByte(s.end)
+	}
+	if s.opts.lineBuffered {
+		s.flushed()
+	}
+	if s.w.Buffered() > 60<<10 {
+		if !s.Step(1) {
+			s.failed = true
+			return
+		}
+		s.flushed()
+	}
+}
+
+// matches prints the matches of a line (-o).
+func (s *scan) matches(ls, le int) {
+	text := s.buf[ls:le]
+	for at := 0; at <= len(text); {
+		m, e := s.re.FindIndex(text, at)
+		if m < 0 || s.re.Err() != nil || !s.Step(1) {
+			return
+		}
+		if e == m {
+			at = m + 1
+			continue
+		}
+		if !s.head(ls+m, ls+e, ':') {
+			return
+		}
+		if s.opts.color {
+			s.w.WriteString("\x1b[01;31m\x1b[K")
+			s.w.Write(text[m:e])
+			s.w.WriteString("\x1b[m\x1b[K")
+		} else {
+			s.w.Write(text[m:e])
+		}
+		s.w.WriteByte(s.end)
+		at = e
+	}
+}
+
+// colored prints a line with its matches marked.
+func (s *scan) colored(ls, le int) {
+	text := s.buf[ls:le]
+	at, last := 0, 0
+	for at <= len(text) {
+		m, e := s.re.FindIndex(text, at)
+		if m < 0 || s.re.Err() != nil || !s.Step(1) {
+			break
+		}
+		if e == m {
+			at = m + 1
+			continue
+		}
+		s.w.Write(text[last:m])
+		s.w.WriteString("\x1b[01;31m\x1b[K")
+		s.w.Write(text[m:e])
+		s.w.WriteString("\x1b[m\x1b[K")
+		at, last = e, e
+	}
+	s.w.Write(text[last:])
+}

@@ -1,0 +1,301 @@
+package search
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/sh/tool"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
+)
+
+const (
+	sedPosix = 0x80 + iota
+	sedDebug
+	sedSandbox
+	sedHelp
+	sedVersion
+	sedFollow
+)
+
+const sedUsage = `Usage: sed [OPTION]... {script-only-if-no-other-script} [input-file]...
+
+  -n, --quiet, --silent      suppress automatic printing of pattern space
+  -e script, --expression=script
+                             add the script to the commands to be executed
+  -f script-file, --file=script-file
+                             add the contents of script-file to the commands to be executed
+  --follow-symlinks          follow symlinks when processing in place
+  -i[SUFFIX], --in-place[=SUFFIX]
+                             edit files in place (makes backup if SUFFIX supplied)
+  -l N, --line-length=N      specify the desired line-wrap length for the ` + "`l'" + ` command
+  --posix                    disable all GNU extensions.
+  -E, -r, --regexp-extended  use extended regular expressions in the script
+  -s, --separate             consider files as separate rather than as a single
+                             continuous long stream.
+      --sandbox              operate in sandbox mode (disable r/w commands).
+  -u, --unbuffered           load minimal amounts of data from the input files and flush
+                             the output buffers more often
+  -z, --null-data            separate lines by NUL characters
+      --help     display this help and exit
+      --version  output version information and exit
+
+If no -e, --expression, -f, or --file option is given, then the first
+non-option argument is taken as the sed script to interpret.
+`
+
+// sedOut is a file that is written to.
+type sedOut struct {
+	w       *bufio.Writer
+	f       tool.File // nil for the program's own output
+	missing bool      // the newline of the last line
+}
+
+// sed is one run of sed.
+type sed struct {
+	*tool.Call
+	cmds     []*sedCmd
+	quiet    bool
+	separate bool
+	inPlace  bool
+	suffix   string
+	follow   bool
+	unbuf    bool
+	posix    bool
+	end      byte
+	wrap     int
+	out      *sedOut // where the pattern space goes
+	stdout   *sedOut
+	files    map[string]*sedOut
+	readers  map[string]*bufio.Reader
+	closers  []tool.File
+	input    sedInput
+	status   int
+	sedState
+}
+
+func sedMain(c *tool.Call) int {
+	f, ok := c.Flags("bsnrzuEe:f:l:i::V:hs", "expression=e", "file=f", "in-place=i", "line-length=l", "null-data=z", "zero-terminated=z", "quiet=n", "silent=n",
+		"regexp-extended=E", "separate=s", "unbuffered=u", "binary=b", long("posix", sedPosix, ""), long("debug", sedDebug, ""), long("sandbox", sedSandbox, ""),
+		long("help", sedHelp, ""), long("version", sedVersion, ""), long("follow-symlinks", sedFollow, ""))
+	if !ok {
+		return 1
+	}
+	switch {
+	case f.Has(sedHelp):
+		fmt.Fprint(c.Out, sedUsage)
+		return 0
+	case f.Has(sedVersion):
+		fmt.Fprintln(c.Out, "sed (GNU sed compatible, simulated) 4.8")
+		return 0
+	case f.Has(sedDebug):
+		return c.Errorf(1, "--debug is not supported")
+	}
+	s := &sed{Call: c, quiet: f.Has('n'), separate: f.Has('s') || f.Has('i'), inPlace: f.Has('i'), suffix: f.Value('i', ""), follow: f.Has(sedFollow),
+		unbuf: f.Has('u'), posix: f.Has(sedPosix), end: '\n', wrap: 70, files: map[string]*sedOut{}, readers: map[string]*bufio.Reader{}}
+	if f.Has('z') {
+		s.end = 0
+	}
+	if v := f.Value('l', ""); v != "" {
+		n := 0
+		if _, err := fmt.Sscanf(v, "%d", &n); err != nil || n < 0 {
+			return c.Errorf(1, "invalid line length: %s", v)
+		}
+		s.wrap = n
+	}
+	s.stdout = &sedOut{w: bufio.NewWriterSize(c.Out, 64<<10)}
+	s.out = s.stdout
+	args, err := s.script(f)
+	if err != nil {
+		s.flush()
+		if c.Stopped(err) {
+			return 1
+		}
+		var fatal *sedFatal
+		if errors.As(err, &fatal) {
+			return c.Errorf(4, "%s", fatal)
+		}
+		return c.Errorf(1, "%s", err)
+	}
+	if len(args) == 0 {
+		if s.inPlace && false {
+			return c.Errorf(4, "no input files")
+		}
+		args = []string{"-"}
+	}
+	s.input.names = args
+	status := s.run()
+	if !s.closeAll() && status == 0 {
+		status = 4
+	}
+	return status
+}
+
+// script reads the script from the options.
+func (s *sed) script(f tool.Flags) (args []string, err error) {
+	args = f.Args
+	p := &sedParser{posix: s.posix, ext: f.Has('E') || f.Has('r'), open: s.open, budget: s.Step, sandbox: f.Has(sedSandbox)}
+	var text strings.Builder
+	add := func(c sedChunk, t string) {
+		if len(p.chunks) > 0 {
+			text.WriteByte('\n')
+		}
+		c.start = text.Len()
+		p.chunks = append(p.chunks, c)
+		text.WriteString(t)
+	}
+	n := 0
+	for _, o := range f.All {
+		switch o.Letter {
+		case 'e':
+			n++
+			add(sedChunk{num: n}, o.Value)
+		case 'f':
+			in, err := s.OpenIn(o.Value)
+			if err != nil {
+				return nil, fmt.Errorf("couldn't open file %s: %s", o.Value, tool.ErrText(err))
+			}
+			data, err := s.ReadAll(in)
+			_ = in.Close() // it was read
+			if err != nil {
+				return nil, err
+			}
+			add(sedChunk{name: o.Value}, strings.TrimSuffix(string(data), "\n"))
+		}
+	}
+	if len(p.chunks) == 0 {
+		if len(args) == 0 {
+			fmt.Fprint(s.Err, sedUsage)
+			return nil, tool.ErrStop
+		}
+		add(sedChunk{num: 1}, args[0])
+		args = args[1:]
+	}
+	p.s = text.String()
+	if len(p.s) > 1<<20 {
+		return nil, errors.New("script too long")
+	}
+	if strings.HasPrefix(p.s, "#n\n") || p.s == "#n" {
+		s.quiet = true
+	}
+	if err := p.parse(); err != nil {
+		return nil, err
+	}
+	s.cmds = p.cmds
+	return args, nil
+}
+
+// open opens a file to write to, once.
+func (s *sed) open(name string) (*sedOut, error) {
+	if name == "/dev/stdout" {
+		return s.stdout, nil
+	}
+	if o := s.files[name]; o != nil {
+		return o, nil
+	}
+	if name == "/dev/stderr" {
+		o := &sedOut{w: bufio.NewWriter(s.Err)}
+		s.files[name] = o
+		return o, nil
+	}
+	f, err := s.Open(name, vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("couldn't open file %s: %s", name, tool.ErrText(err))
+	}
+	o := &sedOut{w: bufio.NewWriterSize(f, 4096), f: f}
+	s.files[name] = o
+	return o, nil
+}
+
+// flush writes what is buffered.
+func (s *sed) flush() bool { return s.stdout.w.Flush() == nil }
+
+func (s *sed) closeAll() bool {
+	ok := true
+	for name, o := range s.files {
+		if err := o.w.Flush(); err != nil && !s.Stopped(err) {
+			s.Errorf(4, "couldn't write to %s: %s", name, tool.ErrText(err))
+			ok = false
+		}
+		if o.f != nil {
+			_ = o.f.Close() // flushed
+		}
+	}
+	for _, f := range s.closers {
+		_ = f.Close() // it was read
+	}
+	if err := s.stdout.w.Flush(); err != nil {
+		if !s.Stopped(err) {
+			s.Errorf(4, "couldn't flush stdout: %s", tool.ErrText(err))
+		}
+		ok = false
+	}
+	return ok
+}
+
+// beginFile opens the output of a file that is edited in place.
+func (s *sed) beginFile(name string) error {
+	info, err := s.FS().Stat(s.Abs(name))
+	if err != nil {
+		return err
+	}
+	if !info.Mode.IsRegular() {
+		return fmt.Errorf("couldn't edit %s: not a regular file", name)
+	}
+	target := name
+	if s.follow {
+		if real, err := s.FS().EvalSymlinks(s.Abs(name)); err == nil {
+			target = real
+		}
+	}
+	var r [6]byte
+	s.Random(r[:])
+	for i := range r {
+		r[i] = "abcdefghijklmnopqrstuvwxyzABCDEF"[r[i]&31]
+	}
+	tmp := path.Join(path.Dir(s.Abs(target)), "sed"+string(r[:]))
+	f, err := s.Open(tmp, vfs.WriteOnly|vfs.CreateNew|vfs.Exclusive, 0o600)
+	if err != nil {
+		return fmt.Errorf("couldn't open temporary file %s: %s", tmp, tool.ErrText(err))
+	}
+	s.input.target, s.input.tmp, s.input.mode = s.Abs(target), tmp, info.Mode
+	s.out = &sedOut{w: bufio.NewWriterSize(f, 64<<10), f: f}
+	return nil
+}
+
+// endFile puts the output in the file's place.
+func (s *sed) endFile() error {
+	if s.input.tmp == "" {
+		return nil
+	}
+	in := &s.input
+	err := s.out.w.Flush()
+	_ = s.out.f.Close() // flushed
+	s.out = s.stdout
+	tmp := in.tmp
+	in.tmp = ""
+	if err != nil {
+		_ = s.FS().Remove(tmp)
+		return err
+	}
+	if info, err := s.FS().Stat(in.target); err == nil {
+		_ = s.FS().Chown(tmp, info.UID, info.GID) // as far as one may
+	}
+	_ = s.FS().Chmod(tmp, in.mode.Perm()) // one's own new file
+	if s.suffix != "" {
+		dir, base := path.Split(in.target)
+		backup := base + s.suffix
+		if strings.Contains(s.suffix, "*") {
+			backup = strings.ReplaceAll(s.suffix, "*", base)
+		}
+		if !strings.Contains(backup, "/") {
+			backup = dir + backup
+		}
+		if err := s.FS().Rename(in.target, s.Abs(backup)); err != nil {
+			return err
+		}
+	}
+	return s.FS().Rename(tmp, in.target)
+}

@@ -1,0 +1,845 @@
+package search
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel/internal/sh/regex"
+)
+
+// sedAddr is one address.
+type sedAddr struct {
+	kind byte // 'n' line, '/' expression, '$' last, '~' first~step, '+' more lines, '*' up to a multiple, '0' line zero
+	n    int64
+	step int64
+	re   *sedRegex
+}
+
+// sedRegex is an expression; nil stands for the last one used.
+type sedRegex struct {
+	re *regex.Regexp
+}
+
+// sedCmd is one command.
+type sedCmd struct {
+	a1, a2 *sedAddr
+	not    bool
+	name   byte
+	text   []byte // of a, i, c; file name; label
+	num    int    // of q, Q, l, L: -1 none; target of jumps
+	out    *sedOut
+	sub    *sedSubst
+	y      map[string]string
+	y1     *[256]byte // where y changes single bytes alone
+	// Where a range is.
+	active bool
+	until  int64
+}
+
+// sedSubst is what s does.
+type sedSubst struct {
+	re     *sedRegex
+	parts  []sedPart
+	global bool
+	print  int
+	nth    int
+	out    *sedOut
+	cases  bool // has \U and the like
+}
+
+// sedPart is a piece of a replacement: text, then a submatch (-1: none), then a change of case (0: none).
+type sedPart struct {
+	text  []byte
+	group int
+	mode  byte
+}
+
+// sedParser reads a script.
+type sedParser struct {
+	s       string
+	pos     int
+	where   string // "-e expression #1, char"
+	base    int    // offset of the current expression in s
+	posix   bool
+	ext     bool
+	cmds    []*sedCmd
+	blocks  []int
+	labels  map[string]int
+	jumps   []int
+	open    func(name string) (*sedOut, error)
+	budget  func(int) bool
+	chunks  []sedChunk
+	sandbox bool
+}
+
+// sedChunk is one -e or -f.
+type sedChunk struct {
+	start int
+	name  string // of a file; "" for -e number
+	num   int
+}
+
+// errAt is an error of the script with its place.
+func (p *sedParser) fail(format string, args ...any) error {
+	return p.failAt(p.pos, fmt.Sprintf(format, args...))
+}
+
+func (p *sedParser) failAt(pos int, msg string) error {
+	c := p.chunks[0]
+	for _, k := range p.chunks {
+		if k.start <= pos {
+			c = k
+		}
+	}
+	if c.name != "" {
+		line := 1 + strings.Count(p.s[c.start:min(pos, len(p.s))], "\n")
+		return fmt.Errorf("file %s line %d: %s", c.name, line, msg)
+	}
+	return fmt.Errorf("-e expression #%d, char %d: %s", c.num, pos-c.start, msg)
+}
+
+func (p *sedParser) more() bool { return p.pos < len(p.s) }
+
+// peek returns the next byte, 0 at the end.
+func (p *sedParser) peek() byte {
+	if p.more() {
+		return p.s[p.pos]
+	}
+	return 0
+}
+
+func (p *sedParser) blanks() {
+	for p.more() && (p.s[p.pos] == ' ' || p.s[p.pos] == '\t') {
+		p.pos++
+	}
+}
+
+// parse reads the whole script.
+func (p *sedParser) parse() error {
+	p.labels = map[string]int{}
+	for {
+		for p.more() && strings.IndexByte(" \t\n;\r\v\f", p.s[p.pos]) >= 0 {
+			p.pos++
+		}
+		if !p.more() {
+			break
+		}
+		if err := p.command(); err != nil {
+			return err
+		}
+	}
+	if len(p.blocks) > 0 {
+		return p.failAt(p.chunks[len(p.chunks)-1].start, "unmatched `{'")
+	}
+	for _, i := range p.jumps {
+		c := p.cmds[i]
+		if len(c.text) == 0 {
+			c.num = len(p.cmds)
+			continue
+		}
+		at, ok := p.labels[string(c.text)]
+		if !ok {
+			return fmt.Errorf("-e expression #%d, char %d: can't find label for jump to `%s'", 1, 3, c.text)
+		}
+		c.num = at
+	}
+	return nil
+}
+
+// number reads digits.
+func (p *sedParser) number() int64 {
+	start := p.pos
+	for p.more() && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {
+		p.pos++
+	}
+	n, err := strconv.ParseInt(p.s[start:p.pos], 10, 64)
+	if err != nil {
+		return 1<<62 - 1
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// address reads one address, nil when there is none.
+func (p *sedParser) address(second bool) (*sedAddr, error) {
+	c := p.peek()
+	switch {
+	case c == '/' || c == '\\':
+		p.pos++
+		delim := byte('/')
+		if c == '\\' {
+			if !p.more() {
+				return nil, p.fail("unexpected `,'")
+			}
+			delim = p.s[p.pos]
+			p.pos++
+		}
+		text, ok := p.delimited(delim, true)
+		if !ok {
+			return nil, p.fail("unterminated address regex")
+		}
+		var flags regex.Flags
+		for p.more() {
+			switch p.s[p.pos] {
+			case 'I':
+				flags |= regex.IgnoreCase
+			case 'M':
+				flags |= regex.Multi
+			default:
+				re, err := p.regex(text, flags)
+				return &sedAddr{kind: '/', re: re}, err
+			}
+			p.pos++
+		}
+		re, err := p.regex(text, flags)
+		return &sedAddr{kind: '/', re: re}, err
+	case isDigit(c):
+		n := p.number()
+		p.blanks()
+		if p.peek() == '~' && !second {
+			p.pos++
+			p.blanks()
+			step := int64(0)
+			if isDigit(p.peek()) {
+				step = p.number()
+			}
+			if step > 0 {
+				return &sedAddr{kind: '~', n: n, step: step}, nil
+			}
+			return &sedAddr{kind: 'n', n: n}, nil
+		}
+		return &sedAddr{kind: 'n', n: n}, nil
+	case c == '$':
+		p.pos++
+		return &sedAddr{kind: '$'}, nil
+	case second && (c == '+' || c == '~'):
+		p.pos++
+		p.blanks()
+		if !isDigit(p.peek()) {
+			return nil, p.fail("expected number")
+		}
+		n := p.number()
+		if c == '~' {
+			return &sedAddr{kind: '*', n: n}, nil
+		}
+		return &sedAddr{kind: '+', n: n}, nil
+	}
+	return nil, nil
+}
+
+// delimited reads up to an unescaped delimiter. An escaped one loses its backslash; \n is a newline when it is none of
+// the delimiters and of no expression.
+func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
+	var b strings.Builder
+	for p.more() {
+		c := p.s[p.pos]
+		switch {
+		case c == delim:
+			p.pos++
+			return b.String(), true
+		case c == '\\' && p.pos+1 < len(p.s):
+			d := p.s[p.pos+1]
+			p.pos += 2
+			switch {
+			case d == delim && (isRegex && strings.IndexByte("()", d) < 0 || !isRegex && d != '&'):
+				if isRegex && strings.IndexByte("*.[]^$", d) >= 0 { // it stands for itself
+					b.WriteByte('\\')
+				}
+				b.WriteByte(d)
+			case d == delim:
+				b.WriteString("\\" + string(d))
+			default:
+				b.WriteByte('\\')
+				b.WriteByte(d)
+			}
+			continue
+		case c == '\n' && isRegex && false:
+			return "", false
+		}
+		b.WriteByte(c)
+		p.pos++
+	}
+	return "", false
+}
+
+// sedByte reads the escapes that sed turns into characters: \n \t \f \v \a \r \cX \dNNN \oNNN \xHH.
+func sedByte(s string) (c byte, n int, ok bool) {
+	if len(s) < 2 {
+		return 0, 0, false
+	}
+	if i := strings.IndexByte("afnrtv", s[1]); i >= 0 {
+		return "\a\f\n\r\t\v"[i], 2, true
+	}
+	base, most := 0, 3
+	switch s[1] {
+	case 'c':
+		if len(s) < 3 {
+			return 0, 0, false
+		}
+		x := s[2]
+		if x >= 'a' && x <= 'z' {
+			x -= 32
+		}
+		return x ^ 0x40, 3, true
+	case 'd':
+		base = 10
+	case 'o':
+		base = 8
+	case 'x':
+		base, most = 16, 2
+	default:
+		return 0, 0, false
+	}
+	for n = most; n > 0; n-- {
+		if len(s) < 2+n {
+			continue
+		}
+		if v, err := strconv.ParseUint(s[2:2+n], base, 16); err == nil {
+			return byte(v), 2 + n, true
+		}
+	}
+	return 0, 0, false
+}
+
+// regex compiles an expression of the script.
+func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
+	if text == "" {
+		if flags != 0 {
+			return nil, p.fail("no previous regular expression")
+		}
+		return &sedRegex{}, nil
+	}
+	if p.ext {
+		flags |= regex.Extended
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c == '[' {
+			end := bracketEnd(text, i)
+			for j := i; j < end; {
+				if text[j] == '\\' {
+					if ch, n, ok := sedByte(text[j:]); ok && text[j+1] != 'c' && j+n < end {
+						b.WriteByte(ch)
+						j += n
+						continue
+					}
+				}
+				b.WriteByte(text[j])
+				j++
+			}
+			i = end
+			continue
+		}
+		if c == '\\' && i+1 < len(text) {
+			if ch, n, ok := sedByte(text[i:]); ok {
+				if strings.IndexByte("*.[]^$\\+?(){}|", ch) >= 0 && (p.ext || strings.IndexByte("+?(){}|", ch) < 0) {
+					b.WriteByte('\\')
+				}
+				b.WriteByte(ch)
+				i += n
+				continue
+			}
+			b.WriteString(text[i : i+2])
+			i += 2
+			continue
+		}
+		b.WriteByte(c)
+		i++
+	}
+	re, err := regex.Compile(b.String(), flags)
+	if err != nil {
+		return nil, p.fail("%v", err)
+	}
+	re.Budget(p.budget)
+	return &sedRegex{re}, nil
+}
+
+// bracketEnd returns where a bracket expression ends, or the end of the text.
+func bracketEnd(s string, i int) int {
+	i++
+	if i < len(s) && s[i] == '^' {
+		i++
+	}
+	if i < len(s) && s[i] == ']' {
+		i++
+	}
+	for i < len(s) {
+		switch {
+		case s[i] == ']':
+			return i + 1
+		case s[i] == '[' && i+1 < len(s) && strings.IndexByte(":.=", s[i+1]) >= 0:
+			end := strings.Index(s[i+2:], s[i+1:i+2]+"]")
+			if end < 0 {
+				return len(s)
+			}
+			i += end + 4
+			continue
+		}
+		i++
+	}
+	return len(s)
+}
+
+// command reads one command with its addresses.
+func (p *sedParser) command() error {
+	c := &sedCmd{num: -1}
+	var err error
+	if c.a1, err = p.address(false); err != nil {
+		return err
+	}
+	if c.a1 != nil {
+		p.blanks()
+		if p.peek() == ',' {
+			p.pos++
+			p.blanks()
+			if c.a2, err = p.address(true); err != nil {
+				return err
+			}
+			if c.a2 == nil {
+				return p.fail("unexpected `,'")
+			}
+		}
+		if c.a1.kind == 'n' && c.a1.n == 0 {
+			if c.a2 == nil || c.a2.kind != '/' || p.posix {
+				return p.fail("invalid usage of line address 0")
+			}
+			c.a1.kind = '0'
+		}
+	}
+	p.blanks()
+	if p.peek() == '!' {
+		p.pos++
+		c.not = true
+		p.blanks()
+		if p.peek() == '!' {
+			p.pos++
+			return p.fail("multiple `!'s")
+		}
+	}
+	if !p.more() {
+		return p.fail("missing command")
+	}
+	c.name = p.s[p.pos]
+	p.pos++
+	return p.body(c)
+}
+
+// end reads what must follow a command.
+func (p *sedParser) end() error {
+	p.blanks()
+	switch p.peek() {
+	case '\n', ';':
+		p.pos++
+	case '}', '#', 0, '\r':
+		if p.more() && p.s[p.pos] == 0 {
+			return p.extra()
+		}
+	default:
+		return p.extra()
+	}
+	return nil
+}
+
+func (p *sedParser) extra() error {
+	p.pos++
+	return p.fail("extra characters after command")
+}
+
+// body reads what follows a command's name.
+func (p *sedParser) body(c *sedCmd) error {
+	add := func() { p.cmds = append(p.cmds, c) }
+	switch c.name {
+	case '#':
+		if c.a1 != nil {
+			return p.fail("comments don't accept any addresses")
+		}
+		i := strings.IndexByte(p.s[p.pos:], '\n')
+		if i < 0 {
+			i = len(p.s) - p.pos
+		}
+		p.pos += i
+		return nil
+	case '{':
+		p.blocks = append(p.blocks, len(p.cmds))
+		add()
+		return nil
+	case '}':
+		if len(p.blocks) == 0 {
+			return p.fail("unexpected `}'")
+		}
+		if c.a1 != nil {
+			return p.fail("} doesn't want any addresses")
+		}
+		p.cmds[p.blocks[len(p.blocks)-1]].num = len(p.cmds)
+		p.blocks = p.blocks[:len(p.blocks)-1]
+		return p.end()
+	case ':':
+		if c.a1 != nil {
+			return p.fail(": doesn't want any addresses")
+		}
+		p.blanks()
+		start := p.pos
+		for p.more() && strings.IndexByte(" \t\n;", p.s[p.pos]) < 0 {
+			p.pos++
+		}
+		label := p.s[start:p.pos]
+		if label == "" {
+			return p.fail("\":\" lacks a label")
+		}
+		p.labels[label] = len(p.cmds)
+		return p.end()
+	case 'b', 't', 'T':
+		p.blanks()
+		start := p.pos
+		for p.more() && strings.IndexByte(" \t\n;}", p.s[p.pos]) < 0 {
+			p.pos++
+		}
+		c.text = []byte(p.s[start:p.pos])
+		p.jumps = append(p.jumps, len(p.cmds))
+		add()
+		return p.end()
+	case '=', 'd', 'D', 'F', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'z':
+		add()
+		return p.end()
+	case 'q', 'Q', 'l', 'L':
+		if c.a2 != nil && (c.name == 'q' || c.name == 'Q') {
+			return p.fail("command only uses one address")
+		}
+		p.blanks()
+		if isDigit(p.peek()) {
+			c.num = int(min(p.number(), 1<<30))
+		}
+		add()
+		return p.end()
+	case 'a', 'i', 'c':
+		add()
+		return p.text(c)
+	case 'r', 'R', 'w', 'W':
+		p.blanks()
+		i := strings.IndexByte(p.s[p.pos:], '\n')
+		if i < 0 {
+			i = len(p.s) - p.pos
+		}
+		name := p.s[p.pos : p.pos+i]
+		p.pos += i
+		if name == "" {
+			return p.fail("missing filename in r/R/w/W commands")
+		}
+		c.text = []byte(name)
+		add()
+		return p.output(c.name == 'w' || c.name == 'W', name, &c.out)
+	case 'e':
+		return p.fail("the e command is not supported by this sed")
+	case 's':
+		add()
+		return p.subst(c)
+	case 'y':
+		add()
+		return p.transliterate(c)
+	case 'v':
+		i := strings.IndexAny(p.s[p.pos:]+"\n", "\n;")
+		p.pos += i
+		return p.end()
+	case '\n', ';':
+		return p.fail("missing command")
+	case ',':
+		return p.fail("unexpected `,'")
+	}
+	r, n := utf8.DecodeRuneInString(p.s[p.pos-1:])
+	if n > 1 {
+		return p.fail("unknown command: `%c'", r)
+	}
+	return p.fail("unknown command: `%c'", c.name)
+}
+
+// output opens a file to write to.
+func (p *sedParser) output(write bool, name string, to **sedOut) error {
+	if p.sandbox {
+		return p.fail("e/r/w commands disabled in sandbox mode")
+	}
+	if !write {
+		return nil
+	}
+	out, err := p.open(name)
+	if err != nil {
+		return &sedFatal{err}
+	}
+	*to = out
+	return nil
+}
+
+// sedFatal is an error with its own status and without a place.
+type sedFatal struct{ error }
+
+// text reads the text of a, i and c.
+func (p *sedParser) text(c *sedCmd) error {
+	p.blanks()
+	if !p.more() {
+		return p.fail("expected \\ after `a', `c' or `i'")
+	}
+	keep := false
+	if p.peek() == '\\' {
+		p.pos++
+		start := p.pos
+		p.blanks()
+		if p.peek() == '\n' {
+			p.pos++
+			p.gnuBlanks()
+		} else {
+			p.pos = start
+			keep = true
+			_ = keep
+		}
+		if !p.more() && start == len(p.s) {
+			return p.failAt(p.pos, "expected \\ after `a', `c' or `i'")
+		}
+	}
+	var b []byte
+	for p.more() {
+		ch := p.s[p.pos]
+		if ch == '\n' {
+			p.pos++
+			break
+		}
+		if ch == '\\' {
+			p.pos++
+			if !p.more() {
+				break
+			}
+			if v, n, ok := sedByte(p.s[p.pos-1:]); ok && p.s[p.pos] != 'n' {
+				b = append(b, v)
+				p.pos += n - 1
+				continue
+			}
+			b = append(b, p.s[p.pos])
+			p.pos++
+			continue
+		}
+		b = append(b, ch)
+		p.pos++
+	}
+	c.text = append(b, '\n')
+	return nil
+}
+
+// gnuBlanks is where the text behind a\ and a newline begins: white space is kept.
+func (p *sedParser) gnuBlanks() {}
+
+// transliterate reads y.
+func (p *sedParser) transliterate(c *sedCmd) error {
+	if !p.more() {
+		return p.fail("unterminated `y' command")
+	}
+	delim := p.s[p.pos]
+	p.pos++
+	from, ok := p.delimited(delim, false)
+	to, ok2 := "", false
+	if ok {
+		to, ok2 = p.delimited(delim, false)
+	}
+	if !ok || !ok2 {
+		return p.fail("unterminated `y' command")
+	}
+	a, err := p.yChars(from)
+	if err != nil {
+		return err
+	}
+	b, err := p.yChars(to)
+	if err != nil {
+		return err
+	}
+	if len(a) != len(b) {
+		return p.fail("strings for `y' command are different lengths")
+	}
+	single := true
+	c.y = map[string]string{}
+	for i := range a {
+		if _, ok := c.y[a[i]]; !ok {
+			c.y[a[i]] = b[i]
+		}
+		single = single && len(a[i]) == 1 && len(b[i]) == 1
+	}
+	if single {
+		c.y1 = new([256]byte)
+		for i := range c.y1 {
+			c.y1[i] = byte(i)
+		}
+		for f, t := range c.y {
+			c.y1[f[0]] = t[0]
+		}
+	}
+	return p.end()
+}
+
+// yChars splits a string of y into characters.
+func (p *sedParser) yChars(s string) ([]string, error) {
+	var out []string
+	for i := 0; i < len(s); {
+		if s[i] == '\\' && i+1 < len(s) {
+			if s[i+1] == '\\' {
+				out = append(out, "\\")
+				i += 2
+				continue
+			}
+			if v, n, ok := sedByte(s[i:]); ok {
+				out = append(out, string([]byte{v}))
+				i += n
+				continue
+			}
+			if s[i+1] != '\n' && false {
+				return nil, errors.New("unknown")
+			}
+			out = append(out, "\\")
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		out = append(out, s[i:i+n])
+		i += n
+	}
+	return out, nil
+}
+
+// subst reads s.
+func (p *sedParser) subst(c *sedCmd) error {
+	if !p.more() {
+		return p.fail("unterminated `s' command")
+	}
+	delim := p.s[p.pos]
+	if delim >= utf8.RuneSelf {
+		return p.fail("delimiter character is not a single-byte character")
+	}
+	if delim == '\n' || delim == '\\' {
+		return p.fail("unterminated `s' command")
+	}
+	p.pos++
+	text, ok := p.delimited(delim, true)
+	repl, ok2 := "", false
+	if ok {
+		repl, ok2 = p.delimited(delim, false)
+	}
+	if !ok || !ok2 {
+		return p.fail("unterminated `s' command")
+	}
+	s := &sedSubst{}
+	c.sub = s
+	var flags regex.Flags
+	for done := false; !done; {
+		switch ch := p.peek(); {
+		case ch == 'i' || ch == 'I':
+			flags |= regex.IgnoreCase
+			p.pos++
+		case ch == 'm' || ch == 'M':
+			flags |= regex.Multi
+			p.pos++
+		case ch == 'g':
+			p.pos++
+			if s.global {
+				return p.fail("multiple `g' options to `s' command")
+			}
+			s.global = true
+		case ch == 'p':
+			p.pos++
+			if s.print > 0 {
+				return p.fail("multiple `p' options to `s' command")
+			}
+			s.print++
+		case isDigit(ch):
+			if s.nth > 0 {
+				p.pos++
+				return p.fail("multiple number options to `s' command")
+			}
+			n := p.number()
+			if n == 0 {
+				return p.fail("number option to `s' command may not be zero")
+			}
+			s.nth = int(min(n, 1<<30))
+		case ch == 'e':
+			p.pos++
+			return p.fail("the e option of the s command is not supported by this sed")
+		case ch == 'w':
+			p.pos++
+			p.blanks()
+			i := strings.IndexByte(p.s[p.pos:], '\n')
+			if i < 0 {
+				i = len(p.s) - p.pos
+			}
+			name := p.s[p.pos : p.pos+i]
+			p.pos += i
+			if name == "" {
+				return p.fail("missing filename in r/R/w/W commands")
+			}
+			if err := p.output(true, name, &s.out); err != nil {
+				return err
+			}
+			done = true
+		case ch == '}' || ch == '#':
+			done = true
+		case ch == '\n' || ch == ';':
+			p.pos++
+			done = true
+		case !p.more():
+			done = true
+		case ch == ' ' || ch == '\t' || ch == '\r':
+			p.pos++
+		default:
+			p.pos++
+			return p.fail("unknown option to `s'")
+		}
+	}
+	var err error
+	if s.re, err = p.regex(text, flags); err != nil {
+		return err
+	}
+	return p.replacement(s, repl)
+}
+
+// replacement reads the right-hand side of s.
+func (p *sedParser) replacement(s *sedSubst, text string) error {
+	part := sedPart{group: -1}
+	flush := func() {
+		s.parts = append(s.parts, part)
+		part = sedPart{group: -1}
+	}
+	most := 0
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '&':
+			part.group = 0
+			flush()
+		case c != '\\' || i+1 == len(text):
+			part.text = append(part.text, c)
+		default:
+			i++
+			d := text[i]
+			switch {
+			case isDigit(d):
+				part.group = int(d - '0')
+				most = max(most, part.group)
+				flush()
+			case strings.IndexByte("ULEul", d) >= 0 && !p.posix:
+				part.mode = d
+				s.cases = true
+				flush()
+			default:
+				if v, n, ok := sedByte(text[i-1:]); ok {
+					part.text = append(part.text, v)
+					i += n - 2
+				} else {
+					part.text = append(part.text, d)
+				}
+			}
+		}
+	}
+	flush()
+	if s.re.re != nil && most > s.re.re.NumSubexp() {
+		return p.fail("invalid reference \\%d on `s' command's RHS", most)
+	}
+	return nil
+}
