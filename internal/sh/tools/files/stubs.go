@@ -2,7 +2,6 @@ package files
 
 import "github.com/carrel-dev/carrel/internal/sh/tool"
 
-func diff(c *tool.Call) int  { return 2 }
 func sdiff(c *tool.Call) int { return 2 }
 func diff3(c *tool.Call) int { return 2 }
 func patch(c *tool.Call) int { return 2 }
