@@ -137,7 +137,8 @@ func (procFS) Lookup(by any, path string) (vfs.Entry, error) {
 // own describes a file in a process's directory.
 func (a procAsker) own(p *proc, name string, e *vfs.Entry) error {
 	e.Accessed, e.Changed = e.Modified, e.Modified
-	mine := a.self != nil && a.self.p == p
+	// A part of a shell that runs on its own has been that shell a moment ago.
+	mine := a.self != nil && (a.self.p == p || a.self.self == p.pid)
 	if f, ok := procOwn[name]; ok && (mine || !f.self) {
 		if f.self {
 			e.Mode = 0o400
@@ -234,7 +235,10 @@ func (f procFS) ReadDir(by any, path string) ([]vfs.Entry, error) {
 			names = append(names, name)
 		}
 		names = append(names, "fd", "cwd", "root", "exe")
-	case err == nil && rest == "fd" && a.self != nil:
+	case err == nil && rest == "fd":
+		if e, err := f.Lookup(by, path); err != nil || !e.Mode.IsDir() {
+			return nil, syscall.ENOENT
+		}
 		for _, d := range a.self.fds {
 			names = append(names, strconv.Itoa(d.n))
 		}

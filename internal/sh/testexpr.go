@@ -212,7 +212,9 @@ func (r *runner) fileTest(op, s string) (bool, error) {
 		return exists && i.Size > 0, nil
 	case "-c":
 		return exists && i.Mode&fs.ModeCharDevice != 0, nil
-	case "-b", "-p", "-S":
+	case "-p":
+		return exists && i.Mode&fs.ModeNamedPipe != 0, nil
+	case "-b", "-S":
 		return false, nil
 	case "-u":
 		return exists && i.Mode&fs.ModeSetuid != 0, nil
@@ -225,7 +227,7 @@ func (r *runner) fileTest(op, s string) (bool, error) {
 	case "-G":
 		return exists && i.GID == r.cred().GID, nil
 	case "-N":
-		return exists, nil
+		return exists && !i.Accessed.After(i.Modified), nil
 	}
 	return false, arithError{op + ": unary operator expected"}
 }
@@ -276,7 +278,7 @@ func (r *runner) binaryTest(a, op, b string) (bool, error) {
 		case "-ot":
 			return errY == nil && (errX != nil || x.Modified.Before(y.Modified)), nil
 		}
-		return errX == nil && errY == nil && x.Ino == y.Ino, nil
+		return errX == nil && errY == nil && x.Ino == y.Ino && x.Dev == y.Dev, nil
 	}
 	return false, arithError{op + ": binary operator expected"}
 }

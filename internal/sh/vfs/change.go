@@ -45,7 +45,7 @@ func (v View) put(p place, mode fs.FileMode, text string) (*node, error) {
 func (v View) make(op, name string, mode fs.FileMode, text string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
-	p, err := v.walk(name, false)
+	p, err := v.entry(name)
 	switch {
 	case err != nil:
 	case p.node != nil:
@@ -124,7 +124,7 @@ func (v View) Link(old, name string) error {
 	from, err := v.find(old, false)
 	var to place
 	if err == nil {
-		to, err = v.walk(name, false)
+		to, err = v.entry(name)
 	}
 	if err == nil {
 		err = v.mayLink(from, to)
@@ -179,7 +179,7 @@ func (v View) addLink(from, to place) error {
 func (v View) Remove(name string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
-	p, err := v.find(name, false)
+	p, err := v.existing(name)
 	switch {
 	case err != nil:
 	case v.fs.isRoot(p.node), p.node.isMountRoot():
@@ -238,9 +238,9 @@ func (v View) remove(p place) error {
 func (v View) RemoveAll(name string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
-	p, err := v.walk(name, false)
+	p, err := v.existing(name)
 	switch {
-	case err == syscall.ENOENT || err == nil && p.node == nil:
+	case err == syscall.ENOENT:
 		return nil
 	case err != nil:
 	case v.fs.isRoot(p.node):
@@ -306,11 +306,11 @@ func (v View) removeTree(dir *node, name string) error {
 func (v View) Rename(from, to string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
-	src, err := v.find(from, false)
+	src, err := v.existing(from)
 	if err != nil {
 		return pathError("rename", from, err)
 	}
-	dst, err := v.walk(to, false)
+	dst, err := v.entry(to)
 	if err != nil {
 		return pathError("rename", to, err)
 	}
@@ -380,7 +380,7 @@ func (v View) mayRename(src, dst place) error {
 		return syscall.EBUSY
 	case src.dir.mnt != dst.dir.mnt:
 		return syscall.EXDEV
-	case dst.slash && !src.node.isDir():
+	case dst.slash && !(src.node.isDir() && (dst.node == nil || dst.node.isDir())):
 		return errNotDir
 	}
 	if err := v.mayChange(src.dir, src.node); err != nil {

@@ -90,8 +90,28 @@ func (v View) path(p place) string {
 }
 
 // walk resolves a path. Only the last name may be missing. With follow, a
-// symbolic link at the end is followed. The caller holds mu.
-func (v View) walk(name string, follow bool) (place, error) {
+// symbolic link at the end is followed; without, one with a slash after it is. The
+// caller holds mu.
+func (v View) walk(name string, follow bool) (place, error) { return v.resolve(name, follow, false) }
+
+// entry resolves a path to a name that is to be made, moved or removed: a link at the
+// end is never followed, whatever stands after it.
+func (v View) entry(name string) (place, error) { return v.resolve(name, false, true) }
+
+// existing is entry of a name that is there, and a directory if the path asks for one.
+func (v View) existing(name string) (place, error) {
+	p, err := v.entry(name)
+	switch {
+	case err != nil:
+	case p.node == nil:
+		err = syscall.ENOENT
+	case p.slash && !p.node.isDir():
+		err = errNotDir
+	}
+	return p, err
+}
+
+func (v View) resolve(name string, follow, entry bool) (place, error) {
 	if name == "" {
 		return place{}, syscall.ENOENT
 	}
@@ -130,7 +150,7 @@ func (v View) walk(name string, follow bool) (place, error) {
 			next.slash = mustDir
 			return next, nil
 		}
-		if next.node.isLink() && (more || follow || mustDir) {
+		if next.node.isLink() && (more || follow || mustDir && !entry) {
 			if links++; links > maxLinks {
 				return place{}, syscall.ELOOP
 			}
@@ -146,7 +166,7 @@ func (v View) walk(name string, follow bool) (place, error) {
 			}
 			continue
 		}
-		if mustDir && !next.node.isDir() {
+		if mustDir && !next.node.isDir() && (more || !entry) {
 			return place{}, syscall.ENOTDIR
 		}
 		switch {
