@@ -98,6 +98,9 @@ func CompileAll(patterns []string, flags Flags) (*Regexp, error) {
 		}
 		root = alt(alts...)
 	}
+	if len(patterns) == 0 {
+		root = &node{op: opSet} // nothing matches
+	}
 	re.lit, re.isLit = root.literal()
 	re.must = root.must()
 	if flags&Words != 0 {

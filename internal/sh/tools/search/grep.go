@@ -2,6 +2,7 @@ package search
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,17 +67,18 @@ otherwise; if any error occurs and -q is not given, the exit status is 2.
 // grep is one run of grep.
 type grep struct {
 	*tool.Call
-	w      *bufio.Writer
-	re     *regex.Regexp
-	none   bool // there is no pattern
-	end    byte // of lines
-	status int  // 2 after an error
-	any    bool // something was selected
-	dirs   string
-	opts   grepOptions
-	globs  grepGlobs
-	given  bool // files were named
-	failed bool // the output or the process has ended
+	w       *bufio.Writer
+	re      *regex.Regexp
+	none    bool // there is no pattern
+	end     byte // of lines
+	status  int  // 2 after an error
+	any     bool // something was selected
+	dirs    string
+	opts    grepOptions
+	globs   grepGlobs
+	given   bool // files were named
+	failed  bool // the output or the process has ended
+	printed bool // something was
 }
 
 // grepOptions are the options that say how to search a file and what to print.
@@ -289,7 +291,7 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 			return nil, false
 		}
 	case kind == 'E' || kind == 0 && g.Base() == "egrep":
-		flags = regex.Extended | regex.LooseBrace
+		flags = regex.Extended | regex.LooseBrace | regex.LooseParen
 	}
 	if l := f.Last("iy" + string([]byte{optNoIgnoreCase})); l == 'i' || l == 'y' {
 		flags |= regex.IgnoreCase
@@ -301,11 +303,19 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 	}
 	if g.end == '\n' {
 		flags |= regex.Lines
-	} else {
-		flags |= regex.Multi
 	}
 	g.none = len(texts) == 0
 	re, err := regex.CompileAll(texts, flags)
+	if flags&(regex.Literal|regex.Perl) == 0 {
+		for _, t := range texts {
+			switch {
+			case strings.HasSuffix(t, "[") && err != nil && err.Error() == "Unmatched [, [^, [:, [., or [=" || strings.HasSuffix(t, "[^") && err != nil:
+				err = errors.New("Invalid regular expression")
+			case err == nil && lonelyClass(t):
+				err = errors.New("character class syntax is [[:space:]], not [:space:]")
+			}
+		}
+	}
 	if err != nil {
 		g.Errorf(2, "%s", err)
 		return nil, false
@@ -313,4 +323,21 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 	g.re = re
 	g.re.Budget(g.Step)
 	return args, true
+}
+
+// lonelyClass reports whether an expression has [:space:] where [[:space:]] was meant, which is an error.
+func lonelyClass(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '[':
+			end := bracketEnd(s, i)
+			if body := s[i:end]; len(body) > 4 && body[1] == ':' && body[len(body)-2] == ':' && strings.Count(body, "[") == 1 {
+				return true
+			}
+			i = end - 1
+		}
+	}
+	return false
 }

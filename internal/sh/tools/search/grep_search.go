@@ -30,20 +30,26 @@ type scan struct {
 	shown  int   // where what was printed ends, or what may be printed as context begins
 	nlAt   int   // up to where lines are counted
 	lines  int64 // how many
-	first  bool  // nothing was printed yet
 	after  int   // lines of context still to print
 	count  int64
 	binary bool // contains a NUL
 	broken bool // a selected line is no UTF-8
 	done   bool
+	width  int  // of numbers, with -T
 	over   bool // as many lines as wanted were selected
 	gap    bool // lines between what was printed and buf are lost
 }
 
 // search searches one input.
 func (g *grep) search(name, label string, in io.Reader) {
-	s := &scan{grep: g, label: label, in: in, first: true}
+	s := &scan{grep: g, label: label, in: in, gap: true}
 	defer func() { _ = g.Pay(-s.paid) }()
+	s.width = 19
+	if f, ok := in.(tool.File); ok && g.opts.tab {
+		if info, err := f.Stat(); err == nil && info.Mode.IsRegular() {
+			s.width = len(strconv.FormatInt(info.Size, 10))
+		}
+	}
 	quietly := g.opts.quiet || g.opts.list || g.opts.listNot || g.opts.count
 	for !s.done && !g.failed {
 		if err := s.fill(); err != nil {
@@ -58,11 +64,7 @@ func (g *grep) search(name, label string, in io.Reader) {
 		}
 		s.block()
 	}
-	if s.count > 0 {
-		g.any = g.any || !g.opts.listNot
-	} else if g.opts.listNot {
-		g.any = true
-	}
+	g.any = g.any || s.count > 0
 	switch {
 	case g.opts.quiet:
 		g.failed = g.failed || g.any
@@ -86,7 +88,8 @@ func (g *grep) search(name, label string, in io.Reader) {
 		fmt.Fprintf(g.w, "%d\n", s.count)
 	}
 	if !quietly && (s.broken || s.binary && !g.opts.text && s.count > 0) {
-		fmt.Fprintf(g.w, "grep: %s: binary file matches\n", label)
+		g.flushed()
+		fmt.Fprintf(g.Err, "grep: %s: binary file matches\n", label)
 	}
 	if g.opts.lineBuffered {
 		g.flushed()
@@ -280,7 +283,7 @@ func (s *scan) leading(ls int) {
 	for i := 0; i < s.opts.before && at > s.shown; i++ {
 		at = max(bytes.LastIndexByte(s.buf[:at-1], s.end)+1, s.shown)
 	}
-	if (at > s.shown || s.gap) && !s.first && !s.opts.noGroupSep {
+	if (at > s.shown || s.gap) && s.printed && !s.opts.noGroupSep {
 		if s.opts.color {
 			s.w.WriteString("\x1b[36m\x1b[K" + s.opts.groupSep + "\x1b[m\x1b[K\n")
 		} else {
@@ -296,14 +299,10 @@ func (s *scan) leading(ls int) {
 
 // trailing prints the context after a selected line, up to an offset.
 func (s *scan) trailing(end int) {
-	for s.after > 0 && s.shown < end && !s.failed && !s.broken {
+	for s.after > 0 && s.shown < end && !s.failed {
 		e := end
 		if i := bytes.IndexByte(s.buf[s.shown:end], s.end); i >= 0 {
 			e = s.shown + i
-		}
-		if s.over && s.re.Match(s.buf[s.shown:e]) != s.opts.invert {
-			s.after = 0
-			return
 		}
 		s.line(s.shown, e, '-')
 		s.shown = min(e+1, len(s.buf))
@@ -327,12 +326,11 @@ func (s *scan) sep(c byte) {
 	s.w.WriteByte(c)
 }
 
-// number prints a line number or an offset.
-func (s *scan) numeral(n int64, width int) {
+// numeral prints a line number or an offset.
+func (s *scan) numeral(n int64) {
 	text := strconv.AppendInt(s.w.AvailableBuffer(), n, 10)
-	for i := len(text); s.opts.tab && i < width; i++ {
-		s.w.WriteByte(' ')
-		text = strconv.AppendInt(s.w.AvailableBuffer(), n, 10)
+	if s.opts.tab && len(text) < s.width {
+		text = fmt.Appendf(s.w.AvailableBuffer(), "%*d", s.width, n)
 	}
 	if s.opts.color {
 		s.w.WriteString("\x1b[32m\x1b[K" + string(text) + "\x1b[m\x1b[K")
@@ -344,7 +342,7 @@ func (s *scan) numeral(n int64, width int) {
 // head prints what precedes a line, or a match; false means that it is binary.
 func (s *scan) head(at, end int, sep byte) bool {
 	if !s.opts.text && !valid(s.buf[at:end]) {
-		s.broken, s.done = true, true
+		s.broken = true
 		return false
 	}
 	o := &s.opts
@@ -358,11 +356,11 @@ func (s *scan) head(at, end int, sep byte) bool {
 	}
 	if o.number {
 		s.countTo(at)
-		s.numeral(s.lines+1, 2+2*b(o.names))
+		s.numeral(s.lines + 1)
 		s.sep(sep)
 	}
 	if o.offset {
-		s.numeral(s.base+int64(at), 2+2*b(o.names))
+		s.numeral(s.base + int64(at))
 		s.sep(sep)
 	}
 	if o.tab && (o.names || o.number || o.offset) {
@@ -371,19 +369,12 @@ func (s *scan) head(at, end int, sep byte) bool {
 	return true
 }
 
-func b(v bool) int {
-	if v {
-		return 1
-	}
-	return 0
-}
-
 // valid reports whether text is UTF-8; the usual text is ASCII.
 func valid(text []byte) bool { return utf8.Valid(text) }
 
 // line prints one line.
 func (s *scan) line(ls, le int, sep byte) {
-	s.first = false
+	s.printed = true
 	if s.opts.only {
 		if sep == ':' && !s.opts.invert {
 			s.matches(ls, le)
