@@ -167,15 +167,15 @@ func settle(drop []byte) {
 	}
 }
 
-// part is a rectangle of the comparison that is still to be done.
-type part struct {
+// area is a rectangle of the comparison that is still to be done.
+type area struct {
 	x0, x1, y0, y1 int
 	minimal        bool
 }
 
 // compare divides and conquers, without recursion.
 func (m *matcher) compare(nx, ny int, minimal bool) {
-	todo := []part{{0, nx, 0, ny, minimal}}
+	todo := []area{{0, nx, 0, ny, minimal}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -206,13 +206,13 @@ func (m *matcher) compare(nx, ny int, minimal bool) {
 			if m.stopped {
 				return
 			}
-			todo = append(todo, part{x, p.x1, y, p.y1, hi}, part{p.x0, x, p.y0, y, lo})
+			todo = append(todo, area{x, p.x1, y, p.y1, hi}, area{p.x0, x, p.y0, y, lo})
 		}
 	}
 }
 
 // middle finds a point on the way of the fewest edits through a rectangle, or on a good one when that takes too long.
-func (m *matcher) middle(p part) (xm, ym int, lo, hi bool) {
+func (m *matcher) middle(p area) (xm, ym int, lo, hi bool) {
 	fd, bd, o := m.fd, m.bd, m.offset
 	dmin, dmax := p.x0-p.y1, p.x1-p.y0
 	fmid, bmid := p.x0-p.y0, p.x1-p.y1
@@ -287,7 +287,7 @@ func (m *matcher) middle(p part) (xm, ym int, lo, hi bool) {
 }
 
 // giveUp takes the point that has come furthest.
-func (m *matcher) giveUp(p part, fmin, fmax, bmin, bmax int) (xm, ym int, lo, hi bool) {
+func (m *matcher) giveUp(p area, fmin, fmax, bmin, bmax int) (xm, ym int, lo, hi bool) {
 	fbest, fx := -1, 0
 	for d := fmax; d >= fmin; d -= 2 {
 		x := min(m.fd[m.offset+d], p.x1)
