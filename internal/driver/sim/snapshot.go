@@ -30,7 +30,8 @@ var (
 
 // Snapshot implements driver.Snapshotter: the files of one moment, on top of the
 // template. Processes do not survive, whatever was asked for. Commands run on
-// meanwhile: blocks that they write are copied first.
+// meanwhile: what is written out is a copy of that moment, which costs them nothing but
+// that they copy what they change from then on.
 func (i *instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	return newSnapshot(ctx, i.id, dir, func(f *os.File) (driver.SnapshotInfo, error) { return i.snapshot(ctx, f) })
 }

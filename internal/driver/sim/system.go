@@ -20,7 +20,7 @@ type system struct{ i *instance }
 
 var _ agent.System = (*system)(nil)
 
-func (s *system) root() vfs.View { return s.i.fs.Root() }
+func (s *system) root() vfs.View { return s.i.machine.View(vfs.Cred{}) }
 
 // User implements agent.Users from the sandbox's own /etc/passwd.
 func (s *system) User(name string) (agent.User, error) {

@@ -112,6 +112,8 @@ func (s *tarStream) entry(x vfs.Difference) error {
 		}
 	case i.Mode&fs.ModeSymlink != 0:
 		h.Typeflag, h.Linkname = tar.TypeSymlink, i.Target
+	case i.Mode&fs.ModeNamedPipe != 0 && x.Link == "":
+		h.Typeflag = tar.TypeFifo
 	case x.Device != "":
 		h.Typeflag, h.Devmajor, h.Devminor = tar.TypeChar, 1, devices[x.Device]
 	case x.Link != "":
