@@ -103,7 +103,9 @@ func sedMain(c *tool.Call) int {
 		if _, err := fmt.Sscanf(v, "%d", &n); err != nil || n < 0 {
 			return c.Errorf(1, "invalid line length: %s", v)
 		}
-		s.wrap = n
+		if s.wrap = n; n == 1 {
+			s.wrap = 0
+		}
 	}
 	s.stdout = &sedOut{w: bufio.NewWriterSize(c.Out, 64<<10)}
 	s.out = s.stdout
@@ -120,9 +122,6 @@ func sedMain(c *tool.Call) int {
 		return c.Errorf(1, "%s", err)
 	}
 	if len(args) == 0 {
-		if s.inPlace && false {
-			return c.Errorf(4, "no input files")
-		}
 		args = []string{"-"}
 	}
 	s.input.names = args
@@ -155,7 +154,7 @@ func (s *sed) script(f tool.Flags) (args []string, err error) {
 		case 'f':
 			in, err := s.OpenIn(o.Value)
 			if err != nil {
-				return nil, fmt.Errorf("couldn't open file %s: %s", o.Value, tool.ErrText(err))
+				return nil, &sedFatal{fmt.Errorf("couldn't open file %s: %s", o.Value, tool.ErrText(err))}
 			}
 			data, err := s.ReadAll(in)
 			_ = in.Close() // it was read

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
@@ -51,7 +52,6 @@ func (s *sed) run() int {
 				s.err = err
 				break
 			}
-			s.replaced = false
 		}
 		var print bool
 		print, restart = s.cycle()
@@ -76,6 +76,9 @@ func (s *sed) run() int {
 	default:
 		s.flush()
 		s.Errorf(1, "%s", tool.ErrText(s.err))
+		if strings.HasPrefix(s.err.Error(), "-e ") {
+			return 1
+		}
 		return max(s.status, 4)
 	}
 	if s.code != 0 {
@@ -166,7 +169,6 @@ func (s *sed) appended() {
 
 // copyFile prints a file.
 func (s *sed) copyFile(name string) {
-	s.flushFiles()
 	var in io.Reader = s.In
 	if name != "/dev/stdin" {
 		f, err := s.Open(name, vfs.ReadOnly, 0)
@@ -189,13 +191,6 @@ func (s *sed) copyFile(name string) {
 		if err != nil || !s.step(64) {
 			return
 		}
-	}
-}
-
-// flushFiles lets readers see what was written.
-func (s *sed) flushFiles() {
-	for _, o := range s.files {
-		s.check(o)
 	}
 }
 
@@ -232,7 +227,7 @@ func (s *sed) selects(c *sedCmd) bool {
 	case '*':
 		c.until = line
 		if c.a2.n > 0 {
-			c.until = (line + c.a2.n - 1) / c.a2.n * c.a2.n
+			c.until = (line/c.a2.n + 1) * c.a2.n
 		}
 	case '$':
 		c.active = !s.last()
@@ -270,7 +265,7 @@ func (s *sed) matches(a *sedAddr) bool {
 func (s *sed) regex(re *sedRegex) *sedRegex {
 	if re.re == nil {
 		if s.lastRE == nil {
-			s.err = fmt.Errorf("no previous regular expression")
+			s.err = fmt.Errorf("-e expression #1, char 0: no previous regular expression")
 			return nil
 		}
 		return s.lastRE
@@ -410,13 +405,13 @@ func (s *sed) simple(c *sedCmd) {
 		s.missing(s.out)
 		s.out.w.WriteString(s.input.name + "\n")
 	case 'g':
-		s.ps.b = append(s.ps.b[:0], s.hold.b...)
+		s.ps.b, s.ps.chomped = append(s.ps.b[:0], s.hold.b...), s.hold.chomped
 	case 'G':
 		if s.grow(len(s.ps.b)+len(s.hold.b)) == nil {
-			s.ps.b = append(append(s.ps.b, s.end), s.hold.b...)
+			s.ps.b, s.ps.chomped = append(append(s.ps.b, s.end), s.hold.b...), s.ps.chomped || s.hold.chomped
 		}
 	case 'h':
-		s.hold.b = append(s.hold.b[:0], s.ps.b...)
+		s.hold.b, s.hold.chomped = append(s.hold.b[:0], s.ps.b...), s.ps.chomped
 	case 'H':
 		if s.grow(len(s.ps.b)+len(s.hold.b)) == nil {
 			s.hold.b = append(append(s.hold.b, s.end), s.ps.b...)
@@ -432,13 +427,13 @@ func (s *sed) simple(c *sedCmd) {
 			s.print(s.out, s.ps.b, true)
 		}
 	case 'w':
-		s.print(s.outOf(c.out), s.ps.b, s.ps.chomped)
+		s.print(c.out, s.ps.b, s.ps.chomped)
 	case 'W':
 		b := s.ps.b
 		if i := bytes.IndexByte(b, s.end); i >= 0 {
 			b = b[:i]
 		}
-		s.print(s.outOf(c.out), b, true)
+		s.print(c.out, b, true)
 	case 'y':
 		s.translate(c)
 	case 'z':
@@ -449,19 +444,10 @@ func (s *sed) simple(c *sedCmd) {
 	}
 }
 
-// outOf is where a w writes: /dev/stdout is the file that is being edited.
-func (s *sed) outOf(o *sedOut) *sedOut {
-	if o == s.stdout && s.inPlace {
-		return o
-	}
-	return o
-}
-
 // fileLine reads the next line of a file (R).
 func (s *sed) fileLine(name string) ([]byte, bool) {
 	r := s.readers[name]
 	if r == nil {
-		s.flushFiles()
 		f, err := s.Open(name, vfs.ReadOnly, 0)
 		if err != nil {
 			s.readers[name] = bufio.NewReader(bytes.NewReader(nil))
@@ -525,7 +511,7 @@ func (s *sed) list(width int) {
 		default:
 			e = string(c)
 		}
-		if width > 1 && col+len(e) > width-1 {
+		if width > 0 && col+len(e) > width-1 {
 			w.WriteString("\\\n")
 			col = 0
 		}

@@ -88,7 +88,8 @@ func (s *sed) openInput(name string) (tool.File, error) {
 			return nil, errors.New("couldn't edit " + name + ": not a regular file")
 		}
 	} else if info, err := s.FS().Stat(s.Abs(name)); err == nil && info.Mode.IsDir() {
-		return nil, errors.New("couldn't read " + name + ": Is a directory")
+		s.err = errors.New("read error on " + name + ": Is a directory")
+		return nil, tool.ErrStop
 	}
 	f, err := s.Open(name, vfs.ReadOnly, 0)
 	if err != nil {
@@ -167,9 +168,13 @@ func (s *sed) more() bool {
 // readLine appends the next line to b. chomped says whether it ended as lines do. The error io.EOF is the end of all.
 func (s *sed) readLine(b []byte) (line []byte, chomped bool, err error) {
 	in := &s.input
+	s.replaced = false
 	for {
 		if in.r == nil {
 			if !s.next() {
+				if s.err != nil {
+					return b, false, s.err
+				}
 				return b, false, io.EOF
 			}
 		}

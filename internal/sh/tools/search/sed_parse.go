@@ -1,7 +1,6 @@
 package search
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -142,7 +141,7 @@ func (p *sedParser) parse() error {
 		}
 		at, ok := p.labels[string(c.text)]
 		if !ok {
-			return fmt.Errorf("-e expression #%d, char %d: can't find label for jump to `%s'", 1, 3, c.text)
+			return &sedFatal{fmt.Errorf("can't find label for jump to `%s'", c.text)}
 		}
 		c.num = at
 	}
@@ -257,8 +256,11 @@ func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
 				b.WriteByte(d)
 			}
 			continue
-		case c == '\n' && isRegex && false:
-			return "", false
+		case c == '[' && isRegex && delim != '[':
+			end := bracketEnd(p.s, p.pos)
+			b.WriteString(p.s[p.pos:end])
+			p.pos = end
+			continue
 		}
 		b.WriteByte(c)
 		p.pos++
@@ -401,11 +403,13 @@ func (p *sedParser) command() error {
 				return err
 			}
 			if c.a2 == nil {
+				p.pos++
 				return p.fail("unexpected `,'")
 			}
 		}
 		if c.a1.kind == 'n' && c.a1.n == 0 {
 			if c.a2 == nil || c.a2.kind != '/' || p.posix {
+				p.pos++
 				return p.fail("invalid usage of line address 0")
 			}
 			c.a1.kind = '0'
@@ -520,6 +524,9 @@ func (p *sedParser) body(c *sedCmd) error {
 		add()
 		return p.text(c)
 	case 'r', 'R', 'w', 'W':
+		if p.sandbox {
+			return p.fail("e/r/w commands disabled in sandbox mode")
+		}
 		p.blanks()
 		i := strings.IndexByte(p.s[p.pos:], '\n')
 		if i < 0 {
@@ -547,8 +554,6 @@ func (p *sedParser) body(c *sedCmd) error {
 		return p.end()
 	case '\n', ';':
 		return p.fail("missing command")
-	case ',':
-		return p.fail("unexpected `,'")
 	}
 	r, n := utf8.DecodeRuneInString(p.s[p.pos-1:])
 	if n > 1 {
@@ -582,18 +587,14 @@ func (p *sedParser) text(c *sedCmd) error {
 	if !p.more() {
 		return p.fail("expected \\ after `a', `c' or `i'")
 	}
-	keep := false
 	if p.peek() == '\\' {
 		p.pos++
 		start := p.pos
 		p.blanks()
 		if p.peek() == '\n' {
 			p.pos++
-			p.gnuBlanks()
 		} else {
 			p.pos = start
-			keep = true
-			_ = keep
 		}
 		if !p.more() && start == len(p.s) {
 			return p.failAt(p.pos, "expected \\ after `a', `c' or `i'")
@@ -626,9 +627,6 @@ func (p *sedParser) text(c *sedCmd) error {
 	c.text = append(b, '\n')
 	return nil
 }
-
-// gnuBlanks is where the text behind a\ and a newline begins: white space is kept.
-func (p *sedParser) gnuBlanks() {}
 
 // transliterate reads y.
 func (p *sedParser) transliterate(c *sedCmd) error {
@@ -690,9 +688,6 @@ func (p *sedParser) yChars(s string) ([]string, error) {
 				out = append(out, string([]byte{v}))
 				i += n
 				continue
-			}
-			if s[i+1] != '\n' && false {
-				return nil, errors.New("unknown")
 			}
 			out = append(out, "\\")
 			i++

@@ -137,7 +137,7 @@ func (s *sed) replace(c *sedSubst, b []byte, loc []int) {
 		}
 		switch p.mode {
 		case 'U', 'L':
-			mode = p.mode
+			mode, once = p.mode, 0
 		case 'E':
 			mode = 0
 		case 'u', 'l':
