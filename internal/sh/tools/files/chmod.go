@@ -286,7 +286,6 @@ func (o *chowner) change(path string, i vfs.Info) {
 	}
 	var err error
 	switch {
-	case uid == i.UID && gid == i.GID:
 	case isLink(i.Mode):
 		err = o.c.FS().Lchown(o.c.Abs(path), uid, gid)
 	default:

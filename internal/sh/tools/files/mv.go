@@ -40,14 +40,6 @@ func (c *copier) moveOne(src, dst string) {
 	old, err := lstat(c.Call, trimSlashes(dst))
 	switch {
 	case err == nil && old.Ino == info.Ino:
-		if info.Links > 1 && !info.Mode.IsDir() && c.Abs(src) != c.Abs(dst) && c.backup == "" {
-			if rerr := c.FS().Remove(c.Abs(src)); rerr != nil {
-				c.fail("cannot remove %s: %s", quoted(src), errText(rerr))
-			} else if c.verbose {
-				fmt.Fprintf(c.out, "removed %s\n", quoted(src))
-			}
-			return
-		}
 		c.fail("%s and %s are the same file", quoted(src), quoted(dst))
 		return
 	case err == nil:

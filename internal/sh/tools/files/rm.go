@@ -292,7 +292,7 @@ func rmdir(c *tool.Call) int {
 			if n := lastName(name); n == "." {
 				err = syscall.EINVAL
 			} else {
-				err = c.FS().Remove(c.Abs(trimSlashes(name)))
+				err = c.FS().Remove(c.Abs(name))
 			}
 		}
 		if err == nil {

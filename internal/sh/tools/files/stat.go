@@ -9,7 +9,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
-// The number of the only disk, and what a filesystem is said to be.
+// devOf is the number of the disk or mount that a file is on.
+func devOf(i vfs.Info) int { return diskMajor<<8 | diskMinor + int(max(i.Dev, 1)) - 1 }
+
+// The number of the first disk, and what a filesystem is said to be.
 const (
 	diskMajor, diskMinor = 0, 45
 	diskKind             = "tmpfs"
@@ -221,11 +224,11 @@ func (s statter) directive(d, half byte, precision int) string {
 		case 'H':
 			return strconv.Itoa(diskMajor)
 		case 'L':
-			return strconv.Itoa(diskMinor)
+			return strconv.Itoa(devOf(i))
 		}
-		return strconv.Itoa(diskMajor<<8 | diskMinor)
+		return strconv.Itoa(devOf(i))
 	case 'D':
-		return fmt.Sprintf("%x", diskMajor<<8|diskMinor)
+		return fmt.Sprintf("%x", devOf(i))
 	case 'f':
 		return fmt.Sprintf("%x", rawMode(i.Mode))
 	case 'F':
