@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -23,10 +22,11 @@ func builtinTable() map[string]command {
 		"set": biSet, "shopt": biShopt, "shift": biShift, "unset": biUnset, "export": biDeclare, "readonly": biDeclare,
 		"declare": biDeclare, "typeset": biDeclare, "local": biDeclare,
 		"eval": biEval, "source": biSource, ".": biSource, "exec": biExec, "command": biCommand, "builtin": biBuiltin,
-		"type": biType, "hash": biTrue, "alias": biAlias, "unalias": biTrue,
+		"type": biType, "hash": biHash, "alias": biAlias, "unalias": biUnalias, "enable": biEnable,
 		"read": biRead, "mapfile": biMapfile, "readarray": biMapfile, "getopts": biGetopts, "let": biLet,
-		"trap": biTrap, "wait": biWait, "kill": biKill, "jobs": biJobs, "disown": biTrue, "fg": biNoJobs, "bg": biNoJobs,
-		"umask": biUmask, "ulimit": biUlimit, "times": biTimes, "help": biHelp, "logout": biExit,
+		"trap": biTrap, "wait": biWait, "kill": biKill, "jobs": biJobs, "disown": biDisown, "fg": biForeground, "bg": biBackground, "suspend": biSuspend,
+		"umask": biUmask, "ulimit": biUlimit, "times": biTimes, "help": biHelp, "logout": biLogout,
+		"pushd": biPushd, "popd": biPopd, "dirs": biDirs, "history": biHistory, "fc": biFc, "bind": biTrue,
 	}
 }
 
@@ -222,35 +222,6 @@ func biLet(c *call) int {
 	}
 	return boolStatus(n != 0)
 }
-
-func biUmask(c *call) int {
-	if len(c.args) == 0 || c.args[0] == "-S" || c.args[0] == "-p" {
-		return c.print(fmt.Sprintf("%04o\n", c.r.umask))
-	}
-	n, err := strconv.ParseUint(c.args[0], 8, 32)
-	if err != nil {
-		return c.fail(1, "%s: octal number out of range", c.args[0])
-	}
-	c.r.umask = uint32(n) & 0o777
-	return 0
-}
-
-// biUlimit tells the truth: the limits of this machine are not the shell's to set.
-func biUlimit(c *call) int {
-	for _, a := range c.args {
-		if !strings.HasPrefix(a, "-") {
-			return c.fail(1, "limits are set when the sandbox is made: cannot modify limit: Operation not permitted")
-		}
-	}
-	for _, a := range c.args {
-		if strings.Contains(a, "u") && c.r.m.limits.Procs > 0 {
-			return c.print(strconv.Itoa(c.r.m.limits.Procs) + "\n")
-		}
-	}
-	return c.print("unlimited\n")
-}
-
-func biTimes(c *call) int { return c.print("0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n") }
 
 func biHelp(c *call) int {
 	return c.print("A simulated shell, compatible with much of GNU bash. See ls /usr/bin for the tools there are.\n")

@@ -2,144 +2,188 @@ package sh
 
 import (
 	"errors"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
-// biWait waits for jobs. A signal with a trap ends the waiting.
+// biWait waits for children.
 func biWait(c *call) int {
 	r := c.r
 	args := c.args
-	any := false
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		any = any || strings.Contains(args[0], "n")
+	var next, full bool
+	name := ""
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
 		args = args[1:]
+		if a == "--" {
+			break
+		}
+		for i := 1; i < len(a); i++ {
+			switch a[i] {
+			case 'n':
+				next = true
+			case 'f':
+				full = true
+			case 'p':
+				if name = a[i+1:]; name == "" {
+					if len(args) == 0 {
+						return c.fail(2, "-p: option requires an argument")
+					}
+					name, args = args[0], args[1:]
+				}
+				i = len(a)
+			default:
+				c.fail(2, "-%c: invalid option", a[i])
+				r.writeErr("wait: usage: wait [-fn] [-p var] [id ...]\n")
+				return 2
+			}
+		}
 	}
-	if any && len(r.jobs) > 0 {
-		return r.waitAny()
+	if name != "" {
+		if !isName(strings.SplitN(name, "[", 2)[0]) {
+			return c.fail(1, "`%s': not a valid identifier", name)
+		}
+		r.unset(name)
+	}
+	report := func(pid int) {
+		if name != "" {
+			r.set(name, strconv.Itoa(pid))
+		}
+	}
+	if next {
+		return r.waitNext(c, args, report)
 	}
 	if len(args) == 0 {
-		for _, j := range r.jobs {
-			if _, ok := r.await(j.p); !ok {
+		for _, j := range slices.Clone(r.jobs) {
+			if !r.waitJob(j, full) {
 				return r.status
 			}
 		}
-		r.jobs = nil
+		for _, p := range r.ended { // process substitutions
+			if !p.ended() && p.parent == r.p && p.pid == r.lastBg && !r.waitUntil(p.ended) {
+				return r.status
+			}
+		}
+		r.reapCoproc()
 		return 0
 	}
 	status := 0
 	for _, a := range args {
-		p := r.jobProc(a)
-		if p == nil {
-			c.r.errorf("wait: pid %s is not a child of this shell", a)
-			status = 127
+		if strings.HasPrefix(a, "%") {
+			j, err := r.findJob(a)
+			if err != nil {
+				status = c.fail(127, "%s: %v", a, err)
+				continue
+			}
+			report(j.p.pid)
+			if !r.waitJob(j, full) {
+				return r.status
+			}
+			status = j.p.code
 			continue
 		}
-		code, ok := r.await(p)
-		if !ok {
-			return r.status
+		pid, err := strconv.Atoi(a)
+		if err != nil || pid < 0 {
+			status = c.fail(1, "`%s': not a pid or valid job spec", a)
+			continue
 		}
-		status = code
+		if j, err := r.jobOf(a); err == nil {
+			report(pid)
+			if !r.waitJob(j, full) {
+				return r.status
+			}
+			status = j.p.code
+		} else if p := r.ended[pid]; p != nil {
+			report(pid)
+			if !r.waitUntil(p.ended) {
+				return r.status
+			}
+			status = p.code
+		} else if r.coproc != nil && r.coproc.p.pid == pid {
+			if !r.waitUntil(r.coproc.p.ended) {
+				return r.status
+			}
+			status = r.coproc.p.code
+		} else {
+			status = c.fail(127, "pid %s is not a child of this shell", a)
+		}
+		r.reapCoproc()
 	}
 	return status
 }
 
-// waitAny waits for the next job that ends.
-func (r *runner) waitAny() int {
-	for {
-		for i, j := range r.jobs {
-			select {
-			case <-j.p.done:
-				r.jobs = append(r.jobs[:i:i], r.jobs[i+1:]...)
-				return j.p.code
-			default:
+// waitJob waits for a job and forgets it.
+func (r *runner) waitJob(j *job, full bool) bool {
+	ok := r.waitUntil(func() bool {
+		return j.p.ended() || !full && r.opts.monitor && j.p.stopped() != 0
+	})
+	if !ok {
+		return false
+	}
+	if !j.p.ended() {
+		r.status = 128 + j.p.stopped()
+		return false
+	}
+	r.dropJob(j)
+	return true
+}
+
+// waitNext waits for the next of some jobs, or of all.
+func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
+	among := slices.Clone(r.jobs)
+	if len(ids) > 0 {
+		among = nil
+		for _, id := range ids {
+			j, err := r.jobOf(id)
+			if err != nil {
+				if pid, perr := strconv.Atoi(id); perr == nil && r.ended[pid] != nil {
+					report(pid)
+					return r.ended[pid].code
+				}
+				c.fail(127, "%s: no such job", id)
+				continue
+			}
+			among = append(among, j)
+		}
+	}
+	if len(among) == 0 {
+		return 127
+	}
+	var hit *job
+	ok := r.waitUntil(func() bool {
+		for _, j := range among {
+			if j.p.ended() {
+				hit = j
+				return true
 			}
 		}
-		if !r.nap(2 * time.Millisecond) {
-			return r.status
-		}
+		return false
+	})
+	if !ok {
+		return r.status
 	}
-}
-
-// jobProc finds a job by pid or %number.
-func (r *runner) jobProc(s string) *proc {
-	if n, ok := strings.CutPrefix(s, "%"); ok {
-		i, err := strconv.Atoi(n)
-		if err != nil || i < 1 || i > len(r.jobs) {
-			return nil
-		}
-		return r.jobs[i-1].p
-	}
-	pid, err := strconv.Atoi(s)
-	if err != nil {
-		return nil
-	}
-	for _, j := range r.jobs {
-		if j.p.pid == pid {
-			return j.p
-		}
-	}
-	return nil
-}
-
-// await waits for a process; false means that a signal came first.
-func (r *runner) await(p *proc) (int, bool) {
-	for {
-		select {
-		case <-p.done:
-			return p.code, true
-		case <-r.p.wake:
-			if sig := r.p.pending.Load(); sig != 0 {
-				r.status = 128 + lowest(sig)
-				r.runSignalTraps()
-				return r.status, false
-			}
-		case <-r.ctx.Done():
-			r.killed()
-			return r.status, false
-		}
-	}
-}
-
-func lowest(bits uint64) int {
-	for n := range 64 {
-		if bits&(1<<uint(n)) != 0 {
-			return n
-		}
-	}
-	return 0
-}
-
-// nap sleeps; false means that a signal came first.
-func (r *runner) nap(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			return true
-		case <-r.p.wake:
-			if r.p.pending.Load() != 0 {
-				return false
-			}
-		case <-r.ctx.Done():
-			r.killed()
-			return false
-		}
-	}
+	report(hit.p.pid)
+	r.dropJob(hit)
+	return hit.p.code
 }
 
 func biKill(c *call) int {
 	args, sig := c.args, sigTERM
+	const usage = "kill: usage: kill [-s sigspec | -n signum | -sigspec] pid | jobspec ... or kill -l [sigspec]\n"
 	if len(args) == 0 {
-		return c.fail(2, "usage: kill [-s sigspec | -n signum | -sigspec] pid | jobspec ... or kill -l [sigspec]")
+		c.r.writeErr(usage)
+		return 2
 	}
 	switch a := args[0]; {
 	case a == "-l" || a == "-L":
 		return killList(c, args[1:])
-	case (a == "-s" || a == "-n") && len(args) > 1:
+	case a == "-s" || a == "-n":
+		if len(args) < 2 {
+			return c.fail(1, "%s: option requires an argument", a)
+		}
 		n, ok := parseSignal(args[1])
 		if !ok {
 			return c.fail(1, "%s: invalid signal specification", args[1])
@@ -148,48 +192,84 @@ func biKill(c *call) int {
 	case a == "--":
 		args = args[1:]
 	case len(a) > 1 && a[0] == '-':
-		n, ok := parseSignal(a[1:])
+		text := a[1:]
+		if len(a) > 2 && (a[1] == 's' || a[1] == 'n') {
+			if _, ok := parseSignal(text); !ok {
+				text = a[2:]
+			}
+		}
+		n, ok := parseSignal(text)
 		if !ok {
 			return c.fail(1, "%s: invalid signal specification", a[1:])
 		}
 		sig, args = n, args[1:]
 	}
-	status := 0
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		c.r.writeErr(usage)
+		return 2
+	}
+	status, sent := 0, false
 	for _, a := range args {
-		if a == "--" {
-			continue
-		}
-		pid, err := strconv.Atoi(a)
-		if strings.HasPrefix(a, "%") {
-			p := c.r.jobProc(a)
-			if p == nil {
-				status = c.fail(1, "%s: no such job", a)
-				continue
-			}
-			pid, err = p.pid, nil
-		}
-		if err != nil {
-			status = c.fail(1, "%s: arguments must be process or job IDs", a)
-			continue
-		}
-		if pid == 0 {
-			pid = -c.r.p.pgid
-		}
-		if err := c.r.m.signal(pid, sig, c.r.cred().UID); err != nil {
-			text := "No such process"
-			if errors.Is(err, syscall.EPERM) {
-				text = "Operation not permitted"
-			}
-			status = c.fail(1, "(%s) - %s", a, text)
+		if c.r.killOne(c, a, sig) {
+			sent = true
+		} else {
+			status = 1
 		}
 	}
+	if sent && status != 0 && len(args) > 1 {
+		return 0
+	}
 	return status
+}
+
+// killOne signals one pid or job.
+func (r *runner) killOne(c *call, a string, sig int) bool {
+	pid, err := strconv.Atoi(a)
+	var target *job
+	if strings.HasPrefix(a, "%") {
+		j, ferr := r.findJob(a)
+		if ferr != nil {
+			c.fail(1, "%s: %v", a, ferr)
+			return false
+		}
+		target, err = j, nil
+		if pid = j.p.pid; j.group {
+			pid = -j.p.pgid
+		}
+	}
+	if err != nil {
+		c.fail(1, "%s: arguments must be process or job IDs", a)
+		return false
+	}
+	switch pid {
+	case 0:
+		pid = -r.p.pgid
+	case -1:
+		pid = 0
+	}
+	err = r.m.signal(pid, sig, r.cred().UID)
+	if err == nil && target != nil && target.p.stopped() != 0 && (sig == sigTERM || sig == sigHUP) {
+		err = r.m.signal(pid, sigCONT, r.cred().UID)
+	}
+	if err != nil {
+		text := "No such process"
+		if errors.Is(err, syscall.EPERM) {
+			text = "Operation not permitted"
+		}
+		c.fail(1, "(%s) - %s", a, text)
+		return false
+	}
+	return true
 }
 
 func killList(c *call, args []string) int {
 	if len(args) == 0 {
 		return listSignals(c)
 	}
+	status := 0
 	for _, a := range args {
 		n, err := strconv.Atoi(a)
 		if err != nil {
@@ -197,39 +277,281 @@ func killList(c *call, args []string) int {
 				c.print(strconv.Itoa(sig) + "\n")
 				continue
 			}
-			return c.fail(1, "%s: invalid signal specification", a)
-		}
-		c.print(signalNames[n&0x7f] + "\n")
-	}
-	return 0
-}
-
-func biJobs(c *call) int {
-	for i, j := range c.r.jobs {
-		state := "Running"
-		select {
-		case <-j.p.done:
-			state = "Done"
-			if j.p.code != 0 {
-				state = "Exit " + strconv.Itoa(j.p.code)
-			}
-		default:
-		}
-		mark := " "
-		if i == len(c.r.jobs)-1 {
-			mark = "+"
-		}
-		if len(c.args) > 0 && c.args[0] == "-p" {
-			c.print(strconv.Itoa(j.p.pid) + "\n")
+			status = c.fail(1, "%s: invalid signal specification", a)
 			continue
 		}
-		tail := ""
-		if state == "Running" {
-			tail = " &"
+		if n > 128 {
+			n -= 128
 		}
-		c.print("[" + strconv.Itoa(i+1) + "]" + mark + "  " + state + strings.Repeat(" ", 24-len(state)) + j.text + tail + "\n")
+		name := signalNames[n]
+		if n == 0 {
+			name = "EXIT"
+		}
+		if name == "" {
+			status = c.fail(1, "%s: invalid signal specification", a)
+			continue
+		}
+		c.print(name + "\n")
 	}
-	return 0
+	return status
 }
 
-func biNoJobs(c *call) int { return c.fail(1, "no job control") }
+// listSignals prints the table of kill -l and trap -l.
+func listSignals(c *call) int {
+	nums := make([]int, 0, len(signalNames))
+	for n := range signalNames {
+		nums = append(nums, n)
+	}
+	sort.Ints(nums)
+	var b strings.Builder
+	for i, n := range nums {
+		if n < 10 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(strconv.Itoa(n) + ") SIG" + signalNames[n])
+		const columns = 5
+		if i%columns == columns-1 || i == len(nums)-1 {
+			b.WriteByte('\n')
+		} else {
+			b.WriteByte('\t')
+		}
+	}
+	return c.print(b.String())
+}
+
+// biJobs lists jobs.
+func biJobs(c *call) int {
+	r := c.r
+	args := c.args
+	var long, changed, pids, running, stopped bool
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		if a == "--" {
+			break
+		}
+		for _, l := range a[1:] {
+			switch l {
+			case 'l':
+				long = true
+			case 'n':
+				changed = true
+			case 'p':
+				pids = true
+			case 'r':
+				running = true
+			case 's':
+				stopped = true
+			case 'x':
+				return r.jobsRun(c, args)
+			default:
+				c.fail(2, "-%c: invalid option", l)
+				r.writeErr("jobs: usage: jobs [-lnprs] [jobspec ...] or jobs -x command [args]\n")
+				return 2
+			}
+		}
+	}
+	list, status := slices.Clone(r.jobs), 0
+	if len(args) > 0 {
+		list = nil
+		for _, a := range args {
+			j, err := r.jobOf(a)
+			if err != nil {
+				status = c.fail(1, "%s: %v", a, err)
+				continue
+			}
+			list = append(list, j)
+		}
+	}
+	var b strings.Builder
+	var over []*job
+	for _, j := range list {
+		ended, halted := j.p.ended(), j.p.stopped() != 0
+		if running && (ended || halted) || stopped && (ended || !halted) || changed && j.told && !ended {
+			continue
+		}
+		if pids {
+			b.WriteString(strconv.Itoa(j.p.pid) + "\n")
+			continue
+		}
+		b.WriteString(r.jobLine(j, long))
+		j.told = true
+		if ended {
+			over = append(over, j)
+		}
+	}
+	for _, j := range over {
+		r.dropJob(j)
+	}
+	c.print(b.String())
+	return status
+}
+
+// jobsRun runs a command with the pids of jobs in the place of their names.
+func (r *runner) jobsRun(c *call, args []string) int {
+	args = slices.Clone(args)
+	for i, a := range args {
+		if strings.HasPrefix(a, "%") {
+			if j, err := r.findJob(a); err == nil {
+				args[i] = strconv.Itoa(j.p.pid)
+			}
+		}
+	}
+	if len(args) == 0 {
+		return 0
+	}
+	r.run(args)
+	return r.status
+}
+
+// biDisown takes jobs off the list, or marks them.
+func biDisown(c *call) int {
+	r := c.r
+	args := c.args
+	var all, mark, running bool
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		for _, l := range a[1:] {
+			switch l {
+			case 'a':
+				all = true
+			case 'h':
+				mark = true
+			case 'r':
+				running = true
+			case '-':
+			default:
+				c.fail(2, "-%c: invalid option", l)
+				r.writeErr("disown: usage: disown [-h] [-ar] [jobspec ... | pid ...]\n")
+				return 2
+			}
+		}
+	}
+	list, status := []*job(nil), 0
+	switch {
+	case len(args) > 0:
+		for _, a := range args {
+			j, err := r.jobOf(a)
+			if err != nil {
+				status = c.fail(1, "%s: %v", a, err)
+				continue
+			}
+			list = append(list, j)
+		}
+	case all || running:
+		list = slices.Clone(r.jobs)
+	default:
+		cur, _ := r.marks()
+		if cur == nil {
+			return c.fail(1, "current: %v", errNoJob)
+		}
+		list = []*job{cur}
+	}
+	for _, j := range list {
+		switch {
+		case running && (j.p.ended() || j.p.stopped() != 0):
+		case mark:
+			j.nohup = true
+		default:
+			r.dropJob(j)
+			delete(r.ended, j.p.pid)
+		}
+	}
+	return status
+}
+
+// biForeground and biBackground are fg and bg.
+func biForeground(c *call) int {
+	r := c.r
+	if !r.opts.monitor {
+		return c.fail(1, "no job control")
+	}
+	j, code := r.pickJob(c, c.args)
+	if j == nil {
+		return code
+	}
+	c.print(j.text + "\n")
+	if j.p.ended() {
+		r.dropJob(j)
+		return j.p.code
+	}
+	if tty := r.p.tree.tty; tty != nil && j.group {
+		tty.setGroup(j.p.pgid)
+	}
+	r.signalJob(j, sigCONT)
+	j.shown, j.told = 0, false
+	r.watch(j)
+	return r.status
+}
+
+func (r *runner) signalJob(j *job, sig int) {
+	pid := j.p.pid
+	if j.group {
+		pid = -j.p.pgid
+	}
+	_ = r.m.signal(pid, sig, 0) // it may have ended meanwhile
+}
+
+func (r *runner) pickJob(c *call, args []string) (*job, int) {
+	spec, name := "%+", "current"
+	if len(args) > 0 && args[0] != "--" {
+		spec, name = args[0], args[0]
+		if !strings.HasPrefix(spec, "%") {
+			spec = "%" + spec
+		}
+	}
+	j, err := r.findJob(spec)
+	if err != nil {
+		return nil, c.fail(1, "%s: %v", name, err)
+	}
+	return j, 0
+}
+
+func biBackground(c *call) int {
+	r := c.r
+	if !r.opts.monitor {
+		return c.fail(1, "no job control")
+	}
+	args := c.args
+	if len(args) == 0 {
+		args = []string{"%+"}
+	}
+	status := 0
+	for _, a := range args {
+		j, code := r.pickJob(c, []string{a})
+		if j == nil {
+			status = code
+			continue
+		}
+		if j.p.ended() {
+			status = c.fail(1, "job has terminated")
+			continue
+		}
+		if j.p.stopped() == 0 {
+			c.fail(0, "job %d already in background", j.id)
+			continue
+		}
+		mark := " "
+		if cur, prev := r.marks(); j == cur {
+			mark = "+"
+		} else if j == prev {
+			mark = "-"
+		}
+		c.print("[" + strconv.Itoa(j.id) + "]" + mark + " " + j.text + " &\n")
+		j.shown = 0
+		r.signalJob(j, sigCONT)
+	}
+	return status
+}
+
+// biSuspend stops the shell itself.
+func biSuspend(c *call) int {
+	force := len(c.args) > 0 && c.args[0] == "-f"
+	if !c.r.opts.monitor && !force {
+		return c.fail(1, "cannot suspend: no job control")
+	}
+	c.r.p.deliver(sigSTOP)
+	c.r.step()
+	return 0
+}

@@ -1,97 +1,33 @@
 package sh
 
 import (
+	"cmp"
 	"sort"
 	"strconv"
 	"strings"
 )
 
-// optionNames are the names of set -o, with their letters.
-var optionNames = []struct {
-	name   string
-	letter byte
-}{
-	{"allexport", 'a'}, {"errexit", 'e'}, {"noclobber", 'C'}, {"noexec", 'n'}, {"noglob", 'f'},
-	{"nounset", 'u'}, {"pipefail", 0}, {"verbose", 'v'}, {"xtrace", 'x'},
-}
+const setUsage = "set: usage: set [-abefhkmnptuvxBCEHPT] [-o option-name] [--] [-] [arg ...]\n"
 
-// named returns the switch of an option's name, nil when there is none.
-func (o *options) named(name string) *bool {
-	switch name {
-	case "allexport":
-		return &o.allexport
-	case "errexit":
-		return &o.errexit
-	case "noclobber":
-		return &o.noclobber
-	case "noexec":
-		return &o.noexec
-	case "noglob":
-		return &o.noglob
-	case "nounset":
-		return &o.nounset
-	case "pipefail":
-		return &o.pipefail
-	case "verbose":
-		return &o.verbose
-	case "xtrace":
-		return &o.xtrace
-	}
-	return nil
-}
-
-// letter returns the switch of an option's letter. Letters without a meaning here
-// but known to bash get a switch that does nothing.
-func (o *options) letter(l byte) *bool {
-	for _, n := range optionNames {
-		if n.letter == l {
-			return o.named(n.name)
-		}
-	}
-	if strings.IndexByte("bhkmptBEHPT", l) >= 0 {
-		return new(bool)
-	}
-	return nil
-}
-
-func (r *runner) flagLetters() string {
-	s := ""
-	for _, n := range optionNames {
-		if n.letter != 0 && *r.opts.named(n.name) {
-			s += string(n.letter)
-		}
-	}
-	s += "hB"
-	if r.interactive {
-		s += "i"
-	}
-	return s
-}
-
+// biSet changes options and positional parameters.
 func biSet(c *call) int {
 	r := c.r
 	if len(c.args) == 0 {
-		for _, n := range r.names("") {
-			if v := r.lookup(n); v != nil && v.arr == nil && v.assoc == nil {
-				if s := v.str; s == "" || isPlain(s) {
-					c.print(n + "=" + s + "\n")
-				} else {
-					c.print(n + "=" + quoteSingle(s) + "\n")
-				}
-			}
-		}
-		return 0
+		return r.printVariables(c)
 	}
 	args := c.args
 	for len(args) > 0 {
 		a := args[0]
-		if a == "--" {
+		switch {
+		case a == "--":
 			r.params = args[1:]
 			return 0
-		}
-		if a == "-" {
-			if r.params = args[1:]; len(args) == 1 {
-				r.params = nil
+		case a == "-" || a == "+":
+			if a == "-" {
+				r.opts.xtrace, r.opts.verbose = false, false
+			}
+			if len(args) > 1 {
+				r.params = args[1:]
 			}
 			return 0
 		}
@@ -103,24 +39,22 @@ func biSet(c *call) int {
 		for i := 1; i < len(a); i++ {
 			if a[i] == 'o' {
 				if len(args) == 0 {
-					r.printOptions(on)
-					return 0
+					return r.printOptions(c, on)
 				}
-				p := r.opts.named(args[0])
-				if p == nil && !strings.Contains(" posix braceexpand hashall monitor emacs vi history errtrace functrace notify ", " "+args[0]+" ") {
+				if !r.setOption(args[0], on) {
 					return c.fail(2, "%s: invalid option name", args[0])
-				}
-				if p != nil {
-					*p = on
 				}
 				args = args[1:]
 				continue
 			}
 			p := r.opts.letter(a[i])
 			if p == nil {
-				return c.fail(2, "%c%c: invalid option", a[0], a[i])
+				c.fail(2, "%c%c: invalid option", a[0], a[i])
+				r.writeErr(setUsage)
+				return 2
 			}
 			*p = on
+			r.optionChanged(a[i], on)
 		}
 	}
 	if len(args) > 0 {
@@ -129,108 +63,226 @@ func biSet(c *call) int {
 	return 0
 }
 
-func (r *runner) printOptions(readable bool) {
-	for _, n := range optionNames {
-		on := *r.opts.named(n.name)
-		switch {
-		case readable:
-			state := "off"
-			if on {
-				state = "on"
+// setOption switches an option of set -o by name.
+func (r *runner) setOption(name string, on bool) bool {
+	for i := range setTable {
+		if n := &setTable[i]; n.name == name {
+			*n.at(&r.opts) = on
+			if n.letter != 0 {
+				r.optionChanged(n.letter, on)
 			}
-			r.writeFD(1, []byte(n.name+strings.Repeat(" ", 15-len(n.name))+"\t"+state+"\n"))
-		case on:
-			r.writeFD(1, []byte("set -o "+n.name+"\n"))
-		default:
-			r.writeFD(1, []byte("set +o "+n.name+"\n"))
+			switch {
+			case name == "posix":
+				r.opts.inheritErrexit, r.opts.expandAliases = on || r.opts.inheritErrexit, on || r.interactive
+			case name == "emacs" && on:
+				r.opts.vi = false
+			case name == "vi" && on:
+				r.opts.emacs = false
+			}
+			return true
 		}
 	}
+	return false
 }
 
-func (o *options) shopt(name string) *bool {
-	switch name {
-	case "nullglob":
-		return &o.nullglob
-	case "dotglob":
-		return &o.dotglob
-	case "globstar":
-		return &o.globstar
-	case "nocasematch":
-		return &o.nocasematch
-	case "nocaseglob":
-		return &o.nocaseglob
-	case "failglob":
-		return &o.failglob
+// optionChanged does what goes with some switches.
+func (r *runner) optionChanged(letter byte, on bool) {
+	if letter == 'm' && on {
+		r.jobControl()
 	}
-	return nil
 }
 
+// printVariables prints what set alone prints: variables and functions.
+func (r *runner) printVariables(c *call) int {
+	var b strings.Builder
+	for _, n := range r.names("") {
+		v := r.lookup(n)
+		if v == nil {
+			continue
+		}
+		if v.arr != nil || v.assoc != nil {
+			b.WriteString(n + v.literal() + "\n")
+			continue
+		}
+		s, _ := v.scalar()
+		switch {
+		case s == "" || isPlain(s):
+			b.WriteString(n + "=" + s + "\n")
+		default:
+			b.WriteString(n + "=" + quoteSingle(s) + "\n")
+		}
+	}
+	return c.print(b.String())
+}
+
+// state is a switch in words.
+func state(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func padTo(s string, width int) string {
+	return s + strings.Repeat(" ", max(width-len(s), 0))
+}
+
+// printOptions prints the options of set, as a table or as commands.
+func (r *runner) printOptions(c *call, table bool) int {
+	var b strings.Builder
+	for i := range setTable {
+		r.printSet(&b, &setTable[i], !table)
+	}
+	return c.print(b.String())
+}
+
+func (r *runner) printSet(b *strings.Builder, n *optionName, asCommand bool) {
+	on := *n.at(&r.opts)
+	switch {
+	case !asCommand:
+		b.WriteString(padTo(n.name, 15) + "\t" + state(on) + "\n")
+	case on:
+		b.WriteString("set -o " + n.name + "\n")
+	default:
+		b.WriteString("set +o " + n.name + "\n")
+	}
+}
+
+func (r *runner) printShopt(b *strings.Builder, n *optionName, asCommand bool) {
+	on := *n.at(&r.opts)
+	switch {
+	case !asCommand:
+		b.WriteString(padTo(n.name, 15) + "\t" + state(on) + "\n")
+	case on:
+		b.WriteString("shopt -s " + n.name + "\n")
+	default:
+		b.WriteString("shopt -u " + n.name + "\n")
+	}
+}
+
+// biShopt shows and changes the shell's optional behaviour.
 func biShopt(c *call) int {
-	args, set, unset, quiet := c.args, false, false, false
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		set = set || strings.Contains(args[0], "s")
-		unset = unset || strings.Contains(args[0], "u")
-		quiet = quiet || strings.Contains(args[0], "q")
+	args := c.args
+	var set, unset, quiet, print, sets bool
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
 		args = args[1:]
+		if a == "--" {
+			break
+		}
+		for _, l := range a[1:] {
+			switch l {
+			case 's':
+				set = true
+			case 'u':
+				unset = true
+			case 'q':
+				quiet = true
+			case 'p':
+				print = true
+			case 'o':
+				sets = true
+			default:
+				c.fail(2, "-%c: invalid option", l)
+				c.r.writeErr("shopt: usage: shopt [-pqsu] [-o] [optname ...]\n")
+				return 2
+			}
+		}
+	}
+	if set && unset {
+		return c.fail(1, "cannot set and unset shell options simultaneously")
+	}
+	table, show := shoptTable, c.r.printShopt
+	if sets {
+		table, show = setTable, c.r.printSet
+	}
+	var b strings.Builder
+	if len(args) == 0 {
+		for i := range table {
+			n := &table[i]
+			if on := *n.at(&c.r.opts); set && !on || unset && on {
+				continue
+			}
+			if !quiet {
+				show(&b, n, print)
+			}
+		}
+		return c.print(b.String())
 	}
 	status := 0
 	for _, name := range args {
-		p := c.r.opts.shopt(name)
-		if p == nil {
-			if strings.Contains(" extglob expand_aliases checkwinsize cmdhist histappend sourcepath interactive_comments lastpipe inherit_errexit login_shell ", " "+name+" ") {
-				if name == "lastpipe" && set {
-					return c.fail(1, "lastpipe is not supported in the simulated tier")
-				}
-				continue
-			}
-			return c.fail(1, "%s: invalid shell option name", name)
+		i := 0
+		for i < len(table) && table[i].name != name {
+			i++
 		}
-		switch {
-		case set:
-			*p = true
-		case unset:
-			*p = false
-		default:
-			state := "off"
-			if *p {
-				state = "on"
-			} else {
+		if i == len(table) {
+			kind := "shell option"
+			if sets {
+				kind = "option"
+			}
+			status = c.fail(1, "%s: invalid %s name", name, kind)
+			continue
+		}
+		n := &table[i]
+		switch on := n.at(&c.r.opts); {
+		case !set && !unset:
+			if !*on {
 				status = 1
 			}
 			if !quiet {
-				c.print(name + strings.Repeat(" ", max(15-len(name), 0)) + "\t" + state + "\n")
+				show(&b, n, print)
 			}
+		case sets:
+			c.r.setOption(name, set)
+		case name == "login_shell" || name == "restricted_shell":
+		default:
+			*on = set
 		}
+	}
+	if c.print(b.String()) != 0 {
+		return 1
 	}
 	return status
 }
 
+// biTrap shows and sets traps.
 func biTrap(c *call) int {
-	args := c.args
-	if len(args) > 0 && args[0] == "--" {
+	r := c.r
+	args, print := c.args, false
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		if a == "--" {
+			args = args[1:]
+			break
+		}
+		if strings.Trim(a[1:], "lpP") != "" {
+			c.fail(2, "-%c: invalid option", a[1])
+			r.writeErr("trap: usage: trap [-lp] [[arg] signal_spec ...]\n")
+			return 2
+		}
+		if strings.Contains(a, "l") {
+			return listSignals(c)
+		}
+		print = true
 		args = args[1:]
 	}
-	if len(args) == 0 || args[0] == "-p" {
-		sigs := make([]int, 0, len(c.r.traps))
-		for sig := range c.r.traps {
-			sigs = append(sigs, sig)
-		}
-		sort.Ints(sigs)
-		for _, sig := range sigs {
-			c.print("trap -- " + quoteSingle(c.r.traps[sig]) + " " + trapName(sig) + "\n")
-		}
-		return 0
+	if print || len(args) == 0 {
+		return r.printTraps(c, args)
 	}
-	if args[0] == "-l" {
-		return listSignals(c)
-	}
-	body, remove := args[0], false
-	names := args[1:]
-	if _, err := strconv.Atoi(body); body == "-" || err == nil || len(args) == 1 {
-		remove = true
-		if body != "-" {
-			names = args
+	body, names := args[0], args[1:]
+	remove := body == "-"
+	if _, err := strconv.ParseUint(body, 10, 31); err == nil && len(names) >= 0 {
+		remove, names = true, args
+	} else if len(names) == 0 {
+		if _, ok := trapNumber(body); !ok || body == "-" || body == "" {
+			if body != "-" {
+				c.fail(1, "%s: invalid signal specification", body)
+				return 1
+			}
+			r.writeErr("trap: usage: trap [-lp] [[arg] signal_spec ...]\n")
+			return 2
 		}
+		remove, names = true, args
 	}
 	status := 0
 	for _, n := range names {
@@ -239,13 +291,48 @@ func biTrap(c *call) int {
 			status = c.fail(1, "%s: invalid signal specification", n)
 			continue
 		}
-		c.r.setTrap(sig, body, remove)
+		r.setTrap(sig, body, remove)
+		r.pay(len(body))
 	}
 	return status
 }
 
+func (r *runner) printTraps(c *call, names []string) int {
+	traps := r.traps
+	if r.oldTraps != nil {
+		traps = r.oldTraps
+	}
+	var sigs []int
+	status := 0
+	if len(names) == 0 {
+		for sig := range traps {
+			sigs = append(sigs, sig)
+		}
+		sort.Ints(sigs)
+		// bash has ERR, DEBUG and RETURN after the signals, DEBUG first.
+		order := map[int]int{trapDEBG: 65, trapERR: 66}
+		sort.SliceStable(sigs, func(i, j int) bool { return cmp.Or(order[sigs[i]], sigs[i]) < cmp.Or(order[sigs[j]], sigs[j]) })
+	}
+	for _, n := range names {
+		sig, ok := trapNumber(n)
+		if !ok {
+			status = c.fail(1, "%s: invalid signal specification", n)
+			continue
+		}
+		sigs = append(sigs, sig)
+	}
+	var b strings.Builder
+	for _, sig := range sigs {
+		if body, ok := traps[sig]; ok {
+			b.WriteString("trap -- " + quoteAlways(body) + " " + trapName(sig) + "\n")
+		}
+	}
+	c.print(b.String())
+	return status
+}
+
 func trapNumber(n string) (int, bool) {
-	switch strings.ToUpper(n) {
+	switch strings.TrimPrefix(strings.ToUpper(n), "SIG") {
 	case "ERR":
 		return trapERR, true
 	case "DEBUG":
@@ -268,16 +355,4 @@ func trapName(sig int) string {
 		return "RETURN"
 	}
 	return "SIG" + signalNames[sig]
-}
-
-func listSignals(c *call) int {
-	nums := make([]int, 0, len(signalNames))
-	for n := range signalNames {
-		nums = append(nums, n)
-	}
-	sort.Ints(nums)
-	for _, n := range nums {
-		c.print(strconv.Itoa(n) + ") SIG" + signalNames[n] + "\n")
-	}
-	return 0
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 	"mvdan.cc/sh/v3/syntax"
@@ -63,49 +66,133 @@ func (r *runner) newCall(name string, args []string) *call {
 		in: fdReader{r.ctx, r.fds.get(0)}, out: fdWriter{r, 1}, err: fdWriter{r, 2}}
 }
 
-// call runs a simple command: assignments, then a function, a builtin or a tool.
-func (r *runner) call(c *syntax.CallExpr) {
-	if len(c.Args) == 0 {
-		r.status = 0
-		r.substStatus = 0
-		for _, a := range c.Assigns {
-			if !r.assign(a, false) {
-				r.status = 1
-				return
-			}
-		}
-		r.traceAssigns(c.Assigns)
-		if r.flow == flowNone {
-			r.status = r.substStatus
-		}
+// simple runs a simple command. The order is bash's: words, assignments, the trace,
+// redirections, the command.
+func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
+	if c != nil && !(len(r.running) > 0) {
+		r.current = c
+	}
+	if len(r.traps) > 0 && c != nil && !r.debug() {
 		return
 	}
 	r.substStatus = 0
-	args := r.fields(c.Args)
-	if r.flow != flowNone {
-		return
+	var args []string
+	if c != nil {
+		if args = r.fields(c.Args); r.flow != flowNone {
+			return
+		}
 	}
 	if len(args) == 0 {
-		for _, a := range c.Assigns {
-			r.assign(a, false)
-		}
-		r.status = r.substStatus
+		r.assignments(redirs, c)
 		return
 	}
+	if r.opts.keyword {
+		args, c = r.keywordArgs(args, c)
+	}
 	if len(c.Assigns) > 0 {
-		r.scopes = append(r.scopes, scope{})
-		defer func() { r.scopes = r.scopes[:len(r.scopes)-1] }()
-		for _, a := range c.Assigns {
-			r.scopes[len(r.scopes)-1][a.Name.Value] = &variable{exported: true}
-			if !r.assign(a, true) || r.flow != flowNone {
-				r.status = 1
-				return
+		if r.opts.posix && specialBuiltins[args[0]] && r.funcs[args[0]] == nil {
+			for _, a := range c.Assigns { // they stay
+				if !r.assign(a, false) || r.flow != flowNone {
+					r.abort(1)
+					return
+				}
+			}
+		} else {
+			r.scopes = append(r.scopes, scope{})
+			defer func() { r.scopes = r.scopes[:len(r.scopes)-1] }()
+			for _, a := range c.Assigns {
+				r.scopes[len(r.scopes)-1][a.Name.Value] = &variable{exported: true}
+				if !r.assign(a, true) || r.flow != flowNone {
+					r.status = 1
+					return
+				}
 			}
 		}
+		r.traceAssigns(c.Assigns)
 	}
 	r.trace(args)
+	var done []undo
+	if len(redirs) > 0 {
+		var ok bool
+		if done, ok = r.redirect(redirs); !ok {
+			r.undoRedirects(done)
+			if r.flow == flowNone {
+				if r.status = 1; r.opts.posix && specialBuiltins[args[0]] && !r.interactive {
+					r.flow = flowExit
+				}
+				r.setPipeStatus(1)
+			}
+			return
+		}
+	}
 	r.run(args)
+	if r.keepFDs {
+		r.keepFDs = false
+		keepRedirects(done)
+	} else {
+		r.undoRedirects(done)
+	}
+	r.lastArg = args[len(args)-1]
+	r.setPipeStatus(r.status)
 }
+
+// assignments runs a command without a name: its assignments, then its redirections.
+func (r *runner) assignments(redirs []*syntax.Redirect, c *syntax.CallExpr) {
+	status := 0
+	if c != nil {
+		for _, a := range c.Assigns {
+			if !r.assign(a, false) {
+				status = 1
+				if r.flow == flowNone && r.opts.posix && !r.interactive {
+					r.flow = flowExit
+				}
+				break
+			}
+			if r.opts.xtrace {
+				r.traceAssigns([]*syntax.Assign{a})
+			}
+		}
+		if len(c.Args) == 0 {
+			r.lastArg = ""
+		}
+	}
+	if r.flow != flowNone {
+		r.status = max(r.status, status)
+		return
+	}
+	if len(redirs) > 0 {
+		done, ok := r.redirect(redirs)
+		r.undoRedirects(done)
+		if !ok {
+			status = 1
+		}
+	}
+	if r.flow == flowNone {
+		if r.status = r.substStatus; status != 0 {
+			r.status = status
+		}
+		r.setPipeStatus(r.status)
+	}
+}
+
+// keywordArgs takes the assignments out of the arguments, for set -k.
+func (r *runner) keywordArgs(args []string, c *syntax.CallExpr) ([]string, *syntax.CallExpr) {
+	rest, with := args[:1:1], *c
+	for _, a := range args[1:] {
+		if name, value, ok := strings.Cut(a, "="); ok && isName(name) {
+			with.Assigns = append(slices.Clip(with.Assigns), &syntax.Assign{Name: &syntax.Lit{Value: name},
+				Value: &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: value}}}})
+			continue
+		}
+		rest = append(rest, a)
+	}
+	return rest, &with
+}
+
+// specialBuiltins are POSIX's: in its mode they are found before functions, and their
+// assignments last.
+var specialBuiltins = map[string]bool{".": true, ":": true, "break": true, "continue": true, "eval": true, "exec": true, "exit": true,
+	"export": true, "readonly": true, "return": true, "set": true, "shift": true, "source": true, "times": true, "trap": true, "unset": true}
 
 // trace prints a command under set -x.
 func (r *runner) trace(args []string) {
@@ -116,38 +203,114 @@ func (r *runner) trace(args []string) {
 	for i, a := range args {
 		quoted[i] = quoteTrace(a)
 	}
-	r.writeErr(r.ps4() + strings.Join(quoted, " ") + "\n")
+	r.writeTrace(strings.Join(quoted, " "))
 }
 
-func (r *runner) ps4() string { return r.str("PS4") }
+// writeTrace writes a line of the trace, to BASH_XTRACEFD when that is set.
+func (r *runner) writeTrace(s string) {
+	line := r.ps4() + s + "\n"
+	if fd := r.str("BASH_XTRACEFD"); fd != "" {
+		if n, err := strconv.Atoi(fd); err == nil && r.fds.get(n) != nil {
+			r.writeFD(n, []byte(line))
+			return
+		}
+	}
+	r.writeErr(line)
+}
+
+// ps4 is what a line of the trace begins with: its first character is repeated once
+// for every level of substitution and eval.
+func (r *runner) ps4() string {
+	ps, ok := r.get("PS4")
+	if !ok || ps == "" {
+		return ""
+	}
+	if strings.ContainsAny(ps, "$`\\") {
+		trace := r.opts.xtrace
+		r.opts.xtrace = false
+		status := r.status
+		ps = r.expandPrompt(ps)
+		r.opts.xtrace, r.status = trace, status
+	}
+	_, n := utf8.DecodeRuneInString(ps)
+	return strings.Repeat(ps[:n], r.traceDepth) + ps
+}
 
 func (r *runner) traceAssigns(as []*syntax.Assign) {
 	if !r.opts.xtrace {
 		return
 	}
 	for _, a := range as {
-		if a.Name != nil && a.Array == nil && a.Index == nil {
-			r.writeErr(r.ps4() + a.Name.Value + "=" + quoteTrace(r.str(a.Name.Value)) + "\n")
+		switch {
+		case a.Name == nil:
+		case a.Array != nil:
+			r.writeTrace(nodeText(a))
+		case a.Index != nil:
+			r.writeTrace(a.Name.Value + "[" + nodeText(a.Index) + "]=" + quoteTrace(r.elementText(a)))
+		default:
+			v := r.str(a.Name.Value)
+			op := "="
+			if a.Append {
+				op = "+="
+				if a.Value != nil {
+					if w := a.Value.Lit(); w != "" {
+						v = w
+					}
+				}
+			}
+			r.writeTrace(a.Name.Value + op + quoteTrace(v))
 		}
 	}
+}
+
+// elementText is an element's new value.
+func (r *runner) elementText(a *syntax.Assign) string {
+	return r.element(a.Name.Value, r.lookup(a.Name.Value), r.index(a.Name.Value, a.Index)).s
+}
+
+// builtin returns a builtin that is not switched off.
+func (r *runner) builtin(name string) (command, bool) {
+	if r.disabled[name] {
+		return nil, false
+	}
+	b, ok := r.m.builtins[name]
+	return b, ok
 }
 
 // run runs an expanded command and sets the status.
 func (r *runner) run(args []string) {
 	name := args[0]
-	if f, ok := r.funcs[name]; ok {
+	if f, ok := r.funcs[name]; ok && !(r.opts.posix && specialBuiltins[name]) {
 		r.function(name, f, args[1:])
 		return
 	}
-	if b, ok := r.m.builtins[name]; ok {
-		status := b(r.newCall(name, args[1:]))
-		if r.flow == flowNone || r.flow == flowBreak || r.flow == flowContinue {
-			r.status = status
-		}
-		r.killed()
+	if b, ok := r.builtin(name); ok {
+		r.runBuiltin(b, name, args[1:])
+		return
+	}
+	r.external(args)
+}
+
+func (r *runner) runBuiltin(b command, name string, args []string) {
+	status := b(r.newCall(name, args))
+	if r.flow == flowNone || r.flow == flowBreak || r.flow == flowContinue {
+		r.status = status
+	}
+	r.killed()
+}
+
+// external runs a program, as a job of its own where there is job control.
+func (r *runner) external(args []string) {
+	if r.term != nil && r.opts.monitor {
+		r.foreground(strings.Join(args, " "), func(s *runner) {
+			s.status = s.runTool(args, s.environ)
+		})
 		return
 	}
 	r.status = r.runTool(args, r.environ)
+	if len(r.traps) > 0 && r.p.caught.Load()&sigBit(sigCHLD) != 0 {
+		r.p.childChanged()
+	}
 	r.killed()
 }
 
@@ -163,6 +326,7 @@ type function struct {
 	body     *syntax.Stmt
 	file     string // where it was defined
 	line     uint
+	lineBase int // of its statements
 	exported bool
 	readonly bool
 	traced   bool // declare -t: it takes over DEBUG and RETURN traps
@@ -206,22 +370,48 @@ func (r *runner) function(name string, f *function, args []string) {
 	if !r.enter() {
 		return
 	}
-	params, loops := r.params, r.loops
-	r.params, r.loops = args, 0
+	if most, err := strconv.Atoi(r.str("FUNCNEST")); err == nil && most > 0 && len(r.calls) >= most {
+		r.errorf("%s: maximum function nesting level exceeded (%d)", name, most)
+		r.depth--
+		r.abort(1)
+		return
+	}
+	params, loops, line, base := r.params, r.loops, r.line, r.lineBase
+	r.params, r.loops, r.lineBase = args, 0, f.lineBase
 	r.scopes = append(r.scopes, scope{})
 	r.calls = append(r.calls, frame{name: name, file: f.file, line: r.line, params: args})
-	r.stmt(f.body)
-	r.calls = r.calls[:len(r.calls)-1]
-	r.scopes = r.scopes[:len(r.scopes)-1]
-	r.params, r.loops = params, loops
+	held := r.heldTraps(f.traced)
+	goOn := true
+	if len(r.traps) > 0 && r.traps[trapDEBG] != "" {
+		r.line = f.line
+		goOn = r.debug()
+	}
+	if goOn {
+		r.stmt(f.body)
+	}
 	if r.flow == flowReturn {
 		r.flow = flowNone
 	}
+	if len(r.traps) > 0 && r.flow == flowNone {
+		r.line = line
+		r.runTrap(trapRET)
+		if r.flow == flowReturn {
+			r.flow = flowNone
+		}
+	}
+	r.returnTraps(held)
+	r.calls = r.calls[:len(r.calls)-1]
+	r.scopes = r.scopes[:len(r.scopes)-1]
+	r.params, r.loops, r.line, r.lineBase = params, loops, line, base
 	r.depth--
 }
 
 // runTool finds and runs a program. environ is called when it is needed.
 func (r *runner) runTool(args []string, environ func() []string) int {
+	if f, ok := r.funcs["command_not_found_handle"]; ok && !strings.Contains(args[0], "/") && r.lookPath(args[0]) == "" {
+		r.subshell(func(s *runner) { s.function("command_not_found_handle", f, args) })
+		return r.status
+	}
 	file, status := r.which(args[0])
 	if status != 0 {
 		return status
@@ -251,39 +441,11 @@ func (r *runner) which(name string) (string, int) {
 		}
 		return full, 0
 	}
-	if file := r.lookPath(name); file != "" {
+	if file := r.remembered(name); file != "" {
 		return file, 0
 	}
-	if r.interactive || !r.inScript {
-		r.writeErr(r.name + ": " + lineOf(r) + name + ": command not found\n")
-	} else {
-		r.errorf("%s: command not found", name)
-	}
+	r.errorf("%s: command not found", name)
 	return "", 127
-}
-
-func lineOf(r *runner) string {
-	if r.interactive {
-		return ""
-	}
-	return "line " + itoa(int(max(r.line, 1))) + ": "
-}
-
-// lookPath searches PATH for an executable file; "" when there is none.
-func (r *runner) lookPath(name string) string {
-	if name == "" {
-		return ""
-	}
-	for dir := range strings.SplitSeq(r.str("PATH"), ":") {
-		if dir == "" {
-			dir = "."
-		}
-		full := strings.TrimSuffix(r.abs(dir), "/") + "/" + name
-		if i, err := r.view.Stat(full); err == nil && i.Mode.IsRegular() && r.view.Access(full, vfs.MayExec) == nil {
-			return full
-		}
-	}
-	return ""
 }
 
 // Files that begin with magic are the machine's own tools; the tool's name follows.

@@ -2,7 +2,6 @@ package sh
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +38,7 @@ func (h *host) Now() time.Time             { return h.r.m.now() }
 func (h *host) Sleep(d time.Duration) bool { return h.r.nap(d) }
 func (h *host) Machine() tool.Machine      { return machine{h.r.m} }
 func (h *host) HTTP() tool.HTTP            { return h.r.m.http }
-func (h *host) Random(b []byte)            { _, _ = rand.Read(b) } // never fails
+func (h *host) Random(b []byte)            { h.r.m.Random(b) }
 func (h *host) Step(n int) bool            { return h.r.stepN(n) }
 func (h *host) Terminal(n int) (int, int, bool) {
 	t := h.r.ttyOf(n)
@@ -180,23 +179,21 @@ func (h *host) Start(c tool.Child) (tool.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
-	h.r.m.wg.Add(1)
-	go func() {
-		defer h.r.m.wg.Done()
+	h.r.m.work(s.p, func() {
 		s.contain(func() { s.status = s.runTool(c.Args, func() []string { return env }) })
 		s.end(s.status)
-	}()
-	return started{s.p}, nil
+	})
+	return started{s.p, h.r.p}, nil
 }
 
 // started is a running child.
-type started struct{ p *proc }
+type started struct{ p, parent *proc }
 
 func (s started) PID() int              { return s.p.pid }
 func (s started) Signal(sig int)        { s.p.deliver(sig) }
 func (s started) Done() <-chan struct{} { return s.p.done }
 func (s started) Wait() (status, signal int) {
-	<-s.p.done
+	s.p.m.await(s.parent, s.p)
 	return s.p.code, s.p.signum
 }
 

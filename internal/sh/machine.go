@@ -2,6 +2,7 @@ package sh
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,11 +20,14 @@ import (
 // Limits bounds what a machine's processes may use. A zero field means no limit,
 // except for Depth.
 type Limits struct {
-	Procs  int   // processes at once
-	Memory int64 // bytes held by variables, buffers and scripts of all processes
-	Output int64 // bytes that one started process and its children may write to its pipes or terminal
-	Steps  int64 // commands and loop rounds of one started process and its children
-	Depth  int   // calls within calls: functions, substitutions, eval, scripts; 0 is 512
+	Procs  int           // processes at once
+	Memory int64         // bytes held by variables, buffers and scripts of all processes
+	Output int64         // bytes that one started process and its children may write to its pipes or terminal
+	Steps  int64         // commands and loop rounds of one started process and its children
+	Depth  int           // calls within calls: functions, substitutions, eval, scripts; 0 is 512
+	FDs    int           // descriptors of one process; 0 is 1024
+	Files  int64         // open files of all processes
+	Wall   time.Duration // how long one started process and its children may run
 }
 
 // Config is what a [Machine] is made of.
@@ -35,6 +39,11 @@ type Config struct {
 	// Now is its clock; nil is time.Now.
 	Now    func() time.Time
 	Limits Limits
+	// Seed makes the machine deterministic: its clock begins at a fixed time and moves only
+	// while its processes sleep, its random numbers and pids follow from the seed, and its
+	// processes take turns, so that the same script writes the same bytes every time. Now is
+	// not used then. Nil is off.
+	Seed *uint64
 	// CPUs is what nproc says; 0 is 1.
 	CPUs int
 	// Commands are programs of package tool, by name, besides those that this package has itself; see Install.
@@ -58,6 +67,7 @@ type Machine struct {
 	commands map[string]tool.Command
 	http     tool.HTTP
 	started  time.Time
+	sched    *sched // nil unless deterministic
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -65,6 +75,7 @@ type Machine struct {
 
 	mem   atomic.Int64
 	steps atomic.Int64
+	files atomic.Int64
 
 	mu       sync.Mutex
 	hostname string
@@ -87,11 +98,31 @@ func New(c Config) *Machine {
 	if c.Limits.Depth <= 0 {
 		c.Limits.Depth = 512
 	}
+	if c.Limits.FDs <= 0 {
+		c.Limits.FDs = 1024
+	}
+	var turns *sched
+	if c.Seed != nil {
+		turns = newSched(*c.Seed)
+		c.Now = turns.clock
+	}
 	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), token: c.Token, hostname: c.Hostname,
 		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools(),
-		commands: c.Commands, http: c.HTTP, started: c.Now()}
+		commands: c.Commands, http: c.HTTP, started: c.Now(), sched: turns}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
+}
+
+// Now is the machine's clock.
+func (m *Machine) Now() time.Time { return m.now() }
+
+// Random fills b with random bytes: the machine's own, which a seed fixes.
+func (m *Machine) Random(b []byte) {
+	if m.sched != nil {
+		m.sched.random(b)
+		return
+	}
+	_, _ = rand.Read(b) // never fails
 }
 
 // names lists all programs, sorted.
@@ -146,6 +177,9 @@ func (m *Machine) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	m.cancel()
+	if m.sched != nil {
+		m.sched.end()
+	}
 	m.wg.Wait()
 }
 
@@ -168,12 +202,14 @@ func (m *Machine) newProc(ctx context.Context, parent *proc, args []string) (*pr
 			break
 		}
 	}
-	p := &proc{m: m, pid: m.lastPID, pgid: m.lastPID, ppid: 1, args: args, started: m.now(),
+	p := &proc{m: m, parent: parent, pid: m.lastPID, pgid: m.lastPID, ppid: 1, args: args, started: m.now(),
 		done: make(chan struct{}), wake: make(chan struct{}, 1), tree: &tree{}}
 	if parent != nil {
-		p.ppid, p.pgid, p.tree, p.uid = parent.pid, parent.pgid, parent.tree, parent.uid
+		p.ppid, p.pgid, p.tree, p.uid, p.turn = parent.pid, parent.pgid, parent.tree, parent.uid, parent.turn
 	}
-	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
+	p.ctx, p.cancel = &procCtx{inner, p}, cancel
+	p.tree.procs.Add(1)
 	m.procs[p.pid] = p
 	return p, nil
 }
@@ -202,7 +238,7 @@ func (m *Machine) signal(pid int, sig int, uid uint32) error {
 	var hit []*proc
 	m.mu.Lock()
 	for _, p := range m.procs {
-		if p.pid == pid || p.pgid == -pid {
+		if p.pid == pid || pid < 0 && p.pgid == -pid || pid == 0 {
 			hit = append(hit, p)
 		}
 	}

@@ -2,7 +2,6 @@ package sh
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -11,10 +10,23 @@ import (
 // pipeline runs the members of a pipeline at the same time, each in a process of
 // its own, and waits for all of them.
 func (r *runner) pipeline(b *syntax.BinaryCmd) {
+	if r.term != nil && r.opts.monitor {
+		r.foreground(nodeText(b), func(s *runner) { s.pipe(b) })
+		return
+	}
+	r.pipe(b)
+}
+
+func (r *runner) pipe(b *syntax.BinaryCmd) {
 	members, withErr := flatten(b)
+	here := r.opts.lastpipe && !r.opts.monitor // the last member runs in this shell
+	forks := len(members)
+	if here {
+		forks--
+	}
 	subs := make([]*runner, 0, len(members))
 	var in *desc
-	for i := range members {
+	for i := range forks {
 		s, err := r.fork(true)
 		if err != nil {
 			r.forkFailed(err)
@@ -36,27 +48,49 @@ func (r *runner) pipeline(b *syntax.BinaryCmd) {
 		}
 		subs = append(subs, s)
 	}
-	if in != nil {
-		in.drop()
-	}
-	if len(subs) < len(members) { // no room for all: none runs
+	if len(subs) < forks { // no room for all: none runs
+		if in != nil {
+			in.drop()
+		}
 		for _, s := range subs {
 			s.end(254)
 		}
 		return
 	}
-	for i, s := range subs[:len(subs)-1] {
-		r.m.wg.Add(1)
-		go func() {
-			defer r.m.wg.Done()
-			s.contain(func() { s.stmt(members[i]) })
+	start := func(s *runner, member *syntax.Stmt) {
+		r.m.work(s.p, func() {
+			s.contain(func() { s.stmt(member) })
 			s.end(s.status)
-		}()
+		})
+	}
+	if here {
+		for i, s := range subs {
+			start(s, members[i])
+		}
+		r.lastPipe(in, members[len(members)-1])
+		r.collect(subs, true)
+		return
+	}
+	for i, s := range subs[:len(subs)-1] {
+		start(s, members[i])
 	}
 	last := subs[len(subs)-1]
 	last.contain(func() { last.stmt(members[len(members)-1]) })
 	last.end(last.status)
-	r.collect(subs)
+	r.collect(subs, false)
+}
+
+// lastPipe runs the last member of a pipeline in this shell.
+func (r *runner) lastPipe(in *desc, member *syntax.Stmt) {
+	old := r.fds.get(0)
+	if old != nil {
+		old.hold()
+	}
+	r.fds.set(0, in)
+	r.noErrExit++
+	r.stmt(member)
+	r.noErrExit--
+	r.fds.set(0, old)
 }
 
 // flatten lists the members of a pipeline and which of them send their standard
@@ -82,23 +116,32 @@ func flatten(b *syntax.BinaryCmd) (members []*syntax.Stmt, withErr []bool) {
 	return members, withErr
 }
 
-// collect waits for a pipeline's members and works out its status.
-func (r *runner) collect(subs []*runner) {
-	codes := make([]string, len(subs))
-	failed := 0
-	for i, s := range subs {
-		<-s.p.done
-		codes[i] = strconv.Itoa(s.p.code)
+// collect waits for a pipeline's members and works out its status. With here the last
+// member ran in this shell, whose status is its.
+func (r *runner) collect(subs []*runner, here bool) {
+	codes := make([]int, 0, len(subs)+1)
+	failed, status := 0, r.status
+	for _, s := range subs {
+		r.m.await(r.p, s.p)
+		codes = append(codes, s.p.code&0xff)
 		if s.p.code != 0 {
 			failed = s.p.code
 		}
 		r.status = s.p.code
 	}
+	if here {
+		codes = append(codes, status&0xff)
+		if r.status = status; status != 0 {
+			failed = status
+		}
+	}
 	if r.opts.pipefail {
 		r.status = failed
 	}
-	r.scopes[0]["PIPESTATUS"] = &variable{set: true, arr: newArray(codes)}
-	r.step()
+	r.setPipeStatuses(codes)
+	if r.flow == flowNone {
+		r.step()
+	}
 }
 
 // substitute runs statements and returns what they wrote, without the newlines at
@@ -109,9 +152,11 @@ func (r *runner) substitute(list []*syntax.Stmt) string {
 	}
 	out := newCapture(r.p)
 	d := newDesc(out)
-	errexit := r.opts.errexit
 	r.subshell(func(s *runner) {
-		s.opts.errexit = false // as bash has it, outside of POSIX mode
+		if !s.opts.inheritErrexit && !s.opts.posix {
+			s.opts.errexit = false // as bash has it, outside of POSIX mode
+		}
+		s.traceDepth++
 		s.fds.set(1, d)
 		d = nil
 		s.stmts(list)
@@ -119,16 +164,16 @@ func (r *runner) substitute(list []*syntax.Stmt) string {
 	if d != nil {
 		d.drop() // no process could be made
 	}
-	r.opts.errexit = errexit
-	select {
-	case <-out.closed:
-	case <-r.ctx.Done():
-	}
+	r.m.pause(r.ctx, out.closed)
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	text := strings.TrimRight(string(out.buf), "\n")
 	r.p.charge(-int64(len(out.buf)))
-	return strings.ReplaceAll(text, "\x00", "")
+	out.buf = nil
+	if strings.IndexByte(text, 0) >= 0 {
+		text = strings.ReplaceAll(text, "\x00", "")
+	}
+	return text
 }
 
 // time runs a statement and reports how long it took.
@@ -137,21 +182,61 @@ func (r *runner) time(c *syntax.TimeClause) {
 	if c.Stmt != nil {
 		r.stmt(c.Stmt)
 	}
-	d := r.m.now().Sub(start)
-	if c.PosixFormat {
-		r.writeErr(fmt.Sprintf("real %.2f\nuser %.2f\nsys 0.00\n", d.Seconds(), d.Seconds()))
+	seconds := r.m.now().Sub(start).Seconds()
+	format, ok := r.get("TIMEFORMAT")
+	switch {
+	case c.PosixFormat:
+		format = "real %2R\nuser %2U\nsys %2S"
+	case !ok:
+		format = "\nreal\t%3lR\nuser\t%3lU\nsys\t%3lS"
+	case format == "":
 		return
 	}
-	min := int(d.Minutes())
-	sec := d.Seconds() - float64(min*60)
-	r.writeErr(fmt.Sprintf("\nreal\t%dm%.3fs\nuser\t%dm%.3fs\nsys\t0m0.000s\n", min, sec, min, sec))
+	r.writeErr(timeText(format, seconds) + "\n")
 }
 
-// sourceText prints a statement, for jobs.
-func sourceText(s *syntax.Stmt) string {
+// timeText expands TIMEFORMAT. The simulated processor time is the time that passed.
+func timeText(format string, seconds float64) string {
 	var b strings.Builder
-	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, s); err != nil {
-		return "?"
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		precision, long := 3, false
+		if format[i] >= '0' && format[i] <= '9' {
+			precision = min(int(format[i]-'0'), 3)
+			i++
+		}
+		if i < len(format) && format[i] == 'l' {
+			long = true
+			i++
+		}
+		if i >= len(format) {
+			break
+		}
+		v := seconds
+		switch format[i] {
+		case 'R', 'U':
+		case 'S':
+			v = 0
+		case 'P':
+			b.WriteString("100.00")
+			continue
+		case '%':
+			b.WriteByte('%')
+			continue
+		default:
+			b.WriteString("%" + format[i:i+1])
+			continue
+		}
+		if long {
+			minutes := int(v / 60)
+			fmt.Fprintf(&b, "%dm%.*fs", minutes, precision, v-float64(minutes*60))
+		} else {
+			fmt.Fprintf(&b, "%.*f", precision, v)
+		}
 	}
 	return b.String()
 }

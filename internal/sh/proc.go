@@ -2,142 +2,133 @@ package sh
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Signals that the machine knows, by number.
-const (
-	sigHUP  = 1
-	sigINT  = 2
-	sigQUIT = 3
-	sigKILL = 9
-	sigPIPE = 13
-	sigTERM = 15
-	sigCHLD = 17
-	sigCONT = 18
-	sigWNCH = 28
-)
-
-var signalNames = map[int]string{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE",
-	9: "KILL", 10: "USR1", 11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 17: "CHLD", 18: "CONT", 19: "STOP",
-	20: "TSTP", 21: "TTIN", 22: "TTOU", 23: "URG", 24: "XCPU", 25: "XFSZ", 28: "WINCH", 29: "IO", 30: "PWR", 31: "SYS"}
-
-// signalText is how a shell or a client names a signal's effect.
-var signalText = map[int]string{1: "hangup", 2: "interrupt", 3: "quit", 6: "aborted", 9: "killed", 13: "broken pipe", 14: "alarm clock", 15: "terminated"}
-
-// SignalText returns how package os describes a signal: "killed", "terminated".
-func SignalText(sig int) string {
-	if s, ok := signalText[sig]; ok {
-		return s
-	}
-	return "signal " + strconv.Itoa(sig)
-}
-
-// parseSignal reads TERM, SIGTERM or 15. EXIT and 0 are 0.
-func parseSignal(s string) (int, bool) {
-	s = strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	if s == "EXIT" {
-		return 0, true
-	}
-	if n, err := strconv.Atoi(s); err == nil {
-		return n, n >= 0 && n <= 64
-	}
-	for n, name := range signalNames {
-		if name == s {
-			return n, true
-		}
-	}
-	return 0, false
-}
-
-// killedBy is the cause of the end of a process's context.
-type killedBy struct{ sig int }
-
-func (k killedBy) Error() string { return "signal: " + SignalText(k.sig) }
-
 // tree is what a started process and all its descendants share.
 type tree struct {
 	steps  atomic.Int64
 	output atomic.Int64
+	procs  atomic.Int64
 	tty    *TTY
 
 	mu      sync.Mutex
-	message string // why a limit ended it
+	message string      // why a limit ended it
+	wall    *time.Timer // ends it
 }
 
 // proc is one process: a shell or a part of one that runs on its own.
 type proc struct {
 	m         *Machine
+	parent    *proc
 	pid, ppid int
 	pgid      int
 	uid       uint32
 	args      []string
 	started   time.Time
 	tree      *tree
+	turn      *turn // of a deterministic machine
 
 	ctx    context.Context
-	cancel context.CancelCauseFunc
 	mem    atomic.Int64
+	opened atomic.Int64 // regular files that are open
 
-	// caught and ignored are bit sets of signals with a trap; pending of those
-	// that arrived. wake has room for one and ends a sleep or wait.
+	// caught and ignored are sets of signals with a trap; pending of those
+	// that arrived. wake has room for one and ends a sleep or wait. attention is
+	// set when there is something besides the context's end to look at.
 	caught, ignored, pending atomic.Uint64
+	attention                atomic.Bool
 	wake                     chan struct{}
+
+	mu      sync.Mutex
+	cancel  context.CancelCauseFunc
+	goOn    chan struct{} // closed by SIGCONT; nil while it runs
+	stopSig int
+	settled bool // its memory has been given back
+	killer  int  // the signal that ended it, once its EXIT trap runs on another context
 
 	done   chan struct{}
 	code   int // valid once done is closed
 	signum int
 }
 
-// deliver gives a process a signal.
-func (p *proc) deliver(sig int) {
-	if sig == 0 || sig == sigCHLD || sig == sigCONT || sig == sigWNCH {
-		return
+// procKey finds the process in its context.
+type procKey struct{}
+
+// procCtx is a process's context.
+type procCtx struct {
+	context.Context
+	p *proc
+}
+
+// Value implements context.Context.
+func (c *procCtx) Value(key any) any {
+	if _, ok := key.(procKey); ok {
+		return c.p
 	}
-	bit := uint64(1) << uint(sig)
-	if sig != sigKILL {
-		if p.ignored.Load()&bit != 0 {
-			return
-		}
-		if p.caught.Load()&bit != 0 {
-			p.pending.Or(bit)
-			select {
-			case p.wake <- struct{}{}:
-			default:
-			}
-			return
-		}
-	}
-	p.cancel(killedBy{sig})
+	return c.Context.Value(key)
+}
+
+// procOf returns the process whose context this is, nil for the host's.
+func procOf(ctx context.Context) *proc {
+	p, _ := ctx.Value(procKey{}).(*proc)
+	return p
 }
 
 // finish records how the process ended.
 func (p *proc) finish(code int) {
-	if sig := signalOf(p.ctx); sig != 0 {
+	if p.killer != 0 {
+		p.signum, code = p.killer, 128+p.killer
+	} else if sig := signalOf(p.ctx); sig != 0 {
 		p.signum, code = sig, 128+sig
 	}
 	p.code = code
-	p.cancel(nil)
+	p.mu.Lock()
+	cancel := p.cancel
+	p.mu.Unlock()
+	cancel(nil)
+	p.mu.Lock()
+	p.settled = true
 	p.m.charge(-p.mem.Load())
+	p.mu.Unlock()
 	p.m.forget(p)
+	if p.tree.procs.Add(-1) == 0 {
+		p.tree.mu.Lock()
+		if p.tree.wall != nil {
+			p.tree.wall.Stop()
+		}
+		p.tree.mu.Unlock()
+	}
 	close(p.done)
+	if p.parent != nil {
+		p.parent.childChanged()
+	}
 }
 
-// signalOf returns the signal that ended a context, 0 while it lives.
-func signalOf(ctx context.Context) int {
-	if ctx.Err() == nil {
-		return 0
+// ended reports whether the process is over.
+func (p *proc) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
-	var k killedBy
-	if errors.As(context.Cause(ctx), &k) {
-		return k.sig
+}
+
+// revive gives a process that a signal ends a context for its last words, and
+// reports whether it may have any.
+func (p *proc) revive() bool {
+	sig := signalOf(p.ctx)
+	if sig == sigKILL || p.m.ctx.Err() != nil {
+		return false
 	}
-	return sigKILL // the machine itself was closed
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inner, cancel := context.WithCancelCause(p.m.ctx)
+	p.ctx, p.cancel, p.killer = &procCtx{inner, p}, cancel, sig
+	return true
 }
 
 // charge takes n bytes of memory for this process, until it ends.
@@ -149,6 +140,15 @@ func (p *proc) charge(n int64) bool {
 	return true
 }
 
+// giveBack returns n bytes, possibly from another process or after this one's end.
+func (p *proc) giveBack(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.settled {
+		p.charge(-n)
+	}
+}
+
 // limit ends the whole tree, saying which bound was reached.
 func (p *proc) limit(message string) {
 	p.tree.mu.Lock()
@@ -158,7 +158,7 @@ func (p *proc) limit(message string) {
 	p.tree.mu.Unlock()
 	for _, o := range p.m.table() {
 		if o.tree == p.tree {
-			o.cancel(killedBy{sigKILL})
+			o.kill(sigKILL)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package sh
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -12,111 +11,229 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// redirect applies redirections in order. On error a message was written.
-func (r *runner) redirect(redirs []*syntax.Redirect) error {
+// undo is a descriptor as it was before a redirection; a nil old was closed.
+type undo struct {
+	n   int
+	old *desc
+}
+
+// redirect applies redirections in order. With ok false a message was written; in
+// either case the caller undoes what was done.
+func (r *runner) redirect(redirs []*syntax.Redirect) (done []undo, ok bool) {
 	for _, rd := range redirs {
-		if err := r.redirectOne(rd); err != nil {
-			return err
+		if err := r.redirectOne(&done, rd); err != nil || r.flow != flowNone {
+			return done, false
 		}
-		if r.flow != flowNone {
-			return errors.New("expansion failed")
+	}
+	return done, true
+}
+
+// undoRedirects puts the descriptors back.
+func (r *runner) undoRedirects(done []undo) {
+	for i := len(done) - 1; i >= 0; i-- {
+		r.fds.set(done[i].n, done[i].old)
+	}
+}
+
+// keepRedirects makes redirections last: what was there before is closed.
+func keepRedirects(done []undo) {
+	for _, u := range done {
+		if u.old != nil {
+			u.old.drop()
 		}
+	}
+}
+
+// put sets a descriptor for the time of a command. It takes over d's reference.
+func (r *runner) put(done *[]undo, n int, d *desc) error {
+	if err := r.mayOpen(n); d != nil && err != nil {
+		d.drop()
+		if errors.Is(err, syscall.EBADF) {
+			r.errorf("%d: Bad file descriptor", n)
+		} else {
+			r.errorf("cannot duplicate fd: %s", errText(err))
+		}
+		return err
+	}
+	old := r.fds.get(n)
+	if old != nil {
+		old.hold()
+	}
+	*done = append(*done, undo{n, old})
+	r.fds.set(n, d)
+	return nil
+}
+
+// mayOpen reports why descriptor n can't be made.
+func (r *runner) mayOpen(n int) error {
+	most := r.maxFDs()
+	if n >= most {
+		return syscall.EBADF
+	}
+	if len(r.fds) >= most && r.fds.get(n) == nil {
+		return syscall.EMFILE
+	}
+	return nil
+}
+
+// number is the descriptor that a redirection is of. With a {name} it is a new one, or
+// for {name}>&- the one that the variable names.
+func (r *runner) number(rd *syntax.Redirect) (n int, name string, err error) {
+	switch rd.Op {
+	case syntax.RdrIn, syntax.RdrInOut, syntax.DplIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+	default:
+		n = 1
+	}
+	if rd.N == nil {
+		return n, "", nil
+	}
+	text := rd.N.Value
+	if !strings.HasPrefix(text, "{") {
+		n, err = strconv.Atoi(text)
+		if err != nil {
+			r.errorf("%s: Bad file descriptor", text)
+		}
+		return n, "", err
+	}
+	name = strings.Trim(text, "{}")
+	if lit := rd.Word.Lit(); lit == "-" && (rd.Op == syntax.DplIn || rd.Op == syntax.DplOut) {
+		n, err = strconv.Atoi(r.str(name))
+		if err != nil || r.fds.get(n) == nil {
+			r.errorf("%s: Bad file descriptor", name)
+			return 0, "", syscall.EBADF
+		}
+		return n, name, nil
+	}
+	return r.fds.free(), name, nil
+}
+
+// bind gives a {name} its descriptor's number.
+func (r *runner) bind(done *[]undo, name string, n int) error {
+	if name == "" {
+		return nil
+	}
+	if base, sub, isElem := strings.Cut(name, "["); isElem {
+		if !r.setElem(base, strings.TrimSuffix(sub, "]"), strconv.Itoa(n), false) {
+			return syscall.EINVAL
+		}
+	} else if !r.set(name, strconv.Itoa(n)) {
+		r.errorf("%s: cannot assign fd to variable", name)
+		return syscall.EINVAL
+	}
+	if u := *done; !r.opts.varredirClose && len(u) > 0 && u[len(u)-1].n == n {
+		keepRedirects(u[len(u)-1:])
+		*done = u[:len(u)-1] // it stays open after the command
 	}
 	return nil
 }
 
 // redirectOne applies one redirection.
-func (r *runner) redirectOne(rd *syntax.Redirect) error {
-	n := 1
-	switch rd.Op {
-	case syntax.RdrIn, syntax.RdrInOut, syntax.DplIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		n = 0
+func (r *runner) redirectOne(done *[]undo, rd *syntax.Redirect) error {
+	n, name, err := r.number(rd)
+	if err != nil {
+		return err
 	}
-	if rd.N != nil {
-		name := rd.N.Value
-		if strings.HasPrefix(name, "{") {
-			n = r.fds.free()
-			r.set(strings.Trim(name, "{}"), strconv.Itoa(n))
-		} else if v, err := strconv.Atoi(name); err == nil && v < 1024 {
-			n = v
-		} else {
-			r.errorf("%s: Bad file descriptor", name)
-			return syscall.EBADF
-		}
-	}
+	var d *desc
 	switch rd.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		text := ""
 		if rd.Hdoc != nil {
 			text = r.heredoc(rd)
 		}
-		r.fds.set(n, newDesc(newText(text)))
-		return nil
+		d = newDesc(r.newText(text))
 	case syntax.WordHdoc:
-		r.fds.set(n, newDesc(newText(r.text(rd.Word)+"\n")))
-		return nil
-	}
-	target, err := r.redirectTarget(rd.Word)
-	if err != nil {
-		return err
-	}
-	switch rd.Op {
+		d = newDesc(r.newText(r.text(rd.Word) + "\n"))
 	case syntax.DplIn, syntax.DplOut:
-		return r.duplicate(rd, n, target)
-	case syntax.RdrAll, syntax.AppAll:
-		d, err := r.open(target, rd.Op)
+		return r.duplicate(done, rd, n, name)
+	default:
+		target, err := r.redirectTarget(rd.Word)
 		if err != nil {
 			return err
 		}
-		r.fds.set(2, d.hold())
-		r.fds.set(1, d)
-		return nil
+		if d, err = r.open(target, rd.Op); err != nil {
+			return err
+		}
+		if rd.Op == syntax.RdrAll || rd.Op == syntax.AppAll {
+			return r.both(done, d)
+		}
 	}
-	d, err := r.open(target, rd.Op)
-	if err != nil {
+	if r.flow != flowNone {
+		d.drop()
+		return errExpansion
+	}
+	if err := r.put(done, n, d); err != nil {
 		return err
 	}
-	r.fds.set(n, d)
-	return nil
+	return r.bind(done, name, n)
+}
+
+var errExpansion = errors.New("expansion failed")
+
+// both sends standard output and standard error to d.
+func (r *runner) both(done *[]undo, d *desc) error {
+	if err := r.put(done, 1, d.hold()); err != nil {
+		d.drop()
+		return err
+	}
+	return r.put(done, 2, d)
 }
 
 // heredoc returns a here-document's text.
 func (r *runner) heredoc(rd *syntax.Redirect) string {
-	var text string
+	tabs := rd.Op == syntax.DashHdoc
 	if quotedWord(rd.Word) {
+		var text strings.Builder
 		for _, p := range rd.Hdoc.Parts {
 			if lit, ok := p.(*syntax.Lit); ok {
-				text += lit.Value // exactly as it is written
+				text.WriteString(lit.Value) // exactly as it is written
 			}
 		}
-	} else {
-		parts := make([]syntax.WordPart, len(rd.Hdoc.Parts))
-		for i, p := range rd.Hdoc.Parts {
-			if lit, ok := p.(*syntax.Lit); ok {
-				same := *lit
-				same.Value = keepQuotes(lit.Value)
-				p = &same
-			}
-			parts[i] = p
+		if tabs {
+			return stripTabs(text.String(), true)
 		}
-		text = joinPieces(r.pieces(nil, parts, true, true))
+		return text.String()
 	}
-	if rd.Op == syntax.DashHdoc {
-		lines := strings.SplitAfter(text, "\n")
-		for i, l := range lines {
+	parts := make([]syntax.WordPart, len(rd.Hdoc.Parts))
+	start := true
+	for i, p := range rd.Hdoc.Parts {
+		if lit, ok := p.(*syntax.Lit); ok {
+			same := *lit
+			same.Value = keepQuotes(lit.Value)
+			if tabs {
+				same.Value = stripTabs(same.Value, start)
+			}
+			start = strings.HasSuffix(lit.Value, "\n")
+			p = &same
+		} else {
+			start = false
+		}
+		parts[i] = p
+	}
+	return joinPieces(r.pieces(nil, parts, true, true))
+}
+
+// stripTabs takes the tabs off the beginning of lines; start is whether the text's
+// own beginning is that of a line.
+func stripTabs(text string, start bool) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, l := range lines {
+		if i > 0 || start {
 			lines[i] = strings.TrimLeft(l, "\t")
 		}
-		text = strings.Join(lines, "")
 	}
-	return text
+	return strings.Join(lines, "")
 }
 
 // quotedWord reports whether any part of a here-document's delimiter is quoted.
 func quotedWord(w *syntax.Word) bool {
 	for _, p := range w.Parts {
-		lit, ok := p.(*syntax.Lit)
-		if !ok || strings.Contains(lit.Value, `\`) {
+		switch p := p.(type) {
+		case *syntax.SglQuoted, *syntax.DblQuoted:
 			return true
+		case *syntax.Lit:
+			if strings.Contains(p.Value, `\`) {
+				return true
+			}
 		}
 	}
 	return false
@@ -146,6 +263,9 @@ func keepQuotes(s string) string {
 // redirectTarget expands the word of a redirection to exactly one.
 func (r *runner) redirectTarget(w *syntax.Word) (string, error) {
 	words := r.fields([]*syntax.Word{w})
+	if r.flow != flowNone {
+		return "", errExpansion
+	}
 	if len(words) != 1 {
 		r.errorf("%s: ambiguous redirect", wordText(w))
 		return "", syscall.EINVAL
@@ -153,43 +273,56 @@ func (r *runner) redirectTarget(w *syntax.Word) (string, error) {
 	return words[0], nil
 }
 
-func wordText(w *syntax.Word) string {
+func wordText(w *syntax.Word) string { return nodeText(w) }
+
+// nodeText prints a piece of source.
+func nodeText(n syntax.Node) string {
 	var b strings.Builder
-	if err := syntax.NewPrinter().Print(&b, w); err != nil {
+	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {
 		return "?"
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// duplicate does n>&target, n<&target, n>&- and >&file.
-func (r *runner) duplicate(rd *syntax.Redirect, n int, target string) error {
+// duplicate does n>&target, n<&target, n>&m-, n>&- and >&file.
+func (r *runner) duplicate(done *[]undo, rd *syntax.Redirect, n int, name string) error {
+	target, err := r.redirectTarget(rd.Word)
+	if err != nil {
+		return err
+	}
 	if target == "-" {
-		r.fds.set(n, nil)
-		return nil
+		if name != "" {
+			r.fds.set(n, nil)
+			return nil
+		}
+		return r.put(done, n, nil)
 	}
 	move := strings.HasSuffix(target, "-")
 	from, err := strconv.Atoi(strings.TrimSuffix(target, "-"))
-	if err != nil {
-		if rd.Op == syntax.DplOut && rd.N == nil {
+	if err != nil || from < 0 || strings.HasPrefix(target, "+") {
+		if rd.Op == syntax.DplOut && n == 1 && name == "" && target != "" {
 			d, err := r.open(target, syntax.RdrOut)
 			if err != nil {
 				return err
 			}
-			r.fds.set(2, d.hold())
-			r.fds.set(1, d)
-			return nil
+			return r.both(done, d)
 		}
-		r.errorf("%s: ambiguous redirect", target)
+		r.errorf("%s: ambiguous redirect", wordText(rd.Word))
 		return syscall.EINVAL
 	}
 	d := r.fds.get(from)
 	if d == nil {
-		r.errorf("%d: Bad file descriptor", from)
+		r.errorf("%s: Bad file descriptor", wordText(rd.Word))
 		return syscall.EBADF
 	}
-	r.fds.set(n, d.hold())
+	if err := r.put(done, n, d.hold()); err != nil {
+		return err
+	}
+	if err := r.bind(done, name, n); err != nil {
+		return err
+	}
 	if move && from != n {
-		r.fds.set(from, nil)
+		return r.put(done, from, nil)
 	}
 	return nil
 }
@@ -205,7 +338,10 @@ func (r *runner) open(name string, op syntax.RedirOperator) (*desc, error) {
 	case syntax.RdrInOut:
 		flags = vfs.ReadWrite | vfs.CreateNew
 	case syntax.RdrOut, syntax.RdrAll:
-		if i, err := r.view.Stat(r.abs(name)); r.opts.noclobber && err == nil && i.Mode.IsRegular() {
+		if !r.opts.noclobber {
+			break
+		}
+		if i, err := r.view.Stat(r.abs(name)); err == nil && i.Mode.IsRegular() {
 			r.errorf("%s: cannot overwrite existing file", name)
 			return nil, fs.ErrExist
 		}
@@ -228,26 +364,35 @@ func (r *runner) openFile(name string, flags vfs.Flags) (*desc, error) {
 		full = "/dev/fd/" + n
 	}
 	if rest, ok := strings.CutPrefix(full, "/dev/"); ok {
-		if d, known, err := r.openDev(rest); known {
+		if d, known, err := r.openDev(rest, flags); known {
 			return d, err
 		}
 	}
+	if len(r.fds) >= r.maxFDs() {
+		return nil, syscall.EMFILE
+	}
+	if n := r.m.files.Add(1); r.m.limits.Files > 0 && n > r.m.limits.Files {
+		r.m.files.Add(-1)
+		return nil, syscall.ENFILE
+	}
 	f, err := r.view.OpenFile(full, flags, fs.FileMode(0o666&^r.umask))
 	if err != nil {
+		r.m.files.Add(-1)
 		return nil, err
 	}
 	if f.Kind() == "fifo" {
+		r.m.files.Add(-1) // a pipe is no file
 		s, err := openFifo(r.ctx, f, flags)
 		if err != nil {
 			return nil, err
 		}
 		return newDesc(s), nil
 	}
-	return newDesc(fileStream{f}), nil
+	return newDesc(fileStream{f: f, m: r.m, most: r.maxFile()}), nil
 }
 
 // openDev opens /dev/stdin, /dev/fd/N, /dev/tty and the like.
-func (r *runner) openDev(name string) (d *desc, known bool, err error) {
+func (r *runner) openDev(name string, flags vfs.Flags) (d *desc, known bool, err error) {
 	n := -1
 	switch name {
 	case "stdin":
@@ -273,47 +418,15 @@ func (r *runner) openDev(name string) (d *desc, known bool, err error) {
 	if d = r.fds.get(n); d == nil {
 		return nil, true, syscall.ENOENT
 	}
+	if s, ok := d.stream.(fileStream); ok {
+		// Linux opens the file anew: the offset is the opener's own.
+		if i, err := s.f.Stat(); err == nil && i.Mode.IsRegular() {
+			if same, err := r.view.Stat(i.Path); err == nil && same.Ino == i.Ino {
+				if again, err := r.openFile(i.Path, flags&^(vfs.CreateNew|vfs.Exclusive)); err == nil {
+					return again, true, nil
+				}
+			}
+		}
+	}
 	return d.hold(), true, nil
-}
-
-// procSubst starts <(list) or >(list) and returns the name of its pipe.
-func (r *runner) procSubst(ps *syntax.ProcSubst) string {
-	s, err := r.fork(false)
-	if err != nil {
-		r.forkFailed(err)
-		return "/dev/null"
-	}
-	p := NewPipe()
-	mine, theirs, at := newDesc(readEnd{p}), newDesc(writeEnd{p}), 1
-	if ps.Op == syntax.CmdOut {
-		mine, theirs, at = theirs, mine, 0
-	}
-	s.fds.set(at, theirs)
-	n := 63
-	for r.fds.get(n) != nil {
-		n--
-	}
-	r.fds.set(n, mine)
-	r.m.wg.Add(1)
-	go func() {
-		defer r.m.wg.Done()
-		s.contain(func() { s.stmts(ps.Stmts) })
-		s.end(s.status)
-	}()
-	r.substFDs = append(r.substFDs, substFD{n, s.p})
-	return fmt.Sprintf("/dev/fd/%d", n)
-}
-
-// substFD is a descriptor of a process substitution.
-type substFD struct {
-	n int
-	p *proc
-}
-
-// dropSubsts closes the descriptors of process substitutions made since mark.
-func (r *runner) dropSubsts(mark int) {
-	for _, s := range r.substFDs[mark:] {
-		r.fds.set(s.n, nil)
-	}
-	r.substFDs = r.substFDs[:mark]
 }

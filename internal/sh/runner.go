@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // flow is how the course of execution is leaving the normal order.
@@ -25,12 +26,6 @@ const (
 	flowReturn
 	flowExit
 )
-
-// options are the shell's switches.
-type options struct {
-	errexit, nounset, xtrace, pipefail, noglob, noclobber, allexport, verbose, noexec bool
-	nullglob, dotglob, globstar, nocasematch, failglob, nocaseglob                    bool
-}
 
 // runner is the state of one shell process. It is used by one goroutine.
 type runner struct {
@@ -53,6 +48,27 @@ type runner struct {
 	traps  map[int]string
 	opts   options
 
+	oldTraps   map[int]string // what trap prints in a subshell until it sets one
+	running    []int          // traps that run
+	fixedSigs  uint64         // ignored when the shell began
+	pipeStatus []int          // PIPESTATUS
+	subshells  int            // BASH_SUBSHELL
+	clock      time.Time      // where SECONDS begins
+	hashPath   string         // the PATH of hashed
+	execing    bool           // a program takes the shell's place
+	current    syntax.Node    // for BASH_COMMAND
+	lastArg    string         // $_
+	traceDepth int
+	lineBase   int             // added to the line of a statement
+	keepFDs    bool            // exec has made the redirections last
+	disabled   map[string]bool // builtins, by enable -n
+	aliases    map[string]string
+	aliasGen   int // counts changes of aliases
+	limits     *rlimits
+	coproc     *coproc
+	dirs       []string // of pushd, without the working directory
+	hashed     map[string]hashEntry
+
 	flow      flow
 	flowCount int
 	loops     int
@@ -60,11 +76,12 @@ type runner struct {
 	line      uint
 	noErrExit int // > 0 while a condition is evaluated
 	depth     int
-	trapping  bool
 	inScript  bool // messages name a line
 
 	jobs     []*job
 	lastBg   int
+	ended    map[int]*proc // statuses of jobs that were waited for or forgotten
+	jobMarks [2]*job       // the current job and the one before
 	substFDs []substFD
 
 	// substStatus is the status of the last command substitution, which an
@@ -73,24 +90,24 @@ type runner struct {
 	random      uint32
 
 	interactive bool
-	fromArg     bool // the script came with -c
-	exiting     bool // the builtin exit was run
+	fromArg     bool    // the script came with -c
+	fromStdin   bool    // it comes from standard input
+	term        *editor // of an interactive shell
+	exiting     bool    // the builtin exit was run
+	breakLine   func()  // ends the line that an interactive shell runs, as ^C does
+	eofs        int     // in a row
+	warned      bool    // about stopped jobs
+	exitStatus  int     // of the shell, while its EXIT trap runs
 	steps       int
 	patterns    map[string]*regexp.Regexp
 	getopts     int // position inside a bundle of options, 0 at its start
 	optind      int // OPTIND as getopts left it
 }
 
-// job is a background process of a shell.
-type job struct {
-	p    *proc
-	text string
-}
-
 // newRunner makes the shell of a process, with an environment of NAME=value.
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
-		name: "bash", scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*function{}, traps: map[int]string{},
+		name: "bash", clock: m.now(), opts: defaultOptions(), scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*function{}, traps: map[int]string{},
 		random: uint32(p.pid) * 2654435761}
 	r.view = r.view.For(r) // for /proc/self
 	r.importEnv(env)
@@ -160,13 +177,16 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	s.funcs = maps.Clone(r.funcs)
 	s.params = slices.Clone(r.params)
 	s.calls = slices.Clone(r.calls)
-	s.traps = map[int]string{}
-	for sig, body := range r.traps {
-		if body == "" {
-			s.traps[sig] = "" // ignored signals stay ignored
-		}
-	}
-	s.jobs, s.substFDs, s.patterns, s.interactive, s.trapping = nil, nil, nil, false, false
+	s.inheritTraps(r)
+	s.running = slices.Clip(r.running)
+	s.jobs, s.ended, s.jobMarks = nil, nil, [2]*job{}
+	s.substFDs, s.patterns, s.interactive, s.term, s.keepFDs = nil, nil, false, nil, false
+	s.pipeStatus = slices.Clone(r.pipeStatus)
+	s.subshells++
+	s.aliases = maps.Clone(r.aliases)
+	s.hashed, s.disabled = maps.Clone(r.hashed), maps.Clone(r.disabled)
+	s.dirs = slices.Clone(r.dirs)
+	s.withoutCoproc()
 	if !p.charge(int64(64 * len(r.scopes[0]))) {
 		s.end(1)
 		return nil, syscall.ENOMEM
@@ -178,6 +198,9 @@ func (r *runner) fork(sync bool) (*runner, error) {
 func (r *runner) end(status int) {
 	r.status = status
 	r.runExitTrap()
+	if len(r.traps) > 0 {
+		r.traps = nil
+	}
 	r.fds.closeAll()
 	r.p.finish(r.status & 0xff)
 }
@@ -207,8 +230,8 @@ func (r *runner) step() bool {
 		r.flow, r.status = flowExit, 128+signalOf(r.ctx)
 		return false
 	}
-	if r.p.pending.Load() != 0 && !r.trapping {
-		r.runSignalTraps()
+	if r.p.attention.Load() {
+		r.attend()
 	}
 	const batch = 256
 	if r.steps++; r.steps%batch == 0 {
@@ -222,6 +245,9 @@ func (r *runner) step() bool {
 
 // stepN counts n steps that a program has done.
 func (r *runner) stepN(n int) bool {
+	if r.p.attention.Load() && r.p.stopped() != 0 {
+		r.p.halt(r.ctx)
+	}
 	if r.ctx.Err() != nil {
 		r.flow, r.status = flowExit, 128+signalOf(r.ctx)
 		return false
@@ -231,6 +257,24 @@ func (r *runner) stepN(n int) bool {
 		r.p.limit(fmt.Sprintf("over the limit of %d steps", r.m.limits.Steps))
 	}
 	return r.flow == flowNone
+}
+
+// inheritTraps gives a subshell what it keeps of its parent's traps: what is ignored,
+// and what set -E and -T hand on.
+func (s *runner) inheritTraps(r *runner) {
+	s.traps, s.oldTraps = nil, nil
+	if len(r.traps) == 0 {
+		return
+	}
+	s.traps, s.oldTraps = map[int]string{}, r.traps
+	for sig, body := range r.traps {
+		switch {
+		case body == "" && sig > 0 && sig <= 64,
+			sig == trapERR && r.opts.errtrace,
+			(sig == trapDEBG || sig == trapRET) && r.opts.functrace:
+			s.traps[sig] = body
+		}
+	}
 }
 
 // enter goes one call deeper, or ends the shell when that is too deep.
@@ -256,14 +300,22 @@ func (r *runner) abs(name string) string {
 
 // errorf writes a message on standard error as bash does.
 func (r *runner) errorf(format string, args ...any) {
-	prefix := path.Base(r.name) + ": "
-	if r.name == "bash" || strings.HasSuffix(r.name, "/bash") {
-		prefix = r.name + ": "
+	r.writeErr(r.prefix() + fmt.Sprintf(format, args...) + "\n")
+}
+
+// prefix is how messages begin: the script's name and the line.
+func (r *runner) prefix() string {
+	name := r.name
+	for i := len(r.calls) - 1; i >= 0; i-- {
+		if f := r.calls[i].file; f != "" && f != "environment" && f != "main" {
+			name = f
+			break
+		}
 	}
-	if !r.interactive {
-		prefix = fmt.Sprintf("%sline %d: ", prefix, max(r.line, 1))
+	if r.interactive {
+		return name + ": "
 	}
-	r.writeErr(prefix + fmt.Sprintf(format, args...) + "\n")
+	return fmt.Sprintf("%s: line %d: ", name, max(r.line, 1))
 }
 
 func (r *runner) writeErr(s string) { r.writeFD(2, []byte(s)) }
@@ -288,6 +340,8 @@ func (r *runner) writeFailed(err error) {
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		r.p.deliver(sigPIPE)
+	case errors.Is(err, syscall.EFBIG):
+		r.p.deliver(sigXFSZ)
 	case errors.Is(err, errOutputLimit):
 		r.p.limit(fmt.Sprintf("over the output limit of %d MiB", r.m.limits.Output>>20))
 	case errors.Is(err, syscall.ENOMEM):

@@ -4,62 +4,88 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"strings"
 	"syscall"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // execScript runs a script through the interpreter that its first line names.
 func (r *runner) execScript(file, text string, args []string, environ func() []string, nesting int) int {
 	line, _, _ := strings.Cut(text[2:], "\n")
 	interp, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
-	if i, err := r.view.Stat(interp); err != nil || i.Mode.IsDir() || nesting > 3 {
-		r.errorf("%s: %s: bad interpreter: No such file or directory", args[0], interp)
+	if i, err := r.view.Stat(r.abs(interp)); err != nil || i.Mode.IsDir() || nesting > 3 {
+		switch {
+		case err != nil:
+			r.errorf("%s: %s: bad interpreter: %s", args[0], strings.TrimSpace(interp), errText(err))
+			if errors.Is(err, fs.ErrNotExist) {
+				return 127
+			}
+		case nesting > 3:
+			r.errorf("%s: %s: bad interpreter: Too many levels of symbolic links", args[0], interp)
+		default:
+			r.errorf("%s: %s: bad interpreter: Permission denied", args[0], interp)
+		}
 		return 126
 	}
 	next := []string{interp}
 	if arg = strings.TrimSpace(arg); arg != "" {
 		next = append(next, arg)
 	}
-	return r.execFile(interp, append(append(next, args[0]), args[1:]...), environ, nesting+1)
+	if !strings.Contains(file, "/") {
+		file = args[0]
+	}
+	return r.execFile(interp, append(append(next, file), args[1:]...), environ, nesting+1)
 }
 
 // shellRun is a new shell inside this process: bash FILE, bash -c, a script.
 type shellRun struct {
-	name   string // $0
-	file   string // script to read, or
-	src    string // what to run
-	params []string
-	env    []string
-	opts   options
-	login  bool
-	stdin  bool // read the script from standard input
+	name        string // $0
+	file        string // script to read, or
+	src         string // what to run
+	params      []string
+	env         []string
+	opts        options
+	login       bool
+	stdin       bool // read the script from standard input
+	interactive bool
+	noProfile   bool
+	noRC        bool
+	rc          string
+	fromArg     bool // -c
 }
 
 // spawnShell runs a new shell with a fresh state in a process of its own.
 func (r *runner) spawnShell(run shellRun) int {
 	if run.file != "" {
-		data, err := r.view.ReadFile(r.abs(run.file))
-		if err != nil {
-			r.errorf("%s: %s", run.file, errText(err))
-			if errors.Is(err, fs.ErrNotExist) {
-				return 127
-			}
-			return 126
+		src, status := r.scriptText(run.file)
+		if status != 0 {
+			return status
 		}
-		run.src = string(data)
+		run.src = src
 	}
+	same := r.execing // exec keeps the pid
 	s, err := r.fork(true)
 	if err != nil {
 		r.forkFailed(err)
 		return 254
 	}
 	s.scopes = []scope{make(scope, len(run.env)+8)}
-	s.funcs, s.traps = map[string]*function{}, maps.Clone(s.traps)
-	s.calls, s.loops, s.noErrExit, s.flow = nil, 0, 0, flowNone
-	s.self, s.ppid = s.p.pid, r.p.pid
-	s.opts, s.params, s.inScript = run.opts, run.params, true
-	s.name, s.fromArg = run.name, !run.stdin && run.file == ""
+	for sig, body := range s.traps {
+		if body != "" || sig > 64 {
+			delete(s.traps, sig)
+		}
+	}
+	s.funcs, s.oldTraps = map[string]*function{}, nil
+	s.fixedSigs = s.p.ignored.Load()
+	s.aliases, s.hashed, s.disabled, s.dirs = nil, nil, nil, nil
+	s.calls, s.loops, s.noErrExit, s.flow, s.running = nil, 0, 0, flowNone, nil
+	s.lineBase, s.traceDepth, s.subshells, s.lastBg, s.lastArg = 0, 0, 0, 0, ""
+	s.self, s.ppid, s.execing, s.exiting = s.p.pid, r.p.pid, false, false
+	s.clock = r.m.now()
+	if same {
+		s.self, s.ppid = r.self, r.ppid
+	}
 	s.importEnv(run.env)
 	if s.depth > s.m.limits.Depth {
 		s.errorf("maximum nesting level of %d exceeded", s.m.limits.Depth)
@@ -67,19 +93,37 @@ func (r *runner) spawnShell(run shellRun) int {
 		return 1
 	}
 	s.line = 0
-	switch {
-	case run.stdin && s.ttyOf(0) != nil:
-		s.repl(s.ttyOf(0))
-	case run.stdin:
-		s.script(s.readAll(0))
-	default:
-		if run.login {
-			s.profile()
-		}
-		s.script(run.src)
-	}
+	s.begin(run)
 	s.end(s.status)
 	return s.p.code
+}
+
+// scriptText reads the script that a shell was given by name.
+func (r *runner) scriptText(file string) (string, int) {
+	full := r.abs(file)
+	i, err := r.view.Stat(full)
+	if err == nil && i.Mode.IsDir() {
+		r.writeErr(file + ": " + file + ": Is a directory\n")
+		return "", 126
+	}
+	text := ""
+	if err == nil {
+		text, err = r.readFile(full)
+	}
+	switch {
+	case err != nil && errors.Is(err, fs.ErrNotExist):
+		r.writeErr(r.name + ": " + file + ": No such file or directory\n")
+		return "", 127
+	case err != nil:
+		r.writeErr(r.name + ": " + file + ": " + errText(err) + "\n")
+		return "", 126
+	}
+	first, _, _ := strings.Cut(text[:min(len(text), 80)], "\n")
+	if strings.IndexByte(first, 0) >= 0 {
+		r.writeErr(file + ": " + file + ": cannot execute binary file\n")
+		return "", 126
+	}
+	return text, 0
 }
 
 // script parses and runs source text.
@@ -94,10 +138,82 @@ func (r *runner) script(src string) {
 	if r.flow != flowNone {
 		return
 	}
+	if r.byLine() {
+		r.lines(src)
+		return
+	}
 	stmts, err := parse(src)
-	r.stmts(stmts)
+	if err != nil && strings.Contains(src, "alias") {
+		r.lines(src) // an alias may make it right
+		return
+	}
+	for i, s := range stmts {
+		r.stmt(s)
+		if r.flow != flowNone {
+			return
+		}
+		if r.byLine() && i+1 < len(stmts) && stmts[i+1].Pos().Line() > s.End().Line() {
+			at := strings.LastIndexByte(src[:stmts[i+1].Pos().Offset()], '\n') + 1
+			base := r.lineBase
+			r.lineBase += strings.Count(src[:at], "\n")
+			r.lines(src[at:])
+			r.lineBase = base
+			return
+		}
+	}
 	if err != nil && r.flow == flowNone {
 		r.parseFailed(err)
+	}
+}
+
+// byLine reports whether source must be read line by line: it is echoed, or aliases
+// change it.
+func (r *runner) byLine() bool {
+	return r.opts.verbose || r.opts.expandAliases && len(r.aliases) > 0
+}
+
+// lines runs source as it is read, line by line.
+func (r *runner) lines(src string) {
+	base := r.lineBase
+	defer func() { r.lineBase = base }()
+	for src != "" && r.flow == flowNone {
+		n, tries := 0, 0
+		var stmts []*syntax.Stmt
+		var err error
+		for {
+			if i := strings.IndexByte(src[n:], '\n'); i >= 0 {
+				n += i + 1
+			} else {
+				n = len(src)
+			}
+			stmts, err = parse(r.expandAliases(src[:n]))
+			tries++
+			if err == nil || !syntax.IsIncomplete(err) || n == len(src) || errors.Is(err, errTooDeep) {
+				break
+			}
+			if !r.stepN(n >> 4) { // reading it again and again has its price
+				return
+			}
+			for range tries / 64 { // a long construct: more lines at a time
+				if i := strings.IndexByte(src[n:], '\n'); i >= 0 {
+					n += i + 1
+				}
+			}
+		}
+		if r.opts.verbose {
+			text := src[:n]
+			if !strings.HasSuffix(text, "\n") {
+				text += "\n"
+			}
+			r.writeErr(text)
+		}
+		r.stmts(stmts)
+		if err != nil && r.flow == flowNone {
+			r.parseFailed(err)
+			return
+		}
+		r.lineBase += strings.Count(src[:n], "\n")
+		src = src[n:]
 	}
 }
 
@@ -105,9 +221,16 @@ func (r *runner) parseFailed(err error) {
 	if errors.Is(err, errTooDeep) || errors.Is(err, errTooLong) {
 		r.errorf("%v", err)
 	} else {
-		r.writeErr(r.name + ": " + parseMessage(err) + "\n")
+		name := r.name
+		if n := len(r.calls); n > 0 && r.calls[n-1].sourced {
+			name = r.calls[n-1].file
+		}
+		r.writeErr(name + ": " + parseMessage(err) + "\n")
 	}
 	r.status = 2
+	if r.fromArg && len(r.calls) == 0 && r.p.pid == r.self && r.depth <= 1 {
+		r.flow = flowExit
+	}
 }
 
 // readAll reads a descriptor to its end, paying for what it holds. What is read is

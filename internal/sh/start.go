@@ -1,13 +1,13 @@
 package sh
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 	"mvdan.cc/sh/v3/syntax"
@@ -29,9 +29,14 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 		return nil, err
 	}
 	m.connect(r, s)
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
+	if m.limits.Wall > 0 {
+		p.tree.mu.Lock()
+		p.tree.wall = time.AfterFunc(m.limits.Wall, func() {
+			p.limit(fmt.Sprintf("over the time limit of %v", m.limits.Wall))
+		})
+		p.tree.mu.Unlock()
+	}
+	m.work(p, func() {
 		args := append([]string{s.Path}, s.Args...)
 		r.contain(func() {
 			if run, ok := r.shellArgs(file, args); ok {
@@ -39,14 +44,14 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 				return
 			}
 			r.status = r.execFile(file, args, func() []string { return s.Env }, 0)
-			r.traps = map[int]string{}
+			r.traps = nil
 		})
 		r.contain(r.runExitTrap) // not in end: a panic there would be nobody's
 		r.end(r.status)
 		if s.TTY != nil {
 			s.TTY.hangUp()
 		}
-	}()
+	})
 	return &Process{p}, nil
 }
 
@@ -75,9 +80,9 @@ func (r *runner) program(s Spec) (string, error) {
 func (m *Machine) connect(r *runner, s Spec) {
 	if s.TTY != nil {
 		s.TTY.mu.Lock()
-		s.TTY.pgid = r.p.pgid
+		s.TTY.pgid, s.TTY.shell = r.p.pgid, r.p.pgid
 		if s.TTY.intr == nil {
-			s.TTY.intr = func() { _ = m.signal(-r.p.pgid, sigINT, 0) } // gone already is fine
+			s.TTY.intr = func(sig int) { _ = m.signal(-s.TTY.group(), sig, 0) } // gone already is fine
 		}
 		s.TTY.mu.Unlock()
 		d := newDesc(counted{ttyStream{s.TTY}, r.p.tree, m.limits.Output})
@@ -88,12 +93,15 @@ func (m *Machine) connect(r *runner, s Spec) {
 	}
 	in, out, errs := stream(nullStream{}), stream(nullStream{}), stream(nullStream{})
 	if s.Stdin != nil {
+		s.Stdin.attach(m)
 		in = readEnd{s.Stdin}
 	}
 	if s.Out != nil {
+		s.Out.attach(m)
 		out = counted{writeEnd{s.Out}, r.p.tree, m.limits.Output}
 	}
 	if s.Err != nil {
+		s.Err.attach(m)
 		errs = counted{writeEnd{s.Err}, r.p.tree, m.limits.Output}
 	}
 	r.fds.set(0, newDesc(in))
@@ -106,18 +114,35 @@ func (r *runner) shellArgs(file string, args []string) (shellRun, bool) {
 	if real, err := r.view.EvalSymlinks(file); err != nil || path.Base(real) != "bash" {
 		return shellRun{}, false
 	}
+	return r.shellRunOf(args), true
+}
+
+// shellRunOf reads bash's command line; a wrong one becomes a shell that fails.
+func (r *runner) shellRunOf(args []string) shellRun {
 	run, err := parseShellArgs(args)
 	if err != nil {
-		r.writeErr("bash: " + err.Error() + "\n")
-		run = shellRun{name: args[0], src: "exit 2"}
+		r.writeErr(args[0] + ": " + err.Error() + "\n")
+		status := "exit 2"
+		if errors.Is(err, errShellUsage) {
+			status = "exit 0"
+		}
+		run = shellRun{name: args[0], src: status, fromArg: true, opts: defaultOptions()}
 	}
-	return run, true
+	return run
 }
+
+var errShellUsage = errors.New("usage")
 
 // parseShellArgs reads bash's own command line.
 func parseShellArgs(args []string) (shellRun, error) {
-	run := shellRun{name: args[0]}
-	command, interactive := false, false
+	run := shellRun{name: args[0], opts: defaultOptions()}
+	base := path.Base(args[0])
+	if strings.HasPrefix(args[0], "-") {
+		run.login = true
+		base = strings.TrimPrefix(base, "-")
+	}
+	posix := base == "sh" || base == "dash"
+	command, stdin := false, false
 	rest := args[1:]
 	for len(rest) > 0 {
 		a := rest[0]
@@ -129,173 +154,241 @@ func parseShellArgs(args []string) (shellRun, error) {
 			break
 		}
 		rest = rest[1:]
+		on := a[0] == '-'
 		if strings.HasPrefix(a, "--") {
 			switch a {
 			case "--login":
 				run.login = true
-			case "--norc", "--noprofile", "--posix", "--noediting":
+			case "--norc":
+				run.noRC = true
+			case "--noprofile":
+				run.noProfile = true
+			case "--posix":
+				posix = true
+			case "--verbose":
+				run.opts.verbose = true
+			case "--noediting", "--debugger", "--restricted", "--pretty-print":
+			case "--rcfile", "--init-file":
+				if len(rest) == 0 {
+					return run, fmt.Errorf("%s: option requires an argument", a)
+				}
+				run.rc, rest = rest[0], rest[1:]
+			case "--version":
+				run.src, run.fromArg = `printf '%s\n' "GNU bash, version $BASH_VERSION ($MACHTYPE)" "This is a simulated shell that is compatible with it."`, true
+				return run, nil
+			case "--help":
+				run.src, run.fromArg = `printf '%s\n' "GNU bash, version $BASH_VERSION-($MACHTYPE)" "Usage:	$0 [GNU long option] [option] ..." "	$0 [GNU long option] [option] script-file ..."`, true
+				return run, nil
 			default:
 				return run, fmt.Errorf("%s: invalid option", a)
 			}
 			continue
 		}
-		for i, l := range a[1:] {
-			switch l {
+		for i := 1; i < len(a); i++ {
+			switch l := a[i]; l {
 			case 'c':
 				command = true
 			case 'l':
 				run.login = true
 			case 'i':
-				interactive = true
+				run.interactive = true
 			case 's':
-			case 'o':
-				if len(rest) > 0 && i == len(a)-2 {
-					if p := run.opts.named(rest[0]); p != nil {
-						*p = a[0] == '-'
+				stdin = true
+			case 'r', 'D':
+			case 'o', 'O':
+				if len(rest) == 0 {
+					run.src, run.fromArg = map[bool]string{true: "set -o", false: "set +o"}[on], true
+					if l == 'O' {
+						run.src = "shopt"
 					}
-					rest = rest[1:]
+					return run, nil
 				}
+				p := run.opts.named(rest[0])
+				if l == 'O' {
+					p = run.opts.shopt(rest[0])
+				}
+				if p == nil {
+					return run, fmt.Errorf("%s: invalid %soption name", rest[0], map[bool]string{true: "shell ", false: ""}[l == 'O'])
+				}
+				if *p = on; rest[0] == "posix" && l == 'o' {
+					posix = on
+				}
+				rest = rest[1:]
 			default:
-				p := run.opts.letter(byte(l))
+				p := run.opts.letter(l)
 				if p == nil {
 					return run, fmt.Errorf("-%c: invalid option", l)
 				}
-				*p = a[0] == '-'
+				*p = on
 			}
 		}
+	}
+	run.opts.loginShell = run.login
+	if posix {
+		run.opts.posix, run.opts.inheritErrexit, run.opts.expandAliases, run.opts.shiftVerbose = true, true, true, true
 	}
 	switch {
 	case command && len(rest) == 0:
 		return run, errors.New("-c: option requires an argument")
 	case command:
-		run.src, run.params = rest[0], rest[1:]
+		run.src, run.params, run.fromArg = rest[0], rest[1:], true
 		if len(rest) > 1 {
 			run.name, run.params = rest[1], rest[2:]
 		}
+	case stdin:
+		run.stdin, run.params = true, rest
 	case len(rest) > 0:
 		run.file, run.params, run.name = rest[0], rest[1:], rest[0]
 	default:
 		run.stdin = true
 	}
-	_ = interactive // a shell on a terminal without a command is interactive anyway
 	return run, nil
 }
 
 // become runs a shell's work in this very process.
 func (r *runner) become(run shellRun) {
-	r.name, r.params, r.opts = run.name, run.params, run.opts
-	r.inScript, r.fromArg = true, !run.stdin && run.file == ""
-	if run.login {
+	if run.file != "" {
+		src, status := r.scriptText(run.file)
+		if status != 0 {
+			r.status = status
+			return
+		}
+		run.src = src
+	}
+	r.begin(run)
+}
+
+// begin runs what a new shell is asked to.
+func (r *runner) begin(run shellRun) {
+	r.name, r.params, r.opts, r.file = run.name, run.params, run.opts, run.file
+	r.inScript, r.fromArg, r.fromStdin = true, run.fromArg, run.stdin
+	if shellopts, ok := r.get("SHELLOPTS"); ok && r.scopes[0]["SHELLOPTS"] != nil {
+		for name := range strings.SplitSeq(shellopts, ":") {
+			r.setOption(name, true)
+		}
+	}
+	delete(r.scopes[0], "SHELLOPTS")
+	if bashopts := r.scopes[0]["BASHOPTS"]; bashopts != nil {
+		for name := range strings.SplitSeq(bashopts.str, ":") {
+			if p := r.opts.shopt(name); p != nil {
+				*p = true
+			}
+		}
+	}
+	delete(r.scopes[0], "BASHOPTS")
+	r.fixedSigs = r.p.ignored.Load()
+	for sig := 1; sig <= 64; sig++ {
+		if r.fixedSigs&sigBit(sig) != 0 {
+			if r.traps == nil {
+				r.traps = map[int]string{}
+			}
+			r.traps[sig] = ""
+		}
+	}
+	tty := r.ttyOf(0)
+	interactive := run.interactive || run.stdin && tty != nil && r.ttyOf(2) != nil
+	if interactive {
+		r.interactive = true
+		r.opts.expandAliases, r.opts.histexpand, r.opts.history = true, true, true
+	}
+	if run.login && !run.noProfile {
 		r.profile()
+	}
+	if interactive && !run.login && !run.noRC && r.flow == flowNone {
+		rc := run.rc
+		if rc == "" {
+			rc = r.str("HOME") + "/.bashrc"
+			if r.opts.posix {
+				rc = r.str("ENV")
+			}
+		}
+		r.startup(rc)
+	}
+	if env := r.str("BASH_ENV"); env != "" && !interactive && !r.opts.posix && r.flow == flowNone {
+		r.startup(r.abs(env))
 	}
 	switch {
 	case r.flow != flowNone:
-	case run.stdin && r.ttyOf(0) != nil:
-		r.repl(r.ttyOf(0))
+	case run.stdin && interactive && tty != nil:
+		r.repl(tty)
 	case run.stdin:
-		r.script(r.readAll(0))
-	case run.file != "":
-		data, err := r.view.ReadFile(r.abs(run.file))
-		if err != nil {
-			r.writeErr(r.name + ": " + run.file + ": " + errText(err) + "\n")
-			r.status = 127
-			return
-		}
-		r.script(string(data))
+		r.scriptFromInput()
 	default:
 		r.script(run.src)
 	}
+	if run.login && r.exiting && r.flow == flowExit {
+		if home := r.str("HOME"); home != "" {
+			flow, status := r.flow, r.status
+			r.flow = flowNone
+			r.startup(home + "/.bash_logout")
+			r.flow, r.status = flow, status
+		}
+	}
 }
 
-// profile reads what a login shell reads.
-func (r *runner) profile() {
-	source := func(name string) bool {
-		data, err := r.view.ReadFile(name)
-		if err == nil {
-			r.script(string(data))
-		}
-		return err == nil
+// startup sources a file that need not be there.
+func (r *runner) startup(name string) bool {
+	if name == "" {
+		return false
 	}
-	source("/etc/profile")
-	if home := r.str("HOME"); home != "" {
-		_ = source(home+"/.bash_profile") || source(home+"/.bash_login") || source(home+"/.profile")
+	text, err := r.readFile(name)
+	if err != nil {
+		return false
+	}
+	r.calls = append(r.calls, frame{name: "source", file: name, sourced: true})
+	r.script(text)
+	r.calls = r.calls[:len(r.calls)-1]
+	if r.flow == flowReturn {
+		r.flow = flowNone
 	}
 	if r.flow == flowNone {
 		r.status, r.line = 0, 0
 	}
+	return true
 }
 
-// repl is the interactive shell: prompt, read, run, until end of file or exit.
-func (r *runner) repl(t *TTY) {
-	r.interactive = true
-	for _, sig := range []int{sigINT, sigQUIT, sigTERM} {
-		r.p.ignored.Or(1 << uint(sig))
+// profile reads what a login shell reads.
+func (r *runner) profile() {
+	r.startup("/etc/profile")
+	if home := r.str("HOME"); home != "" && r.flow == flowNone {
+		_ = r.startup(home+"/.bash_profile") || r.startup(home+"/.bash_login") || r.startup(home+"/.profile")
 	}
-	var cancel context.CancelCauseFunc = func(error) {}
-	var broken bool // by ^C since the prompt
-	t.mu.Lock()
-	t.intr = func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		broken = true
-		cancel(killedBy{sigINT})
-	}
-	t.mu.Unlock()
-	if r.lookup("PS1") == nil {
-		r.set("PS1", `\u@\h:\w\$ `)
-	}
-	for r.p.ctx.Err() == nil {
-		t.mu.Lock()
-		cancel(nil)
-		r.ctx, cancel = context.WithCancelCause(r.p.ctx)
-		broken = false
-		t.mu.Unlock()
-		r.flow, r.loops, r.noErrExit = flowNone, 0, 0
-		stmts, eof := r.readCommand()
-		if eof {
-			r.writeErr("exit\n")
-			break
-		}
-		r.stmts(stmts)
-		t.mu.Lock()
-		interrupted := broken
-		t.mu.Unlock()
-		if r.flow == flowExit && !interrupted && r.exiting {
-			break
-		}
-		if interrupted {
-			r.status = 128 + sigINT
-		}
-	}
-	r.ctx = r.p.ctx
-	t.mu.Lock()
-	cancel(nil)
-	t.mu.Unlock()
 }
 
-// readCommand prompts and reads until there is a whole command.
-func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
-	src := ""
-	prompt := r.prompt(r.str("PS1"))
-	for {
-		r.writeErr(prompt)
-		line, err := r.readLine()
-		if err != nil && line == "" {
-			if r.p.ctx.Err() != nil || r.ctx.Err() == nil {
-				return nil, src == "" || r.p.ctx.Err() != nil
+// scriptFromInput runs standard input, reading no more of it than the next command.
+func (r *runner) scriptFromInput() {
+	for r.flow == flowNone && r.step() {
+		src := ""
+		var stmts []*syntax.Stmt
+		var err error
+		tries := 0
+		for {
+			line, rerr := r.readLine()
+			src += line
+			tries++
+			if rerr != nil && line == "" && src == "" {
+				return
 			}
-			return nil, false // ^C: a new prompt
+			if tries < 16 || tries%32 == 0 || rerr != nil {
+				stmts, err = parse(r.expandAliases(src))
+				if err == nil || !syntax.IsIncomplete(err) || rerr != nil || len(src) >= maxSource {
+					break
+				}
+			}
+			r.stepN(len(src) >> 5)
+			if r.flow != flowNone {
+				return
+			}
 		}
-		src += line
-		parsed, perr := parse(src)
-		if perr == nil {
-			return parsed, false
+		if r.opts.verbose {
+			r.writeErr(src)
 		}
-		if !syntax.IsIncomplete(perr) {
-			r.parseFailed(perr)
-			return nil, false
+		r.pay(len(src) * 4)
+		r.stmts(stmts)
+		if err != nil && r.flow == flowNone {
+			r.parseFailed(err)
 		}
-		prompt = "> "
+		r.lineBase += strings.Count(src, "\n")
 	}
 }
 
@@ -317,20 +410,4 @@ func (r *runner) readLine() (string, error) {
 		}
 	}
 	return b.String(), nil
-}
-
-// prompt expands a prompt's escapes.
-func (r *runner) prompt(ps string) string {
-	dir := r.str("PWD")
-	if home := r.str("HOME"); home != "" && (dir == home || strings.HasPrefix(dir, home+"/")) {
-		dir = "~" + dir[len(home):]
-	}
-	sign := "$"
-	if r.cred().UID == 0 {
-		sign = "#"
-	}
-	host, _, _ := strings.Cut(r.m.Hostname(), ".")
-	return strings.NewReplacer(`\u`, r.m.UserName(r.cred().UID), `\h`, host, `\H`, r.m.Hostname(), `\w`, dir,
-		`\W`, path.Base(dir), `\$`, sign, `\n`, "\n", `\[`, "", `\]`, "", `\e`, "\x1b", `\033`, "\x1b", `\\`, `\`,
-		`\s`, "bash", `\t`, r.m.now().Format("15:04:05")).Replace(ps)
 }

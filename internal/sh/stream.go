@@ -1,9 +1,9 @@
 package sh
 
 import (
-	"bytes"
 	"context"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -115,16 +115,27 @@ type Pipe struct {
 	readers int
 	writers int
 	changed chan struct{} // made by who waits, closed by who changes something
+	m       *Machine      // whose processes wait for the host at the other end
 }
 
 // NewPipe returns a pipe with one reader and one writer.
 func NewPipe() *Pipe { return &Pipe{readers: 1, writers: 1} }
+
+// attach makes the host's end of a pipe known to the machine.
+func (p *Pipe) attach(m *Machine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.m = m
+}
 
 // wakeAll lets those who wait look again. The caller holds mu.
 func (p *Pipe) wakeAll() {
 	if p.changed != nil {
 		close(p.changed)
 		p.changed = nil
+		if p.m != nil {
+			p.m.kick()
+		}
 	}
 }
 
@@ -136,6 +147,10 @@ func (p *Pipe) await(ctx context.Context) error {
 	c := p.changed
 	p.mu.Unlock()
 	defer p.mu.Lock()
+	if p := procOf(ctx); p != nil && p.m.sched != nil {
+		p.m.pause(ctx, c)
+		return ctx.Err()
+	}
 	select {
 	case <-c:
 		return nil
@@ -257,11 +272,49 @@ func (c counted) Write(ctx context.Context, b []byte) (int, error) {
 }
 
 // fileStream is an open file.
-type fileStream struct{ f *vfs.File }
+type fileStream struct {
+	f    *vfs.File
+	m    *Machine
+	most int64 // how long it may become; 0 is any length
+}
 
-func (s fileStream) Read(_ context.Context, b []byte) (int, error)  { return s.f.Read(b) }
-func (s fileStream) Write(_ context.Context, b []byte) (int, error) { return s.f.Write(b) }
-func (s fileStream) Close() error                                   { return s.f.Close() }
+func (s fileStream) Read(_ context.Context, b []byte) (int, error) {
+	if s.m.sched != nil && s.f.Device() == "random" {
+		s.m.Random(b)
+		return len(b), nil
+	}
+	return s.f.Read(b)
+}
+
+func (s fileStream) Write(_ context.Context, b []byte) (int, error) {
+	if s.most > 0 && s.f.Device() == "" {
+		i, err := s.f.Stat()
+		at, serr := s.f.Seek(0, io.SeekCurrent)
+		if err != nil || serr != nil {
+			return s.f.Write(b)
+		}
+		room := s.most - max(at, 0)
+		if i.Size > at {
+			room = s.most - i.Size // it may append
+		}
+		if room <= 0 {
+			return 0, syscall.EFBIG
+		}
+		if int64(len(b)) > room {
+			n, err := s.f.Write(b[:room])
+			if err == nil {
+				err = syscall.EFBIG
+			}
+			return n, err
+		}
+	}
+	return s.f.Write(b)
+}
+
+func (s fileStream) Close() error {
+	s.m.files.Add(-1)
+	return s.f.Close()
+}
 
 // nullStream is /dev/null for those who have no filesystem at hand.
 type nullStream struct{}
@@ -273,18 +326,31 @@ func (nullStream) Close() error                                   { return nil }
 // textStream is a here-document. Those who share it share its position.
 type textStream struct {
 	mu sync.Mutex
-	r  *bytes.Reader
+	r  strings.Reader
+	p  *proc // pays for it
+	n  int64
 }
 
-func newText(s string) *textStream { return &textStream{r: bytes.NewReader([]byte(s))} }
+// newText makes a here-document, which its process pays for.
+func (r *runner) newText(s string) *textStream {
+	t := &textStream{p: r.p, n: int64(len(s))}
+	t.r.Reset(s)
+	r.pay(len(s))
+	return t
+}
 
 func (t *textStream) Read(_ context.Context, b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.r.Read(b)
 }
+
 func (t *textStream) Write(context.Context, []byte) (int, error) { return 0, syscall.EBADF }
-func (t *textStream) Close() error                               { return nil }
+
+func (t *textStream) Close() error {
+	t.p.giveBack(t.n)
+	return nil
+}
 
 // capture collects the output of a command substitution. closed is closed when
 // the last writer is gone, which may be a background job.
@@ -300,6 +366,9 @@ func newCapture(p *proc) *capture { return &capture{p: p, closed: make(chan stru
 func (c *capture) Read(context.Context, []byte) (int, error) { return 0, syscall.EBADF }
 
 func (c *capture) Write(_ context.Context, b []byte) (int, error) {
+	if c.p.ended() {
+		return 0, syscall.EPIPE
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.p.charge(int64(len(b))) {

@@ -187,7 +187,7 @@ func toolSleep(c *call) int {
 		}
 	}
 	if !c.r.nap(total) {
-		return 128 + max(lowest(c.r.p.pending.Load()), signalOf(c.r.ctx))
+		return 128 + signalOf(c.r.ctx)
 	}
 	return 0
 }

@@ -1,6 +1,11 @@
 package sh
 
-import "math/bits"
+import (
+	"math/bits"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
 
 // Traps that are no signals.
 const (
@@ -12,19 +17,29 @@ const (
 
 // setTrap sets, ignores ("") or, with remove, resets a trap.
 func (r *runner) setTrap(sig int, body string, remove bool) {
+	r.oldTraps = nil
+	if r.fixedSigs&sigBit(sig) != 0 {
+		return // ignored from the start: POSIX has it so
+	}
 	if remove {
 		delete(r.traps, sig)
 	} else {
+		if r.traps == nil {
+			r.traps = map[int]string{}
+		}
 		r.traps[sig] = body
 	}
-	if sig <= 0 || sig >= 64 || sig == sigKILL {
+	bit := sigBit(sig)
+	if bit == 0 || sig == sigKILL || sig == sigSTOP {
 		return
 	}
-	bit := uint64(1) << uint(sig)
 	r.p.caught.And(^bit)
 	r.p.ignored.And(^bit)
 	switch {
 	case remove:
+		if r.interactive && (sig == sigINT || sig == sigQUIT || sig == sigTERM) {
+			r.p.ignored.Or(bit)
+		}
 	case body == "":
 		r.p.ignored.Or(bit)
 	default:
@@ -32,43 +47,180 @@ func (r *runner) setTrap(sig int, body string, remove bool) {
 	}
 }
 
-// runTrap runs a trap's commands; the status is as it was.
-func (r *runner) runTrap(body string) {
-	status, trapping := r.status, r.trapping
-	r.trapping = true
+// runTrap runs a trap's commands; the status is as it was. The same trap does not run
+// within itself.
+func (r *runner) runTrap(sig int) {
+	body, ok := r.traps[sig]
+	if !ok || body == "" || r.inTrap(sig) {
+		return
+	}
+	status, pipe, line, base := r.status, r.savePipeStatus(), r.line, r.lineBase
+	r.running = append(r.running, sig)
+	r.lineBase = 0
+	if sig > 64 && line > 0 {
+		r.lineBase = int(line) - 1
+	}
 	r.script(body)
-	r.trapping = trapping
+	r.running = r.running[:len(r.running)-1]
+	r.line, r.lineBase = line, base
 	if r.flow == flowNone {
 		r.status = status
+		r.restorePipeStatus(pipe)
 	}
 }
 
-// runSignalTraps runs the traps of the signals that have arrived.
-func (r *runner) runSignalTraps() {
-	pending := r.p.pending.Swap(0)
-	for pending != 0 {
-		sig := bits.TrailingZeros64(pending)
-		pending &^= 1 << uint(sig)
-		if body := r.traps[sig]; body != "" {
-			r.runTrap(body)
+// inTrap reports whether a trap is running.
+func (r *runner) inTrap(sig int) bool {
+	for _, s := range r.running {
+		if s == sig {
+			return true
+		}
+	}
+	return false
+}
+
+// attend looks after what a process is asked to do between two commands: to stop, or
+// to run the traps of signals that have arrived.
+func (r *runner) attend() {
+	r.p.attention.Store(false)
+	if r.p.stopped() != 0 {
+		r.p.halt(r.ctx)
+	}
+	pending := r.p.pending.Load()
+	later := uint64(0)
+	for pending != 0 && r.flow == flowNone {
+		n := bits.TrailingZeros64(pending)
+		bit := uint64(1) << uint(n)
+		pending &^= bit
+		if r.inTrap(n + 1) {
+			later |= bit
+			continue
+		}
+		r.p.pending.And(^bit)
+		r.runTrap(n + 1)
+	}
+	if later != 0 || r.p.pending.Load() != 0 {
+		r.p.attention.Store(true)
+	}
+}
+
+// runExitTrap runs the EXIT trap once, even when a signal ends the shell, unless that
+// is SIGKILL.
+func (r *runner) runExitTrap() {
+	body := r.traps[trapEXIT]
+	if body == "" {
+		return
+	}
+	if r.p.ctx.Err() != nil {
+		if !r.p.revive() {
+			return
+		}
+		r.ctx = r.p.ctx
+		r.status = 128 + r.p.killer
+	}
+	r.ctx = r.p.ctx
+	delete(r.traps, trapEXIT)
+	status := r.status
+	r.exitStatus = status
+	r.flow, r.exiting = flowNone, false
+	r.running = append(r.running, trapEXIT)
+	r.lineBase, r.noErrExit = 0, 0
+	r.script(body)
+	r.running = r.running[:len(r.running)-1]
+	if r.flow != flowExit {
+		r.status = status
+	}
+	r.flow = flowExit
+}
+
+// debug runs the DEBUG trap before a command and reports whether the command is to run.
+func (r *runner) debug() bool {
+	if len(r.traps) == 0 {
+		return true
+	}
+	body := r.traps[trapDEBG]
+	if body == "" || r.inTrap(trapDEBG) {
+		return true
+	}
+	status, pipe, line, base := r.status, r.savePipeStatus(), r.line, r.lineBase
+	r.running = append(r.running, trapDEBG)
+	if line > 0 {
+		r.lineBase = int(line) - 1
+	}
+	r.script(body)
+	r.running = r.running[:len(r.running)-1]
+	r.line, r.lineBase = line, base
+	if r.flow != flowNone {
+		return false
+	}
+	code := r.status
+	r.status = status
+	r.restorePipeStatus(pipe)
+	if r.opts.extdebug && code != 0 {
+		if code == 2 && len(r.calls) > 0 {
+			r.flow = flowReturn
+		}
+		r.status = 1
+		return false
+	}
+	return true
+}
+
+// heldTraps takes away the traps that a function does not inherit; give them back with
+// returnTraps.
+func (r *runner) heldTraps(all bool) (held [3]string) {
+	if len(r.traps) == 0 {
+		return held
+	}
+	take := func(i, sig int) {
+		if body, ok := r.traps[sig]; ok {
+			held[i] = body
+			delete(r.traps, sig)
+		}
+	}
+	if !r.opts.functrace && !all {
+		take(0, trapDEBG)
+		take(1, trapRET)
+	}
+	if !r.opts.errtrace {
+		take(2, trapERR)
+	}
+	return held
+}
+
+// returnTraps gives back what heldTraps took, except for what was set anew.
+func (r *runner) returnTraps(held [3]string) {
+	for i, sig := range [3]int{trapDEBG, trapRET, trapERR} {
+		if _, ok := r.traps[sig]; !ok && held[i] != "" {
+			r.traps[sig] = held[i]
 		}
 	}
 }
 
-// runExitTrap runs the EXIT trap once, unless the process was killed.
-func (r *runner) runExitTrap() {
-	body := r.traps[trapEXIT]
-	delete(r.traps, trapEXIT)
-	if body == "" || r.ctx.Err() != nil {
-		return
+// commandText is BASH_COMMAND.
+func (r *runner) commandText() string {
+	if r.current == nil {
+		return ""
 	}
-	flow := r.flow
-	r.flow = flowNone
-	status := r.status
-	r.trapping = true
-	r.script(body)
-	if r.flow != flowExit {
-		r.status = status
+	switch c := r.current.(type) {
+	case *syntax.ForClause:
+		if l, ok := c.Loop.(*syntax.WordIter); ok {
+			return "for " + l.Name.Value + " in " + wordsText(l.Items)
+		}
+		return "((…))"
+	case *syntax.CaseClause:
+		return "case " + wordText(c.Word) + " in "
 	}
-	r.flow = flow
+	return nodeText(r.current)
+}
+
+func wordsText(words []*syntax.Word) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(wordText(w))
+	}
+	return b.String()
 }

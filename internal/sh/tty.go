@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -21,9 +22,10 @@ type TTY struct {
 	cols  uint16
 	line  []byte // under edit
 	raw   bool
-	quiet bool // no echo
-	intr  func()
-	pgid  int
+	quiet bool          // no echo
+	intr  func(sig int) // what ^C, ^Z and ^\\ do
+	pgid  int           // the group in front
+	shell int           // the shell's group
 
 	keys sync.Mutex // one key at a time; before mu
 
@@ -35,7 +37,10 @@ type TTY struct {
 
 // NewTTY makes a terminal of this size.
 func (m *Machine) NewTTY(cols, rows uint16) *TTY {
-	return &TTY{m: m, in: NewPipe(), out: NewPipe(), cols: cols, rows: rows}
+	t := &TTY{m: m, in: NewPipe(), out: NewPipe(), cols: cols, rows: rows}
+	t.in.attach(m)
+	t.out.attach(m)
+	return t
 }
 
 // Size returns the terminal's size.
@@ -89,7 +94,7 @@ func (t *TTY) key(c byte) error {
 		return t.send([]byte{c})
 	}
 	var echo, done []byte
-	var intr func()
+	sig := 0
 	eof := false
 	switch c {
 	case '\r', '\n':
@@ -122,7 +127,15 @@ func (t *TTY) key(c byte) error {
 	case 0x03: // ^C
 		t.line = nil
 		echo = []byte("^C\r\n")
-		intr = t.intr
+		sig = sigINT
+	case 0x1a: // ^Z
+		t.line = nil
+		echo = []byte("^Z")
+		sig = sigTSTP
+	case 0x1c: // ^\\
+		t.line = nil
+		echo = []byte("^\\\r\n")
+		sig = sigQUIT
 	case 0x04: // ^D
 		if done, t.line = t.line, nil; len(done) == 0 {
 			eof = true
@@ -134,15 +147,16 @@ func (t *TTY) key(c byte) error {
 			echo = []byte{c}
 		}
 	}
-	if t.quiet && c != 0x03 {
+	if t.quiet && sig == 0 {
 		echo = nil
 	}
+	intr := t.intr
 	t.mu.Unlock()
 	if len(echo) > 0 {
 		t.show(echo)
 	}
-	if intr != nil {
-		intr()
+	if sig != 0 && intr != nil {
+		intr(sig)
 	}
 	if eof {
 		t.in.mu.Lock()
@@ -183,9 +197,26 @@ type ttyStream struct{ t *TTY }
 
 func (s ttyStream) Read(ctx context.Context, b []byte) (int, error) {
 	t, in := s.t, s.t.in
+	p := procOf(ctx)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for {
+		if p != nil && !t.mayRead(p) {
+			in.mu.Unlock()
+			if p.stopped() == 0 {
+				p.deliver(sigTTIN)
+			}
+			p.halt(ctx)
+			stuck := p.stopped() == 0 && !t.mayRead(p)
+			in.mu.Lock()
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
+			}
+			if stuck { // it ignores the signal
+				return 0, syscall.EIO
+			}
+			continue
+		}
 		if len(t.eofs) > 0 {
 			if t.taken >= t.eofs[0] {
 				t.eofs = t.eofs[1:]
@@ -228,6 +259,48 @@ func (s ttyStream) Write(ctx context.Context, b []byte) (int, error) {
 }
 
 func (s ttyStream) Close() error { return nil }
+
+// group is the process group in front.
+func (t *TTY) group() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pgid
+}
+
+// setGroup puts a process group in front.
+func (t *TTY) setGroup(pgid int) {
+	t.mu.Lock()
+	t.pgid = pgid
+	t.mu.Unlock()
+	t.look()
+}
+
+// mayRead reports whether a process is in front, and not stopped.
+func (t *TTY) mayRead(p *proc) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return p.stopped() == 0 && (p.pgid == t.pgid || t.pgid == 0)
+}
+
+// look lets those who wait for input see whether they still may.
+func (t *TTY) look() {
+	t.in.mu.Lock()
+	t.in.wakeAll()
+	t.in.mu.Unlock()
+}
+
+// setRaw hands every key on as it is, or not; what is under edit is handed on first.
+func (t *TTY) setRaw(raw bool) {
+	t.keys.Lock()
+	defer t.keys.Unlock()
+	t.mu.Lock()
+	line := t.line
+	t.line, t.raw = nil, raw
+	t.mu.Unlock()
+	if raw {
+		_ = t.send(line) // what does not fit is dropped
+	}
+}
 
 // ttyOf returns the terminal behind a descriptor, nil when it is none.
 func (r *runner) ttyOf(n int) *TTY {

@@ -155,6 +155,13 @@ func (r *runner) lookupRaw(name string) *variable {
 			return v
 		}
 	}
+	if name == "PIPESTATUS" {
+		codes := make([]string, len(r.pipeStatus))
+		for i, c := range r.pipeStatus {
+			codes[i] = codeText[c]
+		}
+		return &variable{set: true, arr: newArray(codes)}
+	}
 	return nil
 }
 
@@ -189,6 +196,14 @@ func (r *runner) dynamic(name string) (string, bool) {
 		return strconv.Itoa(int(r.cred().UID)), true
 	case "HOSTNAME":
 		return r.m.Hostname(), true
+	case "BASH_COMMAND":
+		return r.commandText(), r.current != nil
+	case "SHELLOPTS":
+		return r.opts.list(setTable), true
+	case "BASHOPTS":
+		return r.opts.list(shoptTable), true
+	case "BASH_SUBSHELL":
+		return strconv.Itoa(r.subshells), true
 	case "FUNCNAME":
 		if len(r.calls) == 0 {
 			return "", false

@@ -279,7 +279,7 @@ func (r *runner) tilde(s string, whole bool) (home, rest string, ok bool) {
 func (r *runner) cmdSubst(c *syntax.CmdSubst) string {
 	if len(c.Stmts) == 1 && c.Stmts[0].Cmd == nil && len(c.Stmts[0].Redirs) == 1 && c.Stmts[0].Redirs[0].Op == syntax.RdrIn {
 		var text string
-		r.redirected(c.Stmts[0].Redirs, false, func() { text = r.readAll(0) }, false)
+		r.redirected(c.Stmts[0].Redirs, func() { text = r.readAll(0) })
 		return strings.TrimRight(text, "\n")
 	}
 	status := r.status
