@@ -44,6 +44,7 @@ const (
 	CauseCommand  Cause = "command"  // before a command that Checkpoints.Before matches
 	CauseGuest    Cause = "guest"    // carrel-guest checkpoint, from inside
 	CauseRollback Cause = "rollback" // what a rollback left behind
+	CausePromote  Cause = "promote"  // the last moment in the tier that it left
 )
 
 // Snapshot is a moment of a sandbox that can be gone back to, or begun from.
@@ -175,6 +176,14 @@ type RollbackOptions struct {
 	Keep bool `json:"keep,omitempty"`
 }
 
+// PromoteOptions says where a promotion goes.
+type PromoteOptions struct {
+	// Tier is the new tier; "" is the daemon's default, or GVisor where that is Sim.
+	Tier Tier `json:"tier,omitempty"`
+	// Template is what the files are put on top of; "" is the tier's default.
+	Template string `json:"template,omitempty"`
+}
+
 // SnapshotListOptions filters and pages ListSnapshots. Newest snapshots come first.
 type SnapshotListOptions struct {
 	Sandbox ID
@@ -252,6 +261,10 @@ type Moments interface {
 	// before, or paused at the moment asked for. Errors: NotFound (either), Invalid
 	// (another sandbox's moment).
 	Rollback(ctx context.Context, id ID, to SnapshotID, opts RollbackOptions) (Sandbox, error)
+	// Promote moves a simulated sandbox to a tier that runs real programs: same ID, same tokens, same URLs, and the files
+	// that it has changed; processes do not survive. When it fails the sandbox is as before, or paused. Errors:
+	// NotFound, Conflict (it is no simulated one), Unsupported (the tier), Invalid (the tier, the template).
+	Promote(ctx context.Context, id ID, opts PromoteOptions) (Sandbox, error)
 
 	// GetSnapshot finds a snapshot by ID or name. Error: NotFound.
 	GetSnapshot(ctx context.Context, idOrName string) (Snapshot, error)

@@ -77,6 +77,14 @@ func (c *Client) Rollback(ctx context.Context, id carrel.ID, to carrel.SnapshotI
 	return sb, err
 }
 
+// Promote implements carrel.Moments.
+func (c *Client) Promote(ctx context.Context, id carrel.ID, opts carrel.PromoteOptions) (carrel.Sandbox, error) {
+	var sb carrel.Sandbox
+	err := c.change(ctx, "promote sandbox", http.MethodPost, id, "/promote", opts, &sb)
+	c.renew(id, err)
+	return sb, err
+}
+
 // Timeline implements carrel.Moments.
 func (c *Client) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline, error) {
 	var t carrel.Timeline

@@ -54,6 +54,7 @@
 //	POST   /carrel/v1/sandboxes/{id}/snapshots                   body: {name, label, filesOnly} → carrel.Snapshot
 //	POST   /carrel/v1/sandboxes/{id}/fork                        body: {count, timeout} → {forks: [{sandbox} or {error}]}
 //	POST   /carrel/v1/sandboxes/{id}/rollback                    body: {to, keep} → the sandbox
+//	POST   /carrel/v1/sandboxes/{id}/promote                     body: {tier, template} → the sandbox
 //	GET    /carrel/v1/sandboxes/{id}/timeline                    carrel.Timeline
 //	PUT    /carrel/v1/sandboxes/{id}/lifecycle                   body: carrel.Lifecycle → the sandbox
 //	GET    /carrel/v1/snapshots?sandbox&name&auto&limit&cursor   {snapshots, next}

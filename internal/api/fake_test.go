@@ -36,6 +36,7 @@ type fake struct {
 	resume    func(carrel.ID, carrel.ResumeOptions) (carrel.Sandbox, bool, error)
 	snapshot  func(carrel.ID, carrel.SnapshotOptions) (carrel.Snapshot, error)
 	fork      func(carrel.ID, carrel.ForkOptions) ([]carrel.ForkResult, error)
+	promote   func(carrel.ID, carrel.PromoteOptions) (carrel.Sandbox, error)
 	rollback  func(carrel.ID, carrel.SnapshotID, carrel.RollbackOptions) (carrel.Sandbox, error)
 	snapshots func(carrel.SnapshotListOptions) (carrel.SnapshotPage, error)
 	update    func(carrel.SnapshotID, carrel.SnapshotUpdate) (carrel.Snapshot, error)
@@ -98,6 +99,10 @@ func (f *fake) Fork(_ context.Context, id carrel.ID, o carrel.ForkOptions) ([]ca
 }
 func (f *fake) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
 	return f.rollback(id, to, o)
+}
+
+func (f *fake) Promote(_ context.Context, id carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
+	return f.promote(id, o)
 }
 func (f *fake) GetSnapshot(_ context.Context, name string) (carrel.Snapshot, error) {
 	if name == string(moment.ID) || name == moment.Names[0] {
@@ -213,6 +218,7 @@ func newFake() *fake {
 		}
 		return out, err
 	}
+	f.promote = func(id carrel.ID, _ carrel.PromoteOptions) (carrel.Sandbox, error) { return f.get(id) }
 	f.rollback = func(id carrel.ID, _ carrel.SnapshotID, _ carrel.RollbackOptions) (carrel.Sandbox, error) {
 		return f.get(id)
 	}

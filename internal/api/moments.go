@@ -14,6 +14,7 @@ func (s *Server) momentRoutes(v1 string) {
 	s.handle("POST"+v1+"/sandboxes/{id}/snapshots", s.snapshotOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/fork", s.forkOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/rollback", s.rollbackOurs)
+	s.handle("POST"+v1+"/sandboxes/{id}/promote", s.promoteOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/timeline", s.timelineOurs)
 	s.handle("PUT"+v1+"/sandboxes/{id}/lifecycle", s.lifecycleOurs)
 	s.handle("GET"+v1+"/snapshots", s.snapshotsOurs)
@@ -155,6 +156,23 @@ func (s *Server) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	sb, err := s.opts.Service.Rollback(r.Context(), id, to, body.RollbackOptions)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, sb)
+	return nil
+}
+
+func (s *Server) promoteOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body carrel.PromoteOptions
+	if err := decodeStrict(w, r, &body, true); err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.Promote(r.Context(), id, body)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func pause(waited time.Duration) time.Duration {
 type line struct {
 	inst     driver.Instance
 	restored bool // the guest goes on from a snapshot
+	pour     bool // the snapshot's files are another driver's, and are put in once the guest is up
 
 	mu    sync.Mutex
 	ready net.Conn

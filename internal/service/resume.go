@@ -176,6 +176,11 @@ func (s *Service) resume(ctx context.Context, b *box, o comeback) (err error) {
 	if err := s.settleIn(ctx, b, line, from); err != nil {
 		return err
 	}
+	if line.pour {
+		if err := s.pour(ctx, b, from); err != nil {
+			return err
+		}
+	}
 	if err := s.recordRunning(ctx, b, inst, o); err != nil {
 		return err
 	}
@@ -401,7 +406,8 @@ func (s *Service) stand(ctx context.Context, b *box, drv driver.Driver, root dri
 	spec := driver.Spec{ID: b.id, Root: root, Guest: s.guestImage(b, from), Dir: b.dir, Limits: b.public().Limits}
 	var inst driver.Instance
 	var err error
-	if from == nil {
+	foreign := from != nil && from.info.Driver != drv.Info().Name
+	if from == nil || foreign {
 		inst, err = drv.Create(ctx, spec)
 	} else {
 		r, err := restorer(drv)
@@ -419,7 +425,7 @@ func (s *Service) stand(ctx context.Context, b *box, drv driver.Driver, root dri
 	if err != nil {
 		return nil, nil, err
 	}
-	return inst, &line{inst: inst, restored: !from.boots()}, nil
+	return inst, &line{inst: inst, restored: !from.boots(), pour: foreign}, nil
 }
 
 // guestImage chooses the guest's image and notes it: this build's own for what boots,

@@ -1,0 +1,258 @@
+package service
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const (
+	opPromote     = "promote sandbox"
+	eventPromoted = "sandbox.promoted"
+)
+
+// Promote implements carrel.Moments.
+func (s *Service) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
+	b, err := s.find(opPromote, id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	p, err := s.planPromotion(ctx, b, o)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	// Who asked may hang up: what began is finished.
+	ctx, release, err := s.take(context.WithoutCancel(ctx), opPromote, b)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	defer release()
+	if err := s.move(ctx, b, p); err != nil {
+		err = b.momentError(ctx, opPromote, err)
+		s.log.Warn("promote sandbox", "sandbox", id, "tier", p.tier, "err", err)
+		return carrel.Sandbox{}, err
+	}
+	s.tell(carrel.Event{Type: eventPromoted, ID: id, Message: fmt.Sprintf("moved from tier %s to %s", carrel.Sim, p.tier),
+		Fields: map[string]string{"tier": string(p.tier)}})
+	return b.public(), nil
+}
+
+// promotion is a checked request.
+type promotion struct {
+	tier carrel.Tier
+	img  image.Image
+	root string // the name of the image's link
+}
+
+// planPromotion checks a request, while nothing has happened yet.
+func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOptions) (*promotion, error) {
+	fail := func(kind carrel.Kind, field string, err error, hint string) (*promotion, error) {
+		return nil, &carrel.Error{Op: opPromote, Kind: kind, ID: b.id, Field: field, Err: err, Hint: hint}
+	}
+	if have := b.public().Tier; have != carrel.Sim {
+		return fail(carrel.Conflict, "", fmt.Errorf("it is in tier %s and runs real programs already", have), "")
+	}
+	tier := o.Tier
+	if tier == "" {
+		if tier = s.opts.DefaultTier; tier == carrel.Sim {
+			tier = carrel.GVisor
+		}
+	}
+	if tier == carrel.Sim {
+		return fail(carrel.Invalid, "tier", errors.New("it is in tier sim already"), "name a tier that runs real programs: gvisor or ns")
+	}
+	name := o.Template
+	if name == "" {
+		name = image.Base
+	}
+	img, err := s.template(ctx, name, tier)
+	if err != nil {
+		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
+	}
+	drv, err := s.driver(ctx, tier, img)
+	if err != nil {
+		return nil, err
+	}
+	if !drv.Info().Capabilities.RealProcesses {
+		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor or ns")
+	}
+	p := &promotion{tier: drv.Info().Tier, img: img}
+	p.root, _ = s.keepRoot(img)
+	return p, nil
+}
+
+// move is Promote with the turn: the sandbox pauses in its tier and wakes in the other.
+func (s *Service) move(ctx context.Context, b *box, p *promotion) error {
+	ran := false
+	switch b.public().State {
+	case carrel.Running:
+		if !b.setState(carrel.Running, carrel.Pausing) {
+			return b.running(opPromote)
+		}
+		if err := s.pause(ctx, b, wish{cause: carrel.CausePromote, filesOnly: true, detail: "to tier " + string(p.tier)}); err != nil {
+			return err
+		}
+		ran = true
+	case carrel.Paused:
+	default:
+		return b.running(opPromote)
+	}
+	before := b.record()
+	moved := before
+	moved.Sandbox.Tier, moved.Sandbox.Template, moved.Sandbox.Alias, moved.Root = p.tier, p.img.ID, p.img.Name, p.root
+	err := s.rerecord(ctx, b, moved)
+	if err == nil {
+		err = s.resume(ctx, b, comeback{})
+	}
+	if err == nil {
+		return nil
+	}
+	// It goes on where it was.
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if rerr := s.rerecord(undo, b, before); rerr != nil {
+		return fmt.Errorf("it is paused, in tier %s: %w (%w)", b.public().Tier, err, rerr)
+	}
+	if ran {
+		if rerr := s.resume(context.WithoutCancel(ctx), b, comeback{}); rerr != nil {
+			s.staysPaused(b)
+			return fmt.Errorf("it is paused, in tier %s: %w (%w)", carrel.Sim, err, rerr)
+		}
+	}
+	return err
+}
+
+// rerecord replaces the record of a paused sandbox.
+func (s *Service) rerecord(ctx context.Context, b *box, rec state.Record) error {
+	b.save.Lock()
+	defer b.save.Unlock()
+	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
+		s.takeBack(ctx, b, nil)
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	generation := b.rec.Sandbox.Generation
+	b.rec = rec
+	b.rec.Sandbox.Generation = max(generation, rec.Sandbox.Generation)
+	return nil
+}
+
+// pour puts the files of another driver's snapshot into a sandbox whose guest is up.
+func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
+	var files io.ReadCloser
+	err := error(&carrel.Error{Kind: carrel.Unsupported, Err: fmt.Errorf("there is no driver %q to read the snapshot with", from.info.Driver)})
+	for _, drv := range s.opts.Drivers.All() {
+		if drv.Info().Name != from.info.Driver {
+			continue
+		}
+		r, rerr := restorer(drv)
+		if rerr != nil {
+			return rerr
+		}
+		files, err = r.SnapshotFiles(ctx, from.files.Dir(), from.info, driver.Spec{ID: b.id, Dir: b.dir, Limits: b.public().Limits})
+	}
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	b.mu.Lock()
+	conn := b.conn
+	b.mu.Unlock()
+	pipe, into := io.Pipe()
+	var gone []string
+	sifted := make(chan error, 1)
+	go func() {
+		var err error
+		gone, err = sift(into, files)
+		_ = into.CloseWithError(err)
+		sifted <- err
+	}()
+	res, err := conn.Run(ctx, carrel.Command{Args: []string{"tar", "-x", "-p", "-f", "-", "-C", "/"}, User: "root", Dir: "/", Stdin: pipe})
+	_ = pipe.CloseWithError(io.ErrClosedPipe) // nobody reads any more
+	if serr := <-sifted; serr != nil && !errors.Is(serr, io.ErrClosedPipe) {
+		return fmt.Errorf("read its files: %w", serr)
+	}
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("tar ended with status %d: %s", res.ExitCode, bytes.TrimSpace(res.Stderr))
+	}
+	if err != nil {
+		return &carrel.Error{Kind: carrel.KindOf(err), Err: fmt.Errorf("put its files in place: %w", err), Hint: "the template must have a shell's usual programs, tar among them"}
+	}
+	const batch = 500 // names in one command line
+	for names := range slices.Chunk(gone, batch) {
+		if _, err := conn.Run(ctx, carrel.Command{Args: append([]string{"rm", "-rf", "--"}, names...), User: "root", Dir: "/"}); err != nil {
+			return fmt.Errorf("remove what it had removed: %w", err)
+		}
+	}
+	return nil
+}
+
+// simStub is how the programs of the simulated tier's template begin, which mean nothing elsewhere.
+const simStub = "\x7fSIM\n"
+
+// system are the directories and files that belong to a tier and not to a sandbox's user.
+var system = []string{"dev", "proc", "sys", "run/carrel", ".carrel", "etc/passwd", "etc/group", "etc/shadow", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
+
+// sift copies a tar stream without what belongs to the tier that it comes from. gone are the paths that were removed there.
+func sift(w io.Writer, r io.Reader) (gone []string, err error) {
+	tr, tw := tar.NewReader(r), tar.NewWriter(w)
+	dropped := map[string]bool{}
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return gone, tw.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		switch {
+		case name == "" || slices.ContainsFunc(system, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") }):
+			continue
+		case h.Typeflag == tar.TypeChar:
+			if h.Devmajor == 0 && h.Devminor == 0 && !strings.HasPrefix(name, "usr/bin/") {
+				gone = append(gone, "/"+name)
+			}
+			continue
+		case h.Typeflag == tar.TypeBlock || h.Typeflag == tar.TypeLink && dropped[strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")]:
+			continue
+		}
+		head := make([]byte, min(h.Size, int64(len(simStub))))
+		if h.Typeflag == tar.TypeReg {
+			if _, err := io.ReadFull(tr, head); err != nil {
+				return nil, err
+			}
+			if string(head) == simStub {
+				dropped[name] = true
+				continue
+			}
+		}
+		h.Name, h.PAXRecords, h.Format = name, nil, tar.FormatUnknown
+		if h.Typeflag == tar.TypeLink {
+			h.Linkname = strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("%q: %w", name, err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := tw.Write(head); err != nil {
+				return nil, err
+			}
+			if _, err := io.Copy(tw, tr); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
