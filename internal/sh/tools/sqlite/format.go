@@ -25,7 +25,7 @@ func (f *format) setMode(mode string) {
 	f.mode = mode
 	switch mode {
 	case "csv":
-		f.col, f.row = ",", "\n"
+		f.col, f.row = ",", "\r\n"
 	case "ascii":
 		f.col, f.row = "\x1f", "\x1e"
 	case "tabs":

@@ -160,11 +160,11 @@ func (s *shell) importFile(a []string) error {
 	if len(args) != 2 {
 		return errors.New("ERROR: missing FILE argument. Usage:")
 	}
-	if csv {
+	if csv && s.mode != "csv" {
 		col, row = ",", "\n"
 	}
 	if row == "\r\n" {
-		row = "\n"
+		row, s.row = "\n", "\n" // the real one forgets it, too
 	}
 	if len(col) != 1 || len(row) != 1 {
 		return errors.New("Error: multi-character column separators not allowed for import")

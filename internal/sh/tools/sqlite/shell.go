@@ -135,7 +135,9 @@ func (s *shell) main() int {
 		case "tabs":
 			s.mode, s.col = "list", "\t"
 		case "csv", "ascii", "html", "json", "line", "list", "markdown", "quote", "table", "box", "column":
-			s.setMode(name)
+			if s.setMode(name); name == "csv" {
+				s.row = "\n" // .mode csv writes \r\n
+			}
 		case "help":
 			fmt.Fprint(s.Err, usage)
 			return 1
