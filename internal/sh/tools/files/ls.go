@@ -2,11 +2,13 @@ package files
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
@@ -319,7 +321,7 @@ func (l *lister) operands(args []string) {
 			i, serr := statOf(l.Call, name)
 			if serr == nil && (l.follow || l.argDir || i.Mode.IsDir()) {
 				info = i
-			} else if serr != nil && l.follow {
+			} else if serr != nil && (l.follow || !errors.Is(serr, syscall.ENOENT)) {
 				err = serr
 			}
 		}
