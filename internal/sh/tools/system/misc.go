@@ -253,13 +253,9 @@ func refusals() map[string]tool.Command {
 			out[n] = usage.Program{Run: func(c *tool.Call) int { return c.Errorf(1, "%s; %s", reason, promote) }, Args: "...", What: "Not in the simulated machine: " + reason + ".", Leading: true}
 		}
 	}
-	add("the simulated machine installs no packages", "apt", "apt-get", "dpkg", "yum", "dnf", "apk", "pip", "pip3", "npm", "npx", "yarn", "pnpm", "cargo", "gem", "snap", "brew", "conda")
-	add("the simulated machine has no network of its own: curl and wget go through the sandbox's policy", "ip", "ifconfig", "ping", "nc", "ncat", "netcat", "ssh", "scp", "sftp", "telnet", "dig", "nslookup",
-		"host", "traceroute", "netstat", "ss", "route", "nmap", "rsync")
-	add("the simulated machine has no services", "systemctl", "service", "journalctl")
-	add("the simulated machine runs nothing by the clock", "crontab", "at")
-	add("the simulated machine has no containers in it", "docker", "podman")
-	add("the simulated machine has no kernel", "mount", "umount", "modprobe", "sysctl", "dmesg", "strace", "gdb", "lsof", "iptables")
-	add("the simulated machine runs no compiled programs", "gcc", "cc", "g++", "clang", "make", "cmake", "go", "rustc", "javac", "java")
+	add("the simulated machine installs no packages", "apt", "apt-get", "pip", "pip3", "npm")
+	add("the simulated machine has no network of its own (curl and wget go through the sandbox's policy)", "ip", "ifconfig", "ping", "nc", "ssh", "scp", "dig", "nslookup", "host")
+	add("the simulated machine has no services", "systemctl", "service")
+	add("the simulated machine runs nothing by the clock", "crontab")
 	return usage.Commands(out)
 }
