@@ -133,3 +133,43 @@ define('events', (require, exports, module) => {
   EventEmitter.listenerCount = (em, type) => em.listenerCount(type);
   module.exports = callable;
 });
+
+// Stacks as V8 writes them: the message above, this library's own calls left out, and the usual messages in V8's words.
+const reworded = [
+  [/^cannot read property '(.*)' of (null|undefined)$/, (m) => `Cannot read properties of ${m[2]} (reading '${m[1]}')`],
+  [/^cannot set property '(.*)' of (null|undefined)$/, (m) => `Cannot set properties of ${m[2]} (setting '${m[1]}')`],
+  [/^cannot read property of (null|undefined)$/, (m) => `Cannot read properties of ${m[1]}`],
+  [/^'(.*)' is not defined$/, (m) => `${m[1]} is not defined`],
+  [/^'(.*)' is read-only$/, () => 'Assignment to constant variable.'],
+  [/^(.*) is not initialized$/, (m) => `Cannot access '${m[1]}' before initialization`],
+  [/^value is not iterable$/, () => 'object is not iterable (cannot read property Symbol(Symbol.iterator))'],
+  [/^class constructors must be invoked with 'new'$/, () => "Class constructor cannot be invoked without 'new'"],
+  [/^invalid array length$/, () => 'Invalid array length'],
+  [/^circular reference$/, () => 'Converting circular structure to JSON'],
+  [/^(cannot|can't) (convert|mix) BigInt.*$/i, (m) => m[2] === 'mix' ? 'Cannot mix BigInt and other types, use explicit conversions' : m[0]],
+  [/^cannot convert bigint to number$/i, () => 'Cannot mix BigInt and other types, use explicit conversions'],
+  [/^toFixed\(\).*$/, () => 'toFixed() digits argument must be between 0 and 100'],
+  [/^invalid repeat count$/, (m) => 'Invalid count value'],
+  [/^object is not extensible$/, () => 'Cannot add property, object is not extensible'],
+];
+const errorPrepare = (e, frames) => {
+  if (typeof e.message === 'string' && Object.prototype.hasOwnProperty.call(e, 'message')) {
+    for (const [re, to] of reworded) {
+      const m = re.exec(e.message);
+      if (m) { hideProp(e, 'message', to(m)); break; }
+    }
+  }
+  let out = '';
+  for (const f of frames) {
+    const file = f.getFileName();
+    if (file === null || file === undefined || file === 'node:internal') continue;
+    if (file === '<input>' && out === '' && e instanceof SyntaxError) continue;
+    const name = f.getFunctionName();
+    const at = `${file}:${f.getLineNumber()}:${f.getColumnNumber()}`;
+    out += name && name !== '<anonymous>' && name !== '<eval>' ? `\n    at ${name} (${at})` : `\n    at ${at}`;
+  }
+  let name, message;
+  try { name = e.name === undefined ? 'Error' : String(e.name); message = e.message === undefined ? '' : String(e.message); } catch { name = 'Error'; message = ''; }
+  return (message ? name ? `${name}: ${message}` : message : name) + out;
+};
+hideProp(Error, 'prepareStackTrace', errorPrepare);

@@ -18,6 +18,7 @@ type Image struct {
 	err    error
 	memory []byte
 	stack  uint64
+	result Value
 	rt, cx uint64
 }
 
@@ -58,7 +59,7 @@ func (m *Image) build() error {
 	}
 	main, err := v.Eval(m.source, m.file, Script)
 	if err == nil {
-		_, err = v.Call(main, host)
+		m.result, err = v.Call(main, host)
 	}
 	if err != nil {
 		return v.explain(err)
@@ -115,3 +116,6 @@ func (m *Image) Start(ctx context.Context, o Options) (*VM, error) {
 
 // Size is what a VM of the image takes to begin with, in bytes, or 0 before the first Start.
 func (m *Image) Size() int { return len(m.memory) }
+
+// Result is what the prelude's function returned, in every VM of the image.
+func (m *Image) Result() Value { return m.result }

@@ -102,6 +102,19 @@ func (v *VM) Get(x Value, name string) Value {
 	return r
 }
 
+// At returns an element of an array, 0 when getting it failed.
+func (v *VM) At(x Value, i int) Value {
+	r, err := v.run(fnGetIndex, uint64(x), uint64(i))
+	if err != nil {
+		return 0
+	}
+	if v.call(fnIsException, uint64(r)) != 0 {
+		v.call(fnFreeValue, v.call(fnException))
+		return 0
+	}
+	return r
+}
+
 // Promise returns the state of a promise (0 pending, 1 fulfilled, 2 rejected, -1 no promise) and its result.
 func (v *VM) Promise(x Value) (state int, result Value) {
 	if v.call(fnIsPromise, uint64(x)) == 0 {
@@ -129,7 +142,7 @@ func (v *VM) Free(x Value) { v.call(fnFreeValue, uint64(x)) }
 func (v *VM) New(x any) (Value, error) {
 	switch x := x.(type) {
 	case nil:
-		return v.owned(v.call(fnUndefined))
+		return v.owned(v.call(fnNull))
 	case Value:
 		return v.owned(v.call(fnDup, uint64(x)))
 	case bool:

@@ -118,6 +118,7 @@ const (
 	fnPromiseState
 	fnPromiseResult
 	fnProxyTarget
+	fnGetIndex
 	fnCount
 )
 
@@ -126,7 +127,7 @@ var fnNames = [fnCount]string{"wasm_malloc", "wasm_free", "qjs_eval", "qjs_call"
 	"qjs_is_undefined", "qjs_is_function", "qjs_is_promise", "qjs_is_proxy", "qjs_is_array_buffer", "qjs_get_bool", "qjs_get_float64", "qjs_get_string_len",
 	"qjs_free_cstring", "qjs_get_array_buffer", "qjs_new_string", "qjs_new_number", "qjs_new_object", "qjs_new_array", "qjs_new_array_buffer",
 	"qjs_get_undefined", "qjs_get_null", "qjs_get_true", "qjs_get_false", "qjs_get_global", "qjs_get_prop_string", "qjs_set_prop_string",
-	"qjs_set_prop_uint32", "qjs_new_host_function", "qjs_promise_state", "qjs_promise_result", "qjs_get_proxy_target"}
+	"qjs_set_prop_uint32", "qjs_new_host_function", "qjs_promise_state", "qjs_promise_result", "qjs_get_proxy_target", "qjs_get_prop_uint32"}
 
 // open makes an interpreter whose memory is empty.
 func open(ctx context.Context, o Options) (*VM, error) {
@@ -190,11 +191,10 @@ func (v *VM) run(fn int, args ...uint64) (Value, error) {
 	var stack [8]uint64
 	n := copy(stack[:], args)
 	if err := f.CallWithStack(v.life, stack[:max(n, 1)]); err != nil {
-		if v.ended || v.life.Err() != nil {
-			v.ended = true
+		over := v.ended || v.life.Err() != nil || errors.Is(err, ErrEnded)
+		if v.ended = true; over {
 			return 0, ErrEnded
 		}
-		v.ended = true
 		return 0, fmt.Errorf("the interpreter failed: %s", firstLine(err.Error()))
 	}
 	if v.ended {
@@ -226,6 +226,12 @@ func (v *VM) interrupt() int32 {
 	}
 	return 0
 }
+
+// End ends the VM from within a function that it has called: the function does not return, and neither does the script.
+func End() { panic(ErrEnded) }
+
+// Pending reports whether promises have anything waiting.
+func (v *VM) Pending() bool { return v.call(fnJobPending) != 0 }
 
 // tick pays for a batch of the interpreter's loops. When it can't, the interpreter is left where it is, for good.
 func (v *VM) tick() {
