@@ -1,13 +1,16 @@
 package sh
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
+
+// Arithmetic is evaluated from text, as bash does it: what $… stands for is put
+// into the expression before it is read, so that x='1+2' makes $x*2 five. The
+// grammar that the parser of the shell made of it serves only to find the places
+// where something is expanded; see arithTemplate.
 
 // maxArith is how deep an expression may be nested, variables that hold
 // expressions included.
@@ -18,85 +21,788 @@ type arithError struct{ text string }
 
 func (e arithError) Error() string { return e.text }
 
-// arith evaluates an expression. On failure a message was written.
-func (r *runner) arith(x syntax.ArithmExpr) (int64, bool) {
-	n, err := r.eval(x, 0)
-	if err != nil {
-		if r.flow == flowNone {
-			r.errorf("%s", err)
-		}
+// arith evaluates an expression of $((…)), a subscript or a slice. On failure a
+// message was written.
+func (r *runner) arith(x syntax.ArithmExpr) (int64, bool) { return r.arithNamed("", x) }
+
+// arithNamed is arith for a command whose name stands in messages.
+func (r *runner) arithNamed(name string, x syntax.ArithmExpr) (int64, bool) {
+	s, ok := r.arithSource(x, name == "let")
+	if !ok {
 		return 0, false
 	}
-	return n, true
+	return r.evalText(name, s)
 }
 
 // arithText evaluates an expression given as text.
-func (r *runner) arithText(s string) (int64, bool) {
-	n, err := r.evalText(s, 0)
-	if err != nil {
-		r.errorf("%s", err)
+func (r *runner) arithText(s string) (int64, bool) { return r.evalText("", s) }
+
+func (r *runner) evalText(name, s string) (int64, bool) {
+	if n, ok := plainNumber(s); ok {
+		return n, true
+	}
+	n, err := r.evalExpr(s, 0)
+	if err == nil {
+		return n, true
+	}
+	if ae, ok := err.(arithError); ok && r.flow == flowNone {
+		if name != "" {
+			name += ": "
+		}
+		r.errorf("%s%s", name, ae.text)
+	}
+	return 0, false
+}
+
+// plainNumber reads a decimal number without a leading zero.
+func plainNumber(s string) (int64, bool) {
+	if s == "" || len(s) > 18 {
 		return 0, false
+	}
+	i, neg := 0, false
+	if s[0] == '-' {
+		if i, neg = 1, true; len(s) == 1 {
+			return 0, false
+		}
+	}
+	if s[i] == '0' && len(s) > i+1 {
+		return 0, false
+	}
+	n := int64(0)
+	for ; i < len(s); i++ {
+		c := s[i] - '0'
+		if c > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c)
+	}
+	if neg {
+		n = -n
 	}
 	return n, true
 }
 
-func (r *runner) evalText(s string, depth int) (int64, error) {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return 0, nil
-	}
-	if n, err := parseNumber(s); err == nil {
-		return n, nil
-	}
-	if depth > maxArith {
-		return 0, arithError{s + ": expression recursion level exceeded"}
-	}
-	x, err := parseArith(s)
-	if errors.Is(err, errTooDeep) || errors.Is(err, errTooLong) {
-		return 0, arithError{err.Error()}
-	}
-	if err != nil {
-		return 0, arithError{fmt.Sprintf("%s: syntax error in expression (error token is \"%s\")", s, s)}
-	}
-	if x == nil {
-		return 0, nil
-	}
-	return r.eval(x, depth+1)
+// The tokens of an expression: single characters stand for themselves.
+const (
+	tokEnd = 0
+	tokNum = 256 + iota
+	tokStr
+	tokEqEq
+	tokNeq
+	tokLeq
+	tokGeq
+	tokLand
+	tokLor
+	tokShl
+	tokShr
+	tokPower
+	tokPreInc
+	tokPreDec
+	tokPostInc
+	tokPostDec
+	tokOpAssign
+)
+
+// expression is one evaluation under way.
+type expression struct {
+	r     *runner
+	s     string
+	pos   int
+	tok   int
+	last  int // the token before
+	start int // where tok begins
+	op    int // the operator of tokOpAssign
+	num   int64
+	name  string // the variable or element of tokStr
+	noop  int    // > 0 where values are not wanted
+	depth int
+	nest  int
 }
 
-// parseNumber reads 10, 0x1f, 017 and 2#101.
-func parseNumber(s string) (int64, error) {
-	base, digits, has := strings.Cut(s, "#")
-	if !has {
-		if s != "" && (s[0] < '0' || s[0] > '9') {
-			return 0, strconv.ErrSyntax
-		}
-		if strings.ContainsAny(s, "_bBoO") && !strings.HasPrefix(s, "0x") && !strings.HasPrefix(s, "0X") {
-			return 0, strconv.ErrSyntax
-		}
-		n, err := strconv.ParseInt(s, 0, 64)
-		if errors.Is(err, strconv.ErrRange) {
-			u, uerr := strconv.ParseUint(s, 0, 64)
-			return int64(u), uerr
-		}
-		return n, err
+// errFlow is returned when the shell is to stop; a message was written.
+var errFlow = arithError{"interrupted"}
+
+// evalExpr evaluates text.
+func (r *runner) evalExpr(s string, depth int) (n int64, err error) {
+	if n, ok := plainNumber(s); ok {
+		return n, nil
 	}
-	b, err := strconv.Atoi(base)
-	if err != nil || b < 2 || b > 64 || digits == "" {
-		return 0, strconv.ErrSyntax
+	e := expression{r: r, s: s, depth: depth}
+	if depth > maxArith {
+		return 0, e.fail("expression recursion level exceeded")
 	}
-	var n int64
-	for _, c := range digits {
-		d := digit(c, b)
-		if d < 0 || d >= b {
-			return 0, strconv.ErrSyntax
-		}
-		n = n*int64(b) + int64(d)
+	if !r.step() {
+		return 0, errFlow
+	}
+	if err = e.next(); err != nil {
+		return 0, err
+	}
+	if e.tok == tokEnd {
+		return 0, nil
+	}
+	if n, err = e.comma(); err != nil {
+		return 0, err
+	}
+	if e.tok != tokEnd {
+		return 0, e.fail("syntax error in expression")
 	}
 	return n, nil
 }
 
-func digit(c rune, base int) int {
+func (e *expression) fail(msg string) error {
+	token := ""
+	if e.start < len(e.s) {
+		token = e.s[e.start:]
+	}
+	return arithError{strings.TrimLeft(e.s, " \t") + ": " + msg + ` (error token is "` + token + `")`}
+}
+
+func isIdentStart(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// next reads a token.
+func (e *expression) next() error {
+	e.last = e.tok
+	s, i := e.s, e.pos
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
+		i++
+	}
+	e.start = i
+	if i >= len(s) {
+		e.pos, e.tok = i, tokEnd
+		return nil
+	}
+	c := s[i]
+	c1 := byte(0)
+	if i+1 < len(s) {
+		c1 = s[i+1]
+	}
+	switch {
+	case isIdentStart(c):
+		for i < len(s) && (isIdentStart(s[i]) || isDigit(s[i])) {
+			i++
+		}
+		if i < len(s) && s[i] == '[' {
+			end := skipSubscript(s, i)
+			if end < 0 {
+				return e.fail("bad array subscript")
+			}
+			i = end
+		}
+		e.name, e.tok, e.pos = s[e.start:i], tokStr, i
+		return nil
+	case isDigit(c):
+		for i < len(s) && (isIdentStart(s[i]) || isDigit(s[i]) || s[i] == '#' || s[i] == '@') {
+			i++
+		}
+		e.pos, e.tok = i, tokNum
+		n, msg := parseNumber(s[e.start:i])
+		if msg != "" {
+			return e.fail(msg)
+		}
+		e.num = n
+		return nil
+	}
+	two := 0
+	switch string([]byte{c, c1}) {
+	case "==":
+		two = tokEqEq
+	case "!=":
+		two = tokNeq
+	case "<=":
+		two = tokLeq
+	case ">=":
+		two = tokGeq
+	case "&&":
+		two = tokLand
+	case "||":
+		two = tokLor
+	case "<<", ">>":
+		if i+2 < len(s) && s[i+2] == '=' {
+			e.tok, e.op, e.pos = tokOpAssign, tokShl, i+3
+			if c == '>' {
+				e.op = tokShr
+			}
+			return nil
+		}
+		if two = tokShl; c == '>' {
+			two = tokShr
+		}
+	case "**":
+		two = tokPower
+	case "++", "--":
+		inc := c == '+'
+		switch {
+		case e.tok == tokStr:
+			if two = tokPostDec; inc {
+				two = tokPostInc
+			}
+		case e.tok == tokNum && (e.last == tokPreInc || e.last == tokPreDec):
+			return e.fail(string([]byte{c, c1}) + ": assignment requires lvalue")
+		default:
+			j := i + 2
+			for j < len(s) && (s[j] == ' ' || s[j] == '\t' || s[j] == '\n') {
+				j++
+			}
+			if j < len(s) && isIdentStart(s[j]) {
+				if two = tokPreDec; inc {
+					two = tokPreInc
+				}
+			}
+		}
+	default:
+		if c1 == '=' && strings.IndexByte("*/%+-&^|", c) >= 0 {
+			e.tok, e.op, e.pos = tokOpAssign, int(c), i+2
+			return nil
+		}
+	}
+	if two != 0 {
+		e.tok, e.pos = two, i+2
+		return nil
+	}
+	if strings.IndexByte("=><+-*/%!()&|^~?:,", c) < 0 {
+		if e.tok == tokEnd || e.tok < 256 && e.tok != ')' || e.tok >= tokEqEq && e.tok != tokPostInc && e.tok != tokPostDec {
+			return e.fail("syntax error: operand expected")
+		}
+		return e.fail("syntax error: invalid arithmetic operator")
+	}
+	e.tok, e.pos = int(c), i+1
+	return nil
+}
+
+// skipSubscript returns where the subscript that begins at i ends, -1 if nowhere.
+func skipSubscript(s string, i int) int {
+	depth := 0
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '\'', '"':
+			if j := strings.IndexByte(s[i+1:], s[i]); j >= 0 {
+				i += j + 1
+			}
+		case '[':
+			depth++
+		case ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
+}
+
+// deeper bounds the recursion of the reader itself.
+func (e *expression) deeper() error {
+	if e.nest++; e.nest > 4*maxArith || !e.r.step() {
+		return e.fail("expression recursion level exceeded")
+	}
+	return nil
+}
+
+func (e *expression) comma() (int64, error) {
+	for {
+		n, err := e.assign()
+		if err != nil || e.tok != ',' {
+			return n, err
+		}
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (e *expression) assign() (int64, error) {
+	if err := e.deeper(); err != nil {
+		return 0, err
+	}
+	defer func() { e.nest-- }()
+	n, err := e.cond()
+	if err != nil || e.tok != '=' && e.tok != tokOpAssign {
+		return n, err
+	}
+	if e.last != tokStr {
+		return 0, e.fail("attempted assignment to non-variable")
+	}
+	tok, op, name := e.tok, e.op, e.name
+	at := e.start
+	if err := e.next(); err != nil {
+		return 0, err
+	}
+	if e.tok == tokEnd {
+		e.start = at
+		return 0, e.fail("syntax error: operand expected")
+	}
+	rhs, err := e.assign()
+	if err != nil {
+		return 0, err
+	}
+	if tok == tokOpAssign {
+		if (op == '/' || op == '%') && rhs == 0 {
+			if e.noop > 0 {
+				rhs = 1
+			} else {
+				e.start = min(at+2, len(e.s))
+				for e.start < len(e.s) && e.s[e.start] == ' ' {
+					e.start++
+				}
+				return 0, e.fail("division by 0")
+			}
+		}
+		if rhs, err = e.compute(op, n, rhs); err != nil {
+			return 0, err
+		}
+	}
+	if e.noop == 0 {
+		if err := e.bind(name, rhs); err != nil {
+			return 0, err
+		}
+	}
+	e.last = tokNum
+	return rhs, nil
+}
+
+func (e *expression) cond() (int64, error) {
+	c, err := e.binary(1)
+	if err != nil || e.tok != '?' {
+		return c, err
+	}
+	if err := e.deeper(); err != nil {
+		return 0, err
+	}
+	defer func() { e.nest-- }()
+	if err := e.next(); err != nil {
+		return 0, err
+	}
+	if e.tok == tokEnd || e.tok == ':' {
+		return 0, e.fail("expression expected")
+	}
+	if c == 0 {
+		e.noop++
+	}
+	a, err := e.comma()
+	if c == 0 {
+		e.noop--
+	}
+	if err != nil {
+		return 0, err
+	}
+	if e.tok != ':' {
+		return 0, e.fail("`:' expected for conditional expression")
+	}
+	if err := e.next(); err != nil {
+		return 0, err
+	}
+	if e.tok == tokEnd {
+		return 0, e.fail("expression expected")
+	}
+	if c != 0 {
+		e.noop++
+	}
+	b, err := e.cond()
+	if c != 0 {
+		e.noop--
+	}
+	if err != nil {
+		return 0, err
+	}
+	e.last = ':' // a?b:c=d is no assignment
+	if c != 0 {
+		return a, nil
+	}
+	return b, nil
+}
+
+func precedence(tok int) int {
+	switch tok {
+	case tokLor:
+		return 1
+	case tokLand:
+		return 2
+	case '|':
+		return 3
+	case '^':
+		return 4
+	case '&':
+		return 5
+	case tokEqEq, tokNeq:
+		return 6
+	case '<', '>', tokLeq, tokGeq:
+		return 7
+	case tokShl, tokShr:
+		return 8
+	case '+', '-':
+		return 9
+	case '*', '/', '%':
+		return 10
+	case tokPower:
+		return 11
+	}
+	return 0
+}
+
+// binary reads operators that bind at least as strongly as least.
+func (e *expression) binary(least int) (int64, error) {
+	a, err := e.unary()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		op := e.tok
+		p := precedence(op)
+		if p < least || p == 0 {
+			return a, nil
+		}
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+		skip := op == tokLand && a == 0 || op == tokLor && a != 0
+		if skip {
+			e.noop++
+		}
+		nextLeast := p + 1
+		if op == tokPower {
+			nextLeast = p
+		}
+		if err := e.deeper(); err != nil {
+			return 0, err
+		}
+		at := e.start
+		b, err := e.binary(nextLeast)
+		e.nest--
+		if skip {
+			e.noop--
+		}
+		if err != nil {
+			return 0, err
+		}
+		if (op == '/' || op == '%') && b == 0 {
+			if e.noop == 0 {
+				e.start = at
+				return 0, e.fail("division by 0")
+			}
+			b = 1
+		}
+		if a, err = e.compute(op, a, b); err != nil {
+			return 0, err
+		}
+		if op == tokPower && e.last == tokStr {
+			e.last = tokNum
+		}
+	}
+}
+
+func (e *expression) unary() (int64, error) {
+	switch op := e.tok; op {
+	case '!', '~', '-', '+':
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+		if err := e.deeper(); err != nil {
+			return 0, err
+		}
+		n, err := e.unary()
+		e.nest--
+		if err != nil {
+			return 0, err
+		}
+		switch op {
+		case '!':
+			n = truth(n == 0)
+		case '~':
+			n = ^n
+		case '-':
+			n = -n
+		}
+		e.last = tokNum
+		return n, nil
+	}
+	return e.primary()
+}
+
+func (e *expression) primary() (int64, error) {
+	switch e.tok {
+	case tokPreInc, tokPreDec:
+		step := int64(1)
+		if e.tok == tokPreDec {
+			step = -1
+		}
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+		if e.tok != tokStr {
+			return 0, e.fail("identifier expected after pre-increment or pre-decrement")
+		}
+		name := e.name
+		n, err := e.value(name)
+		if err != nil {
+			return 0, err
+		}
+		n += step
+		if e.noop == 0 {
+			if err := e.bind(name, n); err != nil {
+				return 0, err
+			}
+		}
+		e.tok = tokNum // no lvalue, and ++ after it is none either
+		return n, e.next()
+	case '(':
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+		n, err := e.comma()
+		if err != nil {
+			return 0, err
+		}
+		if e.tok != ')' {
+			return 0, e.fail("missing `)'")
+		}
+		return n, e.next()
+	case tokNum:
+		n := e.num
+		return n, e.next()
+	case tokStr:
+		name, at := e.name, e.start
+		if err := e.next(); err != nil {
+			return 0, err
+		}
+		if e.tok == '=' {
+			e.name = name
+			return 0, nil
+		}
+		tok, start := e.tok, e.start
+		e.start = at
+		n, err := e.value(name)
+		if err != nil {
+			return 0, err
+		}
+		e.start = start
+		e.name = name
+		if tok == tokPostInc || tok == tokPostDec {
+			next := n + 1
+			if tok == tokPostDec {
+				next = n - 1
+			}
+			if e.noop == 0 {
+				if err := e.bind(name, next); err != nil {
+					return 0, err
+				}
+			}
+			e.tok = tokNum
+			return n, e.next()
+		}
+		return n, nil
+	}
+	return 0, e.fail("syntax error: operand expected")
+}
+
+// value evaluates a variable or an element.
+func (e *expression) value(name string) (int64, error) {
+	if e.noop > 0 {
+		return 0, nil
+	}
+	r := e.r
+	base, sub, isElem := cutSubscript(name)
+	var s string
+	var ok bool
+	if isElem {
+		if sub == "@" || sub == "*" {
+			if v := r.lookup(base); v == nil || v.assoc == nil {
+				l := v.list()
+				s, ok = strings.Join(l, " "), true
+				return r.evalExpr(s, e.depth+1)
+			}
+		}
+		s, ok = r.arithElement(base, sub)
+		if r.flow != flowNone {
+			return 0, errFlow
+		}
+	} else {
+		s, ok = r.get(name)
+	}
+	if !ok {
+		if r.opts.nounset {
+			r.errorf("%s: unbound variable", name)
+			r.abortExpansion()
+			return 0, errFlow
+		}
+		return 0, nil
+	}
+	if n, plain := plainNumber(s); plain {
+		return n, nil
+	}
+	return r.evalExpr(s, e.depth+1)
+}
+
+// arithElement reads an element in an expression.
+func (r *runner) arithElement(base, sub string) (string, bool) {
+	v := r.lookup(base)
+	if v != nil && v.assoc != nil {
+		return v.assoc.get(r.expandSubscript(sub))
+	}
+	return r.elementOf(base, v, sub)
+}
+
+// expandSubscript expands the key of an associative array that an expression or a
+// name given to a builtin contains.
+func (r *runner) expandSubscript(sub string) string {
+	if !strings.ContainsAny(sub, "$`\"'\\") {
+		return sub
+	}
+	return r.expandString(sub)
+}
+
+// bind assigns the result of an expression.
+func (e *expression) bind(name string, n int64) error {
+	base, sub, isElem := cutSubscript(name)
+	ok := false
+	if isElem {
+		if v := e.r.lookup(base); v != nil && v.assoc != nil {
+			sub = e.r.expandSubscript(sub)
+		}
+		ok = e.r.setElem(base, sub, itoa64(n), false)
+	} else {
+		ok = e.r.set(name, itoa64(n))
+	}
+	if !ok {
+		return errSilent
+	}
+	return nil
+}
+
+// errSilent is a failure whose message was written.
+var errSilent error = silentError{}
+
+type silentError struct{}
+
+func (silentError) Error() string { return "failed" }
+
+// compute applies an operator.
+func (e *expression) compute(op int, a, b int64) (int64, error) {
+	switch op {
+	case '+':
+		return a + b, nil
+	case '-':
+		return a - b, nil
+	case '*':
+		return a * b, nil
+	case '/', '%':
+		if b == -1 { // the smallest number has no opposite
+			if op == '%' {
+				return 0, nil
+			}
+			return -a, nil
+		}
+		if op == '/' {
+			return a / b, nil
+		}
+		return a % b, nil
+	case tokPower:
+		if b < 0 {
+			if e.noop > 0 {
+				return 0, nil
+			}
+			return 0, e.fail("exponent less than 0")
+		}
+		return power(a, b), nil
+	case '&':
+		return a & b, nil
+	case '|':
+		return a | b, nil
+	case '^':
+		return a ^ b, nil
+	case tokShl:
+		return a << (uint64(b) & 63), nil
+	case tokShr:
+		return a >> (uint64(b) & 63), nil
+	case tokEqEq:
+		return truth(a == b), nil
+	case tokNeq:
+		return truth(a != b), nil
+	case '<':
+		return truth(a < b), nil
+	case '>':
+		return truth(a > b), nil
+	case tokLeq:
+		return truth(a <= b), nil
+	case tokGeq:
+		return truth(a >= b), nil
+	case tokLand:
+		return truth(a != 0 && b != 0), nil
+	case tokLor:
+		return truth(a != 0 || b != 0), nil
+	}
+	return 0, e.fail("bug: bad expassign token")
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// power multiplies with the wrap-around that bash has.
+func power(a, b int64) int64 {
+	out := int64(1)
+	for ; b > 0; b >>= 1 {
+		if b&1 != 0 {
+			out *= a
+		}
+		a *= a
+	}
+	return out
+}
+
+// parseNumber reads 10, 0x1f, 017 and 2#101. It wraps around like bash. msg says
+// what is wrong.
+func parseNumber(s string) (n int64, msg string) {
+	base := int64(10)
+	if s != "" && s[0] == '0' {
+		if len(s) == 1 {
+			return 0, ""
+		}
+		if s[1] == 'x' || s[1] == 'X' {
+			base, s = 16, s[2:]
+			if s == "" {
+				return 0, ""
+			}
+		} else {
+			base, s = 8, s[1:]
+		}
+	}
+	found := false
+	for i := range len(s) {
+		c := s[i]
+		if c == '#' {
+			if n < 2 || n > 64 || found || base != 10 {
+				if base == 10 && !found {
+					return 0, "invalid arithmetic base"
+				}
+				return 0, "invalid number"
+			}
+			base, n, found = n, 0, true
+			if i+1 == len(s) {
+				return 0, "invalid integer constant"
+			}
+			continue
+		}
+		d := digit(c, int(base))
+		if d < 0 {
+			break
+		}
+		if int64(d) >= base {
+			return 0, "value too great for base"
+		}
+		n = n*base + int64(d)
+	}
+	return n, ""
+}
+
+func digit(c byte, base int) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return int(c - '0')
@@ -113,253 +819,6 @@ func digit(c rune, base int) int {
 		return 63
 	}
 	return -1
-}
-
-// eval evaluates a parsed expression.
-func (r *runner) eval(x syntax.ArithmExpr, depth int) (int64, error) {
-	if depth > maxArith {
-		return 0, arithError{"expression recursion level exceeded"}
-	}
-	if !r.step() {
-		return 0, arithError{"interrupted"}
-	}
-	switch x := x.(type) {
-	case nil:
-		return 0, nil
-	case *syntax.Word:
-		return r.evalWord(x, depth)
-	case *syntax.ParenArithm:
-		return r.eval(x.X, depth+1)
-	case *syntax.UnaryArithm:
-		return r.evalUnary(x, depth)
-	case *syntax.BinaryArithm:
-		return r.evalBinary(x, depth)
-	}
-	return 0, arithError{"this kind of expression is not supported"}
-}
-
-// evalWord evaluates a number, a variable or an expansion.
-func (r *runner) evalWord(w *syntax.Word, depth int) (int64, error) {
-	if l := w.Lit(); l != "" {
-		if isName(l) {
-			s, ok := r.get(l)
-			if !ok && r.opts.nounset {
-				r.errorf("%s: unbound variable", l)
-				r.abortExpansion()
-				return 0, arithError{"unbound variable"}
-			}
-			return r.evalText(s, depth+1)
-		}
-		n, err := parseNumber(l)
-		if err == nil {
-			return n, nil
-		}
-		return 0, arithError{numberError(l)}
-	}
-	if len(w.Parts) == 1 {
-		if pe, ok := w.Parts[0].(*syntax.ParamExp); ok && !pe.Dollar.IsValid() && pe.Index != nil {
-			v := r.paramValue(pe.Param.Value, pe.Index)
-			return r.evalText(v.s, depth+1)
-		}
-	}
-	s := r.text(w)
-	if r.flow != flowNone {
-		return 0, arithError{"expansion failed"}
-	}
-	return r.evalText(s, depth+1)
-}
-
-func numberError(l string) string {
-	switch {
-	case strings.HasPrefix(l, "0") && !strings.HasPrefix(l, "0x") && strings.Trim(l, "0123456789") == "":
-		return fmt.Sprintf("%s: value too great for base (error token is \"%s\")", l, l)
-	case l != "" && l[0] >= '0' && l[0] <= '9':
-		return fmt.Sprintf("%s: value too great for base (error token is \"%s\")", l, l)
-	}
-	return fmt.Sprintf("%s: syntax error: operand expected (error token is \"%s\")", l, l)
-}
-
-func (r *runner) evalUnary(x *syntax.UnaryArithm, depth int) (int64, error) {
-	if x.Op == syntax.Inc || x.Op == syntax.Dec {
-		old, err := r.eval(x.X, depth+1)
-		if err != nil {
-			return 0, err
-		}
-		next := old + 1
-		if x.Op == syntax.Dec {
-			next = old - 1
-		}
-		if err := r.evalAssign(x.X, next); err != nil {
-			return 0, err
-		}
-		if x.Post {
-			return old, nil
-		}
-		return next, nil
-	}
-	n, err := r.eval(x.X, depth+1)
-	if err != nil {
-		return 0, err
-	}
-	switch x.Op {
-	case syntax.Not:
-		return truth(n == 0), nil
-	case syntax.BitNegation:
-		return ^n, nil
-	case syntax.Minus:
-		return -n, nil
-	}
-	return n, nil
-}
-
-func truth(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// evalAssign stores a value in the variable or element that x names.
-func (r *runner) evalAssign(x syntax.ArithmExpr, n int64) error {
-	w, ok := x.(*syntax.Word)
-	if ok {
-		if l := w.Lit(); isName(l) {
-			if !r.set(l, itoa64(n)) {
-				return arithError{"assignment failed"}
-			}
-			return nil
-		}
-		if len(w.Parts) == 1 {
-			if pe, ok := w.Parts[0].(*syntax.ParamExp); ok && pe.Index != nil && !pe.Dollar.IsValid() {
-				name := pe.Param.Value
-				if !r.setElem(name, r.index(name, pe.Index), itoa64(n), false) {
-					return arithError{"assignment failed"}
-				}
-				return nil
-			}
-		}
-	}
-	return arithError{"attempted assignment to non-variable"}
-}
-
-// assignOps are the operators that assign, and what they compute first.
-var assignOps = map[syntax.BinAritOperator]syntax.BinAritOperator{
-	syntax.AddAssgn: syntax.Add, syntax.SubAssgn: syntax.Sub, syntax.MulAssgn: syntax.Mul, syntax.QuoAssgn: syntax.Quo,
-	syntax.RemAssgn: syntax.Rem, syntax.AndAssgn: syntax.And, syntax.OrAssgn: syntax.Or, syntax.XorAssgn: syntax.Xor,
-	syntax.ShlAssgn: syntax.Shl, syntax.ShrAssgn: syntax.Shr,
-}
-
-func (r *runner) evalBinary(x *syntax.BinaryArithm, depth int) (int64, error) {
-	if x.Op == syntax.Assgn || assignOps[x.Op] != 0 {
-		y, err := r.eval(x.Y, depth+1)
-		if err != nil {
-			return 0, err
-		}
-		if op := assignOps[x.Op]; op != 0 {
-			old, err := r.eval(x.X, depth+1)
-			if err != nil {
-				return 0, err
-			}
-			if y, err = compute(op, old, y); err != nil {
-				return 0, err
-			}
-		}
-		return y, r.evalAssign(x.X, y)
-	}
-	a, err := r.eval(x.X, depth+1)
-	if err != nil {
-		return 0, err
-	}
-	switch x.Op {
-	case syntax.AndArit, syntax.OrArit:
-		if (a != 0) == (x.Op == syntax.OrArit) {
-			return truth(a != 0), nil
-		}
-		b, err := r.eval(x.Y, depth+1)
-		return truth(b != 0), err
-	case syntax.TernQuest:
-		arms, ok := x.Y.(*syntax.BinaryArithm)
-		if !ok {
-			return 0, arithError{"`:' expected for conditional expression"}
-		}
-		if a != 0 {
-			return r.eval(arms.X, depth+1)
-		}
-		return r.eval(arms.Y, depth+1)
-	}
-	b, err := r.eval(x.Y, depth+1)
-	if err != nil {
-		return 0, err
-	}
-	return compute(x.Op, a, b)
-}
-
-// compute applies a plain operator.
-func compute(op syntax.BinAritOperator, a, b int64) (int64, error) {
-	switch op {
-	case syntax.Add:
-		return a + b, nil
-	case syntax.Sub:
-		return a - b, nil
-	case syntax.Mul:
-		return a * b, nil
-	case syntax.Quo, syntax.Rem:
-		if b == 0 {
-			return 0, arithError{`division by 0 (error token is "0")`}
-		}
-		if b == -1 { // the smallest number has no opposite
-			if op == syntax.Rem {
-				return 0, nil
-			}
-			return -a, nil
-		}
-		if op == syntax.Quo {
-			return a / b, nil
-		}
-		return a % b, nil
-	case syntax.Pow:
-		if b < 0 {
-			return 0, arithError{"exponent less than 0"}
-		}
-		return power(a, b), nil
-	case syntax.And:
-		return a & b, nil
-	case syntax.Or:
-		return a | b, nil
-	case syntax.Xor:
-		return a ^ b, nil
-	case syntax.Shl:
-		return a << (uint64(b) & 63), nil
-	case syntax.Shr:
-		return a >> (uint64(b) & 63), nil
-	case syntax.Eql:
-		return truth(a == b), nil
-	case syntax.Neq:
-		return truth(a != b), nil
-	case syntax.Lss:
-		return truth(a < b), nil
-	case syntax.Gtr:
-		return truth(a > b), nil
-	case syntax.Leq:
-		return truth(a <= b), nil
-	case syntax.Geq:
-		return truth(a >= b), nil
-	case syntax.Comma:
-		return b, nil
-	}
-	return 0, arithError{op.String() + ": operator not supported"}
-}
-
-// power multiplies with the wrap-around that bash has.
-func power(a, b int64) int64 {
-	out := int64(1)
-	for ; b > 0; b >>= 1 {
-		if b&1 != 0 {
-			out *= a
-		}
-		a *= a
-	}
-	return out
 }
 
 func itoa(n int) string     { return strconv.Itoa(n) }

@@ -6,352 +6,263 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// assign performs one assignment. With local it goes to the innermost scope,
-// where the caller has put the variable.
-func (r *runner) assign(a *syntax.Assign, local bool) bool {
-	name := a.Name.Value
-	if a.Array != nil {
-		return r.assignArray(name, a.Array, a.Append)
+// assignValue expands the value of an assignment.
+func (r *runner) assignValue(w *syntax.Word) string {
+	if w == nil {
+		return ""
 	}
-	value := ""
-	if a.Value != nil {
-		value = r.text(a.Value)
+	if len(w.Parts) == 1 {
+		if s, ok := r.simplePart(w.Parts[0]); ok {
+			return s
+		}
+	}
+	was := r.inAssign
+	r.inAssign = true
+	ps := r.pieces(r.takePieces(), w.Parts, false, true)
+	r.inAssign = was
+	s := joinPieces(ps)
+	r.givePieces(ps)
+	return s
+}
+
+// assign performs one assignment.
+func (r *runner) assign(a *syntax.Assign) bool {
+	if a.Array != nil {
+		return r.assignArray(a.Name.Value, r.arrayElems(a.Array), a.Append)
+	}
+	value := r.assignValue(a.Value)
+	if r.flow != flowNone {
+		return false
+	}
+	if a.Index == nil {
+		return r.assignText(a.Name.Value, value, a.Append)
+	}
+	return r.assignElem(a, value)
+}
+
+// assignElem performs name[sub]=value.
+func (r *runner) assignElem(a *syntax.Assign, value string) bool {
+	name := a.Name.Value
+	p := r.resolve(name)
+	if p.bad {
+		return false
+	}
+	var sub string
+	if p.v != nil && p.v.assoc != nil {
+		sub = r.indexText(a.Index)
+	} else {
+		s, ok := r.arithSource(a.Index, false)
+		if !ok {
+			return false
+		}
+		sub = s
 	}
 	if r.flow != flowNone {
 		return false
 	}
-	if a.Index != nil {
-		return r.setElem(name, r.index(name, a.Index), value, a.Append)
-	}
-	if a.Append {
-		v := r.target(name)
-		if local && !v.set {
-			// FOO+=x cmd adds to what the outer FOO is
-			r.scopes = r.scopes[:len(r.scopes)-1]
-			old := r.str(name)
-			r.scopes = r.scopes[:len(r.scopes)+1]
-			value = old + value
-			return r.set(name, value)
+	return r.setElem(name, sub, value, a.Append)
+}
+
+// assignTemp puts the assignments before a command into the innermost scope.
+func (r *runner) assignTemp(as []*syntax.Assign) {
+	for _, a := range as {
+		if a.Array != nil || a.Index != nil {
+			if !r.assign(a) && r.flow == flowNone {
+				r.status = 1
+			}
+			continue
 		}
-		old, _ := v.scalar()
-		if v.integer {
-			n, _ := r.arithText(value)
-			m, _ := r.arithText(old)
-			return r.set(name, itoa64(m+n))
+		value := r.assignValue(a.Value)
+		if r.flow != flowNone {
+			return
 		}
-		return r.set(name, old+value)
+		name := a.Name.Value
+		p := r.resolve(name)
+		if p.v != nil && p.v.readonly {
+			r.errorf("%s: readonly variable", name)
+			continue
+		}
+		if !p.bad && !p.elem {
+			name = p.name
+		}
+		v := &variable{set: true, exported: true}
+		if p.v != nil {
+			v.integer, v.upper, v.lower, v.capital = p.v.integer, p.v.upper, p.v.lower, p.v.capital
+		}
+		old, _ := p.v.scalar()
+		value, ok := r.coerce(v, old, value, a.Append)
+		if !ok {
+			continue
+		}
+		v.str = value
+		r.place(len(r.scopes)-1, name, v)
+		r.payVar(v, len(value))
+		r.assigned(name)
 	}
-	return r.set(name, value)
 }
 
-// index returns the subscript of an element: text for an associative array, an
-// expression for any other.
-func (r *runner) index(name string, x syntax.ArithmExpr) string {
-	if v := r.lookup(name); v != nil && v.assoc != nil {
-		return r.indexText(x)
-	}
-	n, ok := r.arith(x)
-	if !ok {
-		return ""
-	}
-	return itoa64(n)
+// arrayElem is an element of name=(…), expanded.
+type arrayElem struct {
+	index  syntax.ArithmExpr // nil for none
+	values []string
 }
 
-// indexText is a subscript as text.
-func (r *runner) indexText(x syntax.ArithmExpr) string {
-	if w, ok := x.(*syntax.Word); ok {
-		return r.text(w)
-	}
-	var b strings.Builder
-	if err := syntax.NewPrinter().Print(&b, x); err != nil {
-		return ""
-	}
-	return b.String()
-}
-
-// assignArray performs name=(…) and name+=(…).
-func (r *runner) assignArray(name string, ax *syntax.ArrayExpr, add bool) bool {
-	type elem struct {
-		index  syntax.ArithmExpr
-		values []string
-	}
-	elems := make([]elem, 0, len(ax.Elems))
+// arrayElems expands what stands in the parentheses of an assignment.
+func (r *runner) arrayElems(ax *syntax.ArrayExpr) []arrayElem {
+	elems := make([]arrayElem, 0, len(ax.Elems))
 	for _, e := range ax.Elems {
 		switch {
 		case e.Index != nil:
-			value := ""
-			if e.Value != nil {
-				value = r.text(e.Value)
-			}
-			elems = append(elems, elem{e.Index, []string{value}})
+			elems = append(elems, arrayElem{e.Index, []string{r.assignValue(e.Value)}})
 		case e.Value != nil:
-			elems = append(elems, elem{nil, r.fields([]*syntax.Word{e.Value})})
+			elems = append(elems, arrayElem{nil, r.fields([]*syntax.Word{e.Value})})
+		}
+		if r.flow != flowNone {
+			return nil
 		}
 	}
-	v := r.target(name)
+	return elems
+}
+
+// assignArray performs name=(…) and name+=(…).
+func (r *runner) assignArray(name string, elems []arrayElem, add bool) bool {
+	if r.flow != flowNone {
+		return false
+	}
+	p := r.resolve(name)
+	if p.elem {
+		r.errorf("%s[%s]: cannot assign list to array member", p.name, p.sub)
+		return false
+	}
+	if p.v == nil {
+		if handled, ok := r.special(p.name, ""); handled {
+			return ok
+		}
+	}
+	return r.fillArray(p.name, r.targetOf(p), elems, add)
+}
+
+// fillArray is assignArray for a variable that may be changed.
+func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool) bool {
 	if v.readonly {
 		r.errorf("%s: readonly variable", name)
 		return false
 	}
+	if v.nameref {
+		v.nameref = false
+	}
+	// The indexes are worked out while the old elements are still there.
 	v.own()
 	switch {
 	case v.assoc != nil && !add:
-		v.assoc = map[string]string{}
-	case v.assoc == nil && !add:
-		v.arr = &array{}
-	case v.assoc == nil && v.arr == nil:
-		v.arr = &array{}
-		if v.set {
-			v.arr.put(0, v.str)
-		}
+		fresh := *v
+		fresh.assoc = newAssoc()
+		ok := r.fillAssoc(name, &fresh, elems)
+		v.assoc, v.set = fresh.assoc, true
+		v.paid = fresh.paid
+		return ok
+	case v.assoc != nil:
+		v.set = true
+		return r.fillAssoc(name, v, elems)
+	case add:
+		v.toArray()
+	default:
+		r.refund(v)
+		v.arr, v.str = &array{}, ""
 	}
 	v.set = true
+	next := v.arr.next()
 	for _, e := range elems {
 		for _, value := range e.values {
-			switch {
-			case e.index != nil:
-				if !r.setElem(name, r.index(name, e.index), value, false) {
+			if e.index != nil {
+				s, ok := r.arithSource(e.index, false)
+				if !ok {
 					return false
 				}
-			case v.assoc != nil:
-				v.assoc[value] = ""
-			default:
-				r.pay(len(value) + 24)
-				v.arr.put(v.arr.next(), r.coerce(v, value))
+				if next, ok = r.indexNumber(name, v, s); !ok {
+					if r.flow != flowNone {
+						return false
+					}
+					continue
+				}
+			}
+			value, ok := r.coerce(v, "", value, false)
+			if !ok {
+				return false
+			}
+			r.payVar(v, len(value)+24)
+			if r.flow != flowNone {
+				return false
+			}
+			v.arr.put(next, value)
+			next++
+		}
+	}
+	return true
+}
+
+// fillAssoc puts elements into an associative array: [key]=value, or keys and
+// values in turn.
+func (r *runner) fillAssoc(name string, v *variable, elems []arrayElem) bool {
+	put := func(k, value string) bool {
+		if k == "" {
+			r.errorf("%s[%s]: bad array subscript", name, k)
+			return true
+		}
+		old, has := v.assoc.get(k)
+		value, ok := r.coerce(v, old, value, false)
+		if !ok {
+			return false
+		}
+		if !has {
+			r.payVar(v, len(k)+64)
+		}
+		r.payVar(v, len(value)-len(old))
+		v.assoc.put(k, value)
+		return r.flow == flowNone
+	}
+	if len(elems) > 0 && elems[0].index == nil {
+		var all []string
+		for _, e := range elems {
+			all = append(all, e.values...)
+		}
+		for i := 0; i < len(all); i += 2 {
+			value := ""
+			if i+1 < len(all) {
+				value = all[i+1]
+			}
+			if !put(all[i], value) {
+				return false
 			}
 		}
-		if r.flow != flowNone {
+		return true
+	}
+	for _, e := range elems {
+		if e.index == nil {
+			for _, value := range e.values {
+				r.errorf("%s: %s: must use subscript when assigning associative array", name, value)
+			}
+			continue
+		}
+		if !put(r.indexText(e.index), e.values[0]) {
 			return false
 		}
 	}
 	return true
 }
 
-// declared is what declare and its relatives do to a variable.
-type declared struct {
-	local, global, print                  bool
-	export, readonly, integer             *bool
-	indexed, assoc, nameref, upper, lower bool
-	funcs                                 bool
-}
-
-// decl runs declare, local, export, readonly, typeset and nameref.
-func (r *runner) decl(c *syntax.DeclClause) {
-	yes, no := true, false
-	d := declared{local: r.inFunc()}
-	switch c.Variant.Value {
-	case "export":
-		d.export, d.local = &yes, false
-	case "readonly":
-		d.readonly, d.local = &yes, false
-	case "nameref":
-		d.nameref = true
-	case "local":
-		if !r.inFunc() {
-			r.errorf("local: can only be used in a function")
-			r.status = 1
-			return
-		}
+// textElems reads the text "(…)" as the elements of an array.
+func (r *runner) textElems(text string) ([]arrayElem, bool) {
+	if !strings.HasPrefix(text, "(") || !strings.HasSuffix(text, ")") {
+		return nil, false
 	}
-	r.status, r.substStatus = 0, 0
-	named := false
-	for _, a := range c.Args {
-		if a.Name == nil { // an option, or a word that expands to assignments
-			for _, word := range r.fields([]*syntax.Word{a.Value}) {
-				switch {
-				case word == "--":
-				case len(word) > 1 && (word[0] == '-' || word[0] == '+'):
-					on := &yes
-					if word[0] == '+' {
-						on = &no
-					}
-					d.option(word[1:], on)
-				default:
-					named = true
-					r.declareText(d, word, c.Variant.Value)
-				}
-			}
-			continue
-		}
-		named = true
-		r.declare(d, a)
+	stmts, err := parse("_=" + text)
+	if err != nil || len(stmts) != 1 {
+		return nil, false
 	}
-	if !named || d.print {
-		r.printDecls(d, c)
+	c, ok := stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(c.Assigns) != 1 || c.Assigns[0].Array == nil {
+		return nil, false
 	}
-}
-
-// option applies a bundle of option letters.
-func (d *declared) option(letters string, on *bool) {
-	for _, l := range letters {
-		switch l {
-		case 'x':
-			d.export = on
-		case 'n':
-			if d.export != nil {
-				no := false
-				d.export = &no
-			} else {
-				d.nameref = *on
-			}
-		case 'r':
-			d.readonly = on
-		case 'i':
-			d.integer = on
-		case 'a':
-			d.indexed = true
-		case 'A':
-			d.assoc = true
-		case 'u':
-			d.upper = *on
-		case 'l':
-			d.lower = *on
-		case 'g':
-			d.global, d.local = true, false
-		case 'p':
-			d.print = true
-		case 'f', 'F':
-			d.funcs = true
-		}
-	}
-}
-
-// declareText declares a name, or name=value, that came out of an expansion.
-func (r *runner) declareText(d declared, word, variant string) {
-	name, value, has := strings.Cut(word, "=")
-	add := has && strings.HasSuffix(name, "+")
-	name = strings.TrimSuffix(name, "+")
-	if d.funcs {
-		if r.funcs[name] == nil {
-			r.status = 1
-		}
-		return
-	}
-	if !isName(name) {
-		r.errorf("%s: `%s': not a valid identifier", variant, word)
-		r.status = 1
-		return
-	}
-	a := &syntax.Assign{Name: &syntax.Lit{Value: name}, Naked: !has, Append: add}
-	if has {
-		a.Value = &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: value}}}
-	}
-	r.declare(d, a)
-}
-
-// declare applies attributes and an assignment to one variable.
-func (r *runner) declare(d declared, a *syntax.Assign) {
-	name := a.Name.Value
-	if d.print && a.Naked {
-		if v := r.lookup(name); v == nil {
-			r.errorf("declare: %s: not found", name)
-			r.status = 1
-		}
-		return
-	}
-	if d.funcs {
-		return
-	}
-	if d.local {
-		top := r.scopes[len(r.scopes)-1]
-		if top[name] == nil {
-			top[name] = &variable{}
-			r.pay(len(name) + 64)
-		}
-	}
-	v := r.target(name)
-	if d.nameref {
-		v = r.lookupRaw(name)
-		if v == nil {
-			v = r.target(name)
-		}
-		if a.Value != nil {
-			v.str, v.set = r.text(a.Value), true
-		}
-		v.nameref = true
-		return
-	}
-	if d.integer != nil && !v.readonly {
-		v.integer = *d.integer
-	}
-	v.upper, v.lower = v.upper || d.upper, v.lower || d.lower
-	if d.assoc && v.assoc == nil {
-		v.assoc, v.arr = map[string]string{}, nil
-	}
-	if d.indexed && v.arr == nil && v.assoc == nil {
-		v.arr = &array{}
-		if v.set {
-			v.arr.put(0, v.str)
-		}
-	}
-	if !a.Naked && !r.assign(a, false) {
-		r.status = 1
-		return
-	}
-	v = r.target(name)
-	if d.export != nil {
-		v.exported = *d.export
-	}
-	if d.readonly != nil && *d.readonly {
-		v.readonly = true
-	}
-}
-
-// printDecls prints variables in a form that can be read back.
-func (r *runner) printDecls(d declared, c *syntax.DeclClause) {
-	var names []string
-	for _, a := range c.Args {
-		if a.Name != nil {
-			names = append(names, a.Name.Value)
-		}
-	}
-	if len(names) == 0 {
-		names = r.names("")
-	}
-	for _, n := range names {
-		v := r.lookup(n)
-		if v == nil || d.export != nil && !v.exported || d.readonly != nil && !v.readonly {
-			continue
-		}
-		r.writeFD(1, []byte("declare "+v.flags()+" "+n+v.literal()+"\n"))
-	}
-}
-
-func (v *variable) flags() string {
-	f := "-"
-	for _, x := range []struct {
-		on bool
-		c  string
-	}{{v.arr != nil, "a"}, {v.assoc != nil, "A"}, {v.integer, "i"}, {v.lower, "l"}, {v.readonly, "r"}, {v.upper, "u"}, {v.exported, "x"}} {
-		if x.on {
-			f += x.c
-		}
-	}
-	if f == "-" {
-		return "--"
-	}
-	return f
-}
-
-// literal is a variable's value as an assignment.
-func (v *variable) literal() string {
-	quote := func(s string) string {
-		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(s) + `"`
-	}
-	if v.arr == nil && v.assoc == nil {
-		if !v.set {
-			return ""
-		}
-		return "=" + quote(v.str)
-	}
-	keys, vals := v.keys(), v.list()
-	parts := make([]string, len(keys))
-	for i, k := range keys {
-		parts[i] = "[" + k + "]=" + quote(vals[i])
-	}
-	out := "=(" + strings.Join(parts, " ")
-	if v.assoc != nil && len(parts) > 0 {
-		out += " "
-	}
-	return out + ")"
+	return r.arrayElems(c.Assigns[0].Array), true
 }

@@ -12,10 +12,19 @@ const maxBraces = 1 << 20
 
 // braces expands the braces of a word. The word itself is shared by all who run
 // this code and stays as it is.
-func (r *runner) braces(w *syntax.Word) []*syntax.Word {
+func (r *runner) braces(w *syntax.Word) [][]syntax.WordPart {
+	found := false
+	for _, p := range w.Parts {
+		if l, ok := p.(*syntax.Lit); ok && strings.IndexByte(l.Value, '{') >= 0 {
+			found = true
+		}
+	}
+	if p := r.opts.named("braceexpand"); !found || p != nil && !*p {
+		return [][]syntax.WordPart{w.Parts}
+	}
 	c := &syntax.Word{Parts: append([]syntax.WordPart(nil), w.Parts...)}
 	if !syntax.SplitBraces(c) {
-		return []*syntax.Word{w}
+		return [][]syntax.WordPart{w.Parts}
 	}
 	left := maxBraces
 	out := r.expandBraces(c.Parts, &left, 0)
@@ -24,11 +33,7 @@ func (r *runner) braces(w *syntax.Word) []*syntax.Word {
 		r.abort(1)
 		return nil
 	}
-	words := make([]*syntax.Word, len(out))
-	for i, parts := range out {
-		words[i] = &syntax.Word{Parts: parts}
-	}
-	return words
+	return out
 }
 
 // expandBraces returns every combination of a list of parts.

@@ -22,7 +22,7 @@ func builtinTable() map[string]command {
 		"set": biSet, "shopt": biShopt, "shift": biShift, "unset": biUnset, "export": biDeclare, "readonly": biDeclare,
 		"declare": biDeclare, "typeset": biDeclare, "local": biDeclare,
 		"eval": biEval, "source": biSource, ".": biSource, "exec": biExec, "command": biCommand, "builtin": biBuiltin,
-		"type": biType, "hash": biHash, "alias": biAlias, "unalias": biUnalias, "enable": biEnable,
+		"type": biType, "hash": biHash, "compgen": biCompgen, "complete": biComplete, "compopt": biCompopt, "alias": biAlias, "unalias": biUnalias, "enable": biEnable,
 		"read": biRead, "mapfile": biMapfile, "readarray": biMapfile, "getopts": biGetopts, "let": biLet,
 		"trap": biTrap, "wait": biWait, "kill": biKill, "jobs": biJobs, "disown": biDisown, "fg": biForeground, "bg": biBackground, "suspend": biSuspend,
 		"umask": biUmask, "ulimit": biUlimit, "times": biTimes, "help": biHelp, "logout": biLogout,
@@ -167,56 +167,99 @@ func biPwd(c *call) int {
 }
 
 func biUnset(c *call) int {
-	status, vars, funcs := 0, true, true
-	for _, a := range c.args {
-		switch a {
-		case "-v":
-			funcs = false
-			continue
-		case "-f":
-			vars = false
-			continue
-		case "-n", "--":
-			continue
+	status, vars, funcs, refs := 0, false, false, false
+	args := c.args
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		if a == "--" {
+			break
 		}
-		if base, _, _ := strings.Cut(a, "["); vars && c.r.lookupRaw(base) != nil {
-			if !c.r.unset(a) {
-				status = 1
+		for _, l := range a[1:] {
+			switch l {
+			case 'v':
+				vars = true
+			case 'f':
+				funcs = true
+			case 'n':
+				refs = true
+			default:
+				return c.usage("-%c: invalid option", l)
 			}
-		} else if funcs {
-			delete(c.r.funcs, a)
+		}
+	}
+	if vars && funcs {
+		return c.fail(1, "cannot simultaneously unset a function and a variable")
+	}
+	for _, a := range args {
+		if !c.unsetOne(a, vars, funcs, refs) {
+			status = 1
 		}
 	}
 	return status
 }
 
-// biDeclare serves the declaration builtins when they are called in a way that
-// the grammar does not see, such as "command export x=1".
-func biDeclare(c *call) int {
-	yes := true
-	d := declared{local: c.r.inFunc() && c.name != "export" && c.name != "readonly"}
-	switch c.name {
-	case "export":
-		d.export = &yes
-	case "readonly":
-		d.readonly = &yes
-	}
-	c.r.status = 0
-	for _, a := range c.args {
-		if len(a) > 1 && a[0] == '-' {
-			d.option(a[1:], &yes)
-			continue
+func (c *call) unsetOne(a string, vars, funcs, refs bool) bool {
+	r := c.r
+	base, sub, isElem := cutSubscript(a)
+	switch {
+	case funcs:
+		return r.unsetFunc(a)
+	case !isElem && !isName(a):
+		if !vars && r.funcs[a] != nil {
+			return r.unsetFunc(a)
 		}
-		c.r.declareText(d, a, c.name)
+		c.fail(1, "`%s': not a valid identifier", a)
+		return false
+	case isElem:
+		if v := r.lookup(base); v != nil && v.assoc != nil {
+			if sub = r.expandSubscript(sub); r.flow != flowNone {
+				return false
+			}
+		}
+		p := r.resolve(base)
+		if p.elem {
+			return true
+		}
+		return r.unsetElem(p.name, sub)
 	}
-	return c.r.status
+	v, at := r.find(a)
+	switch {
+	case v == nil && !vars && r.dynamic(a) == nil:
+		return r.unsetFunc(a)
+	case refs && v != nil && v.nameref:
+		return r.unsetPlace(place{name: a, v: v, at: at})
+	}
+	return r.unset(a)
+}
+
+func (r *runner) unsetFunc(name string) bool {
+	f := r.funcs[name]
+	if f != nil && f.readonly {
+		r.errorf("unset: %s: cannot unset: readonly function", name)
+		return false
+	}
+	if f != nil {
+		r.setFunc(name, nil)
+	}
+	return true
+}
+
+// usage reports a wrong option and how the builtin is used.
+func (c *call) usage(format string, args ...any) int {
+	c.fail(2, format, args...)
+	c.r.errUsage(c.name)
+	return 2
 }
 
 func biLet(c *call) int {
+	if len(c.args) == 0 {
+		return c.fail(1, "expression expected")
+	}
 	var n int64
 	for _, a := range c.args {
 		var ok bool
-		if n, ok = c.r.arithText(a); !ok {
+		if n, ok = c.r.evalText("let", a); !ok {
 			return 1
 		}
 	}

@@ -257,8 +257,9 @@ func biCommand(c *call) int {
 		return 0
 	}
 	if std {
-		r.scopes = append(r.scopes, scope{"PATH": &variable{set: true, str: defaultCommandPath}})
-		defer func() { r.scopes = r.scopes[:len(r.scopes)-1] }()
+		r.pushScope(false)
+		defer r.popScope()
+		r.place(len(r.scopes)-1, "PATH", &variable{set: true, str: defaultCommandPath})
 	}
 	if verbose || describe {
 		return c.commandV(args, describe)

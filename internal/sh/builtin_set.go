@@ -93,26 +93,9 @@ func (r *runner) optionChanged(letter byte, on bool) {
 }
 
 // printVariables prints what set alone prints: variables and functions.
-func (r *runner) printVariables(c *call) int {
-	var b strings.Builder
-	for _, n := range r.names("") {
-		v := r.lookup(n)
-		if v == nil {
-			continue
-		}
-		if v.arr != nil || v.assoc != nil {
-			b.WriteString(n + v.literal() + "\n")
-			continue
-		}
-		s, _ := v.scalar()
-		switch {
-		case s == "" || isPlain(s):
-			b.WriteString(n + "=" + s + "\n")
-		default:
-			b.WriteString(n + "=" + quoteSingle(s) + "\n")
-		}
-	}
-	return c.print(b.String())
+func (r *runner) printVariables(*call) int {
+	r.listSet()
+	return 0
 }
 
 // state is a switch in words.

@@ -92,20 +92,16 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	if len(c.Assigns) > 0 {
 		if r.opts.posix && specialBuiltins[args[0]] && r.funcs[args[0]] == nil {
 			for _, a := range c.Assigns { // they stay
-				if !r.assign(a, false) || r.flow != flowNone {
+				if !r.assign(a) || r.flow != flowNone {
 					r.abort(1)
 					return
 				}
 			}
 		} else {
-			r.scopes = append(r.scopes, scope{})
-			defer func() { r.scopes = r.scopes[:len(r.scopes)-1] }()
-			for _, a := range c.Assigns {
-				r.scopes[len(r.scopes)-1][a.Name.Value] = &variable{exported: true}
-				if !r.assign(a, true) || r.flow != flowNone {
-					r.status = 1
-					return
-				}
+			r.pushScope(false)
+			defer r.popScope()
+			if r.assignTemp(c.Assigns); r.flow != flowNone {
+				return
 			}
 		}
 		r.traceAssigns(c.Assigns)
@@ -141,10 +137,12 @@ func (r *runner) assignments(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	status := 0
 	if c != nil {
 		for _, a := range c.Assigns {
-			if !r.assign(a, false) {
+			if !r.assign(a) {
 				status = 1
-				if r.flow == flowNone && r.opts.posix && !r.interactive {
-					r.flow = flowExit
+				if r.flow == flowNone {
+					if r.discard(); r.opts.posix && !r.interactive {
+						r.flow = flowExit
+					}
 				}
 				break
 			}
@@ -265,7 +263,10 @@ func (r *runner) traceAssigns(as []*syntax.Assign) {
 
 // elementText is an element's new value.
 func (r *runner) elementText(a *syntax.Assign) string {
-	return r.element(a.Name.Value, r.lookup(a.Name.Value), r.index(a.Name.Value, a.Index)).s
+	v := r.lookup(a.Name.Value)
+	sub, _ := r.index(v, a.Index)
+	s, _ := r.elementOf(a.Name.Value, v, sub)
+	return s
 }
 
 // builtin returns a builtin that is not switched off.
@@ -378,7 +379,7 @@ func (r *runner) function(name string, f *function, args []string) {
 	}
 	params, loops, line, base := r.params, r.loops, r.line, r.lineBase
 	r.params, r.loops, r.lineBase = args, 0, f.lineBase
-	r.scopes = append(r.scopes, scope{})
+	r.pushScope(true)
 	r.calls = append(r.calls, frame{name: name, file: f.file, line: r.line, params: args})
 	held := r.heldTraps(f.traced)
 	goOn := true
@@ -401,7 +402,7 @@ func (r *runner) function(name string, f *function, args []string) {
 	}
 	r.returnTraps(held)
 	r.calls = r.calls[:len(r.calls)-1]
-	r.scopes = r.scopes[:len(r.scopes)-1]
+	r.popScope()
 	r.params, r.loops, r.line, r.lineBase = params, loops, line, base
 	r.depth--
 }

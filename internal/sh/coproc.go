@@ -55,7 +55,7 @@ func (r *runner) startCoproc(c *syntax.CoprocClause) {
 	r.coproc = cp
 	r.unset(name)
 	v := r.target(name)
-	v.arr, v.assoc, v.set, v.shared = newArray([]string{strconv.Itoa(cp.out), strconv.Itoa(cp.in)}), nil, true, false
+	v.setArray([]string{strconv.Itoa(cp.out), strconv.Itoa(cp.in)})
 	r.set(name+"_PID", strconv.Itoa(s.p.pid))
 	body := *c.Stmt
 	j := r.addJob(s.p, "coproc "+name+" "+sourceText(&body), r.opts.monitor)

@@ -118,7 +118,7 @@ func (r *runner) command(c syntax.Command) {
 		if r.current = c; !r.debug() {
 			return
 		}
-		n, ok := r.arith(c.X)
+		n, ok := r.arithNamed("((", c.X)
 		if r.opts.xtrace {
 			r.writeTrace("(( " + nodeText(c.X) + " ))")
 		}
@@ -126,7 +126,7 @@ func (r *runner) command(c syntax.Command) {
 		r.setPipeStatus(r.status)
 	case *syntax.LetClause:
 		for _, x := range c.Exprs {
-			n, ok := r.arith(x)
+			n, ok := r.arithNamed("let", x)
 			r.status = boolStatus(ok && n != 0)
 		}
 	case *syntax.TestClause:
@@ -159,6 +159,7 @@ func (r *runner) define(c *syntax.FuncDecl) {
 		r.status = 1
 		return
 	}
+	r.ownFuncs()
 	r.funcs[name] = &function{body: c.Body, file: r.sourceName(), line: uint(int(c.Pos().Line()) + r.lineBase), lineBase: r.lineBase}
 	r.pay(int(c.End().Offset()-c.Pos().Offset()) * 8)
 	r.status = 0

@@ -1,29 +1,95 @@
 package sh
 
 import (
+	"slices"
 	"strings"
 )
 
 // maxNames is how many file names one pattern may expand to.
 const maxNames = 1 << 20
 
-// fileNames appends the files that a field's pattern matches, or the field itself.
-func (r *runner) fileNames(out []string, f field) []string {
-	if f.pat == "" || r.opts.noglob {
-		return append(out, f.text)
+// fileNames appends the files that a pattern matches, or the text itself.
+func (r *runner) fileNames(out []string, text, pat string) []string {
+	if r.opts.noglob || !hasPattern(pat) {
+		return append(out, text)
 	}
-	names := r.glob(f.pat)
+	names := r.glob(pat)
+	if len(names) > 0 {
+		names = r.ignored(names)
+	}
 	switch {
 	case len(names) > 0:
 		return append(out, names...)
+	case r.opts.failglob:
+		r.errorf("no match: %s", text)
+		r.discard()
+		return out
 	case r.opts.nullglob:
 		return out
-	case r.opts.failglob:
-		r.errorf("no match: %s", f.text)
-		r.abort(1)
-		return out
 	}
-	return append(out, f.text)
+	return append(out, text)
+}
+
+// hasPattern reports whether any character of a pattern is special.
+func hasPattern(pat string) bool {
+	for i := 0; i < len(pat); i++ {
+		switch c := pat[i]; c {
+		case '\\':
+			i++
+		case '*', '?':
+			return true
+		case '[':
+			if strings.IndexByte(pat[i+1:], ']') >= 0 {
+				return true
+			}
+		case '+', '@', '!':
+			if i+1 < len(pat) && pat[i+1] == '(' {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ignored takes away what GLOBIGNORE matches.
+func (r *runner) ignored(names []string) []string {
+	ignore, ok := r.get("GLOBIGNORE")
+	if !ok || ignore == "" {
+		return names
+	}
+	pats := splitIgnore(ignore)
+	return slices.DeleteFunc(names, func(n string) bool {
+		base := n[strings.LastIndexByte(n, '/')+1:]
+		if base == "." || base == ".." {
+			return true
+		}
+		for _, p := range pats {
+			if r.matchFold(p, n, false) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// splitIgnore splits at colons that are not in brackets.
+func splitIgnore(s string) []string {
+	var out []string
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '[':
+			if _, end, ok := parseBracket(s, i); ok {
+				i = end - 1
+			}
+		case ':':
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
 }
 
 // glob returns the paths that a pattern matches, in order.
@@ -37,6 +103,7 @@ func (r *runner) glob(pat string) []string {
 	for i, part := range parts {
 		last := i == len(parts)-1
 		var next []string
+		lit, isLit := plainName(part)
 		for _, base := range found {
 			if !r.step() || len(next) > maxNames {
 				return nil
@@ -47,12 +114,14 @@ func (r *runner) glob(pat string) []string {
 					if fi, err := r.view.Stat(r.abs(base)); err == nil && fi.Mode.IsDir() {
 						next = append(next, base)
 					}
+				} else if base != "" {
+					next = append(next, base+"/")
 				}
 			case part == "**" && r.opts.globstar:
 				next = r.globTree(next, base, last)
-			case !strings.ContainsAny(part, magicChars):
-				if _, err := r.view.Lstat(r.abs(base + part)); err == nil {
-					next = append(next, base+part+slash(last))
+			case isLit:
+				if _, err := r.view.Lstat(r.abs(base + lit)); err == nil {
+					next = append(next, base+lit+slash(last))
 				}
 			default:
 				next = r.globDir(next, base, part, last)
@@ -60,7 +129,26 @@ func (r *runner) glob(pat string) []string {
 		}
 		found = next
 	}
-	return found
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// plainName returns a part of a pattern as a name when nothing in it is special.
+func plainName(part string) (string, bool) {
+	if hasPattern(part) {
+		return "", false
+	}
+	if strings.IndexByte(part, '\\') < 0 {
+		return part, true
+	}
+	b := make([]byte, 0, len(part))
+	for i := 0; i < len(part); i++ {
+		if part[i] == '\\' && i+1 < len(part) {
+			i++
+		}
+		b = append(b, part[i])
+	}
+	return string(b), true
 }
 
 func slash(last bool) string {
@@ -96,9 +184,14 @@ func (r *runner) globDir(out []string, base, part string, last bool) []string {
 	if err != nil {
 		return out
 	}
-	hidden := strings.HasPrefix(part, ".") || strings.HasPrefix(part, `\.`)
+	hidden := strings.HasPrefix(part, ".") || strings.HasPrefix(part, `\.`) || strings.Contains(part, "(.") || strings.Contains(part, "|.") ||
+		strings.Contains(part, `(\.`)
+	dots := r.opts.dotglob
+	if v := r.str("GLOBIGNORE"); v != "" {
+		dots = true
+	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name, ".") && !hidden && !r.opts.dotglob || !r.match(part, e.Name) {
+		if strings.HasPrefix(e.Name, ".") && !hidden && !dots || !r.matchFold(part, e.Name, r.opts.nocaseglob) {
 			continue
 		}
 		if !last {

@@ -124,11 +124,20 @@ func (r *runner) forClause(c *syntax.ForClause) {
 
 // loopVar sets the variable of a loop. A name reference is turned to the next item.
 func (r *runner) loopVar(name, item string) bool {
-	if v := r.lookupRaw(name); v != nil && v.nameref && !v.readonly {
-		v.str, v.set = item, true
-		return true
+	v, at := r.find(name)
+	if v == nil || !v.nameref || v.readonly {
+		return r.set(name, item)
 	}
-	return r.set(name, item)
+	if !isName(item) {
+		if _, _, ok := cutSubscript(item); !ok {
+			r.errorf("`%s': not a valid identifier", item)
+			return false
+		}
+	}
+	v = r.mutable(name, at)
+	r.payVar(v, len(item)-len(v.str))
+	v.str, v.set = item, true
+	return true
 }
 
 func (r *runner) traceFor(l *syntax.WordIter) {
@@ -154,7 +163,7 @@ func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr) (int64, boo
 	if r.opts.xtrace {
 		r.writeTrace("(( " + nodeText(x) + " ))")
 	}
-	n, ok := r.arith(x)
+	n, ok := r.arithNamed("((", x)
 	if !ok {
 		r.status = 1
 	}

@@ -1,11 +1,12 @@
 package sh
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // printer is one run of printf.
@@ -18,19 +19,33 @@ type printer struct {
 }
 
 func biPrintf(c *call) int {
-	args, into := c.args, ""
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" {
-		if args[0] == "--" {
+	args, into, has := c.args, "", false
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		if a == "--" {
 			args = args[1:]
 			break
 		}
-		if args[0] != "-v" || len(args) < 2 {
-			return c.fail(2, "%s: invalid option", args[0])
+		if a[1] != 'v' {
+			return c.usage("-%c: invalid option", a[1])
 		}
-		into, args = args[1], args[2:]
+		has = true
+		if into = a[2:]; into == "" {
+			if len(args) < 2 {
+				return c.usage("-v: option requires an argument")
+			}
+			into, args = args[1], args[1:]
+		}
+		args = args[1:]
+	}
+	if has {
+		if base, _, ok := cutSubscript(into); !ok && !isName(into) || ok && !isName(base) {
+			return c.fail(2, "`%s': not a valid identifier", into)
+		}
 	}
 	if len(args) == 0 {
-		return c.fail(2, "usage: printf [-v var] format [arguments]")
+		c.r.errUsage(c.name)
+		return 2
 	}
 	format := args[0]
 	p := &printer{c: c, args: args[1:]}
@@ -41,18 +56,19 @@ func biPrintf(c *call) int {
 			break
 		}
 		const flushAt = 64 << 10
-		if into == "" && p.out.Len() > flushAt {
-			if c.print(p.out.String()) != 0 {
+		if p.out.Len() > flushAt {
+			if has {
+				c.r.pay(0)
+			} else if c.print(p.out.String()) != 0 {
 				return 1
+			} else {
+				p.out.Reset()
 			}
-			p.out.Reset()
 		}
 	}
-	if into != "" {
-		if base, sub, isElem := strings.Cut(into, "["); isElem {
-			c.r.setElem(base, strings.TrimSuffix(sub, "]"), p.out.String(), false)
-		} else {
-			c.r.set(into, p.out.String())
+	if has {
+		if !c.r.assignName(into, p.out.String()) {
+			return 1
 		}
 		return p.status
 	}
@@ -60,6 +76,17 @@ func biPrintf(c *call) int {
 		return 1
 	}
 	return p.status
+}
+
+// assignName assigns to a name or an element that a builtin was given.
+func (r *runner) assignName(name, value string) bool {
+	if base, sub, ok := cutSubscript(name); ok {
+		if v := r.lookup(base); v != nil && v.assoc != nil {
+			sub = r.expandSubscript(sub)
+		}
+		return r.setElem(base, sub, value, false)
+	}
+	return r.set(name, value)
 }
 
 // next takes an argument; missing ones are empty.
@@ -91,7 +118,11 @@ func (p *printer) format(f string) {
 		}
 		n, ok := p.directive(f[i:])
 		if !ok {
-			p.status = p.c.fail(1, "`%s': invalid format character", f[i-1:min(i+1, len(f))])
+			if n >= len(f)-i {
+				p.status = p.c.fail(1, "`%%': missing format character")
+			} else {
+				p.status = p.c.fail(1, "`%c': invalid format character", f[i+n])
+			}
 			p.stop = true
 			return
 		}
@@ -137,10 +168,13 @@ func (p *printer) directive(f string) (int, bool) {
 	if i < len(f) && f[i] == '.' {
 		i++
 		s.hasPrec, s.prec = true, min(number(), widest)
+		if s.prec < 0 {
+			s.hasPrec = false
+		}
 	}
 	if i < len(f) && f[i] == '(' {
 		if end := strings.Index(f[i:], ")T"); end >= 0 {
-			p.time(f[i+1 : i+end])
+			p.time(f[i+1:i+end], s)
 			return i + end + 2, true
 		}
 	}
@@ -148,9 +182,12 @@ func (p *printer) directive(f string) (int, bool) {
 		i++
 	}
 	if i >= len(f) {
-		return 0, false
+		return i, false
 	}
-	return i + 1, p.convert(f[i], s)
+	if !p.convert(f[i], s) {
+		return i, false
+	}
+	return i + 1, true
 }
 
 func (p *printer) convert(verb byte, s spec) bool {
@@ -163,44 +200,111 @@ func (p *printer) convert(verb byte, s spec) bool {
 		p.stop = stop
 	case 'q':
 		p.text(quoteBackslash(p.next()), s)
+	case 'Q':
+		a := p.next()
+		if s.hasPrec && s.prec < len(a) {
+			a = a[:s.prec]
+		}
+		p.text(quoteBackslash(a), spec{flags: s.flags, width: s.width})
+	case 'n':
+		if len(p.args) > 0 {
+			p.c.r.assignName(p.next(), strconv.Itoa(p.out.Len()))
+		}
 	case 'c':
 		a := p.next()
-		if a != "" {
-			_, n := utf8.DecodeRuneInString(a)
-			a = a[:n]
-		}
-		p.text(a, spec{flags: s.flags, width: s.width})
+		p.text(a[:min(1, len(a))], spec{flags: s.flags, width: s.width})
 	case 'd', 'i':
-		p.number(fmt.Sprintf(s.goFormat('d'), p.integer()), s)
+		p.out.WriteString(fmt.Sprintf(s.goFormat('d'), p.integer()))
 	case 'u':
-		p.number(fmt.Sprintf(s.goFormat('d'), uint64(p.integer())), s)
+		s.flags = strings.Trim(s.flags, "+ ")
+		p.out.WriteString(fmt.Sprintf(s.goFormat('d'), uint64(p.integer())))
 	case 'o', 'x', 'X':
-		p.number(fmt.Sprintf(s.goFormat(verb), uint64(p.integer())), s)
+		n := uint64(p.integer())
+		if n == 0 {
+			s.flags = strings.ReplaceAll(s.flags, "#", "")
+		}
+		s.flags = strings.Trim(s.flags, "+ ")
+		p.out.WriteString(fmt.Sprintf(s.goFormat(verb), n))
 	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
-		if verb == 'a' || verb == 'A' {
-			verb += 'x' - 'a'
-		}
-		if !s.hasPrec && (verb == 'g' || verb == 'G') {
-			s.hasPrec, s.prec = true, 6
-		}
-		a := p.next()
-		v, err := strconv.ParseFloat(strings.TrimSpace(a), 64)
-		if err != nil && a != "" {
-			n, nerr := parseNumber(a)
-			if v = float64(n); nerr != nil {
-				p.status = p.c.fail(1, "%s: invalid number", a)
-			}
-		}
-		p.number(fmt.Sprintf(s.goFormat(verb), v), s)
+		p.float(verb, s)
 	default:
 		return false
 	}
 	return true
 }
 
+// float prints a floating-point number.
+func (p *printer) float(verb byte, s spec) {
+	v := p.floating()
+	switch {
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		t := "inf"
+		if math.IsNaN(v) {
+			t = "nan"
+		}
+		switch {
+		case math.IsInf(v, -1):
+			t = "-inf"
+		case strings.Contains(s.flags, "+"):
+			t = "+" + t
+		}
+		if verb < 'a' {
+			t = strings.ToUpper(t)
+		}
+		p.text(t, spec{flags: s.flags, width: s.width})
+		return
+	case verb == 'a' || verb == 'A':
+		p.out.WriteString(fmt.Sprintf(s.goFormat(verb+'x'-'a'), v))
+		return
+	case (verb == 'g' || verb == 'G') && s.hasPrec && s.prec == 0:
+		s.prec = 1
+	case !s.hasPrec && (verb == 'g' || verb == 'G'):
+		s.hasPrec, s.prec = true, 6
+	}
+	p.out.WriteString(fmt.Sprintf(s.goFormat(verb), v))
+}
+
+// floating reads a number argument.
+func (p *printer) floating() float64 {
+	a := p.next()
+	if a == "" {
+		return 0
+	}
+	if a[0] == '\'' || a[0] == '"' {
+		c, _ := decode(a+"\x00", 1)
+		return float64(c)
+	}
+	t := strings.TrimLeft(a, " \t\n")
+	v, err := strconv.ParseFloat(t, 64)
+	if err == nil && strings.IndexByte(t, '_') < 0 {
+		return v
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		return v
+	}
+	if strings.HasPrefix(strings.TrimLeft(t, "+-"), "0x") {
+		if v, err := strconv.ParseFloat(t+"p0", 64); err == nil {
+			return v
+		}
+	}
+	p.status = p.c.fail(1, "%s: invalid number", a)
+	for end := len(t); end > 0; end-- { // as much as is a number
+		if v, err := strconv.ParseFloat(t[:end], 64); err == nil {
+			return v
+		}
+		if end > 400 {
+			end = 400
+		}
+	}
+	return 0
+}
+
 // goFormat is the directive for package fmt.
 func (s spec) goFormat(verb byte) string {
 	f := "%" + strings.ReplaceAll(s.flags, "'", "")
+	if strings.Contains(f, "-") {
+		f = strings.ReplaceAll(f, "0", "")
+	}
 	if s.hasPrec && (verb == 'd' || verb == 'o' || verb == 'x' || verb == 'X') {
 		f = strings.ReplaceAll(f, "0", "")
 	}
@@ -213,14 +317,15 @@ func (s spec) goFormat(verb byte) string {
 	return f + string(verb)
 }
 
-func (p *printer) number(s string, _ spec) { p.out.WriteString(s) }
-
-// text pads and cuts a string; the precision counts bytes, the width characters.
+// text pads and cuts a string, by bytes.
 func (p *printer) text(t string, s spec) {
-	if s.hasPrec && s.prec < utf8.RuneCountInString(t) {
-		t = string([]rune(t)[:s.prec])
+	if s.hasPrec && s.prec < len(t) {
+		t = t[:s.prec]
 	}
-	fill := strings.Repeat(" ", max(s.width-utf8.RuneCountInString(t), 0))
+	fill := ""
+	if s.width > len(t) {
+		fill = strings.Repeat(" ", s.width-len(t))
+	}
 	if strings.Contains(s.flags, "-") {
 		p.out.WriteString(t + fill)
 	} else {
@@ -230,40 +335,77 @@ func (p *printer) text(t string, s spec) {
 
 // integer reads a number argument as C does; 'x is the code of x.
 func (p *printer) integer() int64 {
-	a := strings.TrimSpace(p.next())
+	full := p.next()
+	a := strings.TrimLeft(full, " \t\n")
 	if a == "" {
 		return 0
 	}
 	if a[0] == '\'' || a[0] == '"' {
-		c, _ := utf8.DecodeRuneInString(a[1:])
+		if len(a) == 1 {
+			return 0
+		}
+		c, _ := decode(a, 1)
+		if c < 0 {
+			c = -c
+		}
 		return int64(c)
 	}
-	sign, digits := int64(1), a
-	if a[0] == '-' || a[0] == '+' {
-		if a[0] == '-' {
-			sign = -1
+	neg, d := false, a
+	if d[0] == '-' || d[0] == '+' {
+		neg, d = d[0] == '-', d[1:]
+	}
+	base, kind := uint64(10), "number"
+	switch {
+	case strings.HasPrefix(d, "0x") || strings.HasPrefix(d, "0X"):
+		base, d, kind = 16, d[2:], "hex number"
+	case strings.HasPrefix(d, "0"):
+		base, kind = 8, "octal number"
+	}
+	n, end, over := uint64(0), 0, false
+	for ; end < len(d); end++ {
+		v := digit(d[end], 36)
+		if v < 0 || uint64(v) >= base {
+			break
 		}
-		digits = a[1:]
+		if n > (math.MaxUint64-uint64(v))/base {
+			over = true
+		}
+		n = n*base + uint64(v)
 	}
-	if n, err := parseNumber(digits); err == nil && !strings.Contains(digits, "#") {
-		return sign * n
+	if end < len(d) || end == 0 {
+		p.status = p.c.fail(1, "%s: invalid %s", full, kind)
 	}
-	p.status = p.c.fail(1, "%s: invalid number", a)
-	end := 0
-	for end < len(digits) && digits[end] >= '0' && digits[end] <= '9' {
-		end++
+	limit := uint64(math.MaxInt64)
+	if neg {
+		limit++
 	}
-	n, _ := strconv.ParseInt(digits[:end], 10, 64) // as much as is a number
-	return sign * n
+	if over || n > limit && (neg || base == 10) {
+		p.c.fail(0, "warning: %s: Numerical result out of range", full)
+		if neg {
+			return math.MinInt64
+		}
+		return math.MaxInt64
+	}
+	if neg {
+		return -int64(n)
+	}
+	return int64(n)
 }
 
 // time prints %(format)T.
-func (p *printer) time(format string) {
+func (p *printer) time(format string, s spec) {
 	at := p.c.r.m.now()
 	if len(p.args) > 0 {
-		if n := p.integer(); n >= 0 {
+		switch n := p.integer(); n {
+		case -1:
+		case -2:
+			at = p.c.r.clock
+		default:
 			at = time.Unix(n, 0)
 		}
 	}
-	p.out.WriteString(strftime(format, at.UTC()))
+	if format == "" {
+		format = "%X"
+	}
+	p.text(strftime(format, at.UTC()), s)
 }

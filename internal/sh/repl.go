@@ -56,8 +56,8 @@ func (r *runner) repl(t *TTY) {
 		broken = false
 		t.mu.Unlock()
 		r.flow, r.loops, r.noErrExit, r.calls, r.running = flowNone, 0, 0, nil, nil
-		if len(r.scopes) > 1 {
-			r.scopes = r.scopes[:1]
+		for len(r.scopes) > 1 {
+			r.popScope()
 		}
 		r.depth = 0
 		r.notify()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 	flowContinue
 	flowReturn
 	flowExit
+	flowDiscard // the rest of a top-level command; see discard
 )
 
 // runner is the state of one shell process. It is used by one goroutine.
@@ -34,19 +36,20 @@ type runner struct {
 	ctx  context.Context // p.ctx, or that of one interactive line
 	view vfs.View
 
-	dir    string
-	umask  uint32
-	ppid   int // PPID and $$ stay those of the first shell
-	self   int
-	name   string // $0
-	params []string
-	scopes []scope
-	funcs  map[string]*function
-	calls  []frame
-	file   string // the script that is read; "" for -c and standard input
-	fds    fdTable
-	traps  map[int]string
-	opts   options
+	dir            string
+	umask          uint32
+	ppid           int // PPID and $$ stay those of the first shell
+	self           int
+	name           string // $0
+	params         []string
+	scopes         []*scope
+	lent, borrowed *atomic.Int32 // forks that look at the scopes; that of the parent. See lend
+	funcs          map[string]*function
+	calls          []frame
+	file           string // the script that is read; "" for -c and standard input
+	fds            fdTable
+	traps          map[int]string
+	opts           options
 
 	oldTraps   map[int]string // what trap prints in a subshell until it sets one
 	running    []int          // traps that run
@@ -88,6 +91,17 @@ type runner struct {
 	// assignment takes over.
 	substStatus int
 	random      uint32
+	hidden      map[string]bool // computed variables that were unset
+	completions []completion
+	funcsShared bool // with the parent or a fork
+	inAssign    bool // a value is expanded: tildes after colons
+	noElements  bool // an empty "$@" was met; see pieces
+
+	pieceBuf  []piece
+	seps      *separators
+	pats      map[string]*pattern
+	templates map[syntax.ArithmExpr]*arithTemplate
+	words     map[string][]syntax.WordPart
 
 	interactive bool
 	fromArg     bool    // the script came with -c
@@ -107,39 +121,69 @@ type runner struct {
 // newRunner makes the shell of a process, with an environment of NAME=value.
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
-		name: "bash", clock: m.now(), opts: defaultOptions(), scopes: []scope{make(scope, len(env)+8)}, funcs: map[string]*function{}, traps: map[int]string{},
-		random: uint32(p.pid) * 2654435761}
+		name: "bash", clock: m.now(), opts: defaultOptions(), funcs: map[string]*function{}, traps: map[int]string{},
+		random: uint32(p.pid) * 2654435761, pipeStatus: []int{0}}
+	r.freshScopes(len(env))
 	r.view = r.view.For(r) // for /proc/self
 	r.importEnv(env)
 	return r
 }
 
+// freshScopes makes room for the variables of a new shell.
+func (r *runner) freshScopes(n int) {
+	r.giveBack()
+	r.lent = nil
+	r.scopes = []*scope{{vars: make(map[string]*variable, n+16), owner: r}}
+}
+
 // importEnv makes variables of an environment and the ones that bash sets itself.
 func (r *runner) importEnv(env []string) {
+	vars := r.scopes[0].vars
+	size := 0
 	for _, kv := range env {
 		name, value, ok := strings.Cut(kv, "=")
-		if ok && isName(name) {
-			r.scopes[0][name] = &variable{set: true, exported: true, str: value}
-			r.pay(len(kv) + 64)
+		switch {
+		case !ok:
+		case isName(name):
+			vars[name] = &variable{set: true, exported: true, str: value}
+			size += len(kv) + 64
+		case strings.HasPrefix(name, "BASH_FUNC_") && strings.HasSuffix(name, "%%"):
+			r.importFunc(name[len("BASH_FUNC_"):len(name)-2], value)
 		}
 	}
-	def := func(name, value string) {
-		if r.scopes[0][name] == nil {
-			r.scopes[0][name] = &variable{set: true, str: value}
+	for _, d := range shellVars {
+		if vars[d.name] == nil {
+			vars[d.name] = &variable{set: true, str: d.value}
 		}
 	}
-	r.scopes[0]["IFS"] = &variable{set: true, str: " \t\n"}
-	def("PATH", defaultPath)
-	def("PS4", "+ ")
-	def("OPTIND", "1")
-	def("BASH", "/bin/bash")
-	def("BASH_VERSION", "5.2.15(1)-release")
-	def("HOSTTYPE", "x86_64")
-	def("OSTYPE", "linux-gnu")
-	def("MACHTYPE", "x86_64-pc-linux-gnu")
-	level, _ := strconv.Atoi(r.str("SHLVL"))
-	r.scopes[0]["SHLVL"] = &variable{set: true, exported: true, str: strconv.Itoa(level + 1)}
-	r.scopes[0]["PWD"] = &variable{set: true, exported: true, str: r.dir}
+	vars["IFS"] = &variable{set: true, str: " \t\n"}
+	vars["OPTIND"] = &variable{set: true, integer: true, str: "1"}
+	level := 0
+	if v := vars["SHLVL"]; v != nil {
+		level, _ = strconv.Atoi(v.str) // what is no number is 0
+	}
+	vars["SHLVL"] = &variable{set: true, exported: true, str: strconv.Itoa(level + 1)}
+	vars["PWD"] = &variable{set: true, exported: true, str: r.dir}
+	if vars["OLDPWD"] == nil {
+		vars["OLDPWD"] = &variable{exported: true}
+	}
+	r.pay(size)
+}
+
+// shellVars are what a shell sets when the environment doesn't.
+var shellVars = []struct{ name, value string }{{"PATH", defaultPath}, {"PS4", "+ "}, {"OPTERR", "1"}, {"BASH", "/bin/bash"},
+	{"BASH_VERSION", "5.2.15(1)-release"}, {"HOSTTYPE", "x86_64"}, {"OSTYPE", "linux-gnu"}, {"MACHTYPE", "x86_64-pc-linux-gnu"}, {"TERM", "dumb"},
+	{"BASH_LOADABLES_PATH", "/usr/local/lib/bash:/usr/lib/bash:/opt/local/lib/bash:/usr/pkg/lib/bash:/opt/pkg/lib/bash:."}}
+
+// importFunc defines a function that came with the environment.
+func (r *runner) importFunc(name, text string) {
+	stmts, err := parse(name + " " + text)
+	if err != nil || len(stmts) != 1 {
+		return
+	}
+	if f, ok := stmts[0].Cmd.(*syntax.FuncDecl); ok && f.Name.Value == name {
+		r.funcs[name] = &function{body: f.Body, file: "environment", exported: true}
+	}
 }
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -163,18 +207,11 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	s.view = r.view.For(&s)
 	s.depth++
 	s.fds = r.fds.clone()
-	s.scopes = make([]scope, len(r.scopes))
-	for i, sc := range r.scopes {
-		s.scopes[i] = make(scope, len(sc))
-		for name, v := range sc {
-			if v.arr != nil || v.assoc != nil {
-				v.shared = true
-			}
-			c := *v
-			s.scopes[i][name] = &c
-		}
-	}
-	s.funcs = maps.Clone(r.funcs)
+	r.lend(&s)
+	s.funcsShared, r.funcsShared = true, true
+	s.pieceBuf, s.pats, s.templates, s.words = nil, nil, nil, nil
+	s.inAssign, s.noElements = false, false
+	s.random = r.random ^ uint32(p.pid)*2654435761
 	s.params = slices.Clone(r.params)
 	s.calls = slices.Clone(r.calls)
 	s.inheritTraps(r)
@@ -187,7 +224,7 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	s.hashed, s.disabled = maps.Clone(r.hashed), maps.Clone(r.disabled)
 	s.dirs = slices.Clone(r.dirs)
 	s.withoutCoproc()
-	if !p.charge(int64(64 * len(r.scopes[0]))) {
+	if !p.charge(256) {
 		s.end(1)
 		return nil, syscall.ENOMEM
 	}
@@ -202,6 +239,7 @@ func (r *runner) end(status int) {
 		r.traps = nil
 	}
 	r.fds.closeAll()
+	r.giveBack()
 	r.p.finish(r.status & 0xff)
 }
 

@@ -70,7 +70,9 @@ func (r *runner) spawnShell(run shellRun) int {
 		r.forkFailed(err)
 		return 254
 	}
-	s.scopes = []scope{make(scope, len(run.env)+8)}
+	s.freshScopes(len(run.env))
+	s.hidden, s.funcsShared, s.completions = nil, false, nil
+	s.pipeStatus = append(s.pipeStatus[:0], 0)
 	for sig, body := range s.traps {
 		if body != "" || sig > 64 {
 			delete(s.traps, sig)
@@ -147,8 +149,16 @@ func (r *runner) script(src string) {
 		r.lines(src) // an alias may make it right
 		return
 	}
+	discarded := uint(0) // the last line of a command that was given up
 	for i, s := range stmts {
+		if discarded > 0 && s.Pos().Line() <= discarded {
+			discarded = max(discarded, s.End().Line())
+			continue
+		}
 		r.stmt(s)
+		if r.flow == flowDiscard && r.p.pid == r.shellPID() {
+			r.flow, discarded = flowNone, s.End().Line()
+		}
 		if r.flow != flowNone {
 			return
 		}
@@ -164,6 +174,14 @@ func (r *runner) script(src string) {
 	if err != nil && r.flow == flowNone {
 		r.parseFailed(err)
 	}
+}
+
+// shellPID is the pid of the shell that goes on after a failed command; a subshell ends.
+func (r *runner) shellPID() int {
+	if r.subshells > 0 {
+		return 0
+	}
+	return r.p.pid
 }
 
 // byLine reports whether source must be read line by line: it is echoed, or aliases
@@ -208,6 +226,9 @@ func (r *runner) lines(src string) {
 			r.writeErr(text)
 		}
 		r.stmts(stmts)
+		if r.flow == flowDiscard && r.p.pid == r.shellPID() {
+			r.flow = flowNone
+		}
 		if err != nil && r.flow == flowNone {
 			r.parseFailed(err)
 			return

@@ -262,20 +262,20 @@ func (r *runner) become(run shellRun) {
 func (r *runner) begin(run shellRun) {
 	r.name, r.params, r.opts, r.file = run.name, run.params, run.opts, run.file
 	r.inScript, r.fromArg, r.fromStdin = true, run.fromArg, run.stdin
-	if shellopts, ok := r.get("SHELLOPTS"); ok && r.scopes[0]["SHELLOPTS"] != nil {
+	if shellopts, ok := r.get("SHELLOPTS"); ok && r.scopes[0].get("SHELLOPTS") != nil {
 		for name := range strings.SplitSeq(shellopts, ":") {
 			r.setOption(name, true)
 		}
 	}
-	delete(r.scopes[0], "SHELLOPTS")
-	if bashopts := r.scopes[0]["BASHOPTS"]; bashopts != nil {
+	r.drop(0, "SHELLOPTS")
+	if bashopts := r.scopes[0].get("BASHOPTS"); bashopts != nil {
 		for name := range strings.SplitSeq(bashopts.str, ":") {
 			if p := r.opts.shopt(name); p != nil {
 				*p = true
 			}
 		}
 	}
-	delete(r.scopes[0], "BASHOPTS")
+	r.drop(0, "BASHOPTS")
 	r.fixedSigs = r.p.ignored.Load()
 	for sig := 1; sig <= 64; sig++ {
 		if r.fixedSigs&sigBit(sig) != 0 {

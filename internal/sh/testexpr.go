@@ -15,7 +15,9 @@ func (r *runner) testClause(c *syntax.TestClause) {
 	ok, err := r.cond(c.X, 0)
 	switch {
 	case err != nil:
-		r.errorf("%s", err)
+		if ae, ok := err.(arithError); ok {
+			r.errorf("%s", ae.text)
+		}
 		r.status = 2
 	default:
 		r.status = boolStatus(ok)
@@ -70,22 +72,66 @@ func (r *runner) condBinary(x *syntax.BinaryTest, depth int) (bool, error) {
 	case syntax.TsReMatch:
 		return r.regexMatch(left, yw)
 	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
-		a, ok := r.arithText(left)
-		b, ok2 := r.arithText(r.text(yw))
-		return ok && ok2 && compareInts(x.Op.String(), a, b), nil
+		a, ok := r.evalText("[[", left)
+		if !ok {
+			return false, nil
+		}
+		b, ok := r.evalText("[[", r.text(yw))
+		return ok && compareInts(x.Op.String(), a, b), nil
 	}
 	return r.binaryTest(left, x.Op.String(), r.text(yw))
+}
+
+// isSet evaluates -v.
+func (r *runner) isSet(s string) bool {
+	base, sub, isElem := cutSubscript(s)
+	if !isElem {
+		if s != "" && strings.Trim(s, "0123456789") == "" {
+			return r.paramValue(s, nil).set
+		}
+		if !isName(s) {
+			return false
+		}
+		_, ok := r.get(s)
+		return ok
+	}
+	v := r.lookup(base)
+	switch {
+	case v == nil:
+		return false
+	case sub == "@" || sub == "*":
+		if v.assoc != nil {
+			_, ok := v.assoc.get(sub)
+			return ok || len(v.assoc.m) > 0
+		}
+		return len(v.list()) > 0
+	case v.assoc != nil:
+		sub = r.expandSubscript(sub)
+	}
+	_, ok := r.elementOf(base, v, sub)
+	return ok
 }
 
 // regexMatch evaluates =~ and sets BASH_REMATCH. What is quoted stands for itself.
 func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	var b strings.Builder
 	for _, p := range r.pieces(nil, w.Parts, false, true) {
-		if p.kind == quoted {
-			b.WriteString(regexp.QuoteMeta(p.s))
-		} else {
+		switch p.kind {
+		case quoted:
+			for i := range len(p.s) {
+				if strings.IndexByte(`\.+*?()|[]{}^$`, p.s[i]) >= 0 {
+					b.WriteByte('\\')
+				}
+				b.WriteByte(p.s[i])
+			}
+		case boundary:
+			b.WriteByte(' ')
+		default:
 			b.WriteString(p.s)
 		}
+	}
+	if r.flow != flowNone {
+		return false, nil
 	}
 	expr, err := extendedRegex(b.String())
 	if err != nil {
@@ -93,11 +139,19 @@ func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	}
 	re := r.compile(expr, r.opts.nocasematch)
 	if re == nil {
-		return false, arithError{"invalid regular expression"}
+		return false, silentError{}
 	}
-	m := re.FindStringSubmatch(s)
-	r.scopes[0]["BASH_REMATCH"] = &variable{set: true, arr: newArray(m)}
-	return m != nil, nil
+	r.stepN(len(s) / 64)
+	at := re.FindStringSubmatchIndex(s)
+	m := make([]string, len(at)/2)
+	for i := range m {
+		if at[2*i] >= 0 {
+			m[i] = s[at[2*i]:at[2*i+1]]
+		}
+	}
+	r.drop(0, "BASH_REMATCH")
+	r.place(0, "BASH_REMATCH", &variable{set: true, arr: newArray(m)})
+	return at != nil, nil
 }
 
 // extendedRegex turns a POSIX extended expression into one of package regexp.
@@ -154,23 +208,10 @@ func (r *runner) unaryTest(op, s string) (bool, error) {
 	case "-n":
 		return s != "", nil
 	case "-v":
-		name, sub, isElem := strings.Cut(s, "[")
-		if isElem {
-			v := r.lookup(name)
-			sub = strings.TrimSuffix(sub, "]")
-			if sub == "@" || sub == "*" {
-				return len(v.list()) > 0, nil
-			}
-			return r.element(name, v, sub).set, nil
-		}
-		if _, err := strconv.Atoi(s); err == nil {
-			return r.paramValue(s, nil).set, nil
-		}
-		_, ok := r.get(s)
-		return ok, nil
+		return r.isSet(s), nil
 	case "-R":
 		v := r.lookupRaw(s)
-		return v != nil && v.nameref, nil
+		return v != nil && v.nameref && v.set, nil
 	case "-o":
 		p := r.opts.named(s)
 		return p != nil && *p, nil
@@ -214,8 +255,10 @@ func (r *runner) fileTest(op, s string) (bool, error) {
 		return exists && i.Mode&fs.ModeCharDevice != 0, nil
 	case "-p":
 		return exists && i.Mode&fs.ModeNamedPipe != 0, nil
-	case "-b", "-S":
-		return false, nil
+	case "-S":
+		return exists && i.Mode&fs.ModeSocket != 0, nil
+	case "-b":
+		return exists && i.Mode&fs.ModeDevice != 0 && i.Mode&fs.ModeCharDevice == 0, nil
 	case "-u":
 		return exists && i.Mode&fs.ModeSetuid != 0, nil
 	case "-g":
