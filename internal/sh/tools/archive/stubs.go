@@ -6,4 +6,3 @@ func zipMain(c *tool.Call) int     { return 2 }
 func unzipMain(c *tool.Call) int   { return 2 }
 func zipinfoMain(c *tool.Call) int { return 2 }
 func cpioMain(c *tool.Call) int    { return 2 }
-func tarMain(c *tool.Call) int     { return 2 }
