@@ -144,13 +144,13 @@ func (h *host) child(c tool.Child, sync bool) (*runner, []string, error) {
 		s.dir = c.Dir
 	}
 	if c.User != nil {
-		s.view, s.p.uid = s.m.fs.As(*c.User).For(s), c.User.UID
+		s.view = s.m.fs.As(*c.User).For(s)
 	}
 	env := c.Env
 	if env == nil {
 		env = h.env
 	}
-	s.p.args = c.Args
+	s.p.is(c.Args, s.cred().UID)
 	return s, env, nil
 }
 
@@ -222,7 +222,8 @@ func (m machine) User(name string) (tool.Account, bool) {
 func (m machine) Processes() []tool.ProcessInfo {
 	var out []tool.ProcessInfo
 	for _, p := range m.m.table() {
-		out = append(out, tool.ProcessInfo{PID: p.pid, PPID: p.ppid, PGID: p.pgid, UID: p.uid, Args: p.args, Started: p.started, TTY: p.tree.tty != nil})
+		args, uid := p.who()
+		out = append(out, tool.ProcessInfo{PID: p.pid, PPID: p.ppid, PGID: p.pgid, UID: uid, Args: args, Started: p.started, TTY: p.tree.tty != nil})
 	}
 	return out
 }

@@ -221,6 +221,20 @@ func (m *Machine) forget(p *proc) {
 	m.mu.Unlock()
 }
 
+// is says what a process runs, and as whom, once others can see it.
+func (p *proc) is(args []string, uid uint32) {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	p.args, p.uid = args, uid
+}
+
+// who returns what is told.
+func (p *proc) who() (args []string, uid uint32) {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	return p.args, p.uid
+}
+
 // table lists the running processes by pid.
 func (m *Machine) table() []*proc {
 	m.mu.Lock()
@@ -248,7 +262,7 @@ func (m *Machine) signal(pid int, sig int, uid uint32) error {
 	}
 	var err error
 	for _, p := range hit {
-		if uid != 0 && p.uid != uid {
+		if _, owner := p.who(); uid != 0 && owner != uid {
 			err = syscall.EPERM
 			continue
 		}

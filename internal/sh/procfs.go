@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -83,7 +84,8 @@ var procOwn = map[string]struct {
 	self bool
 }{
 	"cmdline": {text: func(_ procAsker, p *proc) string {
-		return strings.Join(append(p.args[:len(p.args):len(p.args)], ""), "\x00")
+		args, _ := p.who()
+		return strings.Join(slices.Concat(args, []string{""}), "\x00")
 	}},
 	"comm":   {text: func(_ procAsker, p *proc) string { return comm(p) + "\n" }},
 	"stat":   {text: (procAsker).procStat},
@@ -122,7 +124,8 @@ func (procFS) Lookup(by any, path string) (vfs.Entry, error) {
 		if p == nil {
 			return e, syscall.ENOENT
 		}
-		if e.UID, e.GID, e.Modified = p.uid, p.uid, p.started; !below {
+		_, uid := p.who()
+		if e.UID, e.GID, e.Modified = uid, uid, p.started; !below {
 			e.Mode = fs.ModeDir | 0o555
 			return e, nil
 		}
@@ -371,10 +374,11 @@ func (a procAsker) mounts() string {
 
 // comm is the program's name as the kernel keeps it.
 func comm(p *proc) string {
-	if len(p.args) == 0 {
+	args, _ := p.who()
+	if len(args) == 0 {
 		return "bash"
 	}
-	name := base(strings.TrimPrefix(p.args[0], "-"))
+	name := base(strings.TrimPrefix(args[0], "-"))
 	return name[:min(len(name), 15)]
 }
 
@@ -397,14 +401,15 @@ func (a procAsker) procStat(p *proc) string {
 }
 
 func (a procAsker) procStatus(p *proc) string {
-	gid, umask, groups := p.uid, uint32(0o022), ""
+	_, uid := p.who()
+	gid, umask, groups := uid, uint32(0o022), ""
 	if a.self != nil && a.self.p == p {
 		gid, umask = a.self.cred().GID, uint32(a.self.umask)
 	}
 	kb := p.mem.Load() >> 10
 	return fmt.Sprintf("Name:\t%s\nUmask:\t%04o\nState:\t%s\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t0\nUid:\t%[8]d\t%[8]d\t%[8]d\t%[8]d\nGid:\t%[9]d\t%[9]d\t%[9]d\t%[9]d\n"+
 		"FDSize:\t64\nGroups:\t%[10]s\nVmPeak:\t%8[11]d kB\nVmSize:\t%8[11]d kB\nVmRSS:\t%8[11]d kB\nThreads:\t1\n",
-		comm(p), umask, a.state(p), p.pid, p.pid, p.ppid, 0, p.uid, gid, groups, kb)
+		comm(p), umask, a.state(p), p.pid, p.pid, p.ppid, 0, uid, gid, groups, kb)
 }
 
 func (a procAsker) procLimits(*proc) string {

@@ -20,7 +20,7 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fork %s: %w", s.Path, err)
 	}
-	p.uid = s.UID
+	p.is(p.args, s.UID)
 	p.tree.tty = s.TTY
 	r := newRunner(m, p, vfs.Cred{UID: s.UID, GID: s.GID}, s.Dir, s.Env)
 	file, err := r.program(s)

@@ -101,9 +101,10 @@ func toolSudo(c *call) int {
 		if a.Name != user {
 			continue
 		}
-		view, uid := c.r.view, c.r.p.uid
-		c.r.view, c.r.p.uid = c.r.m.fs.As(vfs.Cred{UID: a.UID, GID: a.GID}), a.UID
-		defer func() { c.r.view, c.r.p.uid = view, uid }()
+		view := c.r.view
+		c.r.view = c.r.m.fs.As(vfs.Cred{UID: a.UID, GID: a.GID}).For(c.r)
+		c.r.p.is(c.r.p.args, a.UID)
+		defer func() { c.r.view = view; c.r.p.is(c.r.p.args, view.Cred().UID) }()
 		env = append(without(without(without(env, "HOME"), "USER"), "LOGNAME"), "HOME="+a.Home, "USER="+a.Name, "LOGNAME="+a.Name)
 		return c.sub(args, env)
 	}
@@ -196,7 +197,8 @@ func toolPs(c *call) int {
 	w := c.buffered()
 	fmt.Fprintln(w, "    PID    PPID USER     STAT COMMAND")
 	for _, p := range c.r.m.table() {
-		fmt.Fprintf(w, "%7d %7d %-8s R    %s\n", p.pid, p.ppid, c.r.m.UserName(p.uid), strings.Join(p.args, " "))
+		args, uid := p.who()
+		fmt.Fprintf(w, "%7d %7d %-8s R    %s\n", p.pid, p.ppid, c.r.m.UserName(uid), strings.Join(args, " "))
 	}
 	return boolStatus(w.Flush() == nil)
 }
