@@ -23,7 +23,7 @@ func biExit(c *call) int {
 			n = 2
 		case len(args) > 1:
 			c.fail(1, "too many arguments")
-			if !r.opts.posix {
+			if r.interactive {
 				return 1
 			}
 			n = 1

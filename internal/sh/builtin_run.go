@@ -72,7 +72,7 @@ func biSource(c *call) int {
 	if len(args) > 1 {
 		r.params = args[1:]
 	}
-	given := r.params
+	sets := r.paramSets
 	r.calls = append(r.calls, frame{name: "source", file: file, line: r.line, sourced: true, params: r.params})
 	r.status = 0
 	line, base, loops := r.line, r.lineBase, r.loops
@@ -93,15 +93,10 @@ func biSource(c *call) int {
 	}
 	r.line, r.lineBase, r.loops = line, base, loops
 	r.calls = r.calls[:len(r.calls)-1]
-	if len(args) > 1 && sameStrings(r.params, given) {
+	if len(args) > 1 && r.paramSets == sets {
 		r.params = params
 	}
 	return r.status
-}
-
-// sameStrings reports whether two slices are the same memory: nobody has set new ones.
-func sameStrings(a, b []string) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // readFile reads a script and pays for it for the time of the process.

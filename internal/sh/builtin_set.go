@@ -20,14 +20,14 @@ func biSet(c *call) int {
 		a := args[0]
 		switch {
 		case a == "--":
-			r.params = args[1:]
+			r.setParams(args[1:])
 			return 0
 		case a == "-" || a == "+":
 			if a == "-" {
 				r.opts.xtrace, r.opts.verbose = false, false
 			}
 			if len(args) > 1 {
-				r.params = args[1:]
+				r.setParams(args[1:])
 			}
 			return 0
 		}
@@ -58,9 +58,15 @@ func biSet(c *call) int {
 		}
 	}
 	if len(args) > 0 {
-		r.params = args
+		r.setParams(args)
 	}
 	return 0
+}
+
+// setParams replaces the positional parameters.
+func (r *runner) setParams(params []string) {
+	r.params = params
+	r.paramSets++
 }
 
 // setOption switches an option of set -o by name.

@@ -63,7 +63,12 @@ func (r *runner) redirected(redirs []*syntax.Redirect, fn func()) {
 	if ok {
 		fn()
 	} else if r.flow == flowNone {
-		r.status = 1
+		if r.status = 1; r.noErrExit == 0 {
+			r.runTrap(trapERR)
+			if r.opts.errexit && r.flow == flowNone {
+				r.flow = flowExit
+			}
+		}
 	}
 	r.undoRedirects(undo)
 }

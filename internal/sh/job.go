@@ -224,7 +224,7 @@ func (r *runner) background(s *syntax.Stmt) {
 	if r.opts.monitor {
 		sub.p.pgid = sub.p.pid
 	} else {
-		if sub.fds.get(0) != nil {
+		if sub.fds.get(0) != nil && !r.stdinRedir {
 			sub.fds.set(0, newDesc(nullStream{}))
 		}
 		sub.p.ignored.Or(sigBit(sigINT) | sigBit(sigQUIT))

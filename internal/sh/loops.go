@@ -251,7 +251,7 @@ func selectMenu(items []string, width int) string {
 	for _, it := range items {
 		longest = max(longest, len([]rune(it)))
 	}
-	longest += digits + 2 + 1
+	longest += digits + 2 + 2
 	cols := max(width/longest, 1)
 	rows := (len(items) + cols - 1) / cols
 	cols = (len(items) + rows - 1) / rows

@@ -35,7 +35,7 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 		s.loops = 0
 		if in != nil {
 			s.fds.set(0, in)
-			in = nil
+			s.stdinRedir, in = true, nil
 		}
 		if i < len(members)-1 {
 			p := NewPipe()

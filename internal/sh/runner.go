@@ -60,6 +60,8 @@ type runner struct {
 	hashPath   string         // the PATH of hashed
 	execing    bool           // a program takes the shell's place
 	current    syntax.Node    // for BASH_COMMAND
+	paramSets  int            // counts the changes of params by set
+	stdinRedir bool           // standard input is a pipe or file of this subshell: jobs keep it
 	lastArg    string         // $_
 	traceDepth int
 	lineBase   int             // added to the line of a statement
