@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory of the local daemon (default: $CARREL_DATA_DIR, or the user's)")
 	f.BoolVar(&a.json, "json", false, "print results as JSON")
 	root.AddCommand(
-		a.serveCommand(), a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
+		a.serveCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.doctorCommand(),
 		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.versionCommand(),

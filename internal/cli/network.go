@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/policy"
@@ -22,12 +23,17 @@ type networkFlags struct {
 
 func (n *networkFlags) add(c *cobra.Command) {
 	f := c.Flags()
+	n.addRules(f)
+	f.BoolVar(&n.private, "private-traffic", false, "demand the sandbox's traffic token on requests to its ports")
+	f.StringVar(&n.proxy, "egress-proxy", "", "send its TCP through a SOCKS5 proxy: [USER:PASSWORD@]HOST:PORT")
+}
+
+// addRules adds the flags that say what may be reached.
+func (n *networkFlags) addRules(f *pflag.FlagSet) {
 	f.StringVar(&n.policy, "policy", "", "what may leave: a policy file, or the name of a preset (see carrel policy)")
 	f.StringArrayVar(&n.allow, "allow", nil, "let it reach DEST: example.com, *.example.com, an address or CIDR, tcp://HOST:PORT (repeat)")
 	f.StringArrayVar(&n.deny, "deny", nil, "never let it reach DEST, whatever is allowed (repeat)")
 	f.BoolVar(&n.internet, "internet", false, "let it reach the internet (never this host or private networks)")
-	f.BoolVar(&n.private, "private-traffic", false, "demand the sandbox's traffic token on requests to its ports")
-	f.StringVar(&n.proxy, "egress-proxy", "", "send its TCP through a SOCKS5 proxy: [USER:PASSWORD@]HOST:PORT")
 }
 
 // network puts the flags into the service's words; said tells whether any was given.

@@ -246,3 +246,18 @@ func (c *call) eachLine(in io.Reader, fn func(line []byte) error) error {
 
 // buffered returns a buffered output; the caller flushes it.
 func (c *call) buffered() *bufio.Writer { return bufio.NewWriterSize(c.out, 32<<10) }
+
+// AddUser adds a user and a group of the same name and number, with a home directory.
+func AddUser(f *vfs.FS, name string, id uint32) error {
+	v := f.Root()
+	add := func(file, line string) error {
+		have, err := v.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return v.WriteFile(file, append(have, line...), 0o644)
+	}
+	home := "/home/" + name
+	return errors.Join(add("/etc/passwd", fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/bash\n", name, id, id, name, home)),
+		add("/etc/group", fmt.Sprintf("%s:x:%d:\n", name, id)), v.MkdirAll(home, 0o755), v.Chown(home, id, id))
+}
