@@ -133,8 +133,8 @@ func biCd(c *call) int {
 		return 0
 	}
 	dir := path.Clean(c.r.abs(target))
-	if physical {
-		if real, err := c.r.view.EvalSymlinks(dir); err == nil {
+	if physical { // ".." is the parent of where a link led
+		if real, err := c.r.view.EvalSymlinks(c.r.abs(target)); err == nil {
 			dir = real
 		}
 	}

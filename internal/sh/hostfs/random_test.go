@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,5 +205,35 @@ func TestMountsRandom(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// BenchmarkOverlay opens, reads and closes a small file of a directory below an overlay.
+func BenchmarkOverlay(b *testing.B) {
+	dir := b.TempDir()
+	populate(b, dir)
+	v := mounted(b, dir, vfs.MountOptions{Overlay: true}).Root()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.ReadFile("/mnt/a/b/c/f"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkOverlayRead reads ten megabytes through an overlay.
+func BenchmarkOverlayRead(b *testing.B) {
+	dir := b.TempDir()
+	must(b, os.WriteFile(filepath.Join(dir, "f"), make([]byte, 10<<20), 0o644))
+	v := mounted(b, dir, vfs.MountOptions{Overlay: true}).Root()
+	b.SetBytes(10 << 20)
+	for b.Loop() {
+		h, err := v.Open("/mnt/f")
+		must(b, err)
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{h}, make([]byte, 64<<10))
+		if n != 10<<20 || err != nil {
+			b.Fatal(n, err)
+		}
+		must(b, h.Close())
 	}
 }

@@ -15,8 +15,8 @@ import (
 // Symbolic links are never followed by a source: the filesystem does it, in its own
 // tree. Errors are syscall.Errno or wrap one; a missing file is ENOENT.
 //
-// Lookup and ReadDir are called under the filesystem's lock: they answer at once and
-// don't ask the filesystem anything. by is the value that the asking view was given
+// Lookup and ReadDir, and Open of an overlay's source, are called under the filesystem's
+// lock: they answer at once and don't ask the filesystem anything. by is the value that the asking view was given
 // by [View.For], nil without one. A source is used by many goroutines at once.
 type Source interface {
 	// Lookup describes a file.
