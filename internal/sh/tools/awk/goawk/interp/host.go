@@ -1,0 +1,205 @@
+package interp
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"time"
+)
+
+// Host is where a program runs. There are no other ways out of the interpreter.
+type Host interface {
+	// Open opens a file for reading.
+	Open(name string) (io.ReadCloser, error)
+	// Create opens a file for writing, or appending.
+	Create(name string, appending bool) (io.WriteCloser, error)
+	// System runs a shell command and returns its status.
+	System(command string) int
+	// Reader runs a shell command whose output is read; wait returns its status.
+	Reader(command string) (r io.ReadCloser, wait func() int, err error)
+	// Writer runs a shell command whose input is written.
+	Writer(command string) (w io.WriteCloser, wait func() int, err error)
+	// Step and Pay are those of package tool.
+	Step(n int) bool
+	Pay(n int64) error
+	// Now is the clock.
+	Now() time.Time
+	// Warn prints a warning.
+	Warn(format string, args ...any)
+	// ErrText words an error of the others.
+	ErrText(err error) string
+}
+
+// ErrStopped ends a program that may not go on.
+var ErrStopped = errors.New("stopped")
+
+const notClosedExitCode = -127
+
+var errDoubleClose = errors.New("close: stream already closed")
+
+type inputStream interface {
+	io.ReadCloser
+	ExitCode() int
+}
+
+type outputStream interface {
+	io.Writer
+	Flush() error
+	Close() error
+	ExitCode() int
+}
+
+// stream is a file or a command, either way.
+type stream struct {
+	io.Reader
+	*bufio.Writer
+	closer   io.Closer
+	wait     func() int
+	exitCode int
+	closed   bool
+}
+
+func (s *stream) Read(b []byte) (int, error)  { return s.Reader.Read(b) }
+func (s *stream) Write(b []byte) (int, error) { return s.Writer.Write(b) }
+func (s *stream) ExitCode() int               { return s.exitCode }
+
+func (s *stream) Flush() error {
+	if s.Writer == nil {
+		return nil
+	}
+	return s.Writer.Flush()
+}
+
+func (s *stream) Close() error {
+	if s.closed {
+		return errDoubleClose
+	}
+	s.closed = true
+	err := s.Flush()
+	if cerr := s.closer.Close(); err == nil {
+		err = cerr
+	}
+	s.exitCode = 0
+	if s.wait != nil {
+		s.exitCode = s.wait()
+	} else if err != nil {
+		s.exitCode = -1
+	}
+	return err
+}
+
+// steps pays for a batch of instructions.
+func (p *interp) steps() error {
+	if p.ctxOps++; p.ctxOps < 64 {
+		return nil
+	}
+	p.ctxOps = 0
+	if !p.host.Step(24) || p.broke != nil {
+		return ErrStopped
+	}
+	return nil
+}
+
+// bigString is the length from which strings are paid for when variables keep them.
+const bigString = 512
+
+// elementCost is what an element of an array costs.
+const elementCost = 128
+
+// maxString is the longest string.
+const maxString = 64 << 20
+
+// keep pays for what a variable holds beyond what it held.
+func (p *interp) keep(old, v value) {
+	d := 0
+	if len(v.s) > bigString {
+		d += len(v.s)
+	}
+	if len(old.s) > bigString {
+		d -= len(old.s)
+	}
+	if d != 0 {
+		p.pay(int64(d))
+	}
+}
+
+// pay takes memory; the program ends soon when there is none left.
+func (p *interp) pay(n int64) {
+	if err := p.host.Pay(n); err != nil && p.broke == nil {
+		p.broke = err
+	}
+}
+
+// work pays for an operation on a string of n bytes.
+func (p *interp) work(n int) error {
+	if n < 4096 {
+		return nil
+	}
+	if n > maxString {
+		return newError("string too long")
+	}
+	if !p.host.Step(n >> 9) {
+		return ErrStopped
+	}
+	return nil
+}
+
+// drop gives back what an array holds.
+func (p *interp) drop(array map[string]value) {
+	if len(array) == 0 {
+		return
+	}
+	n := int64(len(array)) * elementCost
+	for k, v := range array {
+		if len(v.s) > bigString {
+			n += int64(len(v.s))
+		}
+		if len(k) > bigString {
+			n += int64(len(k))
+		}
+	}
+	p.pay(-n)
+}
+
+// put sets an element of an array.
+func (p *interp) put(array map[string]value, index string, v value) {
+	old, ok := array[index]
+	if !ok {
+		n := int64(elementCost)
+		if len(index) > bigString {
+			n += int64(len(index))
+		}
+		p.pay(n)
+	}
+	p.keep(old, v)
+	array[index] = v
+}
+
+// remove deletes an element.
+func (p *interp) remove(array map[string]value, index string) {
+	if v, ok := array[index]; ok {
+		n := int64(-elementCost)
+		if len(index) > bigString {
+			n -= int64(len(index))
+		}
+		p.pay(n)
+		p.keep(v, null())
+		delete(array, index)
+	}
+}
+
+// replaceArray puts another array in one's place.
+func (p *interp) replaceArray(i int, array map[string]value) {
+	p.drop(p.arrays[i])
+	n := int64(len(array)) * elementCost
+	for k, v := range array {
+		if len(v.s) > bigString {
+			n += int64(len(v.s))
+		}
+		if len(k) > bigString {
+			n += int64(len(k))
+		}
+	}
+	p.pay(n)
+	p.arrays[i] = array
+}
