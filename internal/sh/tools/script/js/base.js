@@ -172,4 +172,4 @@ const errorPrepare = (e, frames) => {
   try { name = e.name === undefined ? 'Error' : String(e.name); message = e.message === undefined ? '' : String(e.message); } catch { name = 'Error'; message = ''; }
   return (message ? name ? `${name}: ${message}` : message : name) + out;
 };
-hideProp(Error, 'prepareStackTrace', errorPrepare);
+Error.prepareStackTrace = errorPrepare;
