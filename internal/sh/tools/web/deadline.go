@@ -1,0 +1,26 @@
+package web
+
+import (
+	"context"
+	"io"
+)
+
+// closing ends a deadline with the body that it is for.
+type closing struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (c *closing) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}
+
+// deadline is the context of one request.
+func (w *wget) deadline() (context.Context, context.CancelFunc) {
+	if w.timeout == 0 {
+		return context.WithCancel(w.Ctx)
+	}
+	return context.WithTimeout(w.Ctx, w.timeout)
+}
