@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	bzip2w "github.com/dsnet/compress/bzip2"
 	"github.com/klauspost/compress/gzip"
@@ -109,7 +110,7 @@ func encoder(c *tool.Call, codec string, level int, out io.Writer) (io.WriteClos
 		}
 		w, err := gzip.NewWriterLevel(out, level)
 		if err == nil {
-			w.OS = 3
+			w.OS, w.ModTime = 3, time.Unix(0, 0)
 		}
 		return w, err
 	case "bzip2":

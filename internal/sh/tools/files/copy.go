@@ -305,7 +305,7 @@ func (c *copier) copyOne(src, dst string) {
 		case v.info.Mode.IsDir():
 			if c.top != 0 && v.info.Ino == c.top {
 				c.fail("cannot copy a directory, %s, into itself, %s", quoted(src), quoted(dst))
-				return skip
+				return stop
 			}
 			return c.dir(v, to)
 		default:

@@ -52,7 +52,7 @@ func (c *copier) file(v visit, to string) {
 	exists := err == nil
 	backup := ""
 	if exists {
-		if target.Ino == info.Ino && (c.backup == "" || c.move) && !(c.remove && target.Links > 1) {
+		if target.Ino == info.Ino && (c.backup == "" || c.move) && !(c.remove && (target.Links > 1 || isLink(old.Mode))) {
 			if c.hard || c.force && c.symbolic {
 				return
 			}

@@ -318,6 +318,9 @@ func textKind(b []byte, cut bool) kind {
 		text += ", "
 	}
 	text += encoding + " text"
+	if lang == "CSV" && charset == "us-ascii" {
+		text = "CSV text"
+	}
 	if lang == "JSON" {
 		return kind{"JSON text data", "application/json", charset}
 	}

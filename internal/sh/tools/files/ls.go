@@ -35,6 +35,7 @@ type lister struct {
 	color                                                                                                       map[string]string
 	classes                                                                                                     byte // indicator: F all, t file types, p slashes
 	status                                                                                                      int
+	listed                                                                                                      map[uint64]bool // with -L and -R, against loops
 	blank                                                                                                       bool
 	blankColor                                                                                                  bool // the first color has been said
 	now                                                                                                         time.Time
@@ -84,7 +85,7 @@ func ls(c *tool.Call) int {
 		l.style = style
 	}
 	if !l.options(f) {
-		return 2
+		return max(l.status, 1)
 	}
 	args := f.Args
 	if len(args) == 0 {
@@ -210,7 +211,7 @@ func (l *lister) options(f tool.Flags) bool {
 		case 'w':
 			n, err := strconv.Atoi(o.Value)
 			if err != nil || n < 0 {
-				l.Errorf(2, "invalid line width: %s", curly(o.Value))
+				l.status = l.Errorf(2, "invalid line width: %s", curly(o.Value))
 				return false
 			}
 			if l.width = n; n == 0 {
@@ -225,7 +226,7 @@ func (l *lister) options(f tool.Flags) bool {
 			if when, ok = l.when("color", o); ok {
 				l.color = nil
 				if when == "y" {
-					l.color = colors(l.Getenv("LS_COLORS"))
+					l.color = l.colors()
 				}
 			}
 		case 0x89:
@@ -372,6 +373,16 @@ func (l *lister) item(info vfs.Info, said, path string) item {
 
 // directory lists one directory and returns those in it.
 func (l *lister) directory(d item, headed bool) (below []item, ok bool) {
+	if l.follow && l.recurse {
+		if l.listed[d.Ino] {
+			l.status = max(l.status, l.Errorf(2, "%s: not listing already-listed directory", d.path))
+			return nil, true
+		}
+		if l.listed == nil {
+			l.listed = map[uint64]bool{}
+		}
+		l.listed[d.Ino] = true
+	}
 	entries, err := l.FS().ReadDir(l.Abs(d.path))
 	if err != nil {
 		l.status = max(l.status, l.Errorf(1, "cannot open directory %s: %s", quoted(d.path), errText(err)))

@@ -387,6 +387,21 @@ func (l *lister) stamp(t time.Time) string {
 // defaultColors are those of ls without LS_COLORS.
 const defaultColors = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01;32:su=37;41:sg=30;43:tw=30;42:ow=34;42:st=37;44:do=01;35"
 
+// colors are those to use: none where LS_COLORS is unset and the terminal is not known to have any.
+func (l *lister) colors() map[string]string {
+	spec := l.Getenv("LS_COLORS")
+	if spec == "" && l.Getenv("COLORTERM") == "" {
+		term, known := l.Getenv("TERM"), false
+		for _, p := range []string{"*color*", "*direct*", "ansi", "*[ck]on*[0-9]*", "cygwin", "dtterm", "gnome", "hurd", "jfbterm", "linux*", "putty*", "rxvt*", "screen*", "st", "terminator", "tmux*", "vt[12][02]*", "xterm*", "alacritty*", "Eterm"} {
+			known = known || globMatch(p, term, 0)
+		}
+		if !known {
+			return nil
+		}
+	}
+	return colors(spec)
+}
+
 // colors reads LS_COLORS.
 func colors(spec string) map[string]string {
 	out := map[string]string{}

@@ -86,7 +86,7 @@ func statDefault(i vfs.Info) string {
 	if device != "" {
 		links = "Links: %-5h" + device + "\n"
 	}
-	return "  File: %N\n  Size: %-10s\tBlocks: %-10b IO Block: %-6o %F\nDevice: %Hd,%Ld\tInode: %-10i  " + links +
+	return "  File: %.N\n  Size: %-10s\tBlocks: %-10b IO Block: %-6o %F\nDevice: %Hd,%Ld\tInode: %-10i  " + links +
 		"Access: (%04a/%10.10A)  Uid: (%5u/%8U)   Gid: (%5g/%8G)\nAccess: %x\nModify: %y\nChange: %z\n Birth: %w\n"
 }
 
@@ -186,7 +186,7 @@ func (s statter) format(format string) string {
 		if hash && (format[i] == 'a') {
 			value = "0" + value
 		}
-		if !number && precision >= 0 && precision < len(value) && format[i] != 'X' {
+		if !number && precision >= 0 && precision < len(value) && format[i] != 'X' && format[i] != 'N' {
 			value = value[:precision]
 		}
 		for len(value) < width {
@@ -246,9 +246,13 @@ func (s statter) directive(d, half byte, precision int) string {
 	case 'n':
 		return s.name
 	case 'N':
-		q := quoteIfStat(s.name)
+		quote := quoteIfStat
+		if precision == 0 { // of the default format, which does not quote
+			quote = func(s string) string { return s }
+		}
+		q := quote(s.name)
 		if isLink(i.Mode) {
-			q += " -> " + quoteIfStat(i.Target)
+			q += " -> " + quote(i.Target)
 		}
 		return q
 	case 'o':
