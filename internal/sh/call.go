@@ -45,6 +45,22 @@ func (f fdReader) Read(b []byte) (int, error) {
 	return f.d.Read(f.ctx, b)
 }
 
+// Seek moves in a file; anything else can't.
+func (f fdReader) Seek(offset int64, whence int) (int64, error) {
+	if f.d != nil {
+		return openFile{f.ctx, f.d}.Seek(offset, whence)
+	}
+	return 0, syscall.EBADF
+}
+
+// Stat describes what is read.
+func (f fdReader) Stat() (vfs.Info, error) {
+	if f.d != nil {
+		return openFile{f.ctx, f.d}.Stat()
+	}
+	return vfs.Info{}, syscall.EBADF
+}
+
 type fdWriter struct {
 	r *runner
 	n int

@@ -250,7 +250,7 @@ func (k codec) partial(out, text []byte) []byte {
 
 // tail is an unfinished group: an error, but what it has is written.
 func (k codec) tail(w io.Writer, rest []byte) error {
-	if k.in == 3 && len(rest) >= 2 && bytes.IndexByte(rest, '=') < 0 {
+	if rest = bytes.TrimRight(rest, "="); k.in == 3 && len(rest) >= 2 && bytes.IndexByte(rest, '=') < 0 {
 		full := append(bytes.Clone(rest), "AA"[:4-len(rest)]...)
 		var d [3]byte
 		if n, err := k.decode(d[:], full); err == nil && n == 3 {

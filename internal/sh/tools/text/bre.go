@@ -32,20 +32,16 @@ func (b *bre) findAnchored(c *tool.Call, s []byte) []int {
 	return m
 }
 
-// all returns where the matches are that aren't empty.
-func (b *bre) all(c *tool.Call, d []byte) (out [][2]int) {
+// last returns the match that begins last and isn't empty, or -1.
+func (b *bre) last(c *tool.Call, d []byte) (int, int) {
 	b.re.Budget(c.Step)
-	for at := 0; at <= len(d); {
-		from, to := b.re.FindIndex(d, at)
-		if from < 0 {
+	for at := len(d) - 1; at >= 0; at-- {
+		if at&63 == 0 && !c.Step(64) {
 			break
 		}
-		if to > from {
-			out = append(out, [2]int{from, to})
-			at = to
-		} else {
-			at = to + 1
+		if from, to := b.re.FindIndex(d[:min(len(d), at+tool.MaxLine)], at); from == at && to > from {
+			return from, to
 		}
 	}
-	return out
+	return -1, -1
 }

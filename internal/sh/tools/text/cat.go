@@ -163,17 +163,7 @@ func tac(c *tool.Call) int {
 			return at, at + len(sep)
 		}
 		if re != nil {
-			all := re.all(c, data)
-			find = func(d []byte) (int, int) {
-				for len(all) > 0 {
-					m := all[len(all)-1]
-					all = all[:len(all)-1]
-					if m[1] <= len(d) {
-						return m[0], m[1]
-					}
-				}
-				return -1, -1
-			}
+			find = func(d []byte) (int, int) { return re.last(c, d) }
 		}
 		return tacData(c, w, data, f.Has('b'), find)
 	})

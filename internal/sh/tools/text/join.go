@@ -24,8 +24,9 @@ type joinSide struct {
 	field  int        // counted from 0
 	group  []joinLine // lines of one key
 	ahead  *joinLine  // the line after them
-	prev   []byte     // the key of the line before ahead
-	any    bool
+	prev   []byte     // the key of the group before
+	name   string
+	n      int // the number of the line ahead
 	warned bool
 	eof    bool
 }
@@ -60,20 +61,22 @@ func (j *joiner) split(l []byte) joinLine {
 	case j.tab >= 0:
 		fields = bytes.Split(line, []byte{byte(j.tab)})
 	default:
-		for rest := line; ; {
+		skip := func(b []byte) []byte {
+			for len(b) > 0 && blank(b[0]) {
+				b = b[1:]
+			}
+			return b
+		}
+		for rest := skip(line); len(line) > 0; {
 			i := 0
-			for i < len(rest) && blank(rest[i]) {
-				i++
-			}
-			if rest = rest[i:]; len(rest) == 0 {
-				break
-			}
-			i = 0
 			for i < len(rest) && !blank(rest[i]) {
 				i++
 			}
-			fields = append(fields, rest[:i])
-			rest = rest[i:]
+			fields = append(fields, rest[:i]) // an empty one after blanks at the end
+			if i == len(rest) {
+				break
+			}
+			rest = skip(rest[i:])
 		}
 	}
 	return joinLine{line, fields}
@@ -96,9 +99,6 @@ func (j *joiner) compare(a, b []byte) int {
 // read takes the next line of a side into ahead, nil at the end.
 func (j *joiner) read(i int) {
 	s := j.side[i]
-	if s.any && s.ahead != nil {
-		s.prev = s.ahead.at(s.field)
-	}
 	l, _, err := s.p.next()
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
@@ -108,14 +108,8 @@ func (j *joiner) read(i int) {
 		return
 	}
 	line := j.split(l)
-	if s.any && !s.warned && !j.lax && (j.strict || j.seenUnpaired) && j.compare(s.prev, line.at(s.field)) > 0 {
-		s.warned = true
-		j.status = j.c.Errorf(1, "%d is not sorted: %s", i+1, line.line)
-		if j.strict {
-			j.err = tool.ErrStop
-		}
-	}
-	s.any, s.ahead = true, &line
+	s.n++
+	s.ahead = &line
 }
 
 // fill collects all lines of the next key of a side.
@@ -125,6 +119,17 @@ func (j *joiner) fill(i int) {
 	if s.ahead == nil {
 		return
 	}
+	key := s.ahead.at(s.field)
+	if s.prev != nil && !s.warned && !j.lax && (j.strict || j.seenUnpaired) && j.compare(s.prev, key) > 0 {
+		s.warned = true
+		j.status = j.c.Errorf(1, "%s:%d: is not sorted: %s", s.name, s.n, s.ahead.line)
+		if j.strict {
+			j.err = tool.ErrStop
+			s.group = s.group[:0]
+			return
+		}
+	}
+	s.prev = append([]byte{}, key...)
 	s.group = append(s.group, *s.ahead)
 	j.read(i)
 	for j.err == nil && s.ahead != nil && j.compare(s.ahead.at(s.field), s.group[0].at(s.field)) == 0 {
@@ -290,7 +295,7 @@ func join(c *tool.Call) int {
 			return c.Errorf(1, "%s: %s", name, tool.ErrText(err))
 		}
 		defer func() { _ = in.Close() }() // only read
-		j.side[i] = &joinSide{p: newPuller(c, in, j.end), field: fields[i]}
+		j.side[i] = &joinSide{p: newPuller(c, in, j.end), field: fields[i], name: name}
 	}
 	w := c.Buffered()
 	j.w = w
@@ -309,7 +314,6 @@ func join(c *tool.Call) int {
 		for i, s := range j.side {
 			if s.ahead != nil {
 				j.read(i)
-				s.warned = false
 			}
 		}
 	}

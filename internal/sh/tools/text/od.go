@@ -67,7 +67,7 @@ func parseTypes(s string) (out []odType, err error) {
 				return nil, bad(fmt.Sprintf(";\nthis system doesn't provide a %d-byte %s type", t.size, kind))
 			}
 		default:
-			return nil, bad(fmt.Sprintf(";\ninvalid character '%c' in type string", t.kind))
+			return nil, fmt.Errorf("invalid character '%c' in type string '%s'", t.kind, s)
 		}
 		if i < len(s) && s[i] == 'z' {
 			t.trail = true
@@ -97,7 +97,7 @@ type oder struct {
 }
 
 func od(c *tool.Call) int {
-	f, ok := c.Flags("A:j:N:S::t:vw::abcdfilosx\x81:", "address-radix=A", "skip-bytes=j", "read-bytes=N", "strings=S", "format=t", "output-duplicates=v", "width=w", "endian=\x81", "traditional=\x82")
+	f, ok := c.Flags("A:j:N:S:t:vw::abcdfilosx\x81:", "address-radix=A", "skip-bytes=j", "read-bytes=N", "strings=\x83::", "format=t", "output-duplicates=v", "width=w", "endian=\x81", "traditional=\x82")
 	if !ok {
 		return 1
 	}
@@ -116,7 +116,7 @@ func od(c *tool.Call) int {
 			skip, err = odSize(o.Value)
 		case 'N':
 			limit, err = odSize(o.Value)
-		case 'S':
+		case 'S', '\x83':
 			minString = 3
 			if o.Has {
 				var n int64
@@ -183,6 +183,9 @@ func od(c *tool.Call) int {
 		}
 		defer func() { _ = in.Close() }() // only read
 		readers = append(readers, in)
+	}
+	if len(readers) == 0 {
+		return status
 	}
 	in := io.MultiReader(readers...)
 	if skip > 0 {
@@ -299,17 +302,18 @@ func (d *oder) line(b []byte, at int64) error {
 			out.WriteString(strings.Repeat(" ", len(d.address(at))))
 		}
 		fields := d.width / t.size
-		room := d.cell * (d.width / d.unit)
-		used := 0
+		spare := d.cell*(d.width/d.unit) - fields*(t.width+1)
+		left := spare
 		for k := range fields {
 			// The blanks that a narrower type has too many are spread as GNU does.
-			pad := room*(k+1)/fields - used - t.width
+			next := spare * (fields - k - 1) / fields
+			pad := left - next + 1
+			left = next
 			if k*t.size < len(b) {
 				fmt.Fprintf(&out, "%*s%*s", pad, "", t.width, t.field(full[k*t.size:(k+1)*t.size], d.order))
 			} else if t.trail {
 				fmt.Fprintf(&out, "%*s", pad+t.width, "")
 			}
-			used += pad + t.width
 		}
 		if t.trail {
 			out.WriteString("  >")

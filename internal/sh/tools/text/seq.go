@@ -35,13 +35,13 @@ func seq(c *tool.Call) int {
 	args := []string{}
 	for i, a := range c.Args {
 		if len(a) > 1 && a[0] == '-' && (a[1] >= '0' && a[1] <= '9' || a[1] == '.') {
-			args = append(append(args, "--"), c.Args[i:]...)
+			c.Args = append(append(args, "--"), c.Args[i:]...)
 			break
 		}
-		args = append(args, a)
-	}
-	if len(args) > len(c.Args) {
-		c.Args = args
+		value := i > 0 && (c.Args[i-1] == "-s" || c.Args[i-1] == "-f" || c.Args[i-1] == "--separator" || c.Args[i-1] == "--format")
+		if args = append(args, a); !value && (a == "--" || !strings.HasPrefix(a, "-")) {
+			break
+		}
 	}
 	f, ok := c.Flags("+f:s:w", "format=f", "separator=s", "equal-width=w")
 	if !ok {

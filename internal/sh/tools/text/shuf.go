@@ -263,11 +263,10 @@ func tsort(c *tool.Call) int {
 			}
 			at = next
 		}
-		slices.Reverse(path)
 		for _, i := range path {
 			c.Errorf(0, "%s", names[i])
 		}
-		from, to := path[0], path[min(1, len(path)-1)]
+		from, to := path[min(1, len(path)-1)], path[0]
 		if k := slices.Index(items[from].after, to); k >= 0 {
 			items[from].after = slices.Delete(items[from].after, k, k+1)
 			if items[to].before--; items[to].before == 0 {

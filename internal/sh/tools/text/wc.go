@@ -68,6 +68,13 @@ func wc(c *tool.Call) int {
 	width := wcWidth(c, names, only, when)
 	w := c.Buffered()
 	var total counts
+	for _, name := range names { // a directory can be opened there, and has nothing
+		if i, err := c.FS().Stat(c.Abs(name)); err == nil && i.Mode.IsDir() && name != "-" && len(names) == 1 {
+			c.Errorf(1, "%s: Is a directory", name)
+			total.print(w, show, width, name)
+			return c.Flush(w, 1)
+		}
+	}
 	status = max(status, usage.Inputs(c, names, "%s", 1, func(name string, in io.Reader) error {
 		k := counter{chars: show[2], longest: show[4], words: show[1]}
 		err := k.read(c, in, show)
@@ -199,7 +206,7 @@ func (k *counter) fast(b []byte) {
 			if c == '\n' {
 				lines++
 			}
-		} else {
+		} else if c >= ' ' && c != 0x7f { // others are neither
 			if !in {
 				words++
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
@@ -168,18 +169,39 @@ var errEnd = errors.New("end")
 // ErrEnd ends Inputs without an error: the program has all it wants.
 var ErrEnd = errEnd
 
-// Stdin returns standard input as a file that can be sought, or nil when it is a pipe or a terminal. The caller closes it.
+// Stdin returns standard input as a file that can be sought, or nil when it is a pipe or a terminal.
 func Stdin(c *tool.Call) tool.File {
-	f, err := c.Open("/dev/stdin", vfs.ReadOnly, 0)
-	if err != nil {
+	f, ok := c.In.(interface {
+		io.ReadSeeker
+		Stat() (vfs.Info, error)
+	})
+	if !ok {
 		return nil
 	}
 	if _, err := f.Seek(0, io.SeekCurrent); err != nil {
-		_ = f.Close()
 		return nil
 	}
-	return f
+	return stdin{f}
 }
+
+// stdin is standard input as a file that is only read, and stays open.
+type stdin struct {
+	seekable
+}
+
+type seekable interface {
+	io.ReadSeeker
+	Stat() (vfs.Info, error)
+}
+
+// Write implements tool.File.
+func (stdin) Write([]byte) (int, error) { return 0, syscall.EBADF }
+
+// Truncate implements tool.File.
+func (stdin) Truncate(int64) error { return syscall.EINVAL }
+
+// Close implements tool.File.
+func (stdin) Close() error { return nil }
 
 // Extra complains about an operand too many.
 func Extra(c *tool.Call, status int, operand string) int {
