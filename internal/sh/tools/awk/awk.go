@@ -67,7 +67,7 @@ func run(c *tool.Call) int {
 	}
 	if source == "" && !f.Has('f') && !f.Has('e') && len(f.Args) == 0 {
 		fmt.Fprint(c.Err, usage)
-		return 2
+		return 1
 	}
 	return execute(c, f, source, args)
 }
@@ -112,6 +112,11 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 
 // execute parses and runs a program.
 func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
+	for _, word := range []string{"BEGINFILE", "ENDFILE", "IGNORECASE"} {
+		if strings.Contains(source, word) {
+			return c.Errorf(2, "fatal: %s is not supported", word)
+		}
+	}
 	var in *interp.Interpreter
 	funcs := natives(c, func() *interp.Interpreter { return in })
 	prog, err := parser.ParseProgram([]byte(source), &parser.ParserConfig{Funcs: funcs})
@@ -124,6 +129,9 @@ func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
 			}
 			fmt.Fprintf(c.Err, "%s: cmd. line:%d: %s\n%s: cmd. line:%d: %s^ %s\n", c.Base(), pe.Position.Line, line, c.Base(), pe.Position.Line,
 				strings.Repeat(" ", max(pe.Position.Column-1, 0)), pe.Message)
+			if strings.HasPrefix(pe.Message, "undefined function") {
+				return 2
+			}
 			return 1
 		}
 		return c.Errorf(1, "%s", err)
@@ -146,9 +154,7 @@ func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
 		switch o.Letter {
 		case 'F':
 			fs := o.Value
-			if fs == "t" {
-				fs = "\t"
-			} else if u, err := lexer.Unescape(fs); err == nil {
+			if u, err := lexer.Unescape(fs); err == nil {
 				fs = u
 			}
 			config.Vars = append(config.Vars, "FS", fs)
@@ -175,9 +181,6 @@ func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
 			return 2
 		}
 		return c.Errorf(2, "fatal: %s", tool.ErrText(err))
-	}
-	if status == 0 && in.Missing() {
-		return 2
 	}
 	return status & 0xff
 }

@@ -381,6 +381,8 @@ func (p *interp) parseFmtTypes(s string) (format string, types []byte, err error
 			}
 			var t byte
 			switch s[i] {
+			case '%':
+				continue
 			case 's':
 				t = 's'
 			case 'd':
@@ -436,7 +438,11 @@ func (p *interp) sprintf(format string, args []value) (string, error) {
 		case 's':
 			v = p.toString(a)
 		case 'd':
-			v = int64(a.num())
+			n := a.num()
+			if n != n || n >= 1<<63 || n < -1<<63 {
+				n = max(min(n, 1<<63-1024), -1<<63)
+			}
+			v = int64(n)
 		case 'f':
 			v = a.num()
 		case 'u':

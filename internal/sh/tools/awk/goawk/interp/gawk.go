@@ -171,9 +171,6 @@ func (p *interp) callArrays(which, a, b int) error {
 // Line returns $0.
 func (p *Interpreter) Line() string { return p.interp.line }
 
-// Missing reports whether an input file could not be opened.
-func (p *Interpreter) Missing() bool { return p.interp.missing }
-
 // Gensub is gawk's function of that name.
 func (p *Interpreter) Gensub(regex, repl, how, target string) (string, error) {
 	re, err := p.interp.compileRegex(regex)

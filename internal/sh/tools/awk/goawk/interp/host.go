@@ -90,11 +90,14 @@ func (s *stream) Close() error {
 
 // steps pays for a batch of instructions.
 func (p *interp) steps() error {
+	if p.broke != nil {
+		return p.broke
+	}
 	if p.ctxOps++; p.ctxOps < 64 {
 		return nil
 	}
 	p.ctxOps = 0
-	if !p.host.Step(24) || p.broke != nil {
+	if !p.host.Step(24) {
 		return ErrStopped
 	}
 	return nil

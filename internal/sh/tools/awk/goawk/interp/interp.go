@@ -134,10 +134,10 @@ type interp struct {
 	regexes   []*rx.Regexp
 
 	// Where the program runs, and what it has cost
-	host    Host
-	ctxOps  int
-	broke   error // memory is used up
-	missing bool  // an input could not be opened
+	host     Host
+	ctxOps   int
+	broke    error          // memory is used up
+	gawkVars map[string]int // FPAT and FIELDWIDTHS, if the program has them
 
 	// Misc pieces of state
 	random           *rand.Rand
@@ -374,6 +374,15 @@ func newInterp(program *parser.Program) *interp {
 	p.arrays = make([]map[string]value, len(p.arrayIndexes), len(p.arrayIndexes)+initialStackSize)
 	for i := 0; i < len(p.arrayIndexes); i++ {
 		p.arrays[i] = make(map[string]value)
+	}
+
+	for _, name := range []string{"FPAT", "FIELDWIDTHS"} {
+		if i, ok := p.scalarIndexes[name]; ok {
+			if p.gawkVars == nil {
+				p.gawkVars = map[string]int{}
+			}
+			p.gawkVars[name] = i
+		}
 	}
 
 	// Initialize defaults
@@ -735,6 +744,7 @@ func (p *interp) setSpecial(index int, v value) error {
 	case ast.V_FILENAME:
 		p.filename = v
 	case ast.V_FS:
+		p.ensureFields() // this record is split as before
 		p.fieldSep = p.toString(v)
 		if utf8.RuneCountInString(p.fieldSep) > 1 { // compare to interp.ensureFields
 			re, err := rx.Compile(compiler.AddRegexFlags(p.fieldSep))
@@ -832,10 +842,8 @@ func (p *interp) getField(index int) value {
 	}
 	p.ensureFields()
 	if index < 1 {
-		index = len(p.fields) + 1 + index
-		if index < 1 {
-			return str("")
-		}
+		p.broke = newError("attempt to access field %d", index)
+		return str("")
 	}
 	if index > len(p.fields) {
 		return str("")
@@ -878,10 +886,7 @@ func (p *interp) setField(index int, value string) error {
 	// If there aren't enough fields, add empty string fields in between
 	p.ensureFields()
 	if index < 1 {
-		index = len(p.fields) + 1 + index
-		if index < 1 {
-			return nil
-		}
+		return newError("attempt to access field %d", index)
 	}
 	for i := len(p.fields); i < index; i++ {
 		p.fields = append(p.fields, "")

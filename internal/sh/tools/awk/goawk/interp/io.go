@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/rx"
 	"io"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/internal/resolver"
@@ -603,6 +605,45 @@ func (p *interp) splitOnFieldSepRegex(fields []string, line string) []string {
 	return fields
 }
 
+// special returns a variable of gawk's that has no place of its own.
+func (p *interp) special(name string) string {
+	i, ok := p.gawkVars[name]
+	if !ok {
+		return ""
+	}
+	return p.toString(p.globals[i])
+}
+
+// splitWidths appends fields of given widths, "skip:width" or "*" for the rest.
+func splitWidths(out []string, s, widths string) []string {
+	take := func(n int) string {
+		end := 0
+		for ; n > 0 && end < len(s); n-- {
+			_, size := utf8.DecodeRuneInString(s[end:])
+			end += size
+		}
+		t := s[:end]
+		s = s[end:]
+		return t
+	}
+	for _, w := range strings.Fields(widths) {
+		if s == "" {
+			break
+		}
+		if skip, rest, ok := strings.Cut(w, ":"); ok {
+			n, _ := strconv.Atoi(skip)
+			take(n)
+			w = rest
+		}
+		if w == "*" {
+			return append(out, s)
+		}
+		n, _ := strconv.Atoi(w)
+		out = append(out, take(n))
+	}
+	return out
+}
+
 // fieldsOf appends the words of a line.
 func fieldsOf(out []string, s string) []string {
 	for i := 0; i < len(s); {
@@ -666,6 +707,18 @@ func (p *interp) ensureFields() {
 			if !scanner.Scan() {
 				p.fields = nil
 			}
+		}
+	case p.special("FIELDWIDTHS") != "":
+		p.fields = splitWidths(p.fields[:0], p.line, p.special("FIELDWIDTHS"))
+	case p.special("FPAT") != "":
+		p.fields = p.fields[:0]
+		if re, err := p.compileRegex(p.special("FPAT")); err != nil {
+			p.broke = err
+		} else {
+			re.All([]byte(p.line), false, func(loc []int) bool {
+				p.fields = append(p.fields, p.line[loc[0]:loc[1]])
+				return p.broke == nil
+			})
 		}
 	case p.fieldSep == " ":
 		// FS space (default) means split fields on any whitespace
@@ -766,9 +819,12 @@ func (p *interp) nextLine() (string, error) {
 					input, err := p.host.Open(filename)
 					if err != nil {
 						_ = p.flushAll()
-						p.host.Warn("warning: command line argument `%s': cannot open file `%s' for reading: %s", filename, filename, p.host.ErrText(err))
-						p.missing, p.hadFiles = true, true
-						continue
+						if errors.Is(err, syscall.EISDIR) {
+							p.host.Warn("warning: command line argument `%s' is a directory: skipped", filename)
+							p.hadFiles = true
+							continue
+						}
+						return "", newError("cannot open file `%s' for reading: %s", filename, p.host.ErrText(err))
 					}
 					p.input = input
 					p.setFile(filename)

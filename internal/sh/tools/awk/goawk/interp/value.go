@@ -113,11 +113,15 @@ func parseFloat(s string) (float64, error) {
 			// ParseFloat doesn't handle "nan" with sign prefix, so handle it here.
 			return math.NaN(), nil
 		}
-		if len(s) > 3 && hasHexPrefix(s[1:]) && strings.IndexByte(s, 'p') < 0 {
-			s += "p0"
-		}
-	} else if len(s) > 2 && hasHexPrefix(s) && strings.IndexByte(s, 'p') < 0 {
-		s += "p0"
+	}
+	if s == "" || hasHexPrefix(strings.TrimLeft(s, "+-")+"  ") {
+		return 0, strconv.ErrSyntax
+	}
+	if c := s[0] | 0x20; c == 'n' || c == 'i' {
+		return 0, strconv.ErrSyntax // only +nan and +inf are numbers
+	}
+	if c := s[len(s)-1]; c != '.' && !isDigit(c) && c|0x20 != 'n' && c|0x20 != 'f' {
+		return 0, strconv.ErrSyntax // usual words are no numbers
 	}
 	n, err := strconv.ParseFloat(s, 64)
 	if err == nil && strings.IndexByte(s, '_') >= 0 {
@@ -134,13 +138,15 @@ func (v value) str(floatFormat string) string {
 	if v.typ == typeNum {
 		switch {
 		case math.IsNaN(v.n):
-			return "nan"
+			return "-nan"
 		case math.IsInf(v.n, 0):
 			if v.n < 0 {
 				return "-inf"
 			} else {
-				return "inf"
+				return "+inf"
 			}
+		case v.n == math.Trunc(v.n) && math.Abs(v.n) >= 1<<62:
+			return strconv.FormatFloat(v.n, 'f', 0, 64)
 		case v.n == float64(int64(v.n)):
 			return strconv.FormatInt(int64(v.n), 10)
 		default:
@@ -182,7 +188,7 @@ func parseFloatPrefix(s string) float64 {
 	if i < len(s) && (s[i] == '+' || s[i] == '-') {
 		i++
 	}
-	if i+3 <= len(s) {
+	if i+3 <= len(s) && i > start {
 		if hasNaNPrefix(s[i:]) {
 			return math.NaN()
 		}
@@ -195,9 +201,6 @@ func parseFloatPrefix(s string) float64 {
 	}
 
 	// Parse mantissa: initial digit(s), optional '.', then more digits
-	if i+2 < len(s) && hasHexPrefix(s[i:]) {
-		return parseHexFloatPrefix(s, start, i+2)
-	}
 	gotDigit := false
 	for i < len(s) && isDigit(s[i]) {
 		gotDigit = true
@@ -245,50 +248,6 @@ func hasInfPrefix(s string) bool {
 	return (s[0] == 'i' || s[0] == 'I') && (s[1] == 'n' || s[1] == 'N') && (s[2] == 'f' || s[2] == 'F')
 }
 
-// Helper used by parseFloatPrefix to handle hexadecimal floating point.
-func parseHexFloatPrefix(s string, start, i int) float64 {
-	gotDigit := false
-	for i < len(s) && isHexDigit(s[i]) {
-		gotDigit = true
-		i++
-	}
-	if i < len(s) && s[i] == '.' {
-		i++
-	}
-	for i < len(s) && isHexDigit(s[i]) {
-		gotDigit = true
-		i++
-	}
-	if !gotDigit {
-		return 0
-	}
-
-	gotExponent := false
-	end := i
-	if i < len(s) && (s[i] == 'p' || s[i] == 'P') {
-		i++
-		if i < len(s) && (s[i] == '+' || s[i] == '-') {
-			i++
-		}
-		for i < len(s) && isDigit(s[i]) {
-			gotExponent = true
-			i++
-			end = i
-		}
-	}
-
-	floatStr := s[start:end]
-	if !gotExponent {
-		floatStr += "p0" // AWK allows "0x12", ParseFloat requires "0x12p0"
-	}
-	f, _ := strconv.ParseFloat(floatStr, 64)
-	return f // Returns infinity in case of "value out of range" error
-}
-
 func isDigit(c byte) bool {
 	return c >= '0' && c <= '9'
-}
-
-func isHexDigit(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }

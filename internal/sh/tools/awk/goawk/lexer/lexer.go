@@ -314,8 +314,22 @@ func (l *Lexer) scanRegex() (Position, Token, string) {
 	default:
 		panic("ScanRegex should only be called after DIV or DIV_ASSIGN token")
 	}
-	for l.ch != '/' {
+	bracket := 0 // in a bracket expression: how many characters of it are read, plus 1
+	for l.ch != '/' || bracket > 0 {
 		c := l.ch
+		switch {
+		case bracket == 0 && c == '[':
+			bracket = 1
+		case bracket == 1 && c == '^':
+		case bracket > 1 && c == ']':
+			bracket = 0
+		case bracket > 0 && c == '[' && l.offset < len(l.src) && l.src[l.offset] == ':':
+			bracket = -1 // of a class, whose end is none
+		case bracket > 0:
+			bracket++
+		case bracket < 0 && c == ']':
+			bracket = 2
+		}
 		if c == 0 {
 			return l.pos, ILLEGAL, "didn't find end slash in regex"
 		}
