@@ -67,18 +67,19 @@ otherwise; if any error occurs and -q is not given, the exit status is 2.
 // grep is one run of grep.
 type grep struct {
 	*tool.Call
-	w       *bufio.Writer
-	re      *regex.Regexp
-	none    bool // there is no pattern
-	end     byte // of lines
-	status  int  // 2 after an error
-	any     bool // something was selected
-	dirs    string
-	opts    grepOptions
-	globs   grepGlobs
-	given   bool // files were named
-	failed  bool // the output or the process has ended
-	printed bool // something was
+	w        *bufio.Writer
+	re       *regex.Regexp
+	none     bool // there is no pattern
+	end      byte // of lines
+	status   int  // 2 after an error
+	any      bool // something was selected
+	dirs     string
+	opts     grepOptions
+	headings int
+	globs    grepGlobs
+	given    bool // files were named
+	failed   bool // the output or the process has ended
+	printed  bool // something was
 }
 
 // grepOptions are the options that say how to search a file and what to print.
@@ -90,6 +91,10 @@ type grepOptions struct {
 	max                                                                      int64
 	label, groupSep                                                          string
 	noGroupSep                                                               bool
+
+	// Of rg alone.
+	rg, countAll, trim, column, heading, headed, multi bool
+	replace                                            *string
 }
 
 func grepMain(c *tool.Call) int {

@@ -36,6 +36,7 @@ type scan struct {
 	broken bool // a selected line is no UTF-8
 	done   bool
 	width  int  // of numbers, with -T
+	headed bool // its name is printed
 	over   bool // as many lines as wanted were selected
 	gap    bool // lines between what was printed and buf are lost
 }
@@ -52,7 +53,12 @@ func (g *grep) search(name, label string, in io.Reader) {
 	}
 	quietly := g.opts.quiet || g.opts.list || g.opts.listNot || g.opts.count
 	for !s.done && !g.failed {
-		if err := s.fill(); err != nil {
+		if g.opts.multi && !s.eof {
+			if err := s.slurp(); err != nil {
+				g.complain(name, err)
+				break
+			}
+		} else if err := s.fill(); err != nil {
 			g.complain(name, err)
 			break
 		}
@@ -76,6 +82,7 @@ func (g *grep) search(name, label string, in io.Reader) {
 			g.w.WriteByte('\n')
 		}
 	case g.opts.list || g.opts.listNot:
+	case g.opts.count && g.opts.rg && s.count == 0:
 	case g.opts.count:
 		if g.opts.names {
 			s.filename()
@@ -87,7 +94,9 @@ func (g *grep) search(name, label string, in io.Reader) {
 		}
 		fmt.Fprintf(g.w, "%d\n", s.count)
 	}
-	if !quietly && (s.broken || s.binary && !g.opts.text && s.count > 0) {
+	if g.opts.rg && s.binary && !quietly && s.count > 0 {
+		fmt.Fprintf(g.w, "Binary file matches (found \"\\0\" byte around offset %d)\n", bytes.IndexByte(s.buf, 0))
+	} else if !quietly && (s.broken || s.binary && !g.opts.text && s.count > 0) {
 		g.flushed()
 		fmt.Fprintf(g.Err, "grep: %s: binary file matches\n", label)
 	}
@@ -231,6 +240,9 @@ func (s *scan) next(end int) (ls, le int) {
 		return -1, -1
 	}
 	if s.end == '\n' {
+		if s.opts.multi {
+			return s.nextSpan(end)
+		}
 		return s.re.NextLine(s.buf[:end], s.from)
 	}
 	for at := s.from; at < end; {
@@ -262,6 +274,19 @@ func (s *scan) selected(ls, le int) {
 		s.done = true
 	}
 	if o.count {
+		if o.countAll && !o.invert {
+			s.count--
+			for at := ls; at <= le; {
+				m, e := s.re.FindIndex(s.buf[ls:le], at-ls)
+				if m < 0 || !s.Step(1) {
+					break
+				}
+				s.count++
+				if at = ls + e; m == e {
+					at++
+				}
+			}
+		}
 		return
 	}
 	if s.binary && !o.text {
@@ -270,6 +295,14 @@ func (s *scan) selected(ls, le int) {
 	}
 	if o.before >= 0 || o.after >= 0 {
 		s.leading(ls)
+	}
+	for s.opts.multi && !o.only {
+		i := bytes.IndexByte(s.buf[ls:le], '\n')
+		if i < 0 {
+			break
+		}
+		s.line(ls, ls+i, ':')
+		ls += i + 1
 	}
 	s.line(ls, le, ':')
 	s.shown, s.gap = min(le+1, len(s.buf)), false
@@ -341,12 +374,20 @@ func (s *scan) numeral(n int64) {
 
 // head prints what precedes a line, or a match; false means that it is binary.
 func (s *scan) head(at, end int, sep byte) bool {
-	if !s.opts.text && !valid(s.buf[at:end]) {
+	if !s.opts.text && !s.opts.rg && !valid(s.buf[at:end]) {
 		s.broken = true
 		return false
 	}
 	o := &s.opts
-	if o.names {
+	if o.headed && !s.headed {
+		if s.headings > 0 {
+			s.w.WriteByte('\n')
+		}
+		s.headings++
+		s.headed = true
+		s.w.WriteString(s.label + "\n")
+	}
+	if o.names && !o.headed {
 		s.filename()
 		if o.null {
 			s.w.WriteByte(0)
@@ -357,6 +398,16 @@ func (s *scan) head(at, end int, sep byte) bool {
 	if o.number {
 		s.countTo(at)
 		s.numeral(s.lines + 1)
+		s.sep(sep)
+	}
+	if o.column && sep == ':' {
+		le := at + max(bytes.IndexByte(append(s.buf[at:len(s.buf):len(s.buf)], s.end), s.end), 0)
+		ls := bytes.LastIndexByte(s.buf[:at], s.end) + 1
+		col := at - ls
+		if !o.only {
+			col, _ = s.re.FindIndex(s.buf[ls:le], 0)
+		}
+		s.numeral(int64(max(col, 0) + 1))
 		s.sep(sep)
 	}
 	if o.offset {
@@ -385,6 +436,10 @@ func (s *scan) line(ls, le int, sep byte) {
 		}
 		if s.opts.color && (sep == ':') != s.opts.invert {
 			s.colored(ls, le)
+		} else if s.opts.replace != nil && sep == ':' {
+			s.replaced(s.buf[ls:le])
+		} else if s.opts.trim {
+			s.w.Write(bytes.TrimLeft(s.buf[ls:le], " \t"))
 		} else {
 			s.w.Write(s.buf[ls:le])
 		}
@@ -421,6 +476,8 @@ func (s *scan) matches(ls, le int) {
 			s.w.WriteString("\x1b[01;31m\x1b[K")
 			s.w.Write(text[m:e])
 			s.w.WriteString("\x1b[m\x1b[K")
+		} else if s.opts.replace != nil {
+			s.expand(text, s.re.FindSubmatchIndex(text, m))
 		} else {
 			s.w.Write(text[m:e])
 		}
@@ -449,4 +506,95 @@ func (s *scan) colored(ls, le int) {
 		at, last = e, e
 	}
 	s.w.Write(text[last:])
+}
+
+// slurp reads everything, for matches of several lines.
+func (s *scan) slurp() error {
+	data, err := s.ReadAll(s.in)
+	s.paid += int64(len(data))
+	s.buf, s.eof = data, true
+	if !s.opts.text && bytes.IndexByte(data, 0) >= 0 {
+		s.binary = true
+	}
+	return err
+}
+
+// nextSpan finds the next match of several lines.
+func (s *scan) nextSpan(end int) (ls, le int) {
+	m, e := s.re.FindIndex(s.buf[:end], s.from)
+	if m < 0 || m == e && m == end && end > 0 {
+		return -1, -1
+	}
+	ls = bytes.LastIndexByte(s.buf[:m], '\n') + 1
+	if e > m && s.buf[e-1] == '\n' {
+		e--
+	}
+	le = end
+	if i := bytes.IndexByte(s.buf[e:end], '\n'); i >= 0 {
+		le = e + i
+	}
+	return ls, le
+}
+
+// replaced prints a line with its matches replaced (rg -r).
+func (s *scan) replaced(text []byte) {
+	last := 0
+	for at := 0; at <= len(text); {
+		loc := s.re.FindSubmatchIndex(text, at)
+		if loc == nil || !s.Step(1) {
+			break
+		}
+		s.w.Write(text[last:loc[0]])
+		s.expand(text, loc)
+		last = loc[1]
+		if at = loc[1]; loc[0] == loc[1] {
+			at++
+		}
+	}
+	s.w.Write(text[last:])
+}
+
+// expand prints a replacement: $1, ${name}, $$.
+func (s *scan) expand(text []byte, loc []int) {
+	t := *s.opts.replace
+	for i := 0; i < len(t); i++ {
+		if t[i] != '$' || i+1 == len(t) {
+			s.w.WriteByte(t[i])
+			continue
+		}
+		if t[i+1] == '$' {
+			s.w.WriteByte('$')
+			i++
+			continue
+		}
+		j := i + 1
+		braced := t[j] == '{'
+		if braced {
+			j++
+		}
+		k := j
+		for k < len(t) && (t[k] == '_' || t[k] >= '0' && t[k] <= '9' || t[k]|0x20 >= 'a' && t[k]|0x20 <= 'z') {
+			k++
+		}
+		name := t[j:k]
+		if name == "" || braced && (k == len(t) || t[k] != '}') {
+			s.w.WriteByte('$')
+			continue
+		}
+		n, err := strconv.Atoi(name)
+		if err != nil {
+			n = -1
+			for g, gn := range s.re.SubexpNames() {
+				if gn == name {
+					n = g + 1
+				}
+			}
+		}
+		if n >= 0 && 2*n+1 < len(loc) && loc[2*n] >= 0 {
+			s.w.Write(text[loc[2*n]:loc[2*n+1]])
+		}
+		if i = k - 1; braced {
+			i = k
+		}
+	}
 }

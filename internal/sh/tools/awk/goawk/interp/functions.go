@@ -416,7 +416,7 @@ func (p *interp) parseFmtTypes(s string) (format string, types []byte, err error
 	// Dumb, non-LRU cache: just cache the first N formats
 	format = string(out)
 	if len(p.formatCache) < maxCachedFormats {
-		p.formatCache[s] = cachedFormat{format, types}
+		p.formatCache[s] = cachedFormat{format: format, types: types}
 	}
 	return format, types, nil
 }

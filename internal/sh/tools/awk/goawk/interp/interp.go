@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 }
 
 func newError(format string, args ...interface{}) error {
-	return &Error{fmt.Sprintf(format, args...)}
+	return &Error{message: fmt.Sprintf(format, args...)}
 }
 
 type returnValue struct {

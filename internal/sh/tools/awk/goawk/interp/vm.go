@@ -770,10 +770,10 @@ func (p *interp) execute(code []compiler.Opcode) error {
 
 		case compiler.Return:
 			v := p.pop()
-			return returnValue{v}
+			return returnValue{Value: v}
 
 		case compiler.ReturnNull:
-			return returnValue{null()}
+			return returnValue{Value: null()}
 
 		case compiler.Nulls:
 			numNulls := int(code[ip])

@@ -18,7 +18,7 @@ func Compile(s string) (*Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Regexp{re}, nil
+	return &Regexp{re: re}, nil
 }
 
 // MustCompile compiles an expression that is known to be right.

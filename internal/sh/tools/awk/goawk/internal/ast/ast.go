@@ -790,7 +790,7 @@ type PositionError struct {
 // PosErrorf like fmt.Errorf, but with an explicit position.
 func PosErrorf(pos Position, format string, args ...interface{}) error {
 	message := fmt.Sprintf(format, args...)
-	return &PositionError{pos, message}
+	return &PositionError{Position: pos, Message: message}
 }
 
 // Error returns a formatted version of the error, including the line
