@@ -54,11 +54,11 @@ func cal(c *tool.Call) int {
 	switch {
 	case whole:
 		title := strconv.Itoa(year)
-		fmt.Fprintf(&b, "%*s\n", 32+len(title)/2, title)
+		fmt.Fprintf(&b, "%*s\n", 30+len(title)/2, title)
 		for m := 1; m <= 12; m += 3 {
 			beside(&b, monday, false, time.Date(year, time.Month(m), 1, 0, 0, 0, 0, time.UTC))
 			if m < 10 {
-				continue
+				b.WriteByte('\n')
 			}
 		}
 	case f.Has('3'):

@@ -254,7 +254,8 @@ func timeCommand(c *tool.Call) int {
 		format = f.Value('f', "")
 	case f.Has('v'):
 		format = "\tCommand being timed: \"%C\"\n\tUser time (seconds): %U\n\tSystem time (seconds): %S\n\tPercent of CPU this job got: %P\n\tElapsed (wall clock) time (h:mm:ss or m:ss): %E\n\tMaximum resident set size (kbytes): %M\n\tExit status: %x"
-	case status != 0:
+	}
+	if status != 0 && !f.Has('q') {
 		fmt.Fprintf(out, "Command exited with non-zero status %d\n", status)
 	}
 	fmt.Fprintln(out, timeFormat(format, took, status, f.Args))

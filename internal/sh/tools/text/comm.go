@@ -134,6 +134,7 @@ func comm(c *tool.Call) int {
 		fmt.Fprintf(w, "%s%s%s%s%s%stotal%c", strconv.Itoa(total[0]), delim, strconv.Itoa(total[1]), delim, strconv.Itoa(total[2]), delim, end)
 	}
 	if status != 0 && !strict {
+		_ = w.Flush() // the flush at the end reports
 		c.Errorf(1, "input is not in sorted order")
 	}
 	return c.Flush(w, status)

@@ -237,6 +237,12 @@ func (j *joiner) run() {
 			j.alone(1)
 			j.fill(1)
 		default:
+			for i, s := range j.side {
+				if j.strict && s.ahead != nil && j.compare(s.group[0].at(s.field), s.ahead.at(s.field)) > 0 {
+					j.fill(i) // which complains
+					return
+				}
+			}
 			if !j.noPairs {
 				for x := range a.group {
 					for y := range b.group {
@@ -322,6 +328,7 @@ func join(c *tool.Call) int {
 		return c.Errorf(1, "read error: %s", tool.ErrText(j.err))
 	}
 	if j.status != 0 && !j.strict {
+		_ = w.Flush() // the flush at the end reports
 		c.Errorf(1, "input is not in sorted order")
 	}
 	return c.Flush(w, j.status)

@@ -132,7 +132,9 @@ func (d *dcMachine) run(s string, level int) error {
 		if errors.Is(err, tool.ErrStop) || err != nil && d.c.Stopped(err) {
 			return err
 		}
-		if err != nil {
+		if err != nil && strings.HasSuffix(err.Error(), "unimplemented") {
+			fmt.Fprintln(d.w, err) // among the output, as dc has it
+		} else if err != nil {
 			d.complain(err)
 		}
 		i += max(used, 1)

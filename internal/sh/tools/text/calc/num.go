@@ -295,13 +295,14 @@ func (a num) text(base int) string {
 
 // wrap breaks a long number into lines, each but the last with a backslash at its end.
 func wrap(s string, width int) string {
-	if width <= 1 || len(s) < width {
+	width -= 2
+	if width < 1 || len(s) <= width {
 		return s
 	}
 	var b strings.Builder
-	for len(s) > width-1 {
-		b.WriteString(s[:width-1] + "\\\n")
-		s = s[width-1:]
+	for len(s) > width {
+		b.WriteString(s[:width] + "\\\n")
+		s = s[width:]
 	}
 	b.WriteString(s)
 	return b.String()
