@@ -176,7 +176,7 @@ func (p *parser) program() *ast.Program {
 				pattern = append(pattern, p.expr())
 			}
 			// Or an empty action (equivalent to { print $0 })
-			action := &ast.Action{Pattern: pattern, Body: nil}
+			action := &ast.Action{Pattern: pattern, Stmts: nil}
 			if p.tok == LBRACE {
 				action.Stmts = p.stmtsBrace()
 			} else {
