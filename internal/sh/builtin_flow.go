@@ -69,6 +69,7 @@ func biReturn(c *call) int {
 		}
 		return c.fail(2, "can only `return' from a function or sourced script")
 	}
+	r.beforeReturn = r.status
 	r.flow, r.status = flowReturn, status
 	return status
 }

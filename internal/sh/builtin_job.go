@@ -57,7 +57,7 @@ func biWait(c *call) int {
 		return r.waitNext(c, args, report)
 	}
 	if len(args) == 0 {
-		for _, j := range slices.Clone(r.jobs) {
+		for _, j := range r.ownJobs() {
 			if !r.waitJob(j, full) {
 				return r.status
 			}
@@ -90,7 +90,7 @@ func biWait(c *call) int {
 			status = c.fail(1, "`%s': not a pid or valid job spec", a)
 			continue
 		}
-		if j, err := r.jobOf(a); err == nil {
+		if j, err := r.jobOf(a); err == nil && j.p.parent == r.p {
 			report(pid)
 			if !r.waitJob(j, full) {
 				return r.status
@@ -133,7 +133,7 @@ func (r *runner) waitJob(j *job, full bool) bool {
 
 // waitNext waits for the next of some jobs, or of all.
 func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
-	among := slices.Clone(r.jobs)
+	among := r.ownJobs()
 	if len(ids) > 0 {
 		among = nil
 		for _, id := range ids {
@@ -194,13 +194,11 @@ func biKill(c *call) int {
 	case len(a) > 1 && a[0] == '-':
 		text := a[1:]
 		if len(a) > 2 && (a[1] == 's' || a[1] == 'n') {
-			if _, ok := parseSignal(text); !ok {
-				text = a[2:]
-			}
+			text = a[2:]
 		}
 		n, ok := parseSignal(text)
 		if !ok {
-			return c.fail(1, "%s: invalid signal specification", a[1:])
+			return c.fail(1, "%s: invalid signal specification", text)
 		}
 		sig, args = n, args[1:]
 	}
@@ -310,12 +308,13 @@ func listSignals(c *call) int {
 		}
 		b.WriteString(strconv.Itoa(n) + ") SIG" + signalNames[n])
 		const columns = 5
-		if i%columns == columns-1 || i == len(nums)-1 {
+		if i%columns == columns-1 {
 			b.WriteByte('\n')
 		} else {
 			b.WriteByte('\t')
 		}
 	}
+	b.WriteByte('\n')
 	return c.print(b.String())
 }
 
@@ -351,6 +350,7 @@ func biJobs(c *call) int {
 			}
 		}
 	}
+	r.tidyJobs()
 	list, status := slices.Clone(r.jobs), 0
 	if len(args) > 0 {
 		list = nil
@@ -467,6 +467,7 @@ func biForeground(c *call) int {
 	if !r.opts.monitor {
 		return c.fail(1, "no job control")
 	}
+	r.tidyJobs()
 	j, code := r.pickJob(c, c.args)
 	if j == nil {
 		return code
@@ -554,4 +555,32 @@ func biSuspend(c *call) int {
 	c.r.p.deliver(sigSTOP)
 	c.r.step()
 	return 0
+}
+
+// ownJobs lists the jobs that this shell can wait for: a subshell knows its parent's by
+// name only.
+func (r *runner) ownJobs() []*job {
+	var out []*job
+	for _, j := range r.jobs {
+		if j.p.parent == r.p {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// tidyJobs forgets the jobs that have ended as a shell with -c does, which shows them with
+// job control only.
+func (r *runner) tidyJobs() {
+	if !r.fromArg || r.interactive {
+		return
+	}
+	for _, j := range slices.Clone(r.jobs) {
+		if j.p.ended() {
+			if r.opts.monitor {
+				r.writeErr(r.jobLine(j, false))
+			}
+			r.dropJob(j)
+		}
+	}
 }

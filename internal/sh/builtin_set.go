@@ -264,10 +264,6 @@ func biTrap(c *call) int {
 		remove, names = true, args
 	} else if len(names) == 0 {
 		if _, ok := trapNumber(body); !ok || body == "-" || body == "" {
-			if body != "-" {
-				c.fail(1, "%s: invalid signal specification", body)
-				return 1
-			}
 			r.writeErr("trap: usage: trap [-lp] [[arg] signal_spec ...]\n")
 			return 2
 		}

@@ -85,8 +85,8 @@ func (r *runner) newCall(name string, args []string) *call {
 // simple runs a simple command. The order is bash's: words, assignments, the trace,
 // redirections, the command.
 func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
-	if c != nil && !(len(r.running) > 0) {
-		r.current = c
+	if c != nil {
+		r.now(c)
 	}
 	if len(r.traps) > 0 && c != nil && !r.debug() {
 		return
@@ -146,6 +146,9 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	}
 	r.lastArg = args[len(args)-1]
 	r.setPipeStatus(r.status)
+	if r.p.attention.Load() && r.flow == flowNone {
+		r.attend()
+	}
 }
 
 // assignments runs a command without a name: its assignments, then its redirections.
@@ -406,12 +409,19 @@ func (r *runner) function(name string, f *function, args []string) {
 	if goOn {
 		r.stmt(f.body)
 	}
-	if r.flow == flowReturn {
+	status, returned := r.status, r.flow == flowReturn
+	if returned {
 		r.flow = flowNone
 	}
 	if len(r.traps) > 0 && r.flow == flowNone {
 		r.line = line
+		if returned { // the trap does not see the status of return
+			r.status = r.beforeReturn
+		}
 		r.runTrap(trapRET)
+		if r.flow == flowNone {
+			r.status = status
+		}
 		if r.flow == flowReturn {
 			r.flow = flowNone
 		}

@@ -30,6 +30,7 @@ func (r *runner) stmt(s *syntax.Stmt) {
 		r.noErrExit++
 	}
 	mark := len(r.substFDs)
+	hadErr := len(r.traps) > 0 && r.traps[trapERR] != ""
 	switch c := s.Cmd.(type) {
 	case nil:
 		r.simple(s.Redirs, nil)
@@ -49,7 +50,7 @@ func (r *runner) stmt(s *syntax.Stmt) {
 		return
 	}
 	if r.status != 0 && r.flow == flowNone {
-		r.checkErrExit(s)
+		r.checkErrExit(s, hadErr)
 	}
 }
 
@@ -75,7 +76,7 @@ func (r *runner) redirected(redirs []*syntax.Redirect, fn func()) {
 
 // checkErrExit ends the shell under set -e when a statement of a kind that counts
 // has failed, and runs the ERR trap.
-func (r *runner) checkErrExit(s *syntax.Stmt) {
+func (r *runner) checkErrExit(s *syntax.Stmt, hadErr bool) {
 	if r.noErrExit > 0 {
 		return
 	}
@@ -89,7 +90,7 @@ func (r *runner) checkErrExit(s *syntax.Stmt) {
 	default:
 		return
 	}
-	if len(r.traps) > 0 {
+	if hadErr { // one that the command itself has set is not for it
 		r.runTrap(trapERR)
 	}
 	if r.opts.errexit && r.flow == flowNone {
@@ -103,6 +104,7 @@ func (r *runner) command(c syntax.Command) {
 	case *syntax.Block:
 		r.stmts(c.Stmts)
 	case *syntax.Subshell:
+		r.now(c)
 		r.subshell(func(s *runner) { s.stmts(c.Stmts) })
 		r.setPipeStatus(r.status)
 	case *syntax.BinaryCmd:
@@ -114,13 +116,13 @@ func (r *runner) command(c syntax.Command) {
 	case *syntax.ForClause:
 		r.forClause(c)
 	case *syntax.CaseClause:
-		if r.current = c; r.debug() {
+		if r.now(c); r.debug() {
 			r.caseClause(c)
 		}
 	case *syntax.FuncDecl:
 		r.define(c)
 	case *syntax.ArithmCmd:
-		if r.current = c; !r.debug() {
+		if r.now(c); !r.debug() {
 			return
 		}
 		n, ok := r.arithNamed("((", c.X)
@@ -135,13 +137,13 @@ func (r *runner) command(c syntax.Command) {
 			r.status = boolStatus(ok && n != 0)
 		}
 	case *syntax.TestClause:
-		if r.current = c; !r.debug() {
+		if r.now(c); !r.debug() {
 			return
 		}
 		r.testClause(c)
 		r.setPipeStatus(r.status)
 	case *syntax.DeclClause:
-		if r.current = c; !r.debug() {
+		if r.now(c); !r.debug() {
 			return
 		}
 		r.decl(c)
@@ -154,6 +156,23 @@ func (r *runner) command(c syntax.Command) {
 		r.errorf("this kind of command is not supported in the simulated tier")
 		r.status = 2
 	}
+}
+
+// now notes the command that runs, for BASH_COMMAND; those of traps do not count.
+func (r *runner) now(c syntax.Node) {
+	if len(r.running) == 0 {
+		r.current = c
+	}
+}
+
+// forked runs a statement that a process was made for. A subshell needs no other one.
+func (r *runner) forked(s *syntax.Stmt) {
+	if c, ok := s.Cmd.(*syntax.Subshell); ok && !s.Negated && !s.Background && !s.Disown {
+		r.subshells++
+		r.redirected(s.Redirs, func() { r.stmts(c.Stmts) })
+		return
+	}
+	r.stmt(s)
 }
 
 // define makes a function.

@@ -36,6 +36,9 @@ func (r *runner) addJob(p *proc, text string, group bool) *job {
 	if n := len(r.jobs); n > 0 {
 		id = r.jobs[n-1].id + 1
 	}
+	if n := len(r.jobs); n > 0 && r.jobs[n-1].p.parent != r.p { // the parent's, for show
+		r.jobs, id = nil, 1
+	}
 	j := &job{id: id, p: p, text: text, group: group}
 	r.jobs = append(r.jobs, j)
 	r.mark(j)
@@ -174,8 +177,6 @@ func (j *job) state() string {
 		switch j.p.stopped() {
 		case 0:
 			return "Running"
-		case sigSTOP:
-			return "Stopped (signal)"
 		case sigTTIN:
 			return "Stopped (tty input)"
 		case sigTTOU:
@@ -238,7 +239,7 @@ func (r *runner) background(s *syntax.Stmt) {
 		r.writeErr("[" + strconv.Itoa(j.id) + "] " + strconv.Itoa(r.lastBg) + "\n")
 	}
 	r.m.work(sub.p, func() {
-		sub.contain(func() { sub.stmt(&fg) })
+		sub.contain(func() { sub.forked(&fg) })
 		sub.end(sub.status)
 	})
 	r.status = 0
@@ -419,17 +420,3 @@ func (r *runner) notify() {
 
 // jobControl gives the shell a process group of its own to start jobs from.
 func (r *runner) jobControl() {}
-
-// sourceText prints a statement, for jobs.
-func sourceText(s *syntax.Stmt) string {
-	return strings.TrimSuffix(nodeText(s), ";")
-}
-
-// functionText prints a function's definition.
-func (r *runner) functionText(name string) string {
-	f := r.funcs[name]
-	if f == nil {
-		return ""
-	}
-	return name + " () \n" + nodeText(f.body)
-}

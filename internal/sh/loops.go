@@ -102,7 +102,7 @@ func (r *runner) forClause(c *syntax.ForClause) {
 			if !r.step() {
 				return
 			}
-			r.current = c
+			r.now(c)
 			if len(r.traps) > 0 && !r.debug() {
 				continue
 			}
@@ -156,7 +156,7 @@ func (r *runner) traceFor(l *syntax.WordIter) {
 
 // arithStep evaluates one expression of for ((;;)).
 func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr) (int64, bool) {
-	r.current = c
+	r.now(c)
 	if len(r.traps) > 0 && !r.debug() {
 		return 0, false
 	}

@@ -59,7 +59,7 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 	}
 	start := func(s *runner, member *syntax.Stmt) {
 		r.m.work(s.p, func() {
-			s.contain(func() { s.stmt(member) })
+			s.contain(func() { s.forked(member) })
 			s.end(s.status)
 		})
 	}
@@ -75,7 +75,7 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 		start(s, members[i])
 	}
 	last := subs[len(subs)-1]
-	last.contain(func() { last.stmt(members[len(members)-1]) })
+	last.contain(func() { last.forked(members[len(members)-1]) })
 	last.end(last.status)
 	r.collect(subs, false)
 }

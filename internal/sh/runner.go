@@ -51,28 +51,30 @@ type runner struct {
 	traps          map[int]string
 	opts           options
 
-	oldTraps   map[int]string // what trap prints in a subshell until it sets one
-	running    []int          // traps that run
-	fixedSigs  uint64         // ignored when the shell began
-	pipeStatus []int          // PIPESTATUS
-	subshells  int            // BASH_SUBSHELL
-	clock      time.Time      // where SECONDS begins
-	hashPath   string         // the PATH of hashed
-	execing    bool           // a program takes the shell's place
-	current    syntax.Node    // for BASH_COMMAND
-	paramSets  int            // counts the changes of params by set
-	stdinRedir bool           // standard input is a pipe or file of this subshell: jobs keep it
-	lastArg    string         // $_
-	traceDepth int
-	lineBase   int             // added to the line of a statement
-	keepFDs    bool            // exec has made the redirections last
-	disabled   map[string]bool // builtins, by enable -n
-	aliases    map[string]string
-	aliasGen   int // counts changes of aliases
-	limits     *rlimits
-	coproc     *coproc
-	dirs       []string // of pushd, without the working directory
-	hashed     map[string]hashEntry
+	oldTraps     map[int]string // what trap prints in a subshell until it sets one
+	running      []int          // traps that run
+	fixedSigs    uint64         // ignored when the shell began
+	pipeStatus   []int          // PIPESTATUS
+	subshells    int            // BASH_SUBSHELL
+	clock        time.Time      // where SECONDS begins
+	hashPath     string         // the PATH of hashed
+	execing      bool           // a program takes the shell's place
+	current      syntax.Node    // for BASH_COMMAND
+	beforeReturn int            // the status when return was run
+	exitDone     bool           // the EXIT trap has run
+	paramSets    int            // counts the changes of params by set
+	stdinRedir   bool           // standard input is a pipe or file of this subshell: jobs keep it
+	lastArg      string         // $_
+	traceDepth   int
+	lineBase     int             // added to the line of a statement
+	keepFDs      bool            // exec has made the redirections last
+	disabled     map[string]bool // builtins, by enable -n
+	aliases      map[string]string
+	aliasGen     int // counts changes of aliases
+	limits       *rlimits
+	coproc       *coproc
+	dirs         []string // of pushd, without the working directory
+	hashed       map[string]hashEntry
 
 	flow      flow
 	flowCount int
@@ -218,7 +220,12 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	s.calls = slices.Clone(r.calls)
 	s.inheritTraps(r)
 	s.running = slices.Clip(r.running)
-	s.jobs, s.ended, s.jobMarks = nil, nil, [2]*job{}
+	s.ended, s.exitDone = nil, false
+	if s.jobs = nil; sync { // jobs shows the parent's
+		s.jobs = slices.Clone(r.jobs)
+	} else {
+		s.jobMarks = [2]*job{}
+	}
 	s.substFDs, s.patterns, s.interactive, s.term, s.keepFDs = nil, nil, false, nil, false
 	s.pipeStatus = slices.Clone(r.pipeStatus)
 	s.subshells++

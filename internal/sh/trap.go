@@ -2,7 +2,6 @@ package sh
 
 import (
 	"math/bits"
-	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -51,7 +50,7 @@ func (r *runner) setTrap(sig int, body string, remove bool) {
 // within itself.
 func (r *runner) runTrap(sig int) {
 	body, ok := r.traps[sig]
-	if !ok || body == "" || r.inTrap(sig) {
+	if !ok || body == "" || sig > 64 && r.inTrap(sig) {
 		return
 	}
 	status, pipe, line, base := r.status, r.savePipeStatus(), r.line, r.lineBase
@@ -87,19 +86,14 @@ func (r *runner) attend() {
 		r.p.halt(r.ctx)
 	}
 	pending := r.p.pending.Load()
-	later := uint64(0)
 	for pending != 0 && r.flow == flowNone {
 		n := bits.TrailingZeros64(pending)
 		bit := uint64(1) << uint(n)
 		pending &^= bit
-		if r.inTrap(n + 1) {
-			later |= bit
-			continue
-		}
 		r.p.pending.And(^bit)
 		r.runTrap(n + 1)
 	}
-	if later != 0 || r.p.pending.Load() != 0 {
+	if r.p.pending.Load() != 0 {
 		r.p.attention.Store(true)
 	}
 }
@@ -108,7 +102,7 @@ func (r *runner) attend() {
 // is SIGKILL.
 func (r *runner) runExitTrap() {
 	body := r.traps[trapEXIT]
-	if body == "" {
+	if body == "" || r.exitDone {
 		return
 	}
 	if r.p.ctx.Err() != nil {
@@ -121,7 +115,7 @@ func (r *runner) runExitTrap() {
 	r.ctx = r.p.ctx
 	delete(r.traps, trapEXIT)
 	status := r.status
-	r.exitStatus = status
+	r.exitStatus, r.exitDone = status, true
 	r.flow, r.exiting = flowNone, false
 	r.running = append(r.running, trapEXIT)
 	r.lineBase, r.noErrExit = 0, 0
@@ -211,16 +205,16 @@ func (r *runner) commandText() string {
 	case *syntax.CaseClause:
 		return "case " + wordText(c.Word) + " in "
 	}
+	if c, ok := r.current.(syntax.Command); ok {
+		p := &listing{}
+		p.command(c)
+		return p.b.String()
+	}
 	return nodeText(r.current)
 }
 
 func wordsText(words []*syntax.Word) string {
-	var b strings.Builder
-	for i, w := range words {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(wordText(w))
-	}
-	return b.String()
+	p := &listing{}
+	p.words(words)
+	return p.b.String()
 }

@@ -539,16 +539,15 @@ func (r *runner) tilde(s string, whole, colon bool) (home, rest string, ok bool)
 func (r *runner) cmdSubst(c *syntax.CmdSubst) string {
 	if len(c.Stmts) == 1 && c.Stmts[0].Cmd == nil && len(c.Stmts[0].Redirs) == 1 && c.Stmts[0].Redirs[0].Op == syntax.RdrIn {
 		var text string
-		r.redirected(c.Stmts[0].Redirs, func() { text = r.readAll(0) })
+		r.redirected(c.Stmts[0].Redirs, func() { text, r.status = r.readAll(0), 0 })
+		r.substStatus = r.status
 		return strings.TrimRight(text, "\n")
 	}
-	status := r.status
+	if len(c.Stmts) == 0 {
+		r.status = 0
+	}
 	text := r.substitute(c.Stmts)
 	r.substStatus = r.status
-	if len(c.Stmts) == 0 {
-		r.substStatus = 0
-	}
-	r.status = status
 	return text
 }
 
