@@ -28,7 +28,7 @@ REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./l
 LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')
 
-.PHONY: build demo test test-all check lint cross unit real sdk bench generate clean need need-sdk
+.PHONY: play build demo test test-all check lint cross unit real sdk bench generate clean need need-sdk
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box
 
@@ -66,6 +66,15 @@ bin/s3server: internal/tools/s3server/go.mod internal/tools/s3server/go.sum
 bin/pebble: internal/tools/pebble/go.mod internal/tools/pebble/go.sum
 	@mkdir -p bin
 	cd internal/tools/pebble && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/pebble github.com/letsencrypt/pebble/v2/cmd/pebble
+
+# The simulated machine for browsers, beside its page.
+play: docs/play/carrel.wasm docs/play/wasm_exec.js
+
+docs/play/carrel.wasm: $(SRC) go.mod go.sum
+	CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/carrel-play
+
+docs/play/wasm_exec.js: go.mod
+	cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $@
 
 need:
 	@internal/tools/need.sh go gcc git ssh curl openssl

@@ -11,10 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk"
 	"github.com/carrel-dev/carrel/internal/sh/tools/data"
 	"github.com/carrel-dev/carrel/internal/sh/tools/files"
-	"github.com/carrel-dev/carrel/internal/sh/tools/git"
-	"github.com/carrel-dev/carrel/internal/sh/tools/script"
 	"github.com/carrel-dev/carrel/internal/sh/tools/search"
-	"github.com/carrel-dev/carrel/internal/sh/tools/sqlite"
 	"github.com/carrel-dev/carrel/internal/sh/tools/system"
 	"github.com/carrel-dev/carrel/internal/sh/tools/text"
 	"github.com/carrel-dev/carrel/internal/sh/tools/web"
@@ -23,19 +20,16 @@ import (
 // All returns every program by name. The table is shared: it must not be changed.
 var All = sync.OnceValue(func() map[string]tool.Command {
 	all := map[string]tool.Command{}
-	for _, part := range []func() map[string]tool.Command{
+	for _, part := range append([]func() map[string]tool.Command{
 		archive.Commands,
 		awk.Commands,
 		data.Commands,
 		files.Commands,
-		git.Commands,
-		script.Commands,
 		search.Commands,
-		sqlite.Commands,
 		system.Commands,
 		text.Commands,
 		web.Commands,
-	} {
+	}, native...) {
 		maps.Copy(all, part())
 	}
 	return all

@@ -1,0 +1,15 @@
+//go:build !js && !wasip1
+
+// Command carrel-play is the simulated machine as a WebAssembly module: for browsers (GOOS=js), where docs/play
+// gives it a page, and as a plain program for WASI (GOOS=wasip1). On anything else "carrel sim" is what is wanted.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	fmt.Fprintln(os.Stderr, "carrel-play: build this for GOOS=js or GOOS=wasip1 with GOARCH=wasm; here, use: carrel sim")
+	os.Exit(2)
+}
