@@ -21,7 +21,7 @@ func toolTable() map[string]command {
 		"sudo": toolSudo, "nice": toolNohup, "setsid": toolNohup, "stdbuf": toolStdbuf, "time": toolNohup,
 		"true": biTrue, "false": biFalse, "echo": biEcho, "printf": biPrintf, "test": biTest, "[": biTest, "pwd": biPwd, "kill": biKill,
 		"cat": toolCat, "head": toolHead, "tail": toolTail, "wc": toolWc, "tee": toolTee, "tac": toolTac, "rev": toolRev, "nl": toolNl,
-		"sort": toolSort, "uniq": toolUniq, "cut": toolCut, "tr": toolTr, "paste": toolPaste, "grep": toolGrep, "egrep": toolGrep, "fgrep": toolGrep, "sed": toolSed,
+		"sort": toolSort, "uniq": toolUniq, "cut": toolCut, "tr": toolTr, "paste": toolPaste,
 		"date": toolDate, "sleep": toolSleep, "seq": toolSeq, "yes": toolYes, "expr": toolExpr, "whoami": toolWhoami, "id": toolID, "groups": toolGroups,
 		"uname": toolUname, "hostname": toolHostname, "nproc": toolNproc, "arch": toolArch, "uptime": toolUptime, "ps": toolPs, "free": toolFree,
 		"printenv": toolPrintenv, "tty": toolTty, "stty": toolStty, "which": toolWhich, "clear": toolClear, "sync": biTrue,

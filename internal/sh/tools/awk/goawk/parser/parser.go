@@ -491,7 +491,7 @@ func (p *parser) function() *ast.Function {
 
 	p.funcName = ""
 
-	return &ast.Function{name, params, body, funcNamePos}
+	return &ast.Function{Name: name, Params: params, Body: body, Pos: funcNamePos}
 }
 
 // Parse expressions separated by commas: args to print[f] or user
