@@ -70,13 +70,17 @@ func decoder(c *tool.Call, codec string, in io.Reader) (io.Reader, error) {
 		memory = 8 << 20
 		out = bzip2.NewReader(in)
 	case "xz":
-		memory = maxWindow
+		if in, memory, err = window(in, xzWindow); err != nil {
+			return nil, err
+		}
 		out, err = xz.ReaderConfig{DictCap: 1 << 20}.NewReader(in)
 	case "lzma":
-		memory = maxWindow
+		if in, memory, err = window(in, lzmaWindow); err != nil {
+			return nil, err
+		}
 		out, err = lzma.ReaderConfig{DictCap: 1 << 20}.NewReader(in)
 	case "zstd":
-		memory = maxWindow / 4
+		memory = 8 << 20
 		var d *zstd.Decoder
 		if d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true)); err == nil {
 			out = d.IOReadCloser()
@@ -122,12 +126,12 @@ func encoder(c *tool.Call, codec string, level int, out io.Writer) (io.WriteClos
 		}
 		return bzip2w.NewWriter(out, &bzip2w.WriterConfig{Level: level})
 	case "xz":
-		if err := c.Pay(32 << 20); err != nil {
+		if err := c.Pay(8 << 20); err != nil {
 			return nil, err
 		}
 		return xz.WriterConfig{DictCap: 1 << 20, CheckSum: xz.CRC64}.NewWriter(out)
 	case "lzma":
-		if err := c.Pay(32 << 20); err != nil {
+		if err := c.Pay(8 << 20); err != nil {
 			return nil, err
 		}
 		return lzma.WriterConfig{DictCap: 1 << 20, EOSMarker: true}.NewWriter(out)
@@ -135,7 +139,7 @@ func encoder(c *tool.Call, codec string, level int, out io.Writer) (io.WriteClos
 		if level == 0 {
 			level = 3
 		}
-		if err := c.Pay(32 << 20); err != nil {
+		if err := c.Pay(8 << 20); err != nil {
 			return nil, err
 		}
 		return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
@@ -177,3 +181,46 @@ func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
 type writeError struct{ error }
 
 func (w writeError) Unwrap() error { return w.error }
+
+// window looks at the start of a stream for how much its decoder will keep, since the header alone decides.
+func window(in io.Reader, size func([]byte) int64) (io.Reader, int64, error) {
+	br := bufio.NewReaderSize(in, 4096)
+	head, _ := br.Peek(64) // shorter ones are fine
+	n := size(head)
+	if n > maxWindow {
+		return nil, 0, errors.New("memory usage limit reached")
+	}
+	return br, n + 1<<20, nil
+}
+
+// xzWindow is the dictionary of the first block's LZMA2 filter.
+func xzWindow(b []byte) int64 {
+	if len(b) < 18 {
+		return 0
+	}
+	at := 14
+	for n := range 2 { // the optional sizes of the block
+		if b[13]&(0x40<<n) != 0 {
+			for at < len(b) && b[at]&0x80 != 0 {
+				at++
+			}
+			at++
+		}
+	}
+	if at+2 >= len(b) || b[at] != 0x21 {
+		return 0
+	}
+	bits := int64(b[at+2])
+	if bits > 40 {
+		return maxWindow + 1
+	}
+	return (2 | bits&1) << (bits/2 + 11)
+}
+
+// lzmaWindow is the dictionary in the old format's header.
+func lzmaWindow(b []byte) int64 {
+	if len(b) < 5 {
+		return 0
+	}
+	return int64(b[1]) | int64(b[2])<<8 | int64(b[3])<<16 | int64(b[4])<<24
+}

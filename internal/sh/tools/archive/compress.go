@@ -218,7 +218,7 @@ func (s *squeezer) target(name string) string {
 			if strings.HasSuffix(name, suf[0]) && !s.force && s.codec != "zstd" && s.codec != "lz4" {
 				switch s.codec {
 				case "gzip":
-					s.warn("%s already has %s suffix -- unchanged", name, suf[0])
+					s.Errorf(0, "%s already has %s suffix -- unchanged", name, suf[0])
 				case "bzip2":
 					s.fail("Input file %s already has %s suffix.", name, suf[0])
 				default:
@@ -255,6 +255,9 @@ func (s *squeezer) stream() {
 		return
 	}
 	out := s.Out
+	if s.test {
+		out = io.Discard
+	}
 	if s.output != "" {
 		f, err := s.Open(s.output, vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o666)
 		if err != nil {
@@ -298,6 +301,9 @@ func (s *squeezer) result(name string, err error) bool {
 	case "gzip":
 		fmt.Fprintf(s.Err, "\n%s: %s: %s\n", s.Base(), name, text)
 		s.status = 1
+	case "bzip2":
+		s.fail("%s: %s", name, text)
+		s.status = 2
 	default:
 		s.fail("%s: %s", name, text)
 	}

@@ -117,7 +117,8 @@ func (t *tarRun) read() int {
 		}
 	}
 	u := &unpacker{tarRun: t, s: newSelection(t)}
-	code := u.members(tar.NewReader(in), br)
+	count := &position{r: in}
+	code := u.members(tar.NewReader(count), count)
 	u.finish()
 	if code == 0 {
 		u.s.missing()
@@ -140,12 +141,20 @@ type unpacker struct {
 }
 
 // members goes through the archive.
-func (u *unpacker) members(tr *tar.Reader, br *bufio.Reader) int {
+func (u *unpacker) members(tr *tar.Reader, in *position) int {
 	for {
 		if !u.Step(8) {
 			return 2
 		}
 		h, err := tr.Next()
+		if err == io.EOF && in.n == 0 {
+			u.Errorf(2, "This does not look like a tar archive")
+			u.status = 2
+			return 0
+		}
+		if err == io.EOF && in.n%512 != 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		if err == io.EOF {
 			return 0
 		}

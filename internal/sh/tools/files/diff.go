@@ -41,6 +41,7 @@ type differ struct {
 	status    int
 	foldNames bool
 	color     bool
+	inColor   bool
 }
 
 const diffShort = "0123456789abBcC:dD:eEfF:hHiI:lL:nNpPqrsS:tTu::U:vwW:x:X:yZ"
@@ -127,24 +128,23 @@ func (d *differ) setStyle(s byte) bool {
 	return true
 }
 
+// rawOptions are the arguments that are no operands, as they were given.
+func (d *differ) rawOptions(operands []string) (opts []string) {
+	for _, a := range d.Args {
+		if len(operands) > 0 && a == operands[0] {
+			operands = operands[1:]
+			continue
+		}
+		opts = append(opts, shellQuote(a, false))
+	}
+	return opts
+}
+
 // flags applies the options.
 func (d *differ) flags(f tool.Flags) int {
 	digits := ""
-	var opts []string
+	opts := d.rawOptions(f.Args)
 	for _, o := range f.All {
-		if o.Long != "" {
-			s := "--" + o.Long
-			if o.Has {
-				s += "=" + o.Value
-			}
-			opts = append(opts, shellQuote(s, false))
-		} else {
-			s := "-" + string(o.Letter)
-			if o.Has {
-				s += " " + shellQuote(o.Value, false)
-			}
-			opts = append(opts, s)
-		}
 		number := func(s, what string) (int, bool) {
 			n, err := strconv.Atoi(s)
 			if err != nil || n < 0 {
@@ -334,6 +334,9 @@ func (d *differ) pair(a, b string) {
 		return
 	}
 	if (ea != nil || ia.Mode.IsDir()) && (eb != nil || ib.Mode.IsDir()) {
+		if ea == nil && eb == nil && ia.Ino == ib.Ino {
+			return
+		}
 		d.directories(a, b)
 		return
 	}
@@ -398,7 +401,7 @@ func (d *differ) files(a, b side, within bool) {
 			return
 		}
 		fmt.Fprintf(d.w, "Binary files %s and %s differ\n", a.name, b.name)
-		d.status = 2
+		d.status = max(d.status, 1)
 		return
 	}
 	if d.brief && !d.same.fold && !d.same.allSpace && !d.same.spaceChange && !d.same.trailing && !d.same.tabs && !d.same.blank && d.same.ignore == nil {

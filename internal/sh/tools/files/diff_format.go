@@ -30,6 +30,10 @@ func (d *differ) line(sign string, t text, i int) {
 	} else {
 		d.w.Write(line)
 	}
+	if d.inColor {
+		d.w.WriteString("\x1b[0m")
+		d.inColor = false
+	}
 	if t.noEnd && i == len(t.lines)-1 {
 		d.w.WriteString(noEndText)
 		return
@@ -44,8 +48,12 @@ func (d *differ) colored(code string, fn func()) {
 		return
 	}
 	d.w.WriteString("\x1b[" + code + "m")
+	d.inColor = true
 	fn()
-	d.w.WriteString("\x1b[0m")
+	if d.inColor {
+		d.w.WriteString("\x1b[0m")
+		d.inColor = false
+	}
 }
 
 // span is a range of lines in the normal format, from 0.

@@ -40,7 +40,8 @@ type patchHunk struct {
 // filePatch is what a patch says about one file.
 type filePatch struct {
 	oldName, newName, index string
-	oldGone, newGone        bool // the header's time is that of 1970, or the name is /dev/null
+	oldText, newText        string // of the header, whole
+	oldGone, newGone        bool   // the header's time is that of 1970, or the name is /dev/null
 	hunks                   []patchHunk
 	rename                  bool
 	newMode                 uint32
@@ -276,7 +277,7 @@ func (p *patcher) file(fp *filePatch, name string) {
 	applied := len(rejected) < len(fp.hunks)
 	if p.dry {
 		if len(rejected) > 0 {
-			p.failed(rejected, len(fp.hunks), name, "")
+			p.failed(rejected, len(fp.hunks), job.ignored, "")
 		}
 		return
 	}
@@ -298,7 +299,7 @@ func (p *patcher) file(fp *filePatch, name string) {
 		} else {
 			p.writeOut(target, result, old, exists && p.output == "")
 		}
-	} else if len(rejected) > 0 && exists && p.output == "" {
+	} else if len(rejected) > 0 && exists && p.output == "" && !job.ignored {
 		p.writeOut(path+p.suffix, data, old, true)
 	}
 	if len(rejected) > 0 {
@@ -310,19 +311,23 @@ func (p *patcher) file(fp *filePatch, name string) {
 		if p.reject == "" && p.output == "" {
 			said = name + ".rej"
 		}
-		p.failed(rejected, len(fp.hunks), name, said)
+		p.failed(rejected, len(fp.hunks), job.ignored, said)
 		if rej != "-" {
 			p.writeOut(rej, rejectText(fp, rejected, p.reverse), vfs.Info{}, false)
 		}
 	}
 }
 
-func (p *patcher) failed(rejected []patchHunk, n int, name, rej string) {
+func (p *patcher) failed(rejected []patchHunk, n int, ignored bool, rej string) {
 	word := "hunks"
 	if n == 1 {
 		word = "hunk"
 	}
-	p.say("%d out of %d %s FAILED", len(rejected), n, word)
+	how := "FAILED"
+	if ignored {
+		how = "ignored"
+	}
+	p.say("%d out of %d %s %s", len(rejected), n, word, how)
 	if rej != "" {
 		p.say(" -- saving rejects to file %s", shellQuote(rej, false))
 	}
@@ -359,7 +364,7 @@ func (p *patcher) writeOut(path string, data []byte, old vfs.Info, exists bool) 
 // rejectText writes rejected hunks as a unified difference.
 func rejectText(fp *filePatch, hunks []patchHunk, reverse bool) []byte {
 	var b bytes.Buffer
-	oldName, newName := fp.oldName, fp.newName
+	oldName, newName := fp.oldText, fp.newText
 	if oldName == "" {
 		oldName = "/dev/null"
 	}

@@ -11,6 +11,7 @@ type patchJob struct {
 	at      int // lines of t that are in out already
 	delta   int // by how much the last hunk was off
 	inexact bool
+	ignored bool // the patch was applied before
 }
 
 // apply applies all hunks and returns those that did not fit. ok is false when the process is being ended.
@@ -45,6 +46,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 						rejected = append(rejected, x)
 					}
 					j.skipAll()
+					j.ignored = true
 					return rejected, true
 				case p.batch:
 					p.say("%s patch detected!  Assuming -R.\n", kind)
@@ -57,6 +59,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 					rejected = append(rejected, x)
 				}
 				j.skipAll()
+				j.ignored = true
 				return rejected, true
 			}
 		}
@@ -77,7 +80,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 			}
 			if off != 0 {
 				lines := "lines"
-				if off == 1 || off == -1 {
+				if off == 1 {
 					lines = "line"
 				}
 				text += " (offset " + itoa(off) + " " + lines + ")"

@@ -53,6 +53,7 @@ func parsePatch(c *tool.Call, data []byte) (out []*filePatch, garbage bool) {
 			fp.index = index
 			fp.oldName, fp.oldGone = headerName(line[4:])
 			fp.newName, fp.newGone = headerName(string(r.lines[r.at+1][4:]))
+			fp.oldText, fp.newText = line[4:], strings.TrimRight(string(r.lines[r.at+1][4:]), "\r")
 			r.at += 2
 			for r.at < len(r.lines) && unifiedHead.Match(r.lines[r.at]) {
 				if h, ok := r.unified(); ok {
@@ -65,6 +66,7 @@ func parsePatch(c *tool.Call, data []byte) (out []*filePatch, garbage bool) {
 		case strings.HasPrefix(line, "*** ") && r.at+1 < len(r.lines) && bytes.HasPrefix(r.lines[r.at+1], []byte("--- ")):
 			fp.oldName, fp.oldGone = headerName(line[4:])
 			fp.newName, fp.newGone = headerName(string(r.lines[r.at+1][4:]))
+			fp.oldText, fp.newText = line[4:], strings.TrimRight(string(r.lines[r.at+1][4:]), "\r")
 			r.at += 2
 			for r.at < len(r.lines) && bytes.HasPrefix(r.lines[r.at], []byte("***************")) {
 				h, ok := r.context()
