@@ -17,16 +17,11 @@ import (
 // because its entries lead back to it.
 func toolTable() map[string]command {
 	return map[string]command{
-		"bash": toolShell, "sh": toolShell, "env": toolEnv, "timeout": toolTimeout, "nohup": toolNohup,
-		"sudo": toolSudo, "nice": toolNohup, "setsid": toolNohup, "stdbuf": toolStdbuf, "time": toolNohup,
+		"bash": toolShell, "sh": toolShell,
 		"true": biTrue, "false": biFalse, "echo": biEcho, "printf": biPrintf, "test": biTest, "[": biTest, "pwd": biPwd, "kill": biKill,
-		"cat": toolCat, "head": toolHead, "tail": toolTail, "wc": toolWc, "tee": toolTee, "tac": toolTac, "rev": toolRev, "nl": toolNl,
-		"sort": toolSort, "uniq": toolUniq, "cut": toolCut, "tr": toolTr, "paste": toolPaste,
-		"date": toolDate, "sleep": toolSleep, "seq": toolSeq, "yes": toolYes, "expr": toolExpr, "whoami": toolWhoami, "id": toolID, "groups": toolGroups,
-		"uname": toolUname, "hostname": toolHostname, "nproc": toolNproc, "arch": toolArch, "uptime": toolUptime, "ps": toolPs, "free": toolFree,
-		"printenv": toolPrintenv, "tty": toolTty, "stty": toolStty, "which": toolWhich, "clear": toolClear, "sync": biTrue,
+		"grep": toolGrep, "egrep": toolGrep, "fgrep": toolGrep, "sed": toolSed,
+		"stty":         toolStty,
 		"carrel-guest": toolGuest,
-		"base64":       toolBase64, "sha256sum": toolSum, "sha1sum": toolSum, "sha512sum": toolSum, "md5sum": toolSum,
 	}
 }
 

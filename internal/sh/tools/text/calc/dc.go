@@ -109,7 +109,7 @@ func (d *dcMachine) print(v dcValue, end string) error {
 		if d.obase != 10 && v.n.digits() > 20000 {
 			return errTooLarge
 		}
-		text = wrap(v.n.text(d.obase), d.width)
+		text = wrap(v.n.text(d.obase), d.width+1)
 	}
 	_, err := io.WriteString(d.w, text+end)
 	return err
