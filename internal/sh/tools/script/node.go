@@ -62,6 +62,7 @@ type node struct {
 	spent  int64
 	status int
 	exited bool
+	shown  time.Time
 	broken bool // standard output is gone
 	tools  func(vm *quickjs.VM, args []quickjs.Value) (any, error)
 }
@@ -182,6 +183,9 @@ func nodeOptions(c *tool.Call) (o options, status int, ok bool) {
 			return o, 9, false
 		}
 	}
+	if len(args) > 0 && args[0] == "--" && (o.mode == "eval" || o.mode == "print") {
+		args = args[1:]
+	}
 	o.args = args
 	if o.mode == "" {
 		o.mode = "stdin"
@@ -217,7 +221,7 @@ func (n *node) run(o options) int {
 		funcs["tool"] = n.tools
 	}
 	vm, err := image().Start(ctx, quickjs.Options{
-		Step: c.Step, Grow: n.grow, Now: c.Now, Random: c.Random, Funcs: funcs,
+		Step: n.step, Grow: n.grow, Now: c.Now, Random: c.Random, Funcs: funcs,
 		Normalize: func(vm *quickjs.VM, base, name string) (string, error) { return n.hookText("resolve", base, name) },
 		Load:      func(vm *quickjs.VM, name string) (string, error) { return n.hookText("source", name) },
 		Rejected: func(vm *quickjs.VM, promise, reason quickjs.Value, handled bool) {
@@ -395,6 +399,20 @@ func (n *node) wait(d time.Duration) error {
 		return quickjs.ErrEnded
 	}
 	return nil
+}
+
+// step pays for work, and shows what was written some time ago.
+func (n *node) step(steps int) bool {
+	const late = 20 * time.Millisecond
+	if n.out.Buffered() > 0 {
+		if now := time.Now(); n.shown.IsZero() {
+			n.shown = now
+		} else if now.Sub(n.shown) > late {
+			n.flush()
+			n.shown = time.Time{}
+		}
+	}
+	return n.c.Step(steps)
 }
 
 // flush writes what the script has written.

@@ -168,6 +168,8 @@ func (n *node) expand(kind string, data []byte, most int64) (any, error) {
 	switch {
 	case kind == "inflateRaw":
 		r = flate.NewReader(src)
+	case kind == "gunzip" && len(data) > 1 && (data[0] != 0x1f || data[1] != 0x8b):
+		return nil, header
 	case kind == "gunzip", kind == "unzip" && len(data) > 0 && data[0] == 0x1f:
 		r, err = gzip.NewReader(src)
 	default:

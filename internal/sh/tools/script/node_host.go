@@ -278,18 +278,18 @@ func (n *node) child(a in) (any, error) {
 	if errKept {
 		c.Err = errs
 	}
-	status := n.c.Run(c)
+	if c.Out == nil {
+		c.Out = n.c.Out
+	}
+	if c.Err == nil {
+		c.Err = n.c.Err
+	}
+	p, err := n.c.Start(c)
+	if err != nil {
+		return nil, failure("EAGAIN")
+	}
+	status, sig := p.Wait()
 	_ = n.c.Pay(-int64(out.b.Len() + errs.b.Len()))
-	sig := 0
-	if status > 128 && status <= 128+64 {
-		sig = status - 128
-		if a.str(0) == "" { // a shell that says so itself
-			sig = 0
-		}
-	}
-	if sig != 0 && strings.HasSuffix(argv[0], "sh") {
-		sig = 0
-	}
 	return []any{status, sig, out.b.Bytes(), errs.b.Bytes()}, nil
 }
 

@@ -1,12 +1,15 @@
+// Scripts may give the globals' names to things of their own, in the same scope: these are the ones that the library uses.
+const { Object, Array, String, Number, Boolean, Symbol, BigInt, Math, JSON, Reflect, Proxy, Promise, Map, Set, WeakMap, WeakSet, Date, RegExp, Function, Error, TypeError, RangeError,
+  SyntaxError, EvalError, ReferenceError, URIError, AggregateError, ArrayBuffer, SharedArrayBuffer, DataView, Uint8Array, Uint16Array, BigUint64Array, parseInt, parseFloat, isNaN, isFinite,
+  encodeURIComponent, decodeURIComponent, eval: evaluate } = globalThis;
+let setTimeout, setImmediate, clearTimeout, URL, URLSearchParams, Headers, performance, fetch, console, btoa, atob, TextDecoder, DOMException;
 // What every other module stands on: errors with codes, text encodings, events.
 const hideProp = (o, name, value) => Object.defineProperty(o, name, { value, writable: true, configurable: true, enumerable: false });
 const codeSymbol = Symbol.for('node.code');
 function nodeError(Base, code, message) {
   const e = new Base(message);
   e.code = code;
-  const name = e.name;
   hideProp(e, codeSymbol, true);
-  if (typeof e.stack === 'string') hideProp(e, 'stack', e.stack.replace(name, `${name} [${code}]`));
   hideProp(e, 'toString', function () { return `${this.name} [${code}]: ${this.message}`; });
   return e;
 }
@@ -168,8 +171,27 @@ const errorPrepare = (e, frames) => {
     const at = `${file}:${f.getLineNumber()}:${f.getColumnNumber()}`;
     out += name && name !== '<anonymous>' && name !== '<eval>' ? `\n    at ${name} (${at})` : `\n    at ${at}`;
   }
-  let name, message;
-  try { name = e.name === undefined ? 'Error' : String(e.name); message = e.message === undefined ? '' : String(e.message); } catch { name = 'Error'; message = ''; }
-  return (message ? name ? `${name}: ${message}` : message : name) + out;
+  return mark + out;
 };
+// The message is put above when somebody looks, as V8 and node do it: constructors give errors their name after they were made.
+const mark = '\0stack';
+const rawStack = Object.getOwnPropertyDescriptor(Error.prototype, 'stack');
+const stacks = new WeakMap();
+Object.defineProperty(Error.prototype, 'stack', {
+  configurable: true, enumerable: false,
+  get() {
+    if (stacks.has(this)) return stacks.get(this);
+    let raw = rawStack.get.call(this);
+    if (raw === null || raw === undefined) { if (!(this instanceof Error) || this === Error.prototype) return undefined; raw = mark; }
+    if (typeof raw !== 'string' || !raw.startsWith(mark)) return raw;
+    const frames = raw.slice(mark.length);
+    let text;
+    try { text = Error.prototype.toString.call(this); } catch { text = 'Error'; }
+    if (this[codeSymbol] && typeof this.code === 'string') text = text.replace(this.name, `${this.name} [${this.code}]`);
+    text += frames;
+    stacks.set(this, text);
+    return text;
+  },
+  set(v) { Object.defineProperty(this, 'stack', { value: v, writable: true, configurable: true, enumerable: false }); },
+});
 Error.prepareStackTrace = errorPrepare;

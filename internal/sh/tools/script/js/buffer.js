@@ -128,15 +128,15 @@ define('buffer', (require, exports, module) => {
     const rest = this.length - 50;
     return `<${this.constructor.name} ${hex}${rest > 0 ? ` ... ${rest} more byte${rest > 1 ? 's' : ''}` : ''}>`;
   });
-  const bad = () => { const e = new (globalThis.DOMException ?? Error)('Invalid character', 'InvalidCharacterError'); return e; };
-  const btoa = (s) => { s = String(s); if (/[^\0-\xff]/.test(s)) throw bad(); return host.text(host.bytes(s, 'latin1'), 'base64'); };
-  const atob = (s) => { s = String(s).replace(/[\t\n\f\r ]/g, ''); if (s.length % 4 === 0) s = s.replace(/==?$/, ''); if (s.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(s)) throw bad(); return host.text(host.bytes(s, 'base64'), 'latin1'); };
+  const bad = () => { return new DOMException('Invalid character', 'InvalidCharacterError'); };
+  const toB64 = (s) => { s = String(s); if (/[^\0-\xff]/.test(s)) throw bad(); return host.text(host.bytes(s, 'latin1'), 'base64'); };
+  const fromB64 = (s) => { s = String(s).replace(/[\t\n\f\r ]/g, ''); if (s.length % 4 === 0) s = s.replace(/==?$/, ''); if (s.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(s)) throw bad(); return host.text(host.bytes(s, 'base64'), 'latin1'); };
   class TextEncoder {
     get encoding() { return 'utf-8'; }
     encode(s = '') { return new Uint8Array(host.bytes(String(s), 'utf8')); }
     encodeInto(s, u) { const b = this.encode(s); let n = Math.min(b.length, u.length); while (n > 0 && n < b.length && (b[n] & 0xc0) === 0x80) n--; u.set(b.subarray(0, n)); return { read: decode(b.subarray(0, n), 'utf8').length, written: n }; }
   }
-  class TextDecoder {
+  class Decoder {
     #left = null;
     constructor(enc = 'utf-8', o = {}) {
       const e = String(enc).toLowerCase();
@@ -155,6 +155,7 @@ define('buffer', (require, exports, module) => {
       return s;
     }
   }
+  hideProp(Decoder, 'name', 'TextDecoder');
   // incomplete is where a character begins that is not all there.
   const incomplete = (b) => {
     for (let i = 1; i <= Math.min(3, b.length); i++) {
@@ -180,6 +181,6 @@ define('buffer', (require, exports, module) => {
     end(b) { const s = b ? this.write(b) : ''; const l = this.left; this.left = Buffer.alloc(0); return s + decode(l, this.encoding); }
   }
   define('string_decoder', (r, e, m) => { m.exports = { StringDecoder }; });
-  Object.assign(exports, { Buffer, kMaxLength: 2 ** 32, constants: { MAX_LENGTH: 2 ** 32, MAX_STRING_LENGTH: 536870888 }, btoa, atob, TextEncoder, TextDecoder, make, encodingOf, isUtf8: (b) => !utf8(b).includes('\ufffd'), isAscii: (b) => b.every((x) => x < 128) });
+  Object.assign(exports, { Buffer, kMaxLength: 2 ** 32, constants: { MAX_LENGTH: 2 ** 32, MAX_STRING_LENGTH: 536870888 }, btoa: toB64, atob: fromB64, TextEncoder, TextDecoder: Decoder, make, encodingOf, isUtf8: (b) => !utf8(b).includes('\ufffd'), isAscii: (b) => b.every((x) => x < 128) });
   for (const k of ['make', 'encodingOf', 'TextEncoder', 'TextDecoder']) Object.defineProperty(exports, k, { enumerable: false });
 });

@@ -217,9 +217,9 @@ define('fs', (require, exports, module) => {
     const { Readable } = require('stream');
     o = opts(o);
     let fd = o.fd ?? null, at = o.start ?? -1, left = o.end === undefined ? Infinity : o.end - (o.start ?? 0) + 1;
-    const r = new Readable({ highWaterMark: o.highWaterMark ?? 65536, encoding: o.encoding, read(n) {
+    const construct = fd !== null ? undefined : (cb) => { try { fd = fs.openSync(p, o.flags ?? 'r', o.mode); r.fd = fd; r.emit('open', fd); r.emit('ready'); cb(); } catch (e) { cb(e); } };
+    const r = new Readable({ highWaterMark: o.highWaterMark ?? 65536, encoding: o.encoding, construct, read(n) {
       try {
-        if (fd === null) { fd = fs.openSync(p, o.flags ?? 'r', o.mode); r.fd = fd; r.emit('open', fd); r.emit('ready'); }
         const b = Buffer.alloc(Math.min(n, left, 65536));
         const got = b.length ? fs.readSync(fd, b, 0, b.length, at) : 0;
         if (at >= 0) at += got;

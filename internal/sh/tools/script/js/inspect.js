@@ -123,7 +123,7 @@ define('internal/inspect', (require, exports) => {
     return symbols.length ? keys.concat(symbols.filter((s) => Object.prototype.propertyIsEnumerable.call(v, s))) : keys;
   }
   const isIndex = (k) => typeof k === 'string' && /^(0|[1-9][0-9]*)$/.test(k) && Number(k) < 4294967295;
-  const otherKeys = (v, hidden) => keysOf(v, hidden).filter((k) => !isIndex(k) && !(hidden && k === 'length'));
+  const otherKeys = (v, hidden) => keysOf(v, hidden).filter((k) => !isIndex(k));
 
   function formatValue(ctx, v, depth, typed) {
     if (v === null) return stylize(ctx, 'null', 'null');
@@ -205,7 +205,7 @@ define('internal/inspect', (require, exports) => {
     let tag = '';
     try { tag = v[Symbol.toStringTag]; } catch { tag = ''; }
     if (typeof tag !== 'string' || (tag !== '' && (ctx.showHidden ? hasOwn : (o, k) => Object.prototype.propertyIsEnumerable.call(o, k))(v, Symbol.toStringTag))) tag = '';
-    if (Symbol.iterator in v || constructor === null) {
+    if ((Symbol.iterator in v && !types.isArgumentsObject(v)) || constructor === null) {
       noEntries = false;
       if (Array.isArray(v)) {
         const p = constructor !== 'Array' || tag !== '' ? prefix(constructor, tag, 'Array', `(${v.length})`) : '';
@@ -243,11 +243,8 @@ define('internal/inspect', (require, exports) => {
       keys = keysOf(v, ctx.showHidden);
       braces = ['{', '}'];
       if (types.isArgumentsObject(v)) {
-        keys = otherKeys(v, ctx.showHidden);
-        braces = ['[Arguments] [', ']'];
-        if (v.length === 0 && keys.length === 0) return '[Arguments] []';
-        extras = EXTRAS;
-        formatter = formatArray;
+        braces[0] = '[Arguments] {';
+        if (keys.length === 0) return '[Arguments] {}';
       } else if (typeof v === 'function') {
         base = functionBase(v, constructor, tag);
         if (keys.length === 0) return stylize(ctx, base, 'special');

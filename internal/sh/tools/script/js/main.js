@@ -32,7 +32,6 @@ const hooks = {
     info.env = Object.fromEntries(given.env.map((e) => { const i = e.indexOf('='); return [e.slice(0, i), e.slice(i + 1)]; }));
     info.origin = host.hrtime();
     process.exitCode = undefined;
-    const { performance } = globalThis;
     performance.timeOrigin = Date.now();
   },
   run: guarded(() => {
@@ -104,11 +103,15 @@ function watch(p) { awaited = p; if (p && typeof p.then === 'function') Promise.
 const process = require('process');
 {
   const { globals } = require('internal/web');
-  const { Buffer, TextEncoder, TextDecoder, atob, btoa } = require('buffer');
-  const { URL, URLSearchParams } = require('url');
-  const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate } = require('timers');
+  const { Buffer, TextEncoder } = require('buffer');
+  ({ TextDecoder, atob, btoa } = require('buffer'));
+  ({ URL, URLSearchParams } = require('url'));
+  const { setInterval, clearInterval, clearImmediate } = require('timers');
+  ({ setTimeout, setImmediate, clearTimeout } = require('timers'));
+  ({ Headers, performance, fetch, DOMException } = globals);
+  console = require('console');
   Object.defineProperty(globalThis, Symbol.toStringTag, { value: 'global', configurable: true });
-  for (const [k, v] of Object.entries({ ...globals, process, Buffer, URL, URLSearchParams, TextEncoder, TextDecoder, console: require('console'), crypto: require('crypto').webcrypto })) hideProp(globalThis, k, v);
+  for (const [k, v] of Object.entries({ ...globals, process, Buffer, URL, URLSearchParams, TextEncoder, TextDecoder, console, crypto: require('crypto').webcrypto })) hideProp(globalThis, k, v);
   Object.assign(globalThis, { global: globalThis, clearImmediate, setImmediate, clearInterval, clearTimeout, setInterval, setTimeout, queueMicrotask: (fn) => { if (typeof fn !== 'function') throw typeError('callback', 'of type function', fn); Promise.resolve().then(() => { try { fn(); } catch (e) { uncaught(e); } }); }, structuredClone: globals.structuredClone, atob, btoa, performance: globals.performance, fetch: globals.fetch });
   // What the interpreter's own errors look like: the message stands above the calls.
   Error.stackTraceLimit = 10;

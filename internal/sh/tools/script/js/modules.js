@@ -133,7 +133,7 @@ define('child_process', (require, exports, module) => {
         });
       });
     };
-    setImmediate(() => setImmediate(() => { if (!wrote && !c.stdin?.listenerCount('pipe') && !c.stdin?._piped) go(); }));
+    setImmediate(() => setImmediate(() => { if (!wrote && !c.stdin?._piped) go(); }));
     if (c.stdin) c.stdin.on('pipe', () => { c.stdin._piped = true; });
     return c;
   }
@@ -226,7 +226,7 @@ define('vm', (r, e) => {
   e.Script = class { constructor(c, o) { this.c = String(c); this.o = o; host.compile(`(function(){${this.c}\n})`, o?.filename ?? 'evalmachine.<anonymous>', 'script'); } runInThisContext() { return e.runInThisContext(this.c, this.o); } runInNewContext(s) { return e.runInNewContext(this.c, s, this.o); } runInContext(s) { return e.runInNewContext(this.c, s, this.o); } };
   e.createContext = (o = {}) => o; e.isContext = () => true;
   // A context is an object around the code, not another world.
-  e.runInNewContext = e.runInContext = (c, s = {}) => { const p = new Proxy(s, { has: () => true, get: (t, k) => k === Symbol.unscopables ? undefined : k in t ? t[k] : globalThis[k] }); return new Function('$s', '$c', 'with ($s) { return eval($c) }')(p, String(c)); };
+  e.runInNewContext = e.runInContext = (c, s = {}) => { const p = new Proxy(s, { has: (t, k) => k !== '$c' && k !== 'eval', get: (t, k) => k === Symbol.unscopables ? undefined : k in t ? t[k] : globalThis[k] }); return new Function('$s', '$c', 'with ($s) { return eval($c) }')(p, String(c)); };
 });
 define('v8', (r, e) => { e.getHeapStatistics = () => ({ total_heap_size: host.memory(), used_heap_size: host.memory(), heap_size_limit: 512 << 20 }); e.serialize = (v) => r('buffer').Buffer.from(JSON.stringify(v)); e.deserialize = (b) => JSON.parse(b.toString()); });
 define('diagnostics_channel', (r, e) => { const c = {}; e.channel = (n) => c[n] ??= { name: n, hasSubscribers: false, publish() {}, subscribe() {}, unsubscribe() {} }; });

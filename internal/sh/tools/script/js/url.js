@@ -74,7 +74,7 @@ define('url', (require, exports, module) => {
   }
   const form = (s) => { let out = ''; for (const b of new Uint8Array(host.bytes(String(s), 'utf8'))) { const c = String.fromCharCode(b); out += /[A-Za-z0-9*\-._]/.test(c) ? c : b === 32 ? '+' : '%' + b.toString(16).toUpperCase().padStart(2, '0'); } return out; };
   const unform = (s) => { s = s.replaceAll('+', ' '); if (!s.includes('%')) return s; const b = []; const src = new Uint8Array(host.bytes(s, 'utf8')); for (let i = 0; i < src.length; i++) { const h = src[i] === 37 ? String.fromCharCode(src[i + 1], src[i + 2]) : ''; if (/^[0-9a-fA-F]{2}$/.test(h)) { b.push(parseInt(h, 16)); i += 2; } else b.push(src[i]); } return host.text(new Uint8Array(b).buffer, 'utf8'); };
-  class URLSearchParams {
+  class Params {
     #list = []; #url = null;
     constructor(init = '', url) {
       this.#url = url ?? null;
@@ -98,11 +98,11 @@ define('url', (require, exports, module) => {
     get [Symbol.toStringTag]() { return 'URLSearchParams'; }
     [Symbol.for('nodejs.util.inspect.custom')](d, o, inspect) { const l = this.#list.map(([k, v]) => `${inspect(k)} => ${inspect(v)}`); return l.length ? `URLSearchParams { ${l.join(', ')} }` : 'URLSearchParams {}'; }
   }
-  class URL {
+  class Address {
     #u; #params;
-    constructor(input, base) { input = String(input); const b = base === undefined ? undefined : base instanceof URL ? base.#u : parse(String(base), undefined, String(base)); this.#u = parse(input, b && { ...b, href: String(base) }, input); }
-    static canParse(i, b) { try { new URL(i, b); return true; } catch { return false; } }
-    static parse(i, b) { try { return new URL(i, b); } catch { return null; } }
+    constructor(input, base) { input = String(input); const b = base === undefined ? undefined : base instanceof Address ? base.#u : parse(String(base), undefined, String(base)); this.#u = parse(input, b && { ...b, href: String(base) }, input); }
+    static canParse(i, b) { try { new Address(i, b); return true; } catch { return false; } }
+    static parse(i, b) { try { return new Address(i, b); } catch { return null; } }
     get href() { const u = this.#u; const auth = u.username || u.password ? `${u.username}${u.password ? ':' + u.password : ''}@` : ''; return `${u.protocol}${u.hasHost ? `//${auth}${this.host}` : ''}${u.path}${u.search}${u.hash}`; }
     set href(v) { this.#u = parse(String(v), undefined, String(v)); this.#params = undefined; }
     get origin() { return special(this.protocol) && this.protocol !== 'file:' ? `${this.protocol}//${this.host}` : 'null'; }
@@ -115,7 +115,7 @@ define('url', (require, exports, module) => {
     get pathname() { return this.#u.path; } set pathname(v) { if (!this.#u.opaque) { v = enc(String(v), ' "#<>?`{}^'); this.#u.path = '/' + dots(v.replace(/^\//, '').split('/')).join('/'); } }
     get search() { return this.#u.search; } set search(v) { v = String(v).replace(/^\?/, ''); this.#u.search = v ? '?' + enc(v, ` "#<>'`) : ''; this.#params = undefined; }
     get hash() { return this.#u.hash; } set hash(v) { v = String(v).replace(/^#/, ''); this.#u.hash = v ? '#' + enc(v, ' "<>`') : ''; }
-    get searchParams() { return this.#params ??= new URLSearchParams(this.#u.search, (s) => { this.#u.search = s ? '?' + s : ''; }); }
+    get searchParams() { return this.#params ??= new Params(this.#u.search, (s) => { this.#u.search = s ? '?' + s : ''; }); }
     toString() { return this.href; } toJSON() { return this.href; }
     get [Symbol.toStringTag]() { return 'URL'; }
     [Symbol.for('nodejs.util.inspect.custom')](depth, opts, inspect) {
@@ -125,14 +125,14 @@ define('url', (require, exports, module) => {
       return `URL ${inspect(o, opts)}`;
     }
   }
-  for (const k of ['href', 'origin', 'protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'searchParams', 'hash']) Object.defineProperty(URL.prototype, k, { enumerable: true });
+  for (const k of ['href', 'origin', 'protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'searchParams', 'hash']) Object.defineProperty(Address.prototype, k, { enumerable: true });
   const fileURLToPath = (u) => {
-    if (typeof u === 'string') u = new URL(u);
+    if (typeof u === 'string') u = new Address(u);
     if (u.protocol !== 'file:') throw nodeError(TypeError, 'ERR_INVALID_URL_SCHEME', 'The URL must be of scheme file');
     if (u.hostname !== '') throw nodeError(TypeError, 'ERR_INVALID_FILE_URL_HOST', 'File URL host must be "localhost" or empty on linux');
     return decodeURIComponent(u.pathname);
   };
-  const pathToFileURL = (p) => { const r = require('path').resolve(p); const u = new URL('file:///'); u.pathname = (p.endsWith('/') && r !== '/' ? r + '/' : r).replaceAll('%', '%25').replaceAll('\\', '%5C').replaceAll('\n', '%0A').replaceAll('?', '%3F').replaceAll('#', '%23'); return u; };
+  const pathToFileURL = (p) => { const r = require('path').resolve(p); const u = new Address('file:///'); u.pathname = (p.endsWith('/') && r !== '/' ? r + '/' : r).replaceAll('%', '%25').replaceAll('\\', '%5C').replaceAll('\n', '%0A').replaceAll('?', '%3F').replaceAll('#', '%23'); return u; };
   // The old interface.
   const legacy = (s, query) => {
     const m = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*:))?(\/\/)?(?:([^/?#@]*)@)?([^/?#:]*)?(?::(\d+))?([^?#]*)(\?[^#]*)?(#.*)?$/.exec(s) ?? [];
@@ -141,8 +141,10 @@ define('url', (require, exports, module) => {
     if (slashes && pathname === '') pathname = '/';
     return { protocol, slashes: slashes ? true : null, auth, host: hostname === null ? null : hostname + (port ? ':' + port : ''), port, hostname, hash, search, query: query ? require('querystring').parse((search ?? '').slice(1)) : search ? search.slice(1) : null, pathname: pathname || null, path: (pathname || '') + (search ?? '') || null, href: s };
   };
-  const urlFormat = (o) => o instanceof URL ? o.href : typeof o === 'string' ? o : `${o.protocol ? o.protocol.replace(/:?$/, ':') : ''}${o.slashes || /^(https?|ftp|file):?$/.test(o.protocol ?? '') ? '//' : ''}${o.auth ? o.auth + '@' : ''}${o.host ?? ((o.hostname ?? '') + (o.port ? ':' + o.port : ''))}${o.pathname ? ((o.host || o.hostname) && o.pathname[0] !== '/' ? '/' : '') + o.pathname : ''}${o.search ? o.search.replace(/^\??/, '?') : o.query && Object.keys(o.query).length ? '?' + require('querystring').stringify(o.query) : ''}${o.hash ? o.hash.replace(/^#?/, '#') : ''}`;
-  module.exports = { URL, URLSearchParams, fileURLToPath, pathToFileURL, parse: legacy, format: urlFormat, resolve: (a, b) => { const u = new URL(b, new URL(a, 'resolve://')); return u.protocol === 'resolve:' ? u.pathname + u.search + u.hash : u.href; }, domainToASCII: (d) => host.idna(d) ?? '', domainToUnicode: (d) => d, urlToHttpOptions: (u) => ({ protocol: u.protocol, hostname: u.hostname, hash: u.hash, search: u.search, pathname: u.pathname, path: u.pathname + u.search, href: u.href, port: u.port ? Number(u.port) : '' }) };
+  const urlFormat = (o) => o instanceof Address ? o.href : typeof o === 'string' ? o : `${o.protocol ? o.protocol.replace(/:?$/, ':') : ''}${o.slashes || /^(https?|ftp|file):?$/.test(o.protocol ?? '') ? '//' : ''}${o.auth ? o.auth + '@' : ''}${o.host ?? ((o.hostname ?? '') + (o.port ? ':' + o.port : ''))}${o.pathname ? ((o.host || o.hostname) && o.pathname[0] !== '/' ? '/' : '') + o.pathname : ''}${o.search ? o.search.replace(/^\??/, '?') : o.query && Object.keys(o.query).length ? '?' + require('querystring').stringify(o.query) : ''}${o.hash ? o.hash.replace(/^#?/, '#') : ''}`;
+  hideProp(Address, 'name', 'URL');
+  hideProp(Params, 'name', 'URLSearchParams');
+  module.exports = { URL: Address, URLSearchParams: Params, fileURLToPath, pathToFileURL, parse: legacy, format: urlFormat, resolve: (a, b) => { const u = new Address(b, new Address(a, 'resolve://')); return u.protocol === 'resolve:' ? u.pathname + u.search + u.hash : u.href; }, domainToASCII: (d) => host.idna(d) ?? '', domainToUnicode: (d) => d, urlToHttpOptions: (u) => ({ protocol: u.protocol, hostname: u.hostname, hash: u.hash, search: u.search, pathname: u.pathname, path: u.pathname + u.search, href: u.href, port: u.port ? Number(u.port) : '' }) };
 });
 define('querystring', (require, exports, module) => {
   const esc = (s) => encodeURIComponent(s).replace(/[']/g, '%27').replace(/%27/g, "'");

@@ -1,7 +1,7 @@
 // The globals that are not JavaScript's own.
 define('internal/web', (require, exports) => {
   const { Buffer } = require('buffer');
-  class DOMException extends Error { #code; constructor(m = '', name = 'Error') { super(m); const n = typeof name === 'object' ? name.name ?? 'Error' : name; hideProp(this, 'name', n); this.#code = { NotFoundError: 8, InvalidCharacterError: 5, AbortError: 20, TimeoutError: 23, DataCloneError: 25 }[n] ?? 0; if (typeof this.stack === 'string') hideProp(this, 'stack', this.stack.replace(/^\w+/, n)); } get code() { return this.#code; } }
+  class DOMError extends Error { #code; constructor(m = '', name = 'Error') { super(m); const n = typeof name === 'object' ? name.name ?? 'Error' : name; hideProp(this, 'name', n); this.#code = { NotFoundError: 8, InvalidCharacterError: 5, AbortError: 20, TimeoutError: 23, DataCloneError: 25 }[n] ?? 0; } get code() { return this.#code; } }
   class Event { #stop = false; constructor(type, o = {}) { this.type = String(type); this.bubbles = !!o.bubbles; this.cancelable = !!o.cancelable; this.defaultPrevented = false; this.target = null; this.currentTarget = null; this.timeStamp = performance.now(); hideProp(this, '_stopped', () => this.#stop); } preventDefault() { if (this.cancelable) this.defaultPrevented = true; } stopImmediatePropagation() { this.#stop = true; } stopPropagation() {} }
   class CustomEvent extends Event { constructor(t, o = {}) { super(t, o); this.detail = o.detail ?? null; } }
   class EventTarget {
@@ -14,12 +14,12 @@ define('internal/web', (require, exports) => {
     aborted = false; reason = undefined; onabort = null;
     throwIfAborted() { if (this.aborted) throw this.reason; }
     static abort(r) { const s = new AbortSignal(); abort(s, r); return s; }
-    static timeout(ms) { const s = new AbortSignal(); setTimeout(() => abort(s, new DOMException('The operation was aborted due to timeout', 'TimeoutError')), ms).unref(); return s; }
+    static timeout(ms) { const s = new AbortSignal(); setTimeout(() => abort(s, new DOMError('The operation was aborted due to timeout', 'TimeoutError')), ms).unref(); return s; }
     static any(l) { const s = new AbortSignal(); for (const x of l) { if (x.aborted) { abort(s, x.reason); break; } x.addEventListener('abort', () => abort(s, x.reason)); } return s; }
   }
-  const abort = (s, r) => { if (s.aborted) return; s.aborted = true; s.reason = r ?? new DOMException('This operation was aborted', 'AbortError'); s.dispatchEvent(new Event('abort')); };
+  const abort = (s, r) => { if (s.aborted) return; s.aborted = true; s.reason = r ?? new DOMError('This operation was aborted', 'AbortError'); s.dispatchEvent(new Event('abort')); };
   class AbortController { #s = new AbortSignal(); get signal() { return this.#s; } abort(r) { abort(this.#s, r); } }
-  class Headers {
+  class HeaderList {
     #m = new Map();
     constructor(init) { if (init) for (const [k, v] of typeof init[Symbol.iterator] === 'function' ? init : Object.entries(init)) this.append(k, v); }
     append(k, v) { k = String(k).toLowerCase(); v = String(v).trim(); if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(k)) throw new TypeError(`Headers.append: ${k} is an invalid header name.`); this.#m.set(k, this.#m.has(k) ? `${this.#m.get(k)}, ${v}` : v); }
@@ -54,13 +54,13 @@ define('internal/web', (require, exports) => {
     async text() { return new TextDecoder().decode(await this.#take()); } async json() { return JSON.parse(await this.text()); } async arrayBuffer() { return bytesOf(await this.#take()); } async bytes() { return new Uint8Array(await this.arrayBuffer()); } async blob() { return new Blob([await this.#take()], { type: this.headers.get('content-type') ?? '' }); }
   }
   class Request extends Body {
-    constructor(input, o = {}) { super(); const from = input instanceof Request ? input : null; this.url = from ? from.url : new URL(String(input)).href; this.method = (o.method ?? from?.method ?? 'GET').toUpperCase(); this.headers = new Headers(o.headers ?? from?.headers); this.redirect = o.redirect ?? from?.redirect ?? 'follow'; this.signal = o.signal ?? from?.signal ?? null; const b = o.body !== undefined ? bodyOf(o.body, this.headers) : from?._get() ?? null; if (b && (this.method === 'GET' || this.method === 'HEAD')) throw new TypeError('Request with GET/HEAD method cannot have body.'); this._set(b); }
+    constructor(input, o = {}) { super(); const from = input instanceof Request ? input : null; this.url = from ? from.url : new URL(String(input)).href; this.method = (o.method ?? from?.method ?? 'GET').toUpperCase(); this.headers = new HeaderList(o.headers ?? from?.headers); this.redirect = o.redirect ?? from?.redirect ?? 'follow'; this.signal = o.signal ?? from?.signal ?? null; const b = o.body !== undefined ? bodyOf(o.body, this.headers) : from?._get() ?? null; if (b && (this.method === 'GET' || this.method === 'HEAD')) throw new TypeError('Request with GET/HEAD method cannot have body.'); this._set(b); }
   }
   class Response extends Body {
-    constructor(b, o = {}) { super(); this.status = o.status ?? 200; this.statusText = o.statusText ?? ''; this.headers = new Headers(o.headers); this.url = ''; this.redirected = false; this.type = 'default'; this._set(bodyOf(b, this.headers)); }
+    constructor(b, o = {}) { super(); this.status = o.status ?? 200; this.statusText = o.statusText ?? ''; this.headers = new HeaderList(o.headers); this.url = ''; this.redirected = false; this.type = 'default'; this._set(bodyOf(b, this.headers)); }
     get ok() { return this.status >= 200 && this.status < 300; }
     clone() { const r = new Response(null, this); r.url = this.url; return r._set(this._get()); }
-    static json(v, o = {}) { const h = new Headers(o.headers); if (!h.has('content-type')) h.set('content-type', 'application/json'); return new Response(JSON.stringify(v), { ...o, headers: h }); }
+    static json(v, o = {}) { const h = new HeaderList(o.headers); if (!h.has('content-type')) h.set('content-type', 'application/json'); return new Response(JSON.stringify(v), { ...o, headers: h }); }
     static error() { const r = new Response(); r.type = 'error'; r.status = 0; return r; }
     static redirect(u, s = 302) { return new Response(null, { status: s, headers: { location: String(u) } }); }
   }
@@ -72,10 +72,10 @@ define('internal/web', (require, exports) => {
     pending.set(id, ([, err, status, reason, head, b]) => err ? no(failure(err, /denied by policy/.test(err) ? 'EACCES' : 'ECONNREFUSED')) : ok({ status, reason, head, body: b }));
     r.signal?.addEventListener('abort', () => { pending.delete(id); no(r.signal.reason); });
   });
-  async function fetch(input, o) {
+  async function send2(input, o) {
     const r = new Request(input, o);
     let { url, method } = r, body = r._get();
-    const headers = new Headers(r.headers);
+    const headers = new HeaderList(r.headers);
     if (url.startsWith('data:')) { const m = /^data:([^,]*?)(;base64)?,(.*)$/s.exec(url); if (!m) throw failure('invalid data: URL'); return new Response(m[2] ? Buffer.from(decodeURIComponent(m[3]), 'base64') : Buffer.from(decodeURIComponent(m[3])), { headers: { 'content-type': m[1] || 'text/plain;charset=US-ASCII' } }); }
     if (!/^https?:/.test(url)) throw failure(`unknown scheme: ${new URL(url).protocol}`);
     for (const [k, v] of [['accept', '*/*'], ['user-agent', 'node'], ['accept-language', '*']]) if (!headers.has(k)) headers.set(k, v);
@@ -97,7 +97,7 @@ define('internal/web', (require, exports) => {
     }
   }
   const clone = (v, seen = new Map()) => {
-    if (typeof v === 'function' || typeof v === 'symbol') throw new DOMException(`${String(v)} could not be cloned.`, 'DataCloneError');
+    if (typeof v === 'function' || typeof v === 'symbol') throw new DOMError(`${String(v)} could not be cloned.`, 'DataCloneError');
     if (typeof v !== 'object' || v === null) return v;
     if (seen.has(v)) return seen.get(v);
     const { types } = require('internal/inspect');
@@ -110,12 +110,12 @@ define('internal/web', (require, exports) => {
     if (types.isMap(v)) { const m = keep(new Map()); for (const [k, x] of v) m.set(clone(k, seen), clone(x, seen)); return m; }
     if (types.isSet(v)) { const s = keep(new Set()); for (const x of v) s.add(clone(x, seen)); return s; }
     if (v instanceof Error) { const C = { EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError }[v.name] ?? Error; const e = keep(new C(v.message)); hideProp(e, 'stack', v.stack); if ('cause' in v) hideProp(e, 'cause', clone(v.cause, seen)); return e; }
-    if (types.isWeakMap(v) || types.isWeakSet(v) || types.isPromise(v)) throw new DOMException(`${Object.prototype.toString.call(v)} could not be cloned.`, 'DataCloneError');
+    if (types.isWeakMap(v) || types.isWeakSet(v) || types.isPromise(v)) throw new DOMError(`${Object.prototype.toString.call(v)} could not be cloned.`, 'DataCloneError');
     const o = keep(Array.isArray(v) ? new Array(v.length) : {});
     for (const k of Object.keys(v)) o[k] = clone(v[k], seen);
     return o;
   };
-  const performance = { now: () => (host.hrtime() - info.origin) / 1e6, timeOrigin: 0, mark: (name) => ({ name, entryType: 'mark', startTime: performance.now(), duration: 0 }), measure: (name) => ({ name, entryType: 'measure', startTime: 0, duration: 0 }), getEntries: () => [], getEntriesByName: () => [], getEntriesByType: () => [], clearMarks() {}, clearMeasures() {}, toJSON: () => ({}) };
+  const perf = { now: () => (host.hrtime() - info.origin) / 1e6, timeOrigin: 0, mark: (name) => ({ name, entryType: 'mark', startTime: perf.now(), duration: 0 }), measure: (name) => ({ name, entryType: 'measure', startTime: 0, duration: 0 }), getEntries: () => [], getEntriesByName: () => [], getEntriesByType: () => [], clearMarks() {}, clearMeasures() {}, toJSON: () => ({}) };
   // Numbers and dates in the way of en-US, without the tables of other places.
   const grouped = (n, o = {}) => {
     if (typeof n === 'bigint') return n.toString().replace(/\B(?=(\d{3})+$)/g, ',');
@@ -188,6 +188,10 @@ define('internal/web', (require, exports) => {
   patch(Date.prototype, 'toLocaleDateString', function toLocaleDateString(l, o) { return date(this, o, true, false); });
   patch(Date.prototype, 'toLocaleTimeString', function toLocaleTimeString(l, o) { return date(this, o, false, true); });
   patch(String.prototype, 'localeCompare', function localeCompare(b, l, o) { return collate(String(this), String(b), o); });
+  const zone = (f) => function () { const t = f.call(this); return t.endsWith('+0000') ? t + ' (Coordinated Universal Time)' : t; };
+  patch(Date.prototype, 'toString', zone(Date.prototype.toString));
+  patch(Date.prototype, 'toTimeString', zone(Date.prototype.toTimeString));
+  hideProp(Date.prototype.toString, 'name', 'toString');
   const seed = new BigUint64Array(2);
   // Random numbers come from the machine, which may fix them: the interpreter's own generator is a copy of the image's.
   patch(Math, 'random', function random() {
@@ -199,7 +203,10 @@ define('internal/web', (require, exports) => {
     seed[1] = BigInt.asUintN(64, s1) ^ s0 ^ (BigInt.asUintN(64, s1) >> 18n) ^ (s0 >> 5n);
     return Number(BigInt.asUintN(64, seed[1] + s0) >> 11n) / 2 ** 53;
   });
-  exports.globals = { DOMException, Event, CustomEvent, EventTarget, AbortSignal, AbortController, Headers, Blob, FormData, Request, Response, fetch, structuredClone: (v) => clone(v), performance, Intl };
+  hideProp(DOMError, 'name', 'DOMException');
+  hideProp(HeaderList, 'name', 'Headers');
+  hideProp(send2, 'name', 'fetch');
+  exports.globals = { DOMException: DOMError, Event, CustomEvent, EventTarget, AbortSignal, AbortController, Headers: HeaderList, Blob, FormData, Request, Response, fetch: send2, structuredClone: (v) => clone(v), performance: perf, Intl };
 });
 for (const scheme of ['http', 'https']) {
   define(scheme, (require, exports, module) => {

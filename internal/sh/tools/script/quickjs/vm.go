@@ -64,7 +64,6 @@ type VM struct {
 	depth  int
 	ended  bool
 	sets   []*[fnCount]api.Function
-	stack  [8]uint64
 }
 
 // maxDepth bounds how deep host functions and scripts call each other.
@@ -168,13 +167,16 @@ func (v *VM) random(b []byte) {
 
 // call calls a function of the interpreter that runs no script.
 func (v *VM) call(fn int, args ...uint64) uint64 {
-	n := copy(v.stack[:], args)
-	stack := v.stack // calls may nest
+	var stack [8]uint64
+	n := copy(stack[:], args)
 	if err := v.fn(fn).CallWithStack(v.ctx, stack[:max(n, 1)]); err != nil {
 		v.ended = true
 		return 0
 	}
-	return stack[0]
+	if fn == fnFloat {
+		return stack[0]
+	}
+	return uint64(uint32(stack[0])) // the upper half is not always written
 }
 
 // run calls a function of the interpreter that may run scripts.
@@ -200,7 +202,7 @@ func (v *VM) run(fn int, args ...uint64) (Value, error) {
 	if v.ended {
 		return 0, ErrEnded
 	}
-	return Value(stack[0]), nil
+	return Value(uint32(stack[0])), nil
 }
 
 // fn returns a function of the interpreter for this depth: one that is being called can't be called again.
