@@ -84,7 +84,10 @@ func (t *tarRun) fail(format string, args ...any) {
 func (t *tarRun) wrong(format string, args ...any) int {
 	t.Errorf(2, format, args...)
 	fmt.Fprintf(t.Err, "Try '%s --help' or '%s --usage' for more information.\n", t.Base(), t.Base())
-	return 64
+	if strings.Contains(format, "option") && !strings.Contains(format, "You m") {
+		return 64
+	}
+	return 2
 }
 
 // expand turns the old style of options, without a dash, into the new.

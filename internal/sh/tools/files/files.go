@@ -18,7 +18,7 @@ func Commands() map[string]tool.Command {
 		"chmod": chmod, "chown": chown, "chgrp": chown, "stat": stat, "xargs": xargs, "tree": tree, "du": du, "df": df,
 		"file": file, "realpath": realpath, "readlink": readlink, "basename": basename, "dirname": dirname, "pathchk": pathchk,
 		"mktemp": mktemp, "truncate": truncate, "dd": dd, "link": link, "unlink": unlink, "mkfifo": mkfifo, "mknod": mknod,
-		"shred": shred, "cmp": cmp, "diff": diff, "sdiff": sdiff, "diff3": diff3, "patch": patch, "rsync": rsync,
+		"shred": shred, "cmp": cmp, "diff": diff, "patch": patch,
 	}
 	for name, run := range all {
 		all[name] = withHelp(run)
@@ -39,8 +39,6 @@ var usages = map[string]string{
 	"pathchk": "[OPTION]... NAME...", "mktemp": "[OPTION]... [TEMPLATE]", "truncate": "OPTION... FILE...", "dd": "[OPERAND]...",
 	"link": "FILE1 FILE2", "unlink": "FILE", "mkfifo": "[OPTION]... NAME...", "mknod": "[OPTION]... NAME TYPE [MAJOR MINOR]",
 	"shred": "[OPTION]... FILE...", "cmp": "[OPTION]... FILE1 [FILE2 [SKIP1 [SKIP2]]]", "diff": "[OPTION]... FILES",
-	"sdiff": "[OPTION]... FILE1 FILE2", "diff3": "[OPTION]... MYFILE OLDFILE YOURFILE", "patch": "[OPTION]... [ORIGFILE [PATCHFILE]]",
-	"rsync": "[OPTION]... SRC [SRC]... DEST",
 }
 
 // withHelp answers --help and --version before a program sees its arguments.

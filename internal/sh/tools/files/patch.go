@@ -297,7 +297,11 @@ func (p *patcher) file(fp *filePatch, name string) {
 				p.removeParents(path)
 			}
 		} else {
+			_, there := statOf(p.Call, target)
 			p.writeOut(target, result, old, exists && p.output == "")
+			if p.output != "" && there != nil {
+				_ = p.FS().Chmod(p.Abs(target), 0o600) // as GNU's leaves it
+			}
 		}
 	} else if len(rejected) > 0 && exists && p.output == "" && !job.ignored {
 		p.writeOut(path+p.suffix, data, old, true)

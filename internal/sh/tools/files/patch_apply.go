@@ -51,6 +51,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 				case p.batch:
 					p.say("%s patch detected!  Assuming -R.\n", kind)
 					reversed = !reversed
+					j.inexact = true // so that there is a backup
 					n--
 					continue
 				}
