@@ -19,7 +19,6 @@ func toolTable() map[string]command {
 	return map[string]command{
 		"bash": toolShell, "sh": toolShell,
 		"true": biTrue, "false": biFalse, "echo": biEcho, "printf": biPrintf, "test": biTest, "[": biTest, "pwd": biPwd, "kill": biKill,
-		"grep": toolGrep, "egrep": toolGrep, "fgrep": toolGrep, "sed": toolSed,
 		"stty":         toolStty,
 		"carrel-guest": toolGuest,
 	}
