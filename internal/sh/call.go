@@ -263,7 +263,7 @@ func (r *runner) traceAssigns(as []*syntax.Assign) {
 		case a.Array != nil:
 			r.writeTrace(nodeText(a))
 		case a.Index != nil:
-			r.writeTrace(a.Name.Value + "[" + nodeText(a.Index) + "]=" + quoteTrace(r.elementText(a)))
+			r.writeTrace(a.Name.Value + "[" + arithSource(a.Index) + "]=" + quoteTrace(r.elementText(a)))
 		default:
 			v := r.str(a.Name.Value)
 			op := "="

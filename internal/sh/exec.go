@@ -127,7 +127,7 @@ func (r *runner) command(c syntax.Command) {
 		}
 		n, ok := r.arithNamed("((", c.X)
 		if r.opts.xtrace {
-			r.writeTrace("(( " + nodeText(c.X) + " ))")
+			r.writeTrace("(( " + arithSource(c.X) + " ))")
 		}
 		r.status = boolStatus(ok && n != 0)
 		r.setPipeStatus(r.status)

@@ -161,7 +161,7 @@ func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr) (int64, boo
 		return 0, false
 	}
 	if r.opts.xtrace {
-		r.writeTrace("(( " + nodeText(x) + " ))")
+		r.writeTrace("(( " + arithSource(x) + " ))")
 	}
 	n, ok := r.arithNamed("((", x)
 	if !ok {

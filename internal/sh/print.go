@@ -104,10 +104,7 @@ func (p *listing) function(name string, body *syntax.Stmt) {
 	}
 	p.indent--
 	p.flushDocs()
-	if !strings.HasSuffix(p.b.String(), "\n") {
-		p.add("\n")
-	}
-	p.add(strings.Repeat(" ", 4*p.indent) + "}")
+	p.add("\n" + strings.Repeat(" ", 4*p.indent) + "}")
 	p.redirects(body.Redirs)
 	p.inFunc = inFunc
 }
@@ -123,12 +120,7 @@ func (p *listing) list(stmts []*syntax.Stmt) {
 			}
 			switch {
 			case p.inFunc && !background:
-				if doc {
-					p.flushDocs()
-					p.add(strings.Repeat(" ", 4*p.indent))
-				} else {
-					p.line()
-				}
+				p.line()
 			case doc:
 				p.flushDocs()
 			default:
@@ -338,11 +330,41 @@ func orOne(x syntax.ArithmExpr) string {
 	return arithSource(x)
 }
 
-func arithSource(x syntax.ArithmExpr) string {
-	if x == nil {
+// arithSource writes an arithmetic expression with blanks where its source has them.
+func arithSource(x syntax.ArithmExpr) string { return arithLevel(x, 0) }
+
+func arithLevel(x syntax.ArithmExpr, depth int) string {
+	const most = 200
+	if depth > most {
+		return "…"
+	}
+	gap := func(from, to syntax.Pos) string {
+		if to.Offset() > from.Offset() {
+			return " "
+		}
 		return ""
 	}
-	return nodeText(x)
+	switch x := x.(type) {
+	case *syntax.Word:
+		return nodeText(x)
+	case *syntax.ParenArithm:
+		return "(" + arithLevel(x.X, depth+1) + ")"
+	case *syntax.UnaryArithm:
+		if x.Post {
+			return arithLevel(x.X, depth+1) + x.Op.String()
+		}
+		return x.Op.String() + arithLevel(x.X, depth+1)
+	case *syntax.BinaryArithm:
+		op := x.Op.String()
+		after := gap(posPlus(x.OpPos, len(op)), x.Y.Pos())
+		return arithLevel(x.X, depth+1) + gap(x.X.End(), x.OpPos) + op + after + arithLevel(x.Y, depth+1)
+	}
+	return ""
+}
+
+// posPlus is a position some bytes on, on the same line.
+func posPlus(p syntax.Pos, n int) syntax.Pos {
+	return syntax.NewPos(p.Offset()+uint(n), p.Line(), p.Col()+uint(n))
 }
 
 func (p *listing) caseClause(c *syntax.CaseClause) {

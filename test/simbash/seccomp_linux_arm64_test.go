@@ -1,0 +1,4 @@
+package simbash
+
+// deadlyHere are the older forms of the deadly calls: this architecture has none.
+var deadlyHere []uintptr
