@@ -36,6 +36,10 @@ func (r *runner) arithSource(x syntax.ArithmExpr, words bool) (string, bool) {
 	}
 	if w, ok := x.(*syntax.Word); ok && len(w.Parts) == 1 {
 		if l, ok := w.Parts[0].(*syntax.Lit); ok && strings.IndexByte(l.Value, '\\') < 0 {
+			if raw, ok := rawText(l.Value); ok {
+				s := r.expandRaw(raw)
+				return s, r.flow == flowNone
+			}
 			return l.Value, true
 		}
 	}

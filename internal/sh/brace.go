@@ -33,6 +33,53 @@ func (r *runner) braces(w *syntax.Word) [][]syntax.WordPart {
 		r.abort(1)
 		return nil
 	}
+	for i := range out {
+		out[i] = joinLits(out[i])
+	}
+	return out
+}
+
+// joinLits puts the texts together that brace expansion brought together: they may
+// continue the name of a variable, or a tilde.
+func joinLits(parts []syntax.WordPart) []syntax.WordPart {
+	out := parts[:0:0]
+	for _, p := range parts {
+		l, ok := p.(*syntax.Lit)
+		if q, isText := p.(*syntax.SglQuoted); isText && q.Left == (syntax.Pos{}) && !q.Dollar && !strings.ContainsAny(q.Value, "\\*?[]{}$`\"'~") {
+			l, ok = &syntax.Lit{Value: q.Value}, true // of a sequence
+		}
+		if !ok || len(out) == 0 {
+			if ok {
+				p = l
+			}
+			out = append(out, p)
+			continue
+		}
+		switch last := out[len(out)-1].(type) {
+		case *syntax.Lit:
+			c := *last
+			c.Value += l.Value
+			out[len(out)-1] = &c
+		case *syntax.ParamExp:
+			n := 0
+			for last.Short && isIdentStart(last.Param.Value[0]) && n < len(l.Value) && (isIdentStart(l.Value[n]) || isDigit(l.Value[n])) {
+				n++
+			}
+			if n > 0 {
+				c, name := *last, *last.Param
+				name.Value += l.Value[:n]
+				c.Param = &name
+				out[len(out)-1] = &c
+			}
+			if n < len(l.Value) {
+				rest := *l
+				rest.Value = l.Value[n:]
+				out = append(out, &rest)
+			}
+		default:
+			out = append(out, l)
+		}
+	}
 	return out
 }
 

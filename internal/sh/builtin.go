@@ -51,7 +51,7 @@ func biTrue(*call) int { return 0 }
 func biFalse(*call) int { return 1 }
 
 func biEcho(c *call) int {
-	newline, escape := true, false
+	newline, escape := true, c.r.opts.xpgEcho
 	args := c.args
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && strings.Trim(args[0][1:], "neE") == "" {
 		for _, l := range args[0][1:] {
@@ -206,7 +206,7 @@ func (c *call) unsetOne(a string, vars, funcs, refs bool) bool {
 	case funcs:
 		return r.unsetFunc(a)
 	case !isElem && !isName(a):
-		if !vars && r.funcs[a] != nil {
+		if !vars {
 			return r.unsetFunc(a)
 		}
 		c.fail(1, "`%s': not a valid identifier", a)

@@ -168,7 +168,6 @@ func (r *runner) now(c syntax.Node) {
 // forked runs a statement that a process was made for. A subshell needs no other one.
 func (r *runner) forked(s *syntax.Stmt) {
 	if c, ok := s.Cmd.(*syntax.Subshell); ok && !s.Negated && !s.Background && !s.Disown {
-		r.subshells++
 		r.redirected(s.Redirs, func() { r.stmts(c.Stmts) })
 		return
 	}

@@ -10,7 +10,7 @@ const maxNames = 1 << 20
 
 // fileNames appends the files that a pattern matches, or the text itself.
 func (r *runner) fileNames(out []string, text, pat string) []string {
-	if r.opts.noglob || !hasPattern(pat) {
+	if r.opts.noglob || !r.hasPattern(pat) {
 		return append(out, text)
 	}
 	names := r.glob(pat)
@@ -31,7 +31,7 @@ func (r *runner) fileNames(out []string, text, pat string) []string {
 }
 
 // hasPattern reports whether any character of a pattern is special.
-func hasPattern(pat string) bool {
+func (r *runner) hasPattern(pat string) bool {
 	for i := 0; i < len(pat); i++ {
 		switch c := pat[i]; c {
 		case '\\':
@@ -43,7 +43,7 @@ func hasPattern(pat string) bool {
 				return true
 			}
 		case '+', '@', '!':
-			if i+1 < len(pat) && pat[i+1] == '(' {
+			if i+1 < len(pat) && pat[i+1] == '(' && r.opts.extglob {
 				return true
 			}
 		}
@@ -103,7 +103,7 @@ func (r *runner) glob(pat string) []string {
 	for i, part := range parts {
 		last := i == len(parts)-1
 		var next []string
-		lit, isLit := plainName(part)
+		lit, isLit := r.plainName(part)
 		for _, base := range found {
 			if !r.step() || len(next) > maxNames {
 				return nil
@@ -134,8 +134,8 @@ func (r *runner) glob(pat string) []string {
 }
 
 // plainName returns a part of a pattern as a name when nothing in it is special.
-func plainName(part string) (string, bool) {
-	if hasPattern(part) {
+func (r *runner) plainName(part string) (string, bool) {
+	if r.hasPattern(part) {
 		return "", false
 	}
 	if strings.IndexByte(part, '\\') < 0 {

@@ -290,6 +290,9 @@ func (r *runner) index(v *variable, x syntax.ArithmExpr) (string, bool) {
 // indexText is a subscript as the key of an associative array.
 func (r *runner) indexText(x syntax.ArithmExpr) string {
 	if w, ok := x.(*syntax.Word); ok {
+		if raw, ok := rawText(w.Lit()); ok {
+			return r.expandString(raw)
+		}
 		return r.text(w)
 	}
 	s, _ := r.arithSource(x, false)
@@ -368,9 +371,6 @@ func (r *runner) indirect(name string, pe *syntax.ParamExp) (value, bool) {
 		to = strings.Join(v.list, " ")
 	}
 	if !v.set && !v.many {
-		if pe.Exp != nil && pe.Exp.Op <= syntax.AssignUnsetOrNull && pe.Exp.Op != syntax.ErrorUnset && pe.Exp.Op != syntax.ErrorUnsetOrNull {
-			return value{name: name}, true
-		}
 		if r.opts.nounset && !isIdentStart(name[0]) {
 			return value{}, true
 		}
@@ -461,10 +461,17 @@ func (r *runner) defaultWord(w *syntax.Word, inDbl, plain bool) []piece {
 	if inDbl {
 		parts = slices.Clone(parts)
 		for i, p := range parts {
-			if l, ok := p.(*syntax.Lit); ok && strings.Contains(l.Value, `\}`) {
-				c := *l
-				c.Value = strings.ReplaceAll(c.Value, `\}`, "}")
-				parts[i] = &c
+			switch p := p.(type) {
+			case *syntax.Lit:
+				if strings.Contains(p.Value, `\}`) {
+					c := *p
+					c.Value = strings.ReplaceAll(c.Value, `\}`, "}")
+					parts[i] = &c
+				}
+			case *syntax.SglQuoted: // no quotes here
+				if !p.Dollar {
+					parts[i] = &syntax.DblQuoted{Parts: r.parsedWord("\"'" + strings.ReplaceAll(p.Value, `"`, `\"`) + "'\"")}
+				}
 			}
 		}
 	}

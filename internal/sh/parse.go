@@ -54,14 +54,39 @@ func (g *guarded) Read(b []byte) (int, error) {
 
 // parse reads a script. What stands on complete lines before a syntax error is
 // returned with it, because bash runs those first.
-func parse(src string) (stmts []*syntax.Stmt, err error) {
+func parse(src string) ([]*syntax.Stmt, error) {
 	if len(src) > maxSource {
 		return nil, errTooLong
+	}
+	stmts, err := parseOnce(src)
+	if err == nil || errors.Is(err, errTooDeep) {
+		return stmts, err
+	}
+	if better, ok := repaired(src, err); ok {
+		return better, nil
+	}
+	return stmts, err
+}
+
+// parseOnce is parse without repairs. What is so short that it can't nest deeper than
+// one look at the stack allows is read on the caller's stack.
+func parseOnce(src string) (stmts []*syntax.Stmt, err error) {
+	if len(src) <= chunk {
+		defer func() {
+			if v := recover(); v != nil {
+				stmts, err = nil, fmt.Errorf("the parser failed: %v", v)
+			}
+		}()
+		return parseShort(src)
 	}
 	if perr := onFreshStack(func() { stmts, err = parseHere(src) }); perr != nil {
 		return nil, perr
 	}
 	return stmts, err
+}
+
+func parseShort(src string) ([]*syntax.Stmt, error) {
+	return collect(strings.NewReader(src))
 }
 
 // onFreshStack runs fn on a stack of its own, so that the depth of the stack is
@@ -87,10 +112,18 @@ func onFreshStack(fn func()) (err error) {
 func parseHere(src string) ([]*syntax.Stmt, error) {
 	g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
 	defer pcsPool.Put(g.pcs)
+	out, err := collect(g)
+	if g.deep {
+		return nil, errTooDeep
+	}
+	return out, err
+}
+
+func collect(in io.Reader) ([]*syntax.Stmt, error) {
 	var out []*syntax.Stmt
 	var failed error
 	// The sequence may go on after an error, so the loop must not end before it.
-	for s, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(g) {
+	for s, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(in) {
 		switch {
 		case failed != nil:
 		case err != nil:
@@ -99,31 +132,10 @@ func parseHere(src string) ([]*syntax.Stmt, error) {
 			out = append(out, s)
 		}
 	}
-	switch {
-	case g.deep:
-		return nil, errTooDeep
-	case failed != nil:
+	if failed != nil {
 		return beforeLine(out, errorLine(failed)), failed
 	}
 	return out, nil
-}
-
-// parseArith reads an arithmetic expression.
-func parseArith(src string) (x syntax.ArithmExpr, err error) {
-	if len(src) > maxSource {
-		return nil, errTooLong
-	}
-	perr := onFreshStack(func() {
-		g := &guarded{src: src, pcs: pcsPool.Get().(*[maxFrames]uintptr)}
-		defer pcsPool.Put(g.pcs)
-		if x, err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Arithmetic(g); g.deep {
-			x, err = nil, errTooDeep
-		}
-	})
-	if perr != nil {
-		return nil, perr
-	}
-	return x, err
 }
 
 // errorLine returns the line of a parse error, 0 when it has none.

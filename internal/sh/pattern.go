@@ -53,16 +53,23 @@ type charSet struct {
 const maxPatDepth = 60
 
 // compiled returns a pattern's compiled form.
-func (r *runner) compiled(pat string, fold bool) *pattern {
+func (r *runner) compiled(pat string, fold, ext bool) *pattern {
 	key := pat
+	if !ext {
+		key = "\x01" + pat
+	}
 	if fold {
-		key = "\x00" + pat
+		key = "\x00" + key
 	}
 	if p, ok := r.pats[key]; ok {
 		return p
 	}
 	p := &pattern{fold: fold}
-	p.nodes = parsePattern(pat, 0, &p.groups)
+	depth := 0
+	if !ext {
+		depth = maxPatDepth // no groups
+	}
+	p.nodes = parsePattern(pat, depth, &p.groups)
 	switch {
 	case len(p.nodes) == 0:
 		p.isLit = true
@@ -327,10 +334,14 @@ func decodeLast(s string, i int) (rune, int) {
 func (r *runner) match(pat, s string) bool { return r.matchFold(pat, s, r.opts.nocasematch) }
 
 func (r *runner) matchFold(pat, s string, fold bool) bool {
+	return r.matchExt(pat, s, fold, r.opts.extglob)
+}
+
+func (r *runner) matchExt(pat, s string, fold, ext bool) bool {
 	if !fold && !strings.ContainsAny(pat, "*?[\\+@!(") {
 		return pat == s
 	}
-	p := r.compiled(pat, fold)
+	p := r.compiled(pat, fold, ext)
 	switch {
 	case p.isLit && !fold:
 		return p.lit == s
@@ -638,7 +649,7 @@ func remove(a, b []int) []int {
 
 // trimPattern removes a matching prefix or suffix.
 func (r *runner) trimPattern(s, pat string, op syntax.ParExpOperator) string {
-	p := r.compiled(pat, false)
+	p := r.compiled(pat, false, r.opts.extglob)
 	prefix := op == syntax.RemSmallPrefix || op == syntax.RemLargePrefix
 	if p.isLit {
 		if prefix {
@@ -721,7 +732,7 @@ func (rep replacement) size(match int) int {
 // replacePattern replaces the longest match of a pattern.
 func (r *runner) replacePattern(s, pat string, rep replacement, mode int) string {
 	fold := r.opts.nocasematch
-	p := r.compiled(pat, fold)
+	p := r.compiled(pat, fold, r.opts.extglob)
 	if len(p.nodes) == 0 {
 		switch mode {
 		case replaceFront:

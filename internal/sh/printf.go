@@ -11,11 +11,12 @@ import (
 
 // printer is one run of printf.
 type printer struct {
-	c      *call
-	args   []string
-	out    strings.Builder
-	status int
-	stop   bool // \c was met
+	c        *call
+	args     []string
+	out      strings.Builder
+	status   int
+	stop     bool // \c was met
+	unsigned bool // the next number is
 }
 
 func biPrintf(c *call) int {
@@ -81,10 +82,7 @@ func biPrintf(c *call) int {
 // assignName assigns to a name or an element that a builtin was given.
 func (r *runner) assignName(name, value string) bool {
 	if base, sub, ok := cutSubscript(name); ok {
-		if v := r.lookup(base); v != nil && v.assoc != nil {
-			sub = r.expandSubscript(sub)
-		}
-		return r.setElem(base, sub, value, false)
+		return r.setElem(base, r.expandSubscript(sub), value, false)
 	}
 	return r.set(name, value)
 }
@@ -212,13 +210,18 @@ func (p *printer) convert(verb byte, s spec) bool {
 		}
 	case 'c':
 		a := p.next()
-		p.text(a[:min(1, len(a))], spec{flags: s.flags, width: s.width})
+		if a == "" {
+			a = "\x00"
+		}
+		p.text(a[:1], spec{flags: s.flags, width: s.width})
 	case 'd', 'i':
 		p.out.WriteString(fmt.Sprintf(s.goFormat('d'), p.integer()))
 	case 'u':
 		s.flags = strings.Trim(s.flags, "+ ")
+		p.unsigned = true
 		p.out.WriteString(fmt.Sprintf(s.goFormat('d'), uint64(p.integer())))
 	case 'o', 'x', 'X':
+		p.unsigned = true
 		n := uint64(p.integer())
 		if n == 0 {
 			s.flags = strings.ReplaceAll(s.flags, "#", "")
@@ -376,7 +379,10 @@ func (p *printer) integer() int64 {
 		p.status = p.c.fail(1, "%s: invalid %s", full, kind)
 	}
 	limit := uint64(math.MaxInt64)
-	if neg {
+	if p.unsigned {
+		limit, p.unsigned = math.MaxUint64, false
+	}
+	if neg && limit == math.MaxInt64 {
 		limit++
 	}
 	if over || n > limit && (neg || base == 10) {

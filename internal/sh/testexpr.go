@@ -66,9 +66,9 @@ func (r *runner) condBinary(x *syntax.BinaryTest, depth int) (bool, error) {
 	left := r.text(xw)
 	switch x.Op {
 	case syntax.TsMatch, syntax.TsMatchShort:
-		return r.match(r.pattern(yw), left), nil
+		return r.matchExt(r.pattern(yw), left, r.opts.nocasematch, true), nil
 	case syntax.TsNoMatch:
-		return !r.match(r.pattern(yw), left), nil
+		return !r.matchExt(r.pattern(yw), left, r.opts.nocasematch, true), nil
 	case syntax.TsReMatch:
 		return r.regexMatch(left, yw)
 	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:

@@ -360,7 +360,7 @@ func (r *runner) parsedWord(s string) []syntax.WordPart {
 // expandString expands text as in double quotes, and takes its own quotes off: the
 // subscripts that come as text.
 func (r *runner) expandString(s string) string {
-	return joinPieces(r.pieces(nil, r.parsedWord(hideSyntax(s)), false, true))
+	return showSyntax(joinPieces(r.pieces(nil, r.parsedWord(hideSyntax(s)), false, true)))
 }
 
 func valueKind(inDbl bool) kind {
