@@ -198,7 +198,6 @@ func iconv(c *tool.Call) int {
 			case approximate && r >= 0:
 				out = append(out, '?')
 			case skip:
-				bad = true
 			default:
 				bad = true
 				_, _ = w.Write(out) // the flush reports

@@ -111,7 +111,9 @@ func convertLines(toDos bool) tool.Command {
 			}
 			in, err := usage.Open(c, name)
 			if err != nil {
-				status = c.Errorf(2, "%s: %s", name, tool.ErrText(err))
+				if !f.Has('q') {
+					status = c.Errorf(2, "%s: %s", name, tool.ErrText(err))
+				}
 				continue
 			}
 			data, err := purse.ReadAll(in)

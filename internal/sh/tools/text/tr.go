@@ -27,6 +27,8 @@ func parseSet(s string) (out []trItem, err error) {
 		escaped bool
 	}
 	var cs []char
+	const maxSet = 1 << 16 // of repeats; more than there are bytes changes nothing
+	total := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
 			cs = append(cs, char{s[i], false})
@@ -104,6 +106,8 @@ func parseSet(s string) (out []trItem, err error) {
 				if n == 0 {
 					out = append(out, trItem{chars: []byte{cs[i+1].b}, fill: true})
 				} else {
+					n = min(n, maxSet-total)
+					total += n
 					out = append(out, trItem{chars: bytes.Repeat([]byte{cs[i+1].b}, n), repeat: true})
 				}
 				i = end + 1
