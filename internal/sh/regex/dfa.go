@@ -45,6 +45,7 @@ type dfa struct {
 	list, next []uint32
 	mark       []uint32
 	gen        uint32
+	visits     int // instructions looked at since they were paid for
 	stack      []uint32
 	key        []byte
 }
@@ -141,6 +142,7 @@ func (d *dfa) closure(list []uint32, pc uint32, conds int, known bool) []uint32 
 			continue
 		}
 		d.mark[pc] = d.gen
+		d.visits++
 		switch i := &d.p.insts[pc]; i.code {
 		case iSplit:
 			d.stack = append(d.stack, i.arg, i.out)
@@ -228,7 +230,7 @@ func prevOf(b byte) uint8 {
 }
 
 // step computes a transition.
-func (d *dfa) step(s int32, c int) int32 {
+func (d *dfa) step(re *Regexp, s int32, c int) int32 {
 	st := d.states[int(s)/d.stride]
 	if c != d.eof && d.p.conds&condWords != 0 && d.rep[c] >= utf8.RuneSelf {
 		d.trans[int(s)+c] = tQuit
@@ -271,6 +273,10 @@ func (d *dfa) step(s int32, c int) int32 {
 		next = d.closure(next, d.p.start, 0, false)
 	}
 	d.next = next
+	if !re.pay(100 + 30*(len(pcs)+len(next)+d.visits)) {
+		return tDead // not for good: the search is over, and nothing is kept
+	}
+	d.visits = 0
 	var t int32
 	switch {
 	case len(next) == 0 && !matched:
@@ -349,7 +355,7 @@ func (d *dfa) search(re *Regexp, b []byte, from int) (end int, ok bool) {
 			t := trans[int(s)+int(d.class[b[i]])]
 			if t < 0 {
 				if t == tUnknown {
-					t = d.step(s, int(d.class[b[i]]))
+					t = d.step(re, s, int(d.class[b[i]]))
 					trans = d.trans
 				}
 				if t < 0 {
@@ -375,7 +381,7 @@ func (d *dfa) search(re *Regexp, b []byte, from int) (end int, ok bool) {
 	}
 	t := d.trans[int(s)+d.eof]
 	if t == tUnknown {
-		t = d.step(s, d.eof)
+		t = d.step(re, s, d.eof)
 	}
 	if t <= tMatch {
 		return len(b), true
@@ -402,7 +408,7 @@ func (d *dfa) longest(re *Regexp, b []byte, from int) (end, at int, ok bool) {
 		t := d.trans[int(s)+c]
 		if t < 0 {
 			if t == tUnknown {
-				t = d.step(s, c)
+				t = d.step(re, s, c)
 			}
 			switch {
 			case t == tDead:

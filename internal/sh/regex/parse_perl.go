@@ -623,7 +623,7 @@ func (p *parser) perlBracket() (*node, error) {
 // perlBracketItem reads one character, or a class (then s is not nil).
 func (p *parser) perlBracketItem() (r rune, s set, err error) {
 	if p.at("[:") {
-		if end := strings.Index(p.s[p.pos:], ":]"); end > 0 {
+		if end := strings.Index(p.s[p.pos:], ":]"); end > 1 {
 			name := p.s[p.pos+2 : p.pos+end]
 			neg := strings.HasPrefix(name, "^")
 			name = strings.TrimPrefix(name, "^")

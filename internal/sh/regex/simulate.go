@@ -30,6 +30,7 @@ type pikeState struct {
 	cur, next []thread
 	mark      []uint32
 	gen       uint32
+	visits    int
 	stack     []thread
 	free      [][]int
 }
@@ -74,6 +75,10 @@ func (re *Regexp) simulate(b []byte, from int, anchored bool, loc []int) bool {
 			ready = re.follow(ready, t, at, conds)
 		}
 		ps.next = ready
+		if !re.pay(20 * (len(ready) + ps.visits)) {
+			return false
+		}
+		ps.visits = 0
 		out := ps.cur[:0]
 		for k, t := range ready {
 			i := &re.prog.insts[t.pc]
@@ -147,6 +152,7 @@ func (re *Regexp) follow(ready []thread, t thread, at, conds int) []thread {
 			continue
 		}
 		ps.mark[t.pc] = ps.gen
+		ps.visits++
 		switch i := &re.prog.insts[t.pc]; i.code {
 		case iSplit:
 			fork(t, i.out, i.arg)
