@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
@@ -480,9 +481,14 @@ func lookupGroup(c *tool.Call, s string) (uint32, bool) {
 	return 0, false
 }
 
+// blockPool has what copyAll copies through.
+var blockPool = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+
 // copyAll copies from in to out in big blocks and pays for it.
 func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
-	buf := make([]byte, 128<<10)
+	block := blockPool.Get().(*[]byte)
+	defer blockPool.Put(block)
+	buf := *block
 	var total int64
 	for {
 		n, err := in.Read(buf)
