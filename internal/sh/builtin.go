@@ -96,7 +96,7 @@ func biTest(c *call) int {
 
 func biCd(c *call) int {
 	args := c.args
-	physical := false
+	physical := c.r.opts.physical
 	for len(args) > 0 && (args[0] == "-P" || args[0] == "-L" || args[0] == "--") {
 		physical = args[0] == "-P"
 		args = args[1:]

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // readOptions are the options of read.
@@ -14,6 +15,8 @@ type readOptions struct {
 	delim         byte
 	chars         int // -n or -N; 0 is no limit
 	exact         bool
+	counted       bool // -n or -N was given
+	poll          bool // -t 0: only look whether there is something
 	timeout       time.Duration
 	fd            int
 	names         []string
@@ -39,6 +42,11 @@ func parseRead(c *call) (o readOptions, status int) {
 			case 'e':
 				continue
 			}
+			if strings.IndexByte("adinNptu", a[i]) < 0 {
+				c.fail(2, "-%c: invalid option", a[i])
+				c.r.writeErr("read: usage: read [-ers] [-a array] [-d delim] [-i text] [-n nchars] [-N nchars] [-p prompt] [-t timeout] [-u fd] [name ...]\n")
+				return o, 2
+			}
 			value := a[i+1:]
 			if value == "" {
 				if len(args) == 0 {
@@ -46,18 +54,23 @@ func parseRead(c *call) (o readOptions, status int) {
 				}
 				value, args = args[0], args[1:]
 			}
-			if !o.set(a[i], value) {
-				return o, c.fail(2, "-%c: invalid option or value %q", a[i], value)
+			if what := o.set(a[i], value); what != "" {
+				return o, c.fail(1, "%s: %s", value, what)
 			}
 			break
 		}
 	}
 	o.names = args
+	for _, n := range args {
+		if base, sub, isElem := strings.Cut(n, "["); !isName(base) || isElem && (len(sub) < 2 || !strings.HasSuffix(sub, "]")) {
+			return o, c.fail(1, "`%s': not a valid identifier", n)
+		}
+	}
 	return o, 0
 }
 
-// set applies an option that has a value.
-func (o *readOptions) set(letter byte, value string) bool {
+// set applies an option that has a value; the result says what is wrong with it.
+func (o *readOptions) set(letter byte, value string) string {
 	switch letter {
 	case 'a':
 		o.array = value
@@ -71,26 +84,23 @@ func (o *readOptions) set(letter byte, value string) bool {
 	case 'n', 'N':
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
-			return false
+			return "invalid number"
 		}
-		o.chars, o.exact = n, letter == 'N'
+		o.chars, o.counted, o.exact = n, true, letter == 'N'
 	case 't':
 		secs, err := strconv.ParseFloat(value, 64)
 		if err != nil || secs < 0 || secs > 1e9 {
-			return false
+			return "invalid timeout specification"
 		}
-		o.timeout = max(time.Duration(secs*float64(time.Second)), time.Nanosecond)
+		o.timeout, o.poll = max(time.Duration(secs*float64(time.Second)), time.Nanosecond), secs == 0
 	case 'u':
 		n, err := strconv.Atoi(value)
-		if err != nil {
-			return false
+		if err != nil || n < 0 {
+			return "invalid file descriptor specification"
 		}
 		o.fd = n
-	case 'i':
-	default:
-		return false
 	}
-	return true
+	return ""
 }
 
 func biRead(c *call) int {
@@ -102,6 +112,13 @@ func biRead(c *call) int {
 	d := r.fds.get(o.fd)
 	if d == nil {
 		return c.fail(1, "%d: invalid file descriptor: Bad file descriptor", o.fd)
+	}
+	if o.poll {
+		return boolStatus(ready(d))
+	}
+	if o.counted && o.chars == 0 {
+		o.assign(r, nil, nil)
+		return 0
 	}
 	t := r.ttyOf(o.fd)
 	if o.prompt != "" && t != nil {
@@ -116,14 +133,16 @@ func biRead(c *call) int {
 	ctx := r.ctx
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		ctx, cancel = r.m.deadline(ctx, o.timeout)
 		defer cancel()
 	}
 	text, escaped, ok := r.readInput(ctx, d, o)
 	if r.flow != flowNone {
 		return 1
 	}
-	o.assign(r, text, escaped)
+	if !o.assign(r, text, escaped) {
+		return 1
+	}
 	switch {
 	case ok:
 		return 0
@@ -163,7 +182,7 @@ func (r *runner) readInput(ctx context.Context, d *desc, o readOptions) (text []
 			}
 			text, escaped = append(text, b), append(escaped, false)
 		}
-		if o.chars > 0 && len(text) >= o.chars {
+		if o.chars > 0 && len(text) >= o.chars && utf8.RuneCount(text) >= o.chars && whole(text) {
 			return text, escaped, true
 		}
 		const batch = 4096
@@ -177,7 +196,7 @@ func (r *runner) readInput(ctx context.Context, d *desc, o readOptions) (text []
 }
 
 // assign splits what was read and stores it.
-func (o *readOptions) assign(r *runner, text []byte, escaped []bool) {
+func (o *readOptions) assign(r *runner, text []byte, escaped []bool) bool {
 	ifs, set := r.get("IFS")
 	if !set {
 		ifs = " \t\n"
@@ -188,13 +207,16 @@ func (o *readOptions) assign(r *runner, text []byte, escaped []bool) {
 	if o.array != "" {
 		fields := splitRead(text, escaped, ifs, 0)
 		v := r.target(o.array)
+		if v.readonly {
+			r.errorf("%s: readonly variable", o.array)
+			return false
+		}
 		v.setArray(fields)
 		r.pay(len(text))
-		return
+		return true
 	}
 	if len(o.names) == 0 {
-		r.set("REPLY", string(text))
-		return
+		return r.set("REPLY", string(text))
 	}
 	fields := splitRead(text, escaped, ifs, len(o.names))
 	for i, name := range o.names {
@@ -202,12 +224,17 @@ func (o *readOptions) assign(r *runner, text []byte, escaped []bool) {
 		if i < len(fields) {
 			value = fields[i]
 		}
+		ok := false
 		if base, sub, isElem := strings.Cut(name, "["); isElem {
-			r.setElem(base, strings.TrimSuffix(sub, "]"), value, false)
+			ok = r.setElem(base, strings.TrimSuffix(sub, "]"), value, false)
 		} else {
-			r.set(name, value)
+			ok = r.set(name, value)
+		}
+		if !ok {
+			return false
 		}
 	}
+	return true
 }
 
 // splitRead splits at IFS; with most > 0 the last field takes the rest.
@@ -266,4 +293,35 @@ func lastRead(text []byte, escaped []bool, ifs string) string {
 		}
 	}
 	return string(text[:n])
+}
+
+// whole reports whether text does not end within a character.
+func whole(text []byte) bool {
+	at := len(text) - 1
+	for at > 0 && at > len(text)-utf8.UTFMax && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return utf8.FullRune(text[at:])
+}
+
+// ready reports whether a read would not wait.
+func ready(d *desc) bool {
+	s := d.stream
+	if c, ok := s.(counted); ok {
+		s = c.stream
+	}
+	var p *Pipe
+	switch s := s.(type) {
+	case readEnd:
+		p = s.p
+	case ttyStream:
+		p = s.t.in
+	case *fifoStream:
+		p = s.q.p
+	default:
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.off < len(p.buf) || p.writers == 0
 }

@@ -80,6 +80,7 @@ func (r *runner) setOption(name string, on bool) bool {
 			switch {
 			case name == "posix":
 				r.opts.inheritErrexit, r.opts.expandAliases = on || r.opts.inheritErrexit, on || r.interactive
+				r.opts.shiftVerbose = on
 			case name == "emacs" && on:
 				r.opts.vi = false
 			case name == "vi" && on:

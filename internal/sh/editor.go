@@ -24,6 +24,7 @@ type editor struct {
 	draft  []rune // what was typed before history was
 	tabs   int    // tabs in a row
 	shown  int    // columns that the line takes on the screen
+	raw    bool   // the terminal is in raw mode for it
 	cursor int    // column of the cursor, from the line's beginning
 }
 
@@ -55,13 +56,13 @@ func (e *editor) readLine(prompt string) (string, error) {
 	e.prompt = prompt[strings.LastIndexByte(prompt, '\n')+1:]
 	e.line, e.at, e.recall, e.shown, e.cursor, e.tabs = nil, 0, len(e.history), 0, 0, 0
 	e.t.mu.Lock()
-	was, quiet := e.t.raw, e.t.quiet
+	was, quiet := e.t.raw && !e.raw, e.t.quiet
 	e.t.mu.Unlock()
 	if was || quiet {
 		return e.r.readLine() // stty has made it so: no editing
 	}
 	e.t.setRaw(true)
-	defer e.t.setRaw(false)
+	e.raw = true
 	for {
 		key, err := e.key()
 		if err != nil {
@@ -73,6 +74,14 @@ func (e *editor) readLine(prompt string) (string, error) {
 			}
 			return string(e.line) + "\n", nil
 		}
+	}
+}
+
+// rest gives the terminal back between two commands.
+func (e *editor) rest() {
+	if e.raw {
+		e.raw = false
+		e.t.setCooked()
 	}
 }
 

@@ -140,6 +140,9 @@ func (r *runner) command(c syntax.Command) {
 		if r.now(c); !r.debug() {
 			return
 		}
+		if r.opts.xtrace {
+			r.writeTrace("[[ " + testSource(c.X) + " ]]")
+		}
 		r.testClause(c)
 		r.setPipeStatus(r.status)
 	case *syntax.DeclClause:
@@ -183,7 +186,7 @@ func (r *runner) define(c *syntax.FuncDecl) {
 		return
 	}
 	r.ownFuncs()
-	r.funcs[name] = &function{body: c.Body, file: r.sourceName(), line: uint(int(c.Pos().Line()) + r.lineBase), lineBase: r.lineBase}
+	r.funcs[name] = &function{body: c.Body, file: r.sourceName(), line: uint(int(c.Pos().Line()) + r.lineBase), lineBase: r.lineBase, exported: r.opts.allexport}
 	r.pay(int(c.End().Offset()-c.Pos().Offset()) * 8)
 	r.status = 0
 }

@@ -62,6 +62,9 @@ func (r *runner) lookPath(name string) string {
 func biHash(c *call) int {
 	r := c.r
 	args := c.args
+	if !r.opts.hashall {
+		return c.fail(1, "hashing disabled")
+	}
 	var list, show, forget, cleared bool
 	file := ""
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {

@@ -171,23 +171,27 @@ func quoteSingle(s string) string {
 // quoteSet quotes a value for the list that set prints.
 func quoteSet(s string) string {
 	switch {
-	case hasControl(s):
+	case hasControl(strings.ReplaceAll(s, "\t", "")):
 		return quoteDollar(s)
-	case hasMetas(s):
-		return quoteSingle(s)
+	case hasMetas(s) || strings.Contains(s, "\t"):
+		return quoteAlways(s)
 	}
 	return s
 }
 
 // quoteTrace quotes for set -x.
 func quoteTrace(s string) string {
+	plain := s
+	if strings.ContainsAny(s, "\t\n") { // these stand as they are
+		plain = strings.NewReplacer("\t", " ", "\n", " ").Replace(s)
+	}
 	switch {
 	case s == "":
 		return "''"
-	case hasControl(s):
+	case hasControl(plain):
 		return quoteDollar(s)
-	case hasMetas(s):
-		return quoteSingle(s)
+	case hasMetas(plain):
+		return quoteAlways(s)
 	}
 	return s
 }

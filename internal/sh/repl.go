@@ -171,6 +171,7 @@ func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 	if r.exiting && r.flow == flowExit {
 		return nil, true
 	}
+	defer r.term.rest()
 	src := ""
 	prompt := r.prompt(r.str("PS1"))
 	for {

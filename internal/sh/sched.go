@@ -146,6 +146,13 @@ func (s *sched) end() {
 	s.waiting = nil
 }
 
+// left is how long it is until t, at least a nanosecond.
+func (s *sched) left(t time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(t.Sub(s.now), time.Nanosecond)
+}
+
 // kick tells a deterministic machine that something has changed from outside.
 func (m *Machine) kick() {
 	if m.sched != nil {
@@ -157,6 +164,11 @@ func (m *Machine) kick() {
 func (m *Machine) pause(ctx context.Context, c <-chan struct{}) {
 	if s := m.sched; s != nil {
 		if p := procOf(ctx); p != nil {
+			var left time.Duration
+			u, timed := ctx.Value(untilKey{}).(*until)
+			if timed {
+				left = s.left(u.t)
+			}
 			s.block(p, func() bool {
 				select {
 				case <-c:
@@ -164,7 +176,10 @@ func (m *Machine) pause(ctx context.Context, c <-chan struct{}) {
 				default:
 					return ctx.Err() != nil
 				}
-			}, 0)
+			}, left)
+			if timed && s.left(u.t) <= time.Nanosecond {
+				u.cancel()
+			}
 			return
 		}
 	}
@@ -189,4 +204,34 @@ func (m *Machine) work(p *proc, fn func()) {
 		}
 		fn()
 	}()
+}
+
+// untilKey finds the time that ends a context.
+type untilKey struct{}
+
+// deadline is a context that ends after d, by the machine's clock.
+func (m *Machine) deadline(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if m.sched == nil {
+		return context.WithTimeout(ctx, d)
+	}
+	inner, cancel := context.WithCancel(ctx)
+	m.sched.mu.Lock()
+	t := m.sched.now.Add(d)
+	m.sched.mu.Unlock()
+	return &until{inner, t, cancel}, cancel
+}
+
+// until is a context that ends at a time of a deterministic machine's clock.
+type until struct {
+	context.Context
+	t      time.Time
+	cancel context.CancelFunc
+}
+
+// Value implements context.Context.
+func (u *until) Value(key any) any {
+	if _, ok := key.(untilKey); ok {
+		return u
+	}
+	return u.Context.Value(key)
 }

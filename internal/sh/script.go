@@ -32,7 +32,7 @@ func (r *runner) execScript(file, text string, args []string, environ func() []s
 	if arg = strings.TrimSpace(arg); arg != "" {
 		next = append(next, arg)
 	}
-	if !strings.Contains(file, "/") {
+	if strings.Contains(args[0], "/") {
 		file = args[0]
 	}
 	return r.execFile(interp, append(append(next, file), args[1:]...), environ, nesting+1)

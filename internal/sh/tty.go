@@ -302,6 +302,20 @@ func (t *TTY) setRaw(raw bool) {
 	}
 }
 
+// setCooked ends the raw mode. What was typed ahead in it is treated as if it were typed
+// now: it is for a program that expects lines.
+func (t *TTY) setCooked() {
+	t.setRaw(false)
+	t.in.mu.Lock()
+	ahead := append([]byte(nil), t.in.buf[t.in.off:]...)
+	t.in.buf, t.in.off = t.in.buf[:0], 0
+	t.taken += int64(len(ahead))
+	t.in.mu.Unlock()
+	for _, c := range ahead {
+		_ = t.key(c) // a hung up terminal takes none
+	}
+}
+
 // ttyOf returns the terminal behind a descriptor, nil when it is none.
 func (r *runner) ttyOf(n int) *TTY {
 	if d := r.fds.get(n); d != nil {
