@@ -50,9 +50,11 @@ func biTrue(*call) int { return 0 }
 
 func biFalse(*call) int { return 1 }
 
-func biEcho(c *call) int {
-	newline, escape := true, c.r.opts.xpgEcho
-	args := c.args
+func biEcho(c *call) int { return c.print(c.r.echoText(c.args)) }
+
+// echoText is what echo writes.
+func (r *runner) echoText(args []string) string {
+	newline, escape := true, r.opts.xpgEcho
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && strings.Trim(args[0][1:], "neE") == "" {
 		for _, l := range args[0][1:] {
 			switch l {
@@ -76,7 +78,7 @@ func biEcho(c *call) int {
 	if newline {
 		s += "\n"
 	}
-	return c.print(s)
+	return s
 }
 
 func biTest(c *call) int {

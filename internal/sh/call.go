@@ -78,8 +78,10 @@ func (f fdWriter) Write(b []byte) (int, error) {
 
 // newCall makes the call of a command with the runner's descriptors.
 func (r *runner) newCall(name string, args []string) *call {
-	return &call{r: r, name: name, args: args,
-		in: fdReader{r.ctx, r.fds.get(0)}, out: fdWriter{r, 1}, err: fdWriter{r, 2}}
+	if r.std == nil || r.std[0].r != r { // a fork has its parent's
+		r.std = &[2]fdWriter{{r, 1}, {r, 2}}
+	}
+	return &call{r: r, name: name, args: args, in: fdReader{r.ctx, r.fds.get(0)}, out: &r.std[0], err: &r.std[1]}
 }
 
 // simple runs a simple command. The order is bash's: words, assignments, the trace,

@@ -102,6 +102,7 @@ type runner struct {
 	noElements  bool // an empty "$@" was met; see pieces
 
 	pieceBuf  []piece
+	std       *[2]fdWriter // standard output and error, as commands have them
 	seps      *separators
 	pats      map[string]*pattern
 	templates map[syntax.ArithmExpr]*arithTemplate

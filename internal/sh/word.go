@@ -180,7 +180,7 @@ func (r *runner) field(out []string, w *syntax.Word) []string {
 	if len(w.Parts) == 1 {
 		switch p := w.Parts[0].(type) {
 		case *syntax.Lit:
-			if !strings.ContainsAny(p.Value, "\\~{*?[=") {
+			if p.Value == "[" || !strings.ContainsAny(p.Value, "\\~{*?[=") {
 				return append(out, p.Value)
 			}
 		case *syntax.SglQuoted, *syntax.DblQuoted:
@@ -545,6 +545,10 @@ func (r *runner) cmdSubst(c *syntax.CmdSubst) string {
 	}
 	if len(c.Stmts) == 0 {
 		r.status = 0
+	}
+	if text, ok := r.quickSubst(c); ok {
+		r.substStatus = r.status
+		return text
 	}
 	text := r.substitute(c.Stmts)
 	r.substStatus = r.status
