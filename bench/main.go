@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&o.carrel, "carrel", "bin/carrel", "the binary to measure")
 	flag.StringVar(&o.cache, "cache-dir", "", "cache directory, so that the base template is not packed again (default: the daemon's)")
 	flag.BoolVar(&o.quick, "quick", false, "few samples: a smoke test")
-	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,time,npm,peer,idle,paused,wire,inject,run")
+	flag.StringVar(&o.only, "only", "", "comma list of measurements: create,exec,kill,files,time,npm,peer,idle,paused,wire,inject,run,sim")
 	flag.StringVar(&o.json, "json", "", "also write the rows to this file as JSON lines")
 	flag.IntVar(&o.idle, "idle", 200, "how many idle sandboxes to keep alive at once")
 	flag.IntVar(&o.paused, "paused", 10000, "how many paused sandboxes to keep at once")
@@ -56,7 +56,7 @@ func main() {
 // run starts a daemon, measures and prints.
 func run(ctx context.Context, o options) error {
 	var d *daemon
-	if o.only != "run" {
+	if o.only != "run" && o.only != "sim" {
 		var err error
 		if d, err = startDaemon(ctx, o); err != nil {
 			return err
@@ -92,6 +92,7 @@ var measurements = []struct {
 	{"files", benchFiles},
 	{"time", benchTime},
 	{"npm", benchNPM},
+	{"sim", benchSim},
 	{"peer", benchPeer},
 	{"idle", benchIdle},
 	{"paused", benchPaused},
