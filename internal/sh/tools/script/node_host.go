@@ -214,25 +214,29 @@ func isHex(c byte) bool {
 
 // which reports whether a program can be run.
 func (n *node) which(a in) (any, error) {
-	name := a.str(0)
+	return n.runs(a.str(0)), nil
+}
+
+// runs reports whether the shell would find a program.
+func (n *node) runs(name string) bool {
 	runs := func(p string) bool {
 		i, err := n.c.FS().Stat(p)
 		return err == nil && !i.Mode.IsDir() && n.c.FS().Access(p, 1) == nil
 	}
 	if strings.Contains(name, "/") {
-		return runs(n.path(name)), nil
+		return runs(n.path(name))
 	}
 	for dir := range strings.SplitSeq(n.c.Getenv("PATH"), ":") {
 		if dir != "" && runs(dir+"/"+name) {
-			return true, nil
+			return true
 		}
 	}
 	for _, have := range n.c.Machine().Commands() {
 		if have == name {
-			return true, nil
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // capped keeps what a child writes, up to a limit.

@@ -5,6 +5,9 @@
 // JavaScript (node, nodejs, js, js-exec, qjs) is QuickJS with a part of node's library written in JavaScript (directory js)
 // over a few dozen functions in Go. What is missing on purpose: sockets and servers (fetch and http's client are there),
 // workers, native addons, ciphers and keys, and Intl for other places than en-US; each says so when it is called.
+//
+// Python (python3, python) is CPython 3.12 for WASI, if the build has it (package pywasm), on the machine's files. Its
+// subprocess and urllib.request go through the machine; threads and sockets are not there.
 package script
 
 import "github.com/carrel-dev/carrel/internal/sh/tool"
@@ -13,5 +16,6 @@ import "github.com/carrel-dev/carrel/internal/sh/tool"
 func Commands() map[string]tool.Command {
 	return map[string]tool.Command{
 		"node": runNode, "nodejs": runNode, "js": runNode, "js-exec": runNode, "qjs": runNode,
+		"python3": runPython, "python": runPython,
 	}
 }
