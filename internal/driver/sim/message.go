@@ -97,10 +97,11 @@ func (f *failure) err() error {
 	return &carrel.Error{Op: f.Op, Kind: kind, ID: f.ID, Field: f.Field, Hint: f.Hint, Err: told{f.Text, f.Errno}}
 }
 
-// maxMessage and maxFiles bound one record.
+// Bounds: of one record, and of requests at once.
 const (
 	maxMessage = 64 << 10
 	maxFiles   = 4
+	maxServing = 1024
 )
 
 // line is one side of the socket.
@@ -188,6 +189,7 @@ func (l *line) receive(buf []byte) (m message, err error) {
 // serve reads until the line breaks. Each request is handled on a goroutine of its own and its answer sent.
 func (l *line) serve(handle func(context.Context, message) message) error {
 	buf := make([]byte, maxMessage)
+	free := make(chan struct{}, maxServing)
 	for {
 		m, err := l.receive(buf)
 		if err != nil {
@@ -215,6 +217,7 @@ func (l *line) serve(handle func(context.Context, message) message) error {
 			closeFiles(m.files)
 			continue
 		}
+		free <- struct{}{} // a worker that was taken over does not flood the daemon
 		ctx, cancel := context.WithCancel(context.Background())
 		l.mu.Lock()
 		l.serving[m.ID] = cancel
@@ -222,6 +225,7 @@ func (l *line) serve(handle func(context.Context, message) message) error {
 		go func() {
 			answer := handle(ctx, m)
 			cancel()
+			<-free
 			l.mu.Lock()
 			delete(l.serving, m.ID)
 			l.mu.Unlock()
