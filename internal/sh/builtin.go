@@ -22,7 +22,7 @@ func builtinTable() map[string]command {
 		"set": biSet, "shopt": biShopt, "shift": biShift, "unset": biUnset, "export": biDeclare, "readonly": biDeclare,
 		"declare": biDeclare, "typeset": biDeclare, "local": biDeclare,
 		"eval": biEval, "source": biSource, ".": biSource, "exec": biExec, "command": biCommand, "builtin": biBuiltin,
-		"type": biType, "hash": biHash, "compgen": biCompgen, "complete": biComplete, "compopt": biCompopt, "alias": biAlias, "unalias": biUnalias, "enable": biEnable,
+		"type": biType, "hash": biHash, "caller": biCaller, "compgen": biCompgen, "complete": biComplete, "compopt": biCompopt, "alias": biAlias, "unalias": biUnalias, "enable": biEnable,
 		"read": biRead, "mapfile": biMapfile, "readarray": biMapfile, "getopts": biGetopts, "let": biLet,
 		"trap": biTrap, "wait": biWait, "kill": biKill, "jobs": biJobs, "disown": biDisown, "fg": biForeground, "bg": biBackground, "suspend": biSuspend,
 		"umask": biUmask, "ulimit": biUlimit, "times": biTimes, "help": biHelp, "logout": biLogout,

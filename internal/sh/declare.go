@@ -510,6 +510,9 @@ func (r *runner) newLocal(d declared, a declArg, at int) (*variable, string, boo
 		return nil, "", false
 	}
 	v := &variable{}
+	if outer != nil {
+		v.exported = outer.exported
+	}
 	switch {
 	case outer == nil:
 	case d.inherit || r.shopted("localvar_inherit"):
@@ -749,5 +752,6 @@ var usages = map[string]string{
 	"command":  "command [-pVv] command [arg ...]",
 	"hash":     "hash [-lr] [-p pathname] [-dt] [name ...]",
 	"mapfile":  "mapfile [-d delim] [-n count] [-O origin] [-s count] [-t] [-u fd] [-C callback] [-c quantum] [array]",
+	"caller":   "caller [expr]",
 	"compgen":  "compgen [-abcdefgjksuv] [-o option] [-A action] [-G globpat] [-W wordlist] [-F function] [-C command] [-X filterpat] [-P prefix] [-S suffix] [word]",
 }

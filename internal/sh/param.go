@@ -89,7 +89,11 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 	}
 	name := pe.Param.Value
 	if strings.HasPrefix(name, badName) {
-		r.badSubstitution(unhex(name[len(badName):]))
+		text := unhex(name[len(badName):])
+		if of, _, ok := strings.Cut(strings.Trim(text, "${}"), "@"); ok && isName(of) && !r.isSet(of) {
+			return value{}, nil, false // bash looks at the operator of what is set only
+		}
+		r.badSubstitution(text)
 		return value{}, nil, true
 	}
 	if pe.Excl {
