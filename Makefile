@@ -29,7 +29,7 @@ REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./l
 LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')
 
-.PHONY: play build demo test test-all check lint cross unit real sdk bench generate clean need need-sdk
+.PHONY: play build demo test test-all check lint cross unit real sim sdk bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box
 
@@ -87,16 +87,20 @@ need:
 need-sdk: need
 	@internal/tools/need.sh node npm python3 venv pip pgrep
 
+# What the simulated machine's programs are compared with, and the browser for its page.
+need-sim: need-sdk
+	@internal/tools/need.sh bash gawk rg jq sqlite3 bc dc zip unzip zstd xz bzip2 patch file column sponge pv dos2unix cal time uuidgen envsubst xxd tree chromium
+
 demo: need need-sdk build
 	@demo/run.sh
 
 test: check
 
-check: need lint cross unit real sdk
+check: need lint cross unit real sim sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock
+export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE)
@@ -118,6 +122,10 @@ real: build bin/s3server need-sdk
 	CGO_ENABLED=0 $(GO) test -p 1 -timeout 15m $(REAL)
 	CGO_ENABLED=0 $(GO) test -p 1 -short -timeout 15m ./test/crash
 	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m $(LONG)
+
+# The simulated machine against real bash and GNU's programs, in a page, and under WASI.
+sim: need-sim play
+	CGO_ENABLED=0 $(GO) test -timeout 15m ./test/simbash ./test/play
 
 sdk: need-sdk build
 	CGO_ENABLED=0 $(GO) test -timeout 20m ./test/sdk

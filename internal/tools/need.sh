@@ -3,13 +3,16 @@
 # is missing; elsewhere it says exactly what to install and fails.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go [ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip)
+declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go [ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip [bash]=bash [gawk]=gawk [rg]=ripgrep [jq]=jq [sqlite3]=sqlite3
+	[bc]=bc [dc]=dc [zip]=zip [unzip]=unzip [zstd]=zstd [xz]=xz-utils [bzip2]=bzip2 [patch]=patch [file]=file [column]=bsdextrautils [sponge]=moreutils [pv]=pv
+	[dos2unix]=dos2unix [cal]=ncal [time]=time [uuidgen]=uuid-runtime [envsubst]=gettext-base [xxd]=xxd [tree]=tree [chromium]=chromium)
 missing=()
 
 have() {
 	case "$1" in
 	venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	pip) /usr/bin/python3 -c 'import pip' 2>/dev/null ;; # the one that sandboxes have
+	time) [ -x /usr/bin/time ] ;; # not the shell's own
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
