@@ -88,7 +88,9 @@ func (r *runner) newCall(name string, args []string) *call {
 // redirections, the command.
 func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	if c != nil {
-		r.now(c)
+		if r.now(c); len(r.running) == 0 {
+			r.currentTo = redirs
+		}
 	}
 	if len(r.traps) > 0 && c != nil && !r.debug() {
 		return

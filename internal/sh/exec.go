@@ -164,7 +164,7 @@ func (r *runner) command(c syntax.Command) {
 // now notes the command that runs, for BASH_COMMAND; those of traps do not count.
 func (r *runner) now(c syntax.Node) {
 	if len(r.running) == 0 {
-		r.current = c
+		r.current, r.currentTo = c, nil
 	}
 }
 

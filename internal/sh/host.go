@@ -183,17 +183,36 @@ func (h *host) Start(c tool.Child) (tool.Process, error) {
 		s.contain(func() { s.status = s.runTool(c.Args, func() []string { return env }) })
 		s.end(s.status)
 	})
-	return started{s.p, h.r.p}, nil
+	return started{s.p, h.r}, nil
 }
 
 // started is a running child.
-type started struct{ p, parent *proc }
+type started struct {
+	p *proc
+	r *runner // of the starter
+}
 
 func (s started) PID() int              { return s.p.pid }
 func (s started) Signal(sig int)        { s.p.deliver(sig) }
 func (s started) Done() <-chan struct{} { return s.p.done }
+
+// Ended implements tool.Process.
+func (s started) Ended(within time.Duration) bool {
+	if within == 0 || s.p.ended() {
+		return s.p.ended()
+	}
+	ctx := s.r.ctx
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = s.r.m.deadline(ctx, within)
+		defer cancel()
+	}
+	s.r.m.pause(ctx, s.p.done)
+	return s.p.ended()
+}
+
 func (s started) Wait() (status, signal int) {
-	s.p.m.await(s.parent, s.p)
+	s.p.m.await(s.r.p, s.p)
 	return s.p.code, s.p.signum
 }
 

@@ -1,17 +1,25 @@
 package sh_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/tools"
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
 // TestLimits runs what would exhaust the daemon. Each script must end soon, say
 // why, and leave a machine that works.
 func TestLimits(t *testing.T) {
-	small := sh.Limits{Procs: 32, Memory: 16 << 20, Output: 1 << 20, Steps: 2 << 20}
+	aliasBomb := "shopt -s expand_aliases\n"
+	for i := range 30 {
+		aliasBomb += fmt.Sprintf("alias a%d='a%d; a%d'\n", i, i+1, i+1)
+	}
+	aliasBomb += "a0\n"
+	small := sh.Limits{FDs: 32, Wall: 5 * time.Second, Procs: 32, Memory: 16 << 20, Output: 1 << 20, Steps: 2 << 20}
 	for _, c := range []struct {
 		name, script string
 		stderr       string // part of what it writes, or
@@ -44,6 +52,16 @@ func TestLimits(t *testing.T) {
 		{"nested ifs", strings.Repeat("if :; then ", 50000), "nesting too deep", ""},
 		{"nested quotes", "echo " + strings.Repeat(`"${x:-`, 50000), "nesting too deep", ""},
 		{"arithmetic at run time", `x=1; i=0; while [ $i -lt 14 ]; do x="($x)+($x)"; i=$((i+1)); done; y=$x$x; x=$(printf '(%.0s' {1..200000}); echo $((x))`, "", ""},
+		{"descriptors", `for i in {1..40}; do exec {fd}>/dev/null || break; done; echo last $fd`, "Bad file descriptor", ""},
+		{"descriptors in a row", `exec 500>f`, "Bad file descriptor", ""},
+		{"trap recursion", `trap 'kill -USR1 $$' USR1; kill -USR1 $$`, "maximum nesting level", ""},
+		{"trap that traps", `trap 'trap "$(trap -p USR1)" USR1; kill -USR1 $$' USR1; kill -USR1 $$`, "", ""},
+		{"debug recursion", `set -T; f() { f; }; trap f DEBUG; :`, "maximum nesting level", ""},
+		{"alias bomb", aliasBomb, "", ""},
+		{"classic fork bomb", `:(){ :|:& };:`, "fork: ", ""},
+		{"endless here-document", "x=x; while :; do x=$x$x; cat <<E >/dev/null\n$x$x$x\nE\ndone", "", "memory limit"},
+		{"wall time", `sleep 100`, "", "time limit of 5s"},
+		{"wall time of jobs", `sleep 100 & sleep 100 & wait`, "", "time limit of 5s"},
 		{"disk", `cat /dev/zero > big; echo more > other`, "No space left on device", ""},
 		{"holes", `truncate -s 900G f && wc -c f && echo x >> f; echo done`, "", ""},
 		{"regular expression", `x=$(yes a | head -c 30000); [[ $x =~ (a*)*(a*)*b ]]; case $x in *a*a*a*a*a*a*a*b) ;; esac; echo fine`, "", ""},
@@ -81,7 +99,11 @@ func FuzzParseRun(f *testing.F) {
 			f.Add(s)
 		}
 	}
-	for _, s := range []string{"((((", "$(($((", "${x[${x[", "<<a\n<<b", "case x in (a", "f(){ f|f;};f", "\x00\xff", "${!x@}", "echo {1..", "[[ a =~ ( ]]", "a=(", "${x//$x/$x}", "for ((;;)) do break; done", "printf %*d 99999999 1", "$'\\", "trap f EXIT; f(){ trap f EXIT;}"} {
+	for _, s := range []string{"((((", "$(($((", "${x[${x[", "<<a\n<<b", "case x in (a", "f(){ f|f;};f", "\x00\xff", "${!x@}", "echo {1..", "[[ a =~ ( ]]", "a=(", "${x//$x/$x}", "for ((;;)) do break; done", "printf %*d 99999999 1", "$'\\", "trap f EXIT; f(){ trap f EXIT;}",
+		"coproc { read x; }; echo >&${COPROC[1]}", "exec {a[1]}<>f 3>&1- 4<&3 5>&-", "set -m; sleep 1 & kill -STOP %1; fg", "shopt -s expand_aliases\nalias a='b ' b=a\na b",
+		"select x in a b; do :; done <<<1", "trap 'kill -USR1 $$' USR1; kill -USR1 $$", "set -T; trap 'f' DEBUG; f() { :; }; f", "wait -n -p v %1 & wait", "ulimit -n 5; exec 6>f",
+		"set -v; alias x=y\nx", "trap 'exit 3' EXIT; kill -TERM $$", "f() { exec f; }; f", "pushd -n +9; popd -0; dirs -v", "read -t 0.01 -N 3 -d x -a b <<<abc", "while read -u 3 x; do :; done 3< <(yes)",
+		"set -x; PS4='$(f) '; f() { echo; }; f", "declare -f f; f() { case $x in a) ;; esac <<-E; }\n\tE\ndeclare -f", "umask -S u=rwx,g+s; umask a-", "kill -l; kill -9 -$$", "lastpipe | shopt -s lastpipe; : | read"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, script string) {
@@ -144,5 +166,52 @@ func BenchmarkLoop10k(b *testing.B) {
 func BenchmarkSubst10k(b *testing.B) {
 	for b.Loop() {
 		run(b, newMachine(b, sh.Limits{}), `for ((i=0;i<10000;i++)); do x=$(echo $i); done`, "")
+	}
+}
+
+// TestSeed runs a script twice in machines of the same seed: what they write is the same,
+// and sleeping takes no time.
+func TestSeed(t *testing.T) {
+	const script = `date +%s.%N; echo $RANDOM $SRANDOM $$ $BASHPID; head -c 8 /dev/urandom | od -An -tx1
+for i in 1 2 3 4 5; do { sleep 0.$i; echo job $i $RANDOM; } & done; wait
+(for i in 1 2 3; do echo a$i; done) & (for i in 1 2 3; do echo b$i; done) & wait
+seq 3 | while read x; do echo $x; sleep 100; done; date +%s; echo $SECONDS
+mktemp -u; yes | head -2; coproc cat; echo hi >&${COPROC[1]}; read y <&${COPROC[0]}; echo $y; kill $COPROC_PID
+read -t 5 z < <(sleep 50); echo $?; trap 'echo usr $SECONDS' USR1; (sleep 7; kill -USR1 $$) & wait; timeout 3 sleep 9; echo $?; echo $EPOCHREALTIME; sleep 86400; date`
+	seed := func(n uint64) string {
+		fs := vfs.New(vfs.Options{Quota: 64 << 20})
+		if err := sh.Install(fs, tools.Names()...); err != nil {
+			t.Fatal(err)
+		}
+		if err := fs.Root().MkdirAll("/work", 0o777); err != nil {
+			t.Fatal(err)
+		}
+		m := sh.New(sh.Config{FS: fs, Hostname: "box", Commands: tools.All(), Seed: &n})
+		defer m.Close()
+		r := run(t, m, script, "")
+		return r.out + r.err
+	}
+	start := time.Now()
+	first := seed(1)
+	if d := time.Since(start); d > 10*time.Second {
+		t.Errorf("a day takes %v", d)
+	}
+	for range 5 {
+		if again := seed(1); again != first {
+			t.Fatalf("the same seed gives\n%s\nand\n%s", first, again)
+		}
+	}
+	if other := seed(2); other == first {
+		t.Error("another seed gives the same")
+	}
+	t.Log(first)
+}
+
+// BenchmarkNew makes and closes a machine on a disk that there is.
+func BenchmarkNew(b *testing.B) {
+	fs := vfs.New(vfs.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		sh.New(sh.Config{FS: fs, Commands: tools.All()}).Close()
 	}
 }

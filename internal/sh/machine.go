@@ -3,6 +3,7 @@ package sh
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,6 +124,13 @@ func (m *Machine) Random(b []byte) {
 		return
 	}
 	_, _ = rand.Read(b) // never fails
+}
+
+// seed32 is where a shell's RANDOM begins.
+func (m *Machine) seed32() uint32 {
+	var b [4]byte
+	m.Random(b[:])
+	return binary.LittleEndian.Uint32(b[:])
 }
 
 // names lists all programs, sorted.

@@ -51,20 +51,21 @@ type runner struct {
 	traps          map[int]string
 	opts           options
 
-	oldTraps     map[int]string // what trap prints in a subshell until it sets one
-	running      []int          // traps that run
-	fixedSigs    uint64         // ignored when the shell began
-	pipeStatus   []int          // PIPESTATUS
-	subshells    int            // BASH_SUBSHELL
-	clock        time.Time      // where SECONDS begins
-	hashPath     string         // the PATH of hashed
-	execing      bool           // a program takes the shell's place
-	current      syntax.Node    // for BASH_COMMAND
-	beforeReturn int            // the status when return was run
-	exitDone     bool           // the EXIT trap has run
-	paramSets    int            // counts the changes of params by set
-	stdinRedir   bool           // standard input is a pipe or file of this subshell: jobs keep it
-	lastArg      string         // $_
+	oldTraps     map[int]string     // what trap prints in a subshell until it sets one
+	running      []int              // traps that run
+	fixedSigs    uint64             // ignored when the shell began
+	pipeStatus   []int              // PIPESTATUS
+	subshells    int                // BASH_SUBSHELL
+	clock        time.Time          // where SECONDS begins
+	hashPath     string             // the PATH of hashed
+	execing      bool               // a program takes the shell's place
+	current      syntax.Node        // for BASH_COMMAND
+	beforeReturn int                // the status when return was run
+	exitDone     bool               // the EXIT trap has run
+	currentTo    []*syntax.Redirect // its redirections
+	paramSets    int                // counts the changes of params by set
+	stdinRedir   bool               // standard input is a pipe or file of this subshell: jobs keep it
+	lastArg      string             // $_
 	traceDepth   int
 	lineBase     int             // added to the line of a statement
 	keepFDs      bool            // exec has made the redirections last
@@ -127,7 +128,7 @@ type runner struct {
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
 		name: "bash", clock: m.now(), opts: defaultOptions(), funcs: map[string]*function{}, traps: map[int]string{},
-		random: uint32(p.pid) * 2654435761, pipeStatus: []int{0}}
+		random: m.seed32(), pipeStatus: []int{0}}
 	r.freshScopes(len(env))
 	r.view = r.view.For(r) // for /proc/self
 	r.importEnv(env)

@@ -208,6 +208,7 @@ func (r *runner) commandText() string {
 	if c, ok := r.current.(syntax.Command); ok {
 		p := &listing{}
 		p.command(c)
+		p.redirects(r.currentTo)
 		return p.b.String()
 	}
 	return nodeText(r.current)

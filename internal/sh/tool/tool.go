@@ -102,6 +102,9 @@ type Process interface {
 	Signal(sig int)
 	// Done is closed at its end.
 	Done() <-chan struct{}
+	// Ended waits until it has ended, at most for within by the machine's clock (for ever if that is negative), and says
+	// whether it has. It returns early when the caller is being ended.
+	Ended(within time.Duration) bool
 	// Wait returns its exit status and, if one ended it, the signal.
 	Wait() (status, signal int)
 }
