@@ -78,6 +78,8 @@ type Config struct {
 	DataDir string
 	// Limits are the defaults for new sandboxes.
 	Limits Limits
+	// Programs are in every simulated sandbox; see [Programs] for those of one.
+	Programs []Program
 }
 
 var (
@@ -94,7 +96,7 @@ func RegisterOpener(open func(context.Context, Config) (Service, error)) {
 }
 
 // Open starts a service inside this process: no daemon, no port. What it returns is
-// also [Secrets] and [Audits]. The program must import the
+// also [Secrets], [Audits] and [Programs]. The program must import the
 // implementation, as with database/sql:
 //
 //	import _ "github.com/carrel-dev/carrel/local"

@@ -37,6 +37,7 @@ type opened struct {
 	carrel.Service
 	carrel.Secrets
 	carrel.Audits
+	carrel.Programs
 	once  sync.Once
 	undo  cleanup.Stack
 	errs  []error
@@ -51,6 +52,9 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	default:
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tier", Err: errors.New("no driver for tier " + string(cfg.Tier)),
 			Hint: "this build has: gvisor, sim"}
+	}
+	if err := carrel.CheckPrograms(cfg.Programs); err != nil {
+		return nil, err
 	}
 	o := &opened{}
 	defer func() {
@@ -85,7 +89,7 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 		return nil, err
 	}
 	real := newGVisor(run, out.links)
-	drivers := driver.NewRegistry(sim.New(sim.Options{Local: door.ServeConn, Link: sim.LinkBy(out.links, inside)}), real)
+	drivers := driver.NewRegistry(sim.New(sim.Options{Programs: cfg.Programs, Local: door.ServeConn, Link: sim.LinkBy(out.links, inside)}), real)
 	o.closing(drivers.Close)
 	if cfg.Tier == carrel.GVisor { // say now what is missing, not after the base template was made
 		if err := real.Probe(ctx); err != nil {
@@ -104,7 +108,7 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	h := hostdoor.New(hostdoor.Options{Moments: s, Generation: s.Generation, Tokens: s.MintToken, Sandbox: s.Get})
 	o.closing(h.Close)
 	door.Open(h)
-	o.Service, o.Secrets, o.Audits = s, out.vault.For(""), out.log
+	o.Service, o.Secrets, o.Audits, o.Programs = s, out.vault.For(""), out.log, s
 	return o, nil
 }
 

@@ -149,6 +149,13 @@ type Exit struct {
 	Time    time.Time
 }
 
+// Programmer is an optional part of a Driver whose sandboxes' programs are functions of this process.
+type Programmer interface {
+	// Provide puts programs into a sandbox, which need not have an instance at the moment, until release is called. They
+	// were checked. Errors: Conflict for a name that it has already, Exhausted for too many.
+	Provide(id carrel.ID, programs []carrel.Program) (release func(), err error)
+}
+
 // Reporter is an optional part of a Driver: what works only in part on this
 // host, for "carrel doctor".
 type Reporter interface {

@@ -498,6 +498,10 @@ func (r *runner) execFile(file string, args []string, environ func() []string, n
 		name, _, _ := strings.Cut(text[len(magic):], "\n")
 		run, added := r.m.commands[name]
 		tool, ok := r.m.tools[name]
+		if !added && !ok && r.m.lookup != nil {
+			run = r.m.lookup(name)
+			added = run != nil
+		}
 		if !ok && !added {
 			r.errorf("%s: no such tool in this machine", name)
 			return 127

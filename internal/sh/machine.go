@@ -49,6 +49,8 @@ type Config struct {
 	CPUs int
 	// Commands are programs of package tool, by name, besides those that this package has itself; see Install.
 	Commands map[string]tool.Command
+	// Lookup finds programs that come and go, besides Commands; nil finds none. A file made by Stub leads to one.
+	Lookup func(name string) tool.Command
 	// HTTP is the programs' way out; nil is none.
 	HTTP tool.HTTP
 	// Token asks the machine's host for an identity token, by its name or by its audience;
@@ -66,6 +68,7 @@ type Machine struct {
 	builtins map[string]command
 	tools    map[string]command
 	commands map[string]tool.Command
+	lookup   func(name string) tool.Command
 	http     tool.HTTP
 	started  time.Time
 	sched    *sched // nil unless deterministic
@@ -109,7 +112,7 @@ func New(c Config) *Machine {
 	}
 	m := &Machine{fs: c.FS, now: c.Now, limits: c.Limits, cpus: max(c.CPUs, 1), token: c.Token, hostname: c.Hostname,
 		lastPID: 1, procs: map[int]*proc{}, builtins: builtins(), tools: tools(),
-		commands: c.Commands, http: c.HTTP, started: c.Now(), sched: turns}
+		commands: c.Commands, lookup: c.Lookup, http: c.HTTP, started: c.Now(), sched: turns}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }

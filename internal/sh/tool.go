@@ -57,6 +57,9 @@ func Install(f *vfs.FS, commands ...string) error {
 	return errors.Join(v.Remove("/usr/bin/sh"), v.Symlink("bash", "/usr/bin/sh"), installProc(f))
 }
 
+// Stub is what a file contains that leads to one of the machine's programs.
+func Stub(name string) []byte { return []byte(magic + name + "\n") }
+
 var etcFiles = map[string]string{
 	"passwd":     "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group":      "root:x:0:\nnogroup:x:65534:\n",

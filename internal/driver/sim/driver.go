@@ -40,6 +40,8 @@ type Options struct {
 	// Link, if given, makes a sandbox's network link, once one of its programs asks for something outside. Nil: there is no
 	// way out. See [LinkBy].
 	Link func(ctx context.Context, id carrel.ID) (Inside, error)
+	// Programs are in every sandbox.
+	Programs []carrel.Program
 	// Roots are what the sandboxes' programs trust besides the authority that a sandbox is told to trust; nil is
 	// nobody.
 	Roots *x509.CertPool
@@ -47,7 +49,8 @@ type Options struct {
 
 // Driver makes simulated sandboxes.
 type Driver struct {
-	opts Options
+	opts     Options
+	programs *programs
 
 	// template is the filesystem that every sandbox begins with, made once.
 	template func() (*vfs.FS, error)
@@ -69,7 +72,7 @@ func New(o Options) *Driver {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = defaultSteps
 	}
-	return &Driver{opts: o, template: sync.OnceValues(newTemplate)}
+	return &Driver{opts: o, programs: newPrograms(o.Programs), template: sync.OnceValues(newTemplate)}
 }
 
 // templateTime is when every file of the template was changed: the same in every

@@ -34,6 +34,7 @@ type instance struct {
 	served   chan struct{} // closed when the server has ended
 	host     hostDoor
 	out      *way // nil where there is none
+	programs *programs
 
 	snapshotting sync.Mutex // held while a snapshot is written
 
@@ -49,8 +50,9 @@ var _ driver.Instance = (*instance)(nil)
 func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *vfs.FS) *instance {
 	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(), fs: files, template: template,
 		served: make(chan struct{}), ending: make(chan struct{}), done: make(chan struct{})}
-	i.out = newWay(i, d.opts)
-	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(), HTTP: i.out.http(),
+	i.out, i.programs = newWay(i, d.opts), d.programs
+	i.programs.attach(i.id, i.fs)
+	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(), Lookup: i.lookup, HTTP: i.out.http(),
 		Limits: sh.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
 	i.host.init(d.opts.Local)
 	i.agent = agent.New(agent.Config{
@@ -143,6 +145,7 @@ func (i *instance) end() {
 	i.agent.Close()
 	i.host.close()
 	i.out.close()
+	i.programs.detach(i.id, i.fs)
 	i.exit = driver.Exit{Reason: carrel.EndKilled, Message: "destroyed on request", Time: time.Now()}
 	close(i.done)
 }
