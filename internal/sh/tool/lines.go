@@ -141,8 +141,11 @@ func (c *Call) Inputs(names []string, fn func(name string, in io.Reader) error) 
 	return status
 }
 
-// Buffered returns a buffered Out; the caller flushes it before it returns.
-func (c *Call) Buffered() *bufio.Writer { return bufio.NewWriterSize(c.Out, bufSize) }
+// Buffered returns a buffered Out; the caller flushes it before it returns. Errorf flushes it too, as error of glibc does.
+func (c *Call) Buffered() *bufio.Writer {
+	c.buffered = bufio.NewWriterSize(c.Out, bufSize)
+	return c.buffered
+}
 
 // Flush flushes a buffered Out and returns the status to exit with: status, or 1 when what is left could not be written.
 func (c *Call) Flush(w *bufio.Writer, status int) int {

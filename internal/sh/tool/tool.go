@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Call struct {
 	In   io.Reader       // io.EOF at once when there is nothing to read
 	Out  io.Writer       // fails with EPIPE when nobody reads
 	Err  io.Writer
+
+	buffered *bufio.Writer // the last that Buffered returned
 }
 
 // Host is the process that a program runs in, and through it the machine. It is used by one goroutine at a time, except
@@ -186,8 +189,11 @@ func (d *Denied) Error() string { return "denied by policy: " + d.Host + ": " + 
 // Base is the name of the program in messages: Name without its directory.
 func (c *Call) Base() string { return c.Name[strings.LastIndexByte(c.Name, '/')+1:] }
 
-// Errorf writes "name: message" on Err and returns status.
+// Errorf writes "name: message" on Err, after what is buffered for Out, and returns status.
 func (c *Call) Errorf(status int, format string, args ...any) int {
+	if c.buffered != nil {
+		_ = c.buffered.Flush() // the flush at the end reports
+	}
 	fmt.Fprintf(c.Err, "%s: %s\n", c.Base(), fmt.Sprintf(format, args...))
 	return status
 }

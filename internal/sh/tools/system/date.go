@@ -68,7 +68,7 @@ func date(c *tool.Call) int {
 			continue
 		}
 		if !known {
-			c.Errorf(1, "invalid argument '%s' for '--%s'", o.Value, map[byte]string{'I': "iso-8601", '\x81': "rfc-3339"}[o.Letter])
+			c.Errorf(1, "invalid argument ‘%s’ for ‘--%s’", o.Value, map[byte]string{'I': "iso-8601", '\x81': "rfc-3339"}[o.Letter])
 			return usage.Try(c, 1)
 		}
 		format = text
@@ -77,11 +77,11 @@ func date(c *tool.Call) int {
 	for _, a := range f.Args {
 		if !strings.HasPrefix(a, "+") {
 			if len(f.Args) > 1 || f.Has('d') {
-				c.Errorf(1, "the argument '%s' lacks a leading '+';\nwhen using an option to specify date(s), any non-option\nargument must be a format string beginning with '+'", a)
+				c.Errorf(1, "the argument ‘%s’ lacks a leading '+';\nwhen using an option to specify date(s), any non-option\nargument must be a format string beginning with '+'", a)
 				return usage.Try(c, 1)
 			}
 			if strings.Trim(a, "0123456789.") != "" || len(a) < 8 {
-				return c.Errorf(1, "invalid date '%s'", a)
+				return c.Errorf(1, "invalid date ‘%s’", a)
 			}
 			return c.Errorf(1, "cannot set date: Operation not permitted")
 		}
@@ -117,7 +117,7 @@ func date(c *tool.Call) int {
 				t, err := gnudate.Parse(string(l), now)
 				if err != nil {
 					bad = true
-					c.Errorf(1, "invalid date '%s'", l)
+					c.Errorf(1, "invalid date ‘%s’", l)
 					return nil
 				}
 				print(t)
@@ -131,7 +131,7 @@ func date(c *tool.Call) int {
 	case f.Has('d'):
 		t, err := gnudate.Parse(f.Value('d', ""), now)
 		if err != nil {
-			return c.Errorf(1, "invalid date '%s'", f.Value('d', ""))
+			return c.Errorf(1, "invalid date ‘%s’", f.Value('d', ""))
 		}
 		print(t.In(loc))
 	default:

@@ -88,7 +88,7 @@ func env(c *tool.Call) int {
 	}
 	for _, name := range f.Values('u') {
 		if name == "" || strings.Contains(name, "=") {
-			return c.Errorf(125, "cannot unset '%s': Invalid argument", name)
+			return c.Errorf(125, "cannot unset ‘%s’: Invalid argument", name)
 		}
 		vars = without(vars, name)
 	}
@@ -135,7 +135,7 @@ func env(c *tool.Call) int {
 		if status == 126 {
 			text = "Permission denied"
 		}
-		return c.Errorf(status, "'%s': %s", rest[0], text)
+		return c.Errorf(status, "‘%s’: %s", rest[0], text)
 	}
 	return c.Run(tool.Child{Args: rest, Env: vars, Dir: dir})
 }

@@ -66,7 +66,7 @@ func nproc(c *tool.Call) int {
 	if v := f.Value('\x82', "0"); v != "0" {
 		k, err := strconv.Atoi(v)
 		if err != nil || k < 0 {
-			return c.Errorf(1, "invalid number: '%s'", v)
+			return c.Errorf(1, "invalid number: ‘%s’", v)
 		}
 		n = max(n-k, 1)
 	}

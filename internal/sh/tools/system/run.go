@@ -54,7 +54,7 @@ func sleep(c *tool.Call) int {
 	for _, a := range f.Args {
 		d, err := parseDuration(a)
 		if err != nil {
-			c.Errorf(1, "invalid time interval '%s'", a)
+			c.Errorf(1, "invalid time interval ‘%s’", a)
 			bad = true
 		}
 		if total += d; total < 0 {
@@ -97,14 +97,14 @@ func timeout(c *tool.Call) int {
 	sig, again := sigTerm, time.Duration(0)
 	if f.Has('s') {
 		if sig, ok = parseSignal(f.Value('s', "")); !ok {
-			c.Errorf(125, "'%s': invalid signal", f.Value('s', ""))
+			c.Errorf(125, "‘%s’: invalid signal", f.Value('s', ""))
 			return usage.Try(c, 125)
 		}
 	}
 	var err error
 	if f.Has('k') {
 		if again, err = parseDuration(f.Value('k', "")); err != nil {
-			c.Errorf(125, "invalid time interval '%s'", f.Value('k', ""))
+			c.Errorf(125, "invalid time interval ‘%s’", f.Value('k', ""))
 			return usage.Try(c, 125)
 		}
 	}
@@ -112,12 +112,12 @@ func timeout(c *tool.Call) int {
 		if len(f.Args) == 0 {
 			return usage.Missing(c, 125)
 		}
-		c.Errorf(125, "missing operand after '%s'", f.Args[0])
+		c.Errorf(125, "missing operand after ‘%s’", f.Args[0])
 		return usage.Try(c, 125)
 	}
 	limit, err := parseDuration(f.Args[0])
 	if err != nil {
-		c.Errorf(125, "invalid time interval '%s'", f.Args[0])
+		c.Errorf(125, "invalid time interval ‘%s’", f.Args[0])
 		return usage.Try(c, 125)
 	}
 	if limit == 0 {
@@ -125,7 +125,7 @@ func timeout(c *tool.Call) int {
 	}
 	p, err := c.Start(tool.Child{Args: f.Args[1:]})
 	if err != nil {
-		return c.Errorf(126, "failed to run command '%s': %s", f.Args[1], tool.ErrText(err))
+		return c.Errorf(126, "failed to run command ‘%s’: %s", f.Args[1], tool.ErrText(err))
 	}
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -143,7 +143,7 @@ func timeout(c *tool.Call) int {
 			return 124
 		case <-t.C:
 			if f.Has('v') {
-				c.Errorf(0, "sending signal %s to command '%s'", signalName(sig), f.Args[1])
+				c.Errorf(0, "sending signal %s to command ‘%s’", signalName(sig), f.Args[1])
 			}
 			p.Signal(sig)
 			expired = true

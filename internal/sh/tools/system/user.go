@@ -131,7 +131,7 @@ func id(c *tool.Call) int {
 				a, found = m.User(m.UserName(uint32(n)))
 			}
 			if !found {
-				status = c.Errorf(1, "'%s': no such user", name)
+				status = c.Errorf(1, "‘%s’: no such user", name)
 				continue
 			}
 			users = append(users, a)
@@ -192,7 +192,7 @@ func groups(c *tool.Call) int {
 	for _, name := range f.Args {
 		a, found := c.Machine().User(name)
 		if !found {
-			status = c.Errorf(1, "'%s': no such user", name)
+			status = c.Errorf(1, "‘%s’: no such user", name)
 			continue
 		}
 		show(c, name+" : "+c.Machine().GroupName(a.GID)+"\n")

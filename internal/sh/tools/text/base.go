@@ -95,7 +95,7 @@ func baseCommand(kind string) tool.Command {
 		}
 		wrap, err := atoi(f.Value('w', "76"))
 		if err != nil {
-			return c.Errorf(1, "invalid wrap size: '%s'", f.Value('w', ""))
+			return c.Errorf(1, "invalid wrap size: ‘%s’", f.Value('w', ""))
 		}
 		if len(f.Args) > 1 {
 			return usage.Extra(c, 1, f.Args[1])

@@ -103,7 +103,7 @@ func cksum(c *tool.Call) int {
 	}
 	d, known := digests[name]
 	if !known {
-		c.Errorf(1, "invalid argument '%s' for '--algorithm'", algo)
+		c.Errorf(1, "invalid argument ‘%s’ for ‘--algorithm’", algo)
 		return usage.Try(c, 1)
 	}
 	s := &summer{c: c, algo: name, tag: d.tag, bits: 512, bsd: !f.Has('\x86') && !f.Has('c'), zero: f.Has('z'), base64: f.Has('\x87'), binary: f.Last("bt") == 'b',
@@ -111,7 +111,7 @@ func cksum(c *tool.Call) int {
 	if l := f.Value('l', "0"); l != "0" {
 		n, err := atoi(l)
 		if err != nil || n%8 != 0 || n > 512 || algo != "blake2b" {
-			return c.Errorf(1, "invalid length: '%s'", l)
+			return c.Errorf(1, "invalid length: ‘%s’", l)
 		}
 		s.bits = n
 	}

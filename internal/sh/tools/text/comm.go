@@ -13,10 +13,10 @@ import (
 // sortedInput is one of two sorted inputs.
 type sortedInput struct {
 	*puller
-	line, prev []byte
-	has, seen  bool // line is one; prev was one
-	bad        bool // it was found not to be sorted
-	err        error
+	line, prev, before []byte // the last three
+	has, seen, had     bool   // which of them there are
+	bad                bool   // it was found not to be sorted
+	err                error
 }
 
 // openSorted opens both inputs of comm.
@@ -30,12 +30,16 @@ func openSorted(c *tool.Call, name string, end byte) (*sortedInput, func(), erro
 
 // advance reads the next line and reports whether the order was kept.
 func (s *sortedInput) advance() bool {
+	s.before, s.had = append(s.before[:0], s.prev...), s.seen
 	s.prev, s.seen = append(s.prev[:0], s.line...), s.has
 	l, _, err := s.next()
 	s.has = err == nil
 	s.line = append(s.line[:0], l...)
 	if err != nil && err != io.EOF {
 		s.err = err
+	}
+	if !s.has && s.had && s.seen { // the last two once more: they may have been read before that mattered
+		return bytes.Compare(s.before, s.prev) <= 0
 	}
 	return !s.has || !s.seen || bytes.Compare(s.prev, s.line) <= 0
 }
@@ -49,7 +53,7 @@ func comm(c *tool.Call) int {
 	case len(f.Args) == 0:
 		return usage.Missing(c, 1)
 	case len(f.Args) == 1:
-		c.Errorf(1, "missing operand after '%s'", f.Args[0])
+		c.Errorf(1, "missing operand after ‘%s’", f.Args[0])
 		return usage.Try(c, 1)
 	case len(f.Args) > 2:
 		return usage.Extra(c, 1, f.Args[2])

@@ -48,7 +48,7 @@ func parseSpans(list, what string) ([]span, error) {
 			if isRange {
 				return nil, fmt.Errorf("invalid %s range", strings.TrimSuffix(word, " position"))
 			}
-			return nil, fmt.Errorf("invalid %s value '%s'", word, p)
+			return nil, fmt.Errorf("invalid %s value ‘%s’", word, p)
 		}
 		if s.to < s.from {
 			if s.to == 0 && b != "" {

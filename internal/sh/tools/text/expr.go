@@ -220,10 +220,10 @@ func (p *exprParser) primary() (string, error) {
 			return "", err
 		}
 		if len(p.args) == 0 {
-			return "", p.fail("syntax error: expecting ')' after '%s'", v)
+			return "", p.fail("syntax error: expecting ')' after ‘%s’", v)
 		}
 		if p.next(")") == "" {
-			return "", p.fail("syntax error: expecting ')' instead of '%s'", p.args[0])
+			return "", p.fail("syntax error: expecting ')' instead of ‘%s’", p.args[0])
 		}
 		return v, nil
 	case ")":
@@ -290,11 +290,11 @@ func expr(c *tool.Call) int {
 	case errors.Is(err, tool.ErrStop):
 		return 3
 	case errors.Is(err, errExpr):
-		return c.Errorf(2, "syntax error: missing argument after '%s'", args[len(args)-1])
+		return c.Errorf(2, "syntax error: missing argument after ‘%s’", args[len(args)-1])
 	case errors.As(err, &ee):
 		return c.Errorf(2, "%s", ee.text)
 	case len(p.args) > 0:
-		return c.Errorf(2, "syntax error: unexpected argument '%s'", p.args[0])
+		return c.Errorf(2, "syntax error: unexpected argument ‘%s’", p.args[0])
 	}
 	fmt.Fprintln(c.Out, v)
 	if exprNull(v) {

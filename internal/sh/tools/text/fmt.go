@@ -368,13 +368,13 @@ func fmtCommand(c *tool.Call) int {
 	var err error
 	if f.Has('w') {
 		if t.width, err = atoi(f.Value('w', "")); err != nil || t.width > 2500 {
-			return c.Errorf(1, "invalid width: '%s'", f.Value('w', ""))
+			return c.Errorf(1, "invalid width: ‘%s’", f.Value('w', ""))
 		}
 	}
 	t.goal = t.width * 187 / 200
 	if f.Has('g') {
 		if t.goal, err = atoi(f.Value('g', "")); err != nil || f.Has('w') && t.goal > t.width {
-			return c.Errorf(1, "invalid width: '%s'", f.Value('g', ""))
+			return c.Errorf(1, "invalid width: ‘%s’", f.Value('g', ""))
 		}
 		if !f.Has('w') {
 			t.width = t.goal + 10

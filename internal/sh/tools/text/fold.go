@@ -44,7 +44,7 @@ func fold(c *tool.Call) int {
 	}
 	width, err := atoi(f.Value('w', "80"))
 	if err != nil || width == 0 {
-		return c.Errorf(1, "invalid number of columns: '%s'", f.Value('w', ""))
+		return c.Errorf(1, "invalid number of columns: ‘%s’", f.Value('w', ""))
 	}
 	after := columnAfter
 	if f.Has('b') {

@@ -108,7 +108,7 @@ func readCount(c *tool.Call, f tool.Flags) (count, bool) {
 			if k.bytes {
 				what = "bytes"
 			}
-			c.Errorf(1, "invalid number of %s: '%s'", what, o.Value)
+			c.Errorf(1, "invalid number of %s: ‘%s’", what, o.Value)
 			return k, false
 		}
 		k.n = n

@@ -210,7 +210,6 @@ func (j *joiner) put(a, b *joinLine) {
 
 // alone prints the lines of a side that have no partner.
 func (j *joiner) alone(i int) {
-	j.seenUnpaired = true
 	if !j.unpaired[i] {
 		return
 	}
@@ -223,6 +222,14 @@ func (j *joiner) alone(i int) {
 	}
 }
 
+// unpairable passes over lines that have no partner. The line after the first is still read before disorder matters.
+func (j *joiner) unpairable(i int) {
+	j.alone(i)
+	j.seenUnpaired = j.seenUnpaired || len(j.side[i].group) > 1
+	j.fill(i)
+	j.seenUnpaired = true
+}
+
 // run joins what the sides have ahead.
 func (j *joiner) run() {
 	j.fill(0)
@@ -231,11 +238,9 @@ func (j *joiner) run() {
 	for j.err == nil && len(a.group) > 0 && len(b.group) > 0 {
 		switch d := j.compare(a.group[0].at(a.field), b.group[0].at(b.field)); {
 		case d < 0:
-			j.alone(0)
-			j.fill(0)
+			j.unpairable(0)
 		case d > 0:
-			j.alone(1)
-			j.fill(1)
+			j.unpairable(1)
 		default:
 			for i, s := range j.side {
 				if j.strict && s.ahead != nil && j.compare(s.group[0].at(s.field), s.ahead.at(s.field)) > 0 {
@@ -287,7 +292,7 @@ func join(c *tool.Call) int {
 	case len(f.Args) == 0:
 		return usage.Missing(c, 1)
 	case len(f.Args) == 1:
-		c.Errorf(1, "missing operand after '%s'", f.Args[0])
+		c.Errorf(1, "missing operand after ‘%s’", f.Args[0])
 		return usage.Try(c, 1)
 	case len(f.Args) > 2:
 		return usage.Extra(c, 1, f.Args[2])
@@ -338,14 +343,17 @@ func join(c *tool.Call) int {
 func (j *joiner) option(o tool.Flag, fields *[2]int, args *[]string) error {
 	file := func() (int, error) {
 		if o.Value != "1" && o.Value != "2" {
-			return 0, fmt.Errorf("invalid file number: '%s'", o.Value)
+			return 0, fmt.Errorf("invalid field number: ‘%s’", o.Value)
 		}
 		return int(o.Value[0] - '1'), nil
 	}
 	field := func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
+		if errors.Is(err, strconv.ErrRange) && n > 0 {
+			err = nil // no line has that many
+		}
 		if err != nil || n < 1 {
-			return 0, fmt.Errorf("invalid field number: '%s'", s)
+			return 0, fmt.Errorf("invalid field number: ‘%s’", s)
 		}
 		return n - 1, nil
 	}
@@ -375,7 +383,7 @@ func (j *joiner) option(o tool.Flag, fields *[2]int, args *[]string) error {
 		case o.Value == `\0`:
 			j.tab = 0
 		case len(o.Value) > 1:
-			return fmt.Errorf("multi-character tab '%s'", o.Value)
+			return fmt.Errorf("multi-character tab ‘%s’", o.Value)
 		default:
 			j.tab = int(o.Value[0])
 		}
@@ -395,7 +403,7 @@ func (j *joiner) option(o tool.Flag, fields *[2]int, args *[]string) error {
 			}
 			side, num, found := strings.Cut(p, ".")
 			if side != "1" && side != "2" || !found {
-				return fmt.Errorf("invalid file number in field spec: '%s'", p)
+				return fmt.Errorf("invalid file number in field spec: ‘%s’", p)
 			}
 			n, err := field(num)
 			if err != nil {

@@ -43,19 +43,19 @@ func nl(c *tool.Call) int {
 		case 'b', 'f', 'h':
 			st, err := parseStyle(o.Value)
 			if err != nil {
-				c.Errorf(1, "invalid %s numbering style: '%s'", names[o.Letter], o.Value)
+				c.Errorf(1, "invalid %s numbering style: ‘%s’", names[o.Letter], o.Value)
 				return usage.Try(c, 1)
 			}
 			styles[o.Letter] = st
 		case 'i', 'l', 'v', 'w':
 			n, err := strconv.ParseInt(o.Value, 10, 64)
 			if err != nil || n < 1 && (o.Letter == 'w' || o.Letter == 'l') || o.Letter == 'w' && n > 1<<20 {
-				return c.Errorf(1, "invalid %s: '%s'", names[o.Letter], o.Value)
+				return c.Errorf(1, "invalid %s: ‘%s’", names[o.Letter], o.Value)
 			}
 			ints[o.Letter] = n
 		case 'n':
 			if o.Value != "ln" && o.Value != "rn" && o.Value != "rz" {
-				c.Errorf(1, "invalid line numbering format: '%s'", o.Value)
+				c.Errorf(1, "invalid line numbering format: ‘%s’", o.Value)
 				return usage.Try(c, 1)
 			}
 			format = o.Value

@@ -34,7 +34,7 @@ func numfmt(c *tool.Call) int {
 	n := &numfmter{from: f.Value('\x81', "none"), to: f.Value('\x82', "none"), fromUnit: 1, toUnit: 1, round: f.Value('\x85', "from-zero"), suffix: f.Value('\x86', ""), precision: -1}
 	for _, s := range []string{n.from, n.to} {
 		if strings.Index(" none si iec iec-i auto ", " "+s+" ") < 0 {
-			c.Errorf(1, "invalid argument '%s' for '--from'", s)
+			c.Errorf(1, "invalid argument ‘%s’ for ‘--from’", s)
 			return usage.Try(c, 1)
 		}
 	}
@@ -46,7 +46,7 @@ func numfmt(c *tool.Call) int {
 			p := &numfmter{from: "auto", fromUnit: 1}
 			x, err := p.parse(v)
 			if err != nil || x <= 0 {
-				return c.Errorf(1, "invalid unit size: '%s'", v)
+				return c.Errorf(1, "invalid unit size: ‘%s’", v)
 			}
 			*u.to = x
 		}
@@ -54,7 +54,7 @@ func numfmt(c *tool.Call) int {
 	if v := f.Value('\x87', ""); v != "" {
 		p, err := strconv.Atoi(v)
 		if err != nil || p == 0 || p > 4096 || p < -4096 {
-			return c.Errorf(1, "invalid padding value '%s'", v)
+			return c.Errorf(1, "invalid padding value ‘%s’", v)
 		}
 		n.padding = p
 	}
@@ -75,7 +75,7 @@ func numfmt(c *tool.Call) int {
 		header = 1
 		if v := f.Value('\x89', ""); v != "" {
 			if header, err = atoi(v); err != nil {
-				return c.Errorf(1, "invalid header value '%s'", v)
+				return c.Errorf(1, "invalid header value ‘%s’", v)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func numfmt(c *tool.Call) int {
 func (n *numfmter) format(s string) error {
 	at := strings.IndexByte(s, '%')
 	if at < 0 {
-		return fmt.Errorf("format '%s' has no %% directive", s)
+		return fmt.Errorf("format ‘%s’ has no %% directive", s)
 	}
 	n.before = s[:at]
 	rest := s[at+1:]
@@ -147,20 +147,20 @@ func (n *numfmter) format(s string) error {
 	}
 	i := strings.IndexByte(rest, 'f')
 	if i < 0 {
-		return fmt.Errorf("invalid format '%s', directive must be %%[0]['][-][N][.][N]f", s)
+		return fmt.Errorf("invalid format ‘%s’, directive must be %%[0]['][-][N][.][N]f", s)
 	}
 	width, prec, has := strings.Cut(rest[:i], ".")
 	if has {
 		p, err := atoi("0" + prec)
 		if err != nil || p > 100 {
-			return fmt.Errorf("invalid precision in format '%s'", s)
+			return fmt.Errorf("invalid precision in format ‘%s’", s)
 		}
 		n.precision = p
 	}
 	if width != "" {
 		p, err := strconv.Atoi(width)
 		if err != nil || p > 4096 || p < -4096 {
-			return fmt.Errorf("invalid format '%s' (width overflow)", s)
+			return fmt.Errorf("invalid format ‘%s’ (width overflow)", s)
 		}
 		n.padding = p
 	}
@@ -232,7 +232,7 @@ func (n *numfmter) parse(s string) (float64, error) {
 	}
 	x, err := strconv.ParseFloat(s[:i], 64)
 	if err != nil || i == 0 || s[0] == '+' {
-		return 0, fmt.Errorf("invalid number: '%s'", s)
+		return 0, fmt.Errorf("invalid number: ‘%s’", s)
 	}
 	if rest := s[i:]; rest != "" {
 		at := strings.IndexByte(units, rest[0])
@@ -240,10 +240,10 @@ func (n *numfmter) parse(s string) (float64, error) {
 			at = 0
 		}
 		if at < 0 {
-			return 0, fmt.Errorf("invalid suffix in input: '%s'", s)
+			return 0, fmt.Errorf("invalid suffix in input: ‘%s’", s)
 		}
 		if n.from == "none" {
-			return 0, fmt.Errorf("rejecting suffix in input: '%s' (consider using --from)", s)
+			return 0, fmt.Errorf("rejecting suffix in input: ‘%s’ (consider using --from)", s)
 		}
 		base := 1000.0
 		tail := rest[1:]
@@ -252,14 +252,14 @@ func (n *numfmter) parse(s string) (float64, error) {
 			base = 1024
 		case n.from == "iec-i":
 			if tail != "i" {
-				return 0, fmt.Errorf("missing 'i' suffix in input: '%s' (e.g Ki/Mi/Gi)", s)
+				return 0, fmt.Errorf("missing 'i' suffix in input: ‘%s’ (e.g Ki/Mi/Gi)", s)
 			}
 			base, tail = 1024, ""
 		case n.from == "auto" && tail == "i":
 			base, tail = 1024, ""
 		}
 		if tail != "" {
-			return 0, fmt.Errorf("invalid suffix in input '%s': '%s'", s, tail)
+			return 0, fmt.Errorf("invalid suffix in input ‘%s’: ‘%s’", s, tail)
 		}
 		x *= math.Pow(base, float64(at+1))
 	}

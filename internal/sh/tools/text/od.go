@@ -28,7 +28,7 @@ var odWidths = map[byte]map[int]int{
 
 // parseTypes reads a -t argument such as x1z or d4.
 func parseTypes(s string) (out []odType, err error) {
-	bad := func(what string) error { return fmt.Errorf("invalid type string '%s'%s", s, what) }
+	bad := func(what string) error { return fmt.Errorf("invalid type string ‘%s’%s", s, what) }
 	for i := 0; i < len(s); {
 		t := odType{kind: s[i]}
 		i++
@@ -67,7 +67,7 @@ func parseTypes(s string) (out []odType, err error) {
 				return nil, bad(fmt.Sprintf(";\nthis system doesn't provide a %d-byte %s type", t.size, kind))
 			}
 		default:
-			return nil, fmt.Errorf("invalid character '%c' in type string '%s'", t.kind, s)
+			return nil, fmt.Errorf("invalid character '%c' in type string ‘%s’", t.kind, s)
 		}
 		if i < len(s) && s[i] == 'z' {
 			t.trail = true
@@ -145,7 +145,7 @@ func od(c *tool.Call) int {
 			}
 		}
 		if err != nil {
-			return c.Errorf(1, "invalid -%c argument '%s'", o.Letter, o.Value)
+			return c.Errorf(1, "invalid -%c argument ‘%s’", o.Letter, o.Value)
 		}
 	}
 	if len(d.types) == 0 {

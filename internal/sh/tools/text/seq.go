@@ -56,11 +56,11 @@ func seq(c *tool.Call) int {
 	}
 	for _, s := range a {
 		if _, ok := leadingFloat([]byte(s)); !ok || !wholeFloat(s) {
-			c.Errorf(1, "invalid floating point argument: '%s'", s)
+			c.Errorf(1, "invalid floating point argument: ‘%s’", s)
 			return usage.Try(c, 1)
 		}
 		if math.IsNaN(mustFloat(s)) {
-			c.Errorf(1, "invalid 'not-a-number' argument: '%s'", s)
+			c.Errorf(1, "invalid 'not-a-number' argument: ‘%s’", s)
 			return usage.Try(c, 1)
 		}
 	}
@@ -71,7 +71,7 @@ func seq(c *tool.Call) int {
 	if len(a) > 2 {
 		step = a[1]
 		if mustFloat(step) == 0 {
-			c.Errorf(1, "invalid Zero increment value: '%s'", step)
+			c.Errorf(1, "invalid Zero increment value: ‘%s’", step)
 			return usage.Try(c, 1)
 		}
 	}
@@ -262,12 +262,12 @@ func floatFormat(s string) (before, verb string, letter byte, after string, err 
 			continue
 		}
 		if at >= 0 {
-			return "", "", 0, "", fmt.Errorf("format '%s' has too many %% directives", s)
+			return "", "", 0, "", fmt.Errorf("format ‘%s’ has too many %% directives", s)
 		}
 		at = i
 	}
 	if at < 0 {
-		return "", "", 0, "", fmt.Errorf("format '%s' has no %% directive", s)
+		return "", "", 0, "", fmt.Errorf("format ‘%s’ has no %% directive", s)
 	}
 	i := at + 1
 	for i < len(s) && strings.IndexByte("-+#0 '", s[i]) >= 0 {
@@ -290,16 +290,16 @@ func floatFormat(s string) (before, verb string, letter byte, after string, err 
 		fine = digits()
 	}
 	if !fine {
-		return "", "", 0, "", fmt.Errorf("format '%s' is too wide", s)
+		return "", "", 0, "", fmt.Errorf("format ‘%s’ is too wide", s)
 	}
 	if i < len(s) && s[i] == 'L' {
 		i++
 	}
 	if i == len(s) {
-		return "", "", 0, "", fmt.Errorf("format '%s' ends in %%", s)
+		return "", "", 0, "", fmt.Errorf("format ‘%s’ ends in %%", s)
 	}
 	if strings.IndexByte("efgaEFGA", s[i]) < 0 {
-		return "", "", 0, "", fmt.Errorf("format '%s' has unknown %%%c directive", s, s[i])
+		return "", "", 0, "", fmt.Errorf("format ‘%s’ has unknown %%%c directive", s, s[i])
 	}
 	clean := strings.NewReplacer("'", "", "L", "").Replace(s[at : i+1])
 	clean = goVerb(clean)

@@ -29,7 +29,7 @@ func shuf(c *tool.Call) int {
 	for _, v := range f.Values('n') {
 		n, err := atoi(v)
 		if err != nil {
-			return c.Errorf(1, "invalid line count: '%s'", v)
+			return c.Errorf(1, "invalid line count: ‘%s’", v)
 		}
 		count = min(count, n)
 	}
@@ -61,7 +61,7 @@ func shuf(c *tool.Call) int {
 		lo, err1 := atoi(a)
 		hi, err2 := atoi(b)
 		if !two || err1 != nil || err2 != nil || hi < lo-1 {
-			return c.Errorf(1, "invalid input range: '%s'", f.Value('i', ""))
+			return c.Errorf(1, "invalid input range: ‘%s’", f.Value('i', ""))
 		}
 		if len(f.Args) > 0 {
 			return usage.Extra(c, 1, f.Args[0])
@@ -288,7 +288,7 @@ func factor(c *tool.Call) int {
 	one := func(s string) error {
 		n, ok := new(big.Int).SetString(strings.TrimPrefix(s, "+"), 10)
 		if !ok || n.Sign() < 0 || len(s) > 200 {
-			return fmt.Errorf("'%s' is not a valid positive integer", s)
+			return fmt.Errorf("‘%s’ is not a valid positive integer", s)
 		}
 		list, err := factors(c, n)
 		if err != nil {

@@ -55,7 +55,7 @@ func sortCommand(c *tool.Call) int {
 	names := f.Args
 	if f.Has('\x83') {
 		if len(names) > 0 {
-			c.Errorf(2, "extra operand '%s'", names[0])
+			c.Errorf(2, "extra operand ‘%s’", names[0])
 			fmt.Fprintln(c.Err, "file operands cannot be combined with --files0-from")
 			return usage.Try(c, 2)
 		}
@@ -100,7 +100,7 @@ func sortCommand(c *tool.Call) int {
 }
 
 func usageExtra(c *tool.Call, name string) int {
-	return c.Errorf(2, "extra operand '%s' not allowed with -c", name)
+	return c.Errorf(2, "extra operand ‘%s’ not allowed with -c", name)
 }
 
 // options reads the options; the result is the exit status if it isn't 0.
@@ -121,7 +121,7 @@ func (s *sorter) options(f tool.Flags) int {
 			case o.Value == `\0`:
 				s.tab = 0
 			case len(o.Value) > 1:
-				return c.Errorf(2, "multi-character tab '%s'", o.Value)
+				return c.Errorf(2, "multi-character tab ‘%s’", o.Value)
 			default:
 				s.tab = int(o.Value[0])
 			}
@@ -135,7 +135,7 @@ func (s *sorter) options(f tool.Flags) int {
 			words := map[string]byte{"general-numeric": 'g', "human-numeric": 'h', "month": 'M', "numeric": 'n', "random": 'R', "version": 'V'}
 			l, ok := words[o.Value]
 			if !ok {
-				return c.Errorf(2, "invalid argument '%s' for '--sort'", o.Value)
+				return c.Errorf(2, "invalid argument ‘%s’ for ‘--sort’", o.Value)
 			}
 			s.all.set(l)
 		default:

@@ -68,7 +68,7 @@ type sortKey struct {
 // parseKey reads F[.C][OPTS][,F[.C][OPTS]].
 func parseKey(spec string) (k sortKey, err error) {
 	bad := func(what string) (sortKey, error) {
-		return k, fmt.Errorf("%s: invalid field specification '%s'", what, spec)
+		return k, fmt.Errorf("%s: invalid field specification ‘%s’", what, spec)
 	}
 	num := func(s string) (n int, rest string, ok bool) {
 		i := 0
@@ -93,7 +93,7 @@ func parseKey(spec string) (k sortKey, err error) {
 	}
 	n, s, ok := num(spec)
 	if !ok {
-		return k, fmt.Errorf("invalid number at field start: invalid count at start of '%s'", spec)
+		return k, fmt.Errorf("invalid number at field start: invalid count at start of ‘%s’", spec)
 	}
 	if n == 0 {
 		return bad("field number is zero")
@@ -101,7 +101,7 @@ func parseKey(spec string) (k sortKey, err error) {
 	k.startWord, k.endWord = n-1, -1
 	if strings.HasPrefix(s, ".") {
 		if n, s, ok = num(s[1:]); !ok {
-			return k, fmt.Errorf("invalid number after '.': invalid count at start of '%s'", s)
+			return k, fmt.Errorf("invalid number after '.': invalid count at start of ‘%s’", s)
 		}
 		if n == 0 {
 			return bad("character offset is zero")
@@ -111,7 +111,7 @@ func parseKey(spec string) (k sortKey, err error) {
 	s = opts(s, &k.blanksStart)
 	if strings.HasPrefix(s, ",") {
 		if n, s, ok = num(s[1:]); !ok {
-			return k, fmt.Errorf("invalid number after ',': invalid count at start of '%s'", s)
+			return k, fmt.Errorf("invalid number after ',': invalid count at start of ‘%s’", s)
 		}
 		if n == 0 {
 			return bad("field number is zero")
@@ -119,7 +119,7 @@ func parseKey(spec string) (k sortKey, err error) {
 		k.endWord = n - 1
 		if strings.HasPrefix(s, ".") {
 			if k.endChar, s, ok = num(s[1:]); !ok {
-				return k, fmt.Errorf("invalid number after '.': invalid count at start of '%s'", s)
+				return k, fmt.Errorf("invalid number after '.': invalid count at start of ‘%s’", s)
 			}
 		}
 		s = opts(s, &k.blanksEnd)

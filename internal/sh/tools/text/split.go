@@ -175,14 +175,14 @@ func split(c *tool.Call) int {
 			if o.Value == `\0` {
 				end = 0
 			} else if len(o.Value) != 1 {
-				return c.Errorf(1, "multi-character separator '%s'", o.Value)
+				return c.Errorf(1, "multi-character separator ‘%s’", o.Value)
 			} else {
 				end = o.Value[0]
 			}
 		}
 		if err != nil {
 			what := map[byte]string{'a': "suffix length", 'b': "number of bytes", 'C': "number of bytes", 'l': "number of lines"}[o.Letter]
-			return c.Errorf(1, "invalid %s: '%s'", what, o.Value)
+			return c.Errorf(1, "invalid %s: ‘%s’", what, o.Value)
 		}
 	}
 	if kinds > 1 {
@@ -280,12 +280,12 @@ func (s *splitter) chunks(data []byte, spec string, end byte, widthGiven bool) e
 	a, b, two := strings.Cut(rest, "/")
 	if two {
 		if k, err = atoi(a); err != nil || k == 0 {
-			return fmt.Errorf("invalid chunk number: '%s'", a)
+			return fmt.Errorf("invalid chunk number: ‘%s’", a)
 		}
 		a = b
 	}
 	if n, err = atoi(a); err != nil || n == 0 || k > n || n > maxPieces {
-		return fmt.Errorf("invalid number of chunks: '%s'", a)
+		return fmt.Errorf("invalid number of chunks: ‘%s’", a)
 	}
 	if !widthGiven {
 		room := len(s.digits) * len(s.digits)
@@ -397,7 +397,7 @@ func (s *csplitter) step(p string, repeat int) error {
 	if p[0] != '/' && p[0] != '%' {
 		n, err := atoi(p)
 		if err != nil || n == 0 {
-			return fmt.Errorf("'%s': invalid pattern", p)
+			return fmt.Errorf("‘%s’: invalid pattern", p)
 		}
 		n *= repeat + 1
 		if n <= s.at && repeat == 0 && n != s.at+0 || n-1 > len(s.lines) {
@@ -406,10 +406,10 @@ func (s *csplitter) step(p string, repeat int) error {
 					return err
 				}
 			}
-			return fmt.Errorf("'%s': line number out of range", p)
+			return fmt.Errorf("‘%s’: line number out of range", p)
 		}
 		if n-1 < s.at {
-			return fmt.Errorf("'%s': line number out of range", p)
+			return fmt.Errorf("‘%s’: line number out of range", p)
 		}
 		return s.write(n - 1)
 	}
@@ -442,7 +442,7 @@ func (s *csplitter) step(p string, repeat int) error {
 		}
 		to := i + offset
 		if to < s.at || to > len(s.lines) {
-			return fmt.Errorf("'%s': line number out of range", p)
+			return fmt.Errorf("‘%s’: line number out of range", p)
 		}
 		if p[0] == '%' {
 			s.at = to
@@ -468,12 +468,12 @@ func csplit(c *tool.Call) int {
 	case 0:
 		return usage.Missing(c, 1)
 	case 1:
-		c.Errorf(1, "missing operand after '%s'", f.Args[0])
+		c.Errorf(1, "missing operand after ‘%s’", f.Args[0])
 		return usage.Try(c, 1)
 	}
 	digits, err := atoi(f.Value('n', "2"))
 	if err != nil || digits > 40 {
-		return c.Errorf(1, "invalid number: '%s'", f.Value('n', ""))
+		return c.Errorf(1, "invalid number: ‘%s’", f.Value('n', ""))
 	}
 	s := &csplitter{c: c, prefix: f.Value('f', "xx"), format: "%0" + strconv.Itoa(digits) + "d", silent: f.Has('q') || f.Has('s'), elide: f.Has('z'), suppress: f.Has('m')}
 	if b := f.Value('b', ""); b != "" {
@@ -490,6 +490,9 @@ func csplit(c *tool.Call) int {
 			verb = "d"
 		}
 		s.format = b[:end] + verb + b[end+1:]
+	}
+	if !checkNumbers(c, f.Args[1:]) {
+		return 1
 	}
 	in, err := usage.Open(c, f.Args[0])
 	if err != nil {
@@ -514,12 +517,34 @@ func csplit(c *tool.Call) int {
 				_ = c.FS().Remove(c.Abs(name)) // it was made here
 			}
 		}
-		if c.Stopped(err) {
+		if c.Stopped(err) || errors.Is(err, errNoMatch) {
 			return 1
 		}
 		return c.Errorf(1, "%v", err)
 	}
 	return 0
+}
+
+// checkNumbers refuses line numbers that go backwards, before anything is written.
+func checkNumbers(c *tool.Call, patterns []string) bool {
+	last, lastText := 0, ""
+	for _, p := range patterns {
+		n, err := atoi(p)
+		switch {
+		case err != nil:
+			continue
+		case n == 0:
+			c.Errorf(1, "%s: line number must be greater than zero", p)
+			return false
+		case n < last:
+			c.Errorf(1, "line number ‘%s’ is smaller than preceding line number, %s", p, lastText)
+			return false
+		case n == last:
+			c.Errorf(0, "warning: line number ‘%s’ is the same as preceding line number", p)
+		}
+		last, lastText = n, p
+	}
+	return true
 }
 
 func (s *csplitter) run(patterns []string) error {
@@ -552,18 +577,20 @@ func (s *csplitter) run(patterns []string) error {
 				}
 				break
 			}
-			if errors.Is(err, errNoMatch) {
-				if p[0] == '/' {
-					if werr := s.write(len(s.lines)); werr != nil {
-						return werr
-					}
-				}
-				err = fmt.Errorf("'%s': match not found", p)
-				if r > 0 {
-					err = fmt.Errorf("'%s': match not found on repetition %d", p, r)
+			if !errors.Is(err, errNoMatch) {
+				return err
+			}
+			again := ""
+			if r > 0 {
+				again = fmt.Sprintf(" on repetition %d", r)
+			}
+			s.c.Errorf(1, "‘%s’: match not found%s", p, again)
+			if p[0] == '/' {
+				if werr := s.write(len(s.lines)); werr != nil {
+					return werr
 				}
 			}
-			return err
+			return errNoMatch
 		}
 	}
 	return s.write(len(s.lines))

@@ -67,7 +67,7 @@ func digest(algo string) tool.Command {
 		if l := f.Value('l', "0"); l != "0" {
 			n, err := atoi(l)
 			if err != nil || n%8 != 0 || n > 512 {
-				return c.Errorf(1, "invalid length: '%s'", l)
+				return c.Errorf(1, "invalid length: ‘%s’", l)
 			}
 			s.bits = n
 		}

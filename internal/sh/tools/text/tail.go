@@ -205,7 +205,7 @@ func follow(c *tool.Call, f tool.Flags, k count, end byte, sec *section) int {
 	if s := f.Value('s', ""); s != "" {
 		secs, err := strconv.ParseFloat(s, 64)
 		if err != nil || secs < 0 {
-			return c.Errorf(1, "invalid number of seconds: '%s'", s)
+			return c.Errorf(1, "invalid number of seconds: ‘%s’", s)
 		}
 		every = max(time.Duration(min(secs, 3600)*float64(time.Second)), time.Millisecond)
 	}

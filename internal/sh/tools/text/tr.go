@@ -83,7 +83,7 @@ func parseSet(s string) (out []trItem, err error) {
 					i = end + 2
 					continue
 				} else if !is(i+2, '*') {
-					return nil, fmt.Errorf("invalid character class '%s'", name)
+					return nil, fmt.Errorf("invalid character class ‘%s’", name)
 				}
 			}
 		}
@@ -101,7 +101,7 @@ func parseSet(s string) (out []trItem, err error) {
 				}
 				n, ok := repeatCount(num)
 				if !ok {
-					return nil, fmt.Errorf("invalid repeat count '%s' in [c*n] construct", num)
+					return nil, fmt.Errorf("invalid repeat count ‘%s’ in [c*n] construct", num)
 				}
 				if n == 0 {
 					out = append(out, trItem{chars: []byte{cs[i+1].b}, fill: true})
@@ -307,7 +307,7 @@ func tr(c *tool.Call) int {
 	case len(f.Args) == 0:
 		return usage.Missing(c, 1)
 	case len(f.Args) < want:
-		c.Errorf(1, "missing operand after '%s'", f.Args[0])
+		c.Errorf(1, "missing operand after ‘%s’", f.Args[0])
 		what := "Two strings must be given when translating."
 		if del {
 			what = "Two strings must be given when both deleting and squeezing repeats."
@@ -315,7 +315,7 @@ func tr(c *tool.Call) int {
 		_, _ = io.WriteString(c.Err, what+"\n") // a message
 		return usage.Try(c, 1)
 	case len(f.Args) > most:
-		c.Errorf(1, "extra operand '%s'", f.Args[most])
+		c.Errorf(1, "extra operand ‘%s’", f.Args[most])
 		if most == 1 {
 			_, _ = io.WriteString(c.Err, "Only one string may be given when deleting without squeezing repeats.\n") // a message
 		}

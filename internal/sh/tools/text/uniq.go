@@ -52,7 +52,7 @@ func uniq(c *tool.Call) int {
 				u.all = "none"
 			}
 			if u.all != "none" && u.all != "prepend" && u.all != "separate" {
-				return c.Errorf(1, "invalid argument '%s' for '--all-repeated'", o.Value)
+				return c.Errorf(1, "invalid argument ‘%s’ for ‘--all-repeated’", o.Value)
 			}
 			continue
 		case '\x81':

@@ -39,7 +39,7 @@ func wc(c *tool.Call) int {
 	status := 0
 	if f.Has('\x81') {
 		if len(names) > 0 {
-			c.Errorf(1, "extra operand '%s'", names[0])
+			c.Errorf(1, "extra operand ‘%s’", names[0])
 			fmt.Fprintln(c.Err, "file operands cannot be combined with --files0-from")
 			return usage.Try(c, 1)
 		}

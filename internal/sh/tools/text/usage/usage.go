@@ -205,7 +205,7 @@ func (stdin) Close() error { return nil }
 
 // Extra complains about an operand too many.
 func Extra(c *tool.Call, status int, operand string) int {
-	c.Errorf(status, "extra operand '%s'", operand)
+	c.Errorf(status, "extra operand ‘%s’", operand)
 	return Try(c, status)
 }
 
