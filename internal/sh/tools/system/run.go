@@ -127,36 +127,31 @@ func timeout(c *tool.Call) int {
 	if err != nil {
 		return c.Errorf(126, "failed to run command ‘%s’: %s", f.Args[1], tool.ErrText(err))
 	}
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	expired := false
-	for {
-		select {
-		case <-p.Done():
-			status, by := p.Wait()
-			switch {
-			case !expired || f.Has('\x82') || f.Has('p'):
-				return status
-			case by == sigKill:
-				return 128 + sigKill
-			}
-			return 124
-		case <-t.C:
-			if f.Has('v') {
-				c.Errorf(0, "sending signal %s to command ‘%s’", signalName(sig), f.Args[1])
-			}
-			p.Signal(sig)
-			expired = true
-			if sig = sigKill; again > 0 {
-				t.Reset(again)
-				again = 0
-			}
-		case <-c.Ctx.Done():
+	expired, wait := false, limit
+	for !p.Ended(wait) {
+		if c.Ctx.Err() != nil {
 			p.Signal(sigKill)
-			<-p.Done()
+			p.Wait()
 			return 1
 		}
+		if f.Has('v') {
+			c.Errorf(0, "sending signal %s to command ‘%s’", signalName(sig), f.Args[1])
+		}
+		p.Signal(sig)
+		expired = true
+		sig, wait, again = sigKill, again, 0
+		if wait == 0 {
+			wait = -1
+		}
 	}
+	status, by := p.Wait()
+	switch {
+	case !expired || f.Has('\x82') || f.Has('p'):
+		return status
+	case by == sigKill:
+		return 128 + sigKill
+	}
+	return 124
 }
 
 func signalName(n int) string {
