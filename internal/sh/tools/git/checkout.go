@@ -1,0 +1,546 @@
+package git
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// moveTree makes index and work tree what a tree is, from what another one was. With force, local changes are lost; without,
+// those in the way are named in an error and nothing is done.
+func (r *repo) moveTree(from, to snapshot, force bool, verb string) error {
+	x, err := r.index()
+	if err != nil {
+		return err
+	}
+	cs := changes(from, to)
+	if force {
+		cs = changes(x.snapshot(), to)
+		dirty, err := r.disk(x)
+		if err != nil {
+			return err
+		}
+		for _, c := range dirty {
+			if e, ok := to[c.new]; ok && !slices.ContainsFunc(cs, func(o change) bool { return o.new == c.new }) {
+				cs = append(cs, change{kind: 'M', old: c.new, new: c.new, from: c.from, to: e})
+			}
+		}
+	} else if err := r.inTheWay(x, cs, to, verb); err != nil {
+		return err
+	}
+	gone := map[string]bool{}
+	for n := range x.unmerged() {
+		gone[n] = force
+		if _, ok := to[n]; !ok && force {
+			if err := r.removeFile(n); err != nil {
+				return err
+			}
+		}
+	}
+	if force {
+		x.drop(gone)
+	}
+	gone = map[string]bool{}
+	for _, c := range cs {
+		if c.kind == 'D' {
+			if err := r.removeFile(c.old); err != nil {
+				return err
+			}
+			gone[c.old] = true
+		}
+	}
+	x.drop(gone)
+	for _, c := range cs {
+		if c.kind == 'D' {
+			continue
+		}
+		if e := x.find(c.new, 0); e != nil && !force && (entry{e.Mode, e.Hash}) == c.to {
+			continue // it is so already
+		}
+		e, err := r.checkoutFile(c.new, c.to)
+		if err != nil {
+			return err
+		}
+		x.put(e)
+	}
+	return r.save(x)
+}
+
+// inTheWay fails when local changes would be lost.
+func (r *repo) inTheWay(x *staging, cs []change, to snapshot, verb string) error {
+	if len(x.unmerged()) > 0 {
+		for n := range x.unmerged() {
+			r.printf("%s: needs merge\n", n)
+		}
+		r.warnf("error: you need to resolve your current index first")
+		return exit(1)
+	}
+	var changed, untracked []string
+	for _, c := range cs {
+		e := x.find(c.new, 0)
+		i, there := r.lstat(c.new)
+		if e == nil {
+			if there && !i.Mode.IsDir() && c.kind != 'D' {
+				if h, err := r.hashOf(c.new, i, nil); err != nil || h != c.to.hash {
+					untracked = append(untracked, c.new)
+				}
+			}
+			if c.kind == 'M' {
+				changed = append(changed, c.new)
+			}
+			continue
+		}
+		now := entry{e.Mode, e.Hash}
+		if now == c.to && c.kind != 'D' {
+			continue
+		}
+		if now != c.from {
+			changed = append(changed, c.new)
+			continue
+		}
+		if there && !i.Mode.IsDir() {
+			h, err := r.hashOf(c.new, i, e)
+			if err != nil {
+				return err
+			}
+			if h != e.Hash || modeOf(i) != e.Mode {
+				changed = append(changed, c.new)
+			}
+		}
+	}
+	if len(changed)+len(untracked) == 0 {
+		return nil
+	}
+	what := map[string]string{"checkout": "switch branches", "merge": "merge"}[verb]
+	if len(changed) > 0 {
+		r.warnf("error: Your local changes to the following files would be overwritten by %s:\n\t%s\nPlease commit your changes or stash them before you %s.", verb, strings.Join(changed, "\n\t"), what)
+	}
+	if len(untracked) > 0 {
+		r.warnf("error: The following untracked working tree files would be overwritten by %s:\n\t%s\nPlease move or remove them before you %s.", verb, strings.Join(untracked, "\n\t"), what)
+	}
+	r.warnf("Aborting")
+	return exit(1)
+}
+
+// switchTo checks out a commit and makes HEAD lead to a branch ("" for none).
+func (r *repo) switchTo(branch string, to plumbing.Hash, force bool) error {
+	old, at := r.head()
+	from, err := r.treeOf(at)
+	if err != nil {
+		return err
+	}
+	target, err := r.treeOf(to)
+	if err != nil {
+		return err
+	}
+	if at != to || force {
+		if err := r.moveTree(from, target, force, "checkout"); err != nil {
+			return err
+		}
+	}
+	leaving := strings.TrimPrefix(old, "refs/heads/")
+	if old == "" {
+		leaving = at.String()
+	}
+	if "refs/heads/"+branch != old {
+		_ = r.write("carrel-previous", leaving+"\n") // for "git checkout -"
+	}
+	if branch == "" {
+		return r.store.SetReference(plumbing.NewHashReference(plumbing.HEAD, to))
+	}
+	return r.store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.ReferenceName("refs/heads/"+branch)))
+}
+
+// leftovers tells of local changes that a switch has kept.
+func (r *repo) leftovers() error {
+	x, err := r.index()
+	if err != nil {
+		return err
+	}
+	s, err := r.condition(x, "no", false)
+	if err != nil {
+		return err
+	}
+	seen := map[string]byte{}
+	for _, c := range append(s.staged, s.unstaged...) {
+		if c.kind == 'R' {
+			seen[c.old], seen[c.new] = 'D', 'A'
+		} else if seen[c.new] == 0 {
+			seen[c.new] = c.kind
+		}
+	}
+	var names []string
+	for n := range seen {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		r.printf("%c\t%s\n", seen[n], n)
+	}
+	return nil
+}
+
+// cmdCheckout is git checkout.
+func cmdCheckout(g *git, r *repo) error { return r.checkout(g, false) }
+
+// cmdSwitch is git switch.
+func cmdSwitch(g *git, r *repo) error { return r.checkout(g, true) }
+
+func (r *repo) checkout(g *git, isSwitch bool) error {
+	given := g.args
+	for i, a := range given {
+		if a == "-" { // getopt would take it for a name, and it is one
+			given = slices.Clone(given)
+			given[i] = "@{-1}"
+		}
+	}
+	g.args = given
+	short, long := "b:B:fqtdlp", []string{"force=f", "quiet=q", "track=t", "no-track=\x80", "detach=d", "orphan=\x81:", "ours=\x82", "theirs=\x83", "patch=p", "progress=\x84", "no-progress=\x84", "guess=\x84", "no-guess=\x84", "conflict=\x85:", "merge=\x86"}
+	if isSwitch {
+		short, long = "c:C:fqtd", []string{"create=c", "force-create=C", "force=f", "discard-changes=f", "quiet=q", "track=t", "no-track=\x80", "detach=d", "orphan=\x81:", "guess=\x84", "no-guess=\x84", "progress=\x84", "no-progress=\x84"}
+	}
+	f, err := g.flags(short, long...)
+	if err != nil {
+		return err
+	}
+	if err := r.needTree(); err != nil {
+		return err
+	}
+	if f.Has('p') && !isSwitch {
+		return fatalf("git checkout -p needs somebody at a terminal; it is not available here")
+	}
+	fresh := f.Value('b', f.Value('B', ""))
+	reset := f.Has('B')
+	if isSwitch {
+		fresh, reset = f.Value('c', f.Value('C', "")), f.Has('C')
+	}
+	dashes := slices.Index(given, "--")
+	args := f.Args
+	if orphan := f.Value(0x81, ""); orphan != "" {
+		if _, ok := r.ref("refs/heads/" + orphan); ok {
+			return fatalf("a branch named '%s' already exists", orphan)
+		}
+		g.warnf("Switched to a new branch '%s'", orphan)
+		return r.store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.ReferenceName("refs/heads/"+orphan)))
+	}
+	if fresh != "" {
+		start := "HEAD"
+		if len(args) > 0 {
+			start = args[0]
+		}
+		return r.newAndSwitch(g, fresh, start, reset, f)
+	}
+	if len(args) == 0 {
+		if isSwitch {
+			return fatalf("missing branch or commit argument")
+		}
+		if up := r.upstreamText(r.branchName()); up != "" {
+			if err := r.leftovers(); err != nil {
+				return err
+			}
+			g.printf("%s", up)
+			return nil
+		}
+		return r.leftovers()
+	}
+	if !isSwitch && dashes == 0 || dashes > 0 && !isSwitch || len(args) > 1 {
+		rev, paths := "", args
+		if n := len(given) - dashes - 1; dashes >= 0 && len(args) > n {
+			rev, paths = args[0], args[1:]
+		} else if dashes < 0 {
+			if _, err := r.object(args[0]); err == nil {
+				rev, paths = args[0], args[1:]
+			}
+		}
+		return r.checkoutPaths(g, rev, paths, f.Has(0x82), f.Has(0x83))
+	}
+	name := args[0]
+	if name == "@{-1}" {
+		if name = r.previous(); name == "" {
+			return fatalf("invalid reference: @{-1}")
+		}
+	}
+	if h, ok := r.ref("refs/heads/" + name); ok && !f.Has('d') {
+		old, _ := r.head()
+		if old == "refs/heads/"+name && !f.Has('f') {
+			g.warnf("Already on '%s'", name)
+			if err := r.leftovers(); err != nil {
+				return err
+			}
+			g.printf("%s", r.upstreamText(old))
+			return nil
+		}
+		if err := r.switchTo(name, h, f.Has('f')); err != nil {
+			return err
+		}
+		if err := r.leftovers(); err != nil {
+			return err
+		}
+		if !f.Has('q') {
+			g.warnf("Switched to branch '%s'", name)
+			g.printf("%s", r.upstreamText("refs/heads/"+name))
+		}
+		return nil
+	}
+	if _, err := r.object(name); err != nil {
+		// a remote's branch of that name
+		var found []*plumbing.Reference
+		for _, ref := range r.refs("refs/remotes/") {
+			if _, b, ok := strings.Cut(strings.TrimPrefix(string(ref.Name()), "refs/remotes/"), "/"); ok && b == name && b != "HEAD" {
+				found = append(found, ref)
+			}
+		}
+		if len(found) == 1 {
+			return r.newAndSwitch(g, name, strings.TrimPrefix(string(found[0].Name()), "refs/remotes/"), false, f)
+		}
+		if isSwitch {
+			return fatalf("invalid reference: %s", name)
+		}
+		return r.checkoutPaths(g, "", args, false, false)
+	}
+	c, err := r.resolveCommit(name)
+	if err != nil {
+		return err
+	}
+	if isSwitch && !f.Has('d') {
+		return fatalf("a branch is expected, got commit '%s'\nhint: If you want to detach HEAD at the commit, try again with the --detach option.", name)
+	}
+	if err := r.switchTo("", c.Hash, f.Has('f')); err != nil {
+		return err
+	}
+	if !f.Has('q') {
+		if !f.Has('d') {
+			g.warnf("Note: switching to '%s'.\n\nYou are in 'detached HEAD' state. You can look around, make experimental\nchanges and commit them, and you can discard any commits you make in this\n"+
+				"state without impacting any branches by switching back to a branch.\n\nIf you want to create a new branch to retain commits you create, you may\ndo so (now or later) by using -c with the switch command. Example:\n\n"+
+				"  git switch -c <new-branch-name>\n\nOr undo this operation with:\n\n  git switch -\n\nTurn off this advice by setting config variable advice.detachedHead to false\n", name)
+		}
+		g.warnf("HEAD is now at %s %s", r.short(c.Hash), subject(c.Message))
+	}
+	return r.leftovers()
+}
+
+func (r *repo) branchName() string {
+	b, _ := r.head()
+	return b
+}
+
+// newAndSwitch makes a branch and switches to it.
+func (r *repo) newAndSwitch(g *git, name, start string, reset bool, f flagSet) error {
+	if !goodBranch(name) {
+		return fatalf("'%s' is not a valid branch name", name)
+	}
+	_, exists := r.ref("refs/heads/" + name)
+	if exists && !reset {
+		return fatalf("a branch named '%s' already exists", name)
+	}
+	_, at := r.head()
+	if at.IsZero() && start == "HEAD" {
+		g.warnf("Switched to a new branch '%s'", name)
+		return r.store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.ReferenceName("refs/heads/"+name)))
+	}
+	c, err := r.resolveCommit(start)
+	if err != nil {
+		return fatalf("'%s' is not a commit and a branch '%s' cannot be created from it", start, name)
+	}
+	if err := r.switchTo(name, c.Hash, f.Has('f')); err != nil {
+		return err
+	}
+	if err := r.setRef(plumbing.ReferenceName("refs/heads/"+name), c.Hash); err != nil {
+		return err
+	}
+	tracked := ""
+	if _, ok := r.ref("refs/remotes/" + start); ok && !f.Has(0x80) {
+		tracked = start
+		if err := r.track(name, start); err != nil {
+			return err
+		}
+	}
+	if err := r.leftovers(); err != nil {
+		return err
+	}
+	if f.Has('q') {
+		return nil
+	}
+	if exists {
+		g.warnf("Reset branch '%s'", name)
+	} else {
+		g.warnf("Switched to a new branch '%s'", name)
+	}
+	if tracked != "" {
+		g.printf("branch '%s' set up to track '%s'.\n", name, tracked)
+	}
+	return nil
+}
+
+// track makes a branch follow REMOTE/BRANCH.
+func (r *repo) track(name, upstream string) error {
+	file := r.git_ + "/config"
+	remote, branch, ok := strings.Cut(upstream, "/")
+	if !ok {
+		remote, branch = ".", upstream
+	}
+	if err := r.set(file, "branch."+name+".remote", remote, false); err != nil {
+		return err
+	}
+	err := r.set(file, "branch."+name+".merge", "refs/heads/"+branch, false)
+	r.conf = r.config(r)
+	return err
+}
+
+// checkoutPaths takes files from the index or a tree.
+func (r *repo) checkoutPaths(g *git, rev string, paths []string, ours, theirs bool) error {
+	spec, err := r.pathspec(paths)
+	if err != nil {
+		return err
+	}
+	x, err := r.index()
+	if err != nil {
+		return err
+	}
+	from := x.snapshot()
+	if ours || theirs {
+		stage := index.OurMode
+		if theirs {
+			stage = index.TheirMode
+		}
+		from = snapshot{}
+		for _, e := range x.Entries {
+			if e.Stage == stage {
+				from[e.Name] = entry{e.Mode, e.Hash}
+			}
+		}
+	}
+	if rev != "" {
+		c, err := r.resolveCommit(rev)
+		if err != nil {
+			return err
+		}
+		if from, err = r.files(c.TreeHash); err != nil {
+			return err
+		}
+	}
+	n := 0
+	for _, name := range from.names() {
+		if !spec.match(name) {
+			continue
+		}
+		if rev == "" && !ours && !theirs {
+			e := x.find(name, 0)
+			if i, ok := r.lstat(name); ok && e != nil && !i.Mode.IsDir() {
+				if h, err := r.hashOf(name, i, e); err == nil && h == e.Hash && modeOf(i) == e.Mode {
+					continue
+				}
+			}
+		}
+		e, err := r.checkoutFile(name, from[name])
+		if err != nil {
+			return err
+		}
+		n++
+		if !ours && !theirs {
+			if rev != "" {
+				x.remove(name)
+			}
+			x.put(e)
+		}
+	}
+	if name, ok := spec.missed(paths); ok {
+		g.warnf("error: pathspec '%s' did not match any file(s) known to git", name)
+		return exit(1)
+	}
+	if rev != "" {
+		if c, err := r.resolveCommit(rev); err == nil {
+			g.warnf("Updated %s from %s", plural(n, "path"), r.short(c.TreeHash))
+		}
+	} else if !ours && !theirs {
+		g.warnf("Updated %s from the index", plural(n, "path"))
+	}
+	return r.save(x)
+}
+
+// cmdRestore is git restore.
+func cmdRestore(g *git, r *repo) error {
+	f, err := g.flags("SWs:qp", "staged=S", "worktree=W", "source=s", "quiet=q", "ours=\x80", "theirs=\x81", "patch=p", "ignore-unmerged=\x82", "progress=\x82", "no-progress=\x82")
+	if err != nil {
+		return err
+	}
+	if len(f.Args) == 0 {
+		return fatalf("you must specify path(s) to restore")
+	}
+	spec, err := r.pathspec(f.Args)
+	if err != nil {
+		return err
+	}
+	x, err := r.index()
+	if err != nil {
+		return err
+	}
+	staged, work := f.Has('S'), f.Has('W') || !f.Has('S')
+	from := x.snapshot()
+	if f.Has('s') || staged {
+		if _, at := r.head(); f.Has('s') || !at.IsZero() {
+			var c *object.Commit
+			if c, err = r.resolveCommit(f.Value('s', "HEAD")); err != nil {
+				return fatalf("could not resolve %s", f.Value('s', "HEAD"))
+			}
+			if from, err = r.files(c.TreeHash); err != nil {
+				return err
+			}
+		} else {
+			from = snapshot{}
+		}
+	}
+	now := x.snapshot()
+	names := map[string]bool{}
+	for n := range from {
+		names[n] = spec.match(n)
+	}
+	for n := range now {
+		names[n] = spec.match(n)
+	}
+	for n := range x.unmerged() {
+		names[n] = spec.match(n)
+	}
+	if name, ok := spec.missed(f.Args); ok {
+		g.warnf("error: pathspec '%s' did not match any file(s) known to git", name)
+		return exit(1)
+	}
+	for n, yes := range names {
+		if !yes {
+			continue
+		}
+		e, there := from[n]
+		var fresh *index.Entry
+		if work {
+			if !there {
+				if f.Has('s') || staged {
+					err = r.removeFile(n)
+				}
+			} else {
+				fresh, err = r.checkoutFile(n, e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		switch {
+		case !staged && fresh != nil && now[n] == e:
+			x.put(fresh)
+		case !staged:
+		case !there:
+			x.remove(n)
+		default:
+			if fresh == nil {
+				fresh = &index.Entry{Name: n, Hash: e.hash, Mode: e.mode}
+			}
+			if len(x.unmerged()) > 0 {
+				x.remove(n)
+			}
+			x.put(fresh)
+		}
+	}
+	return r.save(x)
+}

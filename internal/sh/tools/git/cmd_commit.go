@@ -1,0 +1,328 @@
+package git
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// putCommit stores a commit.
+func (r *repo) putCommit(tree plumbing.Hash, parents []plumbing.Hash, author, committer object.Signature, message string) (plumbing.Hash, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "tree %s\n", tree)
+	for _, p := range parents {
+		fmt.Fprintf(&b, "parent %s\n", p)
+	}
+	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s", stamp(author), stamp(committer), message)
+	return r.putObject(plumbing.CommitObject, b.Bytes())
+}
+
+func stamp(s object.Signature) string {
+	return fmt.Sprintf("%s <%s> %d %s", s.Name, s.Email, s.When.Unix(), s.When.Format("-0700"))
+}
+
+// tidy is what git makes of a message: no comments, no trailing space, no empty lines at the ends or twice in a row.
+func tidy(s string, comments bool) string {
+	var out []string
+	blank := false
+	for _, l := range strings.Split(s, "\n") {
+		if comments && strings.HasPrefix(l, "#") {
+			continue
+		}
+		l = strings.TrimRight(l, " \t\r\f\v")
+		if l == "" {
+			blank = len(out) > 0
+			continue
+		}
+		if blank {
+			out = append(out, "")
+			blank = false
+		}
+		out = append(out, l)
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+var nameAndMail = regexp.MustCompile(`^(.*?)\s*<([^<>]*)>$`)
+
+// cmdCommit is git commit.
+func cmdCommit(g *git, r *repo) error {
+	f, err := g.flags("am:F:qvnseioC:c:pt:S::u::", "all=a", "message=m", "file=F", "quiet=q", "verbose=v", "no-verify=n", "signoff=s", "amend=\x80", "allow-empty=\x81",
+		"allow-empty-message=\x82", "author=\x83:", "date=\x84:", "no-edit=\x85", "reuse-message=C", "reedit-message=c", "edit=e", "dry-run=\x86", "fixup=\x87:", "squash=\x88:",
+		"reset-author=\x89", "only=o", "include=i", "patch=p", "no-gpg-sign=\x8a", "gpg-sign=S", "cleanup=\x8b:", "short=\x8c", "porcelain=\x8c", "trailer=\x8d:",
+		"template=t", "untracked-files=u", "no-status=\x8a", "status=\x8a", "no-post-rewrite=\x8a", "verify=\x8a")
+	if err != nil {
+		return err
+	}
+	if err := r.needTree(); err != nil {
+		return err
+	}
+	if f.Has('p') {
+		return fatalf("git commit -p needs somebody at a terminal; it is not available here")
+	}
+	if f.Has('S') {
+		return fatalf("there are no keys to sign with on this machine")
+	}
+	x, err := r.index()
+	if err != nil {
+		return err
+	}
+	spec, err := r.pathspec(f.Args)
+	if err != nil {
+		return err
+	}
+	if f.Has('a') && len(f.Args) > 0 {
+		return fatalf("paths '%s ...' with -a does not make sense", f.Args[0])
+	}
+	if f.Has('a') || len(f.Args) > 0 {
+		if err := r.stageTracked(x, spec); err != nil {
+			return err
+		}
+		if name, ok := spec.missed(f.Args); ok {
+			g.warnf("error: pathspec '%s' did not match any file(s) known to git", name)
+			return exit(1)
+		}
+	}
+	if bad := x.unmerged(); len(bad) > 0 {
+		for _, n := range (snapshotOf(bad)).names() {
+			g.printf("U\t%s\n", n)
+		}
+		g.warnf("error: Committing is not possible because you have unmerged files.\nhint: Fix them up in the work tree, and then use 'git add/rm <file>'\nhint: as appropriate to mark resolution and make a commit.\nfatal: Exiting because of an unresolved conflict.")
+		return exit(128)
+	}
+	branch, at := r.head()
+	merging := strings.Fields(r.read("MERGE_HEAD"))
+	picked := strings.TrimSpace(r.read("CHERRY_PICK_HEAD"))
+	amend := f.Has(0x80)
+	var parents []plumbing.Hash
+	var old *object.Commit
+	switch {
+	case amend && at.IsZero():
+		return fatalf("You have nothing yet to amend.")
+	case amend:
+		if old, err = r.commit(at); err != nil {
+			return err
+		}
+		parents = old.ParentHashes
+	case !at.IsZero():
+		parents = []plumbing.Hash{at}
+		for _, m := range merging {
+			parents = append(parents, plumbing.NewHash(m))
+		}
+	}
+	base := plumbing.ZeroHash
+	if len(parents) > 0 {
+		base = parents[0]
+	}
+	was, err := r.treeOf(base)
+	if err != nil {
+		return err
+	}
+	now := x.snapshot()
+	if len(f.Args) > 0 && !f.Has('i') { // only these paths
+		now, err = r.treeOf(at)
+		if err != nil {
+			return err
+		}
+		staged := x.snapshot()
+		for n := range now {
+			if spec.match(n) {
+				delete(now, n)
+			}
+		}
+		for n, e := range staged {
+			if spec.match(n) {
+				now[n] = e
+			}
+		}
+	}
+	if len(changes(was, now)) == 0 && !f.Has(0x81) && len(merging) == 0 && !(amend && (len(old.ParentHashes) > 1 || base.IsZero() || true)) {
+		if f.Has('a') {
+			_ = r.save(x) // times may have changed
+		}
+		s, err := r.condition(x, "normal", false)
+		if err != nil {
+			return err
+		}
+		if !f.Has('q') {
+			r.longStatus(g.w.Write, s, "normal", "", true)
+		}
+		return exit(1)
+	}
+	author, err := r.identity("AUTHOR")
+	if err != nil {
+		return err
+	}
+	committer, err := r.identity("COMMITTER")
+	if err != nil {
+		return err
+	}
+	message, err := r.message(f, old, picked)
+	if err != nil {
+		return err
+	}
+	if old != nil && !f.Has(0x89) {
+		author = old.Author
+	}
+	if picked != "" {
+		if c, err := r.commit(plumbing.NewHash(picked)); err == nil {
+			author = c.Author
+		}
+	}
+	if c := f.Value('C', f.Value('c', "")); c != "" {
+		from, err := r.resolveCommit(c)
+		if err != nil {
+			return err
+		}
+		author = from.Author
+	}
+	if a := f.Value(0x83, ""); a != "" {
+		m := nameAndMail.FindStringSubmatch(a)
+		if m == nil {
+			return fatalf("--author '%s' is not 'Name <email>' and matches no existing author", a)
+		}
+		author.Name, author.Email = m[1], m[2]
+	}
+	if d := f.Value(0x84, ""); d != "" {
+		t, ok := parseDate(d, r.Now().UTC())
+		if !ok {
+			return fatalf("invalid date format: %s", d)
+		}
+		author.When = t
+	}
+	if f.Has('s') {
+		line := fmt.Sprintf("Signed-off-by: %s <%s>", committer.Name, committer.Email)
+		if !strings.Contains(message, line) {
+			message = strings.TrimRight(message, "\n") + "\n\n" + line
+		}
+	}
+	for _, t := range f.Values(0x8d) {
+		message = strings.TrimRight(message, "\n") + "\n\n" + strings.Replace(t, "=", ": ", 1)
+	}
+	message = tidy(message, f.Value(0x8b, "") == "strip" || !f.Has('m') && !f.Has('F') && !f.Has('C'))
+	if message == "" && !f.Has(0x82) {
+		g.warnf("Aborting commit due to empty commit message.")
+		return exit(1)
+	}
+	tree, err := r.putTree(now)
+	if err != nil {
+		return err
+	}
+	if f.Has(0x86) {
+		return nil
+	}
+	h, err := r.putCommit(tree, parents, author, committer, message)
+	if err == nil {
+		err = r.save(x)
+	}
+	if err == nil {
+		err = r.moveHead(h)
+	}
+	if err != nil {
+		return err
+	}
+	r.forget("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG")
+	if f.Has('q') {
+		return nil
+	}
+	return r.announce(branch, h, was, now, author, committer, message, len(parents) == 0, amend || author.When.Unix() != committer.When.Unix() && f.Has(0x84))
+}
+
+func snapshotOf(names map[string]int) snapshot {
+	out := snapshot{}
+	for n := range names {
+		out[n] = entry{}
+	}
+	return out
+}
+
+// message is the text of a commit.
+func (r *repo) message(f flagSet, old *object.Commit, picked string) (string, error) {
+	var parts []string
+	for _, o := range f.All {
+		if o.Letter == 'm' {
+			parts = append(parts, strings.TrimRight(o.Value, "\n"))
+		}
+	}
+	switch {
+	case f.Has('F'):
+		in, err := r.OpenIn(r.input(f.Value('F', "")))
+		if err != nil {
+			return "", fatalf("could not read log file '%s': No such file or directory", f.Value('F', ""))
+		}
+		b, err := r.ReadAll(in)
+		_ = in.Close() // it was read
+		return string(b), err
+	case f.Has(0x87):
+		c, err := r.resolveCommit(f.Value(0x87, ""))
+		if err != nil {
+			return "", err
+		}
+		return "fixup! " + subject(c.Message) + "\n", nil
+	case len(parts) > 0:
+		return strings.Join(parts, "\n\n") + "\n", nil
+	case f.Has('C') || f.Has('c'):
+		c, err := r.resolveCommit(f.Value('C', f.Value('c', "")))
+		if err != nil {
+			return "", err
+		}
+		return c.Message, nil
+	case old != nil:
+		return old.Message, nil
+	}
+	if text := r.read("MERGE_MSG"); text != "" {
+		return tidy(text, true), nil
+	}
+	editor := r.Getenv("GIT_EDITOR")
+	if editor == "" {
+		editor = r.conf.get("core.editor")
+	}
+	if editor == "" {
+		editor = r.Getenv("EDITOR")
+	}
+	if editor == "" {
+		r.warnf("error: Terminal is dumb, but EDITOR unset\nPlease supply the message using either -m or -F option.")
+		return "", exit(1)
+	}
+	return r.edit(editor)
+}
+
+// announce tells of a new commit.
+func (r *repo) announce(branch string, h plumbing.Hash, was, now snapshot, author, committer object.Signature, message string, root, date bool) error {
+	name := strings.TrimPrefix(branch, "refs/heads/")
+	if branch == "" {
+		name = "detached HEAD"
+	}
+	if root {
+		name += " (root-commit)"
+	}
+	r.printf("[%s %s] %s\n", name, r.short(h), subject(message))
+	if author.Name != committer.Name || author.Email != committer.Email {
+		r.printf(" Author: %s <%s>\n", author.Name, author.Email)
+	}
+	if date {
+		r.printf(" Date: %s\n", gitDate(author.When))
+	}
+	cs, err := r.renames(changes(was, now), r.stored, r.stored)
+	if err != nil {
+		return err
+	}
+	if err := r.stat(cs, r.stored, r.stored, &diffOptions{shortstat: true}); err != nil {
+		return err
+	}
+	r.summary(cs)
+	return nil
+}
+
+// subject is the first paragraph of a message in one line.
+func subject(message string) string {
+	head, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
+	return strings.ReplaceAll(strings.TrimRight(head, "\n"), "\n", " ")
+}
