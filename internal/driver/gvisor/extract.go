@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 const opFiles = "read a snapshot's files"
@@ -47,7 +48,7 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	w.cmd.ExtraFiles = files
 	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
 	closeOnExec()
-	if err := group.Start(w.cmd.SysProcAttr, w.cmd.Start); err != nil {
+	if err := proc.Alone(func() error { return group.Start(w.cmd.SysProcAttr, w.cmd.Start) }); err != nil {
 		destroyGroup(context.Background(), group)
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

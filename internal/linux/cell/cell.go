@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -53,8 +54,11 @@ func Start(cmd *exec.Cmd, uid int) error {
 
 // Limits bound a cell.
 type Limits struct {
-	Memory uint64 // bytes of data, 0: no bound
-	Files  uint64 // descriptors, 0: as many as it was started with
+	Memory   uint64   // bytes of data, 0: no bound
+	Files    uint64   // descriptors, 0: as many as it was started with
+	CPU      uint64   // seconds, 0: no bound
+	FileSize uint64   // bytes in one file, 0: no bound
+	Also     []string // system calls besides those that are left to every cell
 }
 
 // calls is what is left to a cell: its descriptors, its memory, its threads and the clock.
@@ -76,11 +80,10 @@ func Enter(l Limits) error {
 		return fmt.Errorf("cell: %w", err)
 	}
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
-	if l.Memory > 0 {
-		limits[unix.RLIMIT_DATA] = l.Memory
-	}
-	if l.Files > 0 {
-		limits[unix.RLIMIT_NOFILE] = l.Files
+	for what, most := range map[int]uint64{unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_NOFILE: l.Files, unix.RLIMIT_CPU: l.CPU, unix.RLIMIT_FSIZE: l.FileSize} {
+		if most > 0 {
+			limits[what] = most
+		}
 	}
 	for what, most := range limits {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: most, Max: most}); err != nil {
@@ -90,7 +93,7 @@ func Enter(l Limits) error {
 	if err := dropAll(); err != nil {
 		return fmt.Errorf("cell: %w", err)
 	}
-	if err := seccomp.InstallOnly(calls...); err != nil {
+	if err := seccomp.InstallOnly(slices.Concat(calls, l.Also)...); err != nil {
 		return fmt.Errorf("cell: %w", err)
 	}
 	return nil
