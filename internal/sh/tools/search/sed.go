@@ -88,7 +88,7 @@ func sedMain(c *tool.Call) int {
 		fmt.Fprint(c.Out, sedUsage)
 		return 0
 	case f.Has(sedVersion):
-		fmt.Fprintln(c.Out, "sed (GNU sed compatible, simulated) 4.8")
+		fmt.Fprintln(c.Out, "sed (GNU sed compatible, simulated) 4.9")
 		return 0
 	case f.Has(sedDebug):
 		return c.Errorf(1, "--debug is not supported")
@@ -122,6 +122,9 @@ func sedMain(c *tool.Call) int {
 		return c.Errorf(1, "%s", err)
 	}
 	if len(args) == 0 {
+		if s.inPlace {
+			return c.Errorf(4, "no input files")
+		}
 		args = []string{"-"}
 	}
 	s.input.names = args

@@ -38,7 +38,7 @@ type sedState struct {
 func (s *sed) run() int {
 	s.hold.chomped = true
 	for _, c := range s.cmds {
-		c.active = c.a1 != nil && c.a1.kind == '0'
+		c.active, c.closed = c.a1 != nil && c.a1.kind == '0', false
 	}
 	restart := false
 	for s.err == nil && !s.quit {
@@ -194,7 +194,8 @@ func (s *sed) copyFile(name string) {
 	}
 }
 
-// selects reports whether a command's addresses select this line.
+// selects reports whether a command's addresses select this line. A range that begins with a line's number begins at the
+// first line from there on that the command sees, and only once.
 func (s *sed) selects(c *sedCmd) bool {
 	if c.a1 == nil {
 		return true
@@ -203,40 +204,46 @@ func (s *sed) selects(c *sedCmd) bool {
 		return s.matches(c.a1)
 	}
 	line := s.input.line
-	if c.active {
-		switch c.a2.kind {
-		case '/', '$':
-			if s.matches(c.a2) {
-				c.active = false
+	if !c.active {
+		if c.a1.kind == 'n' || c.a1.kind == '0' {
+			if c.closed || line < c.a1.n {
+				return false
 			}
+		} else if !s.matches(c.a1) {
+			return false
+		}
+		c.active = true
+		switch c.a2.kind {
+		case '/':
 			return true
+		case 'n':
+			c.active = line < c.a2.n
+			c.closed = !c.active
+			return line <= c.a2.n || s.matches(c.a1)
+		case '+':
+			c.until = line + c.a2.n
+		case '*':
+			c.until = line
+			if c.a2.n > 0 {
+				c.until = (line/c.a2.n + 1) * c.a2.n
+			}
 		}
-		if line >= c.until {
-			c.active = false
-		}
-		return line <= c.until || c.a1.kind != 'n' && c.a1.kind != '0' && s.matches(c.a1)
-	}
-	if c.a1.kind == '0' || !s.matches(c.a1) {
-		return false
+		c.active = c.a2.kind == '$' && !s.last() || c.a2.kind != '$' && line < c.until
+		c.closed = !c.active
+		return true
 	}
 	switch c.a2.kind {
+	case '/', '$':
+		c.active = !s.matches(c.a2)
+		c.closed = !c.active
+		return true
 	case 'n':
-		c.until = c.a2.n
-	case '+':
-		c.until = line + c.a2.n
-	case '*':
-		c.until = line
-		if c.a2.n > 0 {
-			c.until = (line/c.a2.n + 1) * c.a2.n
-		}
-	case '$':
-		c.active = !s.last()
-		return true
-	default:
-		c.active = true
-		return true
+		c.active = line < c.a2.n
+		c.closed = !c.active
+		return line <= c.a2.n
 	}
-	c.active = c.until > line
+	c.active = line < c.until
+	c.closed = !c.active
 	return true
 }
 
@@ -391,7 +398,7 @@ func (s *sed) simple(c *sedCmd) {
 	switch c.name {
 	case '=':
 		s.missing(s.out)
-		s.out.w.Write(append(strconv.AppendInt(s.out.w.AvailableBuffer(), s.input.line, 10), '\n'))
+		s.out.w.Write(append(strconv.AppendInt(s.out.w.AvailableBuffer(), s.input.line, 10), s.end))
 	case 'a', 'r':
 		s.queue, s.queued = append(s.queue, c), append(s.queued, nil)
 	case 'R':
@@ -403,18 +410,18 @@ func (s *sed) simple(c *sedCmd) {
 		s.out.w.Write(c.text)
 	case 'F':
 		s.missing(s.out)
-		s.out.w.WriteString(s.input.name + "\n")
+		s.out.w.WriteString(s.input.name + string(s.end))
 	case 'g':
 		s.ps.b, s.ps.chomped = append(s.ps.b[:0], s.hold.b...), s.hold.chomped
 	case 'G':
 		if s.grow(len(s.ps.b)+len(s.hold.b)) == nil {
-			s.ps.b, s.ps.chomped = append(append(s.ps.b, s.end), s.hold.b...), s.ps.chomped || s.hold.chomped
+			s.ps.b, s.ps.chomped = append(append(s.ps.b, s.end), s.hold.b...), s.hold.chomped
 		}
 	case 'h':
 		s.hold.b, s.hold.chomped = append(s.hold.b[:0], s.ps.b...), s.ps.chomped
 	case 'H':
 		if s.grow(len(s.ps.b)+len(s.hold.b)) == nil {
-			s.hold.b = append(append(s.hold.b, s.end), s.ps.b...)
+			s.hold.b, s.hold.chomped = append(append(s.hold.b, s.end), s.ps.b...), s.ps.chomped
 		}
 	case 'x':
 		s.ps, s.hold = s.hold, s.ps
@@ -512,11 +519,11 @@ func (s *sed) list(width int) {
 			e = string(c)
 		}
 		if width > 0 && col+len(e) > width-1 {
-			w.WriteString("\\\n")
+			w.WriteString("\\" + string(s.end))
 			col = 0
 		}
 		w.WriteString(e)
 		col += len(e)
 	}
-	w.WriteString("$\n")
+	w.WriteString("$" + string(s.end))
 }

@@ -73,7 +73,7 @@ func (s *sed) begun() {
 	}
 	s.input.line = 0
 	for _, c := range s.cmds {
-		c.active = c.a1 != nil && c.a1.kind == '0'
+		c.active, c.closed = c.a1 != nil && c.a1.kind == '0', false
 	}
 }
 

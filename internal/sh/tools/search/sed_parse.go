@@ -35,6 +35,7 @@ type sedCmd struct {
 	y1     *[256]byte // where y changes single bytes alone
 	// Where a range is.
 	active bool
+	closed bool // it has ended; one that begins at a line does not begin again
 	until  int64
 }
 
@@ -230,8 +231,8 @@ func (p *sedParser) address(second bool) (*sedAddr, error) {
 	return nil, nil
 }
 
-// delimited reads up to an unescaped delimiter. An escaped one loses its backslash; \n is a newline when it is none of
-// the delimiters and of no expression.
+// delimited reads up to an unescaped delimiter. An escaped one loses its backslash, as does an escaped newline, and then
+// means what it means to the expression; in a replacement \& stays what it is.
 func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
 	var b strings.Builder
 	for p.more() {
@@ -240,23 +241,17 @@ func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
 		case c == delim:
 			p.pos++
 			return b.String(), true
+		case c == '\n':
+			return "", false
 		case c == '\\' && p.pos+1 < len(p.s):
 			d := p.s[p.pos+1]
 			p.pos += 2
-			switch {
-			case d == delim && (isRegex && strings.IndexByte("()", d) < 0 || !isRegex && d != '&'):
-				if isRegex && strings.IndexByte("*.[]^$", d) >= 0 { // it stands for itself
-					b.WriteByte('\\')
-				}
-				b.WriteByte(d)
-			case d == delim:
-				b.WriteString("\\" + string(d))
-			default:
+			if d != '\n' && (d != delim || !isRegex && d == '&') {
 				b.WriteByte('\\')
-				b.WriteByte(d)
 			}
+			b.WriteByte(d)
 			continue
-		case c == '[' && isRegex && delim != '[':
+		case c == '[' && isRegex:
 			end := bracketEnd(p.s, p.pos)
 			b.WriteString(p.s[p.pos:end])
 			p.pos = end
@@ -581,50 +576,51 @@ func (p *sedParser) output(write bool, name string, to **sedOut) error {
 // sedFatal is an error with its own status and without a place.
 type sedFatal struct{ error }
 
-// text reads the text of a, i and c.
+// text reads the text of a, i and c: what follows a backslash and one newline, or what stands on the same line. The first
+// byte after the backslash stands for itself.
 func (p *sedParser) text(c *sedCmd) error {
 	p.blanks()
 	if !p.more() {
 		return p.fail("expected \\ after `a', `c' or `i'")
 	}
+	var b []byte
 	if p.peek() == '\\' {
 		p.pos++
-		start := p.pos
-		p.blanks()
-		if p.peek() == '\n' {
-			p.pos++
-		} else {
-			p.pos = start
+		if !p.more() {
+			return nil
 		}
-		if !p.more() && start == len(p.s) {
-			return p.failAt(p.pos, "expected \\ after `a', `c' or `i'")
+		if p.peek() != '\n' {
+			b = append(b, p.peek())
 		}
-	}
-	var b []byte
-	for p.more() {
-		ch := p.s[p.pos]
-		if ch == '\n' {
-			p.pos++
-			break
-		}
-		if ch == '\\' {
-			p.pos++
-			if !p.more() {
-				break
-			}
-			if v, n, ok := sedByte(p.s[p.pos-1:]); ok && p.s[p.pos] != 'n' {
-				b = append(b, v)
-				p.pos += n - 1
-				continue
-			}
-			b = append(b, p.s[p.pos])
-			p.pos++
-			continue
-		}
-		b = append(b, ch)
 		p.pos++
 	}
-	c.text = append(b, '\n')
+	for p.more() && p.peek() != '\n' {
+		b = append(b, p.peek())
+		if p.pos++; b[len(b)-1] != '\\' {
+			continue
+		}
+		if !p.more() { // the end of the script stands for a newline
+			b = b[:len(b)-1]
+			break
+		}
+		b = append(b, p.peek())
+		p.pos++
+	}
+	if p.more() {
+		p.pos++
+	}
+	b = append(b, '\n')
+	for i := 0; i < len(b); i++ {
+		if b[i] == '\\' && i+1 < len(b) {
+			if v, n, ok := sedByte(string(b[i:min(i+8, len(b))])); ok {
+				c.text = append(c.text, v)
+				i += n - 1
+				continue
+			}
+			i++
+		}
+		c.text = append(c.text, b[i])
+	}
 	return nil
 }
 
