@@ -194,8 +194,24 @@ func (c *Call) Errorf(status int, format string, args ...any) int {
 	if c.buffered != nil {
 		_ = c.buffered.Flush() // the flush at the end reports
 	}
-	fmt.Fprintf(c.Err, "%s: %s\n", c.Base(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(c.Err, "%s: %s\n", c.Base(), c.Quotes(fmt.Sprintf(format, args...)))
 	return status
+}
+
+// Quotes makes the quotation marks ‘’ of a message plain ones where the locale is not one of UTF-8, as GNU's programs do.
+func (c *Call) Quotes(s string) string {
+	if !strings.Contains(s, "‘") {
+		return s
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(c.Getenv(name)); v != "" {
+			if strings.HasSuffix(v, "utf-8") || strings.HasSuffix(v, "utf8") {
+				return s
+			}
+			break
+		}
+	}
+	return strings.NewReplacer("‘", "'", "’", "'").Replace(s)
 }
 
 // UID is the user that the process runs as.

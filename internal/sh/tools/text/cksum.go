@@ -103,8 +103,7 @@ func cksum(c *tool.Call) int {
 	}
 	d, known := digests[name]
 	if !known {
-		c.Errorf(1, "invalid argument ‘%s’ for ‘--algorithm’", algo)
-		return usage.Try(c, 1)
+		return usage.Argument(c, 1, algo, "--algorithm", "bsd", "sysv", "crc", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "sm3")
 	}
 	s := &summer{c: c, algo: name, tag: d.tag, bits: 512, bsd: !f.Has('\x86') && !f.Has('c'), zero: f.Has('z'), base64: f.Has('\x87'), binary: f.Last("bt") == 'b',
 		status: f.Has('\x84'), quiet: f.Has('\x83'), warn: f.Has('w'), strict: f.Has('\x85'), ignoreMissing: f.Has('\x82')}

@@ -367,7 +367,10 @@ func fmtCommand(c *tool.Call) int {
 	t := &formatter{w: &strings.Builder{}, crown: f.Has('c'), split: f.Has('s'), tagged: f.Has('t'), uniform: f.Has('u'), width: 75}
 	var err error
 	if f.Has('w') {
-		if t.width, err = atoi(f.Value('w', "")); err != nil || t.width > 2500 {
+		if t.width, err = atoi(f.Value('w', "")); err == nil && t.width > 2500 {
+			return c.Errorf(1, "invalid width: ‘%s’: Numerical result out of range", f.Value('w', ""))
+		}
+		if err != nil {
 			return c.Errorf(1, "invalid width: ‘%s’", f.Value('w', ""))
 		}
 	}

@@ -105,7 +105,7 @@ func parseTabs(lists []string) (t tabStops, err error) {
 			}
 			n, err := atoi(p)
 			if err != nil {
-				return t, errors.New("tab size contains invalid character(s): '" + p + "'")
+				return t, errors.New("tab size contains invalid character(s): ‘" + p + "’")
 			}
 			if n == 0 && mark == 0 {
 				return t, errors.New("tab size cannot be 0")

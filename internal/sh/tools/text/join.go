@@ -112,6 +112,19 @@ func (j *joiner) read(i int) {
 	s.ahead = &line
 }
 
+// check complains, once, when the line ahead should stand before those that were read.
+func (j *joiner) check(i int) {
+	s := j.side[i]
+	if s.ahead == nil || s.prev == nil || s.warned || j.lax || !j.strict && !j.seenUnpaired || j.compare(s.prev, s.ahead.at(s.field)) <= 0 {
+		return
+	}
+	s.warned = true
+	j.status = j.c.Errorf(1, "%s:%d: is not sorted: %s", s.name, s.n, s.ahead.line)
+	if j.strict {
+		j.err = tool.ErrStop
+	}
+}
+
 // fill collects all lines of the next key of a side.
 func (j *joiner) fill(i int) {
 	s := j.side[i]
@@ -119,17 +132,11 @@ func (j *joiner) fill(i int) {
 	if s.ahead == nil {
 		return
 	}
-	key := s.ahead.at(s.field)
-	if s.prev != nil && !s.warned && !j.lax && (j.strict || j.seenUnpaired) && j.compare(s.prev, key) > 0 {
-		s.warned = true
-		j.status = j.c.Errorf(1, "%s:%d: is not sorted: %s", s.name, s.n, s.ahead.line)
-		if j.strict {
-			j.err = tool.ErrStop
-			s.group = s.group[:0]
-			return
-		}
+	if j.check(i); j.err != nil {
+		s.group = s.group[:0]
+		return
 	}
-	s.prev = append([]byte{}, key...)
+	s.prev = append([]byte{}, s.ahead.at(s.field)...)
 	s.group = append(s.group, *s.ahead)
 	j.read(i)
 	for j.err == nil && s.ahead != nil && j.compare(s.ahead.at(s.field), s.group[0].at(s.field)) == 0 {
@@ -242,9 +249,8 @@ func (j *joiner) run() {
 		case d > 0:
 			j.unpairable(1)
 		default:
-			for i, s := range j.side {
-				if j.strict && s.ahead != nil && j.compare(s.group[0].at(s.field), s.ahead.at(s.field)) > 0 {
-					j.fill(i) // which complains
+			for i := range j.side {
+				if j.check(i); j.err != nil {
 					return
 				}
 			}

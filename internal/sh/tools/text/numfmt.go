@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/tools/text/usage"
@@ -22,7 +24,7 @@ type numfmter struct {
 	padding, precision int
 	before, after      string
 	zero, grouped      bool
-	formatted          bool
+	abort              bool // a bad number ends it all
 }
 
 func numfmt(c *tool.Call) int {
@@ -32,20 +34,32 @@ func numfmt(c *tool.Call) int {
 		return 1
 	}
 	n := &numfmter{from: f.Value('\x81', "none"), to: f.Value('\x82', "none"), fromUnit: 1, toUnit: 1, round: f.Value('\x85', "from-zero"), suffix: f.Value('\x86', ""), precision: -1}
-	for _, s := range []string{n.from, n.to} {
-		if strings.Index(" none si iec iec-i auto ", " "+s+" ") < 0 {
-			c.Errorf(1, "invalid argument ‘%s’ for ‘--from’", s)
-			return usage.Try(c, 1)
+	for _, o := range []struct {
+		name, value string
+		valid       []string
+	}{{"--to", n.to, []string{"none", "si", "iec", "iec-i"}}, {"--from", n.from, []string{"none", "auto", "si", "iec", "iec-i"}},
+		{"--round", n.round, []string{"up", "down", "from-zero", "towards-zero", "nearest"}}, {"--invalid", f.Value('\x8d', "abort"), []string{"abort", "fail", "warn", "ignore"}}} {
+		if !slices.Contains(o.valid, o.value) {
+			return usage.Argument(c, 1, o.value, o.name, o.valid...)
 		}
+	}
+	if n.grouped = f.Has('\x8b'); n.grouped && n.to != "none" {
+		return c.Errorf(1, "grouping cannot be combined with --to")
+	}
+	delim := f.Value('d', "")
+	if utf8.RuneCountInString(delim) > 1 {
+		return c.Errorf(1, "the delimiter must be a single character")
+	}
+	if f.Has('d') && delim == "" {
+		delim = "\x00"
 	}
 	for _, u := range []struct {
 		l  byte
 		to *float64
 	}{{'\x83', &n.fromUnit}, {'\x84', &n.toUnit}} {
 		if v := f.Value(u.l, ""); v != "" {
-			p := &numfmter{from: "auto", fromUnit: 1}
-			x, err := p.parse(v)
-			if err != nil || x <= 0 {
+			x, ok := unitSize(v)
+			if !ok {
 				return c.Errorf(1, "invalid unit size: ‘%s’", v)
 			}
 			*u.to = x
@@ -63,12 +77,13 @@ func numfmt(c *tool.Call) int {
 			return c.Errorf(1, "%v", err)
 		}
 	}
-	fields, err := parseSpans(strings.Replace(f.Value('\x8a', "1"), "-", "-", 1), "field")
-	if f.Value('\x8a', "") == "-" {
-		fields, err = []span{{1, math.MaxInt}}, nil
+	if len(f.Values('\x8a')) > 1 {
+		return c.Errorf(1, "multiple field specifications")
 	}
+	fields, err := numfmtFields(f.Value('\x8a', "1"))
 	if err != nil {
-		return c.Errorf(1, "%v", err)
+		c.Errorf(1, "%v", err)
+		return usage.Try(c, 1)
 	}
 	header := 0
 	if f.Has('\x89') {
@@ -82,13 +97,17 @@ func numfmt(c *tool.Call) int {
 	status := 0
 	mode := f.Value('\x8d', "abort")
 	w := c.Buffered()
+	n.abort = mode == "abort"
 	line := func(l string) error {
-		out, err := n.line(l, f.Value('d', ""), fields)
+		out, err := n.line(l, delim, fields)
 		if err != nil {
+			if n.abort {
+				_, _ = io.WriteString(w, out) // the flush reports
+			}
 			if mode == "abort" || mode == "fail" || mode == "warn" {
 				c.Errorf(2, "%v", err)
 			}
-			if mode == "abort" {
+			if n.abort {
 				status = 2
 				return tool.ErrStop
 			}
@@ -138,8 +157,18 @@ func (n *numfmter) format(s string) error {
 	if at < 0 {
 		return fmt.Errorf("format ‘%s’ has no %% directive", s)
 	}
-	n.before = s[:at]
+	for at >= 0 && strings.HasPrefix(s[at:], "%%") {
+		next := strings.IndexByte(s[at+2:], '%')
+		if next < 0 {
+			return fmt.Errorf("format ‘%s’ has no %% directive", s)
+		}
+		at += 2 + next
+	}
+	n.before = strings.ReplaceAll(s[:at], "%%", "%")
 	rest := s[at+1:]
+	if strings.Trim(rest, "-'0123456789.") == "" {
+		return fmt.Errorf("format ‘%s’ ends in %%", s)
+	}
 	for rest != "" && strings.IndexByte("'0", rest[0]) >= 0 {
 		n.zero = n.zero || rest[0] == '0'
 		n.grouped = n.grouped || rest[0] == '\''
@@ -164,8 +193,11 @@ func (n *numfmter) format(s string) error {
 		}
 		n.padding = p
 	}
-	n.after = rest[i+1:]
-	n.formatted = true
+	n.after = strings.ReplaceAll(rest[i+1:], "%%", "\x00")
+	if strings.Contains(n.after, "%") {
+		return fmt.Errorf("format ‘%s’ has too many %% directives", s)
+	}
+	n.after = strings.ReplaceAll(n.after, "\x00", "%")
 	return nil
 }
 
@@ -173,15 +205,18 @@ func (n *numfmter) format(s string) error {
 func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 	var b strings.Builder
 	var failed error
-	convert := func(field int, text string, auto int) string {
+	convert := func(field int, text string) string {
 		for _, s := range fields {
 			if field >= s.from && field <= s.to {
 				x, err := n.parse(strings.TrimSuffix(text, n.suffix))
+				if err == nil && n.to == "none" && math.Abs(x/n.toUnit) >= 1e18 {
+					err = fmt.Errorf("value too large to be printed: '%s' (consider using --to)", strconv.FormatFloat(x, 'g', 6, 64))
+				}
 				if err != nil {
 					failed = err
 					return text
 				}
-				return n.render(x, auto)
+				return n.render(x)
 			}
 		}
 		return text
@@ -191,7 +226,11 @@ func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 			if i > 0 {
 				b.WriteString(delim)
 			}
-			b.WriteString(convert(i+1, p, 0))
+			text := convert(i+1, p)
+			if failed != nil && n.abort {
+				return b.String(), failed
+			}
+			b.WriteString(text)
 		}
 		return b.String(), failed
 	}
@@ -208,7 +247,10 @@ func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 			b.WriteString(l)
 			return b.String(), failed
 		}
-		text := convert(field, l[i:j], 0)
+		text := convert(field, l[i:j])
+		if failed != nil && n.abort {
+			return b.String() + l[:i], failed
+		}
 		lead := l[:i]
 		if field > 1 && text != l[i:j] && len(lead) > 1 || field == 1 && len(lead) > 0 && text != l[i:j] {
 			// The blanks before a field count as its width.
@@ -225,16 +267,73 @@ func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 	}
 }
 
+// numfmtFields reads a list of fields, in which "-" is all.
+func numfmtFields(list string) ([]span, error) {
+	all := false
+	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+	parts = slices.DeleteFunc(parts, func(p string) bool { all = all || p == "-"; return p == "-" })
+	if all {
+		return []span{{1, math.MaxInt}}, nil
+	}
+	return parseSpans(strings.Join(parts, ","), "field")
+}
+
+// unitSize reads the argument of --from-unit: a number with K (1000) or Ki (1024) and so on.
+func unitSize(s string) (float64, bool) {
+	base := 1000.0
+	num := strings.TrimSuffix(s, "i")
+	if num != s {
+		base = 1024
+	}
+	x := 1.0
+	at := -1
+	if num != "" {
+		at = strings.IndexByte(units, num[len(num)-1])
+	}
+	if at >= 0 {
+		x, num = math.Pow(base, float64(at+1)), num[:len(num)-1]
+	} else if base == 1024 {
+		return 0, false
+	}
+	if num != "" {
+		n, err := strconv.ParseUint(num, 10, 64)
+		if err != nil || n == 0 {
+			return 0, false
+		}
+		x *= float64(n)
+	}
+	return x, s != ""
+}
+
 func (n *numfmter) parse(s string) (float64, error) {
 	i := 0
-	for i < len(s) && strings.IndexByte("0123456789.-+", s[i]) >= 0 {
+	digits := func() bool {
+		from := i
+		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+			i++
+		}
+		return i > from
+	}
+	if strings.HasPrefix(s, "-") {
 		i++
 	}
+	ok := digits()
+	if i < len(s) && s[i] == '.' {
+		i++
+		ok = digits()
+	}
 	x, err := strconv.ParseFloat(s[:i], 64)
-	if err != nil || i == 0 || s[0] == '+' {
+	if err != nil || !ok {
 		return 0, fmt.Errorf("invalid number: ‘%s’", s)
 	}
-	if rest := s[i:]; rest != "" {
+	if x == 0 {
+		x = math.Abs(x) // -0 is written without its sign
+	}
+	rest := strings.TrimRight(s[i:], " \t")
+	if len(rest) > 1 && rest[0] == ' ' {
+		rest = rest[1:]
+	}
+	if rest != "" {
 		at := strings.IndexByte(units, rest[0])
 		if rest[0] == 'k' {
 			at = 0
@@ -255,8 +354,8 @@ func (n *numfmter) parse(s string) (float64, error) {
 				return 0, fmt.Errorf("missing 'i' suffix in input: ‘%s’ (e.g Ki/Mi/Gi)", s)
 			}
 			base, tail = 1024, ""
-		case n.from == "auto" && tail == "i":
-			base, tail = 1024, ""
+		case n.from == "auto" && strings.HasPrefix(tail, "i"):
+			base, tail = 1024, tail[1:]
 		}
 		if tail != "" {
 			return 0, fmt.Errorf("invalid suffix in input ‘%s’: ‘%s’", s, tail)
@@ -283,7 +382,7 @@ func (n *numfmter) rounded(x float64) float64 {
 	return math.Ceil(x)
 }
 
-func (n *numfmter) render(x float64, _ int) string {
+func (n *numfmter) render(x float64) string {
 	x /= n.toUnit
 	text := ""
 	if n.to == "none" {

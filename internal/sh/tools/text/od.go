@@ -145,7 +145,7 @@ func od(c *tool.Call) int {
 			}
 		}
 		if err != nil {
-			return c.Errorf(1, "invalid -%c argument ‘%s’", o.Letter, o.Value)
+			return c.Errorf(1, "invalid -%c argument '%s'", o.Letter, o.Value)
 		}
 	}
 	if len(d.types) == 0 {
@@ -163,8 +163,8 @@ func od(c *tool.Call) int {
 	}
 	names := f.Args
 	// The old way: od file +16
-	if n := len(names); n > 0 && len(f.All) == 0 && strings.HasPrefix(names[n-1], "+") {
-		if v, err := odSize(names[n-1][1:]); err == nil {
+	if n := len(names); n > 0 && (f.Has('\x82') || !f.Has('A') && !f.Has('j') && !f.Has('N') && !f.Has('t') && !f.Has('v') && !f.Has('w')) {
+		if v, ok := oldOffset(names[n-1]); ok && (n == 2 || strings.HasPrefix(names[0], "+") || f.Has('\x82') && n == 1) {
 			skip, names = v, names[:n-1]
 		}
 	}
@@ -221,6 +221,27 @@ func (k counting) Write(b []byte) (int, error) {
 		return 0, tool.ErrStop
 	}
 	return len(b), nil
+}
+
+// oldOffset reads an offset of the old way: +16, 20, 0x10, 3b, 8. (decimal).
+func oldOffset(s string) (int64, bool) {
+	s = strings.TrimPrefix(s, "+")
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		return 0, false
+	}
+	mult := int64(1)
+	if t := strings.TrimSuffix(s, "b"); t != s && !strings.HasPrefix(s, "0x") {
+		mult, s = 512, t
+	}
+	base := 8
+	switch t := strings.TrimSuffix(s, "."); {
+	case t != s:
+		base, s = 10, t
+	case strings.HasPrefix(s, "0x"):
+		base, s = 16, s[2:]
+	}
+	n, err := strconv.ParseInt(s, base, 48)
+	return n * mult, err == nil
 }
 
 // odSize reads a number that may be octal or hexadecimal, with a suffix.

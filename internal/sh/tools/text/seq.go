@@ -60,7 +60,7 @@ func seq(c *tool.Call) int {
 			return usage.Try(c, 1)
 		}
 		if math.IsNaN(mustFloat(s)) {
-			c.Errorf(1, "invalid 'not-a-number' argument: ‘%s’", s)
+			c.Errorf(1, "invalid ‘not-a-number’ argument: ‘%s’", s)
 			return usage.Try(c, 1)
 		}
 	}

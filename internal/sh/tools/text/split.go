@@ -182,6 +182,9 @@ func split(c *tool.Call) int {
 		}
 		if err != nil {
 			what := map[byte]string{'a': "suffix length", 'b': "number of bytes", 'C': "number of bytes", 'l': "number of lines"}[o.Letter]
+			if strings.Trim(o.Value, "0") == "" && o.Value != "" && o.Letter != 'a' {
+				return c.Errorf(1, "invalid %s: ‘%s’: Numerical result out of range", what, o.Value)
+			}
 			return c.Errorf(1, "invalid %s: ‘%s’", what, o.Value)
 		}
 	}
@@ -279,13 +282,19 @@ func (s *splitter) chunks(data []byte, spec string, end byte, widthGiven bool) e
 	var err error
 	a, b, two := strings.Cut(rest, "/")
 	if two {
-		if k, err = atoi(a); err != nil || k == 0 {
-			return fmt.Errorf("invalid chunk number: ‘%s’", a)
+		if k, err = atoi(a); err != nil {
+			return fmt.Errorf("invalid number of chunks: ‘%s’", rest)
 		}
 		a = b
 	}
-	if n, err = atoi(a); err != nil || n == 0 || k > n || n > maxPieces {
+	n, err = atoi(a)
+	switch {
+	case err == nil && n == 0:
+		return fmt.Errorf("invalid number of chunks: ‘%s’: Numerical result out of range", a)
+	case err != nil || n > maxPieces:
 		return fmt.Errorf("invalid number of chunks: ‘%s’", a)
+	case two && (k == 0 || k > n):
+		return fmt.Errorf("invalid chunk number: ‘%d’: Numerical result out of range", k)
 	}
 	if !widthGiven {
 		room := len(s.digits) * len(s.digits)

@@ -39,7 +39,7 @@ func wc(c *tool.Call) int {
 	status := 0
 	if f.Has('\x81') {
 		if len(names) > 0 {
-			c.Errorf(1, "extra operand ‘%s’", names[0])
+			c.Errorf(1, "extra operand '%s'", names[0])
 			fmt.Fprintln(c.Err, "file operands cannot be combined with --files0-from")
 			return usage.Try(c, 1)
 		}
@@ -47,7 +47,12 @@ func wc(c *tool.Call) int {
 		if err != nil {
 			return c.Errorf(1, "cannot open '%s' for reading: %s", f.Value('\x81', ""), tool.ErrText(err))
 		}
+		number := 0
 		err = c.Lines(in, 0, func(l []byte, _ bool) error {
+			if number++; len(l) == 0 {
+				status = c.Errorf(1, "%s:%d: invalid zero-length file name", f.Value('\x81', ""), number)
+				return nil
+			}
 			names = append(names, string(l))
 			return c.Pay(int64(len(l)) + 16)
 		})
@@ -56,7 +61,7 @@ func wc(c *tool.Call) int {
 			return 1
 		}
 		if len(names) == 0 {
-			return 0
+			return status
 		}
 	}
 	only := 0

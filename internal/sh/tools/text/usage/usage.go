@@ -220,3 +220,13 @@ func Missing(c *tool.Call, status int) int {
 	c.Errorf(status, "missing operand")
 	return Try(c, status)
 }
+
+// Argument says that an option's argument is none of those that it takes.
+func Argument(c *tool.Call, status int, value, option string, valid ...string) int {
+	c.Errorf(status, "invalid argument ‘%s’ for ‘%s’", value, option)
+	fmt.Fprintln(c.Err, "Valid arguments are:")
+	for _, v := range valid {
+		fmt.Fprintf(c.Err, "  - %s\n", c.Quotes("‘"+v+"’"))
+	}
+	return Try(c, status)
+}
