@@ -35,7 +35,7 @@ func (r *runner) startCoproc(c *syntax.CoprocClause) {
 	}
 	s.loops = 0
 	if r.opts.monitor {
-		s.p.pgid = s.p.pid
+		s.p.lead()
 	}
 	to, from := NewPipe(), NewPipe()
 	s.fds.set(0, newDesc(readEnd{to}))

@@ -223,7 +223,7 @@ func (r *runner) background(s *syntax.Stmt) {
 	}
 	sub.loops = 0
 	if r.opts.monitor {
-		sub.p.pgid = sub.p.pid
+		sub.p.lead()
 	} else {
 		if sub.fds.get(0) != nil && !r.stdinRedir {
 			sub.fds.set(0, newDesc(nullStream{}))
@@ -253,7 +253,7 @@ func (r *runner) foreground(text string, fn func(s *runner)) {
 		return
 	}
 	s.loops, s.opts.monitor = 0, false
-	s.p.pgid = s.p.pid
+	s.p.lead()
 	s.p.ignored.Store(r.p.ignored.Load() &^ (sigBit(sigINT) | sigBit(sigQUIT) | sigBit(sigTERM) | sigBit(sigTSTP) | sigBit(sigTTIN) | sigBit(sigTTOU)))
 	if tty := r.p.tree.tty; tty != nil {
 		tty.setGroup(s.p.pgid)

@@ -204,3 +204,10 @@ func (p *Process) Wait() Exit {
 	}
 	return e
 }
+
+// lead gives a new process a group of its own.
+func (p *proc) lead() {
+	p.m.mu.Lock()
+	p.pgid = p.pid
+	p.m.mu.Unlock()
+}
