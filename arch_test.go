@@ -38,7 +38,7 @@ var floors = []struct {
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/wire",
+		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/sh/tools", "internal/codemode", "internal/sh/outside", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
@@ -54,6 +54,9 @@ var floors = []struct {
 var siblings = map[string][]string{
 	"internal/driver/sim": {"internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/guest/agent"},
 	"internal/sh/tools":   {"internal/sh/tools"},
+	// Code mode stands on the interpreter, and the shell's node on code mode's rules.
+	"internal/codemode":        {"internal/sh/tools/script/quickjs"},
+	"internal/sh/tools/script": {"internal/codemode", "internal/sh/tools"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
 	// The image packages are one part: a store, its sources and its format.
@@ -80,6 +83,8 @@ var confined = map[string][]string{
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
+	"github.com/tetratelabs/wazero":          {"internal/sh/tools/script"},
+	"github.com/modelcontextprotocol/go-sdk": {"internal/codemode", "internal/cli"},
 	"mvdan.cc/sh":                            {"internal/sh"},
 	"github.com/itchyny/gojq":                {"internal/sh/tools/data"},
 	"github.com/go-git/go-git":               {"internal/sh/tools/git"},
