@@ -65,6 +65,53 @@ func parse(src string) ([]*syntax.Stmt, error) {
 	if better, ok := repaired(src, err); ok {
 		return better, nil
 	}
+	if !incomplete(err) && inCondition(src, err) {
+		err = condError{err}
+	}
+	return stmts, err
+}
+
+// condError is a syntax error inside [[ ]].
+type condError struct{ error }
+
+func (e condError) Unwrap() error { return e.error }
+
+// inCondition reports whether an error is inside [[ ]].
+func inCondition(src string, err error) bool {
+	var pe syntax.ParseError
+	if !errors.As(err, &pe) {
+		return false
+	}
+	at := min(int(pe.Pos.Offset())+2, len(src))
+	begin := strings.LastIndex(src[:at], "[[ ")
+	return begin >= 0 && !strings.Contains(src[begin:max(at-2, begin)], "]]")
+}
+
+// incomplete reports whether more text could make a syntax error right.
+func incomplete(err error) bool {
+	var pe syntax.ParseError
+	return errors.As(err, &pe) && (pe.Incomplete || strings.HasPrefix(pe.Text, unclosedHeredoc))
+}
+
+const unclosedHeredoc = "unclosed here-document `"
+
+// parseRest parses anew what has failed with no more text to come: here-documents end with it.
+func (r *runner) parseRest(src string, stmts []*syntax.Stmt, err error) ([]*syntax.Stmt, error) {
+	text := src
+	for range 8 {
+		var pe syntax.ParseError
+		if !errors.As(err, &pe) || !strings.HasPrefix(pe.Text, unclosedHeredoc) {
+			break
+		}
+		end := strings.TrimSuffix(pe.Text[len(unclosedHeredoc):], "`")
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		r.writeErr(fmt.Sprintf("%s: line %d: warning: here-document at line %d delimited by end-of-file (wanted `%s')\n",
+			r.name, int(r.lineBase)+strings.Count(text, "\n"), uint(r.lineBase)+pe.Pos.Line(), end))
+		text += end + "\n"
+		stmts, err = parse(text)
+	}
 	return stmts, err
 }
 

@@ -68,7 +68,10 @@ func repair(src string, at int) (string, bool) {
 		switch {
 		case strings.HasPrefix(rest, "(("):
 			end := closing(src, i+2, '(', ')')
-			if end < 0 || end < at-2 || end+1 >= len(src) || src[end+1] != ')' {
+			if end >= 0 && i <= at && end+1 < len(src) && src[end+1] != ')' {
+				return src[:i+1] + " " + src[i+1:], true // two subshells, not arithmetic
+			}
+			if end < 0 || end < at-2 || end+1 >= len(src) {
 				continue
 			}
 			body := src[i+2 : end]

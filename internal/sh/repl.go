@@ -195,7 +195,7 @@ func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 			r.pay(len(src))
 			return parsed, false
 		}
-		if !syntax.IsIncomplete(perr) || len(src) >= maxSource {
+		if !incomplete(perr) || len(src) >= maxSource {
 			r.term.remember(src)
 			r.parseFailed(perr)
 			return nil, false

@@ -149,6 +149,9 @@ func (r *runner) script(src string) {
 		r.lines(src) // an alias may make it right
 		return
 	}
+	if err != nil {
+		stmts, err = r.parseRest(src, stmts, err)
+	}
 	discarded := uint(0) // the last line of a command that was given up
 	for i, s := range stmts {
 		if discarded > 0 && s.Pos().Line() <= discarded {
@@ -206,7 +209,10 @@ func (r *runner) lines(src string) {
 			}
 			stmts, err = parse(r.expandAliases(src[:n]))
 			tries++
-			if err == nil || !syntax.IsIncomplete(err) || n == len(src) || errors.Is(err, errTooDeep) {
+			if n == len(src) && err != nil {
+				stmts, err = r.parseRest(src, stmts, err)
+			}
+			if err == nil || !incomplete(err) || n == len(src) || errors.Is(err, errTooDeep) {
 				break
 			}
 			if !r.stepN(n >> 4) { // reading it again and again has its price
@@ -248,7 +254,9 @@ func (r *runner) parseFailed(err error) {
 		}
 		r.writeErr(name + ": " + parseMessage(err) + "\n")
 	}
-	r.status = 2
+	if !errors.As(err, new(condError)) { // in [[ ]] it leaves the status as it was
+		r.status = 2
+	}
 	if r.fromArg && len(r.calls) == 0 && r.p.pid == r.self && r.depth <= 1 {
 		r.flow = flowExit
 	}

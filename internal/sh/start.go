@@ -358,6 +358,9 @@ func (r *runner) profile() {
 // scriptFromInput runs standard input, reading no more of it than the next command.
 func (r *runner) scriptFromInput() {
 	for r.flow == flowNone && r.step() {
+		if r.interactive {
+			r.promptCommand()
+		}
 		src := ""
 		var stmts []*syntax.Stmt
 		var err error
@@ -369,9 +372,12 @@ func (r *runner) scriptFromInput() {
 			if rerr != nil && line == "" && src == "" {
 				return
 			}
-			if tries < 16 || tries%32 == 0 || rerr != nil {
-				stmts, err = parse(r.expandAliases(src))
-				if err == nil || !syntax.IsIncomplete(err) || rerr != nil || len(src) >= maxSource {
+			if rerr != nil || (tries < 16 || tries%32 == 0) && !continued(src) {
+				text := r.expandAliases(src)
+				if stmts, err = parse(text); rerr != nil && err != nil {
+					stmts, err = r.parseRest(text, stmts, err)
+				}
+				if err == nil || !incomplete(err) || rerr != nil || len(src) >= maxSource {
 					break
 				}
 			}
@@ -385,11 +391,22 @@ func (r *runner) scriptFromInput() {
 		}
 		r.pay(len(src) * 4)
 		r.stmts(stmts)
+		if r.flow == flowDiscard && r.p.pid == r.shellPID() {
+			r.flow = flowNone
+		}
 		if err != nil && r.flow == flowNone {
-			r.parseFailed(err)
+			if r.parseFailed(err); !r.interactive {
+				return
+			}
 		}
 		r.lineBase += strings.Count(src, "\n")
 	}
+}
+
+// continued reports whether the last line of source goes on in the next one.
+func continued(src string) bool {
+	body, ok := strings.CutSuffix(src, "\n")
+	return ok && (len(body)-len(strings.TrimRight(body, `\`)))%2 == 1
 }
 
 // readLine reads one line from standard input, byte by byte.
