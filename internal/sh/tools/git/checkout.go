@@ -299,7 +299,7 @@ func (r *repo) checkout(g *git, isSwitch bool) error {
 		if isSwitch {
 			return fatalf("invalid reference: %s", name)
 		}
-		return r.checkoutPaths(g, "", args, false, false)
+		return r.checkoutPaths(g, "", args, f.Has(0x82), f.Has(0x83))
 	}
 	c, err := r.resolveCommit(name)
 	if err != nil {

@@ -20,7 +20,7 @@ func cmdBranch(g *git, r *repo) error {
 	}
 	branch, at := r.head()
 	current := strings.TrimPrefix(branch, "refs/heads/")
-	args := f.Args
+	args := separate(&f)
 	switch {
 	case f.Has(0x80):
 		if current != "" {
@@ -157,6 +157,18 @@ func cmdBranch(g *git, r *repo) error {
 		g.printf("%s%-*s %s %s%s\n", mark, width, x.name, r.short(h), extra, subject(c.Message))
 	}
 	return nil
+}
+
+// separate gives --contains and its kin the argument that stands apart from them.
+func separate(f *flagSet) []string {
+	args := f.Args
+	for i, o := range f.All {
+		if !o.Has && len(args) > 0 && slices.Contains([]string{"contains", "merged", "no-merged", "points-at"}, o.Long) {
+			f.All[i].Value, f.All[i].Has = args[0], true
+			args = args[1:]
+		}
+	}
+	return args
 }
 
 func count(f flagSet, letter byte) (n int) {
@@ -301,7 +313,7 @@ func cmdTag(g *git, r *repo) error {
 	if f.Has('s') || f.Has('v') {
 		return fatalf("there are no keys to sign with on this machine")
 	}
-	args := f.Args
+	args := separate(&f)
 	if f.Has('d') {
 		status := error(nil)
 		for _, name := range args {

@@ -143,7 +143,7 @@ func cmdCommit(g *git, r *repo) error {
 			}
 		}
 	}
-	if len(changes(was, now)) == 0 && !f.Has(0x81) && len(merging) == 0 && !(amend && (len(old.ParentHashes) > 1 || base.IsZero() || true)) {
+	if len(changes(was, now)) == 0 && !f.Has(0x81) && len(merging) == 0 && !amend {
 		if f.Has('a') {
 			_ = r.save(x) // times may have changed
 		}
@@ -232,7 +232,7 @@ func cmdCommit(g *git, r *repo) error {
 	if f.Has('q') {
 		return nil
 	}
-	return r.announce(branch, h, was, now, author, committer, message, len(parents) == 0, amend || author.When.Unix() != committer.When.Unix() && f.Has(0x84))
+	return r.announce(branch, h, was, now, author, committer, message, at.IsZero(), amend || author.When.Unix() != committer.When.Unix() && f.Has(0x84))
 }
 
 func snapshotOf(names map[string]int) snapshot {

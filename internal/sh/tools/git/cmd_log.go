@@ -83,7 +83,7 @@ func (o *logOptions) take(r *repo, f tool.Flag, all *[]string) error {
 	case 0x81:
 		o.graph, o.topo = true, true
 	case 0x82:
-		return o.pretty(f.Value)
+		return o.pretty(f)
 	case 0x83:
 		if _, at := r.head(); !at.IsZero() {
 			*all = append(*all, "HEAD")
@@ -142,19 +142,17 @@ func (o *logOptions) take(r *repo, f tool.Flag, all *[]string) error {
 	return err
 }
 
-func (o *logOptions) pretty(v string) error {
+func (o *logOptions) pretty(f tool.Flag) error {
+	v := f.Value
 	switch {
 	case strings.HasPrefix(v, "format:"):
 		o.format, o.separator = v, true
 	case strings.HasPrefix(v, "tformat:"):
 		o.format = "format:" + v[len("tformat:"):]
-	case strings.Contains(v, "%"):
+	case strings.Contains(v, "%"), v == "" && f.Long == "format":
 		o.format = "format:" + v
 	case slices.Contains([]string{"oneline", "short", "medium", "full", "fuller", "raw", "reference", ""}, v):
 		o.format = v
-		if v == "oneline" {
-			o.abbrev = o.abbrev || false
-		}
 	default:
 		return fatalf("invalid --pretty format: %s", v)
 	}
@@ -183,10 +181,11 @@ func (r *repo) split(args, given []string) (revs, paths []string, err error) {
 	}
 	for i, a := range args {
 		if _, _, err := r.span([]string{a}); err == nil {
-			if _, there := r.lstatUser(a); !there || i == 0 {
-				revs = append(revs, a)
-				continue
+			if _, there := r.lstatUser(a); there {
+				return nil, nil, fatalf("ambiguous argument '%s': both revision and filename\nUse '--' to separate paths from revisions, like this:\n'git <command> [<revision>...] -- [<file>...]'", a)
 			}
+			revs = append(revs, a)
+			continue
 		}
 		if _, there := r.lstatUser(a); !there && !strings.ContainsAny(a, "*?[") {
 			if _, _, serr := r.span([]string{a}); serr != nil {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	gogit "github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/memory"
@@ -233,11 +231,10 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 	for _, s := range r.conf.values("remote." + name + ".fetch") {
 		refspecs = append(refspecs, s.value)
 	}
-	l, err := r.dial(r.store, "origin", url, nil)
+	l, err := r.dial(r.store, url)
 	if err != nil {
 		return err
 	}
-	defer l.close()
 	refs, err := l.advertised()
 	if err != nil {
 		return err
@@ -259,7 +256,7 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 		from, to, _ := strings.Cut(strings.TrimPrefix(spec, "+"), ":")
 		if a, b, star := strings.Cut(from, "*"); star {
 			for n := range has {
-				if len(n) >= len(a)+len(b) && strings.HasPrefix(n, a) && strings.HasSuffix(n, b) {
+				if len(n) >= len(a)+len(b) && !strings.HasSuffix(n, "^{}") && strings.HasPrefix(n, a) && strings.HasSuffix(n, b) {
 					want = append(want, wanted{n, strings.Replace(to, "*", n[len(a):len(n)-len(b)], 1), force, head})
 				}
 			}
@@ -312,14 +309,12 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 		}
 	}
 	slices.SortFunc(want, func(a, b wanted) int { return strings.Compare(a.from+"\x00"+a.to, b.from+"\x00"+b.to) })
-	// Objects come under names of their own, which go again.
-	const scratch = "refs/carrel/fetch/"
-	var get []config.RefSpec
+	var get []string
 	seen := map[plumbing.Hash]bool{}
 	ask := func(from string) {
-		if h := has[from]; !seen[h] && r.store.HasEncodedObject(h) != nil || f.Has(0x81) && !seen[h] {
+		if h := has[from]; !seen[h] && r.store.HasEncodedObject(h) != nil {
 			seen[h] = true
-			get = append(get, config.RefSpec(fmt.Sprintf("+%s:%s%d", from, scratch, len(get))))
+			get = append(get, from)
 		}
 	}
 	for _, w := range want {
@@ -327,7 +322,7 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 	}
 	if f.Has('t') {
 		for n := range has {
-			if strings.HasPrefix(n, "refs/tags/") {
+			if strings.HasPrefix(n, "refs/tags/") && !strings.HasSuffix(n, "^{}") {
 				ask(n)
 			}
 		}
@@ -339,20 +334,14 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 				return fatalf("depth %s is not a positive number", d)
 			}
 		}
-		err := l.remote.FetchContext(l.ctx, &gogit.FetchOptions{RefSpecs: get, Depth: depth, Tags: gogit.NoTags, Force: true})
-		if err != nil && !errors.Is(err, gogit.NoErrAlreadyUpToDate) {
-			return l.words(err)
-		}
-		for _, ref := range r.refs(scratch) {
-			if err := r.store.RemoveReference(ref.Name()); err != nil {
-				return err
-			}
+		if err := l.get(get, has, depth); err != nil {
+			return err
 		}
 	}
 	if !f.Has('n') {
 		for n, h := range has { // tags of what is here now
 			if rest, ok := strings.CutPrefix(n, "refs/tags/"); ok && !strings.HasSuffix(rest, "^{}") {
-				if _, have := r.ref(n); !have && r.tagTarget(has, n) && r.getTag(l, n, h) == nil {
+				if _, have := r.ref(n); !have && r.tagTarget(has, n) && (r.store.HasEncodedObject(h) == nil || l.get([]string{n}, has, 0) == nil) {
 					want = append(want, wanted{n, n, false, false})
 				}
 			}
@@ -375,18 +364,6 @@ func (r *repo) tagTarget(has map[string]plumbing.Hash, name string) bool {
 		h = p
 	}
 	return r.store.HasEncodedObject(h) == nil
-}
-
-// getTag fetches the tag's own object if it has one.
-func (r *repo) getTag(l *link, name string, h plumbing.Hash) error {
-	if r.store.HasEncodedObject(h) == nil {
-		return nil
-	}
-	err := l.remote.FetchContext(l.ctx, &gogit.FetchOptions{RefSpecs: []config.RefSpec{config.RefSpec("+" + name + ":" + name)}, Tags: gogit.NoTags, Force: true})
-	if errors.Is(err, gogit.NoErrAlreadyUpToDate) {
-		return nil
-	}
-	return err
 }
 
 // record writes down what was fetched, and tells of it.
@@ -545,11 +522,10 @@ func cmdLsRemote(g *git, r *repo) error {
 	if r != nil {
 		url, _ = r.remoteOf(name, false)
 	}
-	l, err := g.dial(memory.NewStorage(), "origin", url, nil)
+	l, err := g.dial(memory.NewStorage(), url)
 	if err != nil {
 		return err
 	}
-	defer l.close()
 	refs, err := l.advertised()
 	if err != nil {
 		return err
@@ -664,12 +640,11 @@ func (r *repo) fill(g *git, url string, local, bare bool, f flagSet) error {
 			return err
 		}
 	}
-	l, err := g.dial(r.store, origin, url, nil)
+	l, err := g.dial(r.store, url)
 	if err != nil {
 		return err
 	}
 	refs, err := l.advertised()
-	l.close()
 	if err != nil {
 		return err
 	}
@@ -860,11 +835,10 @@ func cmdPush(g *git, r *repo) error {
 		p.to = to
 		all = append(all, p)
 	}
-	l, err := g.dial(r.store, "origin", url, nil)
+	l, err := g.dial(r.store, url)
 	if err != nil {
 		return err
 	}
-	defer l.close()
 	refs, err := l.advertised()
 	if err != nil {
 		return err
@@ -873,10 +847,10 @@ func cmdPush(g *git, r *repo) error {
 	for _, ref := range refs {
 		theirs[string(ref.Name())] = ref.Hash()
 	}
-	var specs []config.RefSpec
+	send := map[string]plumbing.Hash{}
 	var lines []string
 	rejected := false
-	for i, p := range all {
+	for _, p := range all {
 		old, exists := theirs[p.to]
 		shown := plumbing.ReferenceName(p.to).Short()
 		from := plumbing.ReferenceName(p.src).Short()
@@ -886,7 +860,7 @@ func cmdPush(g *git, r *repo) error {
 			return exit(1)
 		case p.h.IsZero():
 			lines = append(lines, fmt.Sprintf(" - %-17s %s", "[deleted]", shown))
-			specs = append(specs, config.RefSpec(":"+p.to))
+			send[p.to] = plumbing.ZeroHash
 			continue
 		case old == p.h:
 			continue
@@ -922,16 +896,10 @@ func cmdPush(g *git, r *repo) error {
 				continue
 			}
 		}
-		tmp := plumbing.ReferenceName(fmt.Sprintf("refs/carrel/push/%d", i))
-		if err := r.setRef(tmp, p.h); err != nil {
-			return err
-		}
-		defer func() { _ = r.store.RemoveReference(tmp) }() // its own
-		specs = append(specs, config.RefSpec("+"+string(tmp)+":"+p.to))
+		send[p.to] = p.h
 	}
-	if len(specs) > 0 && !f.Has('n') {
-		err := l.remote.PushContext(l.ctx, &gogit.PushOptions{RemoteName: "origin", RefSpecs: specs, Force: true})
-		if err != nil && !errors.Is(err, gogit.NoErrAlreadyUpToDate) {
+	if len(send) > 0 && !f.Has('n') {
+		if err := l.put(send); err != nil {
 			if strings.Contains(err.Error(), "command error") {
 				g.warnf("To %s\n ! [remote rejected] (%v)\nerror: failed to push some refs to '%s'", url, err, url)
 				return exit(1)
@@ -970,7 +938,9 @@ func cmdPush(g *git, r *repo) error {
 				if err := r.track(plumbing.ReferenceName(p.src).Short(), known+"/"+b); err != nil {
 					return err
 				}
-				g.printf("branch '%s' set up to track '%s/%s'.\n", plumbing.ReferenceName(p.src).Short(), known, b)
+				if !f.Has('q') {
+					g.printf("branch '%s' set up to track '%s/%s'.\n", plumbing.ReferenceName(p.src).Short(), known, b)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 )
@@ -222,84 +223,104 @@ func slide(edits []edit, old, new [][]byte, a, b []int) []edit {
 	return out
 }
 
+// splitScore is how bad it is to cut before a line: less is better. The weights are git's.
+type splitScore struct{ indent, penalty int }
+
 // bestEnd chooses where a run of lines that can be moved ends, by git's heuristic on indentation.
 func bestEnd(lines [][]byte, start, end, top int) int {
 	size := end - start
-	best, score, first := end, 0, true
-	for e := end; e >= top && end-e < 100; e-- {
-		s := splitScore(lines, e) + splitScore(lines, e-size)
-		if first || s < score {
-			best, score, first = e, s, false
+	from := max(top, end-size-1, end-100)
+	best := -1
+	var score splitScore
+	for e := from; e <= end; e++ {
+		var s splitScore
+		s.add(lines, e)
+		s.add(lines, e-size)
+		if best < 0 || s.worse(score) <= 0 {
+			best, score = e, s
 		}
 	}
 	return best
 }
 
-// splitScore is how bad it is to cut before a line: less is better.
-func splitScore(lines [][]byte, at int) int {
-	indentOf := func(i int) int {
-		if i < 0 || i >= len(lines) {
-			return -1
-		}
-		n := 0
-		for _, c := range lines[i] {
-			switch c {
-			case ' ':
-				n++
-			case '\t':
-				n += 8 - n%8
-			case '\n', '\r':
-				return -1
-			default:
-				return min(n, 200)
-			}
-		}
+func (s splitScore) worse(t splitScore) int {
+	return 60*cmp.Compare(s.indent, t.indent) + s.penalty - t.penalty
+}
+
+// indentOf is how far a line is indented, -1 for one that is blank or isn't there.
+func indentOf(lines [][]byte, i int) int {
+	if i < 0 || i >= len(lines) {
 		return -1
 	}
-	blankBefore, pre := 0, -1
-	for i := at - 1; i >= 0 && blankBefore < 20; i-- {
-		if pre = indentOf(i); pre >= 0 {
+	n := 0
+	for _, c := range lines[i] {
+		switch c {
+		case ' ':
+			n++
+		case '\t':
+			n += 8 - n%8
+		case '\n', '\r', '\f', '\v':
+		default:
+			return min(n, 200)
+		}
+	}
+	return -1
+}
+
+// add counts the cut before a line.
+func (s *splitScore) add(lines [][]byte, at int) {
+	indent := indentOf(lines, at)
+	preBlank, pre := 0, -1
+	for i := at - 1; i >= 0; i-- {
+		if pre = indentOf(lines, i); pre >= 0 {
 			break
 		}
-		blankBefore++
-	}
-	blankAfter, post := 0, -1
-	indent := indentOf(at)
-	for i := at + 1; i < len(lines) && blankAfter < 20; i++ {
-		if post = indentOf(i); post >= 0 {
+		if preBlank++; preBlank == 20 {
+			pre = 0
 			break
 		}
-		blankAfter++
 	}
-	score := 0
-	if at <= 0 {
-		score++
+	postBlank, post := 0, -1
+	for i := at + 1; i < len(lines); i++ {
+		if post = indentOf(lines, i); post >= 0 {
+			break
+		}
+		if postBlank++; postBlank == 20 {
+			post = 0
+			break
+		}
+	}
+	if pre < 0 && preBlank == 0 {
+		s.penalty++
 	}
 	if at >= len(lines) {
-		score += 21
+		s.penalty += 21
 	}
 	after := 0
-	if indent < 0 && at < len(lines) {
-		after = 1 + blankAfter
+	if indent < 0 {
+		after = 1 + postBlank
 	}
-	total := blankBefore + after
-	score += -30*total + 6*after
-	eff := indent
-	if eff < 0 {
-		eff = post
+	total := preBlank + after
+	s.penalty += -30*total + 6*after
+	blanks := total != 0
+	if indent < 0 {
+		indent = post
 	}
-	any := total != 0
+	s.indent += indent
+	pick := func(with, without int) {
+		if blanks {
+			s.penalty += with
+		} else {
+			s.penalty += without
+		}
+	}
 	switch {
-	case eff < 0, pre < 0, eff == pre:
-	case eff > pre:
-		score += map[bool]int{true: 10, false: -4}[any]
-	case post >= 0 && post > eff:
-		score += map[bool]int{true: 29, false: 24}[any]
+	case indent < 0, pre < 0, indent == pre:
+	case indent > pre:
+		pick(10, -4)
+	case post > indent:
+		pick(17, 24)
 	default:
-		score += map[bool]int{true: 17, false: 23}[any]
+		pick(17, 23)
 	}
-	if eff > 0 { // the place with less indentation wins
-		score += 60 * eff
-	}
-	return score
 }

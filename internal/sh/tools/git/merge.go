@@ -337,7 +337,7 @@ func (r *repo) merge(c *object.Commit, name string, f flagSet) error {
 	switch {
 	case base == c.Hash:
 		if !quiet {
-			r.printf("Already up to date.\n")
+			r.printf("Already up to date.%s\n", map[bool]string{true: " (nothing to squash)"}[f.Has(0x83)])
 		}
 		return nil
 	case base.IsZero() && !f.Has(0x89):
@@ -748,7 +748,7 @@ func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) err
 	if err != nil {
 		return err
 	}
-	return r.announce(branch, h, first, m.files, author, committer, message, false, !revert)
+	return r.announce(branch, h, first, m.files, author, committer, message, false, true)
 }
 
 // cmdRebase is git rebase of a line of commits. It stops for nothing: with a conflict all is put back.

@@ -156,6 +156,9 @@ func cmdDescribe(g *git, r *repo) error {
 		rev = f.Args[0]
 	}
 	c, err := r.resolveCommit(rev)
+	if err != nil && len(r.refs("refs/tags/")) == 0 {
+		return fatalf("No names found, cannot describe anything.")
+	}
 	if err != nil {
 		return fatalf("Not a valid object name %s", rev)
 	}
@@ -248,6 +251,9 @@ func cmdShortlog(g *git, r *repo) error {
 		}
 	}
 	if len(revs) == 0 {
+		if _, _, tty := g.Terminal(0); !tty {
+			return nil // git reads a log from standard input then
+		}
 		revs = []string{"HEAD"}
 	}
 	from, without, err := r.span(revs)
@@ -447,7 +453,6 @@ func cmdBlame(g *git, r *repo) error {
 	}
 	var lines [][]byte
 	who := []*object.Commit{}
-	at := []int{} // the line's number in the final text
 	lines = splitLines(text)
 	if rev == "" {
 		if i, there := r.lstat(name); there {
@@ -466,7 +471,6 @@ func cmdBlame(g *git, r *repo) error {
 		return err
 	}
 	pending = carry(edits, len(now), len(lines), identityLines(len(lines)))
-	_ = at
 	for {
 		parent, old, err := r.before(c, name)
 		if err != nil {

@@ -390,7 +390,7 @@ func cmdCatFile(g *git, r *repo) error {
 		}
 	}
 	if err != nil {
-		if f.Has('e') {
+		if f.Has('e') && len(f.Args[len(f.Args)-1]) == 40 {
 			return exit(1)
 		}
 		return err

@@ -275,12 +275,10 @@ func (r *repo) oneCommit(c *object.Commit, o *logOptions, names map[plumbing.Has
 		r.printf("\n")
 	}
 	r.printf("%s", text)
-	if !(custom && o.separator && last && !diff) {
-		if !custom || text != "" || o.separator || true {
-			if !(custom && o.separator) || diff {
-				r.printf("\n")
-			}
-		}
+	switch {
+	case custom && text == "" && o.format == "format:" && !o.separator: // nothing at all
+	case !(custom && o.separator), diff:
+		r.printf("\n")
 	}
 	if !diff {
 		if !r.Step(20) {

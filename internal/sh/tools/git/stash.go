@@ -161,7 +161,7 @@ func (r *repo) stashPush(g *git, save bool) error {
 	if err != nil {
 		return err
 	}
-	h, err := r.putCommit(tree, parents, who, committer, text+"\n")
+	h, err := r.putCommit(tree, parents, who, committer, text)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,17 @@ func (r *repo) stashUse(g *git, verb string) error {
 			return err
 		}
 	}
+	if len(changes(base, theirs)) == 0 {
+		g.printf("Already up to date.\n")
+	}
 	if err := r.unstash(c.ParentHashes, base, theirs); err != nil {
+		if _, ok := err.(exit); ok {
+			if x, xerr := r.index(); xerr == nil && len(x.unmerged()) > 0 && !f.Has('q') {
+				if st, serr := r.condition(x, "normal", false); serr == nil {
+					r.longStatus(g.w.Write, st, "normal", "", false)
+				}
+			}
+		}
 		if _, ok := err.(exit); ok && verb == "pop" {
 			g.printf("The stash entry is kept in case you need it again.\n")
 		}

@@ -15,7 +15,7 @@ type counted struct {
 }
 
 // count counts the lines of all changes.
-func (r *repo) count(cs []change, old, new side) ([]counted, error) {
+func (r *repo) count(cs []change, old, new side, o *diffOptions) ([]counted, error) {
 	var out []counted
 	for _, c := range cs {
 		a, b, err := c.contents(old, new)
@@ -31,13 +31,16 @@ func (r *repo) count(cs []change, old, new side) ([]counted, error) {
 		if isBinary(a) || isBinary(b) {
 			x.binary, x.from, x.to = true, len(a), len(b)
 		} else if c.from.hash != c.to.hash {
-			edits, err := r.compare(splitLines(a), splitLines(b))
+			edits, err := r.compare(keyLines(splitLines(a), o.ignoreSpace), keyLines(splitLines(b), o.ignoreSpace))
 			if err != nil {
 				return nil, err
 			}
 			for _, e := range edits {
 				x.min += e.a2 - e.a1
 				x.plus += e.b2 - e.b1
+			}
+			if o.ignoreSpace && len(edits) == 0 {
+				continue
 			}
 		}
 		out = append(out, x)
@@ -68,16 +71,13 @@ func renamed(old, new string) string {
 
 // stat writes --stat, --numstat and --shortstat.
 func (r *repo) stat(cs []change, old, new side, o *diffOptions) error {
-	all, err := r.count(cs, old, new)
+	all, err := r.count(cs, old, new, o)
 	if err != nil {
 		return err
 	}
 	if o.numstat {
-		for i, x := range all {
+		for _, x := range all {
 			name := x.name
-			if cs[i].kind != 'R' {
-				name = quotePath(cs[i].new)
-			}
 			if x.binary {
 				r.printf("-\t-\t%s\n", name)
 			} else {

@@ -408,7 +408,11 @@ func (r *repo) longStatus(write func([]byte) (int, error), s *condition, mode, p
 				hint = "(use \"git add/rm <file>...\" as appropriate to mark resolution)"
 			}
 		}
-		p("Unmerged paths:\n  %s\n", hint)
+		p("Unmerged paths:\n")
+		if !merging && !picking && r.read("REVERT_HEAD") == "" {
+			p("%s", unstage)
+		}
+		p("  %s\n", hint)
 		var names []string
 		for n := range s.unmerged {
 			names = append(names, n)
