@@ -88,11 +88,15 @@ var hostile = map[string]string{
 
 // TestHostile runs each with small limits: it has to end, and the test process to live.
 func TestHostile(t *testing.T) {
+	steps := int64(10 << 20)
+	if testing.Short() { // with the race detector, as a rule
+		steps = 1 << 20
+	}
 	for name, text := range hostile {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			out, errs, code := run(t, text, sh.Limits{Procs: 20, Memory: 96 << 20, Output: 8 << 20, Steps: 10 << 20, Depth: 64})
+			out, errs, code := run(t, text, sh.Limits{Procs: 20, Memory: 96 << 20, Output: 8 << 20, Steps: steps, Depth: 64})
 			if took := time.Since(began); took > 60*time.Second {
 				t.Errorf("took %v", took)
 			}
@@ -104,7 +108,7 @@ func TestHostile(t *testing.T) {
 // TestGlobalsAreNotTheLibrarys checks that what a script does to the globals is its own affair, and that nothing of the host can
 // be named.
 func TestGlobalsAreNotTheLibrarys(t *testing.T) {
-	out, errs, _ := run(t, `node -e 'console.log(typeof host, typeof defs, typeof hooks, typeof require("internal/inspect"))' 2>&1 | head -20
+	out, errs, _ := run(t, `node -e 'console.log(typeof host, typeof defs, typeof hooks, typeof require("internal/inspect"))' 2>&1
 node -e 'console.log(Object.getOwnPropertyNames(globalThis).filter(n=>/host|std|scriptArgs|print|bjson/i.test(n)))'
 node -e 'const process=1,URL=2,Buffer=3;{console.log(process,URL,Buffer,require("url").URL.name)}'
 node -e 'try{process.binding("fs")}catch(e){console.log(e.code)};try{(function(){return this})().constructor.constructor("return host")()}catch(e){console.log(e.name)}'`, sh.Limits{Memory: 96 << 20})
@@ -113,7 +117,25 @@ node -e 'try{process.binding("fs")}catch(e){console.log(e.code)};try{(function()
 	}
 }
 
+func TestTools(t *testing.T) {
+	out, errs, _ := run(t, `cat_() { :; }; echo '{"allow":[{"methods":["node"],"max_calls":2,"params":{"x":{"type":"integer","le":5}}}]}' > rules.json
+echo 'process.stdout.write(require("fs").readFileSync(0))' > /w/echo.js
+cat > /dev/null < /dev/null || :
+js-exec --tools rules.json -e '
+for (const args of [{x: 6}, {x: 1, y: 2}, {}, {x: 1}]) try { console.log(tools.node(args)) } catch (e) { console.log(e.message.split("\n")[0]) }
+try { tools.python({}) } catch (e) { console.log(e.message) }
+try { tools.nope.deep() } catch (e) { console.log(e.message) }'
+echo '{"alow":[]}' > bad.json; node --tools bad.json -e 1; echo $?; node --tools gone.json -e 1; echo $?; node -e 'console.log(typeof tools)'`, sh.Limits{Memory: 96 << 20})
+	const want = "denied: node: x: it is not at most 5\ndenied: node: y: no rule names this parameter\ndenied: node: x: it is missing\n"
+	if !strings.HasPrefix(out, want) || !strings.Contains(out, "denied: python: no rule allows this tool\nthere is no tool \"nope/deep\"\n9\n9\nundefined\n") {
+		t.Errorf("%s\n%s", out, errs)
+	}
+}
+
 func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the interpreter takes seconds to compile, and a minute with the race detector")
+	}
 	var missing error
 	if !pywasm.Present() {
 		missing = pywasm.ErrMissing

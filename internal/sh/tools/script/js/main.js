@@ -95,7 +95,19 @@ const hooks = {
   signal(name, n) { if (!process.listenerCount(name)) return false; process.emit(name, name, n); return true; },
   resolve: (base, name) => require('internal/loader').esmResolve(base, name),
   source: (name) => require('internal/loader').esmSource(name),
-  install(name, value) { hideProp(globalThis, name, value); },
+  // grant gives the script the object tools: tools.name({...}) and, for names with slashes, tools.a.b({...}).
+  grant() {
+    const { stringify, parse } = JSON;
+    const path = (name) => new Proxy(function tool() {}, {
+      get: (t, key) => typeof key === 'symbol' || key === 'then' ? undefined : path(name === '' ? key : `${name}/${key}`),
+      apply: (t, self, args) => {
+        let answer;
+        try { answer = host.tool(name, args.length === 0 || args[0] === undefined ? '{}' : stringify(args[0])); } catch (why) { throw typeof why === 'string' ? new Error(why) : why; }
+        return parse(answer);
+      },
+    });
+    hideProp(globalThis, 'tools', path(''));
+  },
 };
 let awaited = null;
 function watch(p) { awaited = p; if (p && typeof p.then === 'function') Promise.prototype.then.call(p, () => {}, (e) => { uncaught(e); }); }
