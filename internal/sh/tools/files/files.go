@@ -18,7 +18,7 @@ func Commands() map[string]tool.Command {
 		"chmod": chmod, "chown": chown, "chgrp": chown, "stat": stat, "xargs": xargs, "tree": tree, "du": du, "df": df,
 		"file": file, "realpath": realpath, "readlink": readlink, "basename": basename, "dirname": dirname, "pathchk": pathchk,
 		"mktemp": mktemp, "truncate": truncate, "dd": dd, "link": link, "unlink": unlink, "mkfifo": mkfifo, "mknod": mknod,
-		"shred": shred, "cmp": cmp, "diff": diff, "patch": patch,
+		"shred": shred, "cmp": cmp, "diff": diff, "patch": patch, "rsync": rsync,
 	}
 	for name, run := range all {
 		all[name] = withHelp(run)
@@ -38,7 +38,7 @@ var usages = map[string]string{
 	"realpath": "[OPTION]... FILE...", "readlink": "[OPTION]... FILE...", "basename": "NAME [SUFFIX]", "dirname": "[OPTION] NAME...",
 	"pathchk": "[OPTION]... NAME...", "mktemp": "[OPTION]... [TEMPLATE]", "truncate": "OPTION... FILE...", "dd": "[OPERAND]...",
 	"link": "FILE1 FILE2", "unlink": "FILE", "mkfifo": "[OPTION]... NAME...", "mknod": "[OPTION]... NAME TYPE [MAJOR MINOR]",
-	"shred": "[OPTION]... FILE...", "cmp": "[OPTION]... FILE1 [FILE2 [SKIP1 [SKIP2]]]", "diff": "[OPTION]... FILES",
+	"shred": "[OPTION]... FILE...", "cmp": "[OPTION]... FILE1 [FILE2 [SKIP1 [SKIP2]]]", "diff": "[OPTION]... FILES", "rsync": "[OPTION]... SRC [SRC]... DEST",
 }
 
 // withHelp answers --help and --version before a program sees its arguments.
