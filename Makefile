@@ -24,7 +24,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. All the others run with it, in their short form.
-REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity
+REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/driver/sim ./internal/linux/cell
 # Of these the short form is part of every check, the whole of test-all.
 LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -v '/internal/box$$')

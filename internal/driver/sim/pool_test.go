@@ -1,3 +1,5 @@
+//go:build !cgo
+
 package sim_test
 
 import (
@@ -17,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
@@ -241,4 +244,18 @@ func TestPoolClosed(t *testing.T) {
 	if _, err := p.Create(t.Context(), driver.Spec{ID: carrel.NewID()}); carrel.KindOf(err) != carrel.Unavailable {
 		t.Errorf("create: %v", err)
 	}
+}
+
+// TestPoolConformance runs it on sandboxes in worker processes.
+func TestPoolConformance(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) driver.Driver {
+		p, err := sim.NewPool(sim.PoolOptions{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Probe(t.Context()); err != nil { // the worker is there before anything is counted
+			t.Fatal(err)
+		}
+		return p
+	}})
 }

@@ -27,17 +27,3 @@ func TestMain(m *testing.M) {
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) driver.Driver { return sim.New(sim.Options{}) }})
 }
-
-// TestPoolConformance runs it on sandboxes in worker processes.
-func TestPoolConformance(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) driver.Driver {
-		p, err := sim.NewPool(sim.PoolOptions{Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Probe(t.Context()); err != nil { // the worker is there before anything is counted
-			t.Fatal(err)
-		}
-		return p
-	}})
-}

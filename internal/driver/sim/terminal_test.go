@@ -130,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		script, stderr string
 		code           int
 	}{
-		{"python3 -c 1", "python3: command not found", 127},
+		{"ruby -e 1", "ruby: command not found", 127},
 		{`printf '\177ELF\0\0\0' > p; chmod +x p; ./p`, "cannot execute binary file: Exec format error", 126},
 		{"cat /dev/zero > big", "No space left on device", 1},
 		{"cat /root/x", "Permission denied", 1},
@@ -144,7 +144,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %+v %s, %v", x.script, res, res.Stderr, err)
 		}
 	}
-	if _, err := c.Run(t.Context(), carrel.Command{Args: []string{"/usr/bin/python3"}}); err == nil {
+	if _, err := c.Run(t.Context(), carrel.Command{Args: []string{"/usr/bin/ruby"}}); err == nil {
 		t.Error("a program that does not exist started")
 	}
 	if _, err := in.Dial(t.Context(), 8080); !errors.Is(err, syscall.ECONNREFUSED) {
