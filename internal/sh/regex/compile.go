@@ -56,21 +56,31 @@ type prog struct {
 
 // compiler makes a program from its end to its beginning, so that every instruction knows what follows it.
 type compiler struct {
-	p    prog
-	work int
+	p      prog
+	work   int
+	budget func(int) bool
+	shapes map[*rune]shape // by the beginning of the set
 }
 
-// tooBig is what the compiler panics with inside, to be caught at its door.
-type tooBig struct{}
+// shape is where the instructions of a set are that has been compiled once; they are copied for the next.
+type shape struct {
+	from, to           uint32 // instructions
+	tableFrom, tableTo int
+	next, start        uint32
+}
 
-func compile(n *node, groups int) (p *prog, err error) {
-	c := &compiler{p: prog{caps: 2 * (groups + 1), conds: n.conds()}}
+// refusal is what the compiler panics with inside, to be caught at its door.
+type refusal struct{ err error }
+
+func compile(n *node, groups int, budget func(int) bool) (p *prog, err error) {
+	c := &compiler{p: prog{caps: 2 * (groups + 1), conds: n.conds()}, budget: budget, shapes: map[*rune]shape{}}
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(tooBig); !ok {
+			refused, ok := r.(refusal)
+			if !ok {
 				panic(r)
 			}
-			p, err = nil, errTooBig
+			p, err = nil, refused.err
 		}
 	}()
 	c.p.start = c.node(n, c.emit(inst{code: iMatch}))
@@ -79,7 +89,10 @@ func compile(n *node, groups int) (p *prog, err error) {
 
 func (c *compiler) emit(i inst) uint32 {
 	if c.p.size++; c.p.size > maxProg {
-		panic(tooBig{})
+		panic(refusal{errTooBig})
+	}
+	if n := len(c.p.insts); n&255 == 255 && c.budget != nil && !c.budget(256) {
+		panic(refusal{ErrStopped})
 	}
 	c.p.insts = append(c.p.insts, i)
 	return uint32(len(c.p.insts) - 1)
@@ -88,7 +101,10 @@ func (c *compiler) emit(i inst) uint32 {
 // node compiles n in front of next and returns where it begins.
 func (c *compiler) node(n *node, next uint32) uint32 {
 	if c.work++; c.work > 4*maxProg {
-		panic(tooBig{})
+		panic(refusal{errTooBig})
+	}
+	if c.work&255 == 255 && c.budget != nil && !c.budget(64) {
+		panic(refusal{ErrStopped})
 	}
 	switch n.op {
 	case opSet:
@@ -178,6 +194,11 @@ func (c *compiler) repeat(n *node, next uint32) uint32 {
 
 // set compiles one character of a set.
 func (c *compiler) set(s set, next uint32) uint32 {
+	if len(s) > 2 {
+		if known, ok := c.shapes[&s[0]]; ok {
+			return c.again(known, next)
+		}
+	}
 	var seqs [][]brange
 	for i := 0; i < len(s); i += 2 {
 		seqs = sequences(seqs, s[i], s[i+1])
@@ -185,7 +206,45 @@ func (c *compiler) set(s set, next uint32) uint32 {
 	if len(seqs) == 0 {
 		return c.emit(inst{code: iFail})
 	}
-	return c.trie(seqs, next, map[string]uint32{})
+	if c.budget != nil && !c.budget(4*len(seqs)) {
+		panic(refusal{ErrStopped})
+	}
+	sh := shape{from: uint32(len(c.p.insts)), tableFrom: len(c.p.tables), next: next}
+	sh.start = c.trie(seqs, next, map[string]uint32{})
+	if sh.to, sh.tableTo = uint32(len(c.p.insts)), len(c.p.tables); len(s) > 2 {
+		c.shapes[&s[0]] = sh
+	}
+	return sh.start
+}
+
+// again compiles a set like one that has been compiled.
+func (c *compiler) again(sh shape, next uint32) uint32 {
+	by := uint32(len(c.p.insts)) - sh.from
+	tables := uint32(len(c.p.tables) - sh.tableFrom)
+	move := func(out uint32) uint32 {
+		if out == sh.next {
+			return next
+		}
+		return out + by
+	}
+	for _, t := range c.p.tables[sh.tableFrom:sh.tableTo] {
+		c.p.size += len(t) / 4
+		moved := make([]brange, len(t))
+		for i, r := range t {
+			moved[i] = brange{r.lo, r.hi, move(r.out)}
+		}
+		c.p.tables = append(c.p.tables, moved)
+	}
+	for at := sh.from; at < sh.to; at++ {
+		i := c.p.insts[at]
+		if i.code == iRanges {
+			i.arg += tables
+		} else {
+			i.out = move(i.out)
+		}
+		c.emit(i)
+	}
+	return sh.start + by
 }
 
 // trie compiles sequences of byte ranges, which are sorted and where ranges at one place are either equal or apart.

@@ -20,8 +20,11 @@ const (
 	tMatch   = -4
 )
 
-// maxTable bounds an automaton, in transitions.
-const maxTable = 1 << 18
+// maxTable bounds an automaton in transitions, and maxStates what its states are made of, in bytes.
+const (
+	maxTable  = 1 << 18
+	maxStates = 4 << 20
+)
 
 // dfa is an automaton that is made as it is used. A state is a set of instructions (in order of priority, if that counts)
 // and what precedes the place. That something has matched is told one byte late, since conditions ask for the next byte.
@@ -39,6 +42,7 @@ type dfa struct {
 	index   map[string]int32
 	starts  [8]int32
 	resets  int
+	held    int // bytes of the states
 	scanned int
 	quitAt  int // where a search gave up
 
@@ -94,7 +98,7 @@ func newDFA(p *prog, lines, open, ordered bool) *dfa {
 
 // reset forgets all states.
 func (d *dfa) reset() {
-	d.trans, d.states, d.index = d.trans[:0], d.states[:0], map[string]int32{}
+	d.trans, d.states, d.index, d.held = d.trans[:0], d.states[:0], map[string]int32{}, 0
 	for i := range d.starts {
 		d.starts[i] = tUnknown
 	}
@@ -115,7 +119,7 @@ func (d *dfa) state(pcs []uint32, prev uint8) int32 {
 	if s, ok := d.index[string(d.key)]; ok {
 		return s
 	}
-	if len(d.trans) > maxTable {
+	if len(d.trans) > maxTable || d.held > maxStates {
 		d.resets++
 		d.reset()
 	}
@@ -123,6 +127,7 @@ func (d *dfa) state(pcs []uint32, prev uint8) int32 {
 	for _, pc := range pcs {
 		asserts = asserts || d.p.insts[pc].code == iAssert
 	}
+	d.held += 96 + 5*len(d.key)
 	s := int32(len(d.trans))
 	d.states = append(d.states, dstate{slices.Clone(pcs), prev, asserts})
 	for range d.stride {
@@ -288,6 +293,9 @@ func (d *dfa) step(re *Regexp, s int32, c int) int32 {
 		}
 		before := d.resets
 		t = d.state(next, prev)
+		if !re.hold() {
+			return tDead // likewise
+		}
 		if matched {
 			t = tMatch - t
 		}

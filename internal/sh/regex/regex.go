@@ -59,6 +59,8 @@ type Regexp struct {
 	pike         pikeState
 	bt           backtracker
 	budget       func(int) bool
+	memory       func(int64) error
+	held         int64 // what memory was asked for
 	work         int
 	err          error
 }
@@ -70,10 +72,23 @@ func Compile(pattern string, flags Flags) (*Regexp, error) {
 
 // CompileAll makes one expression that matches what any of several patterns matches.
 func CompileAll(patterns []string, flags Flags) (*Regexp, error) {
+	return CompileFor(nil, patterns, flags)
+}
+
+// CompileFor is CompileAll paid by budget, which is asked as by [Regexp.Budget] and pays for the searches as well. When it
+// refuses, the error is ErrStopped.
+func CompileFor(budget func(n int) bool, patterns []string, flags Flags) (*Regexp, error) {
+	size := 0
+	for _, s := range patterns {
+		size += len(s)
+	}
+	if budget != nil && !budget(20+size>>2) {
+		return nil, ErrStopped
+	}
 	if flags&Lines != 0 {
 		flags |= Newline
 	}
-	re := &Regexp{flags: flags, first: flags&Perl != 0}
+	re := &Regexp{flags: flags, first: flags&Perl != 0, budget: budget}
 	var root *node
 	if flags&Literal != 0 {
 		root = literals(patterns, flags)
@@ -113,7 +128,7 @@ func CompileAll(patterns []string, flags Flags) (*Regexp, error) {
 	}
 	re.hard = root.hard()
 	var err error
-	if re.prog, err = compile(root, re.groups); err != nil {
+	if re.prog, err = compile(root, re.groups, budget); err != nil {
 		return nil, err
 	}
 	re.prefix = prefixOf(root)
@@ -220,6 +235,44 @@ func beginsText(n *node) bool {
 
 // Budget sets who pays: f is called with steps of about a hundred nanoseconds, and returns false to stop a search.
 func (re *Regexp) Budget(f func(n int) bool) { re.budget = f }
+
+// Memory sets who pays for what the expression keeps, beginning with what it has now. A search ends with ErrStopped when
+// an error comes back. Memory(nil) gives everything back.
+func (re *Regexp) Memory(f func(n int64) error) {
+	if re.memory != nil && re.held != 0 {
+		_ = re.memory(-re.held) // giving back does not fail
+	}
+	re.memory, re.held = f, 0
+	re.hold()
+}
+
+// Size returns about how many bytes the expression keeps.
+func (re *Regexp) Size() int {
+	n := 512 + 40*len(re.prog.insts) + 12*re.prog.size
+	for _, d := range []*dfa{re.scan, re.anchor} {
+		if d != nil {
+			n += 1024 + 4*len(d.mark) + 4*cap(d.trans) + d.held
+		}
+	}
+	return n
+}
+
+// hold pays for what was added since it was last called, if that is worth it.
+func (re *Regexp) hold() bool {
+	if re.memory == nil {
+		return true
+	}
+	more := int64(re.Size()) - re.held
+	if more < 4096 && re.held > 0 {
+		return true
+	}
+	if err := re.memory(more); err != nil {
+		re.err = ErrStopped
+		return false
+	}
+	re.held += more
+	return true
+}
 
 // Err is what ended a search early: ErrTooHard or ErrStopped. The next search clears it.
 func (re *Regexp) Err() error { return re.err }

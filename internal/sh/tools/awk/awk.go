@@ -1,6 +1,6 @@
 // Package awk has the awk language, for gawk, mawk and awk alike: a copy of goawk whose ways out lead to the machine, with
 // expressions of package regex, and with the functions of gawk that people use. It has no arrays of arrays, switch,
-// BEGINFILE, FPAT, FIELDWIDTHS, IGNORECASE, @include and network.
+// indirect calls, namespaces, @include and network.
 package awk
 
 import (
@@ -112,14 +112,9 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 
 // execute parses and runs a program.
 func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
-	for _, word := range []string{"BEGINFILE", "ENDFILE", "IGNORECASE"} {
-		if strings.Contains(source, word) {
-			return c.Errorf(2, "fatal: %s is not supported", word)
-		}
-	}
 	var in *interp.Interpreter
 	funcs := natives(c, func() *interp.Interpreter { return in })
-	prog, err := parser.ParseProgram([]byte(source), &parser.ParserConfig{Funcs: funcs})
+	prog, err := parser.ParseProgram([]byte(source), &parser.ParserConfig{Funcs: funcs, Host: c})
 	if err != nil {
 		var pe *parser.ParseError
 		if errors.As(err, &pe) {

@@ -310,7 +310,7 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 		flags |= regex.Lines
 	}
 	g.none = len(texts) == 0
-	re, err := regex.CompileAll(texts, flags)
+	re, err := regex.CompileFor(g.Step, texts, flags)
 	if flags&(regex.Literal|regex.Perl) == 0 {
 		for _, t := range texts {
 			switch {
@@ -326,7 +326,6 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 		return nil, false
 	}
 	g.re = re
-	g.re.Budget(g.Step)
 	return args, true
 }
 

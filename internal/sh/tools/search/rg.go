@@ -266,12 +266,11 @@ func (r *rg) compile(texts []string) int {
 	} else if f.Has('w') {
 		flags |= regex.Words
 	}
-	re, err := regex.CompileAll(texts, flags)
+	re, err := regex.CompileFor(r.Step, texts, flags)
 	if err != nil {
 		return r.Errorf(2, "regex parse error:\n    %s\nerror: %s", texts[0], err)
 	}
 	r.re, r.none, r.opts.multi = re, len(texts) == 0, multi
-	re.Budget(r.Step)
 	return -1
 }
 

@@ -138,7 +138,7 @@ func sedMain(c *tool.Call) int {
 // script reads the script from the options.
 func (s *sed) script(f tool.Flags) (args []string, err error) {
 	args = f.Args
-	p := &sedParser{posix: s.posix, ext: f.Has('E') || f.Has('r'), open: s.open, budget: s.Step, sandbox: f.Has(sedSandbox)}
+	p := &sedParser{posix: s.posix, ext: f.Has('E') || f.Has('r'), open: s.open, budget: s.Step, memory: s.Pay, sandbox: f.Has(sedSandbox)}
 	var text strings.Builder
 	add := func(c sedChunk, t string) {
 		if len(p.chunks) > 0 {

@@ -71,6 +71,7 @@ type sedParser struct {
 	jumps   []int
 	open    func(name string) (*sedOut, error)
 	budget  func(int) bool
+	memory  func(int64) error
 	chunks  []sedChunk
 	sandbox bool
 }
@@ -348,11 +349,13 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 		b.WriteByte(c)
 		i++
 	}
-	re, err := regex.Compile(b.String(), flags)
+	re, err := regex.CompileFor(p.budget, []string{b.String()}, flags)
 	if err != nil {
 		return nil, p.fail("%v", err)
 	}
-	re.Budget(p.budget)
+	if err := p.memory(int64(re.Size())); err != nil {
+		return nil, err
+	}
 	return &sedRegex{re}, nil
 }
 

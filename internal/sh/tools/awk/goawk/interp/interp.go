@@ -376,7 +376,7 @@ func newInterp(program *parser.Program) *interp {
 		p.arrays[i] = make(map[string]value)
 	}
 
-	for _, name := range []string{"FPAT", "FIELDWIDTHS"} {
+	for _, name := range []string{"FPAT", "FIELDWIDTHS", "IGNORECASE"} {
 		if i, ok := p.scalarIndexes[name]; ok {
 			if p.gawkVars == nil {
 				p.gawkVars = map[string]int{}
@@ -497,9 +497,6 @@ func (p *interp) setExecuteConfig(config *Config) error {
 	p.output = config.Output
 	p.errorOutput = config.Error
 	p.host = config.Host
-	for _, re := range p.regexes {
-		re.Budget(p.host.Step)
-	}
 
 	// Initialize native Go functions
 	if p.nativeFuncs == nil {
@@ -545,7 +542,7 @@ func (p *interp) executeAll() (int, error) {
 	if err != nil && err != errExit {
 		return 0, err
 	}
-	if len(p.program.Compiled.Actions) == 0 && len(p.program.Compiled.End) == 0 {
+	if len(p.program.Compiled.Actions)+len(p.program.Compiled.End)+len(p.program.Compiled.BeginFile)+len(p.program.Compiled.EndFile) == 0 {
 		return p.exitStatus, nil // only BEGIN specified, don't process input
 	}
 	if err != errExit {
@@ -635,6 +632,9 @@ lineLoop:
 			case err == errNextfile:
 				// Tell nextLine to move on to next file
 				p.scanner = nil
+				if err := p.endFile(); err != nil {
+					return err
+				}
 				continue lineLoop
 			case err != nil:
 				return err
@@ -747,7 +747,7 @@ func (p *interp) setSpecial(index int, v value) error {
 		p.ensureFields() // this record is split as before
 		p.fieldSep = p.toString(v)
 		if utf8.RuneCountInString(p.fieldSep) > 1 { // compare to interp.ensureFields
-			re, err := rx.Compile(compiler.AddRegexFlags(p.fieldSep))
+			re, err := rx.Compile(p.host, p.fieldSep, p.ignoreCase())
 			if err != nil {
 				return newError("invalid regex %q: %s", p.fieldSep, err)
 			}
@@ -760,6 +760,7 @@ func (p *interp) setSpecial(index int, v value) error {
 	case ast.V_ORS:
 		p.outputRecordSep = p.toString(v)
 	case ast.V_RS:
+		var err error
 		p.recordSep = p.toString(v)
 		switch { // compare to interp.newScanner
 		case len(p.recordSep) <= 1:
@@ -767,9 +768,11 @@ func (p *interp) setSpecial(index int, v value) error {
 		case utf8.RuneCountInString(p.recordSep) == 1:
 			// Multi-byte unicode char falls back to regex splitter
 			sep := rx.QuoteMeta(p.recordSep) // not strictly necessary as no multi-byte chars are regex meta chars
-			p.recordSepRegex = rx.MustCompile(sep)
+			if p.recordSepRegex, err = rx.Compile(p.host, sep, false); err != nil {
+				return err
+			}
 		default:
-			re, err := rx.Compile(compiler.AddRegexFlags(p.recordSep))
+			re, err := rx.Compile(p.host, p.recordSep, p.ignoreCase())
 			if err != nil {
 				return newError("invalid regex %q: %s", p.recordSep, err)
 			}
@@ -928,17 +931,45 @@ func (p *interp) toString(v value) string {
 
 // Compile regex string (or fetch from regex cache)
 func (p *interp) compileRegex(regex string) (*rx.Regexp, error) {
-	if re, ok := p.regexCache[regex]; ok {
+	fold := p.ignoreCase()
+	key := regex
+	if fold {
+		key = "\x00" + regex
+	}
+	if re, ok := p.regexCache[key]; ok {
 		return re, nil
 	}
-	re, err := rx.Compile(compiler.AddRegexFlags(regex))
+	re, err := rx.Compile(p.host, regex, fold)
 	if err != nil {
 		return nil, newError("invalid regex %q: %s", regex, err)
 	}
-	re.Budget(p.host.Step)
-	// Dumb, non-LRU cache: just cache the first N regexes
-	if len(p.regexCache) < maxCachedRegexes {
-		p.regexCache[regex] = re
+	if len(p.regexCache) >= maxCachedRegexes { // the machine's memory is paid for what is kept
+		for _, old := range p.regexCache {
+			old.Forget()
+		}
+		clear(p.regexCache)
+	}
+	p.regexCache[key] = re
+	return re, nil
+}
+
+// ignoreCase reports whether gawk's IGNORECASE is set.
+func (p *interp) ignoreCase() bool {
+	i, ok := p.gawkVars["IGNORECASE"]
+	return ok && p.globals[i].boolean()
+}
+
+// standalone returns a regex that stands for itself in the program.
+func (p *interp) standalone(index int) (*rx.Regexp, error) {
+	re := p.regexes[index]
+	if p.gawkVars != nil && p.ignoreCase() {
+		return p.compileRegex(re.String())
+	}
+	if re.Ready() {
+		return re, nil
+	}
+	if err := re.Compile(p.host, false); err != nil {
+		return nil, newError("invalid regex %q: %s", re.String(), err)
 	}
 	return re, nil
 }

@@ -834,6 +834,15 @@ func (p *interp) nextLine() (string, error) {
 				p.inputBuffer = make([]byte, inputBufSize)
 			}
 			p.scanner = p.newScanner(p.input, p.inputBuffer)
+			if len(p.program.Compiled.BeginFile) > 0 {
+				p.setLine("", false)
+				if err := p.execute(p.program.Compiled.BeginFile); err == errNextfile {
+					p.scanner = nil
+					continue
+				} else if err != nil {
+					return "", err
+				}
+			}
 		}
 		p.recordTerminator = p.recordSep // will be overridden if RS is "" or multiple chars
 		if p.scanner.Scan() {
@@ -846,12 +855,23 @@ func (p *interp) nextLine() (string, error) {
 		}
 		// Signal loop to move onto next file
 		p.scanner = nil
+		if err := p.endFile(); err != nil {
+			return "", err
+		}
 	}
 
 	// Got a line (record) of input, return it
 	p.lineNum++
 	p.fileLineNum++
 	return p.scanner.Text(), nil
+}
+
+// endFile runs the ENDFILE rules.
+func (p *interp) endFile() error {
+	if len(p.program.Compiled.EndFile) == 0 {
+		return nil
+	}
+	return p.execute(p.program.Compiled.EndFile)
 }
 
 // Write output string to given writer, producing correct line endings

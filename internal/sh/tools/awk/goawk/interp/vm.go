@@ -321,7 +321,10 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			// Stand-alone /regex/ is equivalent to: $0 ~ /regex/
 			index := code[ip]
 			ip++
-			re := p.regexes[index]
+			re, err := p.standalone(int(index))
+			if err != nil {
+				return err
+			}
 			p.push(boolean(re.MatchString(p.line)))
 
 		case compiler.IndexMulti:

@@ -132,6 +132,11 @@ func (l *Lexer) scan() (Position, Token, string) {
 		// Avoid make/append and use l.offset directly for performance
 		start := l.offset - 2
 		gotDigit := false
+		if ch == '0' && l.ch|0x20 == 'x' && l.offset < len(l.src) && hexDigit(l.src[l.offset]) >= 0 {
+			for l.next(); hexDigit(l.ch) >= 0; l.next() {
+			}
+			return pos, NUMBER, string(l.src[start : l.offset-1])
+		}
 		if ch != '.' {
 			gotDigit = true
 			for isDigit(l.ch) {
@@ -460,6 +465,9 @@ func parseString(quote byte, ch func() byte, next func()) (string, error) {
 		// Escape sequence, skip over \ and process
 		next()
 		switch ch() {
+		case '\n': // the string goes on in the next line
+			next()
+			continue
 		case 'n':
 			c = '\n'
 			next()

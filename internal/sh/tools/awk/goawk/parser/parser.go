@@ -44,6 +44,9 @@ type ParserConfig struct {
 	// Map of named Go functions to allow calling from AWK. See docs
 	// on interp.Config.Funcs for details.
 	Funcs map[string]interface{}
+
+	// Host pays for the expressions, if it is not nil.
+	Host rx.Host
 }
 
 func (c *ParserConfig) toResolverConfig() *resolver.Config {
@@ -76,6 +79,9 @@ func ParseProgram(src []byte, config *ParserConfig) (prog *Program, err error) {
 	}()
 	lexer := NewLexer(src)
 	p := parser{lexer: lexer}
+	if config != nil {
+		p.host = config.Host
+	}
 	p.multiExprs = make(map[*ast.MultiExpr]Position, 3)
 
 	p.next() // initialize p.tok
@@ -111,6 +117,7 @@ func (p *Program) String() string {
 // Parser state
 type parser struct {
 	depth int
+	host  rx.Host
 	// Lexer instance and current token values
 	lexer   *Lexer
 	pos     Position // position of last token (tok)
@@ -152,16 +159,22 @@ func (p *parser) program() *ast.Program {
 			needsTerminator = false
 		}
 		p.optionalNewlines()
-		switch p.tok {
-		case EOF:
+		switch {
+		case p.tok == EOF:
 			// End of file
-		case BEGIN:
+		case p.tok == BEGIN:
 			p.next()
 			prog.Begin = append(prog.Begin, p.stmtsBrace())
-		case END:
+		case p.tok == END:
 			p.next()
 			prog.End = append(prog.End, p.stmtsBrace())
-		case FUNCTION:
+		case p.tok == NAME && p.val == "BEGINFILE":
+			p.next()
+			prog.BeginFile = append(prog.BeginFile, p.stmtsBrace())
+		case p.tok == NAME && p.val == "ENDFILE":
+			p.next()
+			prog.EndFile = append(prog.EndFile, p.stmtsBrace())
+		case p.tok == FUNCTION:
 			function := p.function()
 			prog.Functions = append(prog.Functions, function)
 		default:
@@ -735,8 +748,7 @@ func (p *parser) primary() ast.Expr {
 	switch p.tok {
 	case NUMBER:
 		// AWK allows forms like "1.5e", but ParseFloat doesn't
-		s := strings.TrimRight(p.val, "eE")
-		n, _ := strconv.ParseFloat(s, 64)
+		n := number(p.val)
 		p.next()
 		return &ast.NumExpr{Value: n}
 	case STRING:
@@ -1069,6 +1081,27 @@ func (p *parser) next() {
 	}
 }
 
+// number returns what a number of the source is: decimal, hexadecimal, or octal, as gawk has them.
+func number(s string) float64 {
+	if len(s) > 1 && s[0] == '0' {
+		base, digits := 8.0, s[1:]
+		if s[1]|0x20 == 'x' {
+			base, digits = 16, s[2:]
+		}
+		n, whole := 0.0, true
+		for _, c := range []byte(digits) {
+			d := strings.IndexByte("0123456789abcdef", c|0x20)
+			whole = whole && d >= 0 && float64(d) < base
+			n = n*base + float64(d)
+		}
+		if whole {
+			return n
+		}
+	}
+	n, _ := strconv.ParseFloat(strings.TrimRight(s, "eE"), 64) // "1.5e" is 1.5
+	return n
+}
+
 // Parse next regex and return it (must only be called after DIV or
 // DIV_ASSIGN token).
 func (p *parser) nextRegex() string {
@@ -1077,7 +1110,7 @@ func (p *parser) nextRegex() string {
 		panic(p.errorf("%s", p.val))
 	}
 	regex := p.val
-	_, err := rx.Compile(compiler.AddRegexFlags(regex))
+	_, err := rx.Compile(p.host, regex, false)
 	if err != nil {
 		panic(p.errorf("%v", err))
 	}

@@ -10,24 +10,62 @@ import (
 )
 
 // Regexp is a compiled expression.
-type Regexp struct{ re *regex.Regexp }
-
-// Compile compiles an expression.
-func Compile(s string) (*Regexp, error) {
-	re, err := regex.Compile(s, regex.Extended|regex.Awk|regex.LooseBrace)
-	if err != nil {
-		return nil, err
-	}
-	return &Regexp{re: re}, nil
+type Regexp struct {
+	re  *regex.Regexp // nil until it is compiled
+	src string
 }
 
-// MustCompile compiles an expression that is known to be right.
-func MustCompile(s string) *Regexp {
-	re, err := Compile(s)
-	if err != nil {
-		re, _ = Compile("^$")
+// Host pays for expressions: nil, or what package tool's Host has.
+type Host interface {
+	Step(n int) bool
+	Pay(n int64) error
+}
+
+// Compile compiles an expression, which h pays for.
+func Compile(h Host, s string, fold bool) (*Regexp, error) {
+	r := &Regexp{src: s}
+	return r, r.Compile(h, fold)
+}
+
+// Lazy returns an expression that is compiled when it is first needed: see [Regexp.Ready].
+func Lazy(s string) *Regexp { return &Regexp{src: s} }
+
+// Ready reports whether the expression has been compiled.
+func (r *Regexp) Ready() bool { return r.re != nil }
+
+// String returns the expression as it was written.
+func (r *Regexp) String() string { return r.src }
+
+// Compile compiles the expression.
+func (r *Regexp) Compile(h Host, fold bool) error {
+	flags := regex.Extended | regex.Awk | regex.LooseBrace
+	if fold {
+		flags |= regex.IgnoreCase
 	}
-	return re
+	var budget func(int) bool
+	if h != nil {
+		budget = h.Step
+	}
+	re, err := regex.CompileFor(budget, []string{r.src}, flags)
+	if err != nil {
+		return err
+	}
+	if h != nil {
+		if err := h.Pay(int64(re.Size())); err != nil {
+			return err
+		}
+		_ = h.Pay(-int64(re.Size())) // Memory pays for it
+		re.Memory(h.Pay)
+	}
+	r.re = re
+	return nil
+}
+
+// Forget gives back what is kept for the expression.
+func (r *Regexp) Forget() {
+	if r.re != nil {
+		r.re.Memory(nil)
+	}
 }
 
 // QuoteMeta makes an expression of a text.
@@ -41,9 +79,6 @@ func QuoteMeta(s string) string {
 	}
 	return b.String()
 }
-
-// Budget sets who pays for searches.
-func (r *Regexp) Budget(f func(int) bool) { r.re.Budget(f) }
 
 // MatchString reports whether there is a match.
 func (r *Regexp) MatchString(s string) bool { return r.re.Match([]byte(s)) }

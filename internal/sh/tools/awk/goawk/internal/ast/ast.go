@@ -15,6 +15,8 @@ type Program struct {
 	Begin     []Stmts
 	Actions   []*Action
 	End       []Stmts
+	BeginFile []Stmts
+	EndFile   []Stmts
 	Functions []*Function
 }
 

@@ -161,6 +161,12 @@ func Walk(v Visitor, node Node) {
 		for _, stmts := range n.End {
 			WalkStmtList(v, stmts)
 		}
+		for _, stmts := range n.BeginFile {
+			WalkStmtList(v, stmts)
+		}
+		for _, stmts := range n.EndFile {
+			WalkStmtList(v, stmts)
+		}
 
 	case *Action:
 		WalkExprList(v, n.Pattern)

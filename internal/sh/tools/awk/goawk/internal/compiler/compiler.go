@@ -17,6 +17,8 @@ type Program struct {
 	Begin     []Opcode
 	Actions   []Action
 	End       []Opcode
+	BeginFile []Opcode
+	EndFile   []Opcode
 	Functions []Function
 	Nums      []float64
 	Strs      []string
@@ -110,6 +112,17 @@ func Compile(resolved *resolver.ResolvedProgram) (compiledProg *Program, err err
 		c := compiler{resolved: resolved, program: p, indexes: indexes}
 		c.stmts(stmts)
 		p.Begin = append(p.Begin, c.finish()...)
+	}
+
+	for _, stmts := range resolved.BeginFile {
+		c := compiler{resolved: resolved, program: p, indexes: indexes}
+		c.stmts(stmts)
+		p.BeginFile = append(p.BeginFile, c.finish()...)
+	}
+	for _, stmts := range resolved.EndFile {
+		c := compiler{resolved: resolved, program: p, indexes: indexes}
+		c.stmts(stmts)
+		p.EndFile = append(p.EndFile, c.finish()...)
 	}
 
 	// Compile pattern-action blocks.
@@ -1114,15 +1127,9 @@ func (c *compiler) regexIndex(r string) int {
 		return index // reuse existing constant
 	}
 	index := len(c.program.Regexes)
-	c.program.Regexes = append(c.program.Regexes, rx.MustCompile(AddRegexFlags(r)))
+	c.program.Regexes = append(c.program.Regexes, rx.Lazy(r))
 	c.indexes.regexes[r] = index
 	return index
-}
-
-// AddRegexFlags add the necessary flags to regex to make it work like other
-// AWKs (exported so we can also use this in the interpreter).
-func AddRegexFlags(regex string) string {
-	return regex
 }
 
 func (c *compiler) binaryOp(op lexer.Token) {

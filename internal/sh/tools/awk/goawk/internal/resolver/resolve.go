@@ -411,6 +411,12 @@ func (v *mainVisitor) walkOrdered(prog *ast.Program, orderedFuncs []string) {
 	for _, stmts := range prog.End {
 		ast.WalkStmtList(v, stmts)
 	}
+	for _, stmts := range prog.BeginFile {
+		ast.WalkStmtList(v, stmts)
+	}
+	for _, stmts := range prog.EndFile {
+		ast.WalkStmtList(v, stmts)
+	}
 }
 
 func (v *mainVisitor) Visit(node ast.Node) ast.Visitor {
