@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -68,6 +69,31 @@ func (c *Client) forget(id carrel.ID) {
 // into raw bytes. Nothing listening is ECONNREFUSED, as with any dial.
 func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net.Conn, err error) {
 	const op = "dial port"
+	conn, err := c.upgrade(ctx, op, sandboxPath(id, "/dial/"+strconv.Itoa(int(port))))
+	switch status := (refusedUpgrade{}); {
+	case !errors.As(err, &status):
+	case status.code == http.StatusBadGateway:
+		return nil, fmt.Errorf("%w: %w", status.error, syscall.ECONNREFUSED)
+	case status.code == http.StatusNotFound:
+		c.forget(id)
+		return nil, status.error
+	default:
+		return nil, status.error
+	}
+	return conn, err
+}
+
+// refusedUpgrade is the daemon's answer to a request that was to become a stream.
+type refusedUpgrade struct {
+	error
+	code int
+}
+
+// Unwrap returns the answer as an error.
+func (r refusedUpgrade) Unwrap() error { return r.error }
+
+// upgrade turns a request into raw bytes.
+func (c *Client) upgrade(ctx context.Context, op, path string) (_ net.Conn, err error) {
 	raw, err := c.connect(ctx)
 	if err != nil {
 		return nil, c.fail(ctx, op, err)
@@ -80,7 +106,7 @@ func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net
 		return nil, c.fail(ctx, op, err)
 	}
 	u := *c.base
-	req, err := http.NewRequest(http.MethodGet, u.String()+"/carrel/v1"+sandboxPath(id, "/dial/"+strconv.Itoa(int(port))), nil)
+	req, err := http.NewRequest(http.MethodGet, u.String()+"/carrel/v1"+path, nil)
 	if err != nil {
 		return fail(err)
 	}
@@ -99,14 +125,7 @@ func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net
 		defer raw.Close()
 		defer resp.Body.Close()
 		stop()
-		err := answerError(op, resp)
-		switch {
-		case resp.StatusCode == http.StatusBadGateway:
-			return nil, fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED)
-		case resp.StatusCode == http.StatusNotFound:
-			c.forget(id)
-		}
-		return nil, err
+		return nil, refusedUpgrade{answerError(op, resp), resp.StatusCode}
 	}
 	if !stop() {
 		return fail(context.Cause(ctx))

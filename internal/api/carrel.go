@@ -31,6 +31,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("POST"+v1+"/templates/import", s.importTemplate)
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
 	s.momentRoutes(v1)
+	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()
 }

@@ -76,6 +76,8 @@ type Server struct {
 	opts   Options
 	keySum [sha256.Size]byte
 	mux    *http.ServeMux
+
+	sessions sessions
 }
 
 // New returns the control plane over a service.
