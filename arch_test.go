@@ -55,8 +55,9 @@ var siblings = map[string][]string{
 	"internal/driver/sim": {"internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/guest/agent"},
 	"internal/sh/tools":   {"internal/sh/tools"},
 	// Code mode stands on the interpreter, and the shell's node on code mode's rules.
-	"internal/codemode":        {"internal/sh/tools/script/quickjs"},
-	"internal/sh/tools/script": {"internal/codemode", "internal/sh/tools"},
+	"internal/sh/tools/script/quickjs": {"internal/sh/tools/script/meter"},
+	"internal/codemode":                {"internal/sh/tools/script/quickjs"},
+	"internal/sh/tools/script":         {"internal/codemode", "internal/sh/tools"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
 	// The image packages are one part: a store, its sources and its format.
