@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
@@ -112,6 +113,9 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 
 // execute parses and runs a program.
 func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
+	if slices.ContainsFunc(f.Values('v'), func(v string) bool { return strings.HasPrefix(v, "IGNORECASE=") }) {
+		source += "\nBEGIN { IGNORECASE = IGNORECASE }" // only names of the program have values
+	}
 	var in *interp.Interpreter
 	funcs := natives(c, func() *interp.Interpreter { return in })
 	prog, err := parser.ParseProgram([]byte(source), &parser.ParserConfig{Funcs: funcs, Host: c})

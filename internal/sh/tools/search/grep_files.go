@@ -92,6 +92,11 @@ func (gl *grepGlobs) skipDir(name string, given bool) bool {
 func (g *grep) files(args []string, f tool.Flags) {
 	g.given = len(args) > 0
 	g.opts.names = len(args) > 1 || g.opts.recursive
+	if g.opts.recursive && len(args) == 1 && args[0] != "-" {
+		if info, err := g.FS().Stat(g.Abs(args[0])); err == nil && !info.Mode.IsDir() {
+			g.opts.names = false
+		}
+	}
 	switch f.Last("Hh") {
 	case 'H':
 		g.opts.names = true

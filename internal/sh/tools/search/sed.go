@@ -179,7 +179,7 @@ func (s *sed) script(f tool.Flags) (args []string, err error) {
 	if len(p.s) > 1<<20 {
 		return nil, errors.New("script too long")
 	}
-	if strings.HasPrefix(p.s, "#n\n") || p.s == "#n" {
+	if strings.HasPrefix(p.s, "#n") {
 		s.quiet = true
 	}
 	if err := p.parse(); err != nil {

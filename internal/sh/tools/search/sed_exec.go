@@ -399,7 +399,13 @@ func (s *sed) simple(c *sedCmd) {
 	case '=':
 		s.missing(s.out)
 		s.out.w.Write(append(strconv.AppendInt(s.out.w.AvailableBuffer(), s.input.line, 10), s.end))
+	case 'e':
+		s.evaluate(string(c.text))
 	case 'a', 'r':
+		if c.name == 'r' && c.num == 0 {
+			s.copyFile(string(c.text))
+			return
+		}
 		s.queue, s.queued = append(s.queue, c), append(s.queued, nil)
 	case 'R':
 		if line, ok := s.fileLine(string(c.text)); ok {
@@ -449,6 +455,45 @@ func (s *sed) simple(c *sedCmd) {
 	if n := len(s.ps.b); n > 1024 {
 		s.step(n >> 8)
 	}
+}
+
+// evaluate runs a command and prints what it prints, or runs the pattern space and puts that in its place.
+func (s *sed) evaluate(command string) {
+	text := command
+	if command == "" {
+		text = string(s.ps.b)
+	}
+	out := &sedCapture{s: s}
+	s.Run(tool.Child{Args: []string{"sh", "-c", text}, In: strings.NewReader(""), Out: out})
+	_ = s.Pay(-out.paid) // what is kept of it is paid for as pattern space
+	if command != "" {
+		s.missing(s.out)
+		s.out.w.Write(out.b)
+		return
+	}
+	if s.grow(len(out.b)) == nil {
+		if n := len(out.b); n > 0 && out.b[n-1] == s.end {
+			out.b = out.b[:n-1]
+		}
+		s.ps.b = append(s.ps.b[:0], out.b...)
+	}
+}
+
+// sedCapture keeps what a command prints.
+type sedCapture struct {
+	s    *sed
+	b    []byte
+	paid int64
+}
+
+// Write implements io.Writer.
+func (o *sedCapture) Write(b []byte) (int, error) {
+	if err := o.s.Pay(int64(len(b))); err != nil {
+		return 0, err
+	}
+	o.paid += int64(len(b))
+	o.b = append(o.b, b...)
+	return len(b), nil
 }
 
 // fileLine reads the next line of a file (R).

@@ -47,6 +47,7 @@ type sedSubst struct {
 	print  int
 	nth    int
 	out    *sedOut
+	eval   bool // the result is run
 	cases  bool // has \U and the like
 }
 
@@ -279,6 +280,9 @@ func sedByte(s string) (c byte, n int, ok bool) {
 			return 0, 0, false
 		}
 		x := s[2]
+		if x == '\\' && len(s) > 3 && s[3] == '\\' {
+			return x ^ 0x40, 4, true
+		}
 		if x >= 'a' && x <= 'z' {
 			x -= 32
 		}
@@ -307,7 +311,7 @@ func sedByte(s string) (c byte, n int, ok bool) {
 func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 	if text == "" {
 		if flags != 0 {
-			return nil, p.fail("no previous regular expression")
+			return nil, p.fail("cannot specify modifiers on empty regexp")
 		}
 		return &sedRegex{}, nil
 	}
@@ -335,9 +339,6 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 		}
 		if c == '\\' && i+1 < len(text) {
 			if ch, n, ok := sedByte(text[i:]); ok {
-				if strings.IndexByte("*.[]^$\\+?(){}|", ch) >= 0 && (p.ext || strings.IndexByte("+?(){}|", ch) < 0) {
-					b.WriteByte('\\')
-				}
 				b.WriteByte(ch)
 				i += n
 				continue
@@ -406,11 +407,17 @@ func (p *sedParser) command() error {
 			}
 		}
 		if c.a1.kind == 'n' && c.a1.n == 0 {
-			if c.a2 == nil || c.a2.kind != '/' || p.posix {
+			if c.a2 == nil && p.peek() == 'r' {
+				c.a1.n = 1
+				c.num = 0 // in front of the line
+				c.name = 'r'
+			} else if c.a2 == nil || c.a2.kind != '/' || p.posix {
 				p.pos++
 				return p.fail("invalid usage of line address 0")
 			}
-			c.a1.kind = '0'
+			if c.a1.n == 0 {
+				c.a1.kind = '0'
+			}
 		}
 	}
 	p.blanks()
@@ -539,7 +546,15 @@ func (p *sedParser) body(c *sedCmd) error {
 		add()
 		return p.output(c.name == 'w' || c.name == 'W', name, &c.out)
 	case 'e':
-		return p.fail("the e command is not supported by this sed")
+		if p.sandbox {
+			return p.fail("e/r/w commands disabled in sandbox mode")
+		}
+		p.blanks()
+		i := strings.IndexByte(p.s[p.pos:]+"\n", '\n')
+		c.text = []byte(p.s[p.pos : p.pos+i])
+		p.pos += i
+		add()
+		return nil
 	case 's':
 		add()
 		return p.subst(c)
@@ -755,7 +770,10 @@ func (p *sedParser) subst(c *sedCmd) error {
 			s.nth = int(min(n, 1<<30))
 		case ch == 'e':
 			p.pos++
-			return p.fail("the e option of the s command is not supported by this sed")
+			if p.sandbox {
+				return p.fail("e/r/w commands disabled in sandbox mode")
+			}
+			s.eval = true
 		case ch == 'w':
 			p.pos++
 			p.blanks()

@@ -79,6 +79,9 @@ func (s *sed) substitute(c *sedSubst) {
 		return
 	}
 	s.replaced = true
+	if c.eval {
+		s.evaluate("")
+	}
 	if c.print > 0 {
 		s.print(s.out, s.ps.b, s.ps.chomped)
 	}

@@ -170,7 +170,9 @@ func (p *parser) program() *ast.Program {
 			prog.End = append(prog.End, p.stmtsBrace())
 		case p.tok == NAME && p.val == "BEGINFILE":
 			p.next()
+			p.inAction = true // which may leave the file
 			prog.BeginFile = append(prog.BeginFile, p.stmtsBrace())
+			p.inAction = false
 		case p.tok == NAME && p.val == "ENDFILE":
 			p.next()
 			prog.EndFile = append(prog.EndFile, p.stmtsBrace())
