@@ -249,7 +249,18 @@ func biComplete(c *call) int {
 			words = append(words, "-"+string(l))
 		default:
 			g.option(l, v)
+			if l == 'A' {
+				for letter, action := range actionLetters {
+					if action == v {
+						l, v = letter, ""
+					}
+				}
+			}
 			words = append(words, "-"+string(l))
+			if strings.IndexByte("CGPSWX", l) >= 0 {
+				words = append(words, quoteSingle(v))
+				return
+			}
 			if v != "" || strings.IndexByte("ACFGoPSVWX", l) >= 0 {
 				words = append(words, quoteTrace(v))
 			}

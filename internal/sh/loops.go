@@ -291,6 +291,9 @@ func selectMenu(items []string, width int) string {
 
 func (r *runner) caseClause(c *syntax.CaseClause) {
 	subject := r.text(c.Word)
+	if r.flow != flowNone {
+		return
+	}
 	if r.opts.xtrace {
 		r.writeTrace("case " + wordText(c.Word) + " in")
 	}

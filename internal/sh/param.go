@@ -90,6 +90,9 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 	name := pe.Param.Value
 	if strings.HasPrefix(name, badName) {
 		text := unhex(name[len(badName):])
+		if again := r.looseParam(text); again != nil {
+			return r.param(again, inDbl, plain)
+		}
 		if of, _, ok := strings.Cut(strings.Trim(text, "${}"), "@"); ok && isName(of) && !r.isSet(of) {
 			return value{}, nil, false // bash looks at the operator of what is set only
 		}

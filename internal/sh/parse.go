@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -57,6 +58,9 @@ func (g *guarded) Read(b []byte) (int, error) {
 func parse(src string) ([]*syntax.Stmt, error) {
 	if len(src) > maxSource {
 		return nil, errTooLong
+	}
+	if !utf8.ValidString(src) {
+		return parseBytes(src)
 	}
 	stmts, err := parseOnce(src)
 	if err == nil || errors.Is(err, errTooDeep) {

@@ -3,7 +3,9 @@ package sh
 import (
 	"encoding/hex"
 	"errors"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -160,4 +162,90 @@ func (r *runner) expandRaw(s string) string {
 		return s
 	}
 	return joinPieces(r.pieces(nil, r.parsedWord(`"`+strings.ReplaceAll(s, `"`, "")+`"`), false, true))
+}
+
+// sliceParam is an expansion whose offset or length may be missing.
+var sliceParam = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z_0-9]*(?:\[[@*]\])?|[@*0-9]):([^:{}]*)(:[^:{}]*)?\}$`)
+
+// looseParam reads an expansion that bash takes and the parser does not: ${##2}, ${a[@]::}, ${x: }. It is nil for any other.
+func (r *runner) looseParam(text string) *syntax.ParamExp {
+	text = strings.NewReplacer(rawName+"40", "@", rawName+"2a", "*").Replace(text)
+	count := strings.HasPrefix(text, "${##")
+	if count {
+		text = "${_" + text[len("${#"):]
+	} else {
+		m := sliceParam.FindStringSubmatch(text)
+		if m == nil || m[2] == "" && m[3] == "" {
+			return nil
+		}
+		for i, part := range []string{m[2], strings.TrimPrefix(m[3], ":")} {
+			if strings.TrimSpace(part) == "" {
+				m[i+2] = "0"
+			} else {
+				m[i+2] = part
+			}
+		}
+		if !strings.HasPrefix(m[3], ":") && strings.Count(text, ":") == 1 {
+			text = "${" + m[1] + ":" + m[2] + "}"
+		} else {
+			text = "${" + m[1] + ":" + m[2] + ":" + strings.TrimPrefix(m[3], ":") + "}"
+		}
+	}
+	parts := r.parsedWord(text)
+	if len(parts) != 1 {
+		return nil
+	}
+	pe, ok := parts[0].(*syntax.ParamExp)
+	if !ok || pe.Param == nil || strings.HasPrefix(pe.Param.Value, badName) {
+		return nil
+	}
+	if count {
+		pe.Param.Value = "#"
+	}
+	return pe
+}
+
+// oddByte is the first of the characters that stand for bytes which are no UTF-8, while the parser has them.
+const oddByte = 0x10fe00
+
+// parseBytes parses a source that is not UTF-8.
+func parseBytes(src string) ([]*syntax.Stmt, error) {
+	var b strings.Builder
+	for len(src) > 0 {
+		c, n := utf8.DecodeRuneInString(src)
+		if c == utf8.RuneError && n == 1 {
+			c = oddByte + rune(src[0])
+		}
+		b.WriteRune(c)
+		src = src[n:]
+	}
+	stmts, err := parse(b.String())
+	for _, s := range stmts {
+		syntax.Walk(s, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.Lit:
+				n.Value = bytesBack(n.Value)
+			case *syntax.SglQuoted:
+				n.Value = bytesBack(n.Value)
+			}
+			return true
+		})
+	}
+	return stmts, err
+}
+
+// bytesBack undoes what parseBytes did to a text.
+func bytesBack(s string) string {
+	if !strings.Contains(s, "\xf4\x8f\xb8") && !strings.Contains(s, "\xf4\x8f\xb9") && !strings.Contains(s, "\xf4\x8f\xba") && !strings.Contains(s, "\xf4\x8f\xbb") {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if c >= oddByte && c < oddByte+256 {
+			b.WriteByte(byte(c - oddByte))
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
 }

@@ -276,6 +276,9 @@ func (r *runner) begin(run shellRun) {
 		}
 	}
 	r.drop(0, "BASHOPTS")
+	if run.fromArg {
+		r.set("BASH_EXECUTION_STRING", run.src)
+	}
 	r.fixedSigs = r.p.ignored.Load()
 	for sig := 1; sig <= 64; sig++ {
 		if r.fixedSigs&sigBit(sig) != 0 {
