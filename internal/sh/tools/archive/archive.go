@@ -1,4 +1,4 @@
-// Package archive has archives and compression: tar, zip, gzip, bzip2, xz, zstd and lz4.
+// Package archive has archives and compression: tar, cpio, ar, zip, gzip, bzip2, xz, zstd and lz4.
 //
 // # Threats
 //
@@ -18,7 +18,7 @@ import (
 // Commands returns the programs of this package by name.
 func Commands() map[string]tool.Command {
 	all := map[string]tool.Command{
-		"tar": tarMain, "zip": zipMain, "unzip": unzipMain, "zipinfo": zipinfoMain,
+		"tar": tarMain, "cpio": cpioMain, "ar": arMain, "zip": zipMain, "unzip": unzipMain, "zipinfo": zipinfoMain,
 		"gzip": compressor("gzip"), "gunzip": compressor("gzip"), "zcat": compressor("gzip"),
 		"bzip2": compressor("bzip2"), "bunzip2": compressor("bzip2"), "bzcat": compressor("bzip2"),
 		"xz": compressor("xz"), "unxz": compressor("xz"), "xzcat": compressor("xz"), "lzma": compressor("xz"), "unlzma": compressor("xz"),

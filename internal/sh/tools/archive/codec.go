@@ -70,9 +70,7 @@ func decoder(c *tool.Call, codec string, in io.Reader) (io.Reader, error) {
 		memory = 8 << 20
 		out = bzip2.NewReader(in)
 	case "xz":
-		if in, memory, err = window(in, xzWindow); err != nil {
-			return nil, err
-		}
+		in = newXZGuard(c, in)
 		out, err = xz.ReaderConfig{DictCap: 1 << 20}.NewReader(in)
 	case "lzma":
 		if in, memory, err = window(in, lzmaWindow); err != nil {
@@ -188,33 +186,9 @@ func window(in io.Reader, size func([]byte) int64) (io.Reader, int64, error) {
 	head, _ := br.Peek(64) // shorter ones are fine
 	n := size(head)
 	if n > maxWindow {
-		return nil, 0, errors.New("memory usage limit reached")
+		return nil, 0, errWindow
 	}
 	return br, n + 1<<20, nil
-}
-
-// xzWindow is the dictionary of the first block's LZMA2 filter.
-func xzWindow(b []byte) int64 {
-	if len(b) < 18 {
-		return 0
-	}
-	at := 14
-	for n := range 2 { // the optional sizes of the block
-		if b[13]&(0x40<<n) != 0 {
-			for at < len(b) && b[at]&0x80 != 0 {
-				at++
-			}
-			at++
-		}
-	}
-	if at+2 >= len(b) || b[at] != 0x21 {
-		return 0
-	}
-	bits := int64(b[at+2])
-	if bits > 40 {
-		return maxWindow + 1
-	}
-	return (2 | bits&1) << (bits/2 + 11)
 }
 
 // lzmaWindow is the dictionary in the old format's header.

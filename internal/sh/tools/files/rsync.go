@@ -45,11 +45,11 @@ type syncFrame struct {
 }
 
 func rsync(c *tool.Call) int {
-	f, ok := c.Flags("avrnuciltpgodDLzhqWxHPEAXSC8\x80\x81:\x82:\x83\x84\x85\x86\x87\x88\x89:\x8a\x8b\x8c:\x8d\x8ee:f:", "archive=a", "verbose=v", "recursive=r", "dry-run=n", "update=u", "checksum=c",
+	f, ok := c.Flags("avrnuciltpgodDLzhqWxHPEAXSCI\x80\x81:\x82:\x83\x84\x85\x86\x87\x88\x89:\x8a\x8b\x8c:\x8d\x8ee:f:", "archive=a", "verbose=v", "recursive=r", "dry-run=n", "update=u", "checksum=c",
 		"itemize-changes=i", "links=l", "times=t", "perms=p", "group=g", "owner=o", "dirs=d", "copy-links=L", "compress=z", "human-readable=h", "quiet=q", "whole-file=W",
 		"one-file-system=x", "hard-links=H", "progress=\x8d", "partial=\x8d", "inplace=\x8d", "numeric-ids=\x8d", "no-inc-recursive=\x8d", "info=\x8c:", "executability=E", "acls=A", "xattrs=X", "sparse=S", "delete=\x80", "del=\x80",
 		"delete-during=\x80", "delete-before=\x80", "delete-after=\x80", "exclude=\x81", "include=\x82", "delete-excluded=\x83", "existing=\x84", "ignore-existing=\x85", "size-only=\x86",
-		"ignore-times=\x87", "remove-source-files=\x88", "exclude-from=\x89", "stats=\x8d", "no-perms=\x8a", "no-p=\x8a", "no-times=\x8b", "no-t=\x8b", "mkpath=\x8e", "rsh=e", "filter=f", "cvs-exclude=C", "force=\x8d")
+		"ignore-times=I", "remove-source-files=\x88", "exclude-from=\x89", "stats=\x8d", "no-perms=\x8a", "no-p=\x8a", "no-times=\x8b", "no-t=\x8b", "mkpath=\x8e", "rsh=e", "filter=f", "cvs-exclude=C", "force=\x8d")
 	if !ok {
 		return 1
 	}
@@ -78,7 +78,7 @@ func rsync(c *tool.Call) int {
 	}
 	has := func(to *bool, letter byte) { *to = *to || f.Has(letter) }
 	for letter, to := range map[byte]*bool{'r': &s.recurse, 'l': &s.links, 'p': &s.perms, 't': &s.times, 'o': &s.owner, 'g': &s.group, 'L': &s.follow, 'n': &s.dry, 'v': &s.verbose, 'P': &s.verbose,
-		'i': &s.itemize, 'u': &s.update, 'c': &s.byCRC, '\x86': &s.sizeOnly, '\x87': &s.ignoreTimes, '\x84': &s.existing, '\x85': &s.ignoreOld, '\x80': &s.remove, '\x83': &s.removeExcluded, '\x88': &s.move, 'd': &s.dirs} {
+		'i': &s.itemize, 'u': &s.update, 'c': &s.byCRC, '\x86': &s.sizeOnly, 'I': &s.ignoreTimes, '\x84': &s.existing, '\x85': &s.ignoreOld, '\x80': &s.remove, '\x83': &s.removeExcluded, '\x88': &s.move, 'd': &s.dirs} {
 		has(to, letter)
 	}
 	s.remove = s.remove || s.removeExcluded

@@ -3,6 +3,7 @@ package text
 import (
 	"bytes"
 	"testing"
+	"time"
 )
 
 // FuzzSets looks for what breaks the readers of tr's sets, sort's keys, cut's lists, od's types and seq's formats.
@@ -14,6 +15,12 @@ func FuzzSets(f *testing.F) {
 		if len(s) > 1000 {
 			return
 		}
+		start := time.Now()
+		defer func() {
+			if d := time.Since(start); d > 2*time.Second {
+				t.Errorf("%q and %q took %v", s, line, d)
+			}
+		}()
 		a, err := parseSet(s)
 		if b, berr := parseSet(line); err == nil && berr == nil {
 			_, _ = trTable(a, b, false, false)

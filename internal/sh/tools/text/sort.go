@@ -55,7 +55,7 @@ func sortCommand(c *tool.Call) int {
 	names := f.Args
 	if f.Has('\x83') {
 		if len(names) > 0 {
-			c.Errorf(2, "extra operand ‘%s’", names[0])
+			c.Errorf(2, "extra operand '%s'", names[0])
 			fmt.Fprintln(c.Err, "file operands cannot be combined with --files0-from")
 			return usage.Try(c, 2)
 		}
@@ -100,7 +100,7 @@ func sortCommand(c *tool.Call) int {
 }
 
 func usageExtra(c *tool.Call, name string) int {
-	return c.Errorf(2, "extra operand ‘%s’ not allowed with -c", name)
+	return c.Errorf(2, "extra operand '%s' not allowed with -c", name)
 }
 
 // options reads the options; the result is the exit status if it isn't 0.
