@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/rx"
 	"reflect"
 	"sort"
 	"strconv"
@@ -268,9 +269,12 @@ func (p *interp) split(s string, scope resolver.Scope, index int, fs string, mod
 		parts = fieldsOf(nil, s)
 	case s == "":
 		// Leave parts 0 length on empty string
-	case utf8.RuneCountInString(fs) <= 1:
+	case utf8.RuneCountInString(fs) <= 1 && (fs == "" || !p.ignoreCase()):
 		parts = splitOn(nil, s, fs)
 	default:
+		if utf8.RuneCountInString(fs) == 1 {
+			fs = rx.QuoteMeta(fs)
+		}
 		re, err := p.compileRegex(fs)
 		if err != nil {
 			return 0, err
