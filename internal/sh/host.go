@@ -220,6 +220,7 @@ func (s started) Wait() (status, signal int) {
 type machine struct{ m *Machine }
 
 func (m machine) Hostname() string           { return m.m.Hostname() }
+func (m machine) SetHostname(name string)    { m.m.SetHostname(name) }
 func (m machine) CPUs() int                  { return m.m.cpus }
 func (m machine) Memory() (int64, int64)     { return m.m.mem.Load(), m.m.limits.Memory }
 func (m machine) Started() time.Time         { return m.m.started }

@@ -41,7 +41,15 @@ func hostname(c *tool.Call) int {
 	}
 	name := c.Machine().Hostname()
 	if len(f.Args) > 0 {
-		return c.Errorf(1, "you can't change the host name here: the sandbox has that of its making")
+		m, ok := c.Machine().(interface{ SetHostname(name string) })
+		switch {
+		case c.UID() != 0 || !ok:
+			return c.Errorf(1, "you must be root to change the host name")
+		case len(f.Args[0]) > 64 || strings.Trim(f.Args[0], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != "" || f.Args[0] == "":
+			return c.Errorf(1, "the specified hostname is invalid")
+		}
+		m.SetHostname(f.Args[0])
+		return 0
 	}
 	short, domain, _ := strings.Cut(name, ".")
 	switch {
