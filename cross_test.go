@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOtherSystems: on systems that have no walls of ours the program is its clients and "carrel run", without
+// TestOtherSystems: on systems that have no walls of ours the program is its clients, "carrel run" and "carrel sim", without
 // the daemon and what is heavy in it. Whether it builds there is "make cross".
 func TestOtherSystems(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
@@ -18,7 +18,7 @@ func TestOtherSystems(t *testing.T) {
 		}
 		linked := strings.Fields(string(out))
 		for _, dep := range linked {
-			for _, heavy := range []string{"gvisor.dev/", "modernc.org/", "k8s.io/", module + "/internal/daemon", module + "/internal/driver", module + "/internal/box", module + "/internal/wire", module + "/internal/guest/guestbin"} {
+			for _, heavy := range []string{"gvisor.dev/", "k8s.io/", module + "/internal/daemon", module + "/internal/state", module + "/internal/service", module + "/internal/driver", module + "/internal/box", module + "/internal/wire", module + "/internal/guest/guestbin"} {
 				if strings.HasPrefix(dep, heavy) {
 					t.Errorf("%s: %s is linked", system, dep)
 				}
