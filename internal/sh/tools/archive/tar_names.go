@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 // transform is one s/// of --transform.
 type transform struct {
 	re       *regex.Regexp
-	pattern  *regexp.Regexp
 	with     []piece
 	global   bool
 	nth      int

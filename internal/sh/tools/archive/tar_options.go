@@ -27,8 +27,8 @@ type tarRun struct {
 	operands                                                                   []operand
 	absolute, deref, toStdout, keep, keepSilent, keepNewer, overwrite, noTime  bool
 	keepPerm, noPerm, noOwner, sameOwner, numeric, noRecurse, totals, removeIt bool
-	wildcards, null, fullTime, unlinkFirst, oneTop, oneDisk, ignoreFailed      bool
-	blockNumber, anchored, dryLinks                                            bool
+	wildcards, null, fullTime, unlinkFirst, oneTop, ignoreFailed               bool
+	blockNumber, anchored                                                      bool
 	strip                                                                      int
 	transforms                                                                 []transform
 	exclude                                                                    []string
@@ -37,12 +37,10 @@ type tarRun struct {
 	mode                                                                       string
 	mtime                                                                      time.Time
 	format                                                                     string
-	occurrence                                                                 bool
 	status                                                                     int
 	out                                                                        *bufio.Writer
 	said                                                                       map[string]bool
 	width                                                                      int
-	written                                                                    int64
 	filesFrom                                                                  []string
 	newer                                                                      time.Time
 }

@@ -19,19 +19,17 @@ type copier struct {
 	move    bool
 	recurse bool
 	links   follow // of -r
-	plain   bool   // copy what links lead to even where nothing is recursive
 	force, interactive, noClobber, update, verbose, hard, symbolic, remove, attrsOnly,
 	mode, owner, times, hardlinks, parents, noTarget bool
-	install    bool
-	noMode     bool
-	backup     string // "", simple, numbered, existing
-	suffix     string
-	target     string            // -t
-	names      map[uint64]string // first copies of files with several names
-	made       map[string]bool   // what this run has made
-	top        uint64            // inode of the directory that the copy is being put in
-	setMode    *modeChange
-	sameSource map[uint64]bool
+	install bool
+	noMode  bool
+	backup  string // "", simple, numbered, existing
+	suffix  string
+	target  string            // -t
+	names   map[uint64]string // first copies of files with several names
+	made    map[string]bool   // what this run has made
+	top     uint64            // inode of the directory that the copy is being put in
+	setMode *modeChange
 }
 
 func newCopier(c *tool.Call) *copier {

@@ -9,9 +9,8 @@ import (
 
 // text is a file as a list of lines.
 type text struct {
-	lines  [][]byte // without their ends
-	noEnd  bool     // the last has no newline
-	labels string
+	lines [][]byte // without their ends
+	noEnd bool     // the last has no newline
 }
 
 // splitText splits a file into lines.

@@ -12,7 +12,6 @@ import (
 type sum struct {
 	size    int64
 	inodes  int64
-	depth   int
 	below   int64 // of directories below, for -S
 	belowIn int64
 }

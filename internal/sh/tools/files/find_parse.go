@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,7 +40,6 @@ type finder struct {
 	closers   []tool.File
 	warn      bool
 	roots     []string
-	pruned    bool
 	nesting   int
 	rootsFrom string
 }
@@ -414,5 +412,3 @@ func (f *finder) compareArg(name string) (compareTo, error) {
 	}
 	return c, nil
 }
-
-var errQuiet = errors.New("")

@@ -267,7 +267,7 @@ func (l *lister) pad(from, to int) {
 
 // long prints items in the long format.
 func (l *lister) long(items []item) {
-	type row struct{ links, owner, group, author, size, minor string }
+	type row struct{ links, owner, group, size, minor string }
 	rows := make([]row, len(items))
 	var wLinks, wOwner, wGroup, wSize, wMajor, wMinor int
 	names := map[uint32]string{}

@@ -15,7 +15,7 @@ type patcher struct {
 	*tool.Call
 	strip                                        int
 	reverse, forward, batch, dry, silent, backup bool
-	removeEmpty, ignoreSpace, verbose            bool
+	removeEmpty, ignoreSpace                     bool
 	fuzz                                         int
 	output, reject, dir, suffix, suffixSet       string
 	status                                       int
@@ -43,9 +43,6 @@ type filePatch struct {
 	oldText, newText        string // of the header, whole
 	oldGone, newGone        bool   // the header's time is that of 1970, or the name is /dev/null
 	hunks                   []patchHunk
-	rename                  bool
-	newMode                 uint32
-	git                     bool
 }
 
 // patch applies differences.

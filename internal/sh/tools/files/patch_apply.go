@@ -56,9 +56,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 					continue
 				}
 				p.say("%s patch detected!  Assume -R? [n] \nApply anyway? [n] \nSkipping patch.\n", kind)
-				for _, x := range fp.hunks {
-					rejected = append(rejected, x)
-				}
+				rejected = append(rejected, fp.hunks...)
 				j.skipAll()
 				j.ignored = true
 				return rejected, true

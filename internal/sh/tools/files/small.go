@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -296,13 +295,4 @@ func resize(c *tool.Call, name string, op byte, n, base int64, noCreate bool) er
 		n = (size + n - 1) / n * n
 	}
 	return out.Truncate(n)
-}
-
-// numbers reads numbers that must be at least low.
-func number(s string, low int) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < low {
-		return 0, fmt.Errorf("invalid number %q", s)
-	}
-	return n, nil
 }

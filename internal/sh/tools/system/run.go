@@ -166,11 +166,10 @@ func signalName(n int) string {
 // wrapper is a program that runs another as it is: what it changes doesn't exist in this machine.
 func wrapper(short string, long ...string) tool.Command {
 	return func(c *tool.Call) int {
-		for i, a := range c.Args { // nice -5 of old
-			if len(a) > 1 && a[0] == '-' && strings.Trim(a[1:], "-+0123456789") == "" && a != "--" && c.Base() == "nice" {
-				c.Args = append(append(append([]string{}, c.Args[:i]...), "-n", a[1:]), c.Args[i+1:]...)
+		if len(c.Args) > 0 && c.Base() == "nice" { // nice -5 of old
+			if a := c.Args[0]; len(a) > 1 && a[0] == '-' && strings.Trim(a[1:], "-+0123456789") == "" && a != "--" {
+				c.Args = append([]string{"-n", a[1:]}, c.Args[1:]...)
 			}
-			break
 		}
 		f, ok := c.Flags("+"+short, long...)
 		if !ok {

@@ -98,10 +98,7 @@ func wholeFloat(s string) bool {
 		return true
 	}
 	if strings.HasPrefix(low, "0x") {
-		if strings.Trim(low[2:], "0123456789abcdef.p+-") != "" {
-			return false
-		}
-		return true
+		return strings.Trim(low[2:], "0123456789abcdef.p+-") == ""
 	}
 	_, err := strconv.ParseFloat(strings.TrimLeft(s, " \t\n"), 64)
 	return err == nil && strings.IndexByte(s, '_') < 0

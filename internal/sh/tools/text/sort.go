@@ -32,7 +32,6 @@ type sorter struct {
 	data    []byte
 	lines   []sortLine
 	salt    uint64
-	compare func(a, b *sortLine) int
 	n       int // comparisons since the last Step
 	stopped bool
 }

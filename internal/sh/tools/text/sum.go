@@ -46,7 +46,7 @@ type summer struct {
 	w                                                  io.Writer
 	algo, tag                                          string
 	bits                                               int
-	bsd, zero, binary, raw, base64                     bool
+	bsd, zero, binary, base64                          bool
 	status, quiet, warn, strict, ignoreMissing, failed bool
 }
 

@@ -22,7 +22,6 @@ type machine struct {
 	c      *tool.Call
 	w      io.Writer
 	purse  *usage.Purse
-	parser *bcParser
 	vars   map[string]*bcVar
 	arrays map[string]bcArray
 	funcs  map[string]*function
