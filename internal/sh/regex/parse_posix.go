@@ -523,7 +523,7 @@ func (p *parser) bracketChar() (r rune, b byte, err error) {
 		name := p.s[p.pos+2 : p.pos+2+end]
 		r, n := utf8.DecodeRuneInString(name)
 		if n == 0 || n != len(name) {
-			if r, n = collating[name], len(name); r == 0 {
+			if r = collating[name]; r == 0 {
 				return 0, 0, errCollate
 			}
 		}

@@ -51,18 +51,6 @@ func (s set) not() set {
 
 func (s set) minus(t set) set { return s.not().plus(t).not() }
 
-func (s set) has(r rune) bool {
-	for i := 0; i < len(s); i += 2 {
-		if r < s[i] {
-			return false
-		}
-		if r <= s[i+1] {
-			return true
-		}
-	}
-	return false
-}
-
 // single returns the only character of a set.
 func (s set) single() (rune, bool) {
 	if len(s) == 2 && s[0] == s[1] {

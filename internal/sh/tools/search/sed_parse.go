@@ -62,8 +62,6 @@ type sedPart struct {
 type sedParser struct {
 	s       string
 	pos     int
-	where   string // "-e expression #1, char"
-	base    int    // offset of the current expression in s
 	posix   bool
 	ext     bool
 	cmds    []*sedCmd
