@@ -89,7 +89,7 @@ need-sdk: need
 
 # What the simulated machine's programs are compared with, and the browser for its page.
 need-sim: need-sdk
-	@internal/tools/need.sh bash gawk rg jq sqlite3 bc dc zip unzip zstd xz bzip2 patch file column sponge pv dos2unix cal time uuidgen envsubst xxd tree chromium
+	@internal/tools/need.sh bash gawk rg jq sqlite3 bc dc zip unzip zstd xz bzip2 patch file column sponge pv dos2unix cal time uuidgen envsubst xxd tree cpio ar chromium
 
 demo: need need-sdk build
 	@demo/run.sh

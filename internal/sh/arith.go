@@ -821,5 +821,4 @@ func digit(c byte, base int) int {
 	return -1
 }
 
-func itoa(n int) string     { return strconv.Itoa(n) }
 func itoa64(n int64) string { return strconv.FormatInt(n, 10) }

@@ -25,7 +25,6 @@ type templateBuilder struct {
 	b     strings.Builder
 	at    int // the offset in the source after what was written, -1 at the start
 	words bool
-	depth int
 }
 
 // arithSource returns the text of an expression after its expansions. With words

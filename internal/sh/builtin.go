@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"strings"
 	"syscall"
@@ -270,12 +269,4 @@ func biLet(c *call) int {
 
 func biHelp(c *call) int {
 	return c.print("A simulated shell, compatible with much of GNU bash. See ls /usr/bin for the tools there are.\n")
-}
-
-// stat reports whether a path exists, for commands.
-func (c *call) stat(name string) (vfs.Info, error) {
-	if name == "" {
-		return vfs.Info{}, fs.ErrNotExist
-	}
-	return c.r.view.Stat(c.r.abs(name))
 }

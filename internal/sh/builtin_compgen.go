@@ -81,9 +81,7 @@ func (r *runner) complete(g *generator, word string) []string {
 		found = append(found, r.completeAction(a, word)...)
 	}
 	if g.hasGlob {
-		for _, name := range r.glob(g.glob) {
-			found = append(found, name)
-		}
+		found = append(found, r.glob(g.glob)...)
 	}
 	if g.hasWords {
 		ps := r.pieces(nil, r.parsedWord(hideSyntax(g.words)), false, false)

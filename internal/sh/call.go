@@ -48,7 +48,7 @@ func (f fdReader) Read(b []byte) (int, error) {
 // Seek moves in a file; anything else can't.
 func (f fdReader) Seek(offset int64, whence int) (int64, error) {
 	if f.d != nil {
-		return openFile{f.ctx, f.d}.Seek(offset, whence)
+		return openFile(f).Seek(offset, whence)
 	}
 	return 0, syscall.EBADF
 }
@@ -56,7 +56,7 @@ func (f fdReader) Seek(offset int64, whence int) (int64, error) {
 // Stat describes what is read.
 func (f fdReader) Stat() (vfs.Info, error) {
 	if f.d != nil {
-		return openFile{f.ctx, f.d}.Stat()
+		return openFile(f).Stat()
 	}
 	return vfs.Info{}, syscall.EBADF
 }

@@ -24,10 +24,10 @@ func (c change) apply(b *bool) {
 
 // declared is what declare and its relatives are asked to do.
 type declared struct {
-	name                                                                string // of the builtin
-	export, readonly, integer, nameref, upper, lower, capital, trace    change
-	indexed, assoc, unindexed                                           bool
-	global, local, print, funcs, funcNames, inherit, always, saveOption bool
+	name                                                             string // of the builtin
+	export, readonly, integer, nameref, upper, lower, capital, trace change
+	indexed, assoc, unindexed                                        bool
+	global, local, print, funcs, funcNames, inherit                  bool
 }
 
 // declArg is one argument, expanded.

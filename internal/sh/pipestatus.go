@@ -2,16 +2,7 @@ package sh
 
 import (
 	"slices"
-	"strconv"
 )
-
-// codeText is the statuses as text.
-var codeText = func() (t [256]string) {
-	for i := range t {
-		t[i] = strconv.Itoa(i)
-	}
-	return t
-}()
 
 // setPipeStatus sets PIPESTATUS to one command's status.
 func (r *runner) setPipeStatus(code int) { r.pipeStatus = append(r.pipeStatus[:0], code&0xff) }

@@ -31,9 +31,8 @@ type proc struct {
 	tree      *tree
 	turn      *turn // of a deterministic machine
 
-	ctx    context.Context
-	mem    atomic.Int64
-	opened atomic.Int64 // regular files that are open
+	ctx context.Context
+	mem atomic.Int64
 
 	// caught and ignored are sets of signals with a trap; pending of those
 	// that arrived. wake has room for one and ends a sleep or wait. attention is

@@ -196,9 +196,6 @@ func quoteTrace(s string) string {
 	return s
 }
 
-// isPlain reports whether a text needs no quotes.
-func isPlain(s string) bool { return s != "" && !hasControl(s) && !hasMetas(s) }
-
 // quoteDecl quotes a value for declare -p.
 func quoteDecl(s string) string {
 	if hasControl(s) {

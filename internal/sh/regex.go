@@ -5,15 +5,6 @@ import (
 	"strings"
 )
 
-// latin1 makes each byte a character, so that bytes that are no text can match.
-func latin1(s string) string {
-	out := make([]rune, len(s))
-	for i := range len(s) {
-		out[i] = rune(s[i])
-	}
-	return string(out)
-}
-
 // compile compiles an expression and remembers it.
 func (r *runner) compile(expr string, fold bool) *regexp.Regexp {
 	if fold {

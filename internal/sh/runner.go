@@ -121,7 +121,6 @@ type runner struct {
 	steps       int
 	patterns    map[string]*regexp.Regexp
 	getopts     int // position inside a bundle of options, 0 at its start
-	optind      int // OPTIND as getopts left it
 }
 
 // newRunner makes the shell of a process, with an environment of NAME=value.

@@ -370,13 +370,6 @@ func valueKind(inDbl bool) kind {
 	return expanded
 }
 
-func litKind(inDbl bool) kind {
-	if inDbl {
-		return quoted
-	}
-	return literal
-}
-
 // litPieces takes the backslashes and tildes out of literal text.
 func (r *runner) litPieces(out []piece, s string, inDbl, plain, first, last bool) []piece {
 	if inDbl {
@@ -637,7 +630,6 @@ type splitter struct {
 	text, pat []byte
 	has       bool // a field has begun
 	magic     bool // it has an unquoted pattern character
-	patted    bool // pat is kept: text has quoted or magic parts
 	white     bool // IFS white space ended the field before
 	out       []string
 }

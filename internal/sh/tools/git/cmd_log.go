@@ -34,8 +34,6 @@ type logOptions struct {
 	follow       bool
 	pickaxe      string
 	topo         bool
-	full         bool
-	parents      bool
 }
 
 const logShort = "n:iES:G:cmg" + diffShort

@@ -200,7 +200,7 @@ func cmdFetch(g *git, r *repo) error {
 		return err
 	}
 	args := f.Args
-	names := []string{}
+	var names []string
 	switch {
 	case f.Has(0x80):
 		names = r.remotes()

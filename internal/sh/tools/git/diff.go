@@ -178,12 +178,11 @@ func (r *repo) similar(a, b []byte) int {
 type diffOptions struct {
 	patch, stat, numstat, shortstat, nameOnly, nameStatus, summary, raw, quiet bool
 	context                                                                    int
-	noRename, zero, reverse, color, wordless                                   bool
+	noRename, zero, color, wordless                                            bool
 	ignoreSpace                                                                bool
 	paths                                                                      []string
 	filter                                                                     string
 	noPrefix                                                                   bool
-	relative                                                                   bool
 }
 
 // want reports whether anything but a patch was asked for.

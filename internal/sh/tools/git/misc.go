@@ -451,9 +451,7 @@ func cmdBlame(g *git, r *repo) error {
 	if err != nil {
 		return err
 	}
-	var lines [][]byte
-	who := []*object.Commit{}
-	lines = splitLines(text)
+	lines := splitLines(text)
 	if rev == "" {
 		if i, there := r.lstat(name); there {
 			b, err := r.content(name, i)
@@ -463,14 +461,13 @@ func cmdBlame(g *git, r *repo) error {
 			lines = splitLines(b)
 		}
 	}
-	who = make([]*object.Commit, len(lines))
-	pending := make([]int, 0, len(lines)) // index into the current text → line of the final
+	who := make([]*object.Commit, len(lines))
 	now := splitLines(text)
 	edits, err := r.compare(now, lines)
 	if err != nil {
 		return err
 	}
-	pending = carry(edits, len(now), len(lines), identityLines(len(lines)))
+	pending := carry(edits, len(now), len(lines), identityLines(len(lines))) // index into the current text → line of the final
 	for {
 		parent, old, err := r.before(c, name)
 		if err != nil {

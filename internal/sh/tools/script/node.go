@@ -57,7 +57,6 @@ type node struct {
 	dir    string
 	fds    map[int]*handle
 	hashes []hash.Hash
-	keys   [][]byte
 	http   requests
 	spent  int64
 	status int

@@ -30,7 +30,6 @@ type shell struct {
 
 	echo, bail, changes, timer bool
 	depth                      int // of .read
-	line                       int
 	failed                     int
 	quit                       bool
 	status                     int

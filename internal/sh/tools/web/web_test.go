@@ -83,7 +83,7 @@ func world(t *testing.T) (base string, way tool.HTTP) {
 		fmt.Sscan(strings.TrimPrefix(r.URL.Path, "/go/"), &code)
 		http.Redirect(w, r, r.URL.Query().Get("to"), code)
 	})
-	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", 302) })
+	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
 	mux.HandleFunc("/status/", func(w http.ResponseWriter, r *http.Request) {
 		code := 200
 		fmt.Sscan(strings.TrimPrefix(r.URL.Path, "/status/"), &code)

@@ -3,7 +3,6 @@ package jq
 import (
 	"errors"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/itchyny/gojq"
@@ -559,9 +558,4 @@ func errorValue(err error) any {
 		return v.Value
 	}
 	return err.Error()
-}
-
-func isNaN(v any) bool {
-	f, ok := v.(float64)
-	return ok && math.IsNaN(f)
 }
