@@ -8,6 +8,6 @@ import "github.com/carrel-dev/carrel/internal/sh/tool"
 // Commands returns the programs of this package by name.
 func Commands() map[string]tool.Command {
 	return map[string]tool.Command{
-		"jq": runJQ,
+		"jq": runJQ, "yq": runYQ, "xan": runXan, "html-to-markdown": runHTML,
 	}
 }

@@ -69,7 +69,7 @@ type jqRun struct {
 	some       bool
 	fail       int
 	buf        []byte
-	sep        func(v any) []byte // another way to write results, of yq
+	printer    *jq.Printer
 }
 
 func (r *jqRun) budget() jq.Budget {
@@ -435,17 +435,19 @@ func (r *jqRun) end(status int, ok bool) int {
 
 func (r *jqRun) print(v any) error {
 	r.last, r.some = v, true
-	if r.sep != nil {
-		r.buf = append(r.buf, r.sep(v)...)
-		return r.flushIf()
-	}
 	if r.seq {
 		r.buf = append(r.buf, 0x1e)
 	}
 	if s, ok := v.(string); ok && r.out {
 		r.buf = append(r.buf, s...)
 	} else {
-		r.buf = jq.Append(r.buf, v, r.style)
+		if r.printer == nil {
+			r.printer = jq.NewPrinter(r.budget())
+		}
+		var err error
+		if r.buf, err = r.printer.Append(r.buf, v, r.style); err != nil {
+			return err
+		}
 	}
 	switch {
 	case r.zero:

@@ -25,8 +25,11 @@ const (
 // Append appends a value as JSON.
 func Append(b []byte, v any, s Style) []byte { return (&writer{Style: s}).value(b, v, 0) }
 
-// Text is a value as JSON in one line.
-func Text(v any) string { return string(Append(nil, v, Style{})) }
+// Text is a value as JSON in one line. One of more than maxText bytes is cut: parts may be shared, so that a small value can
+// be a text without end.
+func Text(v any) string { return string((&writer{max: maxText}).value(nil, v, 0)) }
+
+const maxText = 32 << 20
 
 // text is Text, paid for.
 func (p *purse) text(v any) (string, error) {
@@ -40,16 +43,26 @@ func (p *purse) text(v any) (string, error) {
 
 // appendTo is Append, paid for while it goes on.
 func (p *purse) appendTo(b []byte, v any, s Style) ([]byte, error) {
-	w := &writer{Style: s, p: p}
+	w := &writer{Style: s, p: p, paid: int64(len(b))}
+	before := w.paid
 	b = w.value(b, v, 0)
-	if w.paid > 0 {
-		_ = p.pay(-w.paid)
+	if w.paid > before {
+		_ = p.pay(before - w.paid)
 	}
 	if p.dead {
 		return nil, ErrStop
 	}
 	return b, nil
 }
+
+// Printer writes values and pays for it: parts may be shared, so that a small value can be a long text.
+type Printer struct{ p *purse }
+
+// NewPrinter returns a printer that spends b.
+func NewPrinter(b Budget) *Printer { return &Printer{newPurse(b)} }
+
+// Append is the function Append, paid for while it goes on. Its error is ErrStop.
+func (p *Printer) Append(b []byte, v any, s Style) ([]byte, error) { return p.p.appendTo(b, v, s) }
 
 type writer struct {
 	Style

@@ -9,12 +9,12 @@ import (
 )
 
 // formats are the @names.
-var formats = map[string]func(any) (string, error){
+var formats = map[string]func(m *vm, v any) (string, error){
 	"@text": toText,
-	"@json": func(v any) (string, error) { return Text(v), nil },
+	"@json": (*vm).json,
 	"@html": escaper(strings.NewReplacer("<", "&lt;", ">", "&gt;", "&", "&amp;", "'", "&#39;", `"`, "&quot;").Replace),
 	"@uri":  escaper(percent),
-	"@urid": func(v any) (string, error) { return unpercent(text(v)) },
+	"@urid": func(m *vm, v any) (string, error) { return m.changed(v, unpercent) },
 	"@csv": row("csv", ",", func(s string) string {
 		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 	}),
@@ -23,26 +23,41 @@ var formats = map[string]func(any) (string, error){
 	"@base64":  escaper(func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }),
 	"@base64d": unbase64,
 	"@base32":  escaper(func(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }),
-	"@base32d": func(v any) (string, error) {
-		b, err := base32.StdEncoding.DecodeString(text(v))
-		if err != nil {
-			return "", errorf("%s is not valid base32 data", described(v))
-		}
-		return strings.ToValidUTF8(string(b), "\ufffd"), nil
+	"@base32d": func(m *vm, v any) (string, error) {
+		return m.changed(v, func(s string) (string, error) {
+			b, err := base32.StdEncoding.DecodeString(s)
+			if err != nil {
+				return "", errorf("%s is not valid base32 data", described(v))
+			}
+			return strings.ToValidUTF8(string(b), "\ufffd"), nil
+		})
 	},
 }
 
-func text(v any) string {
+// json is a value as JSON.
+func (m *vm) json(v any) (string, error) { return m.text(v) }
+
+// toText is a value as text: a string as it is, anything else as JSON.
+func toText(m *vm, v any) (string, error) {
 	if s, ok := v.(string); ok {
-		return s
+		return s, nil
 	}
-	return Text(v)
+	return m.text(v)
 }
 
-func toText(v any) (string, error) { return text(v), nil }
+// changed applies a function to a value's text.
+func (m *vm) changed(v any, f func(string) (string, error)) (string, error) {
+	s, err := toText(m, v)
+	if err == nil {
+		s, err = f(s)
+	}
+	return s, err
+}
 
-func escaper(f func(string) string) func(any) (string, error) {
-	return func(v any) (string, error) { return f(text(v)), nil }
+func escaper(f func(string) string) func(*vm, any) (string, error) {
+	return func(m *vm, v any) (string, error) {
+		return m.changed(v, func(s string) (string, error) { return f(s), nil })
+	}
 }
 
 func percent(s string) string {
@@ -80,8 +95,8 @@ func unpercent(s string) (string, error) {
 }
 
 // row is a line of a table.
-func row(name, sep string, quote func(string) string) func(any) (string, error) {
-	return func(v any) (string, error) {
+func row(name, sep string, quote func(string) string) func(*vm, any) (string, error) {
+	return func(_ *vm, v any) (string, error) {
 		list, ok := v.([]any)
 		if !ok {
 			return "", errorf("%s cannot be %s-formatted, only an array can be", described(v), name)
@@ -109,7 +124,7 @@ func row(name, sep string, quote func(string) string) func(any) (string, error) 
 	}
 }
 
-func shell(v any) (string, error) {
+func shell(_ *vm, v any) (string, error) {
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
@@ -131,8 +146,12 @@ func shell(v any) (string, error) {
 	return b.String(), nil
 }
 
-func unbase64(v any) (string, error) {
-	s := strings.TrimRight(text(v), "=")
+func unbase64(m *vm, v any) (string, error) {
+	s, err := toText(m, v)
+	if err != nil {
+		return "", err
+	}
+	s = strings.TrimRight(s, "=")
 	b, err := base64.RawStdEncoding.DecodeString(s)
 	if err != nil && len(b) == 0 && s != "" {
 		return "", errorf("%s is not valid base64 data", described(v))

@@ -151,13 +151,13 @@ func (c *compiler) format(s *scope, t *gojq.Term) (fn, error) {
 		return nil, compileErrorf("%s is not a valid format", strings.TrimPrefix(t.Format, "@"))
 	}
 	if t.Str == nil {
-		return c.m.simple(identity, func(v any) (any, error) { return f(v) }), nil
+		return c.m.simple(identity, func(v any) (any, error) { return f(c.m, v) }), nil
 	}
 	return c.str(s, t.Str, f)
 }
 
 // str compiles a string with expressions in it.
-func (c *compiler) str(s *scope, str *gojq.String, format func(any) (string, error)) (fn, error) {
+func (c *compiler) str(s *scope, str *gojq.String, format func(*vm, any) (string, error)) (fn, error) {
 	if str.Queries == nil {
 		return constant(str.Str), nil
 	}
@@ -179,7 +179,7 @@ func (c *compiler) str(s *scope, str *gojq.String, format func(any) (string, err
 		// The last expression is in the outer loop.
 		run = func(e *env, _ *path, v any, out out) error {
 			return part(e, nil, v, func(_ *path, x any) error {
-				text, err := format(x)
+				text, err := format(m, x)
 				if err != nil {
 					return err
 				}
