@@ -17,7 +17,6 @@ type csvReader struct {
 	pos   int
 	err   error
 	comma byte
-	paid  int64
 }
 
 func newCSV(c *tool.Call, in io.Reader, comma byte) *csvReader {

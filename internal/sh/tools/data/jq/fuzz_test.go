@@ -49,7 +49,10 @@ func FuzzProgram(f *testing.F) {
 				v = nil
 			}
 			w := NewPrinter(b)
-			rerr := p.Run(v, func(x any) error { _, err := w.Append(nil, x, Style{Indent: " ", Sort: true, ASCII: true, Color: true}); return err })
+			rerr := p.Run(v, func(x any) error {
+				_, err := w.Append(nil, x, Style{Indent: " ", Sort: true, ASCII: true, Color: true})
+				return err
+			})
 			if err != nil || errors.Is(rerr, ErrStop) {
 				return
 			}
