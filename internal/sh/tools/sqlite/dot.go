@@ -177,7 +177,13 @@ func init() {
 		if err := s.w.Flush(); err != nil {
 			return err
 		}
-		s.Run(tool.Child{Args: []string{"sh", "-c", strings.Join(a, " ")}})
+		words := make([]string, len(a))
+		for i, x := range a { // as the real one puts the words together again
+			if words[i] = x; strings.Contains(x, " ") {
+				words[i] = `"` + x + `"`
+			}
+		}
+		s.Run(tool.Child{Args: []string{"sh", "-c", strings.Join(words, " ")}})
 		return nil
 	}
 	dots["shell"], dots["system"] = run, run

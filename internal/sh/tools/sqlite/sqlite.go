@@ -119,7 +119,7 @@ func cstring(tls *libc.TLS, s string) uintptr {
 // progress pays for what a statement does and ends it when there is nothing left to pay with.
 func progress(_ *libc.TLS, id uintptr) int32 {
 	d := diskOf(id)
-	if d == nil || d.c.Ctx.Err() != nil || !d.c.Step(opsBatch/2) {
+	if d == nil || d.c.Ctx.Err() != nil || !d.c.Step(opsBatch) {
 		return 1
 	}
 	return 0
