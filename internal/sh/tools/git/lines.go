@@ -46,23 +46,48 @@ func (g *git) compare(old, new [][]byte) ([]edit, error) {
 	if !g.Step(10 + len(a) + len(b)) {
 		return nil, tool.ErrStop
 	}
-	d := &differ{g: g, a: a, b: b, gone: make([]bool, len(a)+1), came: make([]bool, len(b)+1)}
-	d.run(0, len(a), 0, len(b), 0)
+	gone, came := make([]bool, len(a)+1), make([]bool, len(b)+1)
+	// Lines that the other side doesn't have at all need no comparison.
+	where := make([]uint8, len(ids))
+	for _, id := range a {
+		where[id] |= 1
+	}
+	for _, id := range b {
+		where[id] |= 2
+	}
+	shared := func(all []int, marks []bool) (ids, at []int) {
+		for i, id := range all {
+			if marks[i] = where[id] != 3; !marks[i] {
+				ids, at = append(ids, id), append(at, i)
+			}
+		}
+		return ids, at
+	}
+	sa, ia := shared(a, gone)
+	sb, ib := shared(b, came)
+	d := &differ{g: g, a: sa, b: sb, gone: make([]bool, len(sa)), came: make([]bool, len(sb))}
+	d.run(0, len(sa), 0, len(sb), 0)
 	if d.stop {
 		return nil, tool.ErrStop
 	}
+	for i, yes := range d.gone {
+		gone[ia[i]] = yes
+	}
+	for i, yes := range d.came {
+		came[ib[i]] = yes
+	}
 	var out []edit
 	for i, j := 0, 0; i < len(a) || j < len(b); {
-		if !d.gone[i] && !d.came[j] {
+		if !gone[i] && !came[j] {
 			i++
 			j++
 			continue
 		}
 		e := edit{a1: i, b1: j}
-		for i < len(a) && d.gone[i] {
+		for i < len(a) && gone[i] {
 			i++
 		}
-		for j < len(b) && d.came[j] {
+		for j < len(b) && came[j] {
 			j++
 		}
 		e.a2, e.b2 = i, j
