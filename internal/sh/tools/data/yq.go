@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"path"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -16,27 +13,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/tools/data/jq"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
-
-const yqHelp = `Usage: yq [eval|eval-all] [OPTIONS] EXPRESSION [FILE...]
-
-Expressions are jq's; env(NAME), strenv(NAME), ireduce and fileIndex of yq are understood, too.
-
-Options:
-  -p, --input-format F   auto, yaml, json, csv, tsv, xml, toml, ini, props
-  -o, --output-format F  yaml, json, csv, tsv, xml, toml, ini, props
-  -i, --inplace          change the first file
-  -n, --null-input       no input
-  -r, --unwrapScalar     strings without quotes (as they are by default)
-  -e, --exit-status      1 when the last result is null or false, or there is none
-  -s, --slurp            all documents as one array
-  -c, --compact          JSON in one line
-  -j, --tojson           the same as -o json
-  -I, --indent N         how far to indent (2)
-  -P, --prettyPrint      write in block style
-  -N, --no-doc           no --- between documents
-      --arg NAME VALUE   set $NAME
-  -V, --version, -h, --help
-`
 
 // yqRun is one run of yq.
 type yqRun struct {
@@ -88,168 +64,6 @@ func runYQ(c *tool.Call) int {
 		}
 	}
 	return y.main()
-}
-
-func formatOf(name string) string {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".json":
-		return "json"
-	case ".csv":
-		return "csv"
-	case ".tsv":
-		return "tsv"
-	case ".xml":
-		return "xml"
-	case ".toml":
-		return "toml"
-	case ".ini":
-		return "ini"
-	case ".properties":
-		return "props"
-	}
-	return "yaml"
-}
-
-var formatNames = map[string]string{"yaml": "yaml", "y": "yaml", "yml": "yaml", "json": "json", "j": "json", "csv": "csv", "c": "csv", "tsv": "tsv", "t": "tsv",
-	"xml": "xml", "x": "xml", "toml": "toml", "ini": "ini", "props": "props", "p": "props", "auto": "", "a": "", "ndjson": "json"}
-
-func (y *yqRun) parse() (int, bool) {
-	rest := y.Args
-	if len(rest) > 0 && slices.Contains([]string{"e", "eval", "ea", "eval-all"}, rest[0]) {
-		y.all = strings.HasPrefix(rest[0], "ea") || rest[0] == "eval-all"
-		rest = rest[1:]
-	}
-	bad := func(format string, args ...any) (int, bool) {
-		fmt.Fprintf(y.Err, "Error: "+format+"\n", args...)
-		return 1, false
-	}
-	value := func(name string) (string, bool) {
-		if len(rest) == 0 {
-			return "", false
-		}
-		v := rest[0]
-		rest = rest[1:]
-		return v, true
-	}
-	for len(rest) > 0 {
-		a := rest[0]
-		rest = rest[1:]
-		if a == "--" {
-			for _, x := range rest {
-				y.operand(x)
-			}
-			break
-		}
-		if len(a) < 2 || a[0] != '-' {
-			y.operand(a)
-			continue
-		}
-		name, v, hasV := strings.Cut(a, "=")
-		var names []string
-		if strings.HasPrefix(a, "--") {
-			names = []string{name[2:]}
-		} else {
-			for i := 1; i < len(name); i++ {
-				l := name[i : i+1]
-				names = append(names, l)
-				if strings.Contains("poIs", l) && i+1 < len(name) && !(l == "s") {
-					v, hasV = name[i+1:]+map[bool]string{true: "=" + v}[hasV], true
-					break
-				}
-			}
-		}
-		for _, n := range names {
-			switch n {
-			case "p", "input-format", "o", "output-format", "I", "indent", "arg", "expression", "from-file", "xml-attribute-prefix", "csv-separator":
-				if !hasV {
-					var ok bool
-					if v, ok = value(n); !ok {
-						return bad("flag needs an argument: %s", a)
-					}
-				}
-			}
-			switch n {
-			case "p", "input-format", "o", "output-format":
-				f, ok := formatNames[v]
-				if !ok {
-					return bad("unknown format '%s' please use [yaml|json|csv|tsv|xml|toml|ini|props]", v)
-				}
-				if n == "p" || n == "input-format" {
-					y.in = f
-				} else {
-					y.out = f
-				}
-			case "I", "indent":
-				n, err := strconv.Atoi(v)
-				if err != nil || n < 0 || n > 32 {
-					return bad("invalid argument \"%s\" for indent", v)
-				}
-				y.indent = n
-			case "arg":
-				val, ok := value(n)
-				if !ok {
-					return bad("flag needs an argument: --arg")
-				}
-				y.vars[v] = val
-			case "expression":
-				y.filter, y.has = v, true
-			case "from-file":
-				in, err := y.OpenIn(v)
-				if err != nil {
-					return bad("open %s: %s", v, strings.ToLower(tool.ErrText(err)))
-				}
-				b, err := y.ReadAll(in)
-				_ = in.Close() // it was read
-				if err != nil {
-					return 1, false
-				}
-				y.filter, y.has = string(b), true
-			case "i", "inplace", "in-place":
-				y.inPlace = true
-			case "n", "null-input":
-				y.null = true
-			case "e", "exit-status":
-				y.status = true
-			case "s", "slurp":
-				y.slurp = true
-			case "c", "compact", "compact-output":
-				y.compact = true
-			case "j", "tojson":
-				y.out = "json"
-			case "join-output":
-				y.join = true
-			case "N", "no-doc":
-				y.noDoc = true
-			case "P", "prettyPrint":
-				y.pretty = true
-			case "r", "unwrapScalar", "raw-output":
-				y.wrap, y.raw = hasV && v == "false", !hasV || v != "false"
-			case "y", "yaml-output", "Y":
-				y.out = "yaml"
-			case "C", "colors", "M", "no-colors", "v", "verbose", "string-interpolation", "yaml-compact-seq-indent", "xml-attribute-prefix", "csv-separator", "S", "sort-keys":
-			case "V", "version":
-				fmt.Fprintln(y.Out, "yq (carrel) version v4.44.1")
-				return 0, false
-			case "h", "help":
-				fmt.Fprint(y.Out, yqHelp)
-				return 0, false
-			default:
-				if strings.HasPrefix(a, "--") {
-					return bad("unknown flag: %s", name)
-				}
-				return bad("unknown shorthand flag: '%s' in %s", n, a)
-			}
-		}
-	}
-	return 0, true
-}
-
-func (y *yqRun) operand(a string) {
-	if !y.has {
-		y.filter, y.has = a, true
-		return
-	}
-	y.files = append(y.files, a)
 }
 
 var (

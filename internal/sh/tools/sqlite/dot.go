@@ -1,20 +1,16 @@
 package sqlite
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
 // words splits a dot command. Double quotes know escapes, single ones don't.
@@ -269,120 +265,7 @@ func (s *shell) dot(line string) bool {
 	return false
 }
 
-const maxReads = 25 // .read within .read
-
-func (s *shell) read(name string) error {
-	if s.depth >= maxReads {
-		return errors.New("Error: .read is nested too deeply")
-	}
-	in, err := s.OpenIn(name)
-	if err != nil {
-		return fmt.Errorf("Error: cannot open \"%s\"", name)
-	}
-	s.depth++
-	before := s.failed
-	s.script(in)
-	s.depth--
-	_ = in.Close() // it was read
-	if s.failed > before && s.bail {
-		return errSaid
-	}
-	return nil
-}
-
-// list writes names in columns as .tables does.
-func (s *shell) list(names []string) error {
-	width := 0
-	for _, n := range names {
-		width = max(width, utf8.RuneCountInString(n))
-	}
-	cols := max(80/(width+2), 1)
-	rows := (len(names) + cols - 1) / cols
-	for i := range rows {
-		for j := i; j < len(names); j += rows {
-			if j >= rows {
-				s.w.WriteString("  ")
-			}
-			s.w.WriteString(pad(names[j], width, false, false))
-		}
-		s.w.WriteByte('\n')
-	}
-	_, err := s.w.Write(nil)
-	return err
-}
-
-func (s *shell) names(query string, args ...any) (out []string, err error) {
-	err = s.db.each(func(row []value) error { out = append(out, row[0].text); return s.Pay(int64(len(row[0].text))) }, query, args...)
-	return out, err
-}
-
-func (s *shell) schemas() (names, files []string, err error) {
-	err = s.db.each(func(row []value) error {
-		names, files = append(names, row[1].text), append(files, row[2].text)
-		return nil
-	}, "PRAGMA database_list")
-	return names, files, err
-}
-
-func (s *shell) tables(a []string) error {
-	schemas, _, err := s.schemas()
-	if err != nil {
-		return err
-	}
-	pattern := "%"
-	if len(a) > 0 {
-		pattern = a[0]
-	}
-	var all []string
-	for _, db := range schemas {
-		prefix := "''"
-		if db != "main" {
-			prefix = quoteText(db + ".")
-		}
-		names, err := s.names("SELECT %s||name FROM %s.sqlite_schema WHERE type IN ('table','view') AND name NOT LIKE 'sqlite__%%' ESCAPE '_' AND name LIKE %s ORDER BY 1",
-			prefix, quoteName(db), quoteText(pattern))
-		if err != nil {
-			return err
-		}
-		all = append(all, names...)
-	}
-	slices.Sort(all)
-	return s.list(all)
-}
-
-func (s *shell) indexes(a []string) error {
-	where := "name NOT LIKE 'sqlite__%' ESCAPE '_'"
-	if len(a) > 0 {
-		where = "tbl_name LIKE " + quoteText(a[0])
-	}
-	names, err := s.names("SELECT name FROM sqlite_schema WHERE type='index' AND %s ORDER BY 1", where)
-	if err != nil {
-		return err
-	}
-	return s.list(names)
-}
-
-func (s *shell) databases([]string) error {
-	names, files, err := s.schemas()
-	if err != nil {
-		return err
-	}
-	for i, n := range names {
-		if n == "temp" {
-			continue
-		}
-		file := `""`
-		if files[i] != "" {
-			file = files[i]
-		}
-		mode := "r/w"
-		if s.ro {
-			mode = "r/o"
-		}
-		fmt.Fprintf(s.w, "%s: %s %s\n", n, file, mode)
-	}
-	return nil
-}
+// .read within .read
 
 func (s *shell) setModeCommand(a []string) error {
 	var args []string
@@ -433,88 +316,4 @@ func (s *shell) filename() string {
 		return ":memory:"
 	}
 	return s.path
-}
-
-func (s *shell) output(a []string) error     { return s.setOutput(a, false) }
-func (s *shell) outputOnce(a []string) error { return s.setOutput(a, true) }
-
-// setOutput sends results to a file; without a name back to standard output.
-func (s *shell) setOutput(a []string, once bool) error {
-	s.closeOutput()
-	for len(a) > 0 && strings.HasPrefix(a[0], "-") {
-		return errors.New("Error: there is no program to open a result with")
-	}
-	if len(a) == 0 || a[0] == "stdout" {
-		return nil
-	}
-	if strings.HasPrefix(a[0], "|") {
-		return errors.New("Error: output to a command is not available here")
-	}
-	if a[0] == "off" {
-		s.w = bufio.NewWriter(io.Discard)
-		return nil
-	}
-	f, err := s.Open(a[0], vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o666)
-	if err != nil {
-		return fmt.Errorf("Error: cannot write to \"%s\"", a[0])
-	}
-	s.w, s.file, s.once = bufio.NewWriter(f), f, once
-	return nil
-}
-
-func (s *shell) closeOutput() {
-	if s.w != s.std {
-		if err := s.w.Flush(); err != nil && !s.Stopped(err) {
-			s.complain("Error: %s", tool.ErrText(err))
-		}
-	}
-	if s.file != nil {
-		_ = s.file.Close() // it was flushed
-	}
-	s.w, s.file, s.once = s.std, nil, false
-}
-
-func (s *shell) afterOnce() {
-	if s.once {
-		s.closeOutput()
-	}
-}
-
-func (s *shell) backup(a []string) error {
-	from := "main"
-	var names []string
-	for _, x := range a {
-		if !strings.HasPrefix(x, "-") {
-			names = append(names, x)
-		}
-	}
-	switch len(names) {
-	case 1:
-	case 2:
-		from = names[0]
-	default:
-		return errUsage(".backup ?DB? FILE")
-	}
-	dst, err := s.d.open(names[len(names)-1], false)
-	if err != nil {
-		return fmt.Errorf("Error: cannot open \"%s\"", names[len(names)-1])
-	}
-	defer dst.close()
-	return s.db.copyTo(dst, from, "main")
-}
-
-func (s *shell) restore(a []string) error {
-	to := "main"
-	if len(a) == 2 {
-		to = a[0]
-	}
-	if len(a) < 1 || len(a) > 2 {
-		return errUsage(".restore ?DB? FILE")
-	}
-	src, err := s.d.open(a[len(a)-1], true)
-	if err != nil {
-		return fmt.Errorf("Error: cannot open \"%s\"", a[len(a)-1])
-	}
-	defer src.close()
-	return src.copyTo(s.db, "main", to)
 }
