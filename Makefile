@@ -28,7 +28,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/driver/sim ./internal/linux/cell
 # Of these the short form is part of every check, the whole of test-all.
 LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
-PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -vE '/internal/(box$$|codemode|sh/tools/script)')
+PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -vE '/internal/(box$$|codemode|sh/tools/(script|sqlite|git|data))')
 
 .PHONY: play build demo test test-all check lint cross unit real sim sdk bench generate clean need need-sdk need-sim
 
@@ -126,7 +126,7 @@ real: build bin/s3server need-sdk
 
 # The simulated machine against real bash and GNU's programs, in a page, and under WASI.
 sim: need-sim play
-	CGO_ENABLED=0 $(GO) test -short -timeout 15m ./internal/codemode/... ./internal/sh/tools/script/...
+	CGO_ENABLED=0 $(GO) test -short -timeout 15m ./internal/codemode/... ./internal/sh/tools/script/... ./internal/sh/tools/sqlite ./internal/sh/tools/git ./internal/sh/tools/data/...
 	CGO_ENABLED=0 $(GO) test -timeout 15m ./test/simbash
 	CGO_ENABLED=0 $(GO) test -short -timeout 15m ./test/play
 
