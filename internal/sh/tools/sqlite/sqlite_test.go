@@ -87,7 +87,7 @@ func TestHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			out, _ := run(t, machine(t, usual), script)
+			out, _ := run(t, machine(t, sh.Limits{Procs: 50, Memory: 32 << 20, Output: 4 << 20, Steps: 10 << 20}), script)
 			if d := time.Since(begin); d > 30*time.Second {
 				t.Errorf("took %v: %.200s", d, out)
 			}
