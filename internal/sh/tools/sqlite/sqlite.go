@@ -82,6 +82,7 @@ func (d *disk) open(name string, readOnly bool) (*db, error) {
 	lib.Xsqlite3_limit(tls, x.ptr, lib.SQLITE_LIMIT_WORKER_THREADS, 0)
 	lib.Xsqlite3_progress_handler(tls, x.ptr, opsBatch, pointer(progress), d.id)
 	lib.Xsqlite3_set_authorizer(tls, x.ptr, pointer(authorize), d.id)
+	x.ownRandom()
 	va := libc.NewVaList(int32(1), uintptr(0))
 	lib.Xsqlite3_db_config(tls, x.ptr, lib.SQLITE_DBCONFIG_DEFENSIVE, va)
 	libc.Xfree(tls, va)

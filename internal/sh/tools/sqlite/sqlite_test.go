@@ -114,6 +114,31 @@ func TestHostFiles(t *testing.T) {
 	}
 }
 
+// TestSeed shows that a machine with a seed has the same random numbers each time.
+func TestSeed(t *testing.T) {
+	var outs [2]string
+	for i := range outs {
+		disk := vfs.New(vfs.Options{})
+		if err := sh.Install(disk, tools.Names()...); err != nil {
+			t.Fatal(err)
+		}
+		seed := uint64(7)
+		m := sh.New(sh.Config{FS: disk, Hostname: "box", Commands: tools.All(), Seed: &seed})
+		t.Cleanup(m.Close)
+		o := sh.NewPipe()
+		p, err := m.Start(sh.Spec{Path: "bash", Args: []string{"-c", "sqlite3 :memory: \"select random(), hex(randomblob(8)), length(randomblob(0)), datetime('now')\""}, Dir: "/", Out: o, Err: o, Env: []string{"PATH=/usr/bin:/bin"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(o)
+		p.Wait()
+		outs[i] = string(b)
+	}
+	if outs[0] != outs[1] || !strings.Contains(outs[0], "|1|") {
+		t.Errorf("%q, %q", outs[0], outs[1])
+	}
+}
+
 // TestManyAtOnce runs on several machines at once, for the race detector.
 func TestManyAtOnce(t *testing.T) {
 	m := machine(t, usual)
