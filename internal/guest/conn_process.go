@@ -37,9 +37,11 @@ func (c *Conn) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, err
 		return nil, err
 	}
 	defer p.cancel()
+	over := false // ctx ended before the command
 	select {
 	case <-p.done:
 	case <-ctx.Done():
+		over = true
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 		defer cancel()
 		_ = p.Signal(kctx, sigKill) // best effort: it may have ended meanwhile
@@ -51,6 +53,10 @@ func (c *Conn) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, err
 	}
 	res := p.result
 	res.Stdout, res.Stderr = stdout.Bytes(), stderr.Bytes()
+	if over && p.err == nil {
+		// The end that our kill caused came before the stream's: it is not the command's own.
+		return &res, c.fail("run command", context.Cause(ctx))
+	}
 	return &res, p.err
 }
 
