@@ -2,8 +2,8 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,7 +24,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/landlock"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
+	"github.com/carrel-dev/carrel/internal/pki/trustenv"
 	"github.com/carrel-dev/carrel/internal/refusal"
+	"github.com/carrel-dev/carrel/internal/settings"
 )
 
 const system = "linux"
@@ -283,11 +285,11 @@ func (j *Job) Decided(d carrel.Decision) {
 // publish reads --publish.
 func (j *Job) publish(p *plan) error {
 	for _, text := range j.Box.Publish {
-		out, err := parsePublish(text)
+		out, err := settings.ParsePublish(text)
 		if err != nil {
-			return invalid("--publish", err)
+			return invalid("--publish", fmt.Errorf("%w: write [ADDRESS:]PORT[:INSIDE]", err))
 		}
-		p.spec.Publish = append(p.spec.Publish, out)
+		p.spec.Publish = append(p.spec.Publish, box.Publish{Outside: netip.AddrPortFrom(out.Address, out.Outside).String(), Inside: out.Inside})
 	}
 	return nil
 }
@@ -315,11 +317,7 @@ func (p *plan) trust(ca []byte) {
 	}
 	p.spec.Mounts = append(p.spec.Mounts,
 		box.Mount{Kind: box.ReadFile, Source: string(ca), Target: own}, box.Mount{Kind: box.ReadFile, Source: string(all), Target: bundle})
-	for name, file := range map[string]string{
-		"NODE_EXTRA_CA_CERTS": own, "DENO_CERT": own,
-		"SSL_CERT_FILE": bundle, "CURL_CA_BUNDLE": bundle, "GIT_SSL_CAINFO": bundle, "REQUESTS_CA_BUNDLE": bundle, "PIP_CERT": bundle,
-		"AWS_CA_BUNDLE": bundle, "CARGO_HTTP_CAINFO": bundle, "npm_config_cafile": bundle,
-	} {
+	for name, file := range trustenv.Variables(own, bundle) {
 		p.spec.Env = setEnv(p.spec.Env, name, file)
 	}
 }
@@ -352,5 +350,3 @@ func dieBy(sig syscall.Signal) int {
 }
 
 func signalName(sig syscall.Signal) string { return unix.SignalName(sig) }
-
-var errPublish = errors.New("write [ADDRESS:]PORT[:INSIDE]")

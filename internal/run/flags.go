@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -136,7 +135,7 @@ func (o *Options) limits() (l settings.Limits, err error) {
 		if !o.given(f.name) {
 			continue
 		}
-		mb, err := megabytes(f.text)
+		mb, err := settings.ParseSize(f.text)
 		if err != nil {
 			return l, invalid("--"+f.name, err)
 		}
@@ -167,18 +166,6 @@ func (o *Options) limits() (l settings.Limits, err error) {
 		l.Timeout = &o.timeout
 	}
 	return l, nil
-}
-
-// megabytes reads "512M", "2GiB", or a number of megabytes. It rounds up.
-func megabytes(text string) (int, error) {
-	digits := strings.TrimRight(text, "KkMmGgTtiIBb")
-	unit := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(text[len(digits):]), "b"), "i"))
-	n, err := strconv.ParseFloat(digits, 64)
-	shift, known := map[string]float64{"": 1, "k": 1.0 / 1024, "m": 1, "g": 1024, "t": 1 << 20}[unit]
-	if err != nil || !known || !(n > 0) || n*shift > 1<<40 {
-		return 0, fmt.Errorf("%q is no size: write 512M or 2G", text)
-	}
-	return int(math.Ceil(n * shift)), nil
 }
 
 // args is the command line to run.

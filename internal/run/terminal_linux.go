@@ -1,12 +1,8 @@
 package run
 
 import (
-	"errors"
 	"io"
-	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -192,29 +188,4 @@ func (t *terminal) relay(inner *os.File, drained chan<- struct{}) {
 			_, _ = io.Copy(inner, t.in)
 		}()
 	}
-}
-
-// parsePublish reads [ADDRESS:]PORT[:INSIDE].
-func parsePublish(text string) (box.Publish, error) {
-	host, rest := "127.0.0.1", text
-	if strings.HasPrefix(text, "[") || strings.Count(text, ":") == 2 || strings.Count(text, ".") == 3 {
-		i := strings.Index(text, "]:")
-		if !strings.HasPrefix(text, "[") {
-			i = strings.Index(text, ":") - 1
-		}
-		if i < 0 {
-			return box.Publish{}, errPublish
-		}
-		host, rest = strings.Trim(text[:i+1], "[]"), text[i+2:]
-	}
-	outside, inside, both := strings.Cut(rest, ":")
-	if !both {
-		inside = outside
-	}
-	out, err1 := strconv.ParseUint(outside, 10, 16)
-	in, err2 := strconv.ParseUint(inside, 10, 16)
-	if err := errors.Join(err1, err2); err != nil || in == 0 || net.ParseIP(host) == nil {
-		return box.Publish{}, errPublish
-	}
-	return box.Publish{Outside: net.JoinHostPort(host, strconv.FormatUint(out, 10)), Inside: uint16(in)}, nil
 }

@@ -69,37 +69,52 @@ func checkNetwork(name string, n NetworkRules) error {
 		}
 	}
 	for i, p := range n.Publish {
-		if err := checkPublish(p); err != nil {
+		if _, err := ParsePublish(p); err != nil {
 			return invalid(fmt.Sprintf("%s: network.publish[%d]", name, i), "write [ADDRESS:]PORT[:INSIDE]", "%w", err)
 		}
 	}
 	return nil
 }
 
-func checkPublish(p string) error {
-	rest := p
-	if inner, after, ok := strings.Cut(p, "]:"); ok && strings.HasPrefix(inner, "[") {
-		if _, err := netip.ParseAddr(inner[1:]); err != nil {
-			return fmt.Errorf("%s: %s is no address", show(p), show(inner[1:]))
-		}
-		rest = after
-	} else if a, after, ok := strings.Cut(p, ":"); ok && strings.Contains(a, ".") {
-		if _, err := netip.ParseAddr(a); err != nil {
-			return fmt.Errorf("%s: %s is no address", show(p), show(a))
+// Publish is a port of a box that is reachable outside.
+type Publish struct {
+	Address netip.Addr // on this machine
+	Outside uint16     // 0 picks one
+	Inside  uint16
+}
+
+// ParsePublish reads [ADDRESS:]PORT[:INSIDE]. Without an address it is this machine's own.
+func ParsePublish(text string) (Publish, error) {
+	p := Publish{Address: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	rest := text
+	inner, after, v6 := strings.Cut(strings.TrimPrefix(text, "["), "]:")
+	if v6 = v6 && strings.HasPrefix(text, "["); !v6 {
+		inner, after, _ = strings.Cut(text, ":")
+	}
+	if v6 || strings.Contains(inner, ".") {
+		var err error
+		if p.Address, err = netip.ParseAddr(inner); err != nil {
+			return Publish{}, fmt.Errorf("%s: %s is no address", show(text), show(inner))
 		}
 		rest = after
 	}
-	outside, in, two := strings.Cut(rest, ":")
-	for i, port := range []string{outside, in} {
-		if i == 1 && !two {
-			break
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 && (i == 1 || !two) {
-			return fmt.Errorf("%s: %s is no port", show(p), show(port))
+	outside, inside, two := strings.Cut(rest, ":")
+	for _, port := range []struct {
+		text string
+		to   *uint16
+	}{{outside, &p.Outside}, {inside, &p.Inside}} {
+		if !two && port.to == &p.Inside {
+			p.Inside = p.Outside
+		} else if n, err := strconv.ParseUint(port.text, 10, 16); err != nil {
+			return Publish{}, fmt.Errorf("%s: %s is no port", show(text), show(port.text))
+		} else {
+			*port.to = uint16(n)
 		}
 	}
-	return nil
+	if p.Inside == 0 {
+		return Publish{}, fmt.Errorf("%s: 0 is no port of the box", show(text))
+	}
+	return p, nil
 }
 
 // network adds up what may leave.
