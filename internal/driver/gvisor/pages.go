@@ -80,6 +80,9 @@ func takePages() {
 		_ = rpc.Handle(socket) // until all is read
 		server.Stop()
 		debug.SetGCPercent(old)
+		// Some descriptors that were needed are closed only when the collector finds nobody who uses them, which by
+		// itself may be minutes away.
+		runtime.GC()
 	}()
 }
 
