@@ -99,13 +99,19 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	for {
 		select {
 		case <-t.C:
-			if p.out.write(nil) != nil {
+			if p.out.write(nil) != nil || s.ended(ctx, id) {
 				return nil
 			}
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// ended reports whether a sandbox can have no programs any more: it is gone, or was promoted.
+func (s *Server) ended(ctx context.Context, id carrel.ID) bool {
+	sb, err := s.opts.Service.Get(ctx, id)
+	return carrel.KindOf(err) == carrel.NotFound || err == nil && sb.Tier != carrel.Sim
 }
 
 func (t *sessions) add(name string, p *session) error {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -20,17 +21,21 @@ func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Cal
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	s := newStream(conn)
-	p := &provider{s: s, ctx: ctx, replies: make(chan reply)}
+	p := &provider{s: s, ctx: ctx, replies: make(chan []byte)}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer cancel()
 		for {
-			kind, data, err := s.read()
+			kind, size, err := s.head()
+			if err != nil || !p.awaited(kind, size) {
+				return
+			}
+			data, err := body(s.r, size)
 			if err != nil {
 				return
 			}
 			select {
-			case p.replies <- reply{kind, data}:
+			case p.replies <- data:
 			case <-ctx.Done():
 				return
 			}
@@ -52,13 +57,14 @@ func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Cal
 type provider struct {
 	s       *stream
 	ctx     context.Context
-	replies chan reply
-	asking  sync.Mutex // one question at a time
+	replies chan []byte
+	asking  sync.Mutex   // one question at a time
+	want    atomic.Int32 // the letter of the answer that is waited for, 0 for none
 }
 
-type reply struct {
-	kind byte
-	data []byte
+// awaited reports whether a frame is the answer that is waited for: no memory is taken for another one.
+func (p *provider) awaited(kind byte, size uint32) bool {
+	return p.want.CompareAndSwap(int32(kind), 0) && kind != 0 && (kind != 'i' || size <= maxChunk)
 }
 
 // run runs the program; a panic ends the call alone.
@@ -76,15 +82,13 @@ func (p *provider) run(c *carrel.ProgramCall, run func(ctx context.Context, c *c
 func (p *provider) ask(kind byte, data []byte, want byte) ([]byte, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
+	p.want.Store(int32(want))
 	if err := p.s.write(kind, data); err != nil {
 		return nil, err
 	}
 	select {
 	case r := <-p.replies:
-		if r.kind != want {
-			return nil, errTurn
-		}
-		return r.data, nil
+		return r, nil
 	case <-p.ctx.Done():
 		return nil, context.Cause(p.ctx)
 	}

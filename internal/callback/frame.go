@@ -58,26 +58,41 @@ func (s *stream) writeAll(kind byte, b []byte) (int, error) {
 	return sent, nil
 }
 
-// read receives a frame. Memory is taken as the bytes come.
+// read receives a frame.
 func (s *stream) read() (kind byte, data []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(s.r, head[:]); err != nil {
-		return 0, nil, err
+	kind, size, err := s.head()
+	if err == nil {
+		data, err = body(s.r, size)
 	}
-	size := binary.BigEndian.Uint32(head[1:])
-	if size > maxFrame {
-		return 0, nil, fmt.Errorf("a frame of %d bytes, at most %d may be", size, maxFrame)
+	return kind, data, err
+}
+
+// head receives the beginning of a frame: what it is, and how much follows.
+func (s *stream) head() (kind byte, size uint32, err error) { return head(s.r) }
+
+func head(r io.Reader) (kind byte, size uint32, err error) {
+	var b [5]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, 0, err
 	}
+	if size = binary.BigEndian.Uint32(b[1:]); size > maxFrame {
+		return 0, 0, fmt.Errorf("a frame of %d bytes, at most %d may be", size, maxFrame)
+	}
+	return b[0], size, nil
+}
+
+// body receives the rest of a frame. Memory is taken as the bytes come.
+func body(r io.Reader, size uint32) ([]byte, error) {
 	if size <= maxChunk {
-		data = make([]byte, size)
-		_, err = io.ReadFull(s.r, data)
-		return head[0], data, err
+		data := make([]byte, size)
+		_, err := io.ReadFull(r, data)
+		return data, err
 	}
-	data, err = io.ReadAll(io.LimitReader(s.r, int64(size)))
+	data, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err == nil && uint32(len(data)) < size {
 		err = io.ErrUnexpectedEOF
 	}
-	return head[0], data, err
+	return data, err
 }
 
 // number is what four bytes say, and whether they are four.

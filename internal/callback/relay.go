@@ -29,6 +29,37 @@ func About(c *carrel.ProgramCall) Call {
 	return Call{Name: c.Name, Args: c.Args, Env: c.Env, Dir: c.Dir, User: c.User}
 }
 
+// maxCall bounds a call's description: what a command line and an environment may hold, twice.
+const maxCall = 4 << 20
+
+// Send begins a connection with what is called; Relay goes on with it.
+func Send(conn io.Writer, c Call) error {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxCall {
+		return errors.New("argument list too long")
+	}
+	return (&stream{w: conn}).write('c', b)
+}
+
+// Receive reads what Send has written, and nothing behind it; Answer goes on.
+func Receive(conn io.Reader) (c Call, err error) {
+	kind, size, err := head(conn)
+	if err != nil {
+		return c, err
+	}
+	if kind != 'c' || size > maxCall {
+		return c, errTurn
+	}
+	b, err := body(conn, size)
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	return c, err
+}
+
 // Relay serves a call over a connection to its provider, and returns the exit status. The end of ctx ends it; who calls
 // closes the connection.
 func Relay(ctx context.Context, conn io.ReadWriteCloser, c *carrel.ProgramCall) int {

@@ -30,9 +30,16 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/sim"
+	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if reexec.Run(sim.Parts(inside)) { // this binary as a worker
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestFirstStart(t *testing.T) {
 	cfg := testConfig(t)

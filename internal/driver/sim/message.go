@@ -22,13 +22,14 @@ import (
 
 // Operations that the daemon asks of a worker.
 const (
-	opCreate   = "create"   // Spec
-	opLoad     = "restore"  // Spec; the snapshot's file
+	opCreate   = "create"   // Spec, Names
+	opLoad     = "restore"  // Spec, Names; the snapshot's file
 	opDial     = "dial"     // Sandbox, Port; the guest's end
 	opStats    = "stats"    // Sandbox
 	opDestroy  = "destroy"  // Sandbox
 	opSnapshot = "snapshot" // Sandbox; the new file
 	opFiles    = "files"    // Spec; the snapshot's file, and where the tar stream goes, and then streamEnd
+	opPrograms = "programs" // Sandbox, Names: the programs of its owner's, from now on
 	opCancel   = "cancel"   // Of: nobody waits for that request any more
 )
 
@@ -36,6 +37,7 @@ const (
 const (
 	opLocal = "local" // Sandbox; the host's end
 	opLink  = "link"  // Sandbox; the daemon's end of its link
+	opRun   = "run"   // Sandbox, Name of a program; the daemon's end of a connection for it
 )
 
 // message is one record.
@@ -43,6 +45,8 @@ type message struct {
 	ID      uint64 `json:"id"`
 	Op      string `json:"op,omitempty"` // "" in an answer
 	Sandbox carrel.ID
+	Name    string               `json:"name,omitempty"`
+	Names   []string             `json:"names,omitempty"`
 	Of      uint64               `json:"of,omitempty"`
 	Port    uint16               `json:"port,omitempty"`
 	Spec    *driver.Spec         `json:"spec,omitempty"`

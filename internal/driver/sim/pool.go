@@ -47,7 +47,8 @@ type PoolOptions struct {
 // Pool makes simulated sandboxes in worker processes, each in an empty place with no rights (package cell): what
 // a script might find in the interpreter, or in a library below it, is not in the daemon.
 type Pool struct {
-	opts PoolOptions
+	opts     PoolOptions
+	programs *programs // as the owners provide them; their files lie in the workers
 
 	mu      sync.Mutex
 	closed  bool
@@ -98,7 +99,7 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	if os.Geteuid() != 0 {
 		o.UID = os.Geteuid()
 	}
-	return &Pool{opts: o}, nil
+	return &Pool{opts: o, programs: newPrograms(nil)}, nil
 }
 
 // Info implements driver.Driver.
@@ -258,7 +259,10 @@ func (p *Pool) make(ctx context.Context, m message) (driver.Instance, error) {
 		return fail(carrel.Unavailable, errGone)
 	}
 	c.sandboxes[spec.ID] = r
+	r.provided.Lock() // who provides programs from here on waits until there is a sandbox to be told
 	p.mu.Unlock()
+	defer r.provided.Unlock()
+	m.Names = p.programs.names(spec.ID)
 	if _, err := c.line.ask(ctx.Done(), m); err != nil {
 		if errors.Is(err, errAway) {
 			go func() { _ = r.Destroy(context.Background()) }() // it may be made yet
@@ -301,9 +305,18 @@ func (c *crew) handle(ctx context.Context, m message) message {
 		if err != nil {
 			return message{Failed: failed(err)}
 		}
-		if !r.serve(func() { c.pool.opts.Local(r.id, conn) }, conn) {
+		if !r.serve(func() { c.pool.opts.Local(r.id, conn) }, conn, &r.dials, maxLocal) {
 			_ = conn.Close()
 			return message{Failed: failed(refused("dial host", r.id, unix.ECONNREFUSED))}
+		}
+	case opRun:
+		conn, err := fileConn(m.files[0])
+		if err != nil {
+			return message{Failed: failed(err)}
+		}
+		if err := r.call(conn, m.Name); err != nil {
+			_ = conn.Close()
+			return message{Failed: failed(err)}
 		}
 	case opLink:
 		if c.pool.opts.Network == nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -16,7 +16,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
-var _ driver.Programmer = (*Driver)(nil)
+var (
+	_ driver.Programmer = (*Driver)(nil)
+	_ driver.Programmer = (*Pool)(nil)
+)
 
 // programDir is where the files lie by which the shell finds programs of the owner's.
 const programDir = "/usr/local/bin/"
@@ -62,8 +65,13 @@ func (p *programs) detach(id carrel.ID, disk *vfs.FS) {
 
 // stub writes the file that leads to a program.
 func stub(disk *vfs.FS, name string) error {
-	return disk.Root().WriteFile(programDir+name, sh.Stub(name), 0o755)
+	return disk.Root().WriteFile(programDir+name, stubText(name), 0o755)
 }
+
+// mark stands before the names of the owner's programs in their files: an own git is not the machine's.
+const mark = "/"
+
+func stubText(name string) []byte { return sh.Stub(mark + name) }
 
 // find returns a sandbox's program.
 func (p *programs) find(id carrel.ID, name string) *carrel.Program {
@@ -80,17 +88,24 @@ func (p *programs) find(id carrel.ID, name string) *carrel.Program {
 
 // Provide implements driver.Programmer.
 func (d *Driver) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
-	p := d.programs
+	if err := d.programs.add(id, list); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() { d.programs.remove(id, list) }), nil
+}
+
+// add gives a sandbox programs: all, or none with an error.
+func (p *programs) add(id carrel.ID, list []carrel.Program) error {
+	const op = "provide programs"
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const op = "provide programs"
 	have := p.given[id]
 	if len(have)+len(list) > carrel.MaxPrograms {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Exhausted, ID: id, Err: fmt.Errorf("at most %d programs may be", carrel.MaxPrograms)}
+		return &carrel.Error{Op: op, Kind: carrel.Exhausted, ID: id, Err: fmt.Errorf("at most %d programs may be", carrel.MaxPrograms)}
 	}
 	for _, one := range list {
 		if _, all := p.all[one.Name]; all || have[one.Name] != nil {
-			return nil, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Field: "programs", Err: fmt.Errorf("it has a program %s already", one.Name)}
+			return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Field: "programs", Err: fmt.Errorf("it has a program %s already", one.Name)}
 		}
 	}
 	disk := p.disks[id]
@@ -103,18 +118,25 @@ func (d *Driver) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
 		if disk != nil {
 			if err := stub(disk, one.Name); err != nil {
 				p.take(id, list)
-				return nil, &carrel.Error{Op: op, Kind: carrel.Exhausted, ID: id, Err: err}
+				return &carrel.Error{Op: op, Kind: carrel.Exhausted, ID: id, Err: err}
 			}
 		}
 	}
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.take(id, list)
-		})
-	}, nil
+	return nil
+}
+
+// remove takes programs away.
+func (p *programs) remove(id carrel.ID, list []carrel.Program) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.take(id, list)
+}
+
+// names are a sandbox's own programs.
+func (p *programs) names(id carrel.ID) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.given[id]))
 }
 
 // take takes programs away. p.mu is held.
@@ -126,7 +148,7 @@ func (p *programs) take(id carrel.ID, list []carrel.Program) {
 			continue
 		}
 		v := disk.Root()
-		if b, err := v.ReadFile(programDir + one.Name); err == nil && slices.Equal(b, sh.Stub(one.Name)) {
+		if b, err := v.ReadFile(programDir + one.Name); err == nil && slices.Equal(b, stubText(one.Name)) {
 			_ = v.Remove(programDir + one.Name) // it was there
 		}
 	}
@@ -135,102 +157,38 @@ func (p *programs) take(id carrel.ID, list []carrel.Program) {
 	}
 }
 
-// lookup is sh.Config.Lookup of one instance.
+// lookup is sh.Config.Lookup of one instance. A file that leads nowhere is left by who provided a program and has gone, or came
+// with the files of another sandbox.
 func (i *instance) lookup(name string) tool.Command {
+	name, own := strings.CutPrefix(name, mark)
+	if !own {
+		return nil // of a build that has more
+	}
 	p := i.programs.find(i.id, name)
 	if p == nil {
-		return nil
+		return func(c *tool.Call) int {
+			return c.Errorf(127, "nobody provides this program to this sandbox")
+		}
 	}
 	return func(c *tool.Call) int { return runProgram(i.id, p, c) }
 }
 
 // runProgram runs a program of the owner's as one of the machine's.
 func runProgram(id carrel.ID, p *carrel.Program, c *tool.Call) (status int) {
-	if p.Help != "" && len(c.Args) == 1 && c.Args[0] == "--help" {
-		text := p.Help
-		if text[len(text)-1] != '\n' {
-			text += "\n"
-		}
-		_, _ = io.WriteString(c.Out, text) // who does not read it does not want it
-		return 0
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			status = c.Errorf(70, "the program failed inside: %v", r)
 		}
 	}()
-	return p.Run(c.Ctx, &carrel.ProgramCall{Sandbox: id, Name: p.Name, Args: slices.Clone(c.Args), Env: c.Environ(), Dir: c.Dir(),
+	return runOrHelp(c.Ctx, p, &carrel.ProgramCall{Sandbox: id, Name: p.Name, Args: slices.Clone(c.Args), Env: c.Environ(), Dir: c.Dir(),
 		User: c.Machine().UserName(c.UID()), Stdin: paid{c}, Stdout: c.Out, Stderr: c.Err, Files: programFiles{c}}) & 0xff
 }
 
-// paid is standard input, of which each read is a step: a program that reads for ever ends with its process.
-type paid struct{ c *tool.Call }
-
-// Read implements io.Reader.
-func (p paid) Read(b []byte) (int, error) {
-	if err := p.c.Ctx.Err(); err != nil {
-		return 0, err
+// runOrHelp runs a program, or prints its help if that is asked for and known.
+func runOrHelp(ctx context.Context, p *carrel.Program, c *carrel.ProgramCall) int {
+	if p.Help == "" || len(c.Args) != 1 || c.Args[0] != "--help" {
+		return p.Run(ctx, c)
 	}
-	n, err := p.c.In.Read(b)
-	if !p.c.Step(1 + n>>10) {
-		return n, context.Canceled
-	}
-	return n, err
+	_, _ = io.WriteString(c.Stdout, strings.TrimSuffix(p.Help, "\n")+"\n") // who does not read it does not want it
+	return 0
 }
-
-// programFiles is the disk as a program's caller sees it.
-type programFiles struct{ c *tool.Call }
-
-var _ carrel.ProgramFiles = programFiles{}
-
-// ReadFile implements carrel.ProgramFiles.
-func (f programFiles) ReadFile(name string) ([]byte, error) {
-	return f.c.FS().ReadFile(f.c.Abs(name))
-}
-
-// WriteFile implements carrel.ProgramFiles.
-func (f programFiles) WriteFile(name string, data []byte, perm fs.FileMode) error {
-	return f.c.FS().WriteFile(f.c.Abs(name), data, perm&^f.c.Umask())
-}
-
-// Open implements carrel.ProgramFiles.
-func (f programFiles) Open(name string) (io.ReadCloser, error) { return f.c.FS().Open(f.c.Abs(name)) }
-
-// Stat implements carrel.ProgramFiles.
-func (f programFiles) Stat(name string) (fs.FileInfo, error) {
-	i, err := f.c.FS().Stat(f.c.Abs(name))
-	return fileInfo{i}, err
-}
-
-// ReadDir implements carrel.ProgramFiles.
-func (f programFiles) ReadDir(name string) ([]fs.FileInfo, error) {
-	all, err := f.c.FS().ReadDir(f.c.Abs(name))
-	out := make([]fs.FileInfo, len(all))
-	for i, e := range all {
-		out[i] = fileInfo{e}
-	}
-	return out, err
-}
-
-// MkdirAll implements carrel.ProgramFiles.
-func (f programFiles) MkdirAll(name string, perm fs.FileMode) error {
-	return f.c.FS().MkdirAll(f.c.Abs(name), perm&^f.c.Umask())
-}
-
-// Remove implements carrel.ProgramFiles.
-func (f programFiles) Remove(name string) error { return f.c.FS().Remove(f.c.Abs(name)) }
-
-// Rename implements carrel.ProgramFiles.
-func (f programFiles) Rename(from, to string) error {
-	return f.c.FS().Rename(f.c.Abs(from), f.c.Abs(to))
-}
-
-// fileInfo is vfs.Info as the standard library has it.
-type fileInfo struct{ i vfs.Info }
-
-func (f fileInfo) Name() string       { return f.i.Name }
-func (f fileInfo) Size() int64        { return f.i.Size }
-func (f fileInfo) Mode() fs.FileMode  { return f.i.Mode }
-func (f fileInfo) ModTime() time.Time { return f.i.Modified }
-func (f fileInfo) IsDir() bool        { return f.i.Mode.IsDir() }
-func (f fileInfo) Sys() any           { return nil }

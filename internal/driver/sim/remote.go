@@ -24,10 +24,14 @@ type remote struct {
 	done chan struct{} // closed at its end
 	exit driver.Exit   // valid once done is closed
 
+	provided sync.Mutex // held while the worker is told of programs; taken before Pool.mu is let go, never the other way
+
 	mu    sync.Mutex
 	ended bool
 	links map[driver.Link]struct{}
 	conns map[net.Conn]struct{} // to the host, being served
+	dials int                   // of these, those that ask the host
+	calls int                   // and those that run programs
 	local sync.WaitGroup
 }
 
@@ -177,22 +181,24 @@ func (r *remote) keep(l driver.Link) bool {
 	return true
 }
 
-// serve runs what serves a connection to the host; false is after the end, or when there are too many.
-func (r *remote) serve(fn func(), c net.Conn) bool {
+// serve runs what serves a connection to the host; false is after the end, or when there are as many of its sort as may be.
+func (r *remote) serve(fn func(), c net.Conn, sort *int, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || len(r.conns) >= maxLocal {
+	if r.ended || *sort >= most {
 		return false
 	}
 	if r.conns == nil {
 		r.conns = map[net.Conn]struct{}{}
 	}
 	r.conns[c] = struct{}{}
+	*sort++
 	r.local.Go(func() {
 		fn()
 		_ = c.Close()
 		r.mu.Lock()
 		delete(r.conns, c)
+		*sort--
 		r.mu.Unlock()
 	})
 	return true

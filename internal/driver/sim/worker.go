@@ -105,10 +105,10 @@ func (w *worker) handle(ctx context.Context, m message) message {
 		return message{Stats: &s, Failed: failed(err)}
 	case opDestroy:
 		err := i.Destroy(context.Background())
-		w.mu.Lock()
-		delete(w.sandboxes, m.Sandbox)
-		w.mu.Unlock()
+		w.forget(i)
 		return message{Failed: failed(err)}
+	case opPrograms:
+		return message{Failed: failed(w.setPrograms(m.Sandbox, m.Names))}
 	case opSnapshot:
 		if len(m.files) != 1 {
 			return message{Failed: failed(errors.New("no file for the snapshot"))}
@@ -125,13 +125,26 @@ func (w *worker) find(id carrel.ID) *instance {
 	return w.sandboxes[id]
 }
 
+// forget takes a sandbox off the books, with its programs.
+func (w *worker) forget(i *instance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sandboxes[i.id] == i {
+		delete(w.sandboxes, i.id)
+		_ = w.setPrograms(i.id, nil) // nothing is added, so nothing fails
+	}
+}
+
 // create makes a sandbox, afresh or from a snapshot.
 func (w *worker) create(ctx context.Context, m message) error {
 	if m.Spec == nil {
 		return errors.New("no spec")
 	}
 	var in driver.Instance
-	var err error
+	err := w.setPrograms(m.Spec.ID, m.Names) // no disk is there yet: they are put on it as it comes
+	if err != nil {
+		return err
+	}
 	if m.Op == opCreate {
 		in, err = w.driver.Create(ctx, *m.Spec)
 	} else if len(m.files) == 1 {
@@ -140,6 +153,7 @@ func (w *worker) create(ctx context.Context, m message) error {
 		err = errors.New("no snapshot")
 	}
 	if err != nil {
+		_ = w.setPrograms(m.Spec.ID, nil)
 		return err
 	}
 	w.mu.Lock()
