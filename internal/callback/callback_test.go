@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -70,9 +69,8 @@ func FuzzRelay(f *testing.F) {
 	f.Add([]byte("o\x7f\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, out, _ := newCall("input")
-		began := time.Now()
 		status := Relay(t.Context(), conn{bytes.NewReader(data)}, c)
-		if status < 0 || status > 255 || out.Len() > len(data) || time.Since(began) > 5*time.Second {
+		if status < 0 || status > 255 || out.Len() > len(data) {
 			t.Errorf("%d", status)
 		}
 	})

@@ -166,12 +166,12 @@ func TestPortForward(t *testing.T) {
 		t.Error("nobody woke it")
 	}
 	c, err := net.Dial("tcp", addrs[9999])
-	if err != nil {
-		t.Fatal(err)
+	if err == nil { // the reset may be there before Dial returns
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_, err = io.ReadAll(c)
 	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
+	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("a closed port: %v", err)
 	}
 	if text := out.next(t); !strings.Contains(text, `"event":"failed"`) || !strings.Contains(text, "nothing listens on port 9999") {

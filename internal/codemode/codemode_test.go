@@ -159,7 +159,7 @@ func TestHostile(t *testing.T) {
 			if err == nil {
 				t.Error("it ended well")
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > 5*time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			t.Logf("%.100v", err)

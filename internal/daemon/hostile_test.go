@@ -148,7 +148,7 @@ func suffer(t *testing.T, svc carrel.Service, d *running, sb carrel.Sandbox) {
 		defer cancel()
 		began := time.Now()
 		err := call(ctx)
-		if took := time.Since(began); took > patience+3*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s took %v", what, took)
 		}
 		if must && err == nil {

@@ -88,7 +88,7 @@ func TestSelfSignedDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(c, "POST /sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: %s\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", d.Key())
 	if raw, _ := io.ReadAll(c); !strings.HasPrefix(string(raw), "HTTP/1.1 400") {
 		t.Errorf("%s", raw)
@@ -133,7 +133,7 @@ func TestStrangersAtEveryDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = io.WriteString(c, head+"\r\n\r\n")
 		line, _ := bufio.NewReader(c).ReadString('\n')
 		return strings.TrimSpace(line)

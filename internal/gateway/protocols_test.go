@@ -262,7 +262,7 @@ func TestH2Authority(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = io.WriteString(conn, http2.ClientPreface)
 		fr := http2.NewFramer(conn, conn)
 		_ = fr.WriteSettings()
@@ -358,7 +358,7 @@ func rawGet(t *testing.T, addr, host string) (status, body string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

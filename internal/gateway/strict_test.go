@@ -131,7 +131,7 @@ func TestSmuggling(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
 				go func() { _, _ = io.WriteString(conn, c.raw) }() // it may be refused before its end
 				br := bufio.NewReader(conn)
 				for range max(c.answers, 0) {
@@ -225,7 +225,7 @@ func TestRefusedUpgradeEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: 3000-%[1]s.x.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"+
 		"GET / HTTP/1.1\nHost: 3000-%[1]s.x.example\nE2b-Traffic-Access-Token: secret\n\n", id)
 	raw, _ := io.ReadAll(conn)

@@ -61,7 +61,7 @@ func (w *world) restore(t *testing.T, id carrel.ID, ports map[uint16]http.Handle
 // quiet waits until every visit was ended, and fails if one was ended twice.
 func (w *world) quiet(t *testing.T, visits int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); w.dones.Load() < int32(visits) && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); w.dones.Load() < int32(visits) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if v, d := w.visits.Load(), w.dones.Load(); v != int32(visits) || d != int32(visits) {
@@ -580,7 +580,7 @@ func TestLivesForget(t *testing.T) {
 		}
 		seen[n] = true
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		runtime.GC()
 		l.mu.Lock()
 		left := len(l.known)

@@ -16,7 +16,7 @@ import (
 // one that the contract names, nothing is left.
 func TestHammer(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.MaxSandboxes = 60; o.SampleEvery = time.Millisecond })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	var ids []carrel.ID

@@ -266,7 +266,7 @@ func TestPausedSurvivesRestart(t *testing.T) {
 	if got, err := d.Get(t.Context(), sb.ID); err != nil || got.State != carrel.Paused || !got.Lifecycle.AutoResume {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	for end := time.Now().Add(10 * time.Second); d.now(t, back.ID) != carrel.Running; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); d.now(t, back.ID) != carrel.Running; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the rollback was not finished: it is %s", d.now(t, back.ID))
 		}

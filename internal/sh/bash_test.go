@@ -66,7 +66,7 @@ func run(t testing.TB, m *sh.Machine, script, stdin string) result {
 	go func() { defer close(done); res.exit = p.Wait(); wg.Wait() }()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		_ = p.Signal(9)
 		<-done
 		t.Errorf("hangs: %s", script)
@@ -77,7 +77,7 @@ func run(t testing.TB, m *sh.Machine, script, stdin string) result {
 // realBash runs a script in the host's bash, in an empty directory.
 func realBash(t *testing.T, script, stdin string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	// What this process was started to ignore, as by nohup, a caught signal does not hand on.
 	caught := make(chan os.Signal, 1)

@@ -17,6 +17,8 @@ type session struct {
 	mu   sync.Mutex
 	text strings.Builder
 	seen int // up to where want has looked
+
+	shell int // its process group
 }
 
 func newSession(t *testing.T, args ...string) *session {
@@ -28,7 +30,7 @@ func newSession(t *testing.T, args ...string) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.p = p
+	s.p, s.shell = p, s.tty.Front()
 	go func() {
 		b := make([]byte, 4096)
 		for {
@@ -44,25 +46,39 @@ func newSession(t *testing.T, args ...string) *session {
 	return s
 }
 
+// shows reports whether the screen shows a text after what was wanted before, and goes past it.
+func (s *session) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := strings.Index(s.text.String()[s.seen:], text)
+	if at >= 0 {
+		s.seen += at + len(text)
+	}
+	return at >= 0
+}
+
 // want waits until the screen shows a text after what was wanted before.
 func (s *session) want(text string) {
 	s.t.Helper()
-	for range 1000 {
-		s.mu.Lock()
-		all := s.text.String()
-		at := strings.Index(all[s.seen:], text)
-		if at >= 0 {
-			s.seen += at + len(text)
+	s.until(text, func() bool { return s.shows(text) })
+}
+
+// until waits for a condition.
+func (s *session) until(what string, so func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.t.Fatalf("the screen lacks %q after %q", what, s.text.String()[s.seen:])
 		}
-		s.mu.Unlock()
-		if at >= 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.t.Fatalf("the screen lacks %q after %q", text, s.text.String()[s.seen:])
+}
+
+// job waits until a job is in front of the terminal, where the keys that stop and end it reach it.
+func (s *session) job() {
+	s.t.Helper()
+	s.until("a job in front", func() bool { f := s.tty.Front(); return f != 0 && f != s.shell })
 }
 
 func (s *session) keys(text string) {
@@ -88,7 +104,7 @@ func TestInteractive(t *testing.T) {
 	// Jobs.
 	s.keys("sleep 1000\r")
 	s.want("sleep 1000\r\n")
-	time.Sleep(30 * time.Millisecond)
+	s.job()
 	s.keys("\x1a")
 	s.want("[1]+  Stopped                 sleep 1000\r\n")
 	s.want("# ")
@@ -98,7 +114,7 @@ func TestInteractive(t *testing.T) {
 	s.say("jobs", "[1]+  Running                 sleep 1000 &\r\n")
 	s.keys("fg\r")
 	s.want("\r\nsleep 1000\r\n")
-	time.Sleep(30 * time.Millisecond)
+	s.job()
 	s.keys("\x03")
 	s.want("^C")
 	s.want("# ")
@@ -106,18 +122,21 @@ func TestInteractive(t *testing.T) {
 	s.keys("sleep 0.05 &\r")
 	s.want("[1] ")
 	s.want("# ")
-	time.Sleep(100 * time.Millisecond)
-	s.say("echo next", "next\r\n[1]+  Done                    sleep 0.05\r\n")
+	s.until("Done", func() bool { // it is told before a prompt
+		s.keys("\r")
+		return s.shows("[1]+  Done                    sleep 0.05\r\n")
+	})
+	s.say("echo next", "next\r\n")
 	// A stopped reader leaves the terminal to the shell, and reads again in front.
 	s.keys("cat\r")
 	s.want("cat\r\n")
-	time.Sleep(30 * time.Millisecond)
+	s.job()
 	s.keys("\x1a")
 	s.want("Stopped                 cat\r\n")
 	s.say("echo mine", "mine\r\n")
 	s.keys("fg\r")
 	s.want("\r\ncat\r\n")
-	time.Sleep(30 * time.Millisecond)
+	s.job()
 	s.keys("line\r")
 	s.want("line\r\nline\r\n")
 	s.keys("\x04")
@@ -179,7 +198,7 @@ func TestInteractiveEnd(t *testing.T) {
 	s = newSession(t)
 	s.want("# ")
 	s.keys("sleep 1000\r")
-	time.Sleep(50 * time.Millisecond)
+	s.job()
 	s.keys("\x1a")
 	s.want("# ")
 	s.keys("exit\r")

@@ -500,10 +500,8 @@ func (h *house) await(what string, ok func(int) bool) {
 
 // TestBounds: handshakes, tries and channels are bounded.
 func TestBounds(t *testing.T) {
-	h := newHouse(t, func(o *sshdoor.Options) {
-		o.HandshakeTime, o.MaxChannels, o.MaxTries, o.IdleTime = 2*time.Second, 2, 2, time.Hour
-	})
-	silent, err := net.Dial("tcp", h.addr)
+	hasty := newHouse(t, func(o *sshdoor.Options) { o.HandshakeTime = 100 * time.Millisecond })
+	silent, err := net.Dial("tcp", hasty.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -512,6 +510,7 @@ func TestBounds(t *testing.T) {
 	if _, err := io.Copy(io.Discard, silent); err != nil {
 		t.Errorf("a silent client is kept: %v", err)
 	}
+	h := newHouse(t, func(o *sshdoor.Options) { o.MaxChannels, o.MaxTries, o.IdleTime = 2, 2, time.Hour })
 	good := h.signer("mine", true)
 	many := []ssh.Signer{h.signer("", false), h.signer("", false), h.signer("", false), good}
 	if c, err := ssh.Dial("tcp", h.addr, &ssh.ClientConfig{User: string(h.box.ID), Auth: []ssh.AuthMethod{ssh.PublicKeys(many...)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}); err == nil { //nolint:gosec // as above

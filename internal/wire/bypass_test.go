@@ -40,7 +40,7 @@ func question(name func(mark string) string, kind, class uint16) func(*testing.T
 		c := &dns.Conn{Conn: packetConn{g.udp(driver.GatewayIPv4, 53)}, UDPSize: 4096}
 		q := new(dns.Msg).SetQuestion(name(mark), kind)
 		q.Question[0].Qclass = class
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if err := c.WriteMsg(q); err != nil {
 			t.Fatal(err)
 		}

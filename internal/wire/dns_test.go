@@ -20,7 +20,7 @@ func askFor(t testing.TB, g *guest, server string, tcp bool, q *dns.Msg) *dns.Ms
 	t.Helper()
 	c := &dns.Conn{UDPSize: 4096}
 	if tcp {
-		conn, err := g.dial(within(t, 20*time.Second), server, 53)
+		conn, err := g.dial(within(t, time.Minute), server, 53)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func askFor(t testing.TB, g *guest, server string, tcp bool, q *dns.Msg) *dns.Ms
 	} else {
 		c.Conn = packetConn{g.udp(server, 53)}
 	}
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if err := c.WriteMsg(q); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestOtherServers(t *testing.T) {
 func TestQuestionRate(t *testing.T) {
 	w := newWorld(t)
 	_, _, _, g := w.link(t, onlyAPI, wire.Options{})
-	c, err := g.dial(within(t, 20*time.Second), driver.GatewayIPv4, 53)
+	c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, 53)
 	if err != nil {
 		t.Fatal(err)
 	}

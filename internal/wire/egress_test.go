@@ -111,19 +111,18 @@ func TestNothingGetsOut(t *testing.T) {
 	d, z := &table{}, &zone{records: map[string]string{"api.example.com.": "203.0.113.9"}}
 	_, _, _, g := newLink(t, wire.Options{Dialer: d, Resolver: z})
 	for _, to := range []string{"203.0.113.9", "2001:db8::9", driver.GatewayIPv4, driver.GatewayIPv6, "169.254.169.254"} {
-		start := time.Now()
-		c, err := g.dial(within(t, 5*time.Second), to, 443)
+		c, err := g.dial(within(t, time.Minute), to, 443)
 		if err == nil {
 			c.Close()
 			t.Errorf("connected to %s", to)
 		}
-		if time.Since(start) > time.Second {
-			t.Errorf("%s took %v to be refused", to, time.Since(start))
+		if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+			t.Errorf("%s is not refused: %v", to, err)
 		}
 	}
 	u := g.udp("203.0.113.9", 9999)
 	// The answer, port unreachable, is an error of the next call.
-	for end := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := u.Write([]byte("out")); err != nil {
 			break
 		}
@@ -151,7 +150,7 @@ func ask(t testing.TB, g *guest, name string, kind uint16) *dns.Msg {
 	c := &dns.Conn{Conn: packetConn{g.udp(driver.GatewayIPv4, 53)}, UDPSize: 4096}
 	q := new(dns.Msg)
 	q.SetQuestion(name, kind)
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if err := c.WriteMsg(q); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +178,7 @@ func TestInternet(t *testing.T) {
 	z := &zone{records: map[string]string{"api.example.com.": "203.0.113.9"}}
 	w, id, _, g := newLink(t, wire.Options{Dialer: d, Resolver: z, Egress: always(carrel.Network{Internet: true})})
 	for _, to := range []string{"203.0.113.9", "2001:db8::9"} {
-		c, err := g.dial(within(t, 5*time.Second), to, 80)
+		c, err := g.dial(within(t, time.Minute), to, 80)
 		if err != nil {
 			t.Fatal(to, err)
 		}
@@ -190,7 +189,7 @@ func TestInternet(t *testing.T) {
 	}
 	u := g.udp("203.0.113.9", 9)
 	for _, text := range []string{"one", "two"} {
-		_ = u.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = u.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := io.WriteString(u, text); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +205,7 @@ func TestInternet(t *testing.T) {
 		t.Errorf("a large answer over UDP is %d bytes, truncated %v", a.Len(), a.Truncated)
 	}
 	// The same over TCP is whole.
-	c, err := g.dial(within(t, 5*time.Second), driver.GatewayIPv4, 53)
+	c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, 53)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +213,7 @@ func TestInternet(t *testing.T) {
 	q := new(dns.Msg)
 	q.SetQuestion("api.example.com.", dns.TypeTXT)
 	conn := &dns.Conn{Conn: c}
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if err := conn.WriteMsg(q); err != nil {
 		t.Fatal(err)
 	}
@@ -222,12 +221,12 @@ func TestInternet(t *testing.T) {
 		t.Errorf("over TCP: %v, %v", a, err)
 	}
 	// What the other side refuses is refused inside.
-	if c, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 81); err == nil {
+	if c, err := g.dial(within(t, time.Minute), "203.0.113.9", 81); err == nil {
 		c.Close()
 		t.Error("connected to a port that nobody serves")
 	}
 	// The switch is live: what is open is cut, nothing new gets out.
-	open, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 80)
+	open, err := g.dial(within(t, time.Minute), "203.0.113.9", 80)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +234,11 @@ func TestInternet(t *testing.T) {
 	if err := w.SetNetwork(id, carrel.Network{}); err != nil {
 		t.Fatal(err)
 	}
-	_ = open.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = open.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := open.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the open connection gave %v, want its end", err)
 	}
-	if c, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 80); err == nil {
+	if c, err := g.dial(within(t, time.Minute), "203.0.113.9", 80); err == nil {
 		c.Close()
 		t.Error("connected after the switch")
 	}
@@ -284,21 +283,21 @@ func TestBounds(t *testing.T) {
 	_, _, _, g := newLink(t, wire.Options{Dialer: d, MaxConns: 3, Egress: always(carrel.Network{Internet: true})})
 	var held []net.Conn
 	for range 3 {
-		c, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 80)
+		c, err := g.dial(within(t, time.Minute), "203.0.113.9", 80)
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, c)
 	}
-	if c, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 80); err == nil {
+	if c, err := g.dial(within(t, time.Minute), "203.0.113.9", 80); err == nil {
 		c.Close()
 		t.Error("a fourth connection over a limit of three")
 	}
 	for _, c := range held {
 		c.Close()
 	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c, err := g.dial(within(t, 5*time.Second), "203.0.113.9", 80)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		c, err := g.dial(within(t, time.Minute), "203.0.113.9", 80)
 		if err == nil {
 			c.Close()
 			break
@@ -340,7 +339,7 @@ func TestHostResolver(t *testing.T) {
 	q := new(dns.Msg)
 	q.SetQuestion("api.example.com.", dns.TypeTXT)
 	var a *dns.Msg
-	for range 20 { // the servers may not be up yet
+	for range 1000 { // the servers may not be up yet
 		if a, err = r.Exchange(t.Context(), q); err == nil {
 			break
 		}

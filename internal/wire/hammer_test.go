@@ -84,7 +84,7 @@ func TestHammer(t *testing.T) {
 	start := time.Now()
 	wg.Go(func() { _ = l.Close() })
 	_ = l.Close()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("closing took %v", d)
 	}
 	wg.Wait()
@@ -100,7 +100,7 @@ func TestHammerPolicy(t *testing.T) {
 		Refused: func(context.Context, carrel.ID, guestwords.Refusal) guestwords.RefusalReply {
 			return guestwords.RefusalReply{}
 		}})
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, b := range [][]byte{
@@ -139,11 +139,16 @@ func TestHammerPolicy(t *testing.T) {
 		}
 	})
 	time.Sleep(time.Second)
-	wr.Close()
-	wg.Wait()
-	if len(log.all()) == 0 {
-		t.Error("nothing in the log")
+	for end := time.Now().Add(time.Minute); len(log.all()) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Error("nothing in the log")
+			break
+		}
 	}
+	wr.Close()
+	time.Sleep(300 * time.Millisecond)
+	cancel()
+	wg.Wait()
 }
 
 // FuzzFrame feeds one frame to a live stack.
@@ -169,4 +174,14 @@ func FuzzFrame(f *testing.F) {
 		}
 		drain(fd) // the answers: unread, they would stall the stack
 	})
+}
+
+// drain throws away what is sent.
+func drain(fd int) {
+	b := make([]byte, 1<<17)
+	for {
+		if n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT); err != nil || n == 0 {
+			return
+		}
+	}
 }

@@ -39,7 +39,7 @@ func TestInside(t *testing.T) {
 	if _, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 16000}, host); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DialContext: in.DialContext}}
 	defer client.CloseIdleConnections()

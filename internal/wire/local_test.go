@@ -33,7 +33,7 @@ func TestLocal(t *testing.T) {
 		{driver.GatewayIPv4, guestwords.HostPort}, {driver.GatewayIPv6, guestwords.HostPort},
 		{driver.GatewayIPv4, 80}, {driver.GatewayIPv6, 80}, {guestwords.MetadataIPv4, 80},
 	} {
-		c, err := g.dial(within(t, 10*time.Second), door.address, door.port)
+		c, err := g.dial(within(t, time.Minute), door.address, door.port)
 		if err != nil {
 			t.Fatal(door, err)
 		}
@@ -44,7 +44,7 @@ func TestLocal(t *testing.T) {
 	}
 	for _, gateway := range []string{driver.GatewayIPv4, driver.GatewayIPv6, guestwords.MetadataIPv4} {
 		for _, port := range []uint16{1, 79, 81, 443, 3000, guestwords.HostPort - 1, guestwords.HostPort + 1, carrel.GuestPort} {
-			if c, err := g.dial(within(t, 10*time.Second), gateway, port); err == nil {
+			if c, err := g.dial(within(t, time.Minute), gateway, port); err == nil {
 				_ = c.Close()
 				t.Errorf("%s: port %d is open", gateway, port)
 			}
@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 // TestNoLocal: without a Local the port is closed.
 func TestNoLocal(t *testing.T) {
 	_, _, _, g := newLink(t, wire.Options{Egress: func(carrel.ID) carrel.Network { return carrel.Network{Internet: true} }})
-	if c, err := g.dial(within(t, 10*time.Second), driver.GatewayIPv4, guestwords.HostPort); err == nil {
+	if c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort); err == nil {
 		_ = c.Close()
 		t.Error("it is open")
 	}
@@ -84,7 +84,7 @@ func TestLocalOthers(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for range 10 {
-					c, err := g.dial(within(t, 10*time.Second), driver.GatewayIPv4, guestwords.HostPort)
+					c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort)
 					if err != nil {
 						t.Error(err)
 						return
@@ -110,7 +110,7 @@ func TestLocalBound(t *testing.T) {
 	t.Cleanup(free)
 	var open []net.Conn
 	dial := func() error {
-		c, err := g.dial(within(t, 10*time.Second), driver.GatewayIPv4, guestwords.HostPort)
+		c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort)
 		if err == nil {
 			open = append(open, c)
 		}
@@ -129,14 +129,14 @@ func TestLocalBound(t *testing.T) {
 	}
 	free()
 	for _, c := range open {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Read(make([]byte, 1)); errors.Is(err, syscall.ETIMEDOUT) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
 	}
 	// The places are given back a moment after the connections have ended.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if dial() == nil {
 			break
 		}
@@ -163,12 +163,12 @@ func TestLocalPolicy(t *testing.T) {
 		}
 		broken <- err
 	}})
-	c, err := g.dial(within(t, 10*time.Second), driver.GatewayIPv4, guestwords.HostPort)
+	c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}

@@ -273,7 +273,7 @@ func grant(w wish) (*os.File, error) {
 	}
 	switch w.Do {
 	case "dial":
-		d, err := net.DialTimeout(w.Network, w.Address, 20*time.Second)
+		d, err := net.DialTimeout(w.Network, w.Address, time.Minute)
 		if err != nil {
 			return nil, err
 		}

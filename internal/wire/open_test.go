@@ -47,13 +47,13 @@ func TestOpened(t *testing.T) {
 	_, _, _, g := w.link(t, n, wire.Options{Authority: authority, Roots: outside.Pool(), Audit: log.add})
 	g.lookup("api.example.com")
 	request := func(method, host string) (int, error) {
-		c, err := g.dial(within(t, 20*time.Second), goodIPv4, 443)
+		c, err := g.dial(within(t, time.Minute), goodIPv4, 443)
 		if err != nil {
 			return 0, err
 		}
 		conn := tls.Client(c, &tls.Config{ServerName: "api.example.com", RootCAs: authority.Pool()})
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		r, err := http.NewRequest(method, "https://"+host+"/x", nil)
 		if err != nil {
 			return 0, err

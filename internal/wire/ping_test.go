@@ -13,7 +13,7 @@ import (
 )
 
 // ping sends one echo request and reports whether it is answered.
-func (g *guest) ping(t testing.TB, to string) bool {
+func (g *guest) ping(t testing.TB, to string, patience time.Duration) bool {
 	t.Helper()
 	var wq waiter.Queue
 	ep, terr := g.NewEndpoint(icmp.ProtocolNumber4, ipv4.ProtocolNumber, &wq)
@@ -35,7 +35,7 @@ func (g *guest) ping(t testing.TB, to string) bool {
 	select {
 	case <-ready:
 		return true
-	case <-time.After(time.Second):
+	case <-time.After(patience):
 		return false
 	}
 }

@@ -79,7 +79,7 @@ func TestTable(t *testing.T) {
 			t.Error(address, err)
 			continue
 		}
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		b := make([]byte, 5)
 		if _, err := c.Write([]byte("hello")); err != nil {
 			t.Error(err)

@@ -103,7 +103,7 @@ func transfer(t *testing.T, c net.Conn, size int64) {
 func testIn(t *testing.T, l driver.Link, in insider) {
 	echo(t, in.listen(8080))
 	for _, size := range []int64{1, 70_000, 8 << 20} {
-		c, err := l.Dial(within(t, 20*time.Second), 8080)
+		c, err := l.Dial(within(t, time.Minute), 8080)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func testIn(t *testing.T, l driver.Link, in insider) {
 func testOut(t *testing.T, in insider) {
 	for _, to := range []string{"203.0.113.9", "2001:db8::9"} {
 		for _, size := range []int64{1, 70_000, 8 << 20} {
-			c, err := in.dial(within(t, 20*time.Second), to, 80)
+			c, err := in.dial(within(t, time.Minute), to, 80)
 			if err != nil {
 				t.Fatal(to, err)
 			}
@@ -135,10 +135,10 @@ func testRefusals(t *testing.T, l driver.Link, in insider) {
 		port     uint16
 	}{{"denied", "198.51.100.7", 80}, {"private", "192.168.1.1", 80}, {"closed outside", "203.0.113.9", 81},
 		{"the gateway", driver.GatewayIPv6, 81}} {
-		conn, err := in.dial(within(t, 20*time.Second), c.to, c.port)
+		conn, err := in.dial(within(t, time.Minute), c.to, c.port)
 		if err == nil {
 			// The program may see a connection that is reset before its first byte.
-			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 			n, readErr := conn.Read(make([]byte, 1))
 			_ = conn.Close()
 			if n != 0 || isTimeout(readErr) {
@@ -148,14 +148,14 @@ func testRefusals(t *testing.T, l driver.Link, in insider) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-	if _, err := l.Dial(within(t, 20*time.Second), 81); !refused(err) {
+	if _, err := l.Dial(within(t, time.Minute), 81); !refused(err) {
 		t.Errorf("nobody listens inside: %v", err)
 	}
 	if _, kernel := in.(*namespace); !kernel {
 		return // the stack's test adapter keeps ICMP errors to itself
 	}
 	u := in.udp("198.51.100.7", 9)
-	_ = u.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = u.SetDeadline(time.Now().Add(time.Minute))
 	_, err := u.Write([]byte("x"))
 	if err == nil {
 		_, err = u.Read(make([]byte, 1))
@@ -178,12 +178,12 @@ func testNames(t *testing.T, in insider) {
 	} {
 		for _, gateway := range []string{driver.GatewayIPv4, driver.GatewayIPv6} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)
-			stream, err := in.dial(within(t, 20*time.Second), gateway, 53)
+			stream, err := in.dial(within(t, time.Minute), gateway, 53)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, conn := range []*dns.Conn{{Conn: packetConn{in.udp(gateway, 53)}}, {Conn: stream}} {
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
 				if err := conn.WriteMsg(q); err != nil {
 					t.Fatal(err)
 				}
@@ -208,7 +208,7 @@ func testPackets(t *testing.T, in insider) {
 			sent := make([]byte, size)
 			_, _ = rand.New(rand.NewSource(int64(size))).Read(sent)
 			got := make([]byte, 1<<16)
-			_ = u.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = u.SetDeadline(time.Now().Add(time.Minute))
 			if _, err := u.Write(sent); err != nil {
 				t.Fatal(err)
 			}
@@ -226,12 +226,12 @@ func TestTAPRestart(t *testing.T) {
 	for range 3 {
 		w := wire.New(wire.Options{})
 		l := n.attach(w, tap.DefaultMTU)
-		c, err := l.Dial(within(t, 20*time.Second), 8080)
+		c, err := l.Dial(within(t, time.Minute), 8080)
 		if err != nil {
 			t.Fatal(err)
 		}
 		transfer(t, c, 100_000)
-		open, err := l.Dial(within(t, 20*time.Second), 8080)
+		open, err := l.Dial(within(t, time.Minute), 8080)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestTAPKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := l.Dial(within(t, 20*time.Second), 8080)
+		c, err := l.Dial(within(t, time.Minute), 8080)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -155,7 +155,7 @@ func (w *world) has(text string) bool {
 
 // await waits until text arrived.
 func (w *world) await(text string) bool {
-	for timeout := time.After(20 * time.Second); ; {
+	for timeout := time.After(time.Minute); ; {
 		w.mu.Lock()
 		came := w.came
 		w.mu.Unlock()
@@ -188,12 +188,12 @@ var (
 
 // send connects, writes and waits for an answer or the end.
 func (g *guest) send(to string, port uint16, pieces ...[]byte) string {
-	c, err := g.dial(within(g.t, 20*time.Second), to, port)
+	c, err := g.dial(within(g.t, time.Minute), to, port)
 	if err != nil {
 		return ""
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	for _, p := range pieces {
 		if _, err := c.Write(p); err != nil {
 			return ""

@@ -77,7 +77,7 @@ func marked(mark string) (pids []string) {
 func noneLeft(t *testing.T, mark string) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if left = marked(mark); len(left) == 0 {
 			return
 		}

@@ -107,7 +107,7 @@ func hearConnections(w *world, l net.Listener, name string) {
 		w.hear("%s heard a connection", name)
 		go func() {
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
 			buf := make([]byte, 1000)
 			n, _ := c.Read(buf)
 			w.hear("%s heard %q", name, buf[:n])

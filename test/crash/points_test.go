@@ -148,7 +148,7 @@ func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
 		if err := syscall.Kill(d.PID(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if _, err := os.Stat(file); err != nil {
 				return
 			}
@@ -262,7 +262,7 @@ func clearSnapshots(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc
 		}
 	}
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		left = nil
 		for _, dir := range []string{"drafts", "hot", "trash"} {
 			found, _ := filepath.Glob(filepath.Join(d.Dir, "snapshots", dir, "*"))

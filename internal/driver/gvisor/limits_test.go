@@ -20,7 +20,7 @@ func waitEnd(t *testing.T, in driver.Instance) driver.Exit {
 	select {
 	case e := <-done:
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it did not end")
 	}
 	return driver.Exit{}

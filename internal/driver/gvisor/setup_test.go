@@ -203,7 +203,7 @@ func create(t testing.TB, d driver.Driver, spec driver.Spec) driver.Instance {
 // destroy ends a sandbox.
 func destroy(t testing.TB, in driver.Instance) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := in.Destroy(ctx); err != nil {
 		t.Error(err)
@@ -219,7 +219,7 @@ func client(in driver.Instance) *http.Client {
 
 // dial connects to the guest once it listens.
 func dial(ctx context.Context, in driver.Instance) (net.Conn, error) {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		c, err := in.Dial(ctx, carrel.GuestPort)
 		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {

@@ -207,7 +207,7 @@ func TestWorkerEnds(t *testing.T) {
 	if err := unix.Kill(before[0], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit, err := first.Wait(ctx)
 	if err != nil || exit.Reason != carrel.EndCrashed || !strings.Contains(exit.Message, "its worker process ended: signal: killed") {

@@ -54,7 +54,7 @@ func (s *screen) Write(b []byte) (int, error) {
 // want waits until the screen shows text, and forgets all up to it.
 func (s *screen) want(t testing.TB, text string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		s.mu.Lock()
 		at := strings.Index(s.buf.String(), text)
 		if at >= 0 {

@@ -54,6 +54,20 @@ func serve(t *testing.T, wrap func(net.Listener) net.Listener, h http.Handler) s
 	return "http://" + l.Addr().String()
 }
 
+// lastRead is a source that tells when the last of it was taken.
+type lastRead struct {
+	source
+	over chan struct{}
+}
+
+func (s *lastRead) Read(p []byte) (int, error) {
+	n, err := s.source.Read(p)
+	if err == io.EOF {
+		close(s.over)
+	}
+	return n, err
+}
+
 // TestReadAheadReadsMuchAtOnce uploads a body in the 32 KiB chunks that Go's
 // client makes of a stream, and counts the reads that it takes. It begins to read
 // when the body has arrived: how the two sides keep pace is chance.
@@ -61,6 +75,7 @@ func TestReadAheadReadsMuchAtOnce(t *testing.T) {
 	const size = 1 << 20
 	reads := func(ahead bool) int64 {
 		var count *countingListener
+		sent := make(chan struct{})
 		url := serve(t, func(l net.Listener) net.Listener {
 			count = &countingListener{Listener: l}
 			if ahead {
@@ -68,12 +83,15 @@ func TestReadAheadReadsMuchAtOnce(t *testing.T) {
 			}
 			return count
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(300 * time.Millisecond)
+			select {
+			case <-sent:
+			case <-time.After(10 * time.Second): // the sockets hold less than all of it
+			}
 			if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 1<<20)); n != size || err != nil {
 				t.Errorf("%d bytes arrived, %v", n, err)
 			}
 		}))
-		resp, err := http.Post(url, "application/octet-stream", &source{left: size})
+		resp, err := http.Post(url, "application/octet-stream", &lastRead{source{left: size}, sent})
 		must(t, err)
 		must(t, resp.Body.Close())
 		return count.reads.Load()

@@ -207,7 +207,7 @@ func TestLeaveInput(t *testing.T) {
 // activity asks until the guest's activity is as it should be.
 func (g *guestUnderTest) activity(t testing.TB, is func(guest.Activity) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		code, _, body := g.ask(t, "GET", guest.ActivityPath, "")
 		var a guest.Activity
 		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {

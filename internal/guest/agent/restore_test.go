@@ -136,7 +136,7 @@ func TestRestored(t *testing.T) {
 	if s.Err() == nil {
 		t.Error("the old stream ended as if all were well")
 	}
-	_ = idle.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = idle.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := idle.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("an old connection is open: %v", err)
 	}
@@ -311,7 +311,11 @@ func TestCheckpointBefore(t *testing.T) {
 		_, err := g.run(context.Background(), line("rm -f nothing; touch "+witness))
 		ended <- err
 	}()
-	g.activity(t, func(a guest.Activity) bool { return a.Streams == 1 })
+	g.activity(t, func(a guest.Activity) bool { // the host is being asked
+		mu.Lock()
+		defer mu.Unlock()
+		return a.Streams == 1 && len(asked) == 5
+	})
 	g.init(t, guest.InitRequest{SandboxID: "icopy", Restored: true, Generation: 1})
 	if err := <-ended; err == nil {
 		t.Error("the command ran in the copy")

@@ -75,7 +75,7 @@ func (r *rooted) text(t testing.TB, name string) string {
 // wait returns when a file holds a text.
 func (r *rooted) wait(t testing.TB, name, text string) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if b, _ := os.ReadFile(r.at(name)); string(b) == text {
 			return
 		}

@@ -85,7 +85,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: waits", name)
 		}
 	}

@@ -450,7 +450,7 @@ func TestLargeDirectory(t *testing.T) {
 	if l, err := f.Root().ReadDir("/many"); err != nil || len(l) != n {
 		t.Errorf("the original has %d, %v", len(l), err)
 	}
-	if d := time.Since(begin); d > 20*time.Second {
+	if d := time.Since(begin); d > 5*time.Minute {
 		t.Errorf("that took %v", d)
 	}
 }

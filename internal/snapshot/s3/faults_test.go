@@ -244,7 +244,7 @@ func TestLostAnswer(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	server := s3test.Start(t)
 	o := options(server)
-	o.Retries, o.Timeout = 2, 3*time.Second // in which Open is to get its answer, too
+	o.Retries, o.Timeout = 2, 5*time.Second // in which Open is to get its answer, too
 	b, proxy := openFaulty(t, server, server.Bucket(t), o)
 	end := make(chan struct{})
 	defer close(end)

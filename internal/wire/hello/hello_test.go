@@ -29,7 +29,7 @@ func said(t testing.TB, c *tls.Config) []byte {
 		defer close(done)
 		_ = tls.Client(a, c).Handshake()
 	}()
-	_ = b.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = b.SetDeadline(time.Now().Add(time.Minute))
 	out := readHello(t, b)
 	b.Close()
 	a.Close()

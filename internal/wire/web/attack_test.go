@@ -367,7 +367,7 @@ func TestCrowds(t *testing.T) {
 			}
 		}
 		r.reported(2)
-		for range 1000 {
+		for range 60_000 {
 			if r.proxy.Open() == 0 {
 				return
 			}

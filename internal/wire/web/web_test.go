@@ -241,7 +241,7 @@ func (r *rig) url(path string) string {
 // reported waits for n decisions.
 func (r *rig) reported(n int) []carrel.Decision {
 	r.t.Helper()
-	for range 1000 {
+	for range 6000 {
 		r.mu.Lock()
 		d := slices.Clone(r.decisions)
 		r.mu.Unlock()

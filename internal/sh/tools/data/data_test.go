@@ -124,7 +124,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
 			out, _ := run(t, script)
-			if d := time.Since(begin); d > 20*time.Second {
+			if d := time.Since(begin); d > 5*time.Minute {
 				t.Errorf("took %v: %.200s", d, out)
 			}
 		})

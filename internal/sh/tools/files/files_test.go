@@ -43,7 +43,7 @@ func TestMany(t *testing.T) {
 		if s := x.run(t, run.c, nil, run.args...); s != 0 {
 			t.Errorf("%v: %d", run.args, s)
 		}
-		if d := time.Since(start); d > 20*time.Second {
+		if d := time.Since(start); d > 5*time.Minute {
 			t.Errorf("%v took %v", run.args, d)
 		}
 	}

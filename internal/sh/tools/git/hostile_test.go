@@ -56,7 +56,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			out, _ := run(t, nil, begin+script)
-			if d := time.Since(start); d > 30*time.Second {
+			if d := time.Since(start); d > 5*time.Minute {
 				t.Errorf("took %v: %.300s", d, out)
 			}
 			if strings.Contains(out, "panic") || strings.Contains(out, "runtime error") {

@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			out, errs, code := run(t, text, sh.Limits{Procs: 20, Memory: 96 << 20, Output: 8 << 20, Steps: steps, Depth: 64})
-			if took := time.Since(began); took > 60*time.Second {
+			if took := time.Since(began); took > 5*time.Minute {
 				t.Errorf("took %v", took)
 			}
 			t.Logf("%v: %d; %d bytes; %.200s", time.Since(began), code, len(out), errs)

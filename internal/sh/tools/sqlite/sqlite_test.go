@@ -88,7 +88,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
 			out, _ := run(t, machine(t, sh.Limits{Procs: 50, Memory: 32 << 20, Output: 4 << 20, Steps: 10 << 20}), script)
-			if d := time.Since(begin); d > 30*time.Second {
+			if d := time.Since(begin); d > 5*time.Minute {
 				t.Errorf("took %v: %.200s", d, out)
 			}
 		})
