@@ -17,6 +17,7 @@ type jqRun struct {
 	filter   string
 	has      bool
 	files    []string
+	paths    []string // of modules
 	fromFile bool
 	style    jq.Style
 	null, raw, slurp, out, join, zero,
@@ -54,6 +55,14 @@ func runJQ(c *tool.Call) int {
 	return r.run()
 }
 
+// library is where modules are looked for.
+func (r *jqRun) library() []string {
+	if len(r.paths) > 0 {
+		return r.paths
+	}
+	return []string{"~/.jq", "/usr/lib/jq", "/usr/lib"}
+}
+
 func (r *jqRun) readFile(name string) (string, error) {
 	in, err := r.OpenIn(name)
 	if err != nil {
@@ -81,6 +90,7 @@ func (r *jqRun) run() int {
 		Debug:  func(v any) error { _, err := fmt.Fprintf(r.Err, "[\"DEBUG:\",%s]\n", jq.Text(v)); return err },
 		Stderr: func(s string) error { _, err := io.WriteString(r.Err, s); return err },
 		Line:   func() int { return r.line() },
+		Load:   r.readFile, Paths: r.library(), Home: r.Getenv("HOME"),
 		FileName: func() any {
 			if r.file == "" {
 				return nil

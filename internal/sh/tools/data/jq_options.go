@@ -62,7 +62,7 @@ func (r *jqRun) parse() (status int, ok bool) {
 		a := rest[0]
 		rest = rest[1:]
 		switch {
-		case plain || len(a) < 2 || a[0] != '-':
+		case plain || len(a) < 2 || a[0] != '-' || a[1] != '-' && (a[1]|0x20 < 'a' || a[1]|0x20 > 'z'):
 			if status, ok := r.operand(a, mode); !ok {
 				return status, false
 			}
@@ -77,11 +77,14 @@ func (r *jqRun) parse() (status int, ok bool) {
 					return r.wrong("Unknown arguments")
 				}
 				if l == 'L' {
-					if a != "-L" || len(rest) == 0 {
-						break
+					if dir := a[strings.IndexByte(a, 'L')+1:]; dir != "" {
+						r.paths = append(r.paths, dir)
+					} else if len(rest) > 0 {
+						r.paths, rest = append(r.paths, rest[0]), rest[1:]
+					} else {
+						return r.wrong("-L takes a parameter: (e.g. -L /search/path or -L/search/path)")
 					}
-					rest = rest[1:]
-					continue
+					break
 				}
 				var status int
 				if rest, status, ok = r.long(long, rest, &mode); !ok {
@@ -175,7 +178,9 @@ func (r *jqRun) long(name string, rest []string, mode *byte) ([]string, int, boo
 		*mode = 's'
 	case "jsonargs":
 		*mode = 'j'
-	case "unbuffered", "library-path", "stream-errors":
+	case "library-path":
+		r.paths = append(r.paths, args[0])
+	case "unbuffered", "stream-errors":
 	case "indent":
 		n, err := strconv.Atoi(args[0])
 		switch {

@@ -23,10 +23,13 @@ func (c *compiler) call(s *scope, f *gojq.Func) (fn, error) {
 		}
 		return c.callDef(s, hops, at.def, f)
 	}
+	name := fmt.Sprintf("%s/%d", f.Name, len(f.Args))
+	if d := c.mod.defs[name]; d != nil {
+		return c.callDef(s, -1, d, f)
+	}
 	if run, ok, err := c.special(s, f); ok || err != nil {
 		return run, err
 	}
-	name := fmt.Sprintf("%s/%d", f.Name, len(f.Args))
 	if n, ok := natives()[name]; ok {
 		return c.callNative(s, n, f.Args)
 	}
@@ -43,6 +46,9 @@ func (c *compiler) call(s *scope, f *gojq.Func) (fn, error) {
 func (c *compiler) variable(s *scope, name string) (fn, error) {
 	if hops, _, ok := s.lookup(name, -1); ok {
 		return func(e *env, p *path, _ any, out out) error { return out(p.lost(), e.hop(hops).val) }, nil
+	}
+	if v, ok := c.mod.vars[name]; ok {
+		return constant(v), nil
 	}
 	if v, ok := c.globals[name[1:]]; ok {
 		return constant(v), nil
@@ -141,6 +147,8 @@ func (c *compiler) builtin(name string) (*def, error) {
 	d := &def{src: src}
 	d.in = &scope{nil, src.Name, len(src.Args), d}
 	c.defs[name] = d
+	defer func(m *module) { c.mod = m }(c.mod)
+	c.mod = newModule("")
 	return d, c.body(d)
 }
 

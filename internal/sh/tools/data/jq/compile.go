@@ -3,8 +3,8 @@ package jq
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
+	"github.com/carrel-dev/carrel/internal/sh/regex"
 	"github.com/itchyny/gojq"
 )
 
@@ -87,13 +87,16 @@ type compiler struct {
 	globals map[string]any
 	defs    map[string]*def // builtins written in jq, by name/arity
 	depth   int
+	mod     *module            // what is being compiled
+	loaded  map[string]*module // by file
 }
 
 // vm is one run of a program.
 type vm struct {
 	*purse
 	opts    Options
-	regexes map[string]*regexp.Regexp
+	regexes map[string]*regex.Regexp
+	natives map[string]native // of all; for builtins
 }
 
 // Options are a program's surroundings.
@@ -107,6 +110,9 @@ type Options struct {
 	Now      func() float64
 	FileName func() any
 	Line     func() int
+	Load     func(file string) (string, error) // of modules; nil where there are none
+	Paths    []string                          // where modules are looked for
+	Home     string                            // ~, for paths that begin with it
 }
 
 // Program is a compiled program.
@@ -132,13 +138,16 @@ func Compile(src string, o Options) (p *Program, err error) {
 	}
 	q, err := gojq.Parse(src)
 	if err != nil {
-		return nil, &CompileError{"syntax error: " + err.Error()}
+		return nil, syntaxError(src, err)
 	}
-	if len(q.Imports) > 0 || q.Meta != nil {
-		return nil, &CompileError{"modules are not supported here"}
+	m := &vm{purse: newPurse(o.Budget), opts: o, natives: natives()}
+	c := &compiler{m: m, globals: o.Vars, defs: map[string]*def{}, mod: newModule("."), loaded: map[string]*module{}}
+	if err := c.home(); err != nil {
+		return nil, err
 	}
-	m := &vm{purse: newPurse(o.Budget), opts: o}
-	c := &compiler{m: m, globals: o.Vars, defs: map[string]*def{}}
+	if err := c.imports(c.mod, q.Imports); err != nil {
+		return nil, err
+	}
 	run, err := c.query(nil, q)
 	if err != nil {
 		return nil, err

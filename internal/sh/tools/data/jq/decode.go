@@ -32,6 +32,9 @@ type SyntaxError struct {
 
 // Error implements error.
 func (e *SyntaxError) Error() string {
+	if e.Line == 0 { // of the text as a whole
+		return e.Text
+	}
 	return fmt.Sprintf("%s at line %d, column %d", e.Text, e.Line, e.Col)
 }
 
@@ -273,7 +276,7 @@ func Parse(s string, b Budget) (any, error) {
 	d := NewDecoder(strings.NewReader(s), b)
 	v, err := d.Next()
 	if err == nil && d.space() {
-		return nil, &SyntaxError{"Unexpected extra JSON values", d.line + 1, d.col}
+		return nil, &SyntaxError{Text: "Unexpected extra JSON values"}
 	}
 	return v, err
 }

@@ -28,6 +28,9 @@ func (d *Decoder) word() (any, error) {
 	case "false":
 		return false, nil
 	case "nan", "NaN":
+		for d.more() && d.buf[d.pos] >= '0' && d.buf[d.pos] <= '9' { // its payload
+			d.next()
+		}
 		return math.NaN(), nil
 	case "Infinity", "infinity":
 		return math.Inf(1), nil
@@ -45,9 +48,11 @@ func (d *Decoder) number() (any, error) {
 		b = append(b, c)
 		d.next()
 	}
-	if string(b) == "-" && d.peek() == 'I' {
-		if v, err := d.word(); err == nil && v == math.Inf(1) {
-			return math.Inf(-1), nil
+	if c := d.peek(); string(b) == "-" && (c == 'I' || c|0x20 == 'n') {
+		if v, err := d.word(); err == nil {
+			if f, ok := v.(float64); ok {
+				return -f, nil
+			}
 		}
 	}
 	v, ok := parseNumber(string(b))

@@ -12,7 +12,7 @@ import (
 var formats = map[string]func(m *vm, v any) (string, error){
 	"@text": toText,
 	"@json": (*vm).json,
-	"@html": escaper(strings.NewReplacer("<", "&lt;", ">", "&gt;", "&", "&amp;", "'", "&#39;", `"`, "&quot;").Replace),
+	"@html": escaper(strings.NewReplacer("<", "&lt;", ">", "&gt;", "&", "&amp;", "'", "&apos;", `"`, "&quot;").Replace),
 	"@uri":  escaper(percent),
 	"@urid": func(m *vm, v any) (string, error) { return m.changed(v, unpercent) },
 	"@csv": row("csv", ",", func(s string) string {
@@ -152,6 +152,9 @@ func unbase64(m *vm, v any) (string, error) {
 		return "", err
 	}
 	s = strings.TrimRight(s, "=")
+	if len(s)%4 == 1 {
+		return "", errorf("%s trailing base64 byte found", described(v))
+	}
 	b, err := base64.RawStdEncoding.DecodeString(s)
 	if err != nil && len(b) == 0 && s != "" {
 		return "", errorf("%s is not valid base64 data", described(v))

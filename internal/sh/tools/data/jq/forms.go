@@ -16,8 +16,11 @@ func (m *vm) limit(count, body fn, skip bool) fn {
 			if !ok {
 				return errorf("Invalid arguments")
 			}
-			if n <= 0 && !skip {
+			switch {
+			case n == 0 && !skip:
 				return nil
+			case n < 0 && !skip:
+				return body(e, p, v, out)
 			}
 			enough := &errEnough{}
 			err := body(e, p, v, func(p *path, v any) error {
@@ -166,7 +169,7 @@ func inputForm(m *vm, _ []fn) fn {
 	return func(e *env, p *path, _ any, out out) error {
 		v, err := m.input()
 		if err == io.EOF {
-			return errorf("No more inputs")
+			return errorf("break")
 		}
 		if err != nil {
 			return err

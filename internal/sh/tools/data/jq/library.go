@@ -26,7 +26,8 @@ def add(f): reduce f as $x (null; . + $x);
 def first: .[0];
 def last: .[-1];
 def nth($n): .[$n];
-def nth($n; f): if $n < 0 then error("Out of bounds negative array index") else last(limit($n + 1; f)) end;
+def nth($n; f): if $n < 0 then error("nth doesn't support negative indices")
+  else label $out | foreach f as $x ($n + 1; . - 1; if . <= 0 then $x, break $out else empty end) end;
 def in(xs): . as $x | xs | has($x);
 def inside(xs): . as $x | xs | contains($x);
 def to_entries: [keys_unsorted[] as $k | {key: $k, value: .[$k]}];
@@ -66,6 +67,8 @@ def combinations: if length == 0 then [] else .[0][] as $x | (.[1:] | combinatio
 def combinations(n): . as $dot | [range(n)] | map($dot) | combinations;
 def walk(f): def w: if type == "object" then map_values(w) elif type == "array" then map(w) else . end | f; w;
 def env: $ENV;
+def repeat(f): def r: f, r; r;
+def isfinite: type == "number" and (isinfinite | not);
 def halt_error: halt_error(5);
 def fromstream(f): {x: null, e: false} as $init | foreach f as $i ($init;
   if .e then $init else . end | if $i | length == 2
@@ -82,7 +85,6 @@ def IN(src; s): any(src == s; .);
 def JOIN($idx; idx_expr): [.[] | [., $idx[idx_expr]]];
 def JOIN($idx; stream; idx_expr): stream | [., $idx[idx_expr]];
 def JOIN($idx; stream; idx_expr; join_expr): stream | [., $idx[idx_expr]] | join_expr;
-def get_search_list: [];
 def error(msg): msg | error;
 `
 

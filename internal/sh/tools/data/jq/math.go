@@ -72,11 +72,7 @@ func addMath(add func(string, int, func(m *vm, v any, a []any) (any, error))) {
 	add("infinite", 0, func(*vm, any, []any) (any, error) { return math.Inf(1), nil })
 	add("nan", 0, func(*vm, any, []any) (any, error) { return math.NaN(), nil })
 	add("abs", 0, func(_ *vm, v any, _ []any) (any, error) {
-		x, ok := number(v)
-		if !ok {
-			return nil, errorf("%s has no absolute value", described(v))
-		}
-		if x < 0 {
+		if Compare(v, 0.0) < 0 { // as of old, also null and booleans
 			return negate(v)
 		}
 		return v, nil

@@ -39,7 +39,15 @@ var natives = sync.OnceValue(func() map[string]native {
 	one("transpose", transpose)
 	one("error", func(v any) (any, error) { return nil, &ValueError{Value: v} })
 	one("halt", func(any) (any, error) { return nil, &Halt{} })
-	one("builtins", func(any) (any, error) { return []any{}, nil })
+	add("builtins", 0, builtins)
+	add("modulemeta", 0, (*vm).moduleMeta)
+	add("get_search_list", 0, func(m *vm, _ any, _ []any) (any, error) {
+		out := []any{}
+		for _, p := range m.opts.Paths {
+			out = append(out, p)
+		}
+		return out, nil
+	})
 	one("from_entries", fromEntries)
 	add("input_line_number", 0, func(m *vm, _ any, _ []any) (any, error) {
 		if m.opts.Line == nil {
@@ -274,7 +282,7 @@ func toNumber(v any) (any, error) {
 		if s == "nan" {
 			return math.NaN(), nil
 		}
-		return nil, errorf("Cannot parse '%s' as number", v)
+		return nil, errorf("Invalid numeric literal at EOF at line 1, column %d (while parsing '%s')", len(s), v)
 	}
 	return nil, errorf("%s cannot be parsed as a number", described(v))
 }

@@ -158,10 +158,10 @@ func (m *vm) mul(a, b any) (any, error) {
 		a, b, y, oky = b, a, x, true
 	}
 	if s, ok := a.(string); ok && oky {
-		if y <= 0 || math.IsNaN(y) {
+		if y < 0 || math.IsNaN(y) {
 			return nil, nil
 		}
-		n := math.Max(math.Ceil(y), 1)
+		n := math.Floor(y)
 		if n*float64(len(s)) > maxString {
 			return nil, errorf("Repeat string result too long")
 		}
@@ -259,7 +259,7 @@ func mod(a, b any) (any, error) {
 	}
 	p, q := toInt(x), toInt(y)
 	if q == 0 {
-		return nil, errorf("%s and %s cannot be divided because the divisor is zero", described(a), described(b))
+		return nil, errorf("%s and %s cannot be divided (remainder) because the divisor is zero", described(a), described(b))
 	}
 	if q == -1 {
 		return 0.0, nil

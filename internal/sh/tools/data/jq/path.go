@@ -53,7 +53,7 @@ func (m *vm) part(p *path, v, k any, out out) error {
 }
 
 func lostPath(v, k any) error {
-	return errorf("Invalid path expression with result %s while trying to access element %s", clip(v), clip(k))
+	return errorf("Invalid path expression near attempt to access element %s of %s", clip(k), clip(v))
 }
 
 func (c *compiler) slice(s *scope, run fn, x *gojq.Index) (fn, error) {
@@ -91,7 +91,7 @@ func (m *vm) iterate(run fn) fn {
 	return func(e *env, p *path, v any, out out) error {
 		return run(e, p, v, func(p *path, v any) error {
 			if p == noPath {
-				return errorf("Invalid path expression with result %s while trying to iterate through it", clip(v))
+				return errorf("Invalid path expression near attempt to iterate through %s", clip(v))
 			}
 			switch v := v.(type) {
 			case []any:

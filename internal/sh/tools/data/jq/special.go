@@ -110,7 +110,6 @@ func init() {
 		}),
 		"until":   form(2, untilForm),
 		"while":   form(2, whileForm),
-		"repeat":  form(1, func(m *vm, a []fn) fn { return m.recurse(a[0]) }),
 		"range":   rangeForm,
 		"input":   form(0, inputForm),
 		"inputs":  form(0, inputsForm),

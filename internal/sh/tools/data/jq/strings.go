@@ -1,6 +1,7 @@
 package jq
 
 import (
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -79,13 +80,13 @@ func asciiCase(s string, from, to byte) string {
 func implode(_ *vm, v any, _ []any) (any, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, errorf("%s cannot be imploded, must be an array of codepoints", described(v))
+		return nil, errorf("implode input must be an array")
 	}
 	var b strings.Builder
 	for _, x := range list {
 		n, ok := number(x)
-		if !ok {
-			return nil, errorf("Unicode codepoint must be numeric")
+		if !ok || math.IsNaN(n) {
+			return nil, errorf("%s can't be imploded, unicode codepoint needs to be numeric", described(x))
 		}
 		r := rune(utf8.RuneError)
 		if n >= 0 && n <= utf8.MaxRune {

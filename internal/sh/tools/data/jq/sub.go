@@ -1,6 +1,9 @@
 package jq
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // subForm is sub and gsub: the replacement is a program that sees the named captures.
 func subForm(global string) func(m *vm, n int, a []fn) fn {
@@ -29,87 +32,79 @@ func subForm(global string) func(m *vm, n int, a []fn) fn {
 					if err != nil {
 						return err
 					}
-					s := &substitution{m: m, e: e, str: a[1], in: v.(string), matches: all.([]any)}
-					return s.from(0, 0, "", func(x string) error { return out(p.lost(), x) })
+					s := &substitution{m: m, in: v.(string)}
+					return s.run(e, a[1], all.([]any), func(x string) error { return out(p.lost(), x) })
 				})
 			})
 		}
 	}
 }
 
+// substitution builds the results of sub and gsub: the n-th of them has the n-th replacement of every match.
 type substitution struct {
 	m       *vm
-	e       *env
-	str     fn
 	in      string
-	matches []any
+	chars   []rune // of in, where it isn't ASCII
+	results []*strings.Builder
 }
 
-// from replaces the matches from the i-th on; done is what is ready, and at where it ends in characters.
-func (s *substitution) from(i, at int, done string, out func(string) error) error {
-	if err := s.m.enter(); err != nil {
-		return err
+// cut returns a part of the input, by characters.
+func (s *substitution) cut(from, to int) string {
+	if s.chars == nil {
+		return s.in[from:to]
 	}
-	defer s.m.leave()
-	chars := []rune(nil)
-	ascii := len(s.in) == strings.Count(s.in, "")-1
-	if !ascii {
-		chars = []rune(s.in)
+	return string(s.chars[from:to])
+}
+
+func (s *substitution) run(e *env, str fn, matches []any, out func(string) error) error {
+	end := len(s.in)
+	if n := utf8.RuneCountInString(s.in); n != end {
+		s.chars, end = []rune(s.in), n
 	}
-	cut := func(from, to int) string {
-		if ascii {
-			return s.in[from:to]
-		}
-		return string(chars[from:to])
-	}
-	var b strings.Builder
-	b.WriteString(done)
-	for ; i < len(s.matches); i++ {
+	at, total := 0, 0
+	for _, x := range matches {
 		if err := s.m.step(4); err != nil {
 			return err
 		}
-		match := s.matches[i].(*Object)
+		match := x.(*Object)
 		off, _ := match.Get("offset")
 		n, _ := match.Get("length")
 		start := int(off.(float64))
-		b.WriteString(cut(at, start))
+		gap := s.cut(at, start)
 		at = start + int(n.(float64))
-		results, err := s.m.collect(s.str, s.e, captured(match))
+		texts, err := s.m.collect(str, e, captured(match))
 		if err != nil {
 			return err
 		}
-		for _, r := range results {
-			if _, ok := r.(string); !ok {
-				return errorf("%s and %s cannot be added", described(cut(0, start)), described(r))
+		for i, r := range texts {
+			text, ok := r.(string)
+			if !ok {
+				return errorf("%s and %s cannot be added", described(s.cut(0, start)), described(r))
+			}
+			if i == len(s.results) {
+				s.results = append(s.results, &strings.Builder{})
+			}
+			s.results[i].WriteString(gap)
+			s.results[i].WriteString(text)
+			if total += len(gap) + len(text); total > maxString {
+				return errorf("string too long")
 			}
 		}
-		switch len(results) {
-		case 0:
-			return nil
-		case 1:
-			b.WriteString(results[0].(string))
-		default:
-			for _, r := range results {
-				if err := s.from(i+1, at, b.String()+r.(string), out); err != nil {
-					return err
-				}
-			}
-			return nil
+	}
+	if len(matches) == 0 {
+		return out(s.in)
+	}
+	for i := range s.results {
+		s.results[i].WriteString(s.cut(at, end))
+		x, err := s.m.str(s.results[i].String())
+		if err == nil {
+			err = out(x)
 		}
-		if b.Len() > maxString {
-			return errorf("string too long")
+		if err != nil {
+			return err
 		}
 	}
-	end := len(chars)
-	if ascii {
-		end = len(s.in)
-	}
-	b.WriteString(cut(at, end))
-	x, err := s.m.str(b.String())
-	if err != nil {
-		return err
-	}
-	return out(x)
+	return nil
 }
 
 // captured is the object of a match's named groups.

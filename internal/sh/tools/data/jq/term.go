@@ -281,7 +281,10 @@ func (c *compiler) object(s *scope, o *gojq.Object) (fn, error) {
 		var err error
 		switch {
 		case kv.Key != "" && kv.Key[0] == '$':
-			x.key = constant(kv.Key[1:])
+			if x.key = constant(kv.Key[1:]); kv.Val != nil { // a variable's value is the key
+				x.key, err = c.call(s, &gojq.Func{Name: kv.Key})
+				break
+			}
 			x.val, err = c.call(s, &gojq.Func{Name: kv.Key})
 		case kv.Key != "":
 			x.key = constant(kv.Key)
@@ -291,6 +294,9 @@ func (c *compiler) object(s *scope, o *gojq.Object) (fn, error) {
 				x.val, err = c.index(s, identity, &gojq.Index{Str: kv.KeyString})
 			}
 		default:
+			if n := kv.KeyQuery.Term; n != nil && n.Type == gojq.TermTypeNumber && len(n.SuffixList) == 0 {
+				return nil, compileErrorf("Cannot use number (%s) as object key", n.Number)
+			}
 			x.key, err = c.query(s, kv.KeyQuery)
 		}
 		if err == nil && kv.Val != nil {
@@ -313,7 +319,7 @@ func (c *compiler) object(s *scope, o *gojq.Object) (fn, error) {
 		return pairs[i].key(e, nil, v, func(_ *path, k any) error {
 			name, ok := k.(string)
 			if !ok {
-				return errorf("Object keys must be strings")
+				return errorf("Cannot use %s (%s) as object key", TypeName(k), clip(k))
 			}
 			return pairs[i].val(e, nil, v, func(_ *path, x any) error {
 				keys[i], vals[i] = name, x

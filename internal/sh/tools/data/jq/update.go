@@ -1,6 +1,7 @@
 package jq
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 )
@@ -169,6 +170,9 @@ func (m *vm) setIndex(v, k any, rest []any, own owned, f func(old any) (any, err
 		return nil, errorf("Cannot index %s with number", TypeName(v))
 	}
 	n, _ := number(k)
+	if math.IsNaN(n) {
+		return nil, errorf("Cannot set array element at NaN index")
+	}
 	i := int(min(max(n, -maxIndex), maxIndex))
 	if n < 0 {
 		if i += len(list); i < 0 {
@@ -209,6 +213,9 @@ func (m *vm) setIndex(v, k any, rest []any, own owned, f func(old any) (any, err
 
 func (m *vm) setSlice(v any, k *Object, rest []any, f func(old any) (any, error)) (any, error) {
 	list, ok := v.([]any)
+	if _, text := v.(string); text {
+		return nil, errorf("Cannot update string slices")
+	}
 	if v != nil && !ok {
 		return nil, errorf("Cannot update field at object index of %s", TypeName(v))
 	}
