@@ -15,6 +15,7 @@ func (s *Server) carrelRoutes() {
 	const v1 = " /carrel/v1"
 	s.handle("GET"+v1+"/version", s.version)
 	s.handle("GET"+v1+"/doctor", s.doctor)
+	s.handle("GET"+v1+"/pool", s.pool)
 	s.handle("POST"+v1+"/sandboxes", s.createOurs)
 	s.handle("GET"+v1+"/sandboxes", s.listOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}", s.getOurs)

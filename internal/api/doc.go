@@ -43,7 +43,7 @@
 // client is its counterpart. Durations are nanoseconds, or texts such as "90s". A
 // field that is not known is a 400: whoever sent it meant something by it.
 //
-//	GET    /carrel/v1/version    GET /carrel/v1/doctor
+//	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
 //	GET    /carrel/v1/sandboxes?metadata&state&template&startedAfter&oldestFirst&limit&cursor
 //	GET    /carrel/v1/sandboxes/{id}        DELETE /carrel/v1/sandboxes/{id}

@@ -28,6 +28,8 @@ type Options struct {
 	Snapshots SnapshotKeeper
 	// SSHKeys keeps the keys that may open SSH sessions; with nil there is no such endpoint.
 	SSHKeys SSHKeys
+	// Pools tells of the sandboxes that are kept ready; nil answers 501.
+	Pools carrel.Pools
 	// Audits is the audit log; nil answers 501.
 	Audits carrel.Audits
 	// Secrets are the secrets of whoever has the key; nil answers 501.

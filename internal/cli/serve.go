@@ -62,6 +62,8 @@ with the same data directory adopts them again.`,
 	f.Var((*config.Size)(&cfg.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
 	f.Var((*config.Size)(&cfg.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
 	f.IntVar(&cfg.MaxPaused, "max-paused", cfg.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
+	f.IntVar(&cfg.Warm.Cap, "warm", cfg.Warm.Cap, "how many sandboxes may be kept ready, by what was asked for lately (0: none)")
+	f.Var(&cfg.Warm.Floors, "warm-floor", "keep so many of a kind ready whatever is asked for, such as base=5 or py:2:1024=20 (repeat)")
 	f.StringVar(&cfg.Wire.DefaultPolicy, "default-policy", cfg.Wire.DefaultPolicy, "network policy of sandboxes created without one: a file, a preset, deny or allow (default: deny; through E2B's API allow)")
 	f.StringVar(&cfg.Wire.Presets, "presets", cfg.Wire.Presets, "file of policy presets of your own")
 	f.StringVar(&cfg.Wire.SecretKeyFile, "secret-key-file", cfg.Wire.SecretKeyFile, "file of the key that secrets are sealed with (default: one in the data directory)")

@@ -64,6 +64,8 @@ type Config struct {
 	// S3 is how a SnapshotStore of the form s3://… is reached.
 	S3 S3
 
+	// Warm is what is kept ready.
+	Warm Warm
 	// Wire is what it is told of sandboxes' way out.
 	Wire Wire
 	// Ingress is what it is told of the ways in.
@@ -89,6 +91,7 @@ func Default() Config {
 		MaxSandboxConnections: 1024,
 		SnapshotCache:         8 << 30,
 		MaxPaused:             10000,
+		Warm:                  Warm{Cap: defaultWarm},
 		Wire:                  defaultWire,
 		LogFormat:             "text",
 		LogLevel:              "info",

@@ -61,6 +61,9 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 			}
 		}
 	}
+	if err := c.Warm.applyEnv(getenv); err != nil {
+		return err
+	}
 	c.S3.applyEnv(getenv)
 	for name, field := range map[string]*time.Duration{
 		"CARREL_DEFAULT_TIMEOUT": &c.DefaultTimeout,

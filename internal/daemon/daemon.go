@@ -172,6 +172,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
 		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
 		MaxSandboxes: d.cfg.MaxSandboxes, MaxPaused: d.cfg.MaxPaused, KillOnClose: opts.KillOnClose, Logger: d.log,
+		Warm: warmOptions(d.cfg.Warm),
 	})
 	if err != nil {
 		return err
@@ -199,6 +200,7 @@ func (d *Daemon) openDoors() {
 		Service: d.service, Key: d.key, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.snapshots, Secrets: d.parts.vault.For(""), Audits: d.parts.audits(), DefaultNetwork: d.network,
 		Doctor: func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
+		Pools:  d.service,
 		Ready:  d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
 	})
 	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)

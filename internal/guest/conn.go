@@ -84,6 +84,16 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 	return c
 }
 
+// As returns a Conn to the same guest, over the same connections, with another access
+// token: for one that has been given another identity.
+func (c *Conn) As(token string) *Conn {
+	opts := c.opts
+	opts.Token, opts.Transport = token, c.http
+	as := NewConn(c.dial, opts)
+	as.pool, as.opts.Transport = c.pool, c.opts.Transport
+	return as
+}
+
 // newTransport pools keep-alive connections to the guest's port.
 func newTransport(dial Dialer) *http.Transport {
 	return &http.Transport{

@@ -28,6 +28,27 @@ type plan struct {
 	rec    state.Record
 	ttl    time.Duration
 	from   *origin // the snapshot it is made from; nil for a template
+	warm   *warm   // what was made ahead for it; nil for nothing
+}
+
+// boots reports whether its first process is yet to start, and with it the template's
+// own command.
+func (p *plan) boots() bool {
+	if p.warm != nil {
+		return p.warm.boots
+	}
+	return p.from.boots()
+}
+
+// start says how it gets its first process.
+func (p *plan) start() string {
+	switch {
+	case p.warm != nil:
+		return startWarm
+	case p.from != nil:
+		return startSnapshot
+	}
+	return startCold
 }
 
 // Create implements carrel.Sandboxes.
@@ -39,30 +60,56 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	return s.make(ctx, p)
 }
 
-// make makes the planned sandbox.
+// make makes the planned sandbox, from one that is ready where there is one. What breaks
+// in that is no reason to fail: the same is then made from nothing.
 func (s *Service) make(ctx context.Context, p *plan) (carrel.Sandbox, error) {
 	if p.from != nil {
 		defer p.from.release() // follow has a share of its own
 	}
+	if !s.hold() {
+		return carrel.Sandbox{}, &carrel.Error{Op: opCreate, Kind: carrel.Unavailable, Err: errClosing}
+	}
+	defer s.wg.Done()
+	defer s.warm.working()()
+	if s.takeWarm(p) {
+		sb, again, err := s.attempt(ctx, p)
+		if !again {
+			return sb, err
+		}
+		p.leaveWarm()
+	}
+	sb, _, err := s.attempt(ctx, p)
+	return sb, err
+}
+
+// attempt makes the planned sandbox in one way. again says that it failed through no
+// fault of the request.
+func (s *Service) attempt(ctx context.Context, p *plan) (_ carrel.Sandbox, again bool, err error) {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	b, err := s.reserve(p, abort)
 	if err != nil {
-		return carrel.Sandbox{}, err
+		s.returnWarm(p)
+		return carrel.Sandbox{}, false, err
 	}
 	defer s.wg.Done()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StartTimeout,
 		fmt.Errorf("the sandbox did not start within %v", s.opts.StartTimeout))
 	defer cancel()
-	if err := s.build(ctx, b, p); err != nil {
+	build := s.build
+	if p.warm != nil {
+		build = s.adoptWarm
+	}
+	if err := build(ctx, b, p); err != nil {
+		again = ctx.Err() == nil
 		err = s.createError(ctx, b.id, err)
 		s.log.Warn("create sandbox", "sandbox", b.id, "err", err)
-		return carrel.Sandbox{}, err
+		return carrel.Sandbox{}, again, err
 	}
-	if p.from.boots() && len(p.rec.Start) > 0 {
+	if p.boots() && len(p.rec.Start) > 0 {
 		s.spawn(func() { s.startCommand(b, p.rec.Start) })
 	}
-	return b.public(), nil
+	return b.public(), false, nil
 }
 
 // createError gives a failed creation its final form: the reason that ended its
@@ -140,7 +187,7 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	rec.Sandbox.State = carrel.Running
 	go func() { written <- s.opts.Store.PutSandbox(ctx, rec) }()
 	go func() {
-		err := s.emit(ctx, createdEvent(rec.Sandbox))
+		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
 		if err == nil {
 			undo.Add(func() { s.announceFailure(rec.Sandbox) })
 		}

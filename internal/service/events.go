@@ -89,17 +89,29 @@ func (s *Service) emit(ctx context.Context, e carrel.Event) error {
 	return err
 }
 
-// createdEvent tells that a sandbox was made.
-func createdEvent(sb carrel.Sandbox) carrel.Event {
+// How a sandbox got its first process, in the event of its creation.
+const (
+	startCold     = "cold"     // it booted
+	startWarm     = "warm"     // it was made ahead
+	startSnapshot = "snapshot" // it goes on from a moment of another
+)
+
+// createdEvent tells that a sandbox was made; start may be "" where that is not known
+// any more.
+func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 	name := sb.Alias
 	if name == "" {
 		name = sb.Template
 	}
 	l := sb.Limits
+	fields := map[string]string{"template": sb.Template, "tier": string(sb.Tier)}
+	if start != "" {
+		fields["start"] = start
+	}
 	return carrel.Event{Type: eventCreated, ID: sb.ID, Time: sb.Started,
 		Message: fmt.Sprintf("created from template %s in tier %s with %g CPUs, %d MiB of memory, %d MiB of disk and %d processes; ends at %s",
 			name, sb.Tier, l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, sb.Ends.UTC().Format(time.RFC3339)),
-		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
+		Fields: fields}
 }
 
 // endedEvent tells how a sandbox ended.
@@ -204,7 +216,7 @@ func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 		return nil, missing
 	}
 	if b != nil && !slices.ContainsFunc(events, func(e carrel.Event) bool { return e.Type == eventCreated }) {
-		events = slices.Insert(events, 0, createdEvent(b.public())) // forgotten for its age, or not written yet
+		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // forgotten for its age, or not written yet
 	}
 	var out []carrel.LogEntry
 	for _, e := range events {

@@ -179,6 +179,9 @@ func (s *Service) initRequest(r state.Record) guest.InitRequest {
 		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
 		Generation: r.Sandbox.Generation, CheckpointBefore: r.Sandbox.Lifecycle.Checkpoints.Before,
 	}
+	if r.Sandbox.State == state.Warm {
+		req.Timestamp = time.Time{} // the real one's must not be older, whatever the clock does
+	}
 	s.equip(&req, r.Sandbox.Network)
 	if req.EnvVars == nil {
 		req.EnvVars = map[string]string{}

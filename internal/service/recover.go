@@ -87,8 +87,11 @@ func (s *Service) recoverOne(ctx context.Context, rec state.Record) (kept bool, 
 			return true, nil
 		}
 	}
-	if rec.Sandbox.State == carrel.Paused {
+	switch rec.Sandbox.State {
+	case carrel.Paused:
 		return s.recoverPaused(ctx, rec, inst), nil
+	case state.Warm:
+		return s.recoverWarm(ctx, rec, inst)
 	}
 	switch {
 	case rec.Sandbox.State != carrel.Running: // half made, or half ended

@@ -97,6 +97,8 @@ type Options struct {
 	StartTimeout time.Duration
 	// SampleEvery is how often each sandbox is measured; 0 is 5 seconds.
 	SampleEvery time.Duration
+	// Warm keeps sandboxes ready; zero keeps none.
+	Warm WarmOptions
 	// KillOnClose ends every sandbox at Close. Without it they live on and the next
 	// Service adopts them.
 	KillOnClose bool
@@ -157,6 +159,7 @@ type Service struct {
 	hub    hub
 	probes probes
 	snaps  index
+	warm   warmPool
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
@@ -190,6 +193,7 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.hub.init()
 	s.expiry.init()
+	s.warm.init(opts.Warm)
 	if err := s.begin(ctx); err != nil {
 		s.opts.KillOnClose = false // what was adopted is not ours to end
 		_ = s.Close()              // the first error is the one to tell
@@ -215,7 +219,7 @@ func (s *Service) begin(ctx context.Context) error {
 			s.spawn(func() { s.wakeUp(b) })
 		}
 	}
-	for _, work := range []func(){s.expire, s.sample, s.trim, s.idle, s.checkpoints} {
+	for _, work := range []func(){s.expire, s.sample, s.trim, s.idle, s.checkpoints, s.keepWarm} {
 		s.spawn(work)
 	}
 	return nil
@@ -277,6 +281,7 @@ func (s *Service) Close() error {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
+	s.drainWarm()
 	for _, b := range all {
 		b.closeConn()
 	}
@@ -380,16 +385,19 @@ func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Temp
 // ImportTemplate implements carrel.Templates.
 func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
 	img, err := s.opts.Images.Import(ctx, name, archive, progress)
+	s.warm.recheck()
 	return img.Template, err
 }
 
 // PullTemplate implements carrel.Templates.
 func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
 	img, err := s.opts.Images.Pull(ctx, name, ref, progress)
+	s.warm.recheck()
 	return img.Template, err
 }
 
 // DeleteTemplate implements carrel.Templates.
 func (s *Service) DeleteTemplate(ctx context.Context, nameOrID string) error {
+	defer s.warm.recheck()
 	return s.opts.Images.Delete(ctx, nameOrID)
 }

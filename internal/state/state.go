@@ -42,6 +42,10 @@ type Record struct {
 	Guest string
 }
 
+// Warm is the state of a sandbox that was made ahead and is nobody's yet. It is a state
+// of records only: no door shows such a sandbox.
+const Warm carrel.State = "warm"
+
 // SnapshotRecord is one snapshot as it is remembered. Its content is in the
 // snapshot store.
 type SnapshotRecord struct {

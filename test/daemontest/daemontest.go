@@ -115,7 +115,7 @@ func (d *Daemon) begin(extra []string) {
 		extra[i] = strings.ReplaceAll(a, Port, port)
 	}
 	d.Domain, d.log = argAfter(extra, "--domain"), &lockedBuffer{}
-	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, extra...)
+	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, warmless(extra)...)
 	d.launch()
 	d.t.Cleanup(d.stop)
 	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
@@ -226,4 +226,12 @@ func argAfter(args []string, flag string) string {
 		}
 	}
 	return ""
+}
+
+// warmless switches the pool off, unless a test is about it: tests count processes.
+func warmless(extra []string) []string {
+	if argAfter(extra, "--warm") != "" {
+		return extra
+	}
+	return append([]string{"--warm", "0"}, extra...)
 }

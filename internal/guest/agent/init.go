@@ -110,13 +110,17 @@ func (a *Agent) identify(req *guest.InitRequest, now outcome) {
 	if a.cfg.Setup != nil {
 		a.cfg.Setup()
 	}
-	if err := a.sys.Identify(req.Hostname, req.Timestamp); err != nil {
+	name := req.Hostname
+	if !now.renewed {
+		name = "" // it has it since the first /init of this generation
+	}
+	if err := a.sys.Identify(name, req.Timestamp); err != nil {
 		a.log.Warn("identify", "err", err)
 	}
 	if req.Authority != "" {
 		a.trustAuthority(req.Authority)
 	}
-	if !a.cfg.Announce {
+	if !a.cfg.Announce || !now.renewed && !now.woken {
 		return
 	}
 	a.announce(req)

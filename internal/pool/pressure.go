@@ -1,0 +1,100 @@
+package pool
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Memory is how the machine's memory is doing. The zero value is a machine of which
+// nothing is known: it is taken to be well.
+type Memory struct {
+	Total, Available int64 // bytes
+	// Stalled is the part of the last ten seconds, in percent, in which some task waited
+	// for memory.
+	Stalled float64
+}
+
+// Advice says what memory allows.
+type Advice int
+
+// The advices.
+const (
+	Grow   Advice = iota // more may be made
+	Hold                 // no more
+	Shrink               // give some back
+)
+
+// String names an advice.
+func (a Advice) String() string {
+	return [...]string{"grow", "hold", "shrink"}[a]
+}
+
+// Where memory is short: parts of the whole that must be available, and how much
+// stalling is a sign of trouble. Hold comes well before Shrink, so that the pool does
+// not swing.
+const (
+	holdPart, shrinkPart       = 0.15, 0.08
+	holdStalled, shrinkStalled = 5.0, 20.0
+)
+
+// Advise says what memory allows.
+func (m Memory) Advise() Advice {
+	if m.Total <= 0 {
+		return Grow
+	}
+	part := float64(m.Available) / float64(m.Total)
+	switch {
+	case part < shrinkPart, m.Stalled > shrinkStalled:
+		return Shrink
+	case part < holdPart, m.Stalled > holdStalled:
+		return Hold
+	}
+	return Grow
+}
+
+// ReadMemory reads how the machine's memory is doing from its /proc. What can't be read
+// is left zero: kernels without pressure accounting are judged by what is available.
+func ReadMemory(proc string) Memory {
+	var m Memory
+	lines(filepath.Join(proc, "meminfo"), func(name string, fields []string) {
+		switch name {
+		case "MemTotal:":
+			m.Total = kib(fields)
+		case "MemAvailable:":
+			m.Available = kib(fields)
+		}
+	})
+	lines(filepath.Join(proc, "pressure", "memory"), func(name string, fields []string) {
+		if name != "some" {
+			return
+		}
+		for _, f := range fields {
+			if v, ok := strings.CutPrefix(f, "avg10="); ok {
+				m.Stalled, _ = strconv.ParseFloat(v, 64)
+			}
+		}
+	})
+	return m
+}
+
+// lines calls fn with the first word of each line of a file, and the others.
+func lines(path string, fn func(first string, rest []string)) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if words := strings.Fields(s.Text()); len(words) > 1 {
+			fn(words[0], words[1:])
+		}
+	}
+}
+
+func kib(fields []string) int64 {
+	n, _ := strconv.ParseInt(fields[0], 10, 64)
+	return n << 10
+}
