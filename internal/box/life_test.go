@@ -71,8 +71,11 @@ func TestEndsWithItsParent(t *testing.T) {
 				t.Fatal(line)
 			}
 			all := descendants(pids[0])
-			if len(all) < 4 {
-				t.Errorf("only %v", all)
+			for end := time.Now().Add(time.Minute); len(all) < 4; all = descendants(pids[0]) {
+				if time.Now().After(end) {
+					t.Fatalf("only %v", all)
+				}
+				time.Sleep(5 * time.Millisecond)
 			}
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)

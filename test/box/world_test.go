@@ -297,7 +297,7 @@ func (r result) all() string { return r.out + r.err }
 // run runs a command to its end, which must come.
 func (w *world) run(cmd *exec.Cmd) result {
 	w.t.Helper()
-	return w.runFor(cmd, 2*time.Minute)
+	return w.runFor(cmd, 5*time.Minute)
 }
 
 // runFor is run with a limit.
@@ -310,7 +310,7 @@ func (w *world) runFor(cmd *exec.Cmd, limit time.Duration) (r result) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &errs
 	}
-	cmd.WaitDelay = 5 * time.Second // a process that was left behind may hold the pipe
+	cmd.WaitDelay = 30 * time.Second // a process that was left behind may hold the pipe
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)

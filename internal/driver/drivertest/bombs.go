@@ -60,7 +60,7 @@ func (s *suite) testBombs(t *testing.T) {
 		if out := neighbour.must(t, "echo fine"); out != "fine" {
 			t.Errorf("the neighbour says %q", out)
 		}
-		if d := time.Since(start); d > 10*time.Second {
+		if d := time.Since(start); d > time.Minute {
 			t.Errorf("the neighbour took %v to answer", d)
 		}
 		s.box(t, d)
@@ -68,12 +68,12 @@ func (s *suite) testBombs(t *testing.T) {
 	// over asks a sandbox that was bombed whether it lives; ended is fine too, with a reason.
 	over := func(t testing.TB, b *box) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if out, _, err := b.exec(ctx, "echo alive"); err == nil && out == "alive\n" {
 			return
 		}
-		e, err := waitShort(b.in, 10*time.Second)
+		e, err := waitShort(b.in, time.Minute)
 		if err != nil || e.Reason == "" || e.Message == "" {
 			t.Errorf("the sandbox neither answers nor ended with a reason: %+v, %v", e, err)
 		}
@@ -84,7 +84,7 @@ func (s *suite) testBombs(t *testing.T) {
 		}
 		b := s.box(t, d)
 		b.upload(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		done := make(chan string, 1)
 		go func() {
@@ -125,7 +125,7 @@ func (s *suite) testBombs(t *testing.T) {
 	t.Run("files", func(t *testing.T) {
 		b := s.box(t, d)
 		b.upload(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		done := make(chan struct{})
 		go func() {
@@ -143,7 +143,7 @@ func (s *suite) testBombs(t *testing.T) {
 		}
 		b := s.box(t, d)
 		b.upload(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		_, _, _ = b.exec(ctx, fmt.Sprintf("%s memory %d", attackInside, 3*s.Limits.MemoryMB))
 		healthy(t)

@@ -173,7 +173,7 @@ func (s *suite) adopt(spec driver.Spec, in driver.Instance) *box {
 
 // ready waits until the guest answers, and makes it this sandbox's.
 func (b *box) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		err := b.conn.Health(ctx)
@@ -194,7 +194,7 @@ func (b *box) ready(ctx context.Context) error {
 func (b *box) destroy(t testing.TB) {
 	t.Helper()
 	_ = b.conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := b.in.Destroy(ctx); err != nil {
 		t.Errorf("destroy: %v", err)
@@ -216,7 +216,7 @@ func (b *box) exec(ctx context.Context, script string) (string, int, error) {
 // must runs a script that has to succeed within a time, and returns its output.
 func (b *box) must(t testing.TB, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	out, code, err := b.exec(ctx, script)
 	if err != nil || code != 0 {

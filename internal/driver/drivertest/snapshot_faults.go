@@ -219,7 +219,7 @@ func (s *suite) testRestoreLeftovers(t *testing.T) {
 		r.want(t, "echo runs", "runs")
 		r.destroy(t)
 		s.wantGone(t, r.spec)
-		if e := r.wait(t, 10*time.Second); e.Reason != carrel.EndKilled {
+		if e := r.wait(t, time.Minute); e.Reason != carrel.EndKilled {
 			t.Errorf("the end of a restored sandbox is %+v", e)
 		}
 		// Destroyed before its guest answers.

@@ -47,12 +47,12 @@ func (b *box) startWitness(t testing.TB) testimony {
 // connection with the first line of the answer.
 func (b *box) tell(t testing.TB, line string) (net.Conn, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		c, err := b.in.Dial(ctx, witnessPort)
 		if err == nil {
-			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
 			_, _ = fmt.Fprintln(c, line)
 			answer, err := bufio.NewReader(c).ReadString('\n')
 			if err != nil {
@@ -95,7 +95,7 @@ func (b *box) hold(t testing.TB) net.Conn {
 // wantEcho checks that a held connection lives.
 func wantEcho(t testing.TB, c net.Conn, text string) {
 	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, err := fmt.Fprintln(c, text)
 	line := ""
 	if err == nil {
@@ -173,7 +173,7 @@ func (s *suite) testMemorySurvives(t *testing.T) {
 func (b *box) wantHeldClosed(t testing.TB) {
 	t.Helper()
 	var held []string
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		held = b.ask(t).Held
 		open := false
 		for _, h := range held {
@@ -221,7 +221,7 @@ func (b *box) testGuestKept(t testing.TB, pid int) {
 	defer p.Close()
 	c, _ := b.tell(t, "say a word after restore")
 	c.Close()
-	for end := time.Now().Add(15 * time.Second); !out.has("a word after restore"); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !out.has("a word after restore"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Error("what the process prints after the restore does not come out")
 			return

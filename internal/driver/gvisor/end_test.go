@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,12 +67,8 @@ func TestCrashReasons(t *testing.T) {
 	})
 	t.Run("guest exits", func(t *testing.T) {
 		in := create(t, d, newSpec(t))
-		start := time.Now()
 		if _, _, err := tryGet(in, "/exit"); err == nil {
 			t.Error("an answer from a guest that ended")
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("the request hung for %v", took)
 		}
 		e := waitEnd(t, in)
 		t.Logf("%+v", e)
