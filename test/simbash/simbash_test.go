@@ -75,7 +75,7 @@ type outcome struct {
 }
 
 // limit is how long one case may take.
-const limit = 30 * time.Second
+const limit = 3 * time.Minute
 
 // environ is the environment of both sides.
 func environ(dir string) []string {
@@ -92,7 +92,7 @@ func real(t *testing.T, dir, text string) outcome {
 	cmd.Dir, cmd.Env = dir, environ(dir)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 3 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func simulated(t *testing.T, dir, text string) outcome {
 	go func() { streams.Wait(); close(idle) }()
 	select {
 	case <-idle:
-	case <-time.After(time.Second): // jobs that are left keep the pipes open
+	case <-time.After(3 * time.Second): // jobs that are left keep the pipes open
 		m.Close()
 		<-idle
 	}
