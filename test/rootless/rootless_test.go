@@ -173,7 +173,7 @@ func (w *world) testFiles(t *testing.T) {
 
 func (w *world) testTerminal(t *testing.T) {
 	_, c := w.box(t, carrel.CreateOptions{})
-	var out bytes.Buffer
+	var out daemontest.Output
 	p, err := c.Start(t.Context(), carrel.Command{Args: []string{"/bin/bash", "--norc"}, TTY: &carrel.Size{Cols: 101, Rows: 33}, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func (w *world) testTerminal(t *testing.T) {
 	if _, err := p.Write([]byte("stty size; tty\n")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	out.Until(t, "/dev/pts/")
 	if err := p.Resize(t.Context(), carrel.Size{Cols: 77, Rows: 11}); err != nil {
 		t.Fatal(err)
 	}
