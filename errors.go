@@ -3,6 +3,7 @@ package carrel
 import (
 	"errors"
 	"strings"
+	"time"
 )
 
 // Kind is the class of an error: what a caller may branch on. A Kind is itself
@@ -50,6 +51,9 @@ type Error struct {
 	Field string // for Invalid: the request field, as the caller spelled it
 	Err   error  // the cause
 	Hint  string // what a person can do about it; may be empty
+	// RetryAfter is when it is worth trying again, for Exhausted and Unavailable; 0 is
+	// not known.
+	RetryAfter time.Duration
 }
 
 // Error returns "op: id: field: cause" with the empty parts left out. The hint
@@ -115,4 +119,19 @@ func HintOf(err error) string {
 		e = ce.Err
 	}
 	return ""
+}
+
+// RetryAfterOf returns the first RetryAfter in err's chain that is not 0, or 0.
+func RetryAfterOf(err error) time.Duration {
+	for e := err; e != nil; {
+		var ce *Error
+		if !errors.As(e, &ce) {
+			return 0
+		}
+		if ce.RetryAfter > 0 {
+			return ce.RetryAfter
+		}
+		e = ce.Err
+	}
+	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
@@ -57,12 +58,15 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
+	if t := admission.TenantOf(ctx); t != "" {
+		p.rec.Owner = t
+	}
 	return s.make(ctx, p)
 }
 
 // make makes the planned sandbox, from one that is ready where there is one. What breaks
 // in that is no reason to fail: the same is then made from nothing.
-func (s *Service) make(ctx context.Context, p *plan) (carrel.Sandbox, error) {
+func (s *Service) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err error) {
 	if p.from != nil {
 		defer p.from.release() // follow has a share of its own
 	}
@@ -78,6 +82,11 @@ func (s *Service) make(ctx context.Context, p *plan) (carrel.Sandbox, error) {
 		}
 		p.leaveWarm()
 	}
+	pass, err := s.enterCreate(ctx, p) // one that is ready costs too little to wait for a turn
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	defer func() { pass.Done(err) }() // what has to be undone is done by then
 	sb, _, err := s.attempt(ctx, p)
 	return sb, err
 }

@@ -93,7 +93,13 @@ func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 }
 
 // move is Promote with the turn: the sandbox pauses in its tier and wakes in the other.
-func (s *Service) move(ctx context.Context, b *box, p *promotion) error {
+func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
+	// Before it is paused: one that is refused runs on.
+	ctx, pass, err := s.enterWake(ctx, opPromote, b)
+	if err != nil {
+		return err
+	}
+	defer func() { pass.Done(err) }()
 	ran := false
 	switch b.public().State {
 	case carrel.Running:
@@ -111,7 +117,7 @@ func (s *Service) move(ctx context.Context, b *box, p *promotion) error {
 	before := b.record()
 	moved := before
 	moved.Sandbox.Tier, moved.Sandbox.Template, moved.Sandbox.Alias, moved.Root = p.tier, p.img.ID, p.img.Name, p.root
-	err := s.rerecord(ctx, b, moved)
+	err = s.rerecord(ctx, b, moved)
 	if err == nil {
 		err = s.resume(ctx, b, comeback{})
 	}

@@ -24,6 +24,11 @@ const opResume = "resume sandbox"
 type waking struct {
 	done chan struct{}
 	err  error // set before done is closed
+
+	// Guarded by box.mu:
+	cancel   context.CancelFunc
+	admitted bool // it is past the gate
+	waiters  int
 }
 
 // Resume implements carrel.Moments.
@@ -38,6 +43,8 @@ type comeback struct {
 	least time.Duration
 	// from is the snapshot, opened already; nil opens the one that the record names.
 	from *origin
+	// admitted is called when its turn has come; may be nil.
+	admitted func()
 }
 
 // bringBack resumes a sandbox, or extends the timeout of one that runs.
@@ -55,11 +62,17 @@ func (s *Service) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 		st, w := b.rec.Sandbox.State, b.waking
 		if st == carrel.Paused && w == nil {
 			w = &waking{done: make(chan struct{})}
-			if !s.spawn(func() { s.wake(b, w, o) }) {
+			var wctx context.Context
+			wctx, w.cancel = context.WithCancel(context.WithoutCancel(s.ctx))
+			if !s.spawn(func() { s.wake(wctx, b, w, o) }) {
 				b.mu.Unlock()
+				w.cancel()
 				return carrel.Sandbox{}, false, &carrel.Error{Op: opResume, Kind: carrel.Unavailable, ID: id, Err: errClosing}
 			}
 			b.waking = w
+		}
+		if w != nil {
+			w.waiters++
 		}
 		b.mu.Unlock()
 		switch {
@@ -70,7 +83,7 @@ func (s *Service) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 			}
 			return sb, resumed, err
 		case w != nil:
-			if err := w.wait(ctx, b.id); err != nil {
+			if err := b.awaken(ctx, w); err != nil {
 				return carrel.Sandbox{}, false, err
 			}
 			resumed = true
@@ -84,14 +97,23 @@ func (s *Service) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 	}
 }
 
-// wait waits for the end of a resumption. Who stops waiting does not stop it.
-func (w *waking) wait(ctx context.Context, id carrel.ID) error {
+// awaken waits for the end of a resumption. Who stops waiting does not stop it, unless
+// nobody else waits and its turn has not come yet: the machine has better things to do.
+func (b *box) awaken(ctx context.Context, w *waking) error {
 	select {
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		return &carrel.Error{Op: opResume, Kind: carrel.TimedOut, ID: id, Err: context.Cause(ctx)}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.waiters--; w.waiters == 0 && !w.admitted {
+		w.cancel()
+		if b.waking == w { // who comes now begins another
+			b.waking = nil
+		}
+	}
+	return &carrel.Error{Op: opResume, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 }
 
 // extend moves the end of a running sandbox away, never nearer.
@@ -103,8 +125,14 @@ func (s *Service) extend(ctx context.Context, b *box, d time.Duration) (carrel.S
 }
 
 // wake brings a paused sandbox back, for all who wait.
-func (s *Service) wake(b *box, w *waking, o comeback) {
-	ctx, release, err := s.take(context.WithoutCancel(s.ctx), opResume, b)
+func (s *Service) wake(ctx context.Context, b *box, w *waking, o comeback) {
+	defer w.cancel()
+	o.admitted = func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		w.admitted = true
+	}
+	ctx, release, err := s.take(ctx, opResume, b)
 	if err == nil {
 		if b.public().State == carrel.Paused {
 			err = s.resume(ctx, b, o)
@@ -118,7 +146,9 @@ func (s *Service) wake(b *box, w *waking, o comeback) {
 		s.log.Warn("resume sandbox", "sandbox", b.id, "err", err)
 	}
 	b.mu.Lock()
-	b.waking = nil
+	if b.waking == w {
+		b.waking = nil
+	}
 	b.mu.Unlock()
 	w.err = err
 	close(w.done)
@@ -127,6 +157,14 @@ func (s *Service) wake(b *box, w *waking, o comeback) {
 // resume takes a paused sandbox to running, or leaves it paused. The caller has the
 // turn.
 func (s *Service) resume(ctx context.Context, b *box, o comeback) (err error) {
+	ctx, pass, err := s.enterWake(ctx, opResume, b)
+	if err != nil {
+		return err
+	}
+	defer func() { pass.Done(err) }()
+	if o.admitted != nil {
+		o.admitted()
+	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StartTimeout, fmt.Errorf("the sandbox did not resume within %v", s.opts.StartTimeout))
 	defer cancel()

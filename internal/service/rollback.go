@@ -43,7 +43,7 @@ func (s *Service) Rollback(ctx context.Context, id carrel.ID, to carrel.Snapshot
 }
 
 // rollback is Rollback with the turn.
-func (s *Service) rollback(ctx context.Context, b *box, sr state.SnapshotRecord, o carrel.RollbackOptions) error {
+func (s *Service) rollback(ctx context.Context, b *box, sr state.SnapshotRecord, o carrel.RollbackOptions) (err error) {
 	to := sr.Snapshot.ID
 	if sr.Snapshot.Sandbox != b.id && !s.snaps.ancestor(to, b.public().Snapshot) {
 		return &carrel.Error{Kind: carrel.Invalid, Field: "snapshotID",
@@ -55,6 +55,12 @@ func (s *Service) rollback(ctx context.Context, b *box, sr state.SnapshotRecord,
 		return err
 	}
 	defer from.release()
+	// Before its present is given up: one that is refused runs on.
+	ctx, pass, err := s.enterWake(ctx, opRollback, b)
+	if err != nil {
+		return err
+	}
+	defer func() { pass.Done(err) }()
 	switch b.public().State {
 	case carrel.Running:
 		if err := s.giveUp(ctx, b, sr, o); err != nil {

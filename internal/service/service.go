@@ -47,6 +47,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -95,6 +96,14 @@ type Options struct {
 	// StartTimeout bounds a creation, from the driver's first step to the guest's
 	// answer; 0 is 60 seconds.
 	StartTimeout time.Duration
+	// MaxStarting bounds how many start or resume at once, and MaxQueued how many more may
+	// wait for that; zeros are package admission's. Up to MaxStarting, as many start as
+	// the machine sustains.
+	MaxStarting, MaxQueued int
+	// MaxWait bounds how long one waits; 0 is package admission's.
+	MaxWait time.Duration
+	// Room says whether the machine has room for one more sandbox; nil always has.
+	Room func(r admission.Request, starting int) error
 	// SampleEvery is how often each sandbox is measured; 0 is 5 seconds.
 	SampleEvery time.Duration
 	// Warm keeps sandboxes ready; zero keeps none.
@@ -160,6 +169,8 @@ type Service struct {
 	probes probes
 	snaps  index
 	warm   warmPool
+	gate   *admission.Gate // before each start
+	builds *admission.Gate // before each template
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
@@ -190,6 +201,7 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
 	s := &Service{opts: opts, log: opts.Logger, boxes: map[carrel.ID]*box{}, closed: make(chan struct{})}
+	s.openGates()
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.hub.init()
 	s.expiry.init()
@@ -266,6 +278,7 @@ func (s *Service) Close() error {
 		return s.closeErr
 	}
 	defer close(s.closed)
+	s.closeGates()
 	for _, b := range all {
 		b.abort(errClosing)
 	}
@@ -384,6 +397,11 @@ func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Temp
 
 // ImportTemplate implements carrel.Templates.
 func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
+	pass, err := s.enterBuild(ctx, "import template")
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	defer pass.Done(nil)
 	img, err := s.opts.Images.Import(ctx, name, archive, progress)
 	s.warm.recheck()
 	return img.Template, err
@@ -391,6 +409,11 @@ func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Re
 
 // PullTemplate implements carrel.Templates.
 func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
+	pass, err := s.enterBuild(ctx, "pull template")
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	defer pass.Done(nil)
 	img, err := s.opts.Images.Pull(ctx, name, ref, progress)
 	s.warm.recheck()
 	return img.Template, err

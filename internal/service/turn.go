@@ -85,7 +85,8 @@ func diskFull(err error) bool {
 
 // momentError gives the error of an operation on a sandbox's time its final form.
 func (b *box) momentError(ctx context.Context, op string, err error) error {
-	out := &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
+	out := &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err),
+		RetryAfter: carrel.RetryAfterOf(err)}
 	var inner *carrel.Error
 	if errors.As(err, &inner) {
 		out.Field = inner.Field

@@ -1,0 +1,390 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Lane is a class of requests; a lower one goes first.
+type Lane int
+
+// The lanes.
+const (
+	Wake   Lane = iota // a paused sandbox is wanted again, and requests to it are held
+	Create             // a new sandbox
+	lanes
+)
+
+// String returns the lane's name.
+func (l Lane) String() string {
+	if l == Wake {
+		return "wake"
+	}
+	return "create"
+}
+
+// Options bounds a gate. The zero value has the defaults.
+type Options struct {
+	// MaxStarting bounds how many may be inside at once, whatever the gate finds out
+	// about the machine; 0 is 32 for each processor.
+	MaxStarting int
+	// Fixed lets MaxStarting in, always, instead of what the machine sustains.
+	Fixed bool
+	// MaxQueued bounds how many may wait; 0 is 1000.
+	MaxQueued int
+	// MaxWait bounds how long one may wait; 0 is 20 seconds.
+	MaxWait time.Duration
+	// Stuck is how long one may be inside, at least, before it is taken to wait for
+	// something that is not the machine, and another is let in beside it; 0 is 2 seconds.
+	Stuck time.Duration
+	// Flag names the settings that an error's hint speaks of: "--max-queued", with
+	// which queue; "" is that.
+	Flag string
+	// Check says whether the machine has room for one more beside those that are just
+	// starting; nil always has. It is called at the door, and again after a wait.
+	Check func(r Request, starting int) error
+	// Processors is how many the machine has; 0 asks the runtime.
+	Processors int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Processors <= 0 {
+		o.Processors = runtime.GOMAXPROCS(0)
+	}
+	if o.MaxStarting <= 0 {
+		o.MaxStarting = 32 * o.Processors
+	}
+	if o.MaxQueued <= 0 {
+		o.MaxQueued = 1000
+	}
+	if o.MaxWait <= 0 {
+		o.MaxWait = 20 * time.Second
+	}
+	if o.Stuck <= 0 {
+		o.Stuck = 2 * time.Second
+	}
+	if o.Flag == "" {
+		o.Flag = "--max-queued"
+	}
+	return o
+}
+
+// Request is what wants to begin.
+type Request struct {
+	Op     string // for errors: "create sandbox"
+	Lane   Lane
+	Tenant string // whose it is; "" is one too
+	// Class names work that takes about as long: a tier, and whether it boots or
+	// restores. Latencies are compared within a class only.
+	Class string
+	// MemoryMB is the memory that it may come to use; 0 is not known.
+	MemoryMB int
+}
+
+// Gate lets work begin. It is safe for concurrent use.
+type Gate struct {
+	opts Options
+
+	mu      sync.Mutex
+	closed  error
+	limit   limiter
+	inside  int // passes given out and not done
+	stuck   int // of those, how many wait for something else
+	queued  [lanes]int
+	tenants map[string]*tenant
+	turn    uint64 // counts grants
+	wakes   int    // granted in a row while creations waited
+	counts  counts
+}
+
+// counts are what happened since the gate was made.
+type counts struct {
+	Admitted, Refused, Left uint64
+}
+
+// New returns a gate.
+func New(o Options) *Gate {
+	o = o.withDefaults()
+	return &Gate{opts: o, limit: newLimiter(o), tenants: map[string]*tenant{}}
+}
+
+// waiter is a request in the queue.
+type waiter struct {
+	req    Request
+	tenant *tenant
+	since  time.Time
+	place  place
+	ready  chan error // holds the verdict: nil lets it in
+}
+
+// Pass is the right to be at work, until Done.
+type Pass struct {
+	gate   *Gate
+	req    Request
+	tenant *tenant
+	asked  time.Time   // came to the gate
+	began  time.Time   // was let in
+	others int         // that were inside then, with it
+	timer  *time.Timer // fires when it looks stuck
+
+	stuck, done bool // guarded by gate.mu
+}
+
+type passKey struct{}
+
+// Inside returns a context whose Enter lets its caller in at once: it works under
+// a pass that somebody above it has.
+func Inside(ctx context.Context, p *Pass) context.Context {
+	if p.gate == nil { // its own came from a context like that
+		return ctx
+	}
+	return context.WithValue(ctx, passKey{}, p)
+}
+
+// Enter waits for a place and takes it. The caller calls Done on the pass, also
+// when its work failed. A context from [Inside] has its place already.
+func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
+	if p, ok := ctx.Value(passKey{}).(*Pass); ok && p.gate == g {
+		return &Pass{}, nil
+	}
+	if err := g.check(r); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	g.mu.Lock()
+	if g.closed != nil {
+		defer g.mu.Unlock()
+		return nil, g.closed
+	}
+	t := g.tenant(r.Tenant)
+	t.seen = now
+	if g.roomLocked() && g.waiting() == 0 {
+		g.countLocked(t)
+		p := g.passLocked(r, t, now, now)
+		g.mu.Unlock()
+		return p, nil
+	}
+	err := g.tooLateLocked(ctx, r, t, now)
+	var bumped *waiter
+	if err == nil && g.waiting() >= g.opts.MaxQueued {
+		if bumped = g.bumpLocked(t); bumped == nil {
+			err = g.fullLocked(r, t)
+		}
+	}
+	if err != nil {
+		g.counts.Refused++
+		g.forgetLocked(t, now)
+		g.mu.Unlock()
+		return nil, err
+	}
+	w := &waiter{req: r, tenant: t, since: now, ready: make(chan error, 1)}
+	t.push(w)
+	g.queued[r.Lane]++
+	g.dispatchLocked(now)
+	g.mu.Unlock()
+	if bumped != nil {
+		bumped.ready <- g.bumpedError(bumped.req)
+	}
+	return g.wait(ctx, w)
+}
+
+// wait waits for a waiter's turn, for as long as its client and the gate's bound say.
+func (g *Gate) wait(ctx context.Context, w *waiter) (*Pass, error) {
+	timer := time.NewTimer(g.opts.MaxWait)
+	defer timer.Stop()
+	var err error
+	select {
+	case err = <-w.ready:
+	case <-ctx.Done():
+		err = g.leave(w, ctx, nil)
+	case <-timer.C:
+		err = g.leave(w, ctx, g.waitedLocked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	p := g.passLocked(w.req, w.tenant, w.since, time.Now())
+	g.mu.Unlock()
+	if err := context.Cause(ctx); err != nil { // let in as it hung up
+		p.Done(err)
+		return nil, g.goneError(w.req, err)
+	}
+	if err := g.check(w.req); err != nil {
+		p.Done(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// leave takes a waiter out of the queue, unless it was let in or refused just now.
+// late makes the error of one that waited too long; nil is one that hung up.
+func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Duration) error) error {
+	g.mu.Lock()
+	if !w.place.in {
+		g.mu.Unlock()
+		return <-w.ready // the verdict is there, or on its way
+	}
+	defer g.mu.Unlock()
+	w.tenant.remove(w)
+	g.queued[w.req.Lane]--
+	if late != nil {
+		g.counts.Refused++
+		return late(w.req, time.Since(w.since))
+	}
+	g.counts.Left++
+	w.tenant.impatient(time.Since(w.since), g.opts.MaxWait)
+	return g.goneError(w.req, context.Cause(ctx))
+}
+
+// check asks whether the machine has room.
+func (g *Gate) check(r Request) error {
+	if g.opts.Check == nil {
+		return nil
+	}
+	g.mu.Lock()
+	starting := g.inside
+	g.mu.Unlock()
+	err := g.opts.Check(r, starting)
+	if err != nil {
+		g.mu.Lock()
+		g.counts.Refused++
+		g.mu.Unlock()
+	}
+	return err
+}
+
+// roomLocked reports whether one more may be inside.
+func (g *Gate) roomLocked() bool {
+	return g.inside < g.opts.MaxStarting && g.inside-g.stuck < g.limit.now()
+}
+
+func (g *Gate) waiting() int { return g.queued[Wake] + g.queued[Create] }
+
+// passLocked makes the pass of one that was counted, and marks it as stuck when it takes
+// much longer than usual.
+func (g *Gate) passLocked(r Request, t *tenant, asked, now time.Time) *Pass {
+	p := &Pass{gate: g, req: r, tenant: t, asked: asked, began: now, others: g.inside}
+	p.timer = time.AfterFunc(max(g.opts.Stuck, 8*g.limit.usual(r.Class)), p.markStuck)
+	return p
+}
+
+// countLocked counts one that is let in.
+func (g *Gate) countLocked(t *tenant) {
+	g.turn++
+	g.inside++
+	t.inside++
+	t.turn = g.turn
+	g.counts.Admitted++
+}
+
+// wakesInRow is how many wakes go before a creation that waits, so that creations
+// still come to their turn while wakes keep coming.
+const wakesInRow = 8
+
+// dispatchLocked lets in whom there is room for.
+func (g *Gate) dispatchLocked(now time.Time) {
+	for g.roomLocked() && g.waiting() > 0 {
+		lane := Wake
+		switch {
+		case g.queued[Wake] == 0:
+			lane, g.wakes = Create, 0
+		case g.queued[Create] == 0:
+			g.wakes = 0
+		case g.wakes >= wakesInRow:
+			lane, g.wakes = Create, 0
+		default:
+			g.wakes++
+		}
+		w := g.nextLocked(lane)
+		w.tenant.remove(w)
+		g.queued[lane]--
+		if waited := now.Sub(w.since); w.tenant.doomed(waited) {
+			g.counts.Refused++
+			w.ready <- g.waitedLocked(w.req, waited)
+			continue
+		}
+		g.countLocked(w.tenant)
+		w.tenant.patient(g.opts.MaxWait)
+		w.ready <- nil
+	}
+}
+
+// markStuck makes room beside a pass that waits for something else than the machine.
+func (p *Pass) markStuck() {
+	g := p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.done {
+		return
+	}
+	p.stuck = true
+	g.stuck++
+	g.dispatchLocked(time.Now())
+}
+
+// Done gives the place back. err is how the work ended; one whose own fault that
+// was teaches the gate nothing. Done may be called again, which does nothing.
+func (p *Pass) Done(err error) {
+	if p == nil || p.gate == nil {
+		return
+	}
+	p.timer.Stop()
+	now := time.Now()
+	g := p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.done {
+		return
+	}
+	p.done = true
+	g.inside--
+	p.tenant.inside--
+	if p.stuck {
+		g.stuck--
+	}
+	g.limit.learn(sample{class: p.req.Class, took: now.Sub(p.began), others: p.others, verdict: judge(err), now: now})
+	if errors.Is(err, context.Canceled) {
+		p.tenant.impatient(now.Sub(p.asked), g.opts.MaxWait)
+	}
+	g.dispatchLocked(now)
+	g.forgetLocked(p.tenant, now)
+}
+
+// judge says what an end teaches about the machine.
+func judge(err error) verdict {
+	switch carrel.KindOf(err) {
+	case "":
+		return fine
+	case carrel.TimedOut, carrel.Unavailable:
+		if errors.Is(err, context.Canceled) {
+			return nothing
+		}
+		return overloaded
+	}
+	return nothing
+}
+
+// Close refuses everyone who waits, and whoever comes, with err.
+func (g *Gate) Close(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != nil {
+		return
+	}
+	g.closed = err
+	for _, t := range g.tenants {
+		for lane := range lanes {
+			for w := t.newest(lane); w != nil; w = t.newest(lane) {
+				t.remove(w)
+				g.queued[lane]--
+				w.ready <- err
+			}
+		}
+	}
+}

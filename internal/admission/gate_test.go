@@ -1,0 +1,326 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carrel-dev/carrel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// enter enters in a goroutine of its own; the channel has the outcome.
+type outcome struct {
+	pass *Pass
+	err  error
+	name string
+}
+
+func enter(ctx context.Context, g *Gate, name string, r Request, out chan<- outcome) {
+	go func() {
+		p, err := g.Enter(ctx, r)
+		out <- outcome{p, err, name}
+	}()
+}
+
+func create(tenant string) Request {
+	return Request{Op: "create sandbox", Lane: Create, Tenant: tenant, Class: "c"}
+}
+func wake(tenant string) Request {
+	return Request{Op: "resume sandbox", Lane: Wake, Tenant: tenant, Class: "r"}
+}
+
+// one is a gate that lets one in at a time.
+func one(o Options) *Gate {
+	o.Fixed, o.MaxStarting = true, 1
+	if o.Stuck == 0 {
+		o.Stuck = time.Hour
+	}
+	return New(o)
+}
+
+// TestWakesFirst: wakes go before creations, but not all of them.
+func TestWakesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(Options{MaxWait: time.Hour})
+		held, err := g.Enter(t.Context(), create(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make(chan outcome, 100)
+		for range 3 {
+			enter(t.Context(), g, "c", create(""), out)
+		}
+		synctest.Wait()
+		for range 20 {
+			enter(t.Context(), g, "w", wake(""), out)
+		}
+		synctest.Wait()
+		held.Done(nil)
+		var order strings.Builder
+		for range 23 {
+			o := <-out
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			order.WriteString(o.name)
+			o.pass.Done(nil)
+			synctest.Wait()
+		}
+		if want := "wwwwwwwwcwwwwwwwwcwwwwc"; order.String() != want {
+			t.Errorf("let in as %s, not %s", order.String(), want)
+		}
+	})
+}
+
+// TestFullQueue: a full queue refuses who has the most in it, and says what is what.
+func TestFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(Options{MaxQueued: 4, MaxWait: time.Hour})
+		held, _ := g.Enter(t.Context(), create("a"))
+		out := make(chan outcome, 100)
+		for i := range 4 {
+			enter(t.Context(), g, fmt.Sprint("a", i), create("a"), out)
+			synctest.Wait()
+		}
+		_, err := g.Enter(t.Context(), create("a"))
+		if carrel.KindOf(err) != carrel.Exhausted || carrel.RetryAfterOf(err) < time.Second {
+			t.Errorf("a full queue answers %v, again after %v", err, carrel.RetryAfterOf(err))
+		}
+		for _, want := range []string{"create sandbox", "4 requests wait", "no more than 4"} {
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("%q does not say %q", err, want)
+			}
+		}
+		if hint := carrel.HintOf(err); !strings.Contains(hint, "--max-queued") || !strings.Contains(hint, "try again in") {
+			t.Errorf("the hint is %q", hint)
+		}
+		enter(t.Context(), g, "b", create("b"), out)
+		o := <-out // whose place it took
+		if o.name != "a3" || carrel.KindOf(o.err) != carrel.Exhausted {
+			t.Errorf("%s got %v; the newest of the greedy one should have had to leave", o.name, o.err)
+		}
+		synctest.Wait()
+		held.Done(nil)
+		if o = <-out; o.name != "b" { // who had nothing yet
+			t.Errorf("%s was next", o.name)
+		}
+		for range 3 {
+			o.pass.Done(nil)
+			o = <-out
+		}
+		o.pass.Done(nil)
+	})
+}
+
+// TestDeadlines: who can't be served in time is told at once, and who hangs up leaves.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(Options{MaxWait: time.Hour})
+		for range 20 { // it learns that one takes a second
+			p, _ := g.Enter(t.Context(), create(""))
+			time.Sleep(time.Second)
+			p.Done(nil)
+		}
+		held, _ := g.Enter(t.Context(), create(""))
+		out := make(chan outcome, 10)
+		ctx, hangUp := context.WithCancel(t.Context())
+		for range 5 {
+			enter(ctx, g, "", create(""), out)
+		}
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		asked := time.Now()
+		_, err := g.Enter(short, create(""))
+		if carrel.KindOf(err) != carrel.Exhausted || time.Since(asked) != 0 {
+			t.Errorf("after %v: %v", time.Since(asked), err)
+		}
+		if d := carrel.RetryAfterOf(err); d < 4*time.Second || d > 7*time.Second {
+			t.Errorf("to be tried again after %v, where five that take a second each wait", d)
+		}
+		hangUp()
+		for range 5 {
+			if o := <-out; !errors.Is(o.err, context.Canceled) {
+				t.Errorf("one that hung up: %v", o.err)
+			}
+		}
+		if s := g.State(); s.Creates != 0 || s.Left != 5 {
+			t.Errorf("they are still there: %+v", s)
+		}
+		held.Done(nil)
+	})
+}
+
+// TestMaxWait: nobody waits for ever for one that does not end.
+func TestMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(Options{MaxWait: 5 * time.Second})
+		held, _ := g.Enter(t.Context(), create(""))
+		asked := time.Now()
+		_, err := g.Enter(t.Context(), create(""))
+		if carrel.KindOf(err) != carrel.Exhausted || time.Since(asked) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(asked), err)
+		}
+		held.Done(nil)
+	})
+}
+
+// TestStuck: one that waits for something else does not keep others out for ever, up to
+// the bound that nothing raises.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{Processors: 1, MaxStarting: 5, Stuck: 2 * time.Second, MaxWait: time.Minute})
+		out := make(chan outcome, 10)
+		for range 8 {
+			enter(t.Context(), g, "", create(""), out)
+		}
+		synctest.Wait()
+		first := g.State().Starting
+		time.Sleep(10 * time.Second)
+		if s := g.State(); first != 4 || s.Starting != 5 {
+			t.Errorf("%d inside at first, then %d; want 4 and 5", first, s.Starting)
+		}
+		for range 8 {
+			o := <-out
+			o.pass.Done(nil)
+			o.pass.Done(nil) // does nothing
+		}
+		if s := g.State(); s.Starting != 0 || s.Stuck != 0 {
+			t.Errorf("left: %+v", s)
+		}
+	})
+}
+
+// TestInside: what works under a pass needs no other.
+func TestInside(t *testing.T) {
+	g := one(Options{})
+	p, err := g.Enter(t.Context(), create(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := Inside(t.Context(), p)
+	q, err := g.Enter(ctx, create(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := g.Enter(Inside(ctx, q), create(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Done(nil)
+	q.Done(nil)
+	if g.State().Starting != 1 {
+		t.Error("the inner pass gave the outer one's place away")
+	}
+	p.Done(nil)
+}
+
+// TestClose: who waits is sent away, and nobody comes.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(Options{})
+		held, _ := g.Enter(t.Context(), create(""))
+		out := make(chan outcome, 10)
+		enter(t.Context(), g, "", create("a"), out)
+		enter(t.Context(), g, "", wake("b"), out)
+		synctest.Wait()
+		over := errors.New("over")
+		g.Close(over)
+		for range 2 {
+			if o := <-out; !errors.Is(o.err, over) {
+				t.Error(o.err)
+			}
+		}
+		held.Done(nil)
+		if _, err := g.Enter(t.Context(), create("")); !errors.Is(err, over) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHammer: counts are right whatever happens at once.
+func TestHammer(t *testing.T) {
+	g := New(Options{Processors: 1, MaxStarting: 4, MaxQueued: 20, MaxWait: time.Minute, Stuck: time.Millisecond})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if (i+j)%3 == 0 {
+					go cancel()
+				}
+				r := create(fmt.Sprint(i % 3))
+				if j%5 == 0 {
+					r.Lane = Wake
+				}
+				if p, err := g.Enter(ctx, r); err == nil {
+					p.Done(context.Cause(ctx))
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	s := g.State()
+	if s.Starting != 0 || s.Stuck != 0 || s.Wakes+s.Creates != 0 || s.Tenants != 0 {
+		t.Errorf("left: %+v", s)
+	}
+}
+
+// TestHost: each lack is named, with its numbers and what to do.
+func TestHost(t *testing.T) {
+	good := Machine{Memory: 8 << 30, MemoryTotal: 16 << 30, Disk: 1 << 40, DiskTotal: 2 << 40, Files: 10000, FilesTotal: 20000}
+	for _, c := range []struct {
+		name, field, says string
+		change            func(*Machine)
+		starting          int
+		committed         int
+	}{
+		{name: "room", change: func(*Machine) {}},
+		{name: "nothing known", change: func(m *Machine) { *m = Machine{} }},
+		{name: "memory", field: "memory", says: "700 MiB of memory left of 16.0 GiB", change: func(m *Machine) { m.Memory = 700 << 20 }},
+		{name: "memory for those starting", field: "memory", says: "200 that are just starting", starting: 200, change: func(*Machine) {}},
+		{name: "limits", field: "memory", says: "32768 MiB, is the most", committed: 32768, change: func(*Machine) {}},
+		{name: "disk", field: "disk", says: "has 100 MiB left", change: func(m *Machine) { m.Disk = 100 << 20 }},
+		{name: "files", field: "files", says: "30 descriptors are left of the 20000", change: func(m *Machine) { m.Files = 30 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := good
+			c.change(&m)
+			h := NewHost(HostOptions{Dir: "/data", Overcommit: 2, Committed: func() int { return c.committed },
+				Read: func(string) (Machine, error) { return m, nil }})
+			err := h.Check(Request{Op: "create sandbox", MemoryMB: 100}, c.starting)
+			var ce *carrel.Error
+			if errors.As(err, &ce); c.field == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if ce == nil || ce.Kind != carrel.Unavailable || ce.Field != c.field || ce.Hint == "" || ce.RetryAfter == 0 {
+				t.Fatalf("%#v", ce)
+			}
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%q does not say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestTenantNames: what a header may say.
+func TestTenantNames(t *testing.T) {
+	for name, want := range map[string]bool{"a": true, "team-1@x.org": true, "": false, "a b": false, "ä": false, strings.Repeat("x", 65): false} {
+		if ValidTenant(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}

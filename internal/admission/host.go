@@ -1,0 +1,132 @@
+package admission
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// HostOptions says how much of the machine is not for new sandboxes.
+type HostOptions struct {
+	// Dir is a directory on the disk that sandboxes write to.
+	Dir string
+	// MemoryReserve is the memory, in bytes, that must be left beyond what those that
+	// are just starting will take; 0 is a twentieth of the machine's, at least 128 MiB
+	// and at most 1 GiB.
+	MemoryReserve int64
+	// Overcommit bounds what all sandboxes' memory limits may come to, as a multiple of
+	// the machine's memory; 0 does not. Most sandboxes use a small part of their limit.
+	Overcommit float64
+	// Committed is what the limits of all that live come to, in MiB.
+	Committed func() int
+	// DiskReserve is the same for the disk; 0 is 256 MiB.
+	DiskReserve int64
+	// Files is how many descriptors must be left; 0 is 256.
+	Files int
+	// Read measures the machine; nil reads it from the kernel.
+	Read func(dir string) (Machine, error)
+}
+
+// Machine is what a machine has left. A field that is not known is 0, as is its total.
+type Machine struct {
+	Memory, MemoryTotal int64 // bytes; of the container, where this runs in one that is limited
+	Disk, DiskTotal     int64 // bytes
+	Files, FilesTotal   int   // descriptors of this process
+}
+
+// Host looks whether the machine has room, before the kernel has to kill something.
+// It is safe for concurrent use.
+type Host struct {
+	opts HostOptions
+
+	mu   sync.Mutex
+	at   time.Time
+	last Machine
+}
+
+// NewHost returns a check for [Options.Check].
+func NewHost(o HostOptions) *Host {
+	if o.Read == nil {
+		o.Read = readMachine
+	}
+	if o.DiskReserve == 0 {
+		o.DiskReserve = 256 << 20
+	}
+	if o.Files == 0 {
+		o.Files = 256
+	}
+	return &Host{opts: o}
+}
+
+const (
+	readEvery    = 200 * time.Millisecond // measuring costs some 50 µs
+	startMemory  = 48 << 20               // that one which is just starting may yet take
+	startFiles   = 24
+	machineRetry = 5 * time.Second
+)
+
+// Check implements [Options.Check]. Errors: Unavailable, Field naming what lacks.
+func (h *Host) Check(r Request, starting int) error {
+	m, err := h.machine()
+	if err != nil {
+		return nil // what can't be measured is not held against anyone
+	}
+	next := int64(starting) + 1
+	fail := func(field, hint string, err error) error {
+		return &carrel.Error{Op: r.Op, Kind: carrel.Unavailable, Field: field, Err: err, Hint: hint, RetryAfter: machineRetry}
+	}
+	if reserve := h.reserve(m); m.MemoryTotal > 0 && m.Memory < reserve+next*startMemory {
+		return fail("memory", "pause or kill sandboxes, lower --memory-reserve, or give the machine more memory",
+			fmt.Errorf("the machine has %s of memory left of %s: %s are kept free, and %d that are just starting take up to %s each",
+				size(m.Memory), size(m.MemoryTotal), size(reserve), starting, size(startMemory)))
+	}
+	if f := h.opts.Overcommit; f > 0 && h.opts.Committed != nil && m.MemoryTotal > 0 {
+		all, most := h.opts.Committed()+r.MemoryMB, int(f*float64(m.MemoryTotal>>20))
+		if all > most {
+			return fail("memory", "pause or kill sandboxes, give new ones a lower memoryMB, or raise --memory-overcommit",
+				fmt.Errorf("the limits of all sandboxes would come to %d MiB of memory, and %g times the machine's, %d MiB, is the most (--memory-overcommit)",
+					all, f, most))
+		}
+	}
+	if m.DiskTotal > 0 && m.Disk < h.opts.DiskReserve {
+		return fail("disk", "free some of it, or delete snapshots",
+			fmt.Errorf("the disk of %s has %s left, of which %s are kept free", h.opts.Dir, size(m.Disk), size(h.opts.DiskReserve)))
+	}
+	if m.FilesTotal > 0 && m.Files < h.opts.Files+int(next)*startFiles {
+		return fail("files", "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn)",
+			fmt.Errorf("%d descriptors are left of the %d that the daemon may open", m.Files, m.FilesTotal))
+	}
+	return nil
+}
+
+// reserve is the memory that is kept free.
+func (h *Host) reserve(m Machine) int64 {
+	if h.opts.MemoryReserve > 0 {
+		return h.opts.MemoryReserve
+	}
+	return min(max(m.MemoryTotal/20, 128<<20), 1<<30)
+}
+
+// machine measures the machine, unless that was done a moment ago.
+func (h *Host) machine() (Machine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); h.at.IsZero() || now.Sub(h.at) >= readEvery {
+		m, err := h.opts.Read(h.opts.Dir)
+		if err != nil {
+			return Machine{}, err
+		}
+		h.last, h.at = m, now
+	}
+	return h.last, nil
+}
+
+// size writes bytes for a reader.
+func size(n int64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package admission
+
+import "errors"
+
+// readMachine says that nothing is known.
+func readMachine(string) (Machine, error) { return Machine{}, errors.New("this system does not tell") }

@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// longestRetry bounds what a refused client is told to wait.
+const longestRetry = time.Minute
+
+// waitLocked estimates how long a request with so many before it would wait; 0 while
+// nothing is known.
+func (g *Gate) waitLocked(ahead int) time.Duration {
+	at := min(g.limit.now(), g.opts.MaxStarting)
+	return time.Duration(float64(ahead) * g.limit.mean / float64(at) * float64(time.Second))
+}
+
+// tooLateLocked refuses a request that would wait too long.
+func (g *Gate) tooLateLocked(ctx context.Context, r Request, t *tenant, now time.Time) error {
+	ahead := g.aheadLocked(t, r.Lane)
+	wait := g.waitLocked(ahead)
+	if at, ok := ctx.Deadline(); ok && at.Sub(now) < wait+g.limit.usual(r.Class) {
+		return g.refusal(r, wait, fmt.Errorf("it would wait %s for its turn, behind %s, and must be done in %s",
+			about(wait), g.crowd(ahead), about(at.Sub(now))),
+			"%s, or allow it more time")
+	}
+	bound := t.bound(g.opts.MaxWait)
+	switch {
+	case wait <= bound:
+		return nil
+	case bound < g.opts.MaxWait:
+		return g.refusal(r, wait, fmt.Errorf("it would wait %s for its turn, behind %s, and clients have lately hung up sooner",
+			about(wait), g.crowd(ahead)), "%s, or have clients wait longer")
+	}
+	return g.refusal(r, wait-bound, fmt.Errorf("it would wait %s for its turn, behind %s; the longest that one may wait is %s",
+		about(wait), g.crowd(ahead), about(bound)), "%s, or ask for fewer at once")
+}
+
+// fullLocked is the error of a request that found the queue full.
+func (g *Gate) fullLocked(r Request, t *tenant) error {
+	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("%d requests wait for their turn, %d of them this caller's, and no more than %d may",
+		g.waiting(), t.waiting(), g.opts.MaxQueued), "%s, ask for fewer at once, or raise the limit ("+g.opts.Flag+")")
+}
+
+// bumpedError is the error of one that had to leave a full queue.
+func (g *Gate) bumpedError(r Request) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("the queue of %d is full, most of it with this caller's requests, and another caller's came",
+		g.opts.MaxQueued), "%s, ask for fewer at once, or raise the limit ("+g.opts.Flag+")")
+}
+
+// waitedLocked is the error of one whose turn did not come.
+func (g *Gate) waitedLocked(r Request, waited time.Duration) error {
+	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("its turn did not come within %s; %d run their start and %d wait",
+		about(waited), g.inside, g.waiting()), "%s; carrel doctor shows what the machine lacks")
+}
+
+// refusal is the error for too many requests. hint has a place for when to try again.
+func (g *Gate) refusal(r Request, wait time.Duration, err error, hint string) error {
+	after := min(max(time.Duration(math.Ceil(wait.Seconds()))*time.Second, time.Second), longestRetry)
+	return &carrel.Error{Op: r.Op, Kind: carrel.Exhausted, Err: err, RetryAfter: after,
+		Hint: fmt.Sprintf(hint, fmt.Sprintf("try again in %v", after))}
+}
+
+// goneError is for one that hung up, which nobody may read.
+func (g *Gate) goneError(r Request, cause error) error {
+	kind := carrel.Unavailable
+	if errors.Is(cause, context.DeadlineExceeded) {
+		kind = carrel.TimedOut
+	}
+	return &carrel.Error{Op: r.Op, Kind: kind, Err: fmt.Errorf("it gave up while it waited for its turn: %w", cause)}
+}
+
+// crowd says how many are before a request, and how quickly they go.
+func (g *Gate) crowd(ahead int) string {
+	text := fmt.Sprintf("%d others", ahead)
+	if ahead == 1 {
+		text = "one other"
+	}
+	if mean := g.limit.mean; mean > 0 {
+		text += fmt.Sprintf(" of which this machine starts %.3g a second", float64(g.limit.now())/mean)
+	}
+	return text
+}
+
+// about rounds a duration for a reader.
+func about(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+// State is what a gate does at the moment.
+type State struct {
+	// Limit is how many may be inside, as far as the gate has found out; MaxStarting is
+	// the most that it may be.
+	Limit       int `json:"limit"`
+	MaxStarting int `json:"maxStarting"`
+	// Starting are inside; Stuck is how many of them wait for something else than the
+	// machine.
+	Starting int `json:"starting"`
+	Stuck    int `json:"stuck"`
+	// Waiting is how many wait, by lane.
+	Wakes     int `json:"wakesWaiting"`
+	Creates   int `json:"createsWaiting"`
+	MaxQueued int `json:"maxQueued"`
+	Tenants   int `json:"tenants"` // that are inside or wait
+	// MeanMS is what one takes lately, in milliseconds, and WaitMS what one that came now
+	// would wait.
+	MeanMS float64 `json:"meanMs"`
+	WaitMS float64 `json:"waitMs"`
+	// Since the gate was made: let in, refused, and hung up while they waited.
+	Admitted uint64 `json:"admitted"`
+	Refused  uint64 `json:"refused"`
+	Left     uint64 `json:"left"`
+}
+
+// State returns what the gate does.
+func (g *Gate) State() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := State{Limit: g.limit.now(), MaxStarting: g.opts.MaxStarting, Starting: g.inside, Stuck: g.stuck,
+		Wakes: g.queued[Wake], Creates: g.queued[Create], MaxQueued: g.opts.MaxQueued,
+		MeanMS: g.limit.mean * 1000, Admitted: g.counts.Admitted, Refused: g.counts.Refused, Left: g.counts.Left}
+	if g.waiting() > 0 || !g.roomLocked() {
+		s.WaitMS = float64(g.waitLocked(g.waiting())) / float64(time.Millisecond)
+	}
+	for _, t := range g.tenants {
+		if t.inside > 0 || t.waiting() > 0 {
+			s.Tenants++
+		}
+	}
+	return s
+}
