@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -137,6 +138,9 @@ func (c *Client) send(ctx context.Context, op, method, path string, query url.Va
 	req.Header.Set("X-API-KEY", c.key)
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
+	}
+	if at, ok := ctx.Deadline(); ok && method == http.MethodPost { // so that it is refused at once when it can't be met
+		req.Header.Set("Connect-Timeout-Ms", strconv.FormatInt(max(1, time.Until(at).Milliseconds()), 10))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
@@ -27,11 +28,14 @@ type wireError struct {
 	ID      carrel.ID   `json:"id"`
 	Field   string      `json:"field"`
 	Hint    string      `json:"hint"`
+
+	RetryAfter int `json:"retryAfter"` // seconds
 }
 
 // restore makes the daemon's error ours again: the same kind, text and hint.
 func (w wireError) restore(op string) error {
-	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint}
+	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint,
+		RetryAfter: time.Duration(w.RetryAfter) * time.Second}
 	if e.Op == "" {
 		e.Op = op
 	}

@@ -37,6 +37,15 @@
 // which says what to do, where E2B has 404. Forks and snapshots of paused sandboxes
 // work, which E2B refuses.
 //
+// # Too many at once
+//
+// A creation or resumption whose turn would not come in time is a 429 at once, one
+// for which the machine has no room a 503. Both have Retry-After in whole seconds,
+// without which E2B's SDKs would not try again, and say which limit it was. Starts
+// are shared out fairly among tenants: the header Carrel-Tenant says for whom a
+// holder of the key asks. A POST with Connect-Timeout-Ms is refused at once when it
+// can't be served by then.
+//
 // # Our API
 //
 // Under /carrel/v1 the vocabulary of package carrel travels as it is; package
@@ -44,6 +53,7 @@
 // field that is not known is a 400: whoever sent it meant something by it.
 //
 //	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
+//	GET    /carrel/v1/admission                                  how many start and wait, and how many may
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
 //	GET    /carrel/v1/sandboxes?metadata&state&template&startedAfter&oldestFirst&limit&cursor
 //	GET    /carrel/v1/sandboxes/{id}        DELETE /carrel/v1/sandboxes/{id}

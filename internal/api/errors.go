@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -37,6 +39,8 @@ type errorBody struct {
 	ID      carrel.ID   `json:"id,omitempty"`
 	Field   string      `json:"field,omitempty"`
 	Hint    string      `json:"hint,omitempty"`
+	// RetryAfter is the header of that name, in seconds.
+	RetryAfter int `json:"retryAfter,omitempty"`
 	// Cause is the message without the operation, sandbox and field above, for
 	// package client to restore the error from.
 	Cause string `json:"cause,omitempty"`
@@ -98,7 +102,7 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if !known {
 		kind, status = carrel.Internal, http.StatusInternalServerError
 	}
-	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err)}
+	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err), RetryAfter: seconds(carrel.RetryAfterOf(err))}
 	body.Cause = string(kind)
 	if ce, ok := errors.AsType[*carrel.Error](err); ok {
 		body.Op, body.ID, body.Field = ce.Op, ce.ID, ce.Field
@@ -127,7 +131,10 @@ func reference() string {
 	return hex.EncodeToString(b[:])
 }
 
-// retryAfter is the whole number of seconds E2B's SDKs wait after a 429. They
+// seconds rounds up: sooner than what it says would be too early.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// retryAfter is, for an error that does not say, the whole number of seconds E2B's SDKs wait after a 429. They
 // retry only when it is an integer.
 const retryAfter = "1"
 
@@ -138,7 +145,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, body := s.render(r, err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", retryAfter)
+		after := retryAfter
+		if body.RetryAfter > 0 {
+			after = strconv.Itoa(body.RetryAfter)
+		}
+		w.Header().Set("Retry-After", after)
 	}
 	writeJSON(w, status, body)
 }

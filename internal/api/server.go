@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	Secrets carrel.Secrets
 	// Doctor reports on the drivers; nil answers 501.
 	Doctor func(ctx context.Context) ([]DriverReport, error)
+	// Admission says what goes on at the gate before each start; nil answers 501.
+	Admission func() admission.State
 	// DefaultNetwork is for creations that say nothing of the network; nil is E2B's
 	// meaning through E2B's routes (the internet), and nothing at all through ours.
 	DefaultNetwork *carrel.Network
@@ -154,6 +157,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	r, done, err := asCaller(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer done()
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
 		s.noRoute(w, r, h)

@@ -39,6 +39,16 @@ type Config struct {
 	MaxLimits carrel.Limits
 	// MaxSandboxes bounds how many live at once.
 	MaxSandboxes int
+	// MaxStarting bounds how many start or resume at once, and MaxQueued how many more
+	// may wait for it; 0 is what suits the machine. MaxWait bounds how long one waits.
+	MaxStarting, MaxQueued int
+	MaxWait                time.Duration
+	// MemoryReserve is the memory, in bytes, that new sandboxes leave alone; 0 is a
+	// twentieth of the machine's.
+	MemoryReserve int64
+	// MemoryOvercommit bounds what all sandboxes' memory limits may come to, as a multiple
+	// of the machine's memory; 0 does not.
+	MemoryOvercommit float64
 	// DefaultTimeout ends sandboxes that ask for no timeout of their own through
 	// our own API; E2B's endpoints have the defaults E2B gives them.
 	DefaultTimeout time.Duration
@@ -86,6 +96,8 @@ func Default() Config {
 		Limits:                carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024},
 		MaxLimits:             carrel.Limits{CPUs: float64(max(2, runtime.NumCPU())), MemoryMB: 65536, DiskMB: 1 << 20, Pids: 32768},
 		MaxSandboxes:          500,
+		MaxQueued:             1000,
+		MaxWait:               20 * time.Second,
 		DefaultTimeout:        5 * time.Minute,
 		MaxTimeout:            720 * time.Hour,
 		MaxSandboxConnections: 1024,

@@ -41,6 +41,8 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 		"CARREL_MAX_CONNECTIONS":         &c.MaxConnections,
 		"CARREL_MAX_SANDBOX_CONNECTIONS": &c.MaxSandboxConnections,
 		"CARREL_MAX_PAUSED":              &c.MaxPaused,
+		"CARREL_MAX_STARTING":            &c.MaxStarting,
+		"CARREL_MAX_QUEUED":              &c.MaxQueued,
 	} {
 		if v := getenv(name); v != "" {
 			n, err := strconv.Atoi(v)
@@ -54,6 +56,7 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 		"CARREL_SNAPSHOT_QUOTA": &c.SnapshotQuota,
 		"CARREL_SNAPSHOT_CACHE": &c.SnapshotCache,
 		"CARREL_AUDIT_SIZE":     &c.Wire.AuditSize,
+		"CARREL_MEMORY_RESERVE": &c.MemoryReserve,
 	} {
 		if v := getenv(name); v != "" {
 			if err := (*Size)(field).Set(v); err != nil {
@@ -64,10 +67,18 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 	if err := c.Warm.applyEnv(getenv); err != nil {
 		return err
 	}
+	if v := getenv("CARREL_MEMORY_OVERCOMMIT"); v != "" {
+		n, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			return bad("CARREL_MEMORY_OVERCOMMIT", "%q is not a number", v)
+		}
+		c.MemoryOvercommit = n
+	}
 	c.S3.applyEnv(getenv)
 	for name, field := range map[string]*time.Duration{
 		"CARREL_DEFAULT_TIMEOUT": &c.DefaultTimeout,
 		"CARREL_MAX_TIMEOUT":     &c.MaxTimeout,
+		"CARREL_MAX_WAIT":        &c.MaxWait,
 	} {
 		if v := getenv(name); v != "" {
 			d, err := time.ParseDuration(v)

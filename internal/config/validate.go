@@ -90,6 +90,9 @@ func (c Config) checkSandboxes() error {
 	if c.MaxSandboxes < 1 {
 		return bad("max-sandboxes", "%d is less than 1", c.MaxSandboxes)
 	}
+	if err := c.checkStarts(); err != nil {
+		return err
+	}
 	if c.MaxConnections < 0 {
 		return bad("max-connections", "%d is negative", c.MaxConnections)
 	}
@@ -112,6 +115,22 @@ func (c Config) checkSandboxes() error {
 		if l.top > 0 && l.value > l.top {
 			return bad(l.field, "%v is more than the most a request may ask for, %v", l.value, l.top)
 		}
+	}
+	return nil
+}
+
+func (c Config) checkStarts() error {
+	switch {
+	case c.MaxStarting < 0:
+		return bad("max-starting", "%d is negative", c.MaxStarting)
+	case c.MaxQueued < 0:
+		return bad("max-queued", "%d is negative", c.MaxQueued)
+	case c.MaxWait < 0:
+		return bad("max-wait", "%v is negative", c.MaxWait)
+	case c.MemoryReserve < 0:
+		return bad("memory-reserve", "%d is negative", c.MemoryReserve)
+	case !(c.MemoryOvercommit >= 0): // also refuses NaN
+		return bad("memory-overcommit", "%v is negative", c.MemoryOvercommit)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/certs"
@@ -172,7 +173,8 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
 		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
 		MaxSandboxes: d.cfg.MaxSandboxes, MaxPaused: d.cfg.MaxPaused, KillOnClose: opts.KillOnClose, Logger: d.log,
-		Warm: warmOptions(d.cfg.Warm),
+		Warm:        warmOptions(d.cfg.Warm),
+		MaxStarting: d.cfg.MaxStarting, MaxQueued: d.cfg.MaxQueued, MaxWait: d.cfg.MaxWait, Room: d.room(),
 	})
 	if err != nil {
 		return err
@@ -192,6 +194,13 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
+// room looks whether the machine has room for one more sandbox. It is asked once the
+// service is there.
+func (d *Daemon) room() func(admission.Request, int) error {
+	return admission.NewHost(admission.HostOptions{Dir: d.cfg.DataDir, MemoryReserve: d.cfg.MemoryReserve, Overcommit: d.cfg.MemoryOvercommit,
+		Committed: func() int { return d.service.Committed() }}).Check
+}
+
 // openDoors makes the handlers over the service.
 func (d *Daemon) openDoors() {
 	gw := gateway.New(gateway.Options{Sandboxes: d.service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Key: d.key, Log: d.log})
@@ -199,9 +208,10 @@ func (d *Daemon) openDoors() {
 	control := api.New(api.Options{
 		Service: d.service, Key: d.key, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.snapshots, Secrets: d.parts.vault.For(""), Audits: d.parts.audits(), DefaultNetwork: d.network,
-		Doctor: func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
-		Pools:  d.service,
-		Ready:  d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
+		Admission: d.service.Admission,
+		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
+		Pools:     d.service,
+		Ready:     d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
 	})
 	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)
 }
