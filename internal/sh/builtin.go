@@ -25,7 +25,7 @@ func builtinTable() map[string]command {
 		"read": biRead, "mapfile": biMapfile, "readarray": biMapfile, "getopts": biGetopts, "let": biLet,
 		"trap": biTrap, "wait": biWait, "kill": biKill, "jobs": biJobs, "disown": biDisown, "fg": biForeground, "bg": biBackground, "suspend": biSuspend,
 		"umask": biUmask, "ulimit": biUlimit, "times": biTimes, "help": biHelp, "logout": biLogout,
-		"pushd": biPushd, "popd": biPopd, "dirs": biDirs, "history": biHistory, "fc": biFc, "bind": biTrue,
+		"pushd": biPushd, "popd": biPopd, "dirs": biDirs, "history": biHistory, "fc": biFc, "bind": biBind,
 	}
 }
 

@@ -52,7 +52,7 @@ func (r *runner) dynamic(name string) *variable {
 	case "HOSTNAME":
 		return text(r.m.Hostname())
 	case "HISTCMD":
-		return number(0)
+		return number(r.historyNumber() - 1)
 	case "COMP_WORDBREAKS":
 		return text(" \t\n\"'@><=;|&(:")
 	case "BASH_VERSINFO":
@@ -127,8 +127,11 @@ func (r *runner) hide(name string) {
 
 // assigned acts on a changed variable that the shell itself reads.
 func (r *runner) assigned(name string) {
-	if name == "OPTIND" {
+	switch name {
+	case "OPTIND":
 		r.getopts = 0
+	case "HISTSIZE", "HISTFILESIZE":
+		r.histSized(name)
 	}
 }
 

@@ -12,10 +12,9 @@ import (
 
 // editor reads lines from a terminal, with the keys of Emacs.
 type editor struct {
-	r       *runner
-	t       *TTY
-	history []string
-	killed  []rune
+	r      *runner
+	t      *TTY
+	killed []rune
 
 	line   []rune
 	at     int
@@ -31,30 +30,12 @@ type editor struct {
 // maxLineKeys is how long a line may become.
 const maxLineKeys = 64 << 10
 
-// remember puts a command on the history.
-func (e *editor) remember(src string) {
-	src = strings.TrimRight(src, "\n")
-	control := e.r.str("HISTCONTROL")
-	if src == "" || strings.Contains(control, "ignore") && strings.Contains(control, "space") && src[0] == ' ' {
-		return
-	}
-	if strings.Contains(control, "dups") || strings.Contains(control, "ignoreboth") {
-		if n := len(e.history); n > 0 && e.history[n-1] == src {
-			return
-		}
-	}
-	if len(e.history) >= maxHistory {
-		e.history = slices.Delete(e.history, 0, len(e.history)-maxHistory+1)
-	}
-	e.history = append(e.history, src)
-}
-
 // readLine shows a prompt and reads a line, with its newline. The error is io.EOF for
 // ^D on an empty line, and the context's for ^C.
 func (e *editor) readLine(prompt string) (string, error) {
 	e.r.writeErr(prompt)
 	e.prompt = prompt[strings.LastIndexByte(prompt, '\n')+1:]
-	e.line, e.at, e.recall, e.shown, e.cursor, e.tabs = nil, 0, len(e.history), 0, 0, 0
+	e.line, e.at, e.recall, e.shown, e.cursor, e.tabs = nil, 0, len(e.r.hist.lines), 0, 0, 0
 	e.t.mu.Lock()
 	was, quiet := e.t.raw && !e.raw, e.t.quiet
 	e.t.mu.Unlock()
@@ -381,16 +362,16 @@ func isWordRune(c rune) bool {
 
 // show shows a line of the history.
 func (e *editor) show(i int) {
-	if i < 0 || i > len(e.history) {
+	if i < 0 || i > len(e.r.hist.lines) {
 		e.out("\a")
 		return
 	}
-	if e.recall == len(e.history) {
+	if e.recall == len(e.r.hist.lines) {
 		e.draft = e.line
 	}
 	e.recall = i
-	if e.line = slices.Clone(e.draft); i < len(e.history) {
-		e.line = []rune(e.history[i])
+	if e.line = slices.Clone(e.draft); i < len(e.r.hist.lines) {
+		e.line = []rune(e.r.hist.lines[i].text)
 	}
 	e.at = len(e.line)
 	e.redraw()
@@ -399,11 +380,11 @@ func (e *editor) show(i int) {
 // search finds a line of the history by a part of it.
 func (e *editor) search() (done bool, err error) {
 	var what []rune
-	found, from := "", len(e.history)
+	found, from := "", len(e.r.hist.lines)
 	look := func() {
-		for i := min(from, len(e.history)-1); i >= 0; i-- {
-			if strings.Contains(e.history[i], string(what)) {
-				found, from = e.history[i], i
+		for i := min(from, len(e.r.hist.lines)-1); i >= 0; i-- {
+			if strings.Contains(e.r.hist.lines[i].text, string(what)) {
+				found, from = e.r.hist.lines[i].text, i
 				return
 			}
 		}

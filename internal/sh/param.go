@@ -777,7 +777,7 @@ func (r *runner) atOperator(pe *syntax.ParamExp, v value) value {
 	case "E":
 		return v.each(func(s string) string { s, _ = unescape(s, escDollar); return s })
 	case "P":
-		return v.each(func(s string) string { return r.prompt(s) })
+		return v.each(func(s string) string { return r.prompt(s, false) })
 	case "a":
 		return r.attributes(v)
 	case "A":

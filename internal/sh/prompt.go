@@ -10,8 +10,8 @@ import (
 )
 
 // prompt expands a prompt: its escapes, then variables and substitutions.
-func (r *runner) prompt(ps string) string {
-	s := r.promptEscapes(ps)
+func (r *runner) prompt(ps string, forPS1 bool) string {
+	s := r.promptEscapes(ps, forPS1)
 	if r.opts.promptvars {
 		s = r.expandPrompt(s)
 	}
@@ -51,7 +51,7 @@ func (r *runner) expandPrompt(s string) string {
 
 // promptEscapes replaces the backslash escapes. What \u, \w and the like give is
 // protected from further expansion.
-func (r *runner) promptEscapes(ps string) string {
+func (r *runner) promptEscapes(ps string, forPS1 bool) string {
 	if strings.IndexByte(ps, '\\') < 0 {
 		return ps
 	}
@@ -116,10 +116,16 @@ func (r *runner) promptEscapes(ps string) string {
 			b.WriteString("5.2.15")
 		case 'w', 'W':
 			b.WriteString(quote(r.promptDir(c == 'W')))
-		case '!', '#':
-			n := 1
-			if r.term != nil {
-				n = len(r.term.history) + 1
+		case '!':
+			n := r.historyNumber()
+			if n > 1 && !forPS1 {
+				n--
+			}
+			b.WriteString(strconv.Itoa(n))
+		case '#':
+			n := r.commands + 1
+			if !forPS1 && r.fromArg {
+				n = 0
 			}
 			b.WriteString(strconv.Itoa(n))
 		case '$':

@@ -2,14 +2,11 @@ package sh
 
 import (
 	"context"
+	"errors"
 	"strconv"
-	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
-
-// maxHistory is how many lines an interactive shell remembers.
-const maxHistory = 1000
 
 // repl is the interactive shell: prompt, read, run, until end of file or exit.
 func (r *runner) repl(t *TTY) {
@@ -80,6 +77,7 @@ func (r *runner) repl(t *TTY) {
 		}
 		warned := r.warned
 		r.stmts(stmts)
+		r.commands++
 		if warned {
 			r.warned = false
 		}
@@ -173,7 +171,7 @@ func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 	}
 	defer r.term.rest()
 	src := ""
-	prompt := r.prompt(r.str("PS1"))
+	prompt := r.prompt(r.str("PS1"), true)
 	for {
 		line, err := r.term.readLine(prompt)
 		if err != nil && line == "" {
@@ -188,58 +186,41 @@ func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 			r.status = 128 + sigINT
 			return nil, false // ^C: a new prompt
 		}
+		if line, err = r.typed(line); err != nil {
+			return nil, false
+		}
 		src += line
 		parsed, perr := parse(r.expandAliases(src))
 		if perr == nil {
-			r.term.remember(src)
+			r.record(src)
 			r.pay(len(src))
 			return parsed, false
 		}
 		if !incomplete(perr) || len(src) >= maxSource {
-			r.term.remember(src)
+			r.record(src)
 			r.parseFailed(perr)
 			return nil, false
 		}
-		prompt = r.prompt(r.str("PS2"))
+		prompt = r.prompt(r.str("PS2"), true)
 	}
 }
 
-// biHistory shows the lines that were typed.
-func biHistory(c *call) int {
-	if c.r.term == nil {
-		return 0
-	}
-	h := c.r.term
-	most := len(h.history)
-	if len(c.args) > 0 {
-		switch a := c.args[0]; {
-		case a == "-c":
-			h.history = nil
-			return 0
-		case strings.HasPrefix(a, "-"):
-			return 0
-		default:
-			n, err := strconv.Atoi(a)
-			if err != nil {
-				return c.fail(1, "%s: numeric argument required", a)
-			}
-			most = min(most, max(n, 0))
-		}
-	}
-	var b strings.Builder
-	for i := len(h.history) - most; i < len(h.history); i++ {
-		n := strconv.Itoa(i + 1)
-		b.WriteString(strings.Repeat(" ", max(5-len(n), 0)) + n + "  " + h.history[i] + "\n")
-	}
-	return c.print(b.String())
-}
+// errNoEvent is a line that refers to what is not in the history.
+var errNoEvent = errors.New("event not found")
 
-// biFc lists the lines that were typed; it edits none.
-func biFc(c *call) int {
-	if len(c.args) > 0 && strings.HasPrefix(c.args[0], "-l") {
-		next := *c
-		next.args = nil
-		return biHistory(&next)
+// typed expands the events of a line that was typed, and shows what came of it.
+func (r *runner) typed(line string) (string, error) {
+	if !r.interactive || !r.opts.histexpand || !r.opts.history {
+		return line, nil
 	}
-	return c.fail(1, "no command found")
+	text, bad := r.expandHistory(line)
+	if bad != "" {
+		r.errorf("%s", bad)
+		r.status = 1
+		return "", errNoEvent
+	}
+	if text != line {
+		r.writeErr(text)
+	}
+	return text, nil
 }

@@ -119,6 +119,10 @@ type runner struct {
 	warned      bool    // about stopped jobs
 	exitStatus  int     // of the shell, while its EXIT trap runs
 	steps       int
+	hist        history
+	binds       *bindings // never changed: a new one takes its place
+	commands    int       // of the shell's own input, so far
+	topDepth    int       // of the shell's own input
 	patterns    map[string]*regexp.Regexp
 	getopts     int // position inside a bundle of options, 0 at its start
 }
@@ -233,6 +237,7 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	s.aliases = maps.Clone(r.aliases)
 	s.hashed, s.disabled = maps.Clone(r.hashed), maps.Clone(r.disabled)
 	s.dirs = slices.Clone(r.dirs)
+	s.hist = r.hist.fork()
 	s.withoutCoproc()
 	if !p.charge(256) {
 		s.end(1)

@@ -83,6 +83,7 @@ func (r *runner) spawnShell(run shellRun) int {
 	s.aliases, s.hashed, s.disabled, s.dirs = nil, nil, nil, nil
 	s.calls, s.loops, s.noErrExit, s.flow, s.running = nil, 0, 0, flowNone, nil
 	s.lineBase, s.traceDepth, s.subshells, s.lastBg, s.lastArg = 0, 0, 0, 0, ""
+	s.hist, s.topDepth = history{}, 0
 	s.self, s.ppid, s.execing, s.exiting = s.p.pid, r.p.pid, false, false
 	s.clock = r.m.now()
 	if same {
@@ -190,7 +191,7 @@ func (r *runner) shellPID() int {
 // byLine reports whether source must be read line by line: it is echoed, or aliases
 // change it.
 func (r *runner) byLine() bool {
-	return r.opts.verbose || r.opts.expandAliases && len(r.aliases) > 0
+	return r.opts.verbose || r.opts.expandAliases && len(r.aliases) > 0 || r.remembers()
 }
 
 // lines runs source as it is read, line by line.
@@ -230,6 +231,9 @@ func (r *runner) lines(src string) {
 				text += "\n"
 			}
 			r.writeErr(text)
+		}
+		if r.remembers() {
+			r.record(src[:n])
 		}
 		r.stmts(stmts)
 		if r.flow == flowDiscard && r.p.pid == r.shellPID() {

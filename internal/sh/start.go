@@ -293,6 +293,10 @@ func (r *runner) begin(run shellRun) {
 	if interactive {
 		r.interactive = true
 		r.opts.expandAliases, r.opts.histexpand, r.opts.history = true, true, true
+		r.opts.emacs = true
+		if home := r.str("HOME"); r.lookup("HISTFILE") == nil && home != "" {
+			r.set("HISTFILE", home+"/.bash_history")
+		}
 	}
 	if run.login && !run.noProfile {
 		r.profile()
@@ -310,15 +314,20 @@ func (r *runner) begin(run shellRun) {
 	if env := r.str("BASH_ENV"); env != "" && !interactive && !r.opts.posix && r.flow == flowNone {
 		r.startup(r.abs(env))
 	}
-	switch {
+	if interactive && r.flow == flowNone {
+		r.loadHistory()
+	}
+	switch r.topDepth = r.depth; {
 	case r.flow != flowNone:
 	case run.stdin && interactive && tty != nil:
 		r.repl(tty)
 	case run.stdin:
 		r.scriptFromInput()
 	default:
+		r.topDepth++
 		r.script(run.src)
 	}
+	r.saveHistory()
 	if run.login && r.exiting && r.flow == flowExit {
 		if home := r.str("HOME"); home != "" {
 			flow, status := r.flow, r.status
@@ -370,6 +379,11 @@ func (r *runner) scriptFromInput() {
 		tries := 0
 		for {
 			line, rerr := r.readLine()
+			var gone error
+			if line, gone = r.typed(line); gone != nil {
+				src = ""
+				continue
+			}
 			src += line
 			tries++
 			if rerr != nil && line == "" && src == "" {
@@ -393,7 +407,11 @@ func (r *runner) scriptFromInput() {
 			r.writeErr(src)
 		}
 		r.pay(len(src) * 4)
+		if r.remembers() {
+			r.record(src)
+		}
 		r.stmts(stmts)
+		r.commands++
 		if r.flow == flowDiscard && r.p.pid == r.shellPID() {
 			r.flow = flowNone
 		}
