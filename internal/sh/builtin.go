@@ -37,6 +37,7 @@ func (c *call) fail(status int, format string, args ...any) int {
 
 func (c *call) print(s string) int {
 	if _, err := io.WriteString(c.out, s); err != nil {
+		c.unwritten = true
 		if !errors.Is(err, syscall.EPIPE) && c.r.ctx.Err() == nil {
 			c.fail(1, "write error: %s", errText(err))
 		}
@@ -159,7 +160,11 @@ func biCd(c *call) int {
 
 func biPwd(c *call) int {
 	dir := c.r.dir
-	if len(c.args) > 0 && c.args[0] == "-P" {
+	physical := c.r.opts.physical
+	if _, ok := c.letters("LP", func(l byte, _ string) { physical = l == 'P' }); !ok {
+		return 2
+	}
+	if physical {
 		if real, err := c.r.view.EvalSymlinks(dir); err == nil {
 			dir = real
 		}

@@ -22,11 +22,13 @@ func biEval(c *call) int {
 		return 0
 	}
 	r := c.r
-	r.status = 0
+	if len(args[0]) > 1 && args[0][0] == '-' && c.args[0] != "--" {
+		return c.usage("%s: invalid option", args[0][:2])
+	}
 	line, base := r.line, r.lineBase
 	r.lineBase = max(int(line)-1, 0)
 	r.traceDepth++
-	r.script(strings.Join(args, " "))
+	r.scriptOrNothing(strings.Join(args, " "))
 	r.traceDepth--
 	r.line, r.lineBase = line, base
 	return r.status
@@ -73,15 +75,14 @@ func biSource(c *call) int {
 		r.params = args[1:]
 	}
 	sets := r.paramSets
-	r.calls = append(r.calls, frame{name: "source", file: file, line: r.line, sourced: true, params: r.params})
-	r.status = 0
+	r.calls = append(r.calls, frame{name: "source", file: file, line: r.line, sourced: true, params: r.params, debugged: r.opts.extdebug, own: len(args) > 1})
 	line, base, loops := r.line, r.lineBase, r.loops
 	r.lineBase = 0
 	debug, held := r.traps[trapDEBG]
 	if held && !r.opts.functrace {
 		delete(r.traps, trapDEBG)
 	}
-	r.script(text)
+	r.scriptOrNothing(text)
 	if r.flow == flowReturn {
 		r.flow = flowNone
 	}

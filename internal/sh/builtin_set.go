@@ -179,6 +179,14 @@ func biShopt(c *call) int {
 			}
 		}
 	}
+	if sets && (set || unset) {
+		for _, name := range args {
+			if c.r.opts.named(name) == nil {
+				c.fail(1, "%s: invalid shell option name", name)
+				return 0 // bash has it so
+			}
+		}
+	}
 	if set && unset {
 		return c.fail(1, "cannot set and unset shell options simultaneously")
 	}
@@ -225,6 +233,12 @@ func biShopt(c *call) int {
 		case sets:
 			c.r.setOption(name, set)
 		case name == "login_shell" || name == "restricted_shell":
+		case name == "extdebug":
+			*on = set
+			if set {
+				c.r.rememberArgs()
+			}
+			c.r.opts.functrace, c.r.opts.errtrace = set, set
 		default:
 			*on = set
 		}

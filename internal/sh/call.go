@@ -27,6 +27,8 @@ type call struct {
 	in   io.Reader
 	out  io.Writer
 	err  io.Writer
+
+	unwritten bool // what it printed couldn't be written
 }
 
 // fdReader and fdWriter are a descriptor as seen by a command.
@@ -92,7 +94,9 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 			r.currentTo = redirs
 		}
 	}
-	if len(r.traps) > 0 && c != nil && !r.debug() {
+	if r.debugged {
+		r.debugged = false
+	} else if len(r.traps) > 0 && c != nil && !r.debug() {
 		return
 	}
 	r.substStatus = 0
@@ -316,7 +320,11 @@ func (r *runner) run(args []string) {
 }
 
 func (r *runner) runBuiltin(b command, name string, args []string) {
-	status := b(r.newCall(name, args))
+	c := r.newCall(name, args)
+	status := b(c)
+	if c.unwritten && status == 0 {
+		status = 1
+	}
 	if r.flow == flowNone || r.flow == flowBreak || r.flow == flowContinue {
 		r.status = status
 	}
@@ -358,11 +366,13 @@ type function struct {
 
 // frame is one running function or sourced script.
 type frame struct {
-	name    string // of the function, or "source"
-	file    string // where its text is, for BASH_SOURCE
-	line    uint   // where it was called, for BASH_LINENO
-	sourced bool
-	params  []string // its arguments
+	name     string // of the function, or "source"
+	file     string // where its text is, for BASH_SOURCE
+	line     uint   // where it was called, for BASH_LINENO
+	sourced  bool
+	params   []string // its arguments
+	debugged bool     // it was called under extdebug
+	own      bool     // of a sourced script: it has arguments of its own
 }
 
 // inFunc reports whether a function runs, so that local is allowed.
@@ -403,7 +413,7 @@ func (r *runner) function(name string, f *function, args []string) {
 	params, loops, line, base := r.params, r.loops, r.line, r.lineBase
 	r.params, r.loops, r.lineBase = args, 0, f.lineBase
 	r.pushScope(true)
-	r.calls = append(r.calls, frame{name: name, file: f.file, line: r.line, params: args})
+	r.calls = append(r.calls, frame{name: name, file: f.file, line: r.line, params: args, debugged: r.opts.extdebug})
 	held := r.heldTraps(f.traced)
 	goOn := true
 	if len(r.traps) > 0 && r.traps[trapDEBG] != "" {

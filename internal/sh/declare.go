@@ -2,6 +2,7 @@ package sh
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -289,9 +290,14 @@ func (r *runner) declareFunc(d declared, a declArg) bool {
 		return false
 	}
 	if d.export == keep && d.readonly == keep && d.trace == keep {
-		if d.funcNames {
+		switch {
+		case d.funcNames && r.opts.extdebug:
+			r.out(a.name + " " + strconv.Itoa(int(f.line)) + " " + f.file + "\n")
+		case d.funcNames && d.print:
+			r.out("declare -f " + a.name + "\n")
+		case d.funcNames:
 			r.out(a.name + "\n")
-		} else {
+		default:
 			r.out(r.functionText(a.name) + "\n")
 		}
 		return true
@@ -753,6 +759,10 @@ var usages = map[string]string{
 	"hash":     "hash [-lr] [-p pathname] [-dt] [name ...]",
 	"mapfile":  "mapfile [-d delim] [-n count] [-O origin] [-s count] [-t] [-u fd] [-C callback] [-c quantum] [array]",
 	"caller":   "caller [expr]",
+	"eval":     "eval [arg ...]",
+	"pwd":      "pwd [-LP]",
+	"cd":       "cd [-L|[-P [-e]] [-@]] [dir]",
+	"pushd":    "pushd [-n] [+N | -N | dir]",
 	"history":  "history [-c] [-d offset] [n] or history -anrw [filename] or history -ps arg [arg...]",
 	"fc":       "fc [-e ename] [-lnr] [first] [last] or fc -s [pat=rep] [command]",
 	"bind":     "bind [-lpsvPSVX] [-m keymap] [-f filename] [-q name] [-u name] [-r keyseq] [-x keyseq:shell-command] [keyseq:readline-function or readline-command]",

@@ -64,7 +64,7 @@ func (r *runner) dynamic(name string) *variable {
 	case "FUNCNAME", "BASH_SOURCE", "BASH_LINENO":
 		return r.callStack(name)
 	case "BASH_ARGC", "BASH_ARGV":
-		return &variable{set: true, arr: &array{}}
+		return &variable{set: true, arr: newArray(r.callArgs(name))}
 	case "BASH_CMDS":
 		a := newAssoc()
 		for k, h := range r.hashed {
@@ -231,4 +231,42 @@ func capitalize(s string) string {
 	}
 	_, n := utf8.DecodeRuneInString(s)
 	return toUpper(s[:n]) + toLower(s[n:])
+}
+
+// rememberArgs keeps the shell's own parameters for BASH_ARGV.
+func (r *runner) rememberArgs() {
+	if r.ownArgs == nil {
+		own := slices.Clone(r.params)
+		if len(r.calls) > 0 {
+			own = nil
+		}
+		r.ownArgs = &own
+	}
+}
+
+// callArgs computes BASH_ARGC, how many arguments the running calls have, and
+// BASH_ARGV, these arguments: the last of the innermost call first.
+func (r *runner) callArgs(which string) []string {
+	if len(r.calls) == 0 && !r.opts.extdebug {
+		r.rememberArgs()
+	}
+	var out []string
+	add := func(args []string) {
+		if which == "BASH_ARGC" {
+			out = append(out, strconv.Itoa(len(args)))
+			return
+		}
+		for _, a := range slices.Backward(args) {
+			out = append(out, a)
+		}
+	}
+	for _, f := range slices.Backward(r.calls) {
+		if f.debugged && (!f.sourced || f.own) {
+			add(f.params)
+		}
+	}
+	if r.ownArgs != nil {
+		add(*r.ownArgs)
+	}
+	return out
 }

@@ -77,6 +77,7 @@ func (r *runner) while(c *syntax.WhileClause) {
 }
 
 func (r *runner) forClause(c *syntax.ForClause) {
+	line := r.line
 	r.loops++
 	defer func() { r.loops-- }()
 	switch l := c.Loop.(type) {
@@ -103,6 +104,7 @@ func (r *runner) forClause(c *syntax.ForClause) {
 				return
 			}
 			r.now(c)
+			r.line = line
 			if len(r.traps) > 0 && !r.debug() {
 				continue
 			}
@@ -155,7 +157,8 @@ func (r *runner) traceFor(l *syntax.WordIter) {
 }
 
 // arithStep evaluates one expression of for ((;;)).
-func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr) (int64, bool) {
+func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr, line uint) (int64, bool) {
+	r.line = line
 	r.now(c)
 	if len(r.traps) > 0 && !r.debug() {
 		return 0, false
@@ -171,15 +174,16 @@ func (r *runner) arithStep(c *syntax.ForClause, x syntax.ArithmExpr) (int64, boo
 }
 
 func (r *runner) cLoop(c *syntax.ForClause, l *syntax.CStyleLoop, body []*syntax.Stmt) {
+	line := r.line
 	if l.Init != nil {
-		if _, ok := r.arithStep(c, l.Init); !ok {
+		if _, ok := r.arithStep(c, l.Init, line); !ok {
 			return
 		}
 	}
 	r.status = 0
 	for r.step() {
 		if l.Cond != nil {
-			if n, ok := r.arithStep(c, l.Cond); !ok || n == 0 {
+			if n, ok := r.arithStep(c, l.Cond, line); !ok || n == 0 {
 				return
 			}
 		}
@@ -187,7 +191,7 @@ func (r *runner) cLoop(c *syntax.ForClause, l *syntax.CStyleLoop, body []*syntax
 			return
 		}
 		if l.Post != nil {
-			if _, ok := r.arithStep(c, l.Post); !ok {
+			if _, ok := r.arithStep(c, l.Post, line); !ok {
 				return
 			}
 		}

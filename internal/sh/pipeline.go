@@ -19,6 +19,10 @@ func (r *runner) pipeline(b *syntax.BinaryCmd) {
 
 func (r *runner) pipe(b *syntax.BinaryCmd) {
 	members, withErr := flatten(b)
+	debugged := len(r.traps) > 0 && r.traps[trapDEBG] != "" && !r.inTrap(trapDEBG)
+	if debugged && !r.debugMembers(members) {
+		return
+	}
 	here := r.opts.lastpipe && !r.opts.monitor // the last member runs in this shell
 	forks := len(members)
 	if here {
@@ -33,6 +37,8 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 			break
 		}
 		s.loops = 0
+		_, simple := members[i].Cmd.(*syntax.CallExpr)
+		s.debugged = debugged && simple
 		if in != nil {
 			s.fds.set(0, in)
 			s.stdinRedir, in = true, nil
@@ -78,6 +84,23 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 	last.contain(func() { last.forked(members[len(members)-1]) })
 	last.end(last.status)
 	r.collect(subs, false)
+}
+
+// debugMembers runs the DEBUG trap for the simple commands of a pipeline, which is done
+// before there are processes for them.
+func (r *runner) debugMembers(members []*syntax.Stmt) bool {
+	for _, m := range members {
+		if c, ok := m.Cmd.(*syntax.CallExpr); ok {
+			r.line = uint(int(m.Pos().Line()) + r.lineBase)
+			if r.now(c); len(r.running) == 0 {
+				r.currentTo = m.Redirs
+			}
+			if r.debug(); r.flow != flowNone {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // lastPipe runs the last member of a pipeline in this shell.

@@ -15,6 +15,9 @@ func (r *runner) prompt(ps string, forPS1 bool) string {
 	if r.opts.promptvars {
 		s = r.expandPrompt(s)
 	}
+	if !forPS1 {
+		return s
+	}
 	return strings.NewReplacer("\x01", "", "\x02", "").Replace(s)
 }
 
@@ -134,12 +137,12 @@ func (r *runner) promptEscapes(ps string, forPS1 bool) string {
 			} else {
 				b.WriteString(quote("$"))
 			}
-		case '[':
-			b.WriteByte(1)
-		case ']':
-			b.WriteByte(2)
+		case '[', ']': // there for a line editor
+			if r.interactive {
+				b.WriteByte(c - '[' + 1 - (c-'[')/2)
+			}
 		case '\\':
-			b.WriteString(quote(`\`))
+			b.WriteByte('\\')
 		default:
 			if c >= '0' && c <= '7' {
 				n := 0

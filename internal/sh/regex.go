@@ -1,30 +1,74 @@
 package sh
 
 import (
-	"regexp"
 	"strings"
+	"syscall"
+
+	"github.com/carrel-dev/carrel/internal/sh/regex"
 )
 
-// compile compiles an expression and remembers it.
-func (r *runner) compile(expr string, fold bool) *regexp.Regexp {
+// compile compiles an extended expression and remembers it; nil when it is wrong.
+func (r *runner) compile(expr string, fold bool) *regex.Regexp {
+	key := expr
+	flags := regex.Extended
 	if fold {
-		expr = "(?i)" + expr
+		key, flags = "(?i)"+expr, flags|regex.IgnoreCase
 	}
-	if re, ok := r.patterns[expr]; ok {
+	if re, ok := r.patterns[key]; ok {
 		return re
 	}
-	re, err := regexp.Compile("(?s)" + expr)
+	re, err := regex.CompileFor(r.stepN, []string{expr}, flags)
 	if err != nil {
 		re = nil
 	} else {
-		re.Longest()
+		re.Memory(func(n int64) error {
+			if !r.p.charge(n) {
+				return syscall.ENOMEM
+			}
+			return nil
+		})
 	}
-	const most = 64
+	const most = 32
 	if r.patterns == nil || len(r.patterns) >= most {
-		r.patterns = make(map[string]*regexp.Regexp)
+		for _, old := range r.patterns {
+			if old != nil {
+				old.Memory(nil)
+			}
+		}
+		r.patterns = make(map[string]*regex.Regexp)
 	}
-	r.patterns[expr] = re
+	r.patterns[key] = re
 	return re
+}
+
+// inBrackets reports whether an expression ends inside [ ].
+func inBrackets(expr string) bool {
+	for i := 0; i < len(expr); i++ {
+		switch expr[i] {
+		case '\\':
+			i++
+		case '[':
+			j := i + 1
+			if j < len(expr) && expr[j] == '^' {
+				j++
+			}
+			if j < len(expr) && expr[j] == ']' {
+				j++
+			}
+			for ; j < len(expr) && expr[j] != ']'; j++ {
+				if expr[j] == '[' && j+1 < len(expr) && strings.IndexByte(":.=", expr[j+1]) >= 0 {
+					if end := strings.Index(expr[j+2:], expr[j+1:j+2]+"]"); end >= 0 {
+						j += end + 3
+					}
+				}
+			}
+			if j >= len(expr) {
+				return true
+			}
+			i = j
+		}
+	}
+	return false
 }
 
 // bracket translates a bracket expression that opens at i.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/sh/regex"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -121,9 +121,11 @@ type runner struct {
 	steps       int
 	hist        history
 	binds       *bindings // never changed: a new one takes its place
+	debugged    bool      // the DEBUG trap has run for the first command of this process
 	commands    int       // of the shell's own input, so far
+	ownArgs     *[]string // the shell's own parameters, once BASH_ARGV was asked for
 	topDepth    int       // of the shell's own input
-	patterns    map[string]*regexp.Regexp
+	patterns    map[string]*regex.Regexp
 	getopts     int // position inside a bundle of options, 0 at its start
 }
 

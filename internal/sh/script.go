@@ -83,7 +83,7 @@ func (r *runner) spawnShell(run shellRun) int {
 	s.aliases, s.hashed, s.disabled, s.dirs = nil, nil, nil, nil
 	s.calls, s.loops, s.noErrExit, s.flow, s.running = nil, 0, 0, flowNone, nil
 	s.lineBase, s.traceDepth, s.subshells, s.lastBg, s.lastArg = 0, 0, 0, 0, ""
-	s.hist, s.topDepth = history{}, 0
+	s.hist, s.topDepth, s.ownArgs = history{}, 0, nil
 	s.self, s.ppid, s.execing, s.exiting = s.p.pid, r.p.pid, false, false
 	s.clock = r.m.now()
 	if same {
@@ -177,6 +177,14 @@ func (r *runner) script(src string) {
 	}
 	if err != nil && r.flow == flowNone {
 		r.parseFailed(err)
+	}
+}
+
+// scriptOrNothing is script; a text without commands succeeds.
+func (r *runner) scriptOrNothing(src string) {
+	steps := r.steps
+	if r.script(src); r.steps == steps && r.status != 2 {
+		r.status = 0
 	}
 }
 

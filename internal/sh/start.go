@@ -294,6 +294,9 @@ func (r *runner) begin(run shellRun) {
 		r.interactive = true
 		r.opts.expandAliases, r.opts.histexpand, r.opts.history = true, true, true
 		r.opts.emacs = true
+		if r.lookup("PS1") == nil {
+			r.set("PS1", map[bool]string{true: `\s-\v\$ `, false: "${debian_chroot:+($debian_chroot)}\\u@\\h:\\w\\$ "}[run.noRC])
+		}
 		if home := r.str("HOME"); r.lookup("HISTFILE") == nil && home != "" {
 			r.set("HISTFILE", home+"/.bash_history")
 		}

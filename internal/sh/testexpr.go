@@ -2,7 +2,6 @@ package sh
 
 import (
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -118,6 +117,10 @@ func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	for _, p := range r.pieces(nil, w.Parts, false, true) {
 		switch p.kind {
 		case quoted:
+			if inBrackets(b.String()) {
+				b.WriteString(p.s)
+				continue
+			}
 			for i := range len(p.s) {
 				if strings.IndexByte(`\.+*?()|[]{}^$`, p.s[i]) >= 0 {
 					b.WriteByte('\\')
@@ -133,16 +136,17 @@ func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	if r.flow != flowNone {
 		return false, nil
 	}
-	expr, err := extendedRegex(b.String())
-	if err != nil {
-		return false, err
-	}
-	re := r.compile(expr, r.opts.nocasematch)
+	re := r.compile(b.String(), r.opts.nocasematch)
 	if re == nil {
 		return false, silentError{}
 	}
-	r.stepN(len(s) / 64)
-	at := re.FindStringSubmatchIndex(s)
+	at := re.FindSubmatchIndex([]byte(s), 0)
+	if err := re.Err(); err != nil {
+		if r.flow == flowNone {
+			r.errorf("[[: %s: %v", b.String(), err)
+		}
+		return false, silentError{}
+	}
 	m := make([]string, len(at)/2)
 	for i := range m {
 		if at[2*i] >= 0 {
@@ -152,52 +156,6 @@ func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	r.drop(0, "BASH_REMATCH")
 	r.place(0, "BASH_REMATCH", &variable{set: true, arr: newArray(m)})
 	return at != nil, nil
-}
-
-// extendedRegex turns a POSIX extended expression into one of package regexp.
-func extendedRegex(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == '\\' && i+1 < len(s):
-			i++
-			switch d := s[i]; {
-			case d >= '1' && d <= '9':
-				return "", arithError{"back-references are not supported in the simulated tier"}
-			case d == '<' || d == '>':
-				b.WriteString(`\b`)
-			case strings.IndexByte("wWsSbB", d) >= 0:
-				b.WriteString(s[i-1 : i+1])
-			default:
-				b.WriteString(regexp.QuoteMeta(s[i : i+1]))
-			}
-		case c == '[':
-			set, end, ok := bracket(strings.ReplaceAll(s, "\x00", ""), i)
-			if !ok {
-				return "", arithError{"unmatched [ in a regular expression"}
-			}
-			// In a regular expression '!' is an ordinary first character.
-			if strings.HasPrefix(s[i:], "[!") {
-				set = `[\!` + strings.TrimPrefix(set, "[^")
-			}
-			b.WriteString(set)
-			i = end - 1
-		case c == '{' && !isBound(s[i:]):
-			b.WriteString(`\{`)
-		case c == '*' && (i == 0 || s[i-1] == '(' && (i < 2 || s[i-2] != '\\')):
-			b.WriteString(`\*`)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String(), nil
-}
-
-// isBound reports whether s begins with {n}, {n,} or {n,m}.
-func isBound(s string) bool {
-	body, _, ok := strings.Cut(s[1:], "}")
-	return ok && body != "" && strings.Trim(body, "0123456789,") == "" && body[0] != ','
 }
 
 // unaryTest evaluates -f x and its relatives.
@@ -348,15 +306,37 @@ func isBinaryTest(s string) bool {
 // run evaluates all words. By POSIX the number of words decides first.
 func (t *bracketTest) run() (bool, error) {
 	a := t.args
+	not := false
+	for n := len(a); (n == 2 || n == 3 && !isBinaryTest(a[1]) && !isJoin(a[1]) || n == 4) && a[0] == "!"; n = len(a) {
+		not, a = !not, a[1:]
+	}
+	if len(a) == 4 && a[0] == "(" && a[3] == ")" {
+		a = a[1:3]
+	}
+	t.args = a
+	ok, err := t.few()
+	return ok != not && err == nil, err
+}
+
+// isJoin reports whether a word joins two tests.
+func isJoin(s string) bool { return s == "-a" || s == "-o" }
+
+// few evaluates up to three words by POSIX's rules, and more by the grammar.
+func (t *bracketTest) few() (bool, error) {
+	a := t.args
 	switch {
 	case len(a) == 0:
 		return false, nil
 	case len(a) == 1:
 		return a[0] != "", nil
-	case len(a) == 2 && a[0] == "!":
-		return a[1] == "", nil
 	case len(a) == 3 && isBinaryTest(a[1]):
 		return t.r.binaryTest(a[0], a[1], a[2])
+	case len(a) == 3 && a[1] == "-a":
+		return a[0] != "" && a[2] != "", nil
+	case len(a) == 3 && a[1] == "-o":
+		return a[0] != "" || a[2] != "", nil
+	case len(a) == 3 && a[0] == "(" && a[2] == ")":
+		return a[1] != "", nil
 	}
 	ok, err := t.or(0)
 	if err == nil && t.pos < len(a) {

@@ -28,7 +28,7 @@ func Install(f *vfs.FS, commands ...string) error {
 	v := f.Root()
 	for _, d := range []string{"/bin", "/usr/local/bin", "/etc", "/dev", "/proc", "/root", "/home", "/var/log", "/var/tmp", "/run", "/opt", "/mnt", "/srv"} {
 		if d == "/bin" {
-			if err := errors.Join(v.MkdirAll("/usr/bin", 0o755), v.Symlink("usr/bin", "/bin"), v.Symlink("bin", "/usr/sbin"), v.Symlink("usr/bin", "/sbin")); err != nil {
+			if err := errors.Join(v.MkdirAll("/usr/bin", 0o755), v.Symlink("usr/bin", "/bin"), v.MkdirAll("/usr/sbin", 0o755), v.Symlink("usr/sbin", "/sbin")); err != nil {
 				return err
 			}
 			continue

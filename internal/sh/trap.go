@@ -154,7 +154,7 @@ func (r *runner) debug() bool {
 		if code == 2 && len(r.calls) > 0 {
 			r.flow = flowReturn
 		}
-		r.status = 1
+		r.status = 0 // as if the command had run
 		return false
 	}
 	return true
