@@ -1,6 +1,7 @@
 package sh
 
 import (
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -27,6 +28,14 @@ func (r *runner) assignValue(w *syntax.Word) string {
 
 // assign performs one assignment.
 func (r *runner) assign(a *syntax.Assign) bool {
+	if strings.HasPrefix(a.Name.Value, badList) {
+		r.errorf("%s: cannot assign list to array member", unhex(a.Name.Value[len(badList):]))
+		return false
+	}
+	if a.Array != nil && a.Index != nil {
+		r.errorf("%s[%s]: cannot assign list to array member", a.Name.Value, arithString(a.Index))
+		return false
+	}
 	if a.Array != nil {
 		return r.assignArray(a.Name.Value, r.arrayElems(a.Array), a.Append)
 	}
@@ -77,6 +86,10 @@ func (r *runner) assignTemp(as []*syntax.Assign) {
 			return
 		}
 		name := a.Name.Value
+		if strings.HasPrefix(name, badAssign) {
+			r.errorf("`%s': not a valid identifier", unhex(name[len(badAssign):]))
+			continue
+		}
 		p := r.resolve(name)
 		if p.v != nil && p.v.readonly {
 			r.errorf("%s: readonly variable", name)
@@ -105,6 +118,7 @@ func (r *runner) assignTemp(as []*syntax.Assign) {
 type arrayElem struct {
 	index  syntax.ArithmExpr // nil for none
 	values []string
+	add    bool // [k]+=v
 }
 
 // arrayElems expands what stands in the parentheses of an assignment.
@@ -113,9 +127,10 @@ func (r *runner) arrayElems(ax *syntax.ArrayExpr) []arrayElem {
 	for _, e := range ax.Elems {
 		switch {
 		case e.Index != nil:
-			elems = append(elems, arrayElem{e.Index, []string{r.assignValue(e.Value)}})
+			w, add := cutMark(e.Value)
+			elems = append(elems, arrayElem{e.Index, []string{r.assignValue(w)}, add})
 		case e.Value != nil:
-			elems = append(elems, arrayElem{nil, r.fields([]*syntax.Word{e.Value})})
+			elems = append(elems, arrayElem{nil, r.fields([]*syntax.Word{e.Value}), false})
 		}
 		if r.flow != flowNone {
 			return nil
@@ -186,7 +201,11 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 					continue
 				}
 			}
-			value, ok := r.coerce(v, "", value, false)
+			old := ""
+			if e.add {
+				old, _ = v.arr.get(next)
+			}
+			value, ok := r.coerce(v, old, value, e.add)
 			if !ok {
 				return false
 			}
@@ -204,13 +223,13 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 // fillAssoc puts elements into an associative array: [key]=value, or keys and
 // values in turn.
 func (r *runner) fillAssoc(name string, v *variable, elems []arrayElem) bool {
-	put := func(k, value string) bool {
+	put := func(k, value string, add bool) bool {
 		if k == "" {
 			r.errorf("%s[%s]: bad array subscript", name, k)
 			return true
 		}
 		old, has := v.assoc.get(k)
-		value, ok := r.coerce(v, old, value, false)
+		value, ok := r.coerce(v, old, value, add)
 		if !ok {
 			return false
 		}
@@ -231,7 +250,7 @@ func (r *runner) fillAssoc(name string, v *variable, elems []arrayElem) bool {
 			if i+1 < len(all) {
 				value = all[i+1]
 			}
-			if !put(all[i], value) {
+			if !put(all[i], value, false) {
 				return false
 			}
 		}
@@ -244,7 +263,7 @@ func (r *runner) fillAssoc(name string, v *variable, elems []arrayElem) bool {
 			}
 			continue
 		}
-		if !put(r.indexText(e.index), e.values[0]) {
+		if !put(r.indexText(e.index), e.values[0], e.add) {
 			return false
 		}
 	}
@@ -265,4 +284,22 @@ func (r *runner) textElems(text string) ([]arrayElem, bool) {
 		return nil, false
 	}
 	return r.arrayElems(c.Assigns[0].Array), true
+}
+
+// cutMark takes the mark of [k]+=v off a value.
+func cutMark(w *syntax.Word) (*syntax.Word, bool) {
+	if w == nil || len(w.Parts) == 0 {
+		return w, false
+	}
+	l, ok := w.Parts[0].(*syntax.Lit)
+	if !ok || !strings.HasPrefix(l.Value, appendMark) {
+		return w, false
+	}
+	parts := slices.Clone(w.Parts)
+	if rest := l.Value[len(appendMark):]; rest == "" {
+		parts = parts[1:]
+	} else {
+		parts[0] = &syntax.Lit{ValuePos: l.ValuePos, ValueEnd: l.ValueEnd, Value: rest}
+	}
+	return &syntax.Word{Parts: parts}, true
 }

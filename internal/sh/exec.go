@@ -1,6 +1,8 @@
 package sh
 
 import (
+	"strings"
+
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -180,6 +182,22 @@ func (r *runner) forked(s *syntax.Stmt) {
 // define makes a function.
 func (r *runner) define(c *syntax.FuncDecl) {
 	name := c.Name.Value
+	switch {
+	case strings.HasPrefix(name, badName):
+		r.errorf("`%s': not a valid identifier", unhex(name[len(badName):]))
+		r.status = 1
+		return
+	case !compound(c.Body):
+		r.errorf("syntax error near unexpected token `%s'", firstWord(c.Body))
+		r.status, r.flow = 2, flowExit
+		return
+	case r.opts.posix && specialBuiltins[name]:
+		r.errorf("`%s': is a special builtin", name)
+		if r.status = 2; !r.interactive {
+			r.flow = flowExit
+		}
+		return
+	}
 	if f := r.funcs[name]; f != nil && f.readonly {
 		r.errorf("%s: readonly function", name)
 		r.status = 1
@@ -279,4 +297,25 @@ func bare(s *syntax.Stmt, pipe bool) (*syntax.BinaryCmd, bool) {
 		return nil, false
 	}
 	return b, (b.Op == syntax.Pipe || b.Op == syntax.PipeAll) == pipe
+}
+
+// compound reports whether a statement can be the body of a function.
+func compound(s *syntax.Stmt) bool {
+	if s == nil || s.Negated || s.Background {
+		return false
+	}
+	switch s.Cmd.(type) {
+	case *syntax.CallExpr, *syntax.FuncDecl, *syntax.DeclClause, *syntax.BinaryCmd, *syntax.TimeClause, *syntax.CoprocClause, *syntax.LetClause, nil:
+		return false
+	}
+	return true
+}
+
+// firstWord is the word that a statement begins with.
+func firstWord(s *syntax.Stmt) string {
+	if s == nil {
+		return "newline"
+	}
+	word, _, _ := strings.Cut(nodeText(s), " ")
+	return word
 }

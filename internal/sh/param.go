@@ -652,6 +652,7 @@ func (r *runner) sliceList(pe *syntax.ParamExp, v value, off, length int64, hasL
 
 // replace evaluates ${x/pat/with} and its relatives.
 func (r *runner) replace(rp *syntax.Replace, v value) value {
+	rp = slashPattern(rp)
 	pat := r.pattern(rp.Orig)
 	var rep replacement
 	if rp.With != nil {
@@ -885,4 +886,37 @@ func unhex(s string) string {
 		b = append(b, byte(n))
 	}
 	return string(b)
+}
+
+// slashPattern is a replacement as bash reads it: the pattern of ${x//…} has a first
+// character even when that is a slash.
+func slashPattern(rp *syntax.Replace) *syntax.Replace {
+	if !rp.All || rp.Orig != nil && len(rp.Orig.Parts) > 0 || rp.With == nil {
+		return rp
+	}
+	orig, with := []syntax.WordPart{&syntax.Lit{Value: "/"}}, []syntax.WordPart(nil)
+	for i, p := range rp.With.Parts {
+		if l, ok := p.(*syntax.Lit); ok {
+			if at := unescapedSlash(l.Value); at >= 0 {
+				orig = append(orig, &syntax.Lit{Value: l.Value[:at]})
+				with = append(with, &syntax.Lit{Value: l.Value[at+1:]})
+				with = append(with, rp.With.Parts[i+1:]...)
+				break
+			}
+		}
+		orig = append(orig, p)
+	}
+	return &syntax.Replace{All: true, Orig: &syntax.Word{Parts: orig}, With: &syntax.Word{Parts: with}}
+}
+
+func unescapedSlash(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '/':
+			return i
+		}
+	}
+	return -1
 }

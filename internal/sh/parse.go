@@ -62,12 +62,21 @@ func parse(src string) ([]*syntax.Stmt, error) {
 	if !utf8.ValidString(src) {
 		return parseBytes(src)
 	}
+	if splitOperator(src) {
+		src = rewritten(src)
+	}
 	stmts, err := parseOnce(src)
 	if err == nil || errors.Is(err, errTooDeep) {
 		return stmts, err
 	}
-	if better, ok := repaired(src, err); ok {
-		return better, nil
+	if hereTrouble(err) {
+		src = rewritten(src)
+		if stmts, err = parseOnce(src); err == nil || hereTrouble(err) {
+			return stmts, err
+		}
+	}
+	if better, again, ok := repaired(src, err); ok {
+		return better, again
 	}
 	if !incomplete(err) && inCondition(src, err) {
 		err = condError{err}
@@ -86,15 +95,34 @@ func inCondition(src string, err error) bool {
 	if !errors.As(err, &pe) {
 		return false
 	}
-	at := min(int(pe.Pos.Offset())+2, len(src))
-	begin := strings.LastIndex(src[:at], "[[ ")
-	return begin >= 0 && !strings.Contains(src[begin:max(at-2, begin)], "]]")
+	at := min(int(pe.Pos.Offset()), len(src))
+	begin := strings.LastIndex(src[:min(at+3, len(src))], "[[ ")
+	if begin < 0 {
+		return false
+	}
+	inside := src[begin:max(at, begin)]
+	return !strings.Contains(inside, "]]") || strings.HasPrefix(pe.Text, "not a valid test operator") && strings.HasSuffix(strings.TrimSpace(inside), "]]")
 }
 
 // incomplete reports whether more text could make a syntax error right.
 func incomplete(err error) bool {
 	var pe syntax.ParseError
 	return errors.As(err, &pe) && (pe.Incomplete || strings.HasPrefix(pe.Text, unclosedHeredoc))
+}
+
+// hereTrouble reports whether an error is about a here-document, which may have a
+// delimiter that the parser takes for another one.
+func hereTrouble(err error) bool {
+	var pe syntax.ParseError
+	return errors.As(err, &pe) && (strings.HasPrefix(pe.Text, unclosedHeredoc) || strings.HasPrefix(pe.Text, "expansions not allowed in heredoc"))
+}
+
+// hereWord is the delimiter that a rewritten one stands for.
+func hereWord(word string) string {
+	if text, ok := strings.CutPrefix(word, herePrefix); ok {
+		return unhex(text)
+	}
+	return word
 }
 
 const unclosedHeredoc = "unclosed here-document `"
@@ -107,7 +135,7 @@ func (r *runner) parseRest(src string, stmts []*syntax.Stmt, err error) ([]*synt
 		if !errors.As(err, &pe) || !strings.HasPrefix(pe.Text, unclosedHeredoc) {
 			break
 		}
-		end := strings.TrimSuffix(pe.Text[len(unclosedHeredoc):], "`")
+		end := hereWord(strings.TrimSuffix(pe.Text[len(unclosedHeredoc):], "`"))
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

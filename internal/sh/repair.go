@@ -31,40 +31,48 @@ func rawText(name string) (string, bool) {
 }
 
 // repaired parses src, putting names in the place of what only the parser rejects.
-// It reports false when that doesn't help.
-func repaired(src string, failed error) ([]*syntax.Stmt, bool) {
+// It reports false when that doesn't help. An error with true means that the rest of
+// the text is missing.
+func repaired(src string, failed error) ([]*syntax.Stmt, error, bool) {
 	if len(src) > maxSource/16 {
-		return nil, false
+		return nil, nil, false
 	}
+	first := failed
 	for range maxRepairs {
 		var pe syntax.ParseError
 		var le syntax.LangError
-		at := 0
+		at, text := 0, ""
 		switch {
 		case errors.As(failed, &pe):
-			at = int(pe.Pos.Offset())
+			at, text = int(pe.Pos.Offset()), pe.Text
 		case errors.As(failed, &le):
-			at = int(le.Pos.Offset())
+			at, text = int(le.Pos.Offset()), le.Feature
+			if strings.HasPrefix(text, "unsigned") {
+				at += 3
+			}
 		default:
-			return nil, false
+			return nil, nil, false
 		}
-		next, ok := repair(src, at)
+		at = min(max(at, 0), len(src))
+		next, ok := repairBy(src, at, text)
 		if !ok {
-			return nil, false
+			next, ok = repair(src, at)
+		}
+		if !ok {
+			return nil, nil, false
 		}
 		src = next
 		stmts, err := parseOnce(src)
-		if err == nil {
-			return stmts, true
+		if err == nil || incomplete(err) && !incomplete(first) {
+			return stmts, err, true
 		}
 		failed = err
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // repair replaces the innermost arithmetic, subscript or expansion around a place.
 func repair(src string, at int) (string, bool) {
-	at = min(max(at, 0), len(src))
 	for i := min(at+2, len(src)-1); i >= 0 && at-i < 4096; i-- {
 		rest := src[i:]
 		switch {

@@ -167,7 +167,7 @@ func (r *runner) script(src string) {
 			return
 		}
 		if r.byLine() && i+1 < len(stmts) && stmts[i+1].Pos().Line() > s.End().Line() {
-			at := strings.LastIndexByte(src[:stmts[i+1].Pos().Offset()], '\n') + 1
+			at := lineStart(src, stmts[i+1].Pos().Line())
 			base := r.lineBase
 			r.lineBase += strings.Count(src[:at], "\n")
 			r.lines(src[at:])
@@ -178,6 +178,19 @@ func (r *runner) script(src string) {
 	if err != nil && r.flow == flowNone {
 		r.parseFailed(err)
 	}
+}
+
+// lineStart is where a line of a text begins; the first is 1.
+func lineStart(src string, line uint) int {
+	at := 0
+	for ; line > 1; line-- {
+		n := strings.IndexByte(src[at:], '\n')
+		if n < 0 {
+			break
+		}
+		at += n + 1
+	}
+	return at
 }
 
 // scriptOrNothing is script; a text without commands succeeds.

@@ -269,6 +269,9 @@ func (r *runner) pieces(out []piece, parts []syntax.WordPart, inDbl, plain bool)
 // to bash and plain text to the parser.
 func (r *runner) extGlobPieces(out []piece, g *syntax.ExtGlob) []piece {
 	out = append(out, piece{literal, g.Op.String()})
+	if g.Pattern.Value == emptyMark {
+		return append(out, piece{literal, ")"})
+	}
 	if !strings.ContainsAny(g.Pattern.Value, "$`\"'\\~") {
 		return append(out, piece{literal, g.Pattern.Value + ")"})
 	}
