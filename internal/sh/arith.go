@@ -489,7 +489,7 @@ func (e *expression) binary(least int) (int64, error) {
 		if a, err = e.compute(op, a, b); err != nil {
 			return 0, err
 		}
-		if op == tokPower && e.last == tokStr {
+		if e.last == tokStr {
 			e.last = tokNum
 		}
 	}

@@ -63,6 +63,9 @@ func biReturn(c *call) int {
 		}
 		status = int(n & 0xff)
 	}
+	if n := len(r.running); len(args) == 0 && n > 0 && r.running[n-1] > 0 && r.running[n-1] <= 64 && r.trapCalls == len(r.calls) {
+		status = r.trapStatus
+	}
 	if len(r.calls) == 0 {
 		if len(args) > 0 && status == 2 && args[0] != "2" {
 			return 2

@@ -133,7 +133,7 @@ func (r *runner) waitJob(j *job, full bool) bool {
 
 // waitNext waits for the next of some jobs, or of all.
 func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
-	among := r.ownJobs()
+	among, bad := r.ownJobs(), false
 	if len(ids) > 0 {
 		among = nil
 		for _, id := range ids {
@@ -144,12 +144,13 @@ func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
 					return r.ended[pid].code
 				}
 				c.fail(127, "%s: no such job", id)
+				bad = true
 				continue
 			}
 			among = append(among, j)
 		}
 	}
-	if len(among) == 0 {
+	if bad || len(among) == 0 {
 		return 127
 	}
 	var hit *job

@@ -284,7 +284,7 @@ func lastRead(text []byte, escaped []bool, ifs string) string {
 	if n > 0 && !escaped[n-1] && strings.IndexByte(ifs, text[n-1]) >= 0 {
 		only := true
 		for i := range n - 1 {
-			if !escaped[i] && strings.IndexByte(ifs, text[i]) >= 0 {
+			if !escaped[i] && strings.IndexByte(ifs, text[i]) >= 0 && (text[i] != ' ' && text[i] != '\t' && text[i] != '\n' || trim(n-1) > i) {
 				only = false
 			}
 		}

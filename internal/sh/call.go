@@ -89,6 +89,8 @@ func (r *runner) newCall(name string, args []string) *call {
 // simple runs a simple command. The order is bash's: words, assignments, the trace,
 // redirections, the command.
 func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
+	alone := r.alone
+	r.alone = false
 	if c != nil {
 		if r.now(c); len(r.running) == 0 {
 			r.currentTo = redirs
@@ -131,6 +133,18 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 		r.traceAssigns(c.Assigns)
 	}
 	r.trace(args)
+	if len(redirs) > 0 && r.changesIn(redirs) && r.isProgram(args[0]) {
+		r.subshell(func(s *runner) {
+			done, ok := s.redirect(redirs)
+			if s.status = 1; ok {
+				s.run(args)
+			}
+			s.undoRedirects(done)
+		})
+		r.lastArg = args[len(args)-1]
+		r.setPipeStatus(r.status)
+		return
+	}
 	var done []undo
 	if len(redirs) > 0 {
 		var ok bool
@@ -144,6 +158,9 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 			}
 			return
 		}
+	}
+	if alone && r.isProgram(args[0]) && r.funcs["command_not_found_handle"] == nil {
+		r.execing = true
 	}
 	r.run(args)
 	if r.keepFDs {
@@ -303,6 +320,15 @@ func (r *runner) builtin(name string) (command, bool) {
 	}
 	b, ok := r.m.builtins[name]
 	return b, ok
+}
+
+// isProgram reports whether a command is neither a function nor a builtin.
+func (r *runner) isProgram(name string) bool {
+	if r.funcs[name] != nil {
+		return false
+	}
+	_, ok := r.builtin(name)
+	return !ok
 }
 
 // run runs an expanded command and sets the status.
@@ -533,4 +559,27 @@ func (r *runner) execFile(file string, args []string, environ func() []string, n
 		return 126
 	}
 	return r.spawnShell(shellRun{name: args[0], file: file, params: args[1:], env: environ()})
+}
+
+// changesIn reports whether a here-document or here-string changes variables, or may
+// fail: for a program that happens in the program's process.
+func (r *runner) changesIn(redirs []*syntax.Redirect) bool {
+	for _, rd := range redirs {
+		for _, w := range []*syntax.Word{rd.Hdoc, rd.Word} {
+			if w == nil {
+				continue
+			}
+			for _, p := range w.Parts {
+				switch p := p.(type) {
+				case *syntax.ArithmExp:
+					return true
+				case *syntax.ParamExp:
+					if r.opts.nounset && rd.Hdoc != nil || p.Exp != nil && (p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }

@@ -176,6 +176,9 @@ func (r *runner) forked(s *syntax.Stmt) {
 		r.redirected(s.Redirs, func() { r.stmts(c.Stmts) })
 		return
 	}
+	if _, ok := s.Cmd.(*syntax.CallExpr); ok && !s.Negated && !r.opts.monitor {
+		r.alone = true
+	}
 	r.stmt(s)
 }
 

@@ -349,12 +349,16 @@ func (m *Machine) await(p, child *proc) {
 // waitUntil waits for cond; false means that a signal with a trap came first, which has
 // run, or that the process is being ended. The status is set then.
 func (r *runner) waitUntil(cond func() bool) bool {
-	for !cond() {
+	for {
 		if r.ctx.Err() != nil {
 			r.killed()
 			return false
 		}
-		if pending := r.p.pending.Load(); pending != 0 {
+		pending := r.p.pending.Load()
+		if pending == 0 && cond() {
+			return true
+		}
+		if pending != 0 {
 			only := pending == sigBit(sigCHLD)
 			status := 129 + bits.TrailingZeros64(pending)
 			r.attend()
@@ -372,7 +376,6 @@ func (r *runner) waitUntil(cond func() bool) bool {
 		}
 		r.look(r.ctx, cond)
 	}
-	return true
 }
 
 // nap sleeps; false means that the process is being ended.

@@ -94,7 +94,9 @@ func (r *runner) forClause(c *syntax.ForClause) {
 			r.status = 1
 			return
 		}
-		r.status = 0
+		if len(items) == 0 {
+			r.status = 0
+		}
 		if c.Select {
 			r.selectLoop(l.Name.Value, items, c)
 			return
@@ -301,8 +303,7 @@ func (r *runner) caseClause(c *syntax.CaseClause) {
 	if r.opts.xtrace {
 		r.writeTrace("case " + wordText(c.Word) + " in")
 	}
-	r.status = 0
-	through := false
+	through, ran := false, false
 	for _, item := range c.Items {
 		if r.flow != flowNone {
 			return
@@ -318,7 +319,10 @@ func (r *runner) caseClause(c *syntax.CaseClause) {
 				continue
 			}
 		}
-		r.stmts(item.Stmts)
+		ran = true
+		if r.stmts(item.Stmts); len(item.Stmts) == 0 {
+			r.status = 0
+		}
 		switch item.Op {
 		case syntax.Fallthrough:
 			through = true
@@ -327,5 +331,8 @@ func (r *runner) caseClause(c *syntax.CaseClause) {
 		default:
 			return
 		}
+	}
+	if !ran {
+		r.status = 0
 	}
 }

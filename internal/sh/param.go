@@ -135,6 +135,9 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 	if !r.checkSet(pe, v) {
 		return value{}, nil, true
 	}
+	if !v.set && !v.many && (pe.Exp == nil || pe.Exp.Op != syntax.OtherParamOps) {
+		return value{}, nil, false // what is not there isn't changed
+	}
 	switch {
 	case pe.Slice != nil:
 		v = r.slice(pe, v)
@@ -690,7 +693,7 @@ func (r *runner) replacementOf(ps []piece) replacement {
 			add(" ")
 			continue
 		}
-		if p.kind == quoted || !r.shopted("patsub_replacement") || strings.IndexByte(p.s, '&') < 0 {
+		if p.kind == quoted || !r.opts.patsubReplacement || !strings.ContainsAny(p.s, `&\`) {
 			add(p.s)
 			continue
 		}

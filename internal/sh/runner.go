@@ -59,6 +59,7 @@ type runner struct {
 	clock        time.Time          // where SECONDS begins
 	hashPath     string             // the PATH of hashed
 	execing      bool               // a program takes the shell's place
+	alone        bool               // this process was made for the command that is next
 	current      syntax.Node        // for BASH_COMMAND
 	beforeReturn int                // the status when return was run
 	exitDone     bool               // the EXIT trap has run
@@ -122,6 +123,8 @@ type runner struct {
 	hist        history
 	binds       *bindings // never changed: a new one takes its place
 	debugged    bool      // the DEBUG trap has run for the first command of this process
+	trapStatus  int       // the status when the trap that runs began
+	trapCalls   int       // how many calls there were
 	commands    int       // of the shell's own input, so far
 	ownArgs     *[]string // the shell's own parameters, once BASH_ARGV was asked for
 	topDepth    int       // of the shell's own input
@@ -233,6 +236,7 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	} else {
 		s.jobMarks = [2]*job{}
 	}
+	s.execing, s.alone = false, false
 	s.substFDs, s.patterns, s.interactive, s.term, s.keepFDs = nil, nil, false, nil, false
 	s.pipeStatus = slices.Clone(r.pipeStatus)
 	s.subshells++

@@ -64,14 +64,31 @@ func (r *runner) spawnShell(run shellRun) int {
 		}
 		run.src = src
 	}
-	same := r.execing // exec keeps the pid
+	if r.execing {
+		return r.takePlace(run)
+	}
 	s, err := r.fork(true)
 	if err != nil {
 		r.forkFailed(err)
 		return 254
 	}
-	s.freshScopes(len(run.env))
-	s.hidden, s.funcsShared, s.completions = nil, false, nil
+	s.renew(run.env)
+	s.self, s.ppid = s.p.pid, r.p.pid
+	if s.depth > s.m.limits.Depth {
+		s.errorf("maximum nesting level of %d exceeded", s.m.limits.Depth)
+		s.end(1)
+		return 1
+	}
+	s.line = 0
+	s.begin(run)
+	s.end(s.status)
+	return s.p.code
+}
+
+// renew makes a shell's state that of a new one.
+func (s *runner) renew(env []string) {
+	s.freshScopes(len(env))
+	s.hidden, s.funcsShared, s.completions, s.binds = nil, false, nil, nil
 	s.pipeStatus = append(s.pipeStatus[:0], 0)
 	for sig, body := range s.traps {
 		if body != "" || sig > 64 {
@@ -84,21 +101,30 @@ func (r *runner) spawnShell(run shellRun) int {
 	s.calls, s.loops, s.noErrExit, s.flow, s.running = nil, 0, 0, flowNone, nil
 	s.lineBase, s.traceDepth, s.subshells, s.lastBg, s.lastArg = 0, 0, 0, 0, ""
 	s.hist, s.topDepth, s.ownArgs = history{}, 0, nil
-	s.self, s.ppid, s.execing, s.exiting = s.p.pid, r.p.pid, false, false
-	s.clock = r.m.now()
-	if same {
-		s.self, s.ppid = r.self, r.ppid
-	}
-	s.importEnv(run.env)
-	if s.depth > s.m.limits.Depth {
-		s.errorf("maximum nesting level of %d exceeded", s.m.limits.Depth)
-		s.end(1)
+	s.execing, s.exiting, s.alone = false, false, false
+	s.clock = s.m.now()
+	s.importEnv(env)
+}
+
+// takePlace runs a new shell in the process of this one, which ends with it. What the
+// calls that are under way still need is put back then.
+func (r *runner) takePlace(run shellRun) int {
+	if !r.enter() {
 		return 1
 	}
-	s.line = 0
-	s.begin(run)
-	s.end(s.status)
-	return s.p.code
+	saved := *r
+	r.p.caught.Store(0)
+	r.p.pending.Store(0)
+	r.renew(run.env)
+	r.jobs, r.jobMarks, r.ended, r.exitDone = nil, [2]*job{}, nil, false
+	r.line = 0
+	r.begin(run)
+	r.runExitTrap()
+	r.calls, r.scopes, r.params, r.running = saved.calls, saved.scopes, saved.params, saved.running
+	r.loops, r.line, r.lineBase, r.depth, r.noErrExit = saved.loops, saved.line, saved.lineBase, saved.depth-1, saved.noErrExit
+	r.traps, r.funcs, r.exitDone = nil, saved.funcs, true
+	r.flow, r.exiting = flowExit, true
+	return r.status
 }
 
 // scriptText reads the script that a shell was given by name.

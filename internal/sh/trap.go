@@ -55,6 +55,7 @@ func (r *runner) runTrap(sig int) {
 	}
 	status, pipe, line, base := r.status, r.savePipeStatus(), r.line, r.lineBase
 	r.running = append(r.running, sig)
+	r.trapStatus, r.trapCalls = status, len(r.calls)
 	r.lineBase = 0
 	if sig > 64 && line > 0 {
 		r.lineBase = int(line) - 1
