@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
 
+	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/run/simshell"
 )
@@ -24,6 +26,8 @@ type simFlags struct {
 	seed           uint64
 	memory, output int
 	timeout        time.Duration
+	servers        []string
+	rules          string
 }
 
 // simCommand is "carrel sim".
@@ -40,6 +44,7 @@ network until you say otherwise. The exit status is the script's.`,
 		Example: `  carrel sim -c 'echo hello | tr a-z A-Z'
   carrel sim --root . -c 'grep -rn TODO --include=*.go | wc -l'
   carrel sim --allow api.example.com -c 'curl -s https://api.example.com/v1 | jq .name'
+  carrel sim --mcp 'npx -y some-mcp-server' -c 'search --query carrel | jq .'
   carrel sim script.sh one two
   carrel sim`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -59,6 +64,17 @@ network until you say otherwise. The exit status is the script's.`,
 			o.Denied = func(d carrel.Decision) {
 				line, _ := strings.CutSuffix(guest.RefusalLine(d), " See "+guest.DeniedFile) // there is no such file here
 				fmt.Fprintln(a.err, line)
+			}
+			var undo cleanup.Stack
+			defer undo.Run()
+			if f.rules != "" && len(f.servers) == 0 {
+				return &carrel.Error{Op: "read flags", Kind: carrel.Invalid, Field: "--mcp-rules", Err: errors.New("it says what tools may be called with, and no --mcp gives any")}
+			}
+			if len(f.servers) > 0 {
+				var err error
+				if o.Programs, err = openTools(c.Context(), f.servers, f.rules, &undo); err != nil {
+					return err
+				}
 			}
 			code, err := simshell.Run(c.Context(), o)
 			if err != nil {
@@ -81,6 +97,8 @@ network until you say otherwise. The exit status is the script's.`,
 	fl.IntVar(&f.memory, "memory", 512, "MiB that its programs may hold, and as much again its disk")
 	fl.IntVar(&f.output, "output", 256, "MiB that it may write to its streams")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end it after so long")
+	fl.StringArrayVar(&f.servers, "mcp", nil, "a command that starts an MCP server, whose tools become programs; it runs on this host")
+	fl.StringVar(&f.rules, "mcp-rules", "", "a file of rules for what those tools may be called with")
 	fl.StringVar(&o.Table, "wire-table", "", "")
 	_ = fl.MarkHidden("wire-table") // a made-up internet for tests
 	return c

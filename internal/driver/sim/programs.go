@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/sh"
+	"github.com/carrel-dev/carrel/internal/sh/program"
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
@@ -170,25 +169,5 @@ func (i *instance) lookup(name string) tool.Command {
 			return c.Errorf(127, "nobody provides this program to this sandbox")
 		}
 	}
-	return func(c *tool.Call) int { return runProgram(i.id, p, c) }
-}
-
-// runProgram runs a program of the owner's as one of the machine's.
-func runProgram(id carrel.ID, p *carrel.Program, c *tool.Call) (status int) {
-	defer func() {
-		if r := recover(); r != nil {
-			status = c.Errorf(70, "the program failed inside: %v", r)
-		}
-	}()
-	return runOrHelp(c.Ctx, p, &carrel.ProgramCall{Sandbox: id, Name: p.Name, Args: slices.Clone(c.Args), Env: c.Environ(), Dir: c.Dir(),
-		User: c.Machine().UserName(c.UID()), Stdin: paid{c}, Stdout: c.Out, Stderr: c.Err, Files: programFiles{c}}) & 0xff
-}
-
-// runOrHelp runs a program, or prints its help if that is asked for and known.
-func runOrHelp(ctx context.Context, p *carrel.Program, c *carrel.ProgramCall) int {
-	if p.Help == "" || len(c.Args) != 1 || c.Args[0] != "--help" {
-		return p.Run(ctx, c)
-	}
-	_, _ = io.WriteString(c.Stdout, strings.TrimSuffix(p.Help, "\n")+"\n") // who does not read it does not want it
-	return 0
+	return program.Command(i.id, p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/callback"
+	"github.com/carrel-dev/carrel/internal/sh/program"
 )
 
 // maxCalls bounds the programs of one sandbox's owner that run at once.
@@ -82,7 +83,7 @@ func (r *remote) call(conn net.Conn, name string) error {
 		_ = conn.SetReadDeadline(time.Time{})
 		about.Name = p.Name
 		// What goes wrong is seen at the other end. The sandbox's end closes the connection, and so ends the program's context.
-		_ = callback.Answer(context.Background(), conn, r.id, about, func(ctx context.Context, c *carrel.ProgramCall) int { return runOrHelp(ctx, p, c) })
+		_ = callback.Answer(context.Background(), conn, r.id, about, func(ctx context.Context, c *carrel.ProgramCall) int { return program.Run(ctx, p, c) })
 	}
 	if !r.serve(serve, conn, &r.calls, maxCalls) {
 		return fmt.Errorf("%d programs of its owner's run already", maxCalls)

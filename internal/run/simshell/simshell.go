@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/sh"
 	"github.com/carrel-dev/carrel/internal/sh/hostfs"
-	"github.com/carrel-dev/carrel/internal/sh/tool"
+	"github.com/carrel-dev/carrel/internal/sh/program"
 	"github.com/carrel-dev/carrel/internal/sh/tools"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
@@ -60,8 +61,8 @@ type Options struct {
 	Limits sh.Limits
 	DiskMB int     // what may be written in memory; 0 is no limit
 	Seed   *uint64 // makes it deterministic, see sh.Config
-	// Commands are programs besides the machine's own.
-	Commands map[string]tool.Command
+	// Programs are there besides the machine's own, and go before them.
+	Programs []carrel.Program
 	// Denied, if given, is told what the policy refused.
 	Denied func(carrel.Decision)
 }
@@ -81,12 +82,10 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 		return 0, err
 	}
 	config := sh.Config{FS: disk, Hostname: "sim", Limits: o.Limits, Seed: o.Seed, Commands: tools.All()}
-	if len(o.Commands) > 0 {
-		config.Commands = map[string]tool.Command{}
-		for _, table := range []map[string]tool.Command{tools.All(), o.Commands} {
-			for name, run := range table {
-				config.Commands[name] = run
-			}
+	if len(o.Programs) > 0 {
+		config.Commands = maps.Clone(config.Commands)
+		for _, p := range o.Programs {
+			config.Commands[p.Name] = program.Command("", &p)
 		}
 	}
 	env := o.Env
@@ -109,8 +108,8 @@ func (o Options) disk(undo *cleanup.Stack) (*vfs.FS, error) {
 		return nil, &carrel.Error{Op: "make the machine", Kind: kind, Field: field, Err: err}
 	}
 	names := tools.Names()
-	for name := range o.Commands {
-		names = append(names, name)
+	for _, p := range o.Programs {
+		names = append(names, p.Name)
 	}
 	empty := vfs.New(vfs.Options{})
 	if err := sh.Install(empty, names...); err != nil {
