@@ -4,7 +4,7 @@
 #   make test      every test, installing what it needs (CARREL_REQUIRE names what may not be missing)
 #   make check     what CI runs: format, vet, lint, build, race tests, SDK tests
 #   make test-all  the heavy matrices too
-#   make bench     the side-by-side measurements
+#   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make generate  the protobuf code, with the pinned generators
 
@@ -28,9 +28,9 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/driver/sim ./internal/linux/cell
 # Of these the short form is part of every check, the whole of test-all.
 LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
-PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|bench)(/|$$)' | grep -vE '/internal/(box$$|codemode|sh/tools/(script|sqlite|git|data))')
+PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/internal/(box$$|codemode|sh/tools/(script|sqlite|git|data))')
 
-.PHONY: play build demo test test-all check lint cross unit real sim sdk bench generate clean need need-sdk need-sim
+.PHONY: play build demo test test-all check lint cross unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box
 
@@ -136,8 +136,17 @@ sdk: need-sdk build
 test-all: check
 	CGO_ENABLED=0 $(GO) test -timeout 60m ./...
 
-bench: need build
-	$(GO) run ./bench
+# The peers that it is measured beside. Those from npm are fetched by the bench itself; what can't be had is left out.
+need-bench: need
+	@internal/tools/need.sh node npm bash git python3 || true
+	@internal/tools/need.sh bwrap runc socat rg || echo "bench: goes on without those" >&2
+
+bench: need-bench build
+	bin/carrel bench $(BENCH)
+
+# Ratios of things measured in turns, with wide limits: only something grossly slower fails.
+bench-smoke: need build
+	bin/carrel bench --smoke
 
 generate:
 	$(GO) generate ./internal/guest

@@ -46,7 +46,7 @@ var floors = []struct {
 	}},
 	{4, []string{"internal/service"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
-	{6, []string{"internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "bench", "test", "internal/tools"}},
+	{6, []string{"internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 
 // siblings are the imports within one floor that are meant: on floors 1, 2 and 6
@@ -92,7 +92,7 @@ var confined = map[string][]string{
 	"github.com/itchyny/gojq":                {"internal/sh/tools/data"},
 	"github.com/go-git/go-git":               {"internal/sh/tools/git"},
 	"github.com/JohannesKaufmann":            {"internal/sh/tools/data"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is

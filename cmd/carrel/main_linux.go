@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/carrel-dev/carrel/internal/bench"
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	_ "github.com/carrel-dev/carrel/internal/run/early" // hands "carrel run" over at once
@@ -8,4 +9,4 @@ import (
 )
 
 // parts are the processes that this binary is besides the command line.
-func parts() []reexec.Parts { return []reexec.Parts{daemon.Reexec(), tier.Parts()} }
+func parts() []reexec.Parts { return []reexec.Parts{daemon.Reexec(), tier.Parts(), bench.Parts()} }

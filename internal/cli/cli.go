@@ -84,7 +84,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.poolCommand(), a.doctorCommand(),
-		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.versionCommand(),
+		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()

@@ -5,7 +5,8 @@ set -euo pipefail
 
 declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go [ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip [bash]=bash [gawk]=gawk [rg]=ripgrep [jq]=jq [sqlite3]=sqlite3
 	[bc]=bc [dc]=dc [zip]=zip [unzip]=unzip [zstd]=zstd [xz]=xz-utils [bzip2]=bzip2 [patch]=patch [file]=file [column]=bsdextrautils [sponge]=moreutils [pv]=pv
-	[dos2unix]=dos2unix [cal]=ncal [time]=time [uuidgen]=uuid-runtime [envsubst]=gettext-base [xxd]=xxd [tree]=tree [cpio]=cpio [ar]=binutils [chromium]=chromium)
+	[dos2unix]=dos2unix [cal]=ncal [time]=time [uuidgen]=uuid-runtime [envsubst]=gettext-base [xxd]=xxd [tree]=tree [cpio]=cpio [ar]=binutils [chromium]=chromium
+	[bwrap]=bubblewrap [runc]=runc [socat]=socat)
 missing=()
 
 have() {

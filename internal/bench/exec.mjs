@@ -1,6 +1,6 @@
 // Measures E2B's npm SDK: creates and exec round trips. Prints JSON of milliseconds.
 import { createRequire } from 'node:module'
-const { Sandbox } = createRequire(new URL('../demo/package.json', import.meta.url))('e2b')
+const { Sandbox } = createRequire(process.argv[3] + '/')('e2b')
 
 const rounds = Number(process.argv[2])
 const result = { Create: [], Exec: [] }

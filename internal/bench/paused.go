@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 // benchPaused keeps many sandboxes paused and measures what the daemon feels of it.
 // They are simulated ones, since it is the daemon that is measured: what it keeps of
 // a paused sandbox is the same in every tier.
-func benchPaused(ctx context.Context, d *daemon, o options) ([]row, error) {
-	n := o.paused
-	if o.quick {
+func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
+	n := o.Paused
+	if o.Quick {
 		n = min(n, 200)
 	}
 	id, c, err := d.create(ctx)
@@ -49,7 +49,7 @@ func benchPaused(ctx context.Context, d *daemon, o options) ([]row, error) {
 		}
 		return execs, creates, lists, nil
 	}
-	memory := daemonMemory(d.cmd.Process.Pid)
+	memory := residentMemory(d.cmd.Process.Pid)
 	execs0, creates0, lists0, err := feel()
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func benchPaused(ctx context.Context, d *daemon, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	each := float64(daemonMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024
+	each := float64(residentMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024
 	var wake []float64
 	for _, id := range ids[:min(len(ids), o.samples(30))] {
 		start := time.Now()

@@ -1,12 +1,12 @@
-package main
+package bench
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -63,95 +63,91 @@ func (d *daemon) pauses(ctx context.Context, mb, n int) (pause, resume []float64
 	return pause, resume, nil
 }
 
-// benchTime measures what can be done with a sandbox's time.
-func benchTime(ctx context.Context, d *daemon, o options) ([]row, error) {
-	pause, resume, err := d.pauses(ctx, 50, o.samples(20))
+// benchPause measures pausing and resuming, with little held and with much.
+func benchPause(ctx context.Context, s *session) ([]row, error) {
+	d, err := s.coldDaemon(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bigPause, bigResume, err := d.pauses(ctx, 1024, max(3, o.samples(5)))
+	pause, resume, err := d.pauses(ctx, 50, s.o.samples(20))
+	if err != nil {
+		return nil, err
+	}
+	bigPause, bigResume, err := d.pauses(ctx, 1024, max(3, s.o.samples(5)))
 	if err != nil {
 		return nil, err
 	}
 	rows := []row{
-		fewer("pause, 50 MB held", "ms", pause, 80),
-		fewer("resume → first command's output, 50 MB held", "ms", resume, 110),
-		summarise("pause, 1 GB held", "ms", bigPause),
-		fewer("resume → first command's output, 1 GB held", "ms", bigResume, 400),
+		fewer("pause, 50 MB held", "ms", pause, 80).key("pause"),
+		fewer("resume → first command's output, 50 MB held", "ms", resume, 110).key("resume"),
+		summarise("pause, 1 GB held", "ms", bigPause).key("pause.big"),
+		fewer("resume → first command's output, 1 GB held", "ms", bigResume, 400).key("resume.big"),
 	}
-	for _, more := range []func(context.Context, *daemon, options) ([]row, error){benchFork, benchRollback, benchTimeline} {
-		got, err := more(ctx, d, o)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, got...)
+	st, err := s.runsc(ctx)
+	if err != nil {
+		s.logf("stock runsc is left out: %v", err)
+		return rows, nil
 	}
-	if os.Getuid() == 0 {
-		stock, err := stockTime(ctx, d, o)
-		if err != nil {
-			return nil, err
-		}
-		ours := summarise("", "", resume).Median
-		rows = append(rows, stock...)
-		rows = append(rows, fewer("resume of ours ÷ restore and exec of stock runsc, 50 MB held", "×",
-			[]float64{ours / stock[1].Median}, 1.2))
-	}
-	return rows, nil
+	save, restore, err := st.moments(ctx, s.o.samples(10), 50)
+	return append(rows,
+		summarise("stock runsc checkpoint, 50 MB held", "ms", save),
+		summarise("stock runsc restore and exec, 50 MB held", "ms", restore),
+		atMost(ratio("  resume of ours ÷ that", resume, restore), 1.2).key("resume/runsc")), err
 }
 
-// benchFork measures how many forks of one snapshot answer in a second.
-func benchFork(ctx context.Context, d *daemon, o options) ([]row, error) {
+// benchFork measures how many forks of one sandbox answer in a second.
+func benchFork(ctx context.Context, d *daemon, o Options) ([]row, error) {
+	count, rounds := 50, 3
+	if o.Quick {
+		count, rounds = 10, 1
+	}
+	var rates []float64
+	for range rounds {
+		_, rate, err := d.forks(ctx, count)
+		if err != nil {
+			return nil, err
+		}
+		rates = append(rates, rate)
+	}
+	return []row{more(fmt.Sprintf("forks of one sandbox with 50 MB held, %d at once, all answering", count), "1/s", rates, 15).key("fork")}, nil
+}
+
+// forks makes so many of one sandbox at once and has each answer: how many in a second.
+func (d *daemon) forks(ctx context.Context, count int) (int, float64, error) {
 	id, _, err := d.holding(ctx, 50)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	defer d.svc.Kill(ctx, id)
-	count := 50
-	if o.quick {
-		count = 10
-	}
 	start := time.Now()
 	forks, err := d.svc.Fork(ctx, id, carrel.ForkOptions{Count: count, Timeout: time.Hour})
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	made := time.Since(start)
-	defer func() {
-		for _, f := range forks {
-			if f.Err == nil {
-				_ = d.svc.Kill(ctx, f.Sandbox.ID)
-			}
-		}
-	}()
-	var wg sync.WaitGroup
-	errs := make([]error, len(forks))
-	for i, f := range forks {
+	var ids []carrel.ID
+	defer func() { d.killAll(ctx, ids) }()
+	for _, f := range forks {
 		if f.Err != nil {
-			return nil, f.Err
+			return 0, 0, f.Err
 		}
-		wg.Go(func() {
-			c, err := d.svc.Computer(ctx, f.Sandbox.ID)
+		ids = append(ids, f.Sandbox.ID)
+	}
+	var g errgroup.Group
+	for _, id := range ids {
+		g.Go(func() error {
+			c, err := d.svc.Computer(ctx, id)
 			if err == nil {
 				err = echo(ctx, c)
 			}
-			errs[i] = err
+			return err
 		})
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []row{
-		more(fmt.Sprintf("forks of one sandbox with 50 MB held, %d at once, all answering", count), "1/s",
-			[]float64{float64(count) / time.Since(start).Seconds()}, 15),
-		summarise("  of which until fork returned", "ms", []float64{ms(made)}),
-	}, nil
+	err = g.Wait()
+	return count, float64(count) / time.Since(start).Seconds(), err
 }
 
 // benchRollback measures going back to a snapshot.
-func benchRollback(ctx context.Context, d *daemon, o options) ([]row, error) {
+func benchRollback(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	id, c, err := d.holding(ctx, 50)
 	if err != nil {
 		return nil, err
@@ -180,7 +176,7 @@ func benchRollback(ctx context.Context, d *daemon, o options) ([]row, error) {
 
 // benchTimeline measures what a timeline of 20 snapshots costs on the disk, of a
 // sandbox that holds 200 MB and changes 5 between them.
-func benchTimeline(ctx context.Context, d *daemon, o options) ([]row, error) {
+func benchTimeline(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	id, c, err := d.holding(ctx, 200)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ func wireTable() *wire.Table {
 
 // wireBench is the set-up of one run.
 type wireBench struct {
-	o       options
+	o       Options
 	program string // of traffic
 	peer    *wirePeer
 	wire    *wire.Wire // for the namespaces
@@ -58,7 +58,7 @@ type place struct {
 // benchWire measures what the wire costs: the same traffic program talks to the
 // same server directly over loopback, from a namespace behind a TAP, and from a
 // gVisor sandbox.
-func benchWire(ctx context.Context, _ *daemon, o options) ([]row, error) {
+func benchWire(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-wire-")
 	if err != nil {
 		return nil, err
@@ -66,10 +66,8 @@ func benchWire(ctx context.Context, _ *daemon, o options) ([]row, error) {
 	defer os.RemoveAll(dir)
 	b := &wireBench{o: o, program: filepath.Join(dir, "traffic")}
 	raiseFiles()
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.program, "./bench/traffic")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build traffic: %v: %s", err, out)
+	if b.program, err = build(ctx, b.program, "traffic"); err != nil {
+		return nil, err
 	}
 	if b.peer, err = startWirePeer(ctx, b.program); err != nil {
 		return nil, err
@@ -279,7 +277,7 @@ func gigabits(ctx context.Context, p place, mode string, port int, size int64) (
 func (b *wireBench) throughput(ctx context.Context, places ...place) ([]row, error) {
 	targets := map[string][2]float64{"namespace": {8, 5}, "gVisor": {2.5, 3}}
 	size := int64(1 << 30)
-	if b.o.quick {
+	if b.o.Quick {
 		size = 256 << 20
 	}
 	var rows []row
@@ -354,7 +352,7 @@ func (b *wireBench) many(ctx context.Context, places ...place) ([]row, error) {
 		for _, boxes := range []int{1, outside} {
 			// Each is one file in the daemon and in the peer, and either has some others.
 			each := min(5000, (openFiles()-400)/boxes)
-			if b.o.quick {
+			if b.o.Quick {
 				each = 500
 			}
 			if err := b.peer.expect(each * boxes); err != nil {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bufio"
@@ -42,7 +42,7 @@ func injectParts() reexec.Parts { return reexec.Parts{injectPart: serveInject} }
 // benchInject measures requests over kept TLS connections: straight to a server, through
 // the wire's proxy, which puts a key in and strikes it out of the answer, and through
 // mitmdump, if there is one, which puts it in. The runs take turns, since machines change.
-func benchInject(ctx context.Context, _ *daemon, o options) ([]row, error) {
+func benchInject(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-inject")
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func benchInject(ctx context.Context, _ *daemon, o options) ([]row, error) {
 		ways = append(ways, rival)
 	}
 	span := 3 * time.Second
-	if o.quick {
+	if o.Quick {
 		span = 500 * time.Millisecond
 	}
 	for range o.samples(5) {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ type simTask struct {
 
 // benchSim measures the simulated machine in this process beside just-bash in one of its own, and real bash with GNU's
 // programs, a process each time.
-func benchSim(ctx context.Context, _ *daemon, o options) ([]row, error) {
+func benchSim(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-sim-")
 	if err != nil {
 		return nil, err
@@ -276,7 +276,11 @@ func justBashTimes(ctx context.Context, dir string, tasks []*simTask) (map[strin
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, "node", "--max-old-space-size=8192", "bench/sim.mjs", file, dir).Output()
+	script := filepath.Join(dir, "sim.mjs")
+	if err := os.WriteFile(script, simScript, 0o600); err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, "node", "--max-old-space-size=8192", script, file, dir).Output()
 	if err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
@@ -346,7 +350,7 @@ func (sb *simBench) crowd(n int) (row, error) {
 }
 
 // wholeProcess is "carrel sim" as a process, beside bash.
-func wholeProcess(ctx context.Context, o options) ([]row, error) {
+func wholeProcess(ctx context.Context, o Options) ([]row, error) {
 	time1 := func(args ...string) ([]float64, error) {
 		var times []float64
 		for range o.samples(40) {
@@ -360,7 +364,7 @@ func wholeProcess(ctx context.Context, o options) ([]row, error) {
 		}
 		return times, nil
 	}
-	ours, err := time1(o.carrel, "sim", "-c", "echo hello > f; cat f")
+	ours, err := time1(o.Carrel, "sim", "-c", "echo hello > f; cat f")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // runBench is the set-up of the measurements of "carrel run".
 type runBench struct {
-	o      options
+	o      Options
 	carrel string // the binary
 	dir    string // everything is in it; not in /tmp, which boxes have of their own
 	work   string // the project
@@ -22,7 +22,7 @@ type runBench struct {
 
 // benchRun measures what a box for one command costs: its start beside that of its peers, what it leaves behind, and work in it beside the same
 // work outside. It needs no daemon.
-func benchRun(ctx context.Context, _ *daemon, o options) ([]row, error) {
+func benchRun(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	b, err := newRunBench(o)
 	if err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func benchRun(ctx context.Context, _ *daemon, o options) ([]row, error) {
 }
 
 // newRunBench makes a home with an empty project in it.
-func newRunBench(o options) (*runBench, error) {
-	program, err := os.ReadFile(o.carrel)
+func newRunBench(o Options) (*runBench, error) {
+	program, err := os.ReadFile(o.Carrel)
 	if err != nil {
 		return nil, fmt.Errorf("%w (build it with: make build)", err)
 	}
@@ -179,22 +179,6 @@ func (b *runBench) options(ctx context.Context) ([]row, error) {
 		rows = append(rows, summarise(c.name+", beside each other: \"true\"", "ms", c.times))
 	}
 	return rows, nil
-}
-
-// ratio is that of two medians.
-func ratio(name string, a, b []float64) row {
-	x := summarise("", "", a).Median / summarise("", "", b).Median
-	return row{Name: name, Unit: "×", Samples: min(len(a), len(b)), Median: x, P95: x, Met: true}
-}
-
-func atMost(r row, limit float64) row {
-	r.Target, r.Met = fmt.Sprintf("≤ %g", limit), r.Median <= limit
-	return r
-}
-
-func atLeast(r row, limit float64) row {
-	r.Target, r.Met = fmt.Sprintf("≥ %g", limit), r.Median >= limit
-	return r
 }
 
 // write makes a file with its directories.

@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+// Options say what is measured and where the results go.
+type Options struct {
+	// Names are the measurements; none is all of them but the soak.
+	Names []string
+	// Carrel is the binary to measure.
+	Carrel string
+	// CacheDir is the daemon's, so that the base template is not packed again; "" is its default.
+	CacheDir string
+	// Quick takes few samples.
+	Quick bool
+	// Smoke compares a few things and fails when a ratio is far off.
+	Smoke bool
+	// JSON is the file that the results are written to as JSON lines; "-" is standard
+	// output, instead of the table.
+	JSON string
+	// Compare is such a file of an earlier run.
+	Compare string
+	// Plots is the directory that plots are written to.
+	Plots string
+	// Profile is the directory that the daemon's CPU profiles are written to.
+	Profile string
+	// Idle, Paused and Chain are how many sandboxes are kept idle, kept paused, and made one after the other.
+	Idle, Paused, Chain int
+	// For is how long the soak lasts.
+	For time.Duration
+	// Out gets the results, Log everything else.
+	Out, Log io.Writer
+}
+
+// Flags declares the flags of everything that a user chooses.
+func (o *Options) Flags(f *flag.FlagSet) {
+	f.BoolVar(&o.Quick, "quick", false, "few samples: three minutes instead of fifteen")
+	f.BoolVar(&o.Smoke, "smoke", false, "compare a few things in turns and fail when a ratio is far off")
+	f.StringVar(&o.JSON, "json", "", "write the results to this file as JSON lines (-: to standard output, instead of the table)")
+	f.StringVar(&o.Compare, "compare", "", "print the changes since this file of an earlier run")
+	f.StringVar(&o.Plots, "plots", "", "write plots (SVG) to this directory")
+	f.StringVar(&o.Profile, "profile", "", "write CPU profiles of the daemon to this directory")
+	f.StringVar(&o.CacheDir, "cache-dir", "", "the daemon's cache directory (default: its own)")
+	f.IntVar(&o.Idle, "idle", 200, "how many idle sandboxes to keep alive at once")
+	f.IntVar(&o.Paused, "paused", 10000, "how many paused sandboxes to keep at once")
+	f.IntVar(&o.Chain, "chain", 1000, "how many sandboxes to create one after the other")
+	f.DurationVar(&o.For, "for", 20*time.Minute, "how long the soak lasts")
+}
+
+// samples is how many samples a measurement takes.
+func (o Options) samples(full int) int {
+	if o.Quick {
+		return max(3, full/10)
+	}
+	return full
+}
+
+// Parts are the processes that the bench starts its own binary as.
+func Parts() reexec.Parts {
+	parts := injectParts()
+	maps.Copy(parts, tap.Parts())
+	return parts
+}
+
+// measurement is one thing that can be asked for by name.
+type measurement struct {
+	name  string
+	short string
+	group string // another name, of several
+	asked bool   // only when it is named
+	run   func(context.Context, *session) ([]row, error)
+}
+
+// measurements are what can be measured, in order.
+func measurements() []measurement {
+	return []measurement{
+		{name: "create", short: "create to first output, cold and warm, beside runsc and runc", run: benchCreate},
+		{name: "exec", short: "round trip of a command, beside runsc and runc", run: benchExec},
+		{name: "npm", short: "the same from E2B's SDK for JavaScript", run: onDaemon(benchNPM)},
+		{name: "kill", short: "until nothing is left", run: onDaemon(benchKill)},
+		{name: "files", short: "64 MB up and down", run: onDaemon(benchFiles)},
+		{name: "pause", group: "time", short: "pause and resume, beside runsc", run: benchPause},
+		{name: "fork", group: "time", short: "50 forks at once", run: onDaemon(benchFork)},
+		{name: "rollback", group: "time", short: "back to a snapshot", run: onDaemon(benchRollback)},
+		{name: "timeline", group: "time", short: "what 20 snapshots take on the disk", run: onDaemon(benchTimeline)},
+		{name: "sim", short: "the simulated machine, beside just-bash and bash", run: alone(benchSim)},
+		{name: "peer", short: "starting programs inside, beside runsc", run: benchPeer},
+		{name: "burst", short: "50 creates at once, from a pool and cold", run: benchBurst},
+		{name: "sustained", short: "cold creates per second, and whether they stay as fast", run: benchSustained},
+		{name: "overload", short: "ten times as many creates as can be served", run: benchOverload},
+		{name: "density", group: "idle", short: "many idle sandboxes (--idle N)", run: benchDensity},
+		{name: "paused", short: "many paused sandboxes (--paused N)", run: onDaemon(benchPaused)},
+		{name: "wire", short: "the way out: throughput, latency, connections", run: alone(benchWire)},
+		{name: "inject", short: "requests with a credential put in, beside mitmproxy", run: alone(benchInject)},
+		{name: "run", short: "carrel run, beside bwrap, srt and codex", run: alone(benchRun)},
+		{name: "soak", short: "5 creates per second for long (--for): what grows", asked: true, run: benchSoak},
+	}
+}
+
+// onDaemon is a measurement on the daemon that makes cold starts only.
+func onDaemon(run func(context.Context, *daemon, Options) ([]row, error)) func(context.Context, *session) ([]row, error) {
+	return func(ctx context.Context, s *session) ([]row, error) {
+		d, err := s.coldDaemon(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return run(ctx, d, s.o)
+	}
+}
+
+// alone is a measurement that needs no daemon of the session's.
+func alone(run func(context.Context, *daemon, Options) ([]row, error)) func(context.Context, *session) ([]row, error) {
+	return func(ctx context.Context, s *session) ([]row, error) { return run(ctx, nil, s.o) }
+}
+
+// Help lists the measurements for people.
+func Help() string {
+	var b strings.Builder
+	for _, m := range measurements() {
+		fmt.Fprintf(&b, "  %-10s %s\n", m.name, m.short)
+	}
+	return b.String()
+}
+
+// chosen are the measurements that were named, in their own order.
+func (o Options) chosen() ([]measurement, error) {
+	all := measurements()
+	for _, name := range o.Names {
+		if !slices.ContainsFunc(all, func(m measurement) bool { return m.name == name || m.group == name }) {
+			return nil, &carrel.Error{Op: "bench", Kind: carrel.Invalid, Field: "NAME", Err: fmt.Errorf("there is no measurement %q", name), Hint: "there are:\n" + Help()}
+		}
+	}
+	return slices.DeleteFunc(all, func(m measurement) bool {
+		if len(o.Names) == 0 {
+			return m.asked
+		}
+		return !slices.Contains(o.Names, m.name) && (m.group == "" || !slices.Contains(o.Names, m.group))
+	}), nil
+}
+
+// Run measures and writes the results. A measurement that fails is reported and the
+// others are still made; its error comes back at the end.
+func Run(ctx context.Context, o Options) error {
+	chosen, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	var old *results
+	if o.Compare != "" { // before anything is measured in vain
+		if old, err = readResults(o.Compare); err != nil {
+			return err
+		}
+	}
+	if o.Profile != "" {
+		if err := os.MkdirAll(o.Profile, 0o755); err != nil {
+			return err
+		}
+	}
+	s := &session{o: o}
+	defer s.close()
+	if o.Smoke {
+		return s.smoke(ctx)
+	}
+	s.results.Machine = thisMachine()
+	var failed []error
+	for _, m := range chosen {
+		if err := s.measure(ctx, m); err != nil {
+			s.logf("%s failed: %v", m.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	s.results.Machine.LoadAfter = load()
+	return errors.Join(s.write(old), errors.Join(failed...))
+}
+
+// measure makes one measurement.
+func (s *session) measure(ctx context.Context, m measurement) error {
+	began := time.Now()
+	stop := s.profile(ctx, m.name)
+	rows, err := m.run(ctx, s)
+	stop()
+	for i := range rows {
+		rows[i].Bench = m.name
+	}
+	s.results.Rows = append(s.results.Rows, rows...)
+	s.logf("%s took %s", m.name, time.Since(began).Round(time.Second))
+	return err
+}
+
+// write hands out the results in every form that was asked for.
+func (s *session) write(old *results) error {
+	if s.o.JSON == "-" {
+		if err := s.results.encode(s.o.Out); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintln(s.o.Out, s.results.Machine)
+		printTable(s.o.Out, s.results.Rows)
+		printTargets(s.o.Out, s.results.Rows)
+		if old != nil {
+			printChanges(s.o.Out, old, &s.results)
+		}
+	}
+	if s.o.JSON != "" && s.o.JSON != "-" {
+		if err := s.results.save(s.o.JSON); err != nil {
+			return err
+		}
+	}
+	if s.o.Plots != "" {
+		return writePlots(s.o.Plots, &s.results)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+)
+
+// daemon is a carrel serve of the bench's own.
+type daemon struct {
+	cmd      *exec.Cmd
+	dir      string
+	url, key string
+	svc      carrel.Service
+	groups   map[string]bool // where its sandboxes' cgroups are; see holdings
+}
+
+// startDaemon starts one in a temporary data directory and waits until it has a
+// base template.
+func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error) {
+	dir, err := os.MkdirTemp("", "carrel-bench-")
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--json", "--data-dir", dir, "serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--max-sandboxes", "5000", "--max-paused", "0"}
+	if o.CacheDir != "" {
+		args = append(args, "--cache-dir", o.CacheDir)
+	}
+	args = append(args, more...)
+	d := &daemon{cmd: exec.CommandContext(ctx, o.Carrel, args...), dir: dir}
+	d.cmd.Stderr = o.Log
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := d.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w (build it with: make build)", err)
+	}
+	if err := d.waitReady(ctx); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *daemon) waitReady(ctx context.Context) error {
+	deadline := time.Now().Add(time.Minute)
+	for {
+		raw, err := os.ReadFile(filepath.Join(d.dir, "daemon.json"))
+		key, keyErr := os.ReadFile(filepath.Join(d.dir, "api-key"))
+		var info struct{ URL string }
+		if err == nil && keyErr == nil && json.Unmarshal(raw, &info) == nil {
+			d.url, d.key = info.URL, strings.TrimSpace(string(key))
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the daemon did not start in a minute")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	svc, err := client.New(d.url, d.key)
+	if err != nil {
+		return err
+	}
+	d.svc = svc
+	_, err = svc.GetTemplate(ctx, "base") // packs it when it is not in the cache
+	return err
+}
+
+// stop kills the sandboxes and ends the daemon.
+func (d *daemon) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if d.svc != nil {
+		for {
+			page, err := d.svc.List(ctx, carrel.ListOptions{})
+			if err != nil || len(page.Sandboxes) == 0 {
+				break
+			}
+			for _, s := range page.Sandboxes {
+				_ = d.svc.Kill(ctx, s.ID)
+			}
+		}
+		_ = d.svc.Close()
+	}
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Wait()
+	_ = os.RemoveAll(d.dir)
+}

@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// benchDensity keeps many sandboxes alive that do nothing, and measures on the way up
+// what each costs and what the others feel of it.
+func benchDensity(ctx context.Context, s *session) ([]row, error) {
+	n := s.o.Idle
+	if s.o.Quick {
+		n = min(n, 20)
+	}
+	d, err := s.daemon(ctx, "--max-sandboxes", fmt.Sprint(n+100))
+	if err != nil {
+		return nil, err
+	}
+	defer d.stop()
+	if err := d.feel(ctx); err != nil { // the first ones warm the page cache
+		return nil, err
+	}
+	c := &crowd{d: d, s: s, random: rand.New(rand.NewPCG(1, 2))}
+	defer func() { d.killAll(ctx, c.ids) }()
+	c.daemon0, c.total0, c.free0 = residentMemory(d.cmd.Process.Pid), d.proportionalMemory(), memInfo("MemAvailable:")
+	for _, step := range steps(n) {
+		if err := c.grow(ctx, step); err != nil {
+			return nil, err
+		}
+		if err := c.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rest := 20 * time.Second
+	if s.o.Quick {
+		rest = 5 * time.Second
+	}
+	cpu, start := d.cpu(), time.Now()
+	if err := sleep(ctx, rest); err != nil {
+		return nil, err
+	}
+	own, _ := d.cpu().since(cpu)
+	busy := 100 * own.Seconds() / time.Since(start).Seconds()
+	alive, err := c.alive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pause, resume, err := d.pauses(ctx, 50, s.o.samples(20))
+	if err != nil {
+		return nil, err
+	}
+	label := fmt.Sprintf("with %d idle sandboxes: ", n)
+	forks, forking, err := d.forks(ctx, max(3, s.o.samples(20)))
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		atLeast(single(label+"alive", "", float64(alive)), float64(n)).key("density.alive"),
+		fewer(label+"memory of each, daemon's share included", "MiB", []float64{c.each}, 10).key("density.memory"),
+		single("  memory of this machine gone, for each", "MiB", c.gone).key("density.gone"),
+		fewer("  the daemon's memory", "MiB", []float64{c.resident}, 400).key("density.daemon"),
+		single("  the daemon's memory before any", "MiB", float64(c.daemon0)/(1<<20)),
+		fewer("  the daemon's share of a core while all are idle", "%", []float64{busy}, 5).key("density.cpu"),
+		summarise(label+"exec in each", "ms", c.execs).key("density.exec"),
+		atMost(single("  p95 of that", "ms", p95(c.execs)), 60).key("density.exec.p95"),
+		summarise(label+"create", "ms", c.creates).key("density.create"),
+		summarise(label+"pause, 50 MB held", "ms", pause).key("density.pause"),
+		atMost(summarise(label+"resume → first command's output, 50 MB held", "ms", resume), 110).key("density.resume"),
+		atLeast(single(fmt.Sprintf("%s%d forks at once, 50 MB held, all answering", label, forks), "1/s", forking), 15).key("density.fork"),
+	}, nil
+}
+
+// steps are the counts at which a crowd of n is looked at.
+func steps(n int) []int {
+	var list []int
+	for _, at := range []int{1, 10, 25, 50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000, 2500, 3000, 4000, 5000} {
+		if at < n {
+			list = append(list, at)
+		}
+	}
+	return append(list, n)
+}
+
+// crowd is a number of idle sandboxes.
+type crowd struct {
+	d         *daemon
+	s         *session
+	random    *rand.Rand
+	ids       []carrel.ID
+	computers []carrel.Computer
+
+	daemon0, total0, free0 int64 // memory before any
+	// Of the last look:
+	each, gone, resident float64 // MiB
+	execs, creates       []float64
+}
+
+// grow creates sandboxes until there are n.
+func (c *crowd) grow(ctx context.Context, n int) error {
+	c.creates = nil
+	for len(c.ids) < n {
+		start := time.Now()
+		id, computer, err := c.d.create(ctx)
+		if err != nil {
+			return fmt.Errorf("sandbox %d: %w", len(c.ids)+1, err)
+		}
+		c.creates = append(c.creates, ms(time.Since(start)))
+		c.ids, c.computers = append(c.ids, id), append(c.computers, computer)
+	}
+	return sleep(ctx, 2*time.Second) // lets them come to rest
+}
+
+// look measures at the present count, and keeps the points for the plots.
+func (c *crowd) look(ctx context.Context) error {
+	n := float64(len(c.ids))
+	const mib = 1 << 20
+	c.resident = float64(residentMemory(c.d.cmd.Process.Pid)) / mib
+	c.each = float64(c.d.proportionalMemory()-c.total0) / n / mib
+	c.gone = float64(c.free0-memInfo("MemAvailable:")) / n / mib
+	c.execs = nil
+	// In an order that no cache expects, each at least once while they are few.
+	order := c.random.Perm(len(c.computers))
+	for len(order) < 40 {
+		order = append(order, c.random.Perm(len(c.computers))...)
+	}
+	for _, i := range order[:max(40, min(len(order), 500))] {
+		start := time.Now()
+		if err := echo(ctx, c.computers[i]); err != nil {
+			return fmt.Errorf("sandbox %d of %d: %w", i+1, len(c.ids), err)
+		}
+		c.execs = append(c.execs, ms(time.Since(start)))
+	}
+	c.s.logf("%d idle sandboxes: %.1f MiB each, create %.0f ms, exec %.1f ms, daemon %.0f MiB", len(c.ids), c.each, median(c.creates), median(c.execs), c.resident)
+	for series, y := range map[string]float64{
+		"density.create": median(c.creates), "density.exec": median(c.execs), "density.exec.p95": p95(c.execs),
+		"density.memory": c.each, "density.gone": c.gone, "density.daemon": c.resident,
+	} {
+		c.s.results.Points = append(c.s.results.Points, point{series, n, y})
+	}
+	return nil
+}
+
+// alive counts those that answer.
+func (c *crowd) alive(ctx context.Context) (int, error) {
+	count := 0
+	for i, computer := range c.computers {
+		if err := echo(ctx, computer); err != nil {
+			c.s.logf("sandbox %d of %d does not answer: %v", i+1, len(c.computers), err)
+			continue
+		}
+		count++
+	}
+	return count, ctx.Err()
+}
+
+// feel creates, uses and kills a sandbox.
+func (d *daemon) feel(ctx context.Context) error {
+	_, err := d.starting("a first one", base(carrel.GVisor), nil).once(ctx)
+	return err
+}
+
+// sleep waits, unless the run is interrupted.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

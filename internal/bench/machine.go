@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machine describes where a run was made.
+type machine struct {
+	CPU        string  `json:"cpu"`
+	Cores      int     `json:"cores"`
+	MemoryMiB  int64   `json:"memoryMiB"`
+	Kernel     string  `json:"kernel"`
+	LoadBefore float64 `json:"loadBefore"` // load average over a minute
+	LoadAfter  float64 `json:"loadAfter"`
+	KVM        bool    `json:"kvm"`
+	Version    string  `json:"version,omitempty"`
+}
+
+// String is one line for people.
+func (m machine) String() string {
+	kvm := "without KVM"
+	if m.KVM {
+		kvm = "with KVM"
+	}
+	return fmt.Sprintf("machine: %d cores (%s), %d MiB memory, %s, Linux %s, load %.1f before and %.1f after",
+		m.Cores, m.CPU, m.MemoryMiB, kvm, m.Kernel, m.LoadBefore, m.LoadAfter)
+}
+
+func thisMachine() machine {
+	m := machine{CPU: "unknown processor", Cores: runtime.NumCPU(), MemoryMiB: memInfo("MemTotal:") >> 20, LoadBefore: load()}
+	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(raw)) {
+			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+				m.CPU = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	m.KVM = kvmWorks()
+	return m
+}
+
+// kvmWorks reports whether the kernel makes virtual machines here; the device alone says little.
+func kvmWorks() bool {
+	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer kvm.Close()
+	const createVM = 0xAE01 // KVM_CREATE_VM
+	fd, err := unix.IoctlRetInt(int(kvm.Fd()), createVM)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// load is the load average over the last minute.
+func load() float64 {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	v, _ := strconv.ParseFloat(strings.Fields(string(raw))[0], 64)
+	return v
+}
+
+// memInfo is one line of /proc/meminfo, in bytes.
+func memInfo(name string) int64 {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	return kilobytes(string(raw), name)
+}
+
+// kilobytes reads a "Name:  N kB" line as bytes.
+func kilobytes(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+)
+
+// session is one run of the bench: what its measurements share is made when the first
+// one asks for it.
+type session struct {
+	o       Options
+	results results
+	undo    cleanup.Stack
+
+	dir     string
+	cold    *daemon           // makes no sandboxes ahead
+	flags   string            // what "carrel serve --help" says
+	tools   map[string]string // what was built or found, "" for what can't be had
+	stocked *stock            // an OCI bundle on the base template
+}
+
+func (s *session) close() { s.undo.Run() }
+
+// logf tells a person how it goes.
+func (s *session) logf(format string, args ...any) {
+	fmt.Fprintf(s.o.Log, "bench: "+format+"\n", args...)
+}
+
+// scratch is a directory of this run's own.
+func (s *session) scratch() (string, error) {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "carrel-bench-")
+		if err != nil {
+			return "", err
+		}
+		s.dir = dir
+		s.undo.Add(func() { _ = os.RemoveAll(dir) })
+	}
+	return s.dir, nil
+}
+
+// coldDaemon is the daemon of all measurements that want no sandboxes made ahead.
+func (s *session) coldDaemon(ctx context.Context) (*daemon, error) {
+	if s.cold != nil {
+		return s.cold, nil
+	}
+	d, err := s.daemon(ctx)
+	if err == nil {
+		s.cold = d
+		s.undo.Add(d.stop)
+	}
+	return d, err
+}
+
+// daemon starts one more, with no pool unless the arguments say otherwise.
+func (s *session) daemon(ctx context.Context, more ...string) (*daemon, error) {
+	if s.serveHas(ctx, "--warm") {
+		more = append([]string{"--warm", "0"}, more...)
+	}
+	return startDaemon(ctx, s.o, more...)
+}
+
+// serveHas reports whether the binary's serve command has a flag.
+func (s *session) serveHas(ctx context.Context, flag string) bool {
+	if s.flags == "" {
+		out, err := exec.CommandContext(ctx, s.o.Carrel, "serve", "--help").CombinedOutput()
+		if err != nil {
+			return false
+		}
+		s.flags = string(out)
+	}
+	return strings.Contains(s.flags, flag+" ")
+}
+
+// built returns a program of this module: the one that lies beside the measured binary
+// or in the PATH where there is no source, else one built now.
+func (s *session) built(ctx context.Context, name string) (string, error) {
+	if path, ok := s.tools[name]; ok {
+		if path == "" {
+			return "", errMissing(name)
+		}
+		return path, nil
+	}
+	if s.tools == nil {
+		s.tools = map[string]string{}
+	}
+	path, err := s.build(ctx, name)
+	s.tools[name] = path
+	return path, err
+}
+
+func (s *session) build(ctx context.Context, name string) (string, error) {
+	dir, err := s.scratch()
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, filepath.Join(dir, name), name)
+}
+
+// build builds ./bench/NAME where the source is, and finds the program elsewhere.
+func build(ctx context.Context, target, name string) (string, error) {
+	if _, err := os.Stat(filepath.Join("bench", name, "main.go")); err != nil {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+		return "", errMissing(name)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", target, "./bench/"+name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %v: %s", name, err, out)
+	}
+	return target, nil
+}
+
+// errMissing says that a program of ours can be had only where its source is.
+func errMissing(name string) error {
+	return &carrel.Error{Op: "bench", Kind: carrel.Unsupported, Err: fmt.Errorf("%s is not here and can't be built", name),
+		Hint: "run make bench in the source tree, where ./bench/" + name + " is"}
+}
