@@ -30,36 +30,25 @@ func (s *session) warmDaemon(ctx context.Context, n int) (*daemon, error) {
 
 // waitWarm waits until n sandboxes are ready.
 func (d *daemon) waitWarm(ctx context.Context, n int) error {
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		ready, err := d.warm(ctx)
-		switch {
-		case err != nil:
+	for end := time.Now().Add(5 * time.Minute); ; {
+		raw, err := d.get(ctx, "/carrel/v1/pool")
+		if err != nil {
 			return err
-		case ready >= n:
+		}
+		var pool carrel.PoolStatus
+		if err := json.Unmarshal(raw, &pool); err != nil {
+			return fmt.Errorf("the pool's report: %w", err)
+		}
+		if pool.Ready >= n {
 			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("the pool has %d of %d sandboxes after five minutes", ready, n)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the pool has %d of %d sandboxes after five minutes (memory: %s) %s", pool.Ready, n, pool.Memory, pool.Problem)
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
-}
-
-// warm is how many sandboxes the pool has ready.
-func (d *daemon) warm(ctx context.Context) (int, error) {
-	raw, err := d.get(ctx, "/carrel/v1/pool")
-	if err != nil {
-		return 0, err
-	}
-	var pool struct {
-		Keys []struct{ Ready int }
-	}
-	if err := json.Unmarshal(raw, &pool); err != nil {
-		return 0, fmt.Errorf("the pool's report: %w", err)
-	}
-	sum := 0
-	for _, k := range pool.Keys {
-		sum += k.Ready
-	}
-	return sum, nil
 }
 
 // get asks the daemon for what the client has no call for.
