@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel/internal/sh/tool"
@@ -22,28 +24,45 @@ const (
 
 const sedUsage = `Usage: sed [OPTION]... {script-only-if-no-other-script} [input-file]...
 
-  -n, --quiet, --silent      suppress automatic printing of pattern space
+  -n, --quiet, --silent
+                 suppress automatic printing of pattern space
+      --debug
+                 annotate program execution
   -e script, --expression=script
-                             add the script to the commands to be executed
+                 add the script to the commands to be executed
   -f script-file, --file=script-file
-                             add the contents of script-file to the commands to be executed
-  --follow-symlinks          follow symlinks when processing in place
+                 add the contents of script-file to the commands to be executed
+  --follow-symlinks
+                 follow symlinks when processing in place
   -i[SUFFIX], --in-place[=SUFFIX]
-                             edit files in place (makes backup if SUFFIX supplied)
-  -l N, --line-length=N      specify the desired line-wrap length for the ` + "`l'" + ` command
-  --posix                    disable all GNU extensions.
-  -E, -r, --regexp-extended  use extended regular expressions in the script
-  -s, --separate             consider files as separate rather than as a single
-                             continuous long stream.
-      --sandbox              operate in sandbox mode (disable r/w commands).
-  -u, --unbuffered           load minimal amounts of data from the input files and flush
-                             the output buffers more often
-  -z, --null-data            separate lines by NUL characters
+                 edit files in place (makes backup if SUFFIX supplied)
+  -l N, --line-length=N
+                 specify the desired line-wrap length for the ` + "`l'" + ` command
+  --posix
+                 disable all GNU extensions.
+  -E, -r, --regexp-extended
+                 use extended regular expressions in the script
+                 (for portability use POSIX -E).
+  -s, --separate
+                 consider files as separate rather than as a single,
+                 continuous long stream.
+      --sandbox
+                 operate in sandbox mode (disable e/r/w commands).
+  -u, --unbuffered
+                 load minimal amounts of data from the input files and flush
+                 the output buffers more often
+  -z, --null-data
+                 separate lines by NUL characters
       --help     display this help and exit
       --version  output version information and exit
 
 If no -e, --expression, -f, or --file option is given, then the first
-non-option argument is taken as the sed script to interpret.
+non-option argument is taken as the sed script to interpret.  All
+remaining arguments are names of input files; if no input files are
+specified, then the standard input is read.
+
+GNU sed home page: <https://www.gnu.org/software/sed/>.
+General help using GNU software: <https://www.gnu.org/gethelp/>.
 `
 
 // sedOut is a file that is written to.
@@ -64,6 +83,7 @@ type sed struct {
 	follow   bool
 	unbuf    bool
 	posix    bool
+	strict   bool // the environment asks for POSIX where GNU differs
 	end      byte
 	wrap     int
 	out      *sedOut // where the pattern space goes
@@ -85,7 +105,7 @@ func sedMain(c *tool.Call) int {
 	}
 	switch {
 	case f.Has(sedHelp):
-		fmt.Fprint(c.Out, sedUsage)
+		fmt.Fprint(c.Out, sedUsage, "E-mail bug reports to: <bug-sed@gnu.org>.\n")
 		return 0
 	case f.Has(sedVersion):
 		fmt.Fprintln(c.Out, "sed (GNU sed compatible, simulated) 4.9")
@@ -106,7 +126,10 @@ func sedMain(c *tool.Call) int {
 		if s.wrap = n; n == 1 {
 			s.wrap = 0
 		}
+	} else if n, err := strconv.Atoi(c.Getenv("COLS")); err == nil && n > 1 {
+		s.wrap = n - 1
 	}
+	s.strict = s.posix || c.Getenv("POSIXLY_CORRECT") != ""
 	s.stdout = &sedOut{w: bufio.NewWriterSize(c.Out, 64<<10)}
 	s.out = s.stdout
 	args, err := s.script(f)
@@ -138,7 +161,7 @@ func sedMain(c *tool.Call) int {
 // script reads the script from the options.
 func (s *sed) script(f tool.Flags) (args []string, err error) {
 	args = f.Args
-	p := &sedParser{posix: s.posix, ext: f.Has('E') || f.Has('r'), open: s.open, budget: s.Step, memory: s.Pay, sandbox: f.Has(sedSandbox)}
+	p := &sedParser{posix: s.posix, strict: s.strict, bytes: bytesLocale(s.Call), ext: f.Has('E') || f.Has('r'), open: s.open, budget: s.Step, memory: s.Pay, sandbox: f.Has(sedSandbox)}
 	var text strings.Builder
 	add := func(c sedChunk, t string) {
 		if len(p.chunks) > 0 {
@@ -164,7 +187,11 @@ func (s *sed) script(f tool.Flags) (args []string, err error) {
 			if err != nil {
 				return nil, err
 			}
-			add(sedChunk{name: o.Value}, strings.TrimSuffix(string(data), "\n"))
+			text := string(data)
+			if !strings.HasSuffix(text, "\r\n") { // which ends a command where \r alone does not
+				text = strings.TrimSuffix(text, "\n")
+			}
+			add(sedChunk{name: o.Value}, text)
 		}
 	}
 	if len(p.chunks) == 0 {
@@ -247,11 +274,6 @@ func (s *sed) beginFile(name string) error {
 		return fmt.Errorf("couldn't edit %s: not a regular file", name)
 	}
 	target := name
-	if s.follow {
-		if real, err := s.FS().EvalSymlinks(s.Abs(name)); err == nil {
-			target = real
-		}
-	}
 	var r [6]byte
 	s.Random(r[:])
 	for i := range r {
@@ -262,7 +284,7 @@ func (s *sed) beginFile(name string) error {
 	if err != nil {
 		return fmt.Errorf("couldn't open temporary file %s: %s", tmp, tool.ErrText(err))
 	}
-	s.input.target, s.input.tmp, s.input.mode = s.Abs(target), tmp, info.Mode
+	s.input.target, s.input.tmp, s.input.mode = target, tmp, info.Mode
 	s.out = &sedOut{w: bufio.NewWriterSize(f, 64<<10), f: f}
 	return nil
 }
@@ -282,22 +304,52 @@ func (s *sed) endFile() error {
 		_ = s.FS().Remove(tmp)
 		return err
 	}
-	if info, err := s.FS().Stat(in.target); err == nil {
+	target := s.Abs(in.target)
+	if info, err := s.FS().Stat(target); err == nil {
 		_ = s.FS().Chown(tmp, info.UID, info.GID) // as far as one may
 	}
 	_ = s.FS().Chmod(tmp, in.mode.Perm()) // one's own new file
-	if s.suffix != "" {
-		dir, base := path.Split(in.target)
-		backup := base + s.suffix
+	if s.suffix != "" && s.suffix != "*" {
+		backup := in.target + s.suffix
 		if strings.Contains(s.suffix, "*") {
-			backup = strings.ReplaceAll(s.suffix, "*", base)
+			backup = strings.ReplaceAll(s.suffix, "*", in.target)
 		}
-		if !strings.Contains(backup, "/") {
-			backup = dir + backup
-		}
-		if err := s.FS().Rename(in.target, s.Abs(backup)); err != nil {
-			return err
+		if err := s.FS().Rename(target, s.Abs(backup)); err != nil {
+			_ = s.FS().Remove(tmp)
+			return fmt.Errorf("cannot rename %s: %s", in.target, tool.ErrText(err))
 		}
 	}
-	return s.FS().Rename(tmp, in.target)
+	return s.FS().Rename(tmp, target)
+}
+
+// bytesLocale reports whether characters are single bytes: the locale is C's, by name.
+func bytesLocale(c *tool.Call) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := c.Getenv(name); v != "" {
+			return v == "C" || v == "POSIX"
+		}
+	}
+	return false
+}
+
+// resolve follows the links that a name is (--follow-symlinks); a link's target is relative to where the link is.
+func (s *sed) resolve(name string) (string, error) {
+	for range 40 {
+		info, err := s.FS().Lstat(s.Abs(name))
+		if err != nil {
+			return "", fmt.Errorf("couldn't readlink %s: %s", name, tool.ErrText(err))
+		}
+		if info.Mode&fs.ModeSymlink == 0 {
+			return name, nil
+		}
+		to, err := s.FS().Readlink(s.Abs(name))
+		if err != nil {
+			return "", fmt.Errorf("couldn't readlink %s: %s", name, tool.ErrText(err))
+		}
+		if dir, _ := path.Split(name); !path.IsAbs(to) {
+			to = dir + to
+		}
+		name = to
+	}
+	return "", fmt.Errorf("couldn't follow symlink %s: Too many levels of symbolic links", name)
 }

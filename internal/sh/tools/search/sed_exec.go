@@ -367,7 +367,7 @@ func (s *sed) cycle() (print, restart bool) {
 func (s *sed) another(name byte) (done, print bool) {
 	if !s.more() || s.separate && s.atEnd() && len(s.input.names) == 0 {
 		s.quit = true
-		return true, !(s.posix && name == 'N')
+		return true, !(s.strict && name == 'N')
 	}
 	if name == 'n' {
 		if !s.quiet {
@@ -475,7 +475,7 @@ func (s *sed) evaluate(command string) {
 		if n := len(out.b); n > 0 && out.b[n-1] == s.end {
 			out.b = out.b[:n-1]
 		}
-		s.ps.b = append(s.ps.b[:0], out.b...)
+		s.ps.b, s.ps.chomped = append(s.ps.b[:0], out.b...), true
 	}
 }
 

@@ -32,9 +32,21 @@ func (s *sed) next() bool {
 		if name == "-" && !s.inPlace {
 			in.f = nil
 			in.name = "-"
-			in.reset(s.In)
+			if s.unbuf {
+				in.reset(oneByte{s.In})
+			} else {
+				in.reset(s.In)
+			}
 			s.begun()
 			return true
+		}
+		if s.follow && name != "-" {
+			real, err := s.resolve(name)
+			if err != nil {
+				s.err = err
+				return false
+			}
+			name = real
 		}
 		f, err := s.openInput(name)
 		if err != nil {
@@ -57,6 +69,12 @@ func (s *sed) next() bool {
 	return false
 }
 
+// oneByte reads no more than what is asked for, so that what sed -u leaves is there for the next program.
+type oneByte struct{ r io.Reader }
+
+// Read implements io.Reader.
+func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
+
 func (in *sedInput) reset(r io.Reader) {
 	if in.spare == nil {
 		in.spare = bufio.NewReaderSize(r, 64<<10)
@@ -72,6 +90,8 @@ func (s *sed) begun() {
 		return
 	}
 	s.input.line = 0
+	s.hold.b = s.hold.b[:0]
+	clear(s.readers) // they begin anew
 	for _, c := range s.cmds {
 		c.active, c.closed = c.a1 != nil && c.a1.kind == '0', false
 	}

@@ -63,6 +63,8 @@ type sedParser struct {
 	s       string
 	pos     int
 	posix   bool
+	strict  bool // POSIX's brackets
+	bytes   bool // characters are bytes
 	ext     bool
 	cmds    []*sedCmd
 	blocks  []int
@@ -183,8 +185,9 @@ func (p *sedParser) address(second bool) (*sedAddr, error) {
 			return nil, p.fail("unterminated address regex")
 		}
 		var flags regex.Flags
-		for p.more() {
+		for p.more() && !p.posix {
 			switch p.s[p.pos] {
+			case ' ', '\t':
 			case 'I':
 				flags |= regex.IgnoreCase
 			case 'M':
@@ -200,7 +203,7 @@ func (p *sedParser) address(second bool) (*sedAddr, error) {
 	case isDigit(c):
 		n := p.number()
 		p.blanks()
-		if p.peek() == '~' && !second {
+		if p.peek() == '~' && !p.posix {
 			p.pos++
 			p.blanks()
 			step := int64(0)
@@ -216,7 +219,7 @@ func (p *sedParser) address(second bool) (*sedAddr, error) {
 	case c == '$':
 		p.pos++
 		return &sedAddr{kind: '$'}, nil
-	case second && (c == '+' || c == '~'):
+	case !p.posix && (c == '+' || c == '~'):
 		p.pos++
 		p.blanks()
 		if !isDigit(p.peek()) {
@@ -239,6 +242,9 @@ func (p *sedParser) command() error {
 		return err
 	}
 	if c.a1 != nil {
+		if c.a1.kind == '+' || c.a1.kind == '*' {
+			return p.fail("invalid usage of +N or ~N as first address")
+		}
 		p.blanks()
 		if p.peek() == ',' {
 			p.pos++
@@ -280,6 +286,14 @@ func (p *sedParser) command() error {
 	}
 	c.name = p.s[p.pos]
 	p.pos++
+	if p.posix {
+		switch {
+		case strings.IndexByte("eFvzLQTRW", c.name) >= 0:
+			return p.fail("unknown command: `%c'", c.name)
+		case c.a2 != nil && strings.IndexByte("ail=r", c.name) >= 0:
+			return p.fail("command only uses one address")
+		}
+	}
 	return p.body(c)
 }
 
@@ -327,7 +341,7 @@ func (p *sedParser) body(c *sedCmd) error {
 			return p.fail("unexpected `}'")
 		}
 		if c.a1 != nil {
-			return p.fail("} doesn't want any addresses")
+			return p.fail("`}' doesn't want any addresses")
 		}
 		p.cmds[p.blocks[len(p.blocks)-1]].num = len(p.cmds)
 		p.blocks = p.blocks[:len(p.blocks)-1]
@@ -338,7 +352,7 @@ func (p *sedParser) body(c *sedCmd) error {
 		}
 		p.blanks()
 		start := p.pos
-		for p.more() && strings.IndexByte(" \t\n;", p.s[p.pos]) < 0 {
+		for p.more() && strings.IndexByte(" \t\n;}#", p.s[p.pos]) < 0 {
 			p.pos++
 		}
 		label := p.s[start:p.pos]
@@ -346,17 +360,17 @@ func (p *sedParser) body(c *sedCmd) error {
 			return p.fail("\":\" lacks a label")
 		}
 		p.labels[label] = len(p.cmds)
-		return p.end()
+		return nil
 	case 'b', 't', 'T':
 		p.blanks()
 		start := p.pos
-		for p.more() && strings.IndexByte(" \t\n;}", p.s[p.pos]) < 0 {
+		for p.more() && strings.IndexByte(" \t\n;}#", p.s[p.pos]) < 0 {
 			p.pos++
 		}
 		c.text = []byte(p.s[start:p.pos])
 		p.jumps = append(p.jumps, len(p.cmds))
 		add()
-		return p.end()
+		return nil
 	case '=', 'd', 'D', 'F', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'z':
 		add()
 		return p.end()
@@ -365,7 +379,7 @@ func (p *sedParser) body(c *sedCmd) error {
 			return p.fail("command only uses one address")
 		}
 		p.blanks()
-		if isDigit(p.peek()) {
+		if isDigit(p.peek()) && !p.posix {
 			c.num = int(min(p.number(), 1<<30))
 		}
 		add()
@@ -407,9 +421,16 @@ func (p *sedParser) body(c *sedCmd) error {
 		add()
 		return p.transliterate(c)
 	case 'v':
-		i := strings.IndexAny(p.s[p.pos:]+"\n", "\n;")
-		p.pos += i
-		return p.end()
+		p.blanks()
+		start := p.pos
+		for p.more() && strings.IndexByte(" \t\n;}#", p.s[p.pos]) < 0 {
+			p.pos++
+		}
+		if newer(p.s[start:p.pos]) {
+			return p.fail("expected newer version of sed")
+		}
+		p.posix, p.strict = false, false
+		return nil
 	case '\n', ';':
 		return p.fail("missing command")
 	}
@@ -418,6 +439,15 @@ func (p *sedParser) body(c *sedCmd) error {
 		return p.fail("unknown command: `%c'", r)
 	}
 	return p.fail("unknown command: `%c'", c.name)
+}
+
+// newer reports whether a version is above 4.9, which this is like.
+func newer(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, _ := strconv.Atoi(major) // what is no number is old
+	b, _ := strconv.Atoi(minor)
+	return a > 4 || a == 4 && b > 9
 }
 
 // output opens a file to write to.

@@ -2,10 +2,12 @@ package search
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel/internal/sh/regex"
 )
+
+// lead reports whether a byte begins a character of several.
+func (p *sedParser) lead(c byte) bool { return c >= 0xc2 && c <= 0xf4 && !p.bytes }
 
 // subst reads s.
 func (p *sedParser) subst(c *sedCmd) error {
@@ -13,7 +15,7 @@ func (p *sedParser) subst(c *sedCmd) error {
 		return p.fail("unterminated `s' command")
 	}
 	delim := p.s[p.pos]
-	if delim >= utf8.RuneSelf {
+	if p.lead(delim) {
 		return p.fail("delimiter character is not a single-byte character")
 	}
 	if delim == '\n' || delim == '\\' {
@@ -33,6 +35,9 @@ func (p *sedParser) subst(c *sedCmd) error {
 	var flags regex.Flags
 	for done := false; !done; {
 		switch ch := p.peek(); {
+		case p.posix && ch != 0 && strings.IndexByte("iImMe", ch) >= 0:
+			p.pos++
+			return p.fail("unknown option to `s'")
 		case ch == 'i' || ch == 'I':
 			flags |= regex.IgnoreCase
 			p.pos++
@@ -50,7 +55,9 @@ func (p *sedParser) subst(c *sedCmd) error {
 			if s.print > 0 {
 				return p.fail("multiple `p' options to `s' command")
 			}
-			s.print++
+			if s.print = 1; s.eval {
+				s.print = 2 // after it was run
+			}
 		case isDigit(ch):
 			if s.nth > 0 {
 				p.pos++
@@ -69,6 +76,9 @@ func (p *sedParser) subst(c *sedCmd) error {
 			s.eval = true
 		case ch == 'w':
 			p.pos++
+			if p.sandbox {
+				return p.fail("e/r/w commands disabled in sandbox mode")
+			}
 			p.blanks()
 			i := strings.IndexByte(p.s[p.pos:], '\n')
 			if i < 0 {
@@ -90,7 +100,10 @@ func (p *sedParser) subst(c *sedCmd) error {
 			done = true
 		case !p.more():
 			done = true
-		case ch == ' ' || ch == '\t' || ch == '\r':
+		case ch == '\r' && strings.HasPrefix(p.s[p.pos:], "\r\n"):
+			p.pos += 2
+			done = true
+		case ch == ' ' || ch == '\t':
 			p.pos++
 		default:
 			p.pos++
@@ -124,6 +137,10 @@ func (p *sedParser) replacement(s *sedSubst, text string) error {
 			i++
 			d := text[i]
 			switch {
+			case d == 'c' && i+1 == len(text): // the backslash alone stays
+				part.text = append(part.text, '\\')
+			case d == 'c' && text[i+1] == '\\' && (i+2 == len(text) || text[i+2] != '\\'):
+				return p.fail("recursive escaping after \\c not allowed")
 			case isDigit(d):
 				part.group = int(d - '0')
 				most = max(most, part.group)
@@ -143,7 +160,7 @@ func (p *sedParser) replacement(s *sedSubst, text string) error {
 		}
 	}
 	flush()
-	if s.re.re != nil && most > s.re.re.NumSubexp() {
+	if s.re.re != nil && !p.posix && most > s.re.re.NumSubexp() {
 		return p.fail("invalid reference \\%d on `s' command's RHS", most)
 	}
 	return nil

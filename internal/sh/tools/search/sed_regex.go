@@ -98,7 +98,7 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 		if c == '[' {
 			end := bracketEnd(text, i)
 			for j := i; j < end; {
-				if text[j] == '\\' {
+				if text[j] == '\\' && !p.strict {
 					if ch, n, ok := sedByte(text[j:]); ok && text[j+1] != 'c' && j+n < end {
 						b.WriteByte(ch)
 						j += n
@@ -112,6 +112,9 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 			continue
 		}
 		if c == '\\' && i+1 < len(text) {
+			if strings.HasPrefix(text[i:], "\\c\\") && !strings.HasPrefix(text[i:], "\\c\\\\") {
+				return nil, p.fail("recursive escaping after \\c not allowed")
+			}
 			if ch, n, ok := sedByte(text[i:]); ok {
 				b.WriteByte(ch)
 				i += n

@@ -79,10 +79,13 @@ func (s *sed) substitute(c *sedSubst) {
 		return
 	}
 	s.replaced = true
+	if c.print == 1 {
+		s.print(s.out, s.ps.b, s.ps.chomped)
+	}
 	if c.eval {
 		s.evaluate("")
 	}
-	if c.print > 0 {
+	if c.print == 2 {
 		s.print(s.out, s.ps.b, s.ps.chomped)
 	}
 	if c.out != nil {

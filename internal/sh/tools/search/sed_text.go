@@ -12,8 +12,17 @@ func (p *sedParser) text(c *sedCmd) error {
 		return p.fail("expected \\ after `a', `c' or `i'")
 	}
 	var b []byte
+	if p.peek() != '\\' && p.posix {
+		p.pos++
+		return p.fail("expected \\ after `a', `c' or `i'")
+	}
 	if p.peek() == '\\' {
 		p.pos++
+		for _, c := range p.chunks {
+			if p.posix && c.start == p.pos+1 {
+				return p.failAt(p.pos, "incomplete command")
+			}
+		}
 		if !p.more() {
 			return nil
 		}
@@ -118,6 +127,9 @@ func (p *sedParser) yChars(s string) ([]string, error) {
 			continue
 		}
 		_, n := utf8.DecodeRuneInString(s[i:])
+		if p.bytes {
+			n = 1
+		}
 		out = append(out, s[i:i+n])
 		i += n
 	}
