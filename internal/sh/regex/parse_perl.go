@@ -150,7 +150,7 @@ func (p *parser) perlAtom() (*node, error) {
 		if p.multi {
 			return &node{op: opAssert, n: condEndLine}, nil
 		}
-		if p.flags&Unicode != 0 {
+		if p.flags&(Unicode|EndOnly) != 0 {
 			return &node{op: opAssert, n: condEndText}, nil
 		}
 		return &node{op: opAssert, n: condEndTextNL}, nil

@@ -128,7 +128,7 @@ func (p *parser) branch() (*node, error) {
 			}
 			return nil, errClose
 		}
-		n, err := p.atom(len(subs) == 0 || !p.ere() && len(subs) == 1 && subs[0].op == opAssert && subs[0].n&(condBeginText|condBeginLine) != 0)
+		n, err := p.atom(len(subs) == 0, len(subs) == 0 || subs[len(subs)-1].op == opAssert)
 		if err != nil {
 			return nil, err
 		}
@@ -145,10 +145,13 @@ func (p *parser) branch() (*node, error) {
 
 // repeats reads the repetition operators behind an atom.
 func (p *parser) repeats(n *node) (*node, error) {
-	if n.op == opAssert && !p.ere() && n.n&(condBeginText|condBeginLine) != 0 {
-		return n, nil // a star behind ^ is one
+	if n.op == opAssert {
+		return n, nil // glibc repeats no conditions: what follows one begins anew
 	}
 	for levels := 0; p.more(); levels++ {
+		if levels > 0 && p.flags&NoTwice != 0 && !p.ere() && (p.at("*") || p.at(`\{`)) {
+			return nil, errPreceding
+		}
 		lo, hi := 0, -1
 		switch {
 		case p.eat("*"):
@@ -192,10 +195,12 @@ func (p *parser) interval() (lo, hi int, ok bool, err error) {
 	}
 	closed := p.special('}')
 	switch {
+	case closed && first < 0 && !comma && p.flags&(NewlineAlt|Awk) == NewlineAlt:
+		return 0, 0, false, errBraceBody // grep's {} is no text
 	case !closed && p.ere() && p.flags&LooseBrace != 0:
 		p.pos = start
 		return 0, 0, false, nil
-	case !closed && !p.more():
+	case !closed && !strings.Contains(p.s[p.pos:], "}"):
 		return 0, 0, false, errBrace
 	case !closed, first < 0 && !comma:
 		if p.ere() && p.flags&LooseBrace != 0 {
@@ -254,18 +259,18 @@ func (p *parser) dotSet() set {
 	return anySet
 }
 
-// atom reads one atom; first says whether it begins a branch.
-func (p *parser) atom(first bool) (*node, error) {
+// atom reads one atom; first says whether it begins a branch, and bare whether there is nothing to repeat before it.
+func (p *parser) atom(first, bare bool) (*node, error) {
 	c := p.s[p.pos]
 	switch {
 	case c == '\\':
-		return p.escape(first)
+		return p.escape(bare)
 	case c == '.':
 		p.pos++
 		return p.chars(p.dotSet()), nil
 	case c == '[':
 		return p.bracket()
-	case c == '*' && first && !p.ere():
+	case c == '*' && bare && !p.ere():
 		return p.char(), nil
 	case c == '^' && (first || p.ere()):
 		p.pos++
@@ -273,29 +278,38 @@ func (p *parser) atom(first bool) (*node, error) {
 	case c == '$' && (p.ere() || p.pos+1 == len(p.s) || strings.HasPrefix(p.s[p.pos+1:], `\)`) || strings.HasPrefix(p.s[p.pos+1:], `\|`) || p.flags&NewlineAlt != 0 && p.s[p.pos+1] == '\n'):
 		p.pos++
 		return p.end(), nil
-	case p.ere() && (c == '*' || c == '+' || c == '?') && first:
-		if p.flags&Awk != 0 {
-			return p.char(), nil
-		}
-		p.pos++ // repeats nothing
-		return &node{op: opEmpty}, nil
-	case p.ere() && c == '{':
-		start := p.pos
-		if first {
-			if _, _, ok, err := p.interval(); err == nil && ok {
-				if p.flags&LooseBrace == 0 {
-					return nil, errPreceding
-				}
-				return &node{op: opEmpty}, nil
-			}
-			p.pos = start
-		}
-		return p.char(), nil
+	case p.ere() && bare && strings.IndexByte("*+?{", c) >= 0:
+		return p.lonely()
 	case p.ere() && c == '(':
 		p.pos++
 		return p.group()
 	}
 	return p.char(), nil
+}
+
+// lonely reads a repetition of nothing in an extended expression: it stands for itself in awk, is nothing in grep, where
+// the parenthesis that it leaves unopened is text, and is an error elsewhere.
+func (p *parser) lonely() (*node, error) {
+	switch {
+	case p.flags&Awk != 0:
+		return p.char(), nil
+	case p.flags&NewlineAlt == 0:
+		return nil, errPreceding
+	}
+	if start := p.pos; p.at("{") {
+		if _, _, ok, err := p.interval(); err != nil || ok {
+			return &node{op: opEmpty}, err
+		}
+		p.pos = start
+	}
+	p.pos++
+	switch {
+	case !p.more() || p.atSpecial('|') || p.at("\n"):
+		return &node{op: opEmpty}, nil
+	case p.at(")"):
+		return p.char(), nil
+	}
+	return p.atom(false, true)
 }
 
 // group reads what follows an opening parenthesis.
@@ -314,7 +328,7 @@ func (p *parser) group() (*node, error) {
 }
 
 // escape reads what a backslash begins.
-func (p *parser) escape(first bool) (*node, error) {
+func (p *parser) escape(bare bool) (*node, error) {
 	if p.pos+1 == len(p.s) {
 		return nil, errBackslash
 	}
@@ -358,11 +372,11 @@ func (p *parser) escape(first bool) (*node, error) {
 			p.pos += 2
 			return p.group()
 		case '{':
-			if first {
+			if bare && p.flags&NewlineAlt == 0 {
 				return nil, errPreceding
 			}
 		case '+', '?':
-			if first { // repeats nothing; glibc takes it for itself
+			if bare { // repeats nothing; glibc takes it for itself
 				p.pos++
 				return p.char(), nil
 			}
@@ -447,6 +461,9 @@ func (p *parser) bracket() (*node, error) {
 			out = out.plus(s)
 			continue
 		}
+		if p.at("-") && !start && p.flags&Awk == 0 && p.pos+1 < len(p.s) && p.s[p.pos+1] != ']' {
+			return nil, errRange // only what begins or ends a set is no range
+		}
 		lo, b, err := p.bracketChar()
 		if err != nil {
 			return nil, err
@@ -522,10 +539,8 @@ func (p *parser) bracketChar() (r rune, b byte, err error) {
 		}
 		name := p.s[p.pos+2 : p.pos+2+end]
 		r, n := utf8.DecodeRuneInString(name)
-		if n == 0 || n != len(name) {
-			if r = collating[name]; r == 0 {
-				return 0, 0, errCollate
-			}
+		if n == 0 || n != len(name) { // the locale has no names
+			return 0, 0, errCollate
 		}
 		p.pos += end + 4
 		return r, 0, nil
@@ -550,8 +565,3 @@ func (p *parser) bracketChar() (r rune, b byte, err error) {
 	}
 	return r, 0, nil
 }
-
-// collating are names of characters.
-var collating = map[string]rune{"space": ' ', "hyphen": '-', "hyphen-minus": '-', "period": '.', "full-stop": '.', "slash": '/', "comma": ',',
-	"tab": '\t', "newline": '\n', "colon": ':', "semicolon": ';', "asterisk": '*', "plus-sign": '+', "equals-sign": '=', "underscore": '_',
-	"left-square-bracket": '[', "right-square-bracket": ']', "backslash": '\\', "circumflex": '^', "dollar-sign": '$', "zero": '0', "one": '1'}

@@ -26,9 +26,11 @@ const (
 	Whole                            // a match is a whole line (grep -x), with Lines, or text
 	LooseBrace                       // of Extended: a { that begins no count stands for itself
 	LooseParen                       // of Extended: a ) that closes nothing stands for itself
-	NewlineAlt                       // a newline in a pattern is an alternative, as grep has it
+	NewlineAlt                       // a newline in a pattern is an alternative, as grep has it, as are its other oddities
 	BracketEscapes                   // \n and \t mean a newline and a tab in brackets, as sed has it
 	DotAll                           // of Perl's: . matches a newline
+	EndOnly                          // of Perl's: $ does not match before a last newline
+	NoTwice                          // of basic ones: a repetition is not repeated, as in sed
 )
 
 // Errors of searches; see [Regexp.Err].
@@ -123,7 +125,11 @@ func CompileFor(budget func(n int) bool, patterns []string, flags Flags) (*Regex
 		re.isLit = false
 	}
 	if flags&Whole != 0 {
-		root = cat(&node{op: opAssert, n: condBeginLine}, root, &node{op: opAssert, n: condEndLine})
+		begin, end := condBeginLine, condEndLine
+		if flags&(Perl|Lines) == Perl {
+			begin, end = condBeginText, condEndText
+		}
+		root = cat(&node{op: opAssert, n: begin}, root, &node{op: opAssert, n: end})
 		re.isLit = false
 	}
 	re.hard = root.hard()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,19 +68,22 @@ otherwise; if any error occurs and -q is not given, the exit status is 2.
 // grep is one run of grep.
 type grep struct {
 	*tool.Call
-	w        *bufio.Writer
-	re       *regex.Regexp
-	none     bool // there is no pattern
-	end      byte // of lines
-	status   int  // 2 after an error
-	any      bool // something was selected
-	dirs     string
-	opts     grepOptions
-	headings int
-	globs    grepGlobs
-	given    bool // files were named
-	failed   bool // the output or the process has ended
-	printed  bool // something was
+	w           *bufio.Writer
+	re          *regex.Regexp
+	none        bool // there is no pattern
+	never       bool // no line is selected, whatever the files have
+	colors      grepColors
+	end         byte // of lines
+	status      int  // 2 after an error
+	any         bool // something was selected
+	dirs        string
+	skipDevices bool
+	opts        grepOptions
+	headings    int
+	globs       grepGlobs
+	given       bool // files were named
+	failed      bool // the output or the process has ended
+	printed     bool // something was
 }
 
 // grepOptions are the options that say how to search a file and what to print.
@@ -122,7 +126,7 @@ func grepMain(c *tool.Call) int {
 		return 2
 	}
 	g.w = bufio.NewWriterSize(c.Out, 64<<10)
-	if g.opts.max != 0 {
+	if !g.never || g.opts.listNot {
 		g.files(args, f)
 	}
 	if st := c.Flush(g.w, 0); st != 0 {
@@ -166,7 +170,6 @@ func (g *grep) options(f tool.Flags) bool {
 			both, ok = g.context(fl.Value)
 		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			digits += string(l)
-			both, _ = g.context(digits)
 		case 'm':
 			n, err := strconv.ParseInt(fl.Value, 10, 64)
 			if err != nil {
@@ -220,6 +223,18 @@ func (g *grep) options(f tool.Flags) bool {
 			return false
 		}
 	}
+	if digits != "" {
+		for _, a := range g.Args { // digits of one argument go together, and the last argument counts
+			if n := strings.TrimPrefix(a, "-"); n != a && n != "" && strings.Trim(n, "0123456789") == "" {
+				digits = n
+			}
+		}
+		both, _ = g.context(digits)
+	}
+	if o.color {
+		g.readColors()
+	}
+	g.skipDevices = f.Value('D', "") == "skip"
 	o.recursive = g.dirs == "recurse"
 	if o.before < 0 {
 		o.before = both
@@ -239,11 +254,7 @@ func (g *grep) options(f tool.Flags) bool {
 	case 'L':
 		o.listNot = true
 	}
-	if o.only = f.Has('o'); o.only || o.count || o.quiet || o.list || o.listNot {
-		if o.only && (o.before >= 0 || o.after >= 0) {
-			o.before, o.after = min(o.before, 0), min(o.after, 0)
-		}
-	}
+	o.only = f.Has('o')
 	return g.readGlobs(f)
 }
 
@@ -290,7 +301,7 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 	case kind == 'F' || kind == 0 && g.Base() == "fgrep":
 		flags = regex.Literal
 	case kind == 'P':
-		flags = regex.Perl
+		flags = regex.Perl | regex.EndOnly
 		if len(texts) > 1 {
 			g.Errorf(2, "the -P option only supports a single pattern")
 			return nil, false
@@ -309,6 +320,9 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 	if g.end == '\n' {
 		flags |= regex.Lines
 	}
+	if flags&(regex.Perl|regex.Literal) == 0 {
+		flags |= regex.NewlineAlt
+	}
 	g.none = len(texts) == 0
 	re, err := regex.CompileFor(g.Step, texts, flags)
 	if flags&(regex.Literal|regex.Perl) == 0 {
@@ -322,10 +336,13 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 		}
 	}
 	if err != nil {
-		g.Errorf(2, "%s", err)
+		text, _, _ := strings.Cut(err.Error(), " at offset ") // PCRE's place, which grep keeps to itself
+		g.Errorf(2, "%s", text)
 		return nil, false
 	}
 	g.re = re
+	empty := slices.Contains(texts, "") && flags&(regex.Whole|regex.Words) == 0
+	g.never = g.opts.max == 0 || g.none && !g.opts.invert || empty && g.opts.invert
 	return args, true
 }
 

@@ -81,7 +81,8 @@ func (gl *grepGlobs) skip(name string) bool {
 
 func (gl *grepGlobs) skipDir(name string, given bool) bool {
 	for _, p := range gl.dirs {
-		if given && globMatch(p, strings.TrimRight(name, "/"), false) || !given && tailMatches(p, name) {
+		bare := strings.TrimRight(name, "/")
+		if given && (globMatch(p, bare, false) || globMatch(p, strings.TrimPrefix(bare, "./"), false)) || !given && tailMatches(p, name) {
 			return true
 		}
 	}
@@ -134,6 +135,7 @@ func (g *grep) files(args []string, f tool.Flags) {
 				g.status = 2
 			}
 		case err == nil && g.globs.skip(a):
+		case err == nil && g.skipDevices && !info.Mode.IsRegular():
 		default:
 			g.file(a)
 		}

@@ -35,15 +35,17 @@ type scan struct {
 	binary bool // contains a NUL
 	broken bool // a selected line is no UTF-8
 	done   bool
-	width  int  // of numbers, with -T
-	headed bool // its name is printed
-	over   bool // as many lines as wanted were selected
-	gap    bool // lines between what was printed and buf are lost
+	width  int   // of numbers, with -T
+	headed bool  // its name is printed
+	over   bool  // as many lines as wanted were selected
+	gap    bool  // lines between what was printed and buf are lost
+	read   int64 // bytes read
+	stop   int64 // where the last selected line ends, with -m; -1 before
 }
 
 // search searches one input.
 func (g *grep) search(name, label string, in io.Reader) {
-	s := &scan{grep: g, label: label, in: in, gap: true}
+	s := &scan{grep: g, label: label, in: in, gap: true, stop: -1}
 	defer func() { _ = g.Pay(-s.paid) }()
 	s.width = 19
 	if f, ok := in.(tool.File); ok && g.opts.tab {
@@ -52,7 +54,7 @@ func (g *grep) search(name, label string, in io.Reader) {
 		}
 	}
 	quietly := g.opts.quiet || g.opts.list || g.opts.listNot || g.opts.count
-	for !s.done && !g.failed {
+	for !s.done && !g.failed && !g.never {
 		if g.opts.multi && !s.eof {
 			if err := s.slurp(); err != nil {
 				g.complain(name, err)
@@ -96,12 +98,15 @@ func (g *grep) search(name, label string, in io.Reader) {
 	}
 	if g.opts.rg && s.binary && !quietly && s.count > 0 {
 		fmt.Fprintf(g.w, "Binary file matches (found \"\\0\" byte around offset %d)\n", bytes.IndexByte(s.buf, 0))
-	} else if !quietly && (s.broken || s.binary && !g.opts.text && s.count > 0) {
+	} else if !quietly && !g.opts.binaryNoMatch && (s.broken || s.binary && !g.opts.text && s.count > 0) {
 		g.flushed()
 		fmt.Fprintf(g.Err, "grep: %s: binary file matches\n", label)
 	}
 	if g.opts.lineBuffered {
 		g.flushed()
+	}
+	if f, ok := in.(io.Seeker); ok && name == "-" && g.opts.max > 0 && s.count >= g.opts.max && s.stop >= 0 {
+		_, _ = f.Seek(s.stop-s.read, io.SeekCurrent) // a pipe can't; the next program goes on behind the last line
 	}
 	if err := g.re.Err(); err != nil {
 		g.status = 2
@@ -151,6 +156,7 @@ func (s *scan) fill() error {
 		room := min(cap(s.buf)-len(s.buf), firstBlock)
 		n, err := s.in.Read(s.buf[len(s.buf) : len(s.buf)+room])
 		s.buf = s.buf[:len(s.buf)+n]
+		s.read += int64(n)
 		if !s.binary && !s.opts.text && s.end == '\n' && bytes.IndexByte(s.buf[len(s.buf)-n:], 0) >= 0 {
 			s.binary = true
 		}
@@ -265,6 +271,7 @@ func (s *scan) selected(ls, le int) {
 		return
 	}
 	s.count++
+	s.stop = s.base + int64(min(le+1, len(s.buf)))
 	o := &s.opts
 	if o.quiet || o.list || o.listNot {
 		s.done = true
@@ -317,11 +324,8 @@ func (s *scan) leading(ls int) {
 		at = max(bytes.LastIndexByte(s.buf[:at-1], s.end)+1, s.shown)
 	}
 	if (at > s.shown || s.gap) && s.printed && !s.opts.noGroupSep {
-		if s.opts.color {
-			s.w.WriteString("\x1b[36m\x1b[K" + s.opts.groupSep + "\x1b[m\x1b[K\n")
-		} else {
-			s.w.WriteString(s.opts.groupSep + "\n")
-		}
+		s.paint(s.colors.sep, []byte(s.opts.groupSep))
+		s.w.WriteByte('\n')
 	}
 	for at < ls {
 		e := at + bytes.IndexByte(s.buf[at:], s.end)
@@ -343,33 +347,18 @@ func (s *scan) trailing(end int) {
 	}
 }
 
-func (s *scan) filename() {
-	if s.opts.color {
-		s.w.WriteString("\x1b[35m\x1b[K" + s.label + "\x1b[m\x1b[K")
-		return
-	}
-	s.w.WriteString(s.label)
-}
+func (s *scan) filename() { s.paint(s.colors.file, []byte(s.label)) }
 
-func (s *scan) sep(c byte) {
-	if s.opts.color {
-		s.w.WriteString("\x1b[36m\x1b[K" + string(c) + "\x1b[m\x1b[K")
-		return
-	}
-	s.w.WriteByte(c)
-}
+func (s *scan) sep(c byte) { s.paint(s.colors.sep, []byte{c}) }
 
 // numeral prints a line number or an offset.
-func (s *scan) numeral(n int64) {
-	text := strconv.AppendInt(s.w.AvailableBuffer(), n, 10)
+func (s *scan) numeral(n int64, color string) {
+	var number [20]byte
+	text := strconv.AppendInt(number[:0], n, 10)
 	if s.opts.tab && len(text) < s.width {
-		text = fmt.Appendf(s.w.AvailableBuffer(), "%*d", s.width, n)
+		text = fmt.Appendf(nil, "%*d", s.width, n)
 	}
-	if s.opts.color {
-		s.w.WriteString("\x1b[32m\x1b[K" + string(text) + "\x1b[m\x1b[K")
-		return
-	}
-	s.w.Write(text)
+	s.paint(color, text)
 }
 
 // head prints what precedes a line, or a match; false means that it is binary.
@@ -397,7 +386,7 @@ func (s *scan) head(at, end int, sep byte) bool {
 	}
 	if o.number {
 		s.countTo(at)
-		s.numeral(s.lines + 1)
+		s.numeral(s.lines+1, s.colors.line)
 		s.sep(sep)
 	}
 	if o.column && sep == ':' {
@@ -407,14 +396,14 @@ func (s *scan) head(at, end int, sep byte) bool {
 		if !o.only {
 			col, _ = s.re.FindIndex(s.buf[ls:le], 0)
 		}
-		s.numeral(int64(max(col, 0) + 1))
+		s.numeral(int64(max(col, 0)+1), s.colors.line)
 		s.sep(sep)
 	}
 	if o.offset {
-		s.numeral(s.base + int64(at))
+		s.numeral(s.base+int64(at), s.colors.offset)
 		s.sep(sep)
 	}
-	if o.tab && (o.names || o.number || o.offset) {
+	if o.tab && (o.names || o.number || o.offset) && end > at {
 		s.w.WriteByte('\t')
 	}
 	return true
@@ -427,17 +416,19 @@ func valid(text []byte) bool { return utf8.Valid(text) }
 func (s *scan) line(ls, le int, sep byte) {
 	s.printed = true
 	if s.opts.only {
-		if sep == ':' && !s.opts.invert {
-			s.matches(ls, le)
+		if (sep == ':') != s.opts.invert {
+			s.matches(ls, le, sep)
 		}
 	} else {
 		if !s.head(ls, le, sep) {
 			return
 		}
 		if s.opts.color && (sep == ':') != s.opts.invert {
-			s.colored(ls, le)
+			s.colored(ls, le, sep)
 		} else if s.opts.replace != nil && sep == ':' {
 			s.replaced(s.buf[ls:le])
+		} else if s.opts.color && !s.opts.rg {
+			s.body(s.buf[ls:le], sep, true)
 		} else if s.opts.trim {
 			s.w.Write(bytes.TrimLeft(s.buf[ls:le], " \t"))
 		} else {
@@ -458,7 +449,7 @@ func (s *scan) line(ls, le int, sep byte) {
 }
 
 // matches prints the matches of a line (-o).
-func (s *scan) matches(ls, le int) {
+func (s *scan) matches(ls, le int, sep byte) {
 	text := s.buf[ls:le]
 	for at := 0; at <= len(text); {
 		m, e := s.re.FindIndex(text, at)
@@ -469,13 +460,11 @@ func (s *scan) matches(ls, le int) {
 			at = m + 1
 			continue
 		}
-		if !s.head(ls+m, ls+e, ':') {
+		if !s.head(ls+m, ls+e, sep) {
 			return
 		}
 		if s.opts.color {
-			s.w.WriteString("\x1b[01;31m\x1b[K")
-			s.w.Write(text[m:e])
-			s.w.WriteString("\x1b[m\x1b[K")
+			s.paint(s.colors.match, text[m:e])
 		} else if s.opts.replace != nil {
 			s.expand(text, s.re.FindSubmatchIndex(text, m))
 		} else {
@@ -487,7 +476,7 @@ func (s *scan) matches(ls, le int) {
 }
 
 // colored prints a line with its matches marked.
-func (s *scan) colored(ls, le int) {
+func (s *scan) colored(ls, le int, sep byte) {
 	text := s.buf[ls:le]
 	at, last := 0, 0
 	for at <= len(text) {
@@ -499,13 +488,11 @@ func (s *scan) colored(ls, le int) {
 			at = m + 1
 			continue
 		}
-		s.w.Write(text[last:m])
-		s.w.WriteString("\x1b[01;31m\x1b[K")
-		s.w.Write(text[m:e])
-		s.w.WriteString("\x1b[m\x1b[K")
+		s.body(text[last:m], sep, false)
+		s.paint(s.colors.match, text[m:e])
 		at, last = e, e
 	}
-	s.w.Write(text[last:])
+	s.body(text[last:], sep, true)
 }
 
 // slurp reads everything, for matches of several lines.

@@ -91,6 +91,8 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 	}
 	if p.ext {
 		flags |= regex.Extended
+	} else {
+		flags |= regex.NoTwice
 	}
 	var b strings.Builder
 	for i := 0; i < len(text); {
