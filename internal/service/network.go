@@ -37,8 +37,8 @@ type Issuer interface {
 
 const opNetwork = "set network"
 
-// refusedTime bounds the telling of one refusal to a guest.
-const refusedTime = time.Second
+// refusedTime bounds the telling of one refusal to a guest. The wire does not wait for all of it.
+const refusedTime = 10 * time.Second
 
 // SetNetwork implements carrel.Sandboxes. The wire's rules change first: a guest, which
 // may be hostile and slow, does not delay what takes something away.

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// refusedTimeout is how long a refusal waits until the sandbox knows why.
-	refusedTimeout = 100 * time.Millisecond
+	// refusedTimeout is how long a refusal waits until the sandbox knows why. One that is too
+	// busy to answer within it hears of it later.
+	refusedTimeout = time.Second
 	// explainEvery is how long equal refusals are not explained again.
 	explainEvery = 30 * time.Second
 	// foldEvery is how long equal refusals are one event of the audit log.
@@ -94,17 +95,18 @@ func (s *refusals) explain(ctx context.Context, d *carrel.Decision, from uint16,
 	default:
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
-	defer cancel()
 	r := guest.Refusal{Event: *d, Line: guest.RefusalLine(*d), SourcePort: from, UDP: udp}
 	reply := make(chan guest.RefusalReply, 1)
 	s.link.out.busy.Go(func() {
 		defer func() { <-s.explaining }()
-		reply <- tell(ctx, s.link.id, r)
+		reply <- tell(s.link.ctx, s.link.id, r)
 	})
+	late := time.NewTimer(refusedTimeout)
+	defer late.Stop()
 	select {
 	case got := <-reply:
 		d.Process = got.Process
+	case <-late.C:
 	case <-ctx.Done():
 	}
 }
