@@ -482,6 +482,9 @@ func biForeground(c *call) int {
 		tty.setGroup(j.p.pgid)
 	}
 	r.signalJob(j, sigCONT)
+	if r.ctx.Err() != nil { // ^C came before the job was in front
+		r.signalJob(j, sigINT)
+	}
 	j.shown, j.told = 0, false
 	r.watch(j)
 	return r.status

@@ -258,6 +258,9 @@ func (r *runner) foreground(text string, fn func(s *runner)) {
 	if tty := r.p.tree.tty; tty != nil {
 		tty.setGroup(s.p.pgid)
 	}
+	if r.ctx.Err() != nil { // ^C came before the job was in front
+		_ = r.m.signal(-s.p.pgid, sigINT, 0)
+	}
 	var pipe []int
 	r.m.work(s.p, func() {
 		s.contain(func() { fn(s) })

@@ -37,6 +37,9 @@ func (r *runner) repl(t *TTY) {
 				r.p.deliver(sigINT)
 			}
 			r.m.kick()
+			if t.group() != r.p.pgid { // a job came to the front meanwhile: it was meant
+				group(sig)
+			}
 		}
 	}
 	t.mu.Unlock()

@@ -186,6 +186,19 @@ func TestInteractive(t *testing.T) {
 	}
 }
 
+// TestInterruptAtOnce presses ^C at any moment of a command's start. It is never lost.
+func TestInterruptAtOnce(t *testing.T) {
+	s := newSession(t, "-i")
+	s.want("# ")
+	for i := range 100 {
+		s.keys("sleep 1000\r")
+		time.Sleep(time.Duration(i*4) * time.Microsecond)
+		s.keys("\x03")
+		s.want("# ")
+	}
+	s.say("echo $?", "130\r\n")
+}
+
 // TestInteractiveEnd ends sessions in their ways.
 func TestInteractiveEnd(t *testing.T) {
 	s := newSession(t)
