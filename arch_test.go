@@ -28,7 +28,7 @@ var floors = []struct {
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/linux", "internal/failpoint", "internal/pki",
-		"internal/refusal", "internal/sh/regex", "internal/pool", "internal/admission",
+		"internal/refusal", "internal/sh/regex", "internal/pool", "internal/admission", "internal/trace",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/guest", "internal/image", "internal/state",
@@ -92,6 +92,7 @@ var confined = map[string][]string{
 	"github.com/itchyny/gojq":                {"internal/sh/tools/data"},
 	"github.com/go-git/go-git":               {"internal/sh/tools/git"},
 	"github.com/JohannesKaufmann":            {"internal/sh/tools/data"},
+	"go.opentelemetry.io":                    {"internal/trace/otlp"},
 	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
 }
 

@@ -160,6 +160,13 @@ type Finding struct {
 	Hint string `json:"hint,omitempty"`
 }
 
+// Traces implements carrel.Tracer.
+func (c *Client) Traces(ctx context.Context, id carrel.ID) ([]carrel.Trace, error) {
+	var out []carrel.Trace
+	err := c.call(ctx, "read traces", http.MethodGet, sandboxPath(id, "/trace"), nil, nil, &out)
+	return out, err
+}
+
 // Doctor asks the daemon what works on its host.
 func (c *Client) Doctor(ctx context.Context) ([]DriverReport, error) {
 	var out []DriverReport

@@ -113,8 +113,10 @@ func parseAddrs(list string) ([]netip.Addr, error) {
 
 // run serves until a signal asks it to stop.
 func run(opt options) error {
+	var phases guest.Phases
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	phases.End("main")
 	if err := oshost.CloseOnExec(); err != nil {
 		opt.log.Warn("inherited descriptors", "err", err)
 	}
@@ -122,6 +124,7 @@ func run(opt options) error {
 	if err != nil {
 		return err
 	}
+	phases.End("listen")
 	syscall.Umask(0o022)
 	sys := oshost.New(oshost.Options{Own: opt.setup, Logger: opt.log})
 	setup := sync.OnceFunc(func() {
@@ -132,11 +135,14 @@ func run(opt options) error {
 			opt.log.Warn("setup", "err", err) // much works without; what does not says so itself
 		}
 	})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Checkpoint: hostDoor(opt.gateway)})
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway)})
+	phases.End("agent")
 	srv := newServer(a.Handler(), opt.log)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(a.Listen(l)) }()
+	phases.End("serve")
 	setup()
+	phases.End("setup")
 	select {
 	case err = <-done:
 		return err

@@ -26,6 +26,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("PUT"+v1+"/sandboxes/{id}/network", s.networkOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/metrics", s.metricsOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/logs", s.logsOurs)
+	s.handle("GET"+v1+"/sandboxes/{id}/trace", s.traceOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/dial/{port}", s.dial)
 	s.handle("GET"+v1+"/events", s.events)
 	s.handle("GET"+v1+"/templates", s.templatesOurs)
@@ -246,6 +247,26 @@ func (s *Server) logsOurs(w http.ResponseWriter, r *http.Request) error {
 		entries = []carrel.LogEntry{}
 	}
 	writeJSON(w, http.StatusOK, entries)
+	return nil
+}
+
+// traceOurs answers also for a sandbox that is gone, as long as something is kept of it: why it failed is asked afterwards.
+func (s *Server) traceOurs(w http.ResponseWriter, r *http.Request) error {
+	if s.opts.Traces == nil {
+		return later("", "trace")
+	}
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	traces := s.opts.Traces(id)
+	if len(traces) == 0 {
+		if _, err := s.opts.Service.Get(r.Context(), id); err != nil {
+			return err
+		}
+		traces = []carrel.Trace{}
+	}
+	writeJSON(w, http.StatusOK, traces)
 	return nil
 }
 

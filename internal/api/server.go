@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/snapshot"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Options is what the door needs to know.
@@ -42,6 +43,8 @@ type Options struct {
 	// DefaultNetwork is for creations that say nothing of the network; nil is E2B's
 	// meaning through E2B's routes (the internet), and nothing at all through ours.
 	DefaultNetwork *carrel.Network
+	// Traces returns a sandbox's latest operations; nil answers 501.
+	Traces func(id carrel.ID) []carrel.Trace
 	// Ready says whether requests are served yet; nil means always.
 	Ready func() bool
 	// Done ends long answers (events, dialled streams) when it is closed, so that a
@@ -157,6 +160,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	r = r.WithContext(trace.Arrive(r.Context(), r.Header.Get("Traceparent")))
 	r, done, err := asCaller(r)
 	if err != nil {
 		s.fail(w, r, err)

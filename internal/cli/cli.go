@@ -83,7 +83,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
-		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.poolCommand(), a.doctorCommand(),
+		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.traceCommand(), a.poolCommand(), a.doctorCommand(),
 		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	wrapArgs(root)

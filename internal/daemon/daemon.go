@@ -24,6 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
+	"github.com/carrel-dev/carrel/internal/trace"
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
@@ -59,6 +60,7 @@ type Daemon struct {
 	listener net.Listener
 	server   *http.Server
 	parts    *parts
+	traces   *trace.Recorder
 	service  *service.Service
 	certs    certs.Source // nil without TLS
 
@@ -167,11 +169,15 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	if err := d.openCredentials(); err != nil {
 		return err
 	}
+	if err := d.openTraces(ctx); err != nil {
+		return err
+	}
 	d.service, err = service.New(ctx, service.Options{
 		Store: d.parts.state, Images: d.parts.images, Snapshots: d.parts.snapshots, Drivers: d.parts.registry, Networks: d.parts.networks(),
 		Authority: d.parts.authorityPEM(), Vault: d.parts.vault, Issuer: d.parts.issuer, GuestImage: d.parts.guestImage, Dir: filepath.Join(d.cfg.DataDir, "sandboxes"),
 		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
 		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
+		Traces:       d.traces,
 		MaxSandboxes: d.cfg.MaxSandboxes, MaxPaused: d.cfg.MaxPaused, KillOnClose: opts.KillOnClose, Logger: d.log,
 		Warm:        warmOptions(d.cfg.Warm),
 		MaxStarting: d.cfg.MaxStarting, MaxQueued: d.cfg.MaxQueued, MaxWait: d.cfg.MaxWait, Room: d.room(),
@@ -211,6 +217,7 @@ func (d *Daemon) openDoors() {
 		Admission: d.service.Admission,
 		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
 		Pools:     d.service,
+		Traces:    d.traces.Of,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
 	})
 	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)

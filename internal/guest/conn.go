@@ -175,6 +175,7 @@ func (c *Conn) Init(ctx context.Context, req InitRequest) error {
 	if err != nil {
 		return err
 	}
+	recordPhases(ctx, resp.Header.Get(PhasesHeader))
 	return drain(resp.Body)
 }
 

@@ -13,7 +13,7 @@ import (
 // Computer implements carrel.Sandboxes. It is good for the sandbox's whole life: each
 // use of it is a visit of its own, which wakes a sandbox that wakes by itself.
 func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
-	_, done, err := s.Visit(ctx, id)
+	_, _, done, err := s.visit(ctx, id, false)
 	if err != nil {
 		return nil, err
 	}

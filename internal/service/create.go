@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const opCreate = "create sandbox"
@@ -94,6 +95,9 @@ func (s *Service) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err erro
 // attempt makes the planned sandbox in one way. again says that it failed through no
 // fault of the request.
 func (s *Service) attempt(ctx context.Context, p *plan) (_ carrel.Sandbox, again bool, err error) {
+	ctx, span := s.opts.Traces.Begin(ctx, "create", p.rec.Sandbox.ID)
+	span.Set("start", p.start())
+	defer func() { span.EndWith(err) }()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	b, err := s.reserve(p, abort)
@@ -175,7 +179,7 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 		return fmt.Errorf("make the sandbox's directory: %w", err)
 	}
 	undo.Add(func() { _ = os.RemoveAll(b.dir) }) // what is left goes at the next start
-	if err := s.opts.Store.PutSandbox(ctx, p.rec); err != nil {
+	if err := s.putSandbox(ctx, p.rec); err != nil {
 		return err
 	}
 	undo.Add(func() { s.unrecord(b) })
@@ -194,9 +198,11 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	written := make(chan error, 2)
 	rec := b.record()
 	rec.Sandbox.State = carrel.Running
-	go func() { written <- s.opts.Store.PutSandbox(ctx, rec) }()
+	go func() { written <- s.putSandbox(ctx, rec) }()
 	go func() {
+		span := trace.Mark(ctx, "event")
 		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
+		span.EndWith(err)
 		if err == nil {
 			undo.Add(func() { s.announceFailure(rec.Sandbox) })
 		}
@@ -218,11 +224,20 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	return nil
 }
 
+// putSandbox writes a record as a part of an operation.
+func (s *Service) putSandbox(ctx context.Context, rec state.Record) error {
+	span := trace.Mark(ctx, "record")
+	err := s.opts.Store.PutSandbox(ctx, rec)
+	span.EndWith(err)
+	return err
+}
+
 // adopt gives the box its instance and its times: the timeout counts from here.
 func (b *box) adopt(inst driver.Instance, conn *guest.Conn, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inst, b.conn = inst, conn
+	b.use.met = false
 	b.rec.Handle = inst.Handle()
 	b.rec.Sandbox.Started = time.Now().UTC().Round(0)
 	b.rec.Sandbox.Ends = b.rec.Sandbox.Started.Add(ttl)

@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const (
@@ -41,7 +42,11 @@ func (s *Service) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	if b.public().State == carrel.Starting {
 		return nil, b.running(opFork)
 	}
+	ctx, span := s.opts.Traces.Begin(ctx, "fork", id)
+	defer span.End()
+	moment := trace.Mark(ctx, "snapshot")
 	sr, release, err := s.forkPoint(ctx, b)
+	moment.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +118,10 @@ func (s *Service) born(ctx context.Context, sr state.SnapshotRecord, from *origi
 		return carrel.Sandbox{}, err
 	}
 	p.from = from.share()
-	return s.make(ctx, p)
+	ctx, span := s.opts.Traces.Begin(trace.Detach(ctx), "create", p.rec.Sandbox.ID)
+	sb, err := s.make(ctx, p)
+	span.EndWith(err)
+	return sb, err
 }
 
 // planFrom is plan for a sandbox that is made from a moment.

@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Waiting for a guest: how long one try may take, and the pauses in between,
@@ -76,6 +77,7 @@ func (l *line) hangUp() {
 // knock waits until the guest accepts a stream. A try is short at first: what was
 // sent to a sandbox that is not up yet may be lost.
 func (l *line) knock(ctx context.Context) error {
+	defer trace.Mark(ctx, "knock").End()
 	began := time.Now()
 	for try := firstTry; ; try = min(2*try, lastTry) {
 		tctx, cancel := context.WithTimeout(ctx, try)
@@ -116,7 +118,9 @@ func (s *Service) greet(ctx context.Context, b *box, l *line) error {
 			stop(startExit(b.public().Limits, exit))
 		}
 	}()
-	err := s.introduce(ctx, b, l)
+	tctx, span := trace.Start(ctx, "greet")
+	err := s.introduce(tctx, b, l)
+	span.EndWith(err)
 	if err != nil && ctx.Err() != nil {
 		var died *carrel.Error
 		if cause := context.Cause(ctx); errors.As(cause, &died) {
@@ -163,6 +167,8 @@ func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
 func (s *Service) init(ctx context.Context, b *box, restored bool) error {
 	ctx, cancel := context.WithTimeout(ctx, initTry)
 	defer cancel()
+	ctx, span := trace.Start(ctx, "init")
+	defer span.End()
 	b.mu.Lock()
 	conn := b.conn
 	b.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const (
@@ -27,7 +28,10 @@ func (s *Service) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	return s.pauseIf(ctx, b, o, nil)
+	ctx, span := s.opts.Traces.Begin(ctx, "pause", id)
+	sb, err := s.pauseIf(ctx, b, o, nil)
+	span.EndWith(err)
+	return sb, err
 }
 
 // pauseIf pauses on the condition that cond, asked with box.mu held when the turn
@@ -79,13 +83,19 @@ func (s *Service) pause(ctx context.Context, b *box, w wish) error {
 		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("all %d sandboxes that may be paused are", most),
 			Hint: "kill some, or raise the limit (carrel serve --max-paused)"}
 	}
+	span := trace.Mark(ctx, "end streams")
 	s.leave(ctx, b, "the sandbox was paused: connect again, and it goes on")
+	span.End()
+	span = trace.Mark(ctx, "snapshot")
 	sr, err := s.still(ctx, b, w)
+	span.EndWith(err)
 	if err == nil {
+		span := trace.Mark(ctx, "record")
 		b.mu.Lock()
 		b.rec.Sound = w.filesOnly && w.cause == carrel.CausePause
 		b.mu.Unlock()
 		err = s.recordPaused(ctx, b, []state.SnapshotRecord{sr}, sr.Snapshot.ID, false)
+		span.EndWith(err)
 		if err != nil {
 			s.scrap(sr.Snapshot.ID)
 		}
@@ -100,8 +110,10 @@ func (s *Service) pause(ctx context.Context, b *box, w wish) error {
 		s.tell(carrel.Event{Type: eventPaused, ID: b.id, Message: fmt.Sprintf("paused (%s) as snapshot %s", w.cause, sr.Snapshot.ID),
 			Fields: map[string]string{"snapshot": string(sr.Snapshot.ID), "cause": string(w.cause)}})
 	})
+	span = trace.Mark(ctx, "end the instance")
 	s.putAway(b)
 	told.Wait()
+	span.End()
 	s.spawn(func() { s.prune(b.id) })
 	return nil
 }

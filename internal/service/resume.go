@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const opResume = "resume sandbox"
@@ -63,7 +64,7 @@ func (s *Service) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 		if st == carrel.Paused && w == nil {
 			w = &waking{done: make(chan struct{})}
 			var wctx context.Context
-			wctx, w.cancel = context.WithCancel(context.WithoutCancel(s.ctx))
+			wctx, w.cancel = context.WithCancel(trace.Carry(context.WithoutCancel(s.ctx), ctx))
 			if !s.spawn(func() { s.wake(wctx, b, w, o) }) {
 				b.mu.Unlock()
 				w.cancel()
@@ -132,7 +133,8 @@ func (s *Service) wake(ctx context.Context, b *box, w *waking, o comeback) {
 		defer b.mu.Unlock()
 		w.admitted = true
 	}
-	ctx, release, err := s.take(ctx, opResume, b)
+	tctx, span := s.opts.Traces.Begin(ctx, "resume", b.id)
+	ctx, release, err := s.take(tctx, opResume, b)
 	if err == nil {
 		if b.public().State == carrel.Paused {
 			err = s.resume(ctx, b, o)
@@ -142,6 +144,7 @@ func (s *Service) wake(ctx context.Context, b *box, w *waking, o comeback) {
 		}
 		release()
 	}
+	span.EndWith(err)
 	if err != nil {
 		s.log.Warn("resume sandbox", "sandbox", b.id, "err", err)
 	}
@@ -184,7 +187,10 @@ func (s *Service) resume(ctx context.Context, b *box, o comeback) (err error) {
 	rec := b.record()
 	from := o.from.share()
 	if from == nil {
-		if from, err = s.open(ctx, rec.Paused, o.FilesOnly, false); err != nil {
+		span := trace.Mark(ctx, "open snapshot")
+		from, err = s.open(ctx, rec.Paused, o.FilesOnly, false)
+		span.EndWith(err)
+		if err != nil {
 			return err
 		}
 	}
@@ -208,6 +214,7 @@ func (s *Service) resume(ctx context.Context, b *box, o comeback) (err error) {
 	undo.Add(line.hangUp)
 	b.mu.Lock()
 	b.inst, b.conn = inst, line.conn(rec.Sandbox)
+	b.use.met = false
 	b.rec.Sandbox.Generation++
 	b.mu.Unlock()
 	undo.Add(b.disown)
@@ -265,7 +272,12 @@ func (s *Service) settleIn(ctx context.Context, b *box, line *line, from *origin
 		return err
 	}
 	checked := make(chan error, 1)
-	go func() { checked <- from.check(ctx) }()
+	go func() {
+		span := trace.Mark(ctx, "check content")
+		err := from.check(ctx)
+		span.EndWith(err)
+		checked <- err
+	}()
 	err := s.applyNetwork(opResume, b)
 	if err == nil {
 		err = s.greet(ctx, b, line)
@@ -304,7 +316,7 @@ func (s *Service) recordRunning(ctx context.Context, b *box, inst driver.Instanc
 	rec.Paused, rec.Wake, rec.Sound, rec.Handle = "", false, false, inst.Handle()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // written or not, nothing in between
 	defer cancel()
-	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
+	if err := s.putSandbox(ctx, rec); err != nil {
 		s.takeBack(ctx, b, nil)
 		return err
 	}
@@ -442,6 +454,9 @@ func restorer(drv driver.Driver) (driver.Restorer, error) {
 // stand has a driver build an instance, from nothing when from is nil.
 func (s *Service) stand(ctx context.Context, b *box, drv driver.Driver, root driver.Root, from *origin) (driver.Instance, *line, error) {
 	spec := driver.Spec{ID: b.id, Root: root, Guest: s.guestImage(b, from), Dir: b.dir, Limits: b.public().Limits}
+	ctx, span := trace.Start(ctx, "driver")
+	defer span.End()
+	span.Set("driver", drv.Info().Name)
 	var inst driver.Instance
 	var err error
 	foreign := from != nil && from.info.Driver != drv.Info().Name

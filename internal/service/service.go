@@ -52,6 +52,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Options is what a Service is made of. Store, Images, Drivers and Dir are
@@ -71,6 +72,8 @@ type Options struct {
 	Issuer Issuer
 	// Snapshots keeps moments of sandboxes; nil can't.
 	Snapshots snapshot.Store
+	// Traces measures operations; nil doesn't.
+	Traces *trace.Recorder
 	// GuestImage is the absolute path of the EROFS image of the guest.
 	GuestImage string
 	// Dir holds one directory per sandbox, and nothing else.

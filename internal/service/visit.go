@@ -13,6 +13,7 @@ import (
 type use struct {
 	open int       // requests and connections under way
 	last time.Time // when one began or ended, or the sandbox did
+	met  bool      // this instance has had a request
 }
 
 // leastAwake is how long a sandbox stays that a request woke, at least: one that was
@@ -24,10 +25,21 @@ const leastAwake = 5 * time.Minute
 // first, and one that is being paused or resumed is waited for. Errors: NotFound,
 // Conflict.
 func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
+	conn, first, done, err := s.visit(ctx, id, true)
+	if first {
+		_, span := s.opts.Traces.Begin(ctx, "first request", id)
+		leave := done
+		done = func() { span.End(); leave() }
+	}
+	return conn, done, err
+}
+
+// visit is Visit; first says that the instance had no request before this one. A visit that is none itself only looks.
+func (s *Service) visit(ctx context.Context, id carrel.ID, request bool) (conn *guest.Conn, first bool, done func(), err error) {
 	const op = "connect to sandbox"
 	b, err := s.find(op, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	}
 	for {
 		b.mu.Lock()
@@ -36,22 +48,23 @@ func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, do
 		if st == carrel.Running {
 			b.use.open++
 			b.use.last = time.Now()
-			conn = b.conn
+			conn, first = b.conn, request && !b.use.met
+			b.use.met = b.use.met || request
 		}
 		err := b.openLocked(op)
 		b.mu.Unlock()
 		switch {
 		case st == carrel.Running:
-			return conn, sync.OnceFunc(b.leaveUse), nil
+			return conn, first, sync.OnceFunc(b.leaveUse), nil
 		case st == carrel.Paused && wakes, st == carrel.Resuming:
 			_, _, err = s.bringBack(ctx, id, comeback{least: leastAwake})
 		case st == carrel.Pausing && wakes:
 			err = b.settled(ctx)
 		default:
-			return nil, nil, err
+			return nil, false, nil, err
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, false, nil, err
 		}
 	}
 }

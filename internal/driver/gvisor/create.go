@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const opCreate = "create sandbox"
@@ -86,11 +87,13 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	var undo cleanup.Stack
 	defer undo.Run()
 
+	span := trace.Mark(ctx, "cgroup")
 	group, err := d.groups.Create(string(spec.ID), cgroup.Limits{
 		Memory: int64(spec.Limits.MemoryMB) << 20,
 		CPUs:   spec.Limits.CPUs,
 		Pids:   hostTasks(spec.Limits.Pids),
 	})
+	span.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	undo.Add(func() { removeFiles(l.sock, spec.Dir) })
 	defer func() { closeAll(l.sync, l.pages) }()
 	undo.Add(func() { closeAll(l.guestLog) })
-	if err := d.start(l); err != nil {
+	if err := d.start(ctx, l); err != nil {
 		return nil, err
 	}
 	in := d.newInstance(l)
@@ -109,11 +112,13 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	stop := context.AfterFunc(ctx, in.kill)
 	defer stop()
 
+	span = trace.Mark(ctx, "link")
 	guest, err := in.openLink(ctx)
+	span.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
-	err = in.boot(l.sync, guest, l.pages)
+	err = in.boot(ctx, l.sync, guest, l.pages)
 	guest.Close()
 	if err != nil {
 		return nil, in.bootError(ctx, err)
@@ -153,8 +158,11 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 
 // boot waits until the sentry listens, gives it its network and starts the guest,
 // or, given the socket for its files, loads the memory of a snapshot.
-func (in *Instance) boot(ready io.Reader, guest, pages *os.File) error {
-	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.File) error {
+	span := trace.Mark(ctx, "wait for the sentry")
+	_, err := io.ReadFull(ready, make([]byte, 1))
+	span.EndWith(err)
+	if err != nil {
 		return fmt.Errorf("sentry ended before it was ready: %w", err)
 	}
 	in.preferForOOM()
@@ -167,12 +175,17 @@ func (in *Instance) boot(ready io.Reader, guest, pages *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := conn.Call(boot.ContMgrSetNetworkArgs, args, nil); err != nil {
+	span = trace.Mark(ctx, "network")
+	err = conn.Call(boot.ContMgrSetNetworkArgs, args, nil)
+	span.EndWith(err)
+	if err != nil {
 		return fmt.Errorf("set up the network: %w", err)
 	}
 	if pages != nil {
+		defer trace.Mark(ctx, "load memory").End()
 		return load(conn, pages)
 	}
+	defer trace.Mark(ctx, "start the guest").End()
 	id := string(in.rec.ID)
 	if err := conn.Call(boot.ContMgrRootContainerStart, &id, nil); err != nil {
 		return fmt.Errorf("start the guest: %w", err)

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -20,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Names of our files in Spec.Dir.
@@ -85,8 +87,9 @@ func (l *launch) inside() carrel.Limits {
 
 // start starts the sentry up to its answer on sync. The caller closes pidfd,
 // sync, guestLog and pages.
-func (d *Driver) start(l *launch) error {
+func (d *Driver) start(ctx context.Context, l *launch) error {
 	defer l.undo.Run()
+	files := trace.Mark(ctx, "files")
 	l.args = []string{sentryName}
 	if f, err := d.filter(); err != nil {
 		d.log.Warn("sandboxes compile their own system call filter", "err", err)
@@ -105,7 +108,11 @@ func (d *Driver) start(l *launch) error {
 		}
 	}
 	l.args = append(l.args, string(l.spec.ID))
-	return d.exec(l)
+	files.End()
+	span := trace.Mark(ctx, "start the process")
+	err := d.exec(l)
+	span.EndWith(err)
+	return err
 }
 
 // fixedFlags are gVisor's own settings, the same for all sandboxes.

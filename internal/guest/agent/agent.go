@@ -42,6 +42,8 @@ type Config struct {
 	// Setup, if given, makes the System ready for work; it may be called again.
 	// Every route but /health and /init waits for it.
 	Setup func()
+	// Phases are the start's, which the answer to /init tells; nil has none.
+	Phases *guest.Phases
 	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil when
 	// there is nobody to ask.
 	Checkpoint func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error)

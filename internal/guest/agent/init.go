@@ -81,6 +81,7 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "/init is for the host alone")
 		return
 	}
+	a.cfg.Phases.End("first request")
 	var req initialisation
 	body := http.MaxBytesReader(w, r.Body, maxInit)
 	if err := json.NewDecoder(body).Decode(&req.InitRequest); err != nil && !errors.Is(err, io.EOF) {
@@ -101,6 +102,9 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 	}
 	a.adopt(r, &req)
 	w.Header().Set("Cache-Control", "no-store")
+	if phases := a.cfg.Phases.Take(); phases != "" {
+		w.Header().Set(guest.PhasesHeader, phases)
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 

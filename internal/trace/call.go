@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// call is a request as it arrived.
+type call struct {
+	at     time.Time // zero: not known
+	trace  traceID
+	parent parentID
+}
+
+// Arrive notes when a request came in and what trace it belongs to, by its header "traceparent" (W3C Trace Context),
+// which may be empty: the operation that is begun with the context goes on from there.
+func Arrive(ctx context.Context, traceparent string) context.Context {
+	c := call{at: time.Now()}
+	c.trace, c.parent, _ = parseParent(traceparent)
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// parseParent reads a header of version 00, or the beginning of a later one, as its specification asks for.
+func parseParent(s string) (t traceID, p parentID, ok bool) {
+	const form = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	if len(s) < len(form) || (len(s) > len(form) && (s[:2] == "00" || s[len(form)] != '-')) {
+		return t, p, false
+	}
+	parts := strings.Split(s[:len(form)], "-")
+	if len(parts) != 4 || len(parts[0]) != 2 || parts[0] == "ff" || len(parts[1]) != 32 || len(parts[2]) != 16 || s != strings.ToLower(s) {
+		return t, p, false
+	}
+	var flags [1]byte
+	for _, f := range []struct {
+		to   []byte
+		text string
+	}{{flags[:], parts[0]}, {t[:], parts[1]}, {p[:], parts[2]}, {flags[:], parts[3]}} {
+		if _, err := hex.Decode(f.to, []byte(f.text)); err != nil {
+			return traceID{}, parentID{}, false
+		}
+	}
+	if t == (traceID{}) || p == (parentID{}) {
+		return traceID{}, parentID{}, false
+	}
+	return t, p, true
+}
+
+// order sorts spans by their beginnings.
+func order(spans []carrel.Span) {
+	slices.SortStableFunc(spans, func(a, b carrel.Span) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+}
+
+// Detach returns a context whose next operation is one of its own, though in the same trace: that on another sandbox, or one
+// that outlives what asked for it.
+func Detach(ctx context.Context) context.Context {
+	outer, _ := ctx.Value(spanKey{}).(*Span)
+	if outer == nil {
+		return ctx
+	}
+	outer.op.mu.Lock()
+	parent := outer.op.spans[outer.i].id
+	outer.op.mu.Unlock()
+	ctx = context.WithValue(ctx, callKey{}, call{trace: outer.op.id, parent: parent})
+	return context.WithValue(ctx, spanKey{}, (*Span)(nil))
+}
+
+// Carry gives to, which lives longer, the request that from came with.
+func Carry(to, from context.Context) context.Context {
+	if c, ok := Detach(from).Value(callKey{}).(call); ok {
+		return context.WithValue(to, callKey{}, c)
+	}
+	return to
+}

@@ -1,0 +1,162 @@
+// Package otlp sends operations to a collector of OpenTelemetry, by OTLP over HTTP.
+//
+// Where to and how is said by OpenTelemetry's own environment variables (OTEL_EXPORTER_OTLP_ENDPOINT, …_HEADERS,
+// …_CERTIFICATE and so on); without an endpoint nothing is sent. What a collector that is slow or away does not take is dropped:
+// tracing never holds up what it measures.
+package otlp
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/carrel-dev/carrel"
+)
+
+const (
+	queued   = 256 // operations that wait to be sent
+	batch    = 64  // operations sent at once
+	sendTime = 10 * time.Second
+)
+
+// Wanted reports whether the environment names a collector.
+func Wanted() bool {
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// Exporter sends operations. It is safe for concurrent use.
+type Exporter struct {
+	log      *slog.Logger
+	to       sdktrace.SpanExporter
+	resource *resource.Resource
+	version  string
+
+	queue  chan carrel.Trace
+	stop   chan struct{}
+	once   sync.Once
+	worker sync.WaitGroup
+}
+
+// New returns an exporter to the collector that the environment names. The caller closes it.
+func New(ctx context.Context, version string, log *slog.Logger) (*Exporter, error) {
+	to, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, &carrel.Error{Op: "open trace exporter", Kind: carrel.Invalid, Err: err, Hint: "see OTEL_EXPORTER_OTLP_ENDPOINT and its like in the daemon's environment"}
+	}
+	return newExporter(to, version, log), nil
+}
+
+func newExporter(to sdktrace.SpanExporter, version string, log *slog.Logger) *Exporter {
+	attrs := []attribute.KeyValue{attribute.String("service.version", version)}
+	if os.Getenv("OTEL_SERVICE_NAME") == "" { // which the default resource takes
+		attrs = append(attrs, attribute.String("service.name", "carrel"))
+	}
+	res, err := resource.Merge(resource.Default(), resource.NewSchemaless(attrs...))
+	if err != nil { // they name different schemas: ours alone is enough
+		res = resource.NewSchemaless(attrs...)
+	}
+	e := &Exporter{log: log, to: to, resource: res, version: version, queue: make(chan carrel.Trace, queued), stop: make(chan struct{})}
+	e.worker.Go(e.work)
+	return e
+}
+
+// Export queues an operation, or drops it when the queue is full.
+func (e *Exporter) Export(t carrel.Trace) {
+	select {
+	case e.queue <- t:
+	default:
+	}
+}
+
+// Close sends what is queued and ends the exporter.
+func (e *Exporter) Close() error {
+	e.once.Do(func() { close(e.stop) })
+	e.worker.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	return e.to.Shutdown(ctx)
+}
+
+// work sends, several at once where several wait.
+func (e *Exporter) work() {
+	for {
+		select {
+		case t := <-e.queue:
+			e.send(t)
+		case <-e.stop:
+			for {
+				select {
+				case t := <-e.queue:
+					if !e.send(t) {
+						return // nobody is there: the rest would wait as long
+					}
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// send sends an operation and others that wait.
+func (e *Exporter) send(t carrel.Trace) bool {
+	stubs := e.stubs(nil, t)
+	for n := 1; n < batch && len(e.queue) > 0; n++ {
+		stubs = e.stubs(stubs, <-e.queue)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	if err := e.to.ExportSpans(ctx, stubs.Snapshots()); err != nil {
+		e.log.Debug("send traces", "err", err)
+		return false
+	}
+	return true
+}
+
+// stubs adds an operation's spans in the SDK's form.
+func (e *Exporter) stubs(list tracetest.SpanStubs, t carrel.Trace) tracetest.SpanStubs {
+	for i, s := range t.Spans {
+		if s.Open {
+			continue
+		}
+		stub := tracetest.SpanStub{
+			Name: s.Name, SpanContext: spanContext(t.ID, s.ID), SpanKind: trace.SpanKindInternal,
+			StartTime: s.Start, EndTime: s.Start.Add(s.Duration), Resource: e.resource,
+			InstrumentationScope: instrumentation.Scope{Name: "github.com/carrel-dev/carrel", Version: e.version},
+		}
+		if s.Parent != "" {
+			stub.Parent = spanContext(t.ID, s.Parent)
+		}
+		if i == 0 {
+			stub.SpanKind = trace.SpanKindServer
+		}
+		for k, v := range s.Fields {
+			stub.Attributes = append(stub.Attributes, attribute.String("carrel."+k, v))
+		}
+		if s.Error != "" {
+			stub.Status = sdktrace.Status{Code: codes.Error, Description: s.Error}
+		}
+		list = append(list, stub)
+	}
+	return list
+}
+
+// spanContext reads IDs that package trace wrote.
+func spanContext(traceID, spanID string) trace.SpanContext {
+	c := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}
+	_, _ = hex.Decode(c.TraceID[:], []byte(traceID))
+	_, _ = hex.Decode(c.SpanID[:], []byte(spanID))
+	return trace.NewSpanContext(c)
+}

@@ -1,0 +1,247 @@
+// Package trace measures what an operation on a sandbox spends its time on.
+//
+// # Use
+//
+// Whoever begins an operation calls [Recorder.Begin], which puts it into the context; everybody below calls
+// [Start] with that context and ends the [Span] it got. Where nothing is recorded, Start returns nil, all of whose
+// methods do nothing, so no caller asks:
+//
+//	ctx, span := trace.Start(ctx, "cgroup")
+//	defer span.End()
+//
+// A recorder keeps the latest operations of all sandboxes in a ring, so what it holds is bounded, and hands each that
+// has ended to its exporter.
+//
+// # Cost
+//
+// A span is one allocation and two looks at the clock, less than a microsecond; without a recorder it is one
+// question to the context.
+//
+// # Locks
+//
+// Recorder.mu guards the ring, operation.mu one operation's spans; never both at once.
+package trace
+
+import (
+	"context"
+	"encoding/hex"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+const (
+	kept     = 1024 // operations of all sandboxes together
+	maxSpans = 256  // of one operation; what comes after is not recorded
+)
+
+// Recorder keeps the latest operations. nil records nothing.
+type Recorder struct {
+	export func(carrel.Trace)
+
+	mu   sync.Mutex
+	ring [kept]*operation
+	next int
+}
+
+// New returns a recorder. export, which may be nil, is called with each operation when it ends; it must not block.
+func New(export func(carrel.Trace)) *Recorder { return &Recorder{export: export} }
+
+// operation is one trace under way or ended.
+type operation struct {
+	sandbox  carrel.ID
+	id       [16]byte
+	recorder *Recorder
+
+	mu    sync.Mutex
+	spans []span
+}
+
+type span struct {
+	id, parent [8]byte
+	name       string
+	start      time.Time
+	took       time.Duration
+	ended      bool
+	err        error
+	fields     map[string]string
+}
+
+// Span is a part of an operation under way. nil is one that isn't recorded.
+type Span struct {
+	op *operation
+	i  int
+}
+
+type (
+	spanKey  struct{}
+	callKey  struct{}
+	traceID  = [16]byte
+	parentID = [8]byte
+)
+
+// Begin starts an operation on a sandbox and returns a context in which [Start] adds its parts. If ctx has an operation
+// already, this becomes a part of that. A request that [Arrive] noted is its beginning, and its caller's trace goes on.
+func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (context.Context, *Span) {
+	if r == nil {
+		return ctx, nil
+	}
+	if outer, _ := ctx.Value(spanKey{}).(*Span); outer != nil && outer.op.recorder == r {
+		return Start(ctx, name)
+	}
+	op := &operation{sandbox: id, recorder: r, spans: make([]span, 0, 16)}
+	now := time.Now()
+	root := span{id: newID(), name: name, start: now}
+	if c, ok := ctx.Value(callKey{}).(call); ok {
+		op.id, root.parent = c.trace, c.parent
+		if !c.at.IsZero() {
+			root.start = c.at
+		}
+		op.spans = append(op.spans, root)
+		if !c.at.IsZero() {
+			op.spans = append(op.spans, span{id: newID(), parent: root.id, name: "request", start: c.at, took: now.Sub(c.at), ended: true})
+		}
+	} else {
+		op.spans = append(op.spans, root)
+	}
+	if op.id == (traceID{}) {
+		op.id = newTraceID()
+	}
+	s := &Span{op: op}
+	s.Set("sandbox", string(id))
+	r.mu.Lock()
+	r.ring[r.next] = op
+	r.next = (r.next + 1) % kept
+	r.mu.Unlock()
+	return context.WithValue(ctx, spanKey{}, s), s
+}
+
+// Start begins a part of the operation in ctx. The context it returns is for what is part of the part.
+func Start(ctx context.Context, name string) (context.Context, *Span) {
+	outer, _ := ctx.Value(spanKey{}).(*Span)
+	s := outer.add(name, time.Now(), 0, false)
+	if s == nil {
+		return ctx, nil
+	}
+	return context.WithValue(ctx, spanKey{}, s), s
+}
+
+// Mark begins a part that has no parts of its own.
+func Mark(ctx context.Context, name string) *Span {
+	outer, _ := ctx.Value(spanKey{}).(*Span)
+	return outer.add(name, time.Now(), 0, false)
+}
+
+// Add adds a part that was measured elsewhere.
+func Add(ctx context.Context, name string, start time.Time, took time.Duration) {
+	outer, _ := ctx.Value(spanKey{}).(*Span)
+	outer.add(name, start, max(took, 0), true)
+}
+
+func (s *Span) add(name string, start time.Time, took time.Duration, ended bool) *Span {
+	if s == nil {
+		return nil
+	}
+	op := s.op
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if len(op.spans) == maxSpans {
+		return nil
+	}
+	op.spans = append(op.spans, span{id: newID(), parent: op.spans[s.i].id, name: name, start: start, took: took, ended: ended})
+	return &Span{op: op, i: len(op.spans) - 1}
+}
+
+// End ends the part; only the first call counts. The end of the whole hands it to the exporter.
+func (s *Span) End() { s.EndWith(nil) }
+
+// EndWith is End of a part that may have failed.
+func (s *Span) EndWith(err error) {
+	if s == nil {
+		return
+	}
+	op := s.op
+	op.mu.Lock()
+	p := &op.spans[s.i]
+	first := !p.ended
+	if first {
+		p.ended, p.took, p.err = true, time.Since(p.start), err
+	}
+	op.mu.Unlock()
+	if first && s.i == 0 && op.recorder.export != nil {
+		op.recorder.export(op.public())
+	}
+}
+
+// Set notes something about the part.
+func (s *Span) Set(key, value string) {
+	if s == nil {
+		return
+	}
+	s.op.mu.Lock()
+	defer s.op.mu.Unlock()
+	p := &s.op.spans[s.i]
+	if p.fields == nil {
+		p.fields = map[string]string{}
+	}
+	p.fields[key] = value
+}
+
+// Of returns what is kept of a sandbox's operations, oldest first.
+func (r *Recorder) Of(id carrel.ID) []carrel.Trace {
+	if r == nil {
+		return nil
+	}
+	var ops []*operation
+	r.mu.Lock()
+	for i := range r.ring {
+		if op := r.ring[(r.next+i)%kept]; op != nil && op.sandbox == id {
+			ops = append(ops, op)
+		}
+	}
+	r.mu.Unlock()
+	out := make([]carrel.Trace, len(ops))
+	for i, op := range ops {
+		out[i] = op.public()
+	}
+	return out
+}
+
+// public is a copy for readers, with its spans in the order of their beginnings.
+func (op *operation) public() carrel.Trace {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	t := carrel.Trace{ID: hex.EncodeToString(op.id[:]), Spans: make([]carrel.Span, len(op.spans))}
+	for i, p := range op.spans {
+		s := carrel.Span{ID: hex.EncodeToString(p.id[:]), Name: p.name, Start: p.start.UTC().Round(0), Duration: p.took, Open: !p.ended, Fields: maps.Clone(p.fields)}
+		if p.parent != (parentID{}) {
+			s.Parent = hex.EncodeToString(p.parent[:])
+		}
+		if p.err != nil {
+			s.Error = p.err.Error()
+		}
+		t.Spans[i] = s
+	}
+	order(t.Spans[1:])
+	return t
+}
+
+// newID is a random span ID: it is no secret, so it need not be one.
+func newID() (id [8]byte) {
+	for n := rand.Uint64(); id == [8]byte{}; n = rand.Uint64() {
+		for i := range id {
+			id[i] = byte(n >> (8 * i))
+		}
+	}
+	return id
+}
+
+func newTraceID() (id traceID) {
+	a, b := newID(), newID()
+	copy(id[:8], a[:])
+	copy(id[8:], b[:])
+	return id
+}
