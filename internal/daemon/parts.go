@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor/sentrybin"
 	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
@@ -161,6 +162,9 @@ func (p *parts) openReal(ctx context.Context, cfg config.Config, run string, log
 		return nil
 	}
 	gopts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
+	if gopts.Executable, err = sentrybin.Extract(filepath.Join(cfg.CacheDir, "sentry")); err != nil {
+		log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
+	}
 	nopts := ns.Options{Root: filepath.Join(run, "ns"), Network: p.wire, Log: log, Files: p.imageFiles}
 	if !p.passing {
 		if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {

@@ -42,7 +42,7 @@ type Options struct {
 	Keeper FDKeeper
 	// Executable is the binary the sentries run. "" is the running one, whose main
 	// must call reexec.Run with [Parts]; replacing it on disk does not mix versions.
-	// Every user must be allowed to execute it.
+	// Its mode must allow every user to execute it; the directories above it need not be theirs to search.
 	Executable string
 	// Log takes what a person may need later. nil discards it.
 	Log *slog.Logger
@@ -50,11 +50,11 @@ type Options struct {
 
 // Driver is the gvisor tier.
 type Driver struct {
-	opts   Options
-	log    *slog.Logger
-	exe    string
-	root   bool // we are root and may give each sandbox a uid of its own
-	groups *cgroup.Hierarchy
+	opts    Options
+	log     *slog.Logger
+	program *program
+	root    bool // we are root and may give each sandbox a uid of its own
+	groups  *cgroup.Hierarchy
 
 	ids identities // of images and binaries
 
@@ -101,11 +101,16 @@ func New(opts Options) (*Driver, error) {
 	if err := os.MkdirAll(opts.Root, 0o700); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
+	program, err := openProgram(exe)
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("the sandboxes' kernel: %w", err)}
+	}
 	groups, err := cgroup.Open("carrel/" + instanceName(opts.Root))
 	if err != nil {
+		program.close()
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
-	d := &Driver{opts: opts, log: opts.Log, exe: exe, root: os.Geteuid() == 0 && hasUIDs(), groups: groups,
+	d := &Driver{opts: opts, log: opts.Log, program: program, root: os.Geteuid() == 0 && hasUIDs(), groups: groups,
 		instances: map[*Instance]struct{}{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -160,6 +165,7 @@ func (d *Driver) Close() error {
 	}
 	d.filterOnce.Do(func() {}) // never compile it now
 	closeAll(d.filterFile)
+	d.program.close()
 	return d.groups.Close() // only what is empty goes
 }
 

@@ -41,11 +41,11 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	if err != nil {
 		return nil, err
 	}
-	w := &work{group: group, cmd: exec.Command(d.exe)}
+	w := &work{group: group, cmd: exec.Command(d.program.path)}
 	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
 	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
 	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: maxWords}
-	w.cmd.ExtraFiles = files
+	w.cmd.Stdin, w.cmd.ExtraFiles = d.program.null, files
 	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
 	closeOnExec()
 	if err := proc.Alone(func() error { return group.Start(w.cmd.SysProcAttr, w.cmd.Start) }); err != nil {

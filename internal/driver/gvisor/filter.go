@@ -124,9 +124,9 @@ func (d *Driver) makeFilter() (*os.File, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
 	defer cancel()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.exe)
+	cmd := exec.CommandContext(ctx, d.program.path)
 	cmd.Args, cmd.Env, cmd.Dir = []string{filterName}, []string{sentryEnv}, "/"
-	cmd.Stderr, cmd.ExtraFiles = &stderr, []*os.File{f}
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = d.program.null, &stderr, []*os.File{f}
 	cmd.SysProcAttr = d.namespaces(d.sandboxUID(""))
 	err = cmd.Run()
 	if err == nil {

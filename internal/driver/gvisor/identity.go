@@ -138,7 +138,7 @@ func (d *Driver) madeOf(spec driver.Spec) (m made, err error) {
 // buildName names all that must be equal for memory to be restored: the sentry's
 // version and what we tell it, and the machine's architecture.
 func (d *Driver) buildName() (string, error) {
-	version, err := d.ids.of(d.exe, func(*os.File, int64) (string, error) { return sentryVersion(d.exe) })
+	version, err := d.ids.of(d.program.path, func(*os.File, int64) (string, error) { return sentryVersion(d.program.path) })
 	if err != nil {
 		return "", err
 	}

@@ -247,11 +247,11 @@ func (l *launch) addLimits() error {
 
 // exec starts the process in its namespaces and its group.
 func (d *Driver) exec(l *launch) error {
-	null, err := l.own(os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0))
+	log, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600))
 	if err != nil {
 		return err
 	}
-	log, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600))
+	files, err := d.program.files(append([]*os.File{d.program.null, log}, l.files...)...)
 	if err != nil {
 		return err
 	}
@@ -261,13 +261,13 @@ func (d *Driver) exec(l *launch) error {
 	attr := &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{sentryEnv},
-		Files: append([]*os.File{null, null, log}, l.files...),
+		Files: files,
 		Sys:   d.namespaces(l.uid),
 	}
 	attr.Sys.PidFD = &pidfd
 	err = proc.Alone(func() error {
 		return l.group.Start(attr.Sys, func() (err error) {
-			process, err = os.StartProcess(d.exe, l.args, attr)
+			process, err = os.StartProcess(d.program.path, l.args, attr)
 			return err
 		})
 	})

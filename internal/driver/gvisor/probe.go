@@ -48,7 +48,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 		return unsupported(fmt.Errorf("pidfd_open: %w", err), "use Linux 5.3 or newer")
 	}
 	unix.Close(pidfd)
-	if err := checkStatic(d.exe); err != nil {
+	if err := checkStatic(d.program.path, d.opts.Executable == ""); err != nil {
 		return unsupported(err, "build it with CGO_ENABLED=0 (also: CGO_ENABLED=0 go run, CGO_ENABLED=0 go test): it is started again in an empty root, where no loader is")
 	}
 	if _, err := d.filter(); err != nil { // also makes the first Create as fast as the others
@@ -59,7 +59,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 
 // checkStatic fails for a binary that needs a dynamic linker: inside its empty
 // root the sentry starts the binary once more, and finds none there.
-func checkStatic(name string) error {
+func checkStatic(name string, self bool) error {
 	f, err := elf.Open(name)
 	if err != nil {
 		return fmt.Errorf("the binary for sandboxes: %w", err)
@@ -67,10 +67,10 @@ func checkStatic(name string) error {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			if name == selfName {
+			if self {
 				return errors.New("this program is linked dynamically, so it can't be a sandbox's kernel")
 			}
-			return fmt.Errorf("the binary for sandboxes (%s) is linked dynamically", name)
+			return errors.New("the binary for sandboxes is linked dynamically")
 		}
 	}
 	return nil
@@ -79,11 +79,11 @@ func checkStatic(name string) error {
 // probeNamespaces starts nsProbe.
 func (d *Driver) probeNamespaces(ctx context.Context) error {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.exe)
+	cmd := exec.CommandContext(ctx, d.program.path)
 	cmd.Args = []string{nsProbeName}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
-	cmd.Stderr = &stderr
+	cmd.Stdin, cmd.Stderr = d.program.null, &stderr
 	cmd.SysProcAttr = d.namespaces(d.sandboxUID(""))
 	err := cmd.Run()
 	if err == nil {

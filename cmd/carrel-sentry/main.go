@@ -1,0 +1,21 @@
+//go:build linux
+
+// Command carrel-sentry is the part of carrel that runs as a sandbox's kernel, and the parts that are as confined as one. The whole
+// program could play them too, and does where it was built without this one; but this one is a third of its size, and a process
+// that starts for each sandbox should not initialise a daemon.
+package main
+
+import (
+	"os"
+
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+func main() {
+	if reexec.Run(gvisor.Parts()) {
+		return
+	}
+	os.Stderr.WriteString("carrel-sentry: carrel starts this program; it does nothing by itself\n")
+	os.Exit(2)
+}

@@ -1,0 +1,124 @@
+// Package sentrybin carries cmd/carrel-sentry inside the carrel binary, compressed: the small program that sandboxes' kernels run.
+//
+// The program is a build product. A binary built without it works: [Extract] says that it is missing, and package gvisor has
+// the running binary play the part.
+package sentrybin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+)
+
+// assets holds the program and its sum, or only the README when it was not built: so the package always compiles.
+//
+//go:embed all:assets
+var assets embed.FS
+
+// The program's name among the assets, and that of a file with the SHA-256 of what it unpacks to.
+const (
+	program = "assets/carrel-sentry.zst"
+	sum     = "assets/carrel-sentry.sum"
+)
+
+// maxProgram bounds what is unpacked.
+const maxProgram = 256 << 20
+
+// Extract unpacks the program into dir, which it makes, unless it is there, and returns its absolute path. The name carries
+// the content's hash, so several versions can share a directory; what is there already is taken only if it has that content.
+// Errors: Unsupported when this binary carries no program.
+func Extract(dir string) (string, error) { return extract(assets, dir) }
+
+// extract is Extract from any file system.
+func extract(from fs.FS, dir string) (string, error) {
+	const op = "extract the sandboxes' kernel"
+	fail := func(err error) (string, error) { return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err} }
+	packed, err := fs.ReadFile(from, program)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &carrel.Error{Op: op, Kind: carrel.Unsupported,
+			Err: errors.New("this binary was built without it"), Hint: "build it with: make build"}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	want, err := readSum(from)
+	if err != nil {
+		return fail(err)
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	name := filepath.Join(dir, "carrel-sentry-"+hex.EncodeToString(want[:8]))
+	if same(name, want) {
+		return name, nil
+	}
+	data, err := unpack(packed)
+	if err != nil {
+		return fail(err)
+	}
+	if sha256.Sum256(data) != want {
+		return fail(errors.New("what this binary carries is damaged"))
+	}
+	if err := atomicfile.Write(name, data, 0o555); err != nil {
+		return fail(err)
+	}
+	return name, nil
+}
+
+// readSum reads what the program must be.
+func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
+	text, err := fs.ReadFile(from, sum)
+	if err != nil {
+		return want, err
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(raw) != len(want) {
+		return want, fmt.Errorf("%s: not a hash", sum)
+	}
+	return [sha256.Size]byte(raw), nil
+}
+
+// unpack decompresses the program.
+func unpack(packed []byte) ([]byte, error) {
+	d, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxProgram))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	data, err := io.ReadAll(io.LimitReader(d, maxProgram+1))
+	if err == nil && len(data) > maxProgram {
+		err = errors.New("it is too big")
+	}
+	return data, err
+}
+
+// same reports whether a file is the program: every user may execute it, nobody else than this one has made it, and it has the
+// content with this hash. A name's word is not taken for what guards sandboxes.
+func same(name string, want [sha256.Size]byte) bool {
+	f, err := openOwn(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return false
+	}
+	return [sha256.Size]byte(h.Sum(nil)) == want
+}
