@@ -118,10 +118,7 @@ func (s *Service) born(ctx context.Context, sr state.SnapshotRecord, from *origi
 		return carrel.Sandbox{}, err
 	}
 	p.from = from.share()
-	ctx, span := s.opts.Traces.Begin(trace.Detach(ctx), "create", p.rec.Sandbox.ID)
-	sb, err := s.make(ctx, p)
-	span.EndWith(err)
-	return sb, err
+	return s.make(trace.Detach(ctx), p)
 }
 
 // planFrom is plan for a sandbox that is made from a moment.

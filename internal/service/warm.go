@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/pool"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // WarmOptions says what is kept ready. The zero value keeps nothing.
@@ -248,15 +249,20 @@ func (s *Service) adoptWarm(ctx context.Context, b *box, p *plan) (err error) {
 	rec := b.record()
 	rec.Sandbox.State = carrel.Running
 	written := make(chan error, 3)
-	go func() { written <- s.opts.Store.PutSandbox(ctx, rec) }()
+	go func() { written <- s.putSandbox(ctx, rec) }()
 	go func() {
+		span := trace.Mark(ctx, "event")
 		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
+		span.EndWith(err)
 		if err == nil {
 			undo.Add(func() { s.announceFailure(rec.Sandbox) })
 		}
 		written <- err
 	}()
-	go func() { written <- s.applyNetwork(opCreate, b) }()
+	go func() {
+		defer trace.Mark(ctx, "network").End()
+		written <- s.applyNetwork(opCreate, b)
+	}()
 	err = s.init(ctx, b, false)
 	if err = first(err, <-written, <-written, <-written); err == nil {
 		err = b.run(ctx)
