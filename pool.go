@@ -28,14 +28,14 @@ type PoolStatus struct {
 
 // PoolKind is one kind of sandbox that is kept ready.
 type PoolKind struct {
-	Template string     `json:"template"` // its name, or its ID where it has none
-	Tier     Tier       `json:"tier"`
-	Limits   Limits     `json:"limits"`
-	Golden   SnapshotID `json:"golden,omitempty"` // the template's own start, from which they are restored
-	Ready    int        `json:"ready"`
-	Making   int        `json:"making"`
-	Target   int        `json:"target"`          // how many should be ready
-	Floor    int        `json:"floor,omitempty"` // how many are at least, by configuration
-	Hits     int64      `json:"hits"`
-	Misses   int64      `json:"misses"`
+	Template string `json:"template"` // its name, or its ID where it has none
+	Tier     Tier   `json:"tier"`
+	Limits   Limits `json:"limits"`
+	Golden   bool   `json:"golden,omitempty"` // restored from the template's own start, whose server is up
+	Ready    int    `json:"ready"`
+	Making   int    `json:"making"`
+	Target   int    `json:"target"`          // how many should be ready
+	Floor    int    `json:"floor,omitempty"` // how many are at least, by configuration
+	Hits     int64  `json:"hits"`
+	Misses   int64  `json:"misses"`
 }

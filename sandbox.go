@@ -206,6 +206,17 @@ type Template struct {
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
-	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command
-	BuiltIn bool              `json:"builtIn,omitempty"`
+	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or what replaced them
+	// Ready is a shell command that succeeds when what Start began is up. With it, the template is
+	// started once, and each sandbox goes on from that moment.
+	Ready string `json:"ready,omitempty"`
+	// Golden says how that is doing: "", "making", "ready", or why it could not be done.
+	Golden  string `json:"golden,omitempty"`
+	BuiltIn bool   `json:"builtIn,omitempty"`
+}
+
+// TemplateUpdate changes how a template starts. A nil field stays.
+type TemplateUpdate struct {
+	Start *[]string `json:"start,omitempty"` // an empty one starts nothing
+	Ready *string   `json:"ready,omitempty"`
 }

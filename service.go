@@ -57,6 +57,9 @@ type Templates interface {
 	ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(Progress)) (Template, error)
 	// PullTemplate makes a template from an image in a registry.
 	PullTemplate(ctx context.Context, name, image string, progress func(Progress)) (Template, error)
+	// UpdateTemplate changes how a template starts. Errors: NotFound, Invalid, Forbidden
+	// (a built-in one).
+	UpdateTemplate(ctx context.Context, nameOrID string, u TemplateUpdate) (Template, error)
 	// DeleteTemplate removes a template; running sandboxes keep it. Errors:
 	// NotFound, Forbidden (a built-in one).
 	DeleteTemplate(ctx context.Context, nameOrID string) error

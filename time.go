@@ -45,6 +45,7 @@ const (
 	CauseGuest    Cause = "guest"    // carrel-guest checkpoint, from inside
 	CauseRollback Cause = "rollback" // what a rollback left behind
 	CausePromote  Cause = "promote"  // the last moment in the tier that it left
+	CauseTemplate Cause = "template" // a template's own start; such a one is in no list
 )
 
 // Snapshot is a moment of a sandbox that can be gone back to, or begun from.

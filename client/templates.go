@@ -27,6 +27,16 @@ func (c *Client) GetTemplate(ctx context.Context, nameOrID string) (carrel.Templ
 	return t, err
 }
 
+// UpdateTemplate implements carrel.Templates.
+func (c *Client) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
+	var t carrel.Template
+	if nameOrID == "" {
+		return t, &carrel.Error{Op: "update template", Kind: carrel.Invalid, Field: "name", Err: errors.New("empty")}
+	}
+	err := c.call(ctx, "update template", http.MethodPatch, "/templates/"+url.PathEscape(nameOrID), nil, u, &t)
+	return t, err
+}
+
 // DeleteTemplate implements carrel.Templates.
 func (c *Client) DeleteTemplate(ctx context.Context, nameOrID string) error {
 	if nameOrID == "" {

@@ -31,6 +31,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("GET"+v1+"/events", s.events)
 	s.handle("GET"+v1+"/templates", s.templatesOurs)
 	s.handle("GET"+v1+"/templates/{name}", s.templateOurs)
+	s.handle("PATCH"+v1+"/templates/{name}", s.updateTemplateOurs)
 	s.handle("DELETE"+v1+"/templates/{name}", s.deleteTemplateOurs)
 	s.handle("POST"+v1+"/templates/import", s.importTemplate)
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
@@ -284,6 +285,23 @@ func (s *Server) templatesOurs(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) templateOurs(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.opts.Service.GetTemplate(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, t)
+	return nil
+}
+
+// updateTemplateOurs changes how a template starts.
+func (s *Server) updateTemplateOurs(w http.ResponseWriter, r *http.Request) error {
+	var u carrel.TemplateUpdate
+	if err := decodeStrict(w, r, &u, false); err != nil {
+		return err
+	}
+	if u.Start == nil && u.Ready == nil {
+		return invalid("start", "missing, and ready too: nothing to change")
+	}
+	t, err := s.opts.Service.UpdateTemplate(r.Context(), r.PathValue("name"), u)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@
 //	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
-//	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}
+//	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
 //	POST   /carrel/v1/templates/pull                             body: {name, image}; likewise
 //

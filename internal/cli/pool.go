@@ -43,7 +43,7 @@ func (a *app) printPool(st carrel.PoolStatus) error {
 	rows := make([][]string, 0, len(st.Kinds))
 	for _, k := range st.Kinds {
 		start := "boot"
-		if k.Golden != "" {
+		if k.Golden {
 			start = "golden"
 		}
 		rows = append(rows, []string{k.Template, string(k.Tier), fmt.Sprintf("%g", k.Limits.CPUs), fmt.Sprintf("%d MiB", k.Limits.MemoryMB), start,

@@ -16,7 +16,7 @@ func (a *app) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(),
-		a.templateInspectCommand(), a.templateRemoveCommand())
+		a.templateInspectCommand(), a.templateStartCommand(), a.templateRemoveCommand())
 	return c
 }
 
@@ -47,7 +47,8 @@ func (a *app) templateListCommand() *cobra.Command {
 }
 
 func (a *app) templateImportCommand() *cobra.Command {
-	return &cobra.Command{
+	var how startFlags
+	c := &cobra.Command{
 		Use:   "import NAME PATH|-",
 		Short: "Make a template from a directory, tarball, OCI layout or docker-save archive",
 		Args:  cobra.ExactArgs(2),
@@ -58,10 +59,13 @@ func (a *app) templateImportCommand() *cobra.Command {
 			}
 			defer archive.Close()
 			return a.makeTemplate(c, func(svc carrel.Service, progress func(carrel.Progress)) (carrel.Template, error) {
-				return svc.ImportTemplate(c.Context(), args[0], archive, progress)
+				t, err := svc.ImportTemplate(c.Context(), args[0], archive, progress)
+				return how.apply(c, svc, t, err)
 			})
 		},
 	}
+	how.add(c)
+	return c
 }
 
 // openArchive opens what import reads: standard input, a file, or a directory,
@@ -85,16 +89,20 @@ func (a *app) openArchive(path string) (io.ReadCloser, error) {
 }
 
 func (a *app) templatePullCommand() *cobra.Command {
-	return &cobra.Command{
+	var how startFlags
+	c := &cobra.Command{
 		Use:   "pull NAME IMAGE",
 		Short: "Make a template from an image in a registry",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.makeTemplate(c, func(svc carrel.Service, progress func(carrel.Progress)) (carrel.Template, error) {
-				return svc.PullTemplate(c.Context(), args[0], args[1], progress)
+				t, err := svc.PullTemplate(c.Context(), args[0], args[1], progress)
+				return how.apply(c, svc, t, err)
 			})
 		},
 	}
+	how.add(c)
+	return c
 }
 
 // makeTemplate runs a job that makes a template, with progress on stderr.
@@ -129,7 +137,7 @@ func (a *app) templateInspectCommand() *cobra.Command {
 				return a.table([]string{"FIELD", "VALUE"}, [][]string{
 					{"name", t.Name}, {"id", t.ID}, {"size", bytesText(t.Size)}, {"source", t.Source}, {"digest", t.Digest},
 					{"user", first(t.User, "user")}, {"workdir", t.WorkDir}, {"env", labels(t.Env)},
-					{"start", strings.Join(t.Start, " ")},
+					{"start", strings.Join(t.Start, " ")}, {"ready", t.Ready}, {"golden", t.Golden},
 				})
 			})
 		},

@@ -46,6 +46,8 @@ type Store interface {
 	// Files opens an image by the path of its EROFS file, or of a link to it, for reading
 	// single files. Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)
+	// Update changes how one starts; its ID stays.
+	Update(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (Image, error)
 	// Delete removes one; the file goes when its last user has.
 	Delete(ctx context.Context, nameOrID string) error
 	Close() error

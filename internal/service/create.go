@@ -31,6 +31,8 @@ type plan struct {
 	ttl    time.Duration
 	from   *origin // the snapshot it is made from; nil for a template
 	warm   *warm   // what was made ahead for it; nil for nothing
+	golden string  // the key of the template's own start, where rec.Born is that; "" for none
+	unripe bool    // that start is being made
 }
 
 // boots reports whether its first process is yet to start, and with it the template's
@@ -47,6 +49,8 @@ func (p *plan) start() string {
 	switch {
 	case p.warm != nil:
 		return startWarm
+	case p.golden != "":
+		return startGolden
 	case p.from != nil:
 		return startSnapshot
 	}
@@ -83,11 +87,29 @@ func (s *Service) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err erro
 		}
 		p.leaveWarm()
 	}
+	restored := s.openGolden(ctx, p)
+	if restored {
+		defer p.from.release()
+	}
 	pass, err := s.enterCreate(ctx, p) // one that is ready costs too little to wait for a turn
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	defer func() { pass.Done(err) }() // what has to be undone is done by then
+	if restored {
+		sb, again, err := s.attempt(ctx, p)
+		if err == nil {
+			s.goldens.worked(p.golden)
+			return sb, nil
+		}
+		if again || ctx.Err() == nil && carrel.KindOf(err) == carrel.Unavailable { // not the caller's doing
+			s.spoilGolden(p, err)
+		}
+		if !again {
+			return sb, err
+		}
+		p.leaveGolden()
+	}
 	sb, _, err := s.attempt(ctx, p)
 	return sb, err
 }

@@ -25,6 +25,8 @@ const (
 	eventRolledBack  = "sandbox.rolled_back"
 	eventStart       = "sandbox.start_command"
 	eventStartFailed = "sandbox.start_command_failed"
+	eventGolden      = "template.ready"
+	eventNotReady    = "template.not_ready"
 )
 
 // Keeping events: those of living sandboxes, and all of the last hour so that
@@ -93,6 +95,7 @@ func (s *Service) emit(ctx context.Context, e carrel.Event) error {
 const (
 	startCold     = "cold"     // it booted
 	startWarm     = "warm"     // it was made ahead
+	startGolden   = "golden"   // it goes on from the moment that its template was ready
 	startSnapshot = "snapshot" // it goes on from a moment of another
 )
 

@@ -88,7 +88,7 @@ func (x *index) named(idOrName string) (state.SnapshotRecord, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if sr, ok := x.byID[carrel.SnapshotID(idOrName)]; ok {
-		return sr, true
+		return sr, !hidden(sr.Snapshot)
 	}
 	id, ok := x.names[idOrName]
 	if !ok {

@@ -501,6 +501,11 @@ func (s *Service) guestImage(b *box, from *origin) string {
 // all of it has been read.
 func (s *Service) follow(b *box, inst driver.Instance, from *origin) {
 	s.spawn(func() { s.watch(b, inst) })
+	s.letGo(b.id, inst, from)
+}
+
+// letGo releases the snapshot that an instance was made from when all of it has been read.
+func (s *Service) letGo(id carrel.ID, inst driver.Instance, from *origin) {
 	if from == nil {
 		return
 	}
@@ -508,7 +513,7 @@ func (s *Service) follow(b *box, inst driver.Instance, from *origin) {
 	if !ok || !s.spawn(func() {
 		defer from.release()
 		if err := l.Loaded(s.ctx); err != nil && s.ctx.Err() == nil && !errors.Is(err, carrel.Unavailable) { // it ended before
-			s.log.Error("read the rest of a snapshot", "sandbox", b.id, "snapshot", from.id, "err", err)
+			s.log.Error("read the rest of a snapshot", "sandbox", id, "snapshot", from.id, "err", err)
 		}
 	}) {
 		from.release()

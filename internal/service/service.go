@@ -109,6 +109,9 @@ type Options struct {
 	Room func(r admission.Request, starting int) error
 	// SampleEvery is how often each sandbox is measured; 0 is 5 seconds.
 	SampleEvery time.Duration
+	// ReadyTimeout is how long a template's start command may take until its ready command
+	// succeeds; 0 is two minutes.
+	ReadyTimeout time.Duration
 	// Warm keeps sandboxes ready; zero keeps none.
 	Warm WarmOptions
 	// KillOnClose ends every sandbox at Close. Without it they live on and the next
@@ -127,6 +130,7 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxTimeout, 24*time.Hour)
 	def(&o.StartTimeout, time.Minute)
 	def(&o.SampleEvery, 5*time.Second)
+	def(&o.ReadyTimeout, 2*time.Minute)
 	if o.DefaultTier == "" {
 		o.DefaultTier = carrel.Sim
 	}
@@ -167,13 +171,14 @@ type Service struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	expiry expiry
-	hub    hub
-	probes probes
-	snaps  index
-	warm   warmPool
-	gate   *admission.Gate // before each start
-	builds *admission.Gate // before each template
+	expiry  expiry
+	hub     hub
+	probes  probes
+	snaps   index
+	warm    warmPool
+	goldens goldens
+	gate    *admission.Gate // before each start
+	builds  *admission.Gate // before each template
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
@@ -209,6 +214,7 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 	s.hub.init()
 	s.expiry.init()
 	s.warm.init(opts.Warm)
+	s.goldens.init()
 	if err := s.begin(ctx); err != nil {
 		s.opts.KillOnClose = false // what was adopted is not ours to end
 		_ = s.Close()              // the first error is the one to tell
@@ -226,6 +232,7 @@ func (s *Service) begin(ctx context.Context) error {
 	if err := s.loadIndex(ctx); err != nil {
 		return err
 	}
+	s.loadGoldens(ctx)
 	if err := s.recover(ctx); err != nil {
 		return err
 	}
@@ -387,7 +394,7 @@ func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) 
 	}
 	out := make([]carrel.Template, len(images))
 	for i, img := range images {
-		out[i] = img.Template
+		out[i] = s.goldens.marked(img.Template)
 	}
 	return out, nil
 }
@@ -395,7 +402,7 @@ func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) 
 // GetTemplate implements carrel.Templates.
 func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
 	img, err := s.opts.Images.Get(ctx, nameOrID)
-	return img.Template, err
+	return s.goldens.marked(img.Template), err
 }
 
 // ImportTemplate implements carrel.Templates.
@@ -406,7 +413,7 @@ func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Re
 	}
 	defer pass.Done(nil)
 	img, err := s.opts.Images.Import(ctx, name, archive, progress)
-	s.warm.recheck()
+	s.templatesChanged()
 	return img.Template, err
 }
 
@@ -418,12 +425,19 @@ func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress f
 	}
 	defer pass.Done(nil)
 	img, err := s.opts.Images.Pull(ctx, name, ref, progress)
-	s.warm.recheck()
+	s.templatesChanged()
 	return img.Template, err
+}
+
+// UpdateTemplate implements carrel.Templates.
+func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
+	img, err := s.opts.Images.Update(ctx, nameOrID, u)
+	s.templatesChanged()
+	return s.goldens.marked(img.Template), err
 }
 
 // DeleteTemplate implements carrel.Templates.
 func (s *Service) DeleteTemplate(ctx context.Context, nameOrID string) error {
-	defer s.warm.recheck()
+	defer s.templatesChanged()
 	return s.opts.Images.Delete(ctx, nameOrID)
 }

@@ -145,7 +145,7 @@ func (x *index) public(of carrel.ID, match func(carrel.Snapshot) bool) []carrel.
 	defer x.mu.Unlock()
 	var out []carrel.Snapshot
 	add := func(id carrel.SnapshotID) {
-		if sn := x.byID[id].Snapshot; match(sn) {
+		if sn := x.byID[id].Snapshot; !hidden(sn) && match(sn) {
 			out = append(out, sn)
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Service) UpdateSnapshot(ctx context.Context, id carrel.SnapshotID, u ca
 	s.snaps.edit.Lock()
 	defer s.snaps.edit.Unlock()
 	sr, ok := s.snaps.get(id)
-	if !ok {
+	if !ok || hidden(sr.Snapshot) {
 		_, err := s.findSnapshot(op, string(id))
 		if err == nil { // it is a name, which this method does not take
 			err = &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "snapshotID", Err: fmt.Errorf("no snapshot has the ID %s", clip(string(id)))}

@@ -62,6 +62,7 @@ func (s *Service) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, e
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, ttl: ttl}
 	p.rec = s.newRecord(opts, img, drv.Info().Tier, ttl)
 	p.rec.Root, p.root.Image = s.keepRoot(img)
+	s.planGolden(p, img)
 	return p, nil
 }
 

@@ -59,7 +59,7 @@ type kind struct {
 	template string // its name, or its ID where it has none
 	tier     carrel.Tier
 	limits   carrel.Limits
-	golden   carrel.SnapshotID
+	golden   bool // restored from its template's own start
 
 	hits, misses int64
 	failures     int
@@ -152,8 +152,8 @@ func (s *Service) keyOf(p *plan) (key pool.Key, ok bool) {
 // once it runs. An image that was replaced has another root (keepRoot).
 func keyOfRecord(r state.Record, guestImage string) pool.Key {
 	sb, l := r.Sandbox, r.Sandbox.Limits
-	return pool.Key(fmt.Sprintf("%s %s %s %s %g/%d/%d/%d", sb.Tier, sb.Template, r.Root, guestImage,
-		l.CPUs, l.MemoryMB, l.DiskMB, l.Pids))
+	return pool.Key(fmt.Sprintf("%s %s %s %s %g/%d/%d/%d %s", sb.Tier, sb.Template, r.Root, guestImage,
+		l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, r.Born))
 }
 
 // takeWarm gives a plan a sandbox that is ready, and reports whether there was one. It
@@ -194,7 +194,7 @@ func (s *Service) takeWarm(p *plan) bool {
 // kindOf is what it takes to make more like what a plan makes.
 func kindOf(p *plan) *kind {
 	sb := p.rec.Sandbox
-	k := &kind{template: sb.Alias, tier: sb.Tier, limits: sb.Limits}
+	k := &kind{template: sb.Alias, tier: sb.Tier, limits: sb.Limits, golden: p.golden != ""}
 	if k.template == "" {
 		k.template = sb.Template
 	}

@@ -104,7 +104,7 @@ func (s *Service) warmFloors() map[pool.Key]int {
 		k := &kind{template: f.Template, limits: carrel.Limits{CPUs: f.CPUs, MemoryMB: f.MemoryMB}}
 		p, key, err := s.planWarm(s.ctx, k)
 		if err != nil {
-			if s.ctx.Err() == nil {
+			if s.ctx.Err() == nil && !errors.Is(err, errUnripe) {
 				s.warm.fail(fmt.Errorf("template %s: %w", f.Template, err))
 			}
 			continue
@@ -119,6 +119,9 @@ func (s *Service) warmFloors() map[pool.Key]int {
 	return out
 }
 
+// errUnripe holds back what would be dropped as soon as the template's own start is made.
+var errUnripe = &carrel.Error{Op: opWarm, Kind: carrel.Conflict, Err: errors.New("its template is being started for the first time")}
+
 // planWarm plans another sandbox of a kind, under the key that it has today.
 func (s *Service) planWarm(ctx context.Context, k *kind) (*plan, pool.Key, error) {
 	opts := carrel.CreateOptions{Template: k.template, Tier: k.tier, Limits: k.limits}
@@ -132,6 +135,9 @@ func (s *Service) planWarm(ctx context.Context, k *kind) (*plan, pool.Key, error
 			p.from.release()
 		}
 		return nil, "", &carrel.Error{Op: opWarm, Kind: carrel.Unsupported, Err: errors.New("sandboxes of this kind are not kept ready")}
+	}
+	if p.unripe {
+		return nil, "", errUnripe
 	}
 	return p, key, nil
 }
@@ -214,6 +220,12 @@ func (w *warmPool) made(key pool.Key, took time.Duration, err error) {
 		}
 		return
 	}
+	if errors.Is(err, errUnripe) {
+		if k != nil {
+			k.next = time.Now().Add(firstWarmRetry)
+		}
+		return
+	}
 	w.problem = err.Error()
 	if k != nil {
 		k.next = time.Now().Add(min(firstWarmRetry<<min(k.failures, 10), lastWarmRetry))
@@ -234,7 +246,7 @@ func (s *Service) refill(key pool.Key) {
 	if k != nil {
 		err = s.makeWarm(ctx, key, k)
 	}
-	if err != nil && s.ctx.Err() == nil {
+	if err != nil && s.ctx.Err() == nil && !errors.Is(err, errUnripe) {
 		s.log.Warn(opWarm, "kind", key, "err", err)
 	}
 	w.made(key, time.Since(began), err)
@@ -251,6 +263,9 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 		s.warm.recheck()
 		return errors.New("its template has changed")
 	}
+	if s.openGolden(ctx, p) {
+		defer p.from.release() // follow has a share of its own
+	}
 	p.rec.Sandbox.State, p.rec.Env, p.rec.Sandbox.AccessToken = state.Warm, nil, newToken()
 	b := s.newBox(p.rec, func(error) {})
 	var undo cleanup.Stack
@@ -265,11 +280,16 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 	undo.Add(func() { s.unrecord(b) })
 	inst, line, err := s.stand(ctx, b, p.driver, p.root, p.from)
 	if err != nil {
+		s.spoilGolden(p, err)
 		return err
 	}
 	undo.Add(func() { s.destroy(b, inst) })
 	undo.Add(line.hangUp)
 	b.adopt(inst, line.conn(b.rec.Sandbox), p.ttl)
+	if err := p.from.check(ctx); err != nil {
+		s.spoilGolden(p, err)
+		return err
+	}
 	if err := s.placeholder(ctx, b, line); err != nil {
 		return err
 	}
@@ -283,6 +303,7 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 		return context.Cause(ctx)
 	}
 	undo.Release()
+	s.letGo(b.id, inst, p.from.share())
 	s.shelve(&warm{box: b, line: line, key: key, boots: p.from.boots(), driver: p.driver})
 	return nil
 }
