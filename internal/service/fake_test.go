@@ -109,6 +109,21 @@ type fakeInstance struct {
 	mu   sync.Mutex
 	init []guest.InitRequest
 	cpu  time.Duration
+
+	resting  bool // it uses no processor
+	measures int
+}
+
+func (in *fakeInstance) rest() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.resting = true
+}
+
+func (in *fakeInstance) measured() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.measures
 }
 
 func (in *fakeInstance) Handle() driver.Handle { return driver.Handle(in.id) }
@@ -177,7 +192,10 @@ func (in *fakeInstance) inits() []guest.InitRequest {
 func (in *fakeInstance) Stats(context.Context) (driver.Stats, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.cpu += time.Second
+	in.measures++
+	if !in.resting {
+		in.cpu += time.Second
+	}
 	return driver.Stats{CPU: in.cpu, Memory: 100 << 20, MemoryCache: 1 << 20, Disk: 5 << 20}, nil
 }
 

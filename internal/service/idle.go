@@ -69,12 +69,12 @@ func threshold(l carrel.Idle) float64 {
 // peak is the highest processor use of the samples since a moment; −1 without any.
 func (r *samples) peak(since time.Time) float64 {
 	most := -1.0
-	for i := len(r.ring) - 1; i >= 0; i-- {
-		m := r.ring[(r.next+i)%len(r.ring)]
-		if !m.Time.After(since) {
+	for i := range r.ring {
+		p := r.newest(i)
+		if p.time <= since.UnixNano() {
 			break
 		}
-		most = math.Max(most, m.CPUUsedPct)
+		most = math.Max(most, float64(p.cpu))
 	}
 	return most
 }

@@ -10,42 +10,90 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Sampling: how much is kept and how it is bounded.
+// Sampling: how much is kept and how it is bounded. A sandbox in which nothing
+// happens is measured less and less often: thousands of idle ones cost what a few
+// busy ones do.
 const (
-	samplesKept   = 720 // an hour at the usual 5 seconds
+	samplesKept   = 720       // an hour at the usual 5 seconds
+	samplesFor    = time.Hour // of those that are further apart, as many as lie in this
 	sampleTime    = 2 * time.Second
 	sampleWorkers = 4
+	restingCPU    = 1  // percent of a core, below which nothing happens
+	restingFactor = 12 // the longest interval, as a multiple of the usual one
 )
 
 // samples are the newest measurements of one sandbox, at most samplesKept. It is
 // guarded by box.mu.
 type samples struct {
-	ring []carrel.Metric // grows, then wraps at oldest
-	next int             // the oldest, once the ring is full
-	cpu  time.Duration   // at the last sample
-	at   time.Time       // of the last sample
+	ring []point // grows, then wraps at oldest
+	next int     // the oldest, once the ring has wrapped
+	// total are what there was in all at the newest, in the public form.
+	total carrel.Metric
+	cpu   time.Duration // at the last sample
+	at    time.Time     // of the last sample
+
+	every time.Duration // the present interval; 0 is the usual one
+	due   time.Time     // the next
+}
+
+// point is a carrel.Metric without what hardly changes: there are many.
+type point struct {
+	time            int64 // Unix nanoseconds
+	mem, cache, dsk int64
+	cpu             float32
 }
 
 func (r *samples) add(m carrel.Metric) {
-	if len(r.ring) < samplesKept {
-		r.ring = append(r.ring, m)
+	r.total = m
+	p := point{time: m.Time.UnixNano(), mem: m.MemUsed, cache: m.MemCache, dsk: m.DiskUsed, cpu: float32(m.CPUUsedPct)}
+	if n := len(r.ring); n > 0 && (n == samplesKept || p.time-r.ring[r.next].time > int64(samplesFor)) {
+		r.ring[r.next] = p // the oldest
+		r.next = (r.next + 1) % n
 		return
 	}
-	r.ring[r.next] = m
-	r.next = (r.next + 1) % samplesKept
+	if r.next > 0 { // it wrapped, and has to grow after all: the oldest comes first again
+		r.ring = slices.Concat(r.ring[r.next:], r.ring[:r.next])
+		r.next = 0
+	}
+	r.ring = append(r.ring, p)
+}
+
+// newest returns the sample that is i before the newest.
+func (r *samples) newest(i int) point {
+	n := len(r.ring)
+	return r.ring[((r.next-1-i)%n+n)%n]
 }
 
 // between returns the samples from one moment to another, oldest first.
 func (r *samples) between(from, to time.Time) []carrel.Metric {
 	out := make([]carrel.Metric, 0, len(r.ring))
-	for i := range r.ring {
-		m := r.ring[(r.next+i)%len(r.ring)]
+	for i := len(r.ring) - 1; i >= 0; i-- {
+		p := r.newest(i)
+		m := r.total
+		m.Time = time.Unix(0, p.time).UTC()
+		m.MemUsed, m.MemCache, m.DiskUsed, m.CPUUsedPct = p.mem, p.cache, p.dsk, float64(p.cpu)
 		if (!from.IsZero() && m.Time.Before(from)) || (!to.IsZero() && m.Time.After(to)) {
 			continue
 		}
 		out = append(out, m)
 	}
 	return out
+}
+
+// stir says that something goes on, or will: the usual interval is back, from now on.
+func (r *samples) stir() { r.every, r.due = 0, time.Time{} }
+
+// rest chooses the next interval after a sample: longer as long as nothing happens.
+// most bounds it; 0 does not.
+func (r *samples) rest(m carrel.Metric, usual, most time.Duration) {
+	every := usual
+	if m.CPUUsedPct < restingCPU {
+		every = min(2*max(r.every, usual), restingFactor*usual)
+		if most > 0 {
+			every = min(every, max(most, usual))
+		}
+	}
+	r.every, r.due = every, m.Time.Add(every)
 }
 
 // Metrics implements carrel.Sandboxes.
@@ -59,10 +107,14 @@ func (s *Service) Metrics(ctx context.Context, id carrel.ID, from, to time.Time)
 		return nil, err
 	}
 	b.mu.Lock()
-	none := len(b.samples.ring) == 0 && b.rec.Sandbox.State == carrel.Running
+	none := len(b.samples.ring) == 0
+	old := b.rec.Sandbox.State == carrel.Running && time.Since(b.samples.at) > s.opts.SampleEvery
+	if old {
+		b.samples.stir() // whoever asks will ask again
+	}
 	b.mu.Unlock()
-	if none {
-		if err := s.measure(ctx, b); err != nil {
+	if old && (to.IsZero() || to.After(time.Now())) || none && old {
+		if err := s.measure(ctx, b); err != nil && none {
 			return nil, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: id, Err: err}
 		}
 	}
@@ -99,12 +151,14 @@ func (s *Service) measure(ctx context.Context, b *box) error {
 		return nil // another sample was faster
 	}
 	m := metric(st, b.rec.Sandbox.Limits)
+	idle := b.rec.Sandbox.Lifecycle.Idle.After
 	m.Time = now.UTC().Round(0)
 	if d := now.Sub(since); d > 0 && st.CPU > before {
 		m.CPUUsedPct = 100 * float64(st.CPU-before) / float64(d)
 	}
 	b.samples.at, b.samples.cpu = now, st.CPU
 	b.samples.add(m)
+	b.samples.rest(m, s.opts.SampleEvery, idle/4)
 	return nil
 }
 
@@ -122,8 +176,8 @@ func metric(st driver.Stats, l carrel.Limits) carrel.Metric {
 	return m
 }
 
-// sample measures every running sandbox once per interval, spread over it, until
-// the service closes.
+// sample measures every running sandbox whose time it is, spread over the interval,
+// until the service closes.
 func (s *Service) sample() {
 	tick := time.NewTicker(s.opts.SampleEvery)
 	defer tick.Stop()
@@ -131,7 +185,12 @@ func (s *Service) sample() {
 	defer wg.Wait()
 	slots := make(chan struct{}, sampleWorkers)
 	for {
-		all := slices.DeleteFunc(s.snapshot(), func(b *box) bool { return b.running("") != nil })
+		soon := time.Now().Add(s.opts.SampleEvery / 2)
+		all := slices.DeleteFunc(s.snapshot(), func(b *box) bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.rec.Sandbox.State != carrel.Running || b.samples.due.After(soon)
+		})
 		gap := s.opts.SampleEvery / time.Duration(len(all)+1)
 		for _, b := range all {
 			select {

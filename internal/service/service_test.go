@@ -498,6 +498,49 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// TestMetricsAtRest: a sandbox in which nothing happens is measured ever less often, up
+// to a bound, until somebody comes or asks.
+func TestMetricsAtRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		sb := h.create(t, carrel.CreateOptions{Timeout: 3 * time.Hour})
+		in := h.drv.get(sb.ID)
+		in.rest()
+		count := func(d time.Duration) int {
+			before := in.measured()
+			time.Sleep(d)
+			synctest.Wait()
+			return in.measured() - before
+		}
+		count(5 * time.Minute)
+		if n := count(30 * time.Minute); n < 25 || n > 35 {
+			t.Errorf("%d samples in 30 minutes at rest, not one a minute", n)
+		}
+		_, done, err := h.Visit(t.Context(), sb.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
+		if n := count(21 * time.Second); n < 2 {
+			t.Errorf("%d samples in 20 s after a visit", n)
+		}
+		count(5 * time.Minute)
+		all, err := h.Metrics(t.Context(), sb.ID, time.Time{}, time.Time{})
+		if err != nil || time.Since(all[len(all)-1].Time) > 5*time.Second {
+			t.Errorf("the newest is %v old: %v", time.Since(all[len(all)-1].Time), err)
+		}
+		count(2 * time.Hour)
+		all, err = h.Metrics(t.Context(), sb.ID, time.Time{}, time.Time{})
+		if err != nil || len(all) > 80 {
+			t.Errorf("%d are kept, %v", len(all), err)
+		}
+		for i, m := range all {
+			if i > 0 && !m.Time.After(all[i-1].Time) {
+				t.Fatalf("%v comes after %v", m.Time, all[i-1].Time)
+			}
+		}
+	})
+}
+
 func TestList(t *testing.T) {
 	h := newHouse(t, nil)
 	var want []carrel.ID // newest first

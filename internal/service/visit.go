@@ -48,6 +48,7 @@ func (s *Service) visit(ctx context.Context, id carrel.ID, request bool) (conn *
 		if st == carrel.Running {
 			b.use.open++
 			b.use.last = time.Now()
+			b.samples.stir()
 			conn, first = b.conn, request && !b.use.met
 			b.use.met = b.use.met || request
 		}
