@@ -34,7 +34,10 @@ type endpoint struct {
 	device
 	mtu uint32
 	mac tcpip.LinkAddress
-	gw  []tcpip.Address // the gateway's own addresses, which alone answer pings
+	// peer is who is at the other end of this link, the only one there: packets need no
+	// resolution, and the stack none of its caches for that, 43 KiB each link.
+	peer tcpip.LinkAddress
+	gw   []tcpip.Address // the gateway's own addresses, which alone answer pings
 
 	// tx serialises writers, so that frames keep their order while one waits.
 	tx      sync.Mutex
@@ -55,12 +58,22 @@ var (
 )
 
 // newEndpoint takes over fd.
-func newEndpoint(fd *os.File, mtu int, mac tcpip.LinkAddress) (*endpoint, error) {
+func newEndpoint(fd *os.File, mtu int, mac, peer string) (*endpoint, error) {
+	self, err := tcpip.ParseMACAddress(mac)
+	if err != nil {
+		_ = fd.Close()
+		return nil, err
+	}
+	other, err := tcpip.ParseMACAddress(peer)
+	if err != nil {
+		_ = fd.Close()
+		return nil, err
+	}
 	d, err := openDevice(fd)
 	if err != nil {
 		return nil, err
 	}
-	return &endpoint{device: d, mtu: uint32(mtu), mac: mac}, nil
+	return &endpoint{device: d, mtu: uint32(mtu), mac: self, peer: other}, nil
 }
 
 // close stops the reader, fails every waiting writer and waits for the reader.
@@ -208,7 +221,7 @@ func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 // travel through memory. A kernel looks at all of them but those of TCP segments
 // that come with a header, see SupportedGSO.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
-	c := stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
+	c := stack.LinkEndpointCapabilities(stack.CapabilityRXChecksumOffload)
 	if e.kind == socket {
 		c |= stack.CapabilityTXChecksumOffload
 	}
@@ -255,9 +268,13 @@ func (e *endpoint) ARPHardwareType() header.ARPHardwareType { return header.ARPH
 // AddHeader puts the Ethernet header on.
 func (e *endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	eth := header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize))
+	dst := pkt.EgressRoute.RemoteLinkAddress // of an answer to ARP, or to NDP
+	if dst == "" {
+		dst = e.peer
+	}
 	eth.Encode(&header.EthernetFields{
-		SrcAddr: pkt.EgressRoute.LocalLinkAddress,
-		DstAddr: pkt.EgressRoute.RemoteLinkAddress,
+		SrcAddr: e.mac,
+		DstAddr: dst,
 		Type:    pkt.NetworkProtocolNumber,
 	})
 }

@@ -37,12 +37,7 @@ func NewInside(fd *os.File, mtu int) (*Inside, error) {
 		_ = fd.Close()
 		return nil, errMTU
 	}
-	mac, err := tcpip.ParseMACAddress(driver.GuestMAC)
-	if err != nil {
-		_ = fd.Close()
-		return nil, err
-	}
-	ep, err := newEndpoint(fd, mtu, mac)
+	ep, err := newEndpoint(fd, mtu, driver.GuestMAC, driver.GatewayMAC)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +54,6 @@ func NewInside(fd *os.File, mtu int) (*Inside, error) {
 
 // configure brings the one interface up.
 func (i *Inside) configure() error {
-	gatewayMAC, err := tcpip.ParseMACAddress(driver.GatewayMAC)
-	if err != nil {
-		return err
-	}
 	if terr := i.stack.CreateNICWithOptions(nicID, i.ep, stack.NICOptions{Name: "eth0"}); terr != nil {
 		return fmt.Errorf("create interface: %s", terr)
 	}
@@ -78,9 +69,6 @@ func (i *Inside) configure() error {
 		self := tcpip.AddressWithPrefix{Address: addr(n.self), PrefixLen: n.prefix}
 		if terr := i.stack.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: n.proto, AddressWithPrefix: self}, stack.AddressProperties{}); terr != nil {
 			return fmt.Errorf("add address %s: %s", n.self, terr)
-		}
-		if terr := i.stack.AddStaticNeighbor(nicID, n.proto, addr(n.gateway), gatewayMAC); terr != nil {
-			return fmt.Errorf("neighbour %s: %s", n.gateway, terr)
 		}
 		everywhere := tcpip.AddressWithPrefix{Address: tcpip.AddrFromSlice(make([]byte, self.Address.Len()))}.Subnet()
 		routes = append(routes, tcpip.Route{Destination: self.Subnet(), NIC: nicID}, tcpip.Route{Destination: everywhere, Gateway: addr(n.gateway), NIC: nicID})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -56,12 +57,7 @@ type Link struct {
 var _ driver.Link = (*Link)(nil)
 
 func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error) {
-	mac, err := tcpip.ParseMACAddress(driver.GatewayMAC)
-	if err != nil {
-		_ = fd.Close()
-		return nil, err
-	}
-	ep, err := newEndpoint(fd, spec.MTU, mac)
+	ep, err := newEndpoint(fd, spec.MTU, driver.GatewayMAC, driver.GuestMAC)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +81,7 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 
 func newStack(window int) (*stack.Stack, error) {
 	s := stack.New(stack.Options{
+		RandSource:         sharedRandom{},
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
@@ -104,21 +101,26 @@ func newStack(window int) (*stack.Stack, error) {
 	return s, nil
 }
 
+// sharedRandom is the process's random source: a stack's own would cost 5 KiB each.
+type sharedRandom struct{}
+
+// Int63 implements rand.Source.
+func (sharedRandom) Int63() int64 { return rand.Int64() }
+
+// Seed implements rand.Source; it does nothing.
+func (sharedRandom) Seed(int64) {}
+
 // configure brings the one interface up, last of all, because the sandbox may
 // send from the first moment.
 func configure(s *stack.Stack, ep *endpoint) error {
-	guestMAC, err := tcpip.ParseMACAddress(driver.GuestMAC)
-	if err != nil {
-		return err
-	}
 	nets := []struct {
-		proto       tcpip.NetworkProtocolNumber
-		self, guest string
-		prefix      int
-		linkLocal   string
+		proto     tcpip.NetworkProtocolNumber
+		self      string
+		prefix    int
+		linkLocal string
 	}{
-		{ipv4.ProtocolNumber, driver.GatewayIPv4, driver.GuestIPv4, driver.PrefixIPv4, ""},
-		{ipv6.ProtocolNumber, driver.GatewayIPv6, driver.GuestIPv6, driver.PrefixIPv6, "fe80::"},
+		{ipv4.ProtocolNumber, driver.GatewayIPv4, driver.PrefixIPv4, ""},
+		{ipv6.ProtocolNumber, driver.GatewayIPv6, driver.PrefixIPv6, "fe80::"},
 	}
 	if terr := s.CreateNICWithOptions(nicID, ep, stack.NICOptions{Name: "wire", Disabled: true}); terr != nil {
 		return fmt.Errorf("create interface: %s", terr)
@@ -146,11 +148,6 @@ func configure(s *stack.Stack, ep *endpoint) error {
 	}
 	if terr := s.EnableNIC(nicID); terr != nil {
 		return fmt.Errorf("enable interface: %s", terr)
-	}
-	for _, n := range nets {
-		if terr := s.AddStaticNeighbor(nicID, n.proto, addr(n.guest), guestMAC); terr != nil {
-			return fmt.Errorf("neighbour %s: %s", n.guest, terr)
-		}
 	}
 	return nil
 }
