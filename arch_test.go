@@ -34,7 +34,7 @@ var floors = []struct {
 		"internal/driver", "internal/driver/drivertest", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
-		"internal/sh/vfs", "internal/sh/tool", "internal/sh/program", "internal/sh/tools/system/gnudate", "internal/sh/tools/text/usage", "internal/callback",
+		"internal/sh/vfs", "internal/sh/tool", "internal/sh/program", "internal/sh/tools/system/gnudate", "internal/sh/tools/text/usage", "internal/callback", "internal/scaling",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",

@@ -1,0 +1,435 @@
+package scaling
+
+import (
+	"container/heap"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/pool"
+)
+
+// Config is one run.
+type Config struct {
+	Seed   uint64
+	Nodes  int
+	Node   Node
+	Costs  Costs
+	Load   Load
+	Policy Policy
+	// Seconds is how long it runs; the first Warmup of them are not counted.
+	Seconds, Warmup float64
+	// Placers decide side by side, and see what nodes said up to Stale seconds ago.
+	Placers int
+	Stale   float64
+	// Warm bounds the sandboxes that a node keeps ready; 0 keeps none.
+	Warm int
+	// Cache is how many templates a node keeps, TemplateMB what fetching one moves.
+	Cache      int
+	TemplateMB float64
+	// MaxWait refuses a start that would begin later.
+	MaxWait float64
+}
+
+// Result is what came of a run, of the time that counts.
+type Result struct {
+	Policy               Policy
+	Started, Refused     int
+	Resumed              int
+	P50, P95, P99        float64 // seconds from asked to running, of creations
+	ResumeP50, ResumeP95 float64
+	WarmHits             float64 // part of the creations
+	Fetches, Moves       int     // of templates, of snapshots
+	MovedGB              float64 // over the network
+	Memory, MemoryMost   float64 // part of the nodes' memory, mean and most at a moment
+	WarmMB               float64 // of a node's memory, that is kept ready, mean
+	Uneven               float64 // standard deviation of the nodes' memory over the mean
+	Empty                float64 // part of the nodes with no sandbox, mean
+	Running              float64 // sandboxes on a node, mean
+	Events               int
+}
+
+// Sim is a run under way.
+type Sim struct {
+	cfg     Config
+	src     *source
+	rng     *rand.Rand
+	now     float64
+	events  queue
+	seq     int
+	nodes   []*node
+	placers []*placer
+	group   []int // of each template, on how many nodes it lives
+
+	out             Result
+	creates, wakes  []float64
+	hits, asked     int
+	looks           int
+	memory, warm    float64
+	cv, empty, runs float64
+}
+
+// node is one machine.
+type node struct {
+	memory  float64 // MiB in use
+	load    float64 // processors that running sandboxes use
+	running int
+	free    []float64 // when each processor has done the starts it was given
+	cached  []int     // templates, the latest last
+	sizer   *pool.Sizer
+	ready   map[int]int
+	making  int
+}
+
+// Run simulates.
+func Run(cfg Config) (Result, error) {
+	if err := cfg.Costs.Validate(); err != nil {
+		return Result{}, err
+	}
+	if cfg.Nodes < 1 || cfg.Node.Processors < 1 || cfg.Load.Templates < 1 || cfg.Placers < 1 || cfg.Seconds <= cfg.Warmup {
+		return Result{}, fmt.Errorf("config: nodes, processors, templates and placers must be at least 1, and seconds more than warmup")
+	}
+	s := &Sim{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), out: Result{Policy: cfg.Policy}}
+	s.src = newSource(cfg.Load, rand.New(rand.NewPCG(cfg.Seed, 2)))
+	s.prepare()
+	s.run()
+	return s.result(), nil
+}
+
+func (s *Sim) prepare() {
+	c := s.cfg
+	for range c.Nodes {
+		n := &node{memory: c.Costs.DaemonBaseMB, free: make([]float64, c.Node.Processors), ready: map[int]int{},
+			sizer: pool.New(pool.Config{Cap: c.Warm})}
+		s.nodes = append(s.nodes, n)
+	}
+	for i := range c.Placers {
+		s.placers = append(s.placers, &placer{policy: c.Policy, views: make([]view, c.Nodes), sim: s, rng: rand.New(rand.NewPCG(c.Seed, 10+uint64(i)))})
+	}
+	s.group = make([]int, c.Load.Templates)
+	last := 0.0
+	for t, at := range s.src.cdf {
+		s.group[t] = min(max(3, int(math.Ceil(2*(at-last)*float64(c.Nodes)))), c.Nodes)
+		last = at
+	}
+	s.arrive()
+	s.at(0, s.tell)
+	s.at(1, s.tend)
+	s.at(c.Warmup, s.look)
+}
+
+// homes is on how many nodes a template lives, homeOf the k-th of them.
+func (s *Sim) homes(t int) int { return s.group[t] }
+
+func (s *Sim) homeOf(t, k int) int {
+	x := uint64(t)*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
+	x ^= x >> 29
+	return int((x%uint64(len(s.nodes)) + uint64(k)) % uint64(len(s.nodes)))
+}
+
+// counts reports whether the time counts.
+func (s *Sim) counts() bool { return s.now >= s.cfg.Warmup }
+
+// arrive makes the next sessions, and then those after them.
+func (s *Sim) arrive() {
+	after, n, template := s.src.next(s.now)
+	s.at(s.now+after, func() {
+		for range n {
+			s.create(s.src.session(s.now, template, s.cfg.Costs))
+		}
+		s.arrive()
+	})
+}
+
+// create begins a session.
+func (s *Sim) create(x *session) {
+	i := s.placers[s.rng.IntN(len(s.placers))].place(x)
+	if s.counts() {
+		s.asked++
+	}
+	n := s.enter(i, x)
+	if n == nil {
+		return
+	}
+	key := pool.Key(fmt.Sprint(x.template))
+	if s.cfg.Warm > 0 {
+		n.sizer.Asked(key, s.clock())
+	}
+	var took float64
+	if n.ready[x.template] > 0 {
+		n.ready[x.template]--
+		n.memory -= s.cfg.Costs.IdleMB
+		took = n.work(s, s.cfg.Costs.WarmCPU) + s.cfg.Costs.WarmIdle
+		if s.counts() {
+			s.hits++
+		}
+	} else {
+		took = s.fetch(n, x.template) + n.work(s, s.cfg.Costs.ColdCPU) + s.cfg.Costs.ColdIdle
+	}
+	if s.counts() {
+		s.out.Started++
+		s.creates = append(s.creates, took)
+	}
+	s.live(x, took)
+}
+
+// resume brings a paused session back.
+func (s *Sim) resume(x *session) {
+	x.began = s.now
+	i := s.placers[s.rng.IntN(len(s.placers))].place(x)
+	n := s.enter(i, x)
+	if n == nil {
+		return
+	}
+	took := 0.0
+	if x.home != i {
+		took += s.cfg.Costs.SnapshotMB / s.cfg.Node.NetworkMBps
+		if s.counts() {
+			s.out.Moves++
+			s.out.MovedGB += s.cfg.Costs.SnapshotMB / 1024
+		}
+		took += s.fetch(n, x.template)
+	}
+	took += n.work(s, s.cfg.Costs.RestoreCPU) + s.cfg.Costs.RestoreIdle
+	if s.counts() {
+		s.out.Resumed++
+		s.wakes = append(s.wakes, took)
+	}
+	s.live(x, took)
+}
+
+// enter gives a session its node, or refuses it: nil.
+func (s *Sim) enter(i int, x *session) *node {
+	refuse := func() *node {
+		if s.counts() {
+			s.out.Refused++
+		}
+		return nil
+	}
+	if i < 0 {
+		return refuse()
+	}
+	n := s.nodes[i]
+	for _, t := range slices.Sorted(maps.Keys(n.ready)) { // what is kept ready gives way
+		ready := n.ready[t]
+		if n.memory+x.memory <= s.cfg.Node.MemoryMB*0.95 {
+			break
+		}
+		n.memory -= float64(ready) * s.cfg.Costs.IdleMB
+		delete(n.ready, t)
+	}
+	if n.memory+x.memory > s.cfg.Node.MemoryMB*0.95 || n.wait(s.now) > s.cfg.MaxWait {
+		return refuse()
+	}
+	x.node = i
+	n.memory += x.memory
+	n.load += x.cpu
+	n.running++
+	return n
+}
+
+// live lets a session work, and then end or be paused.
+func (s *Sim) live(x *session, took float64) {
+	s.at(s.now+took+s.src.exp(s.cfg.Load.Active), func() {
+		n := s.nodes[x.node]
+		n.memory -= x.memory
+		n.load -= x.cpu
+		n.running--
+		if s.src.rng.Float64() >= s.cfg.Load.Pauses {
+			return
+		}
+		n.work(s, s.cfg.Costs.PauseCPU)
+		x.home = x.node
+		s.at(s.now+s.src.exp(s.cfg.Load.Away), func() { s.resume(x) })
+	})
+}
+
+// wait is how long it is until a start would begin.
+func (n *node) wait(now float64) float64 { return max(0, slices.Min(n.free)-now) }
+
+// work gives a start to the processor that is free first, and returns how long it is until
+// it is done. The sandboxes' own work leaves it a part.
+func (n *node) work(s *Sim, cpu float64) float64 {
+	i := 0
+	for k, at := range n.free {
+		if at < n.free[i] {
+			i = k
+		}
+	}
+	share := max(0.1, 1-n.load/float64(s.cfg.Node.Processors))
+	n.free[i] = max(s.now, n.free[i]) + cpu/share
+	return n.free[i] - s.now
+}
+
+// fetch makes a template present, and returns how long that takes.
+func (s *Sim) fetch(n *node, t int) float64 {
+	if k := slices.Index(n.cached, t); k >= 0 {
+		n.cached = append(slices.Delete(n.cached, k, k+1), t)
+		return 0
+	}
+	if len(n.cached) >= s.cfg.Cache {
+		n.cached = slices.Delete(n.cached, 0, 1)
+	}
+	n.cached = append(n.cached, t)
+	if s.counts() {
+		s.out.Fetches++
+		s.out.MovedGB += s.cfg.TemplateMB / 1024
+	}
+	return s.cfg.TemplateMB / s.cfg.Node.NetworkMBps
+}
+
+// tell gives every placer what the nodes are like.
+func (s *Sim) tell() {
+	for i, n := range s.nodes {
+		v := view{memory: n.memory / s.cfg.Node.MemoryMB, load: n.load / float64(s.cfg.Node.Processors), queue: n.wait(s.now)}
+		for _, p := range s.placers {
+			p.views[i] = v
+		}
+	}
+	s.at(s.now+max(s.cfg.Stale, 0.01), s.tell)
+}
+
+// tend keeps sandboxes ready on every node, as package pool says.
+func (s *Sim) tend() {
+	if s.cfg.Warm > 0 {
+		for _, n := range s.nodes {
+			s.tendNode(n)
+		}
+		s.at(s.now+0.25, s.tend)
+	}
+}
+
+func (s *Sim) tendNode(n *node) {
+	targets := n.sizer.Targets(s.clock(), nil)
+	for _, t := range slices.Sorted(maps.Keys(n.ready)) {
+		have := n.ready[t]
+		if most := targets[pool.Key(fmt.Sprint(t))]; have > most {
+			n.memory -= float64(have-most) * s.cfg.Costs.IdleMB
+			n.ready[t] = most
+		}
+	}
+	keys := make([]pool.Key, 0, len(targets))
+	for k := range targets {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		var t int
+		_, _ = fmt.Sscan(string(k), &t)
+		// One at a time, when no start waits and memory is not short.
+		if n.ready[t] >= targets[k] || n.making > 0 || n.wait(s.now) > 0 || n.memory > 0.85*s.cfg.Node.MemoryMB {
+			continue
+		}
+		n.making++
+		n.memory += s.cfg.Costs.IdleMB
+		took := n.work(s, s.cfg.Costs.ColdCPU) + s.cfg.Costs.ColdIdle
+		s.at(s.now+took, func() {
+			n.making--
+			n.ready[t]++
+			n.sizer.Refilled(time.Duration(took * float64(time.Second)))
+		})
+	}
+}
+
+// clock is the simulated time for those who want one.
+func (s *Sim) clock() time.Time {
+	return time.Unix(1_000_000_000, 0).Add(time.Duration(s.now * float64(time.Second)))
+}
+
+// look takes a picture of the nodes every second.
+func (s *Sim) look() {
+	var sum, squares, warm float64
+	empty, running := 0, 0
+	for _, n := range s.nodes {
+		m := n.memory / s.cfg.Node.MemoryMB
+		sum, squares = sum+m, squares+m*m
+		s.out.MemoryMost = max(s.out.MemoryMost, m)
+		ready := 0 // whole numbers: a map has no order, and sums of fractions have one
+		for _, k := range n.ready {
+			ready += k
+		}
+		warm += float64(ready) * s.cfg.Costs.IdleMB
+		if running += n.running; n.running == 0 {
+			empty++
+		}
+	}
+	all := float64(len(s.nodes))
+	mean := sum / all
+	s.looks++
+	s.memory += mean
+	s.warm += warm / all
+	s.cv += math.Sqrt(max(0, squares/all-mean*mean)) / mean
+	s.empty += float64(empty) / all
+	s.runs += float64(running) / all
+	s.at(s.now+1, s.look)
+}
+
+// result adds up.
+func (s *Sim) result() Result {
+	r := s.out
+	looks := float64(max(1, s.looks))
+	r.P50, r.P95, r.P99 = at(s.creates, .5), at(s.creates, .95), at(s.creates, .99)
+	r.ResumeP50, r.ResumeP95 = at(s.wakes, .5), at(s.wakes, .95)
+	r.WarmHits = float64(s.hits) / float64(max(1, s.asked))
+	r.Memory, r.WarmMB, r.Uneven, r.Empty, r.Running = s.memory/looks, s.warm/looks, s.cv/looks, s.empty/looks, s.runs/looks
+	r.Events = s.seq
+	return r
+}
+
+// at is a quantile; 0 of nothing.
+func at(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[min(len(v)-1, int(q*float64(len(v))))]
+}
+
+// event is something that happens. Of those at one moment the one that was planned
+// first comes first.
+type event struct {
+	at  float64
+	seq int
+	do  func()
+}
+
+type queue []event
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) { *q = append(*q, x.(event)) }
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*q = old[:len(old)-1]
+	return e
+}
+
+// at plans something.
+func (s *Sim) at(t float64, do func()) {
+	s.seq++
+	heap.Push(&s.events, event{t, s.seq, do})
+}
+
+// run lets everything happen until the time is up.
+func (s *Sim) run() {
+	for len(s.events) > 0 {
+		e := heap.Pop(&s.events).(event)
+		if e.at > s.cfg.Seconds {
+			return
+		}
+		s.now = e.at
+		e.do()
+	}
+}
