@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+)
+
+// daemon is a carrel serve with a root and a port of its own, in a control group that
+// counts its processor time and that of all it starts, ended ones too.
+type daemon struct {
+	cmd   *exec.Cmd
+	dir   string
+	group string // "" where none can be made
+	svc   carrel.Service
+}
+
+const groups = "/sys/fs/cgroup/cpuacct"
+
+// start starts one and waits until it answers.
+func start(ctx context.Context, o options, name string) (*daemon, error) {
+	dir, err := os.MkdirTemp("", "carrel-scale-")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{dir: dir}
+	group := filepath.Join(groups, fmt.Sprintf("carrel-scale-%d-%s", os.Getpid(), name))
+	if os.Mkdir(group, 0o755) == nil {
+		d.group = group
+	}
+	binary, err := filepath.Abs(o.carrel)
+	if err != nil {
+		return nil, err
+	}
+	// The shell enters the group before it becomes the daemon, so that nothing escapes it.
+	args := []string{"-c", `[ -z "$0" ] || echo $$ > "$0/cgroup.procs"; exec "$@"`, d.group, binary, "--data-dir", dir, "serve",
+		"--listen", "127.0.0.1:0", "--log-level", "error", "--max-sandboxes", "5000", "--default-tier", o.tier, "--warm", "0"}
+	if o.cache != "" {
+		args = append(args, "--cache-dir", o.cache)
+	}
+	d.cmd = exec.Command("/bin/sh", args...)
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := d.cmd.Start(); err != nil {
+		d.stop()
+		return nil, err
+	}
+	if err := d.ready(ctx); err != nil {
+		d.stop()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *daemon) ready(ctx context.Context) error {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		raw, err := os.ReadFile(filepath.Join(d.dir, "daemon.json"))
+		key, kerr := os.ReadFile(filepath.Join(d.dir, "api-key"))
+		var info struct{ URL string }
+		if err != nil || kerr != nil || json.Unmarshal(raw, &info) != nil {
+			continue
+		}
+		if d.svc, err = client.New(info.URL, strings.TrimSpace(string(key))); err != nil {
+			return err
+		}
+		_, err = d.svc.GetTemplate(ctx, "base")
+		return err
+	}
+	return errors.Join(errors.New("the daemon did not start in five minutes"), ctx.Err())
+}
+
+// places are the control groups of the daemon and of these sandboxes, which have groups of
+// their own elsewhere.
+func (d *daemon) places(ids []carrel.ID) []string {
+	out := []string{d.group}
+	_ = filepath.WalkDir(groups, func(path string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() && slices.Contains(ids, carrel.ID(e.Name())) {
+			out = append(out, path)
+		}
+		return nil
+	})
+	return out
+}
+
+// cpu is the processor time that the daemon has used, and these sandboxes since they
+// were made, in seconds.
+func (d *daemon) cpu(ids ...carrel.ID) (float64, error) {
+	if d.group == "" {
+		return 0, errors.New("no control group of the first version counts processor time here (run it as root)")
+	}
+	sum := 0.0
+	for _, dir := range d.places(ids) {
+		raw, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage"))
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += float64(n) / 1e9
+	}
+	return sum, nil
+}
+
+// memory is what the daemon takes for itself, and what these sandboxes do, in MiB. What
+// these share is divided by those that share it.
+func (d *daemon) memory(ids ...carrel.ID) (own, others float64) {
+	for i, dir := range d.places(ids) {
+		raw, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		for _, pid := range strings.Fields(string(raw)) {
+			if i == 0 {
+				own += smaps(pid, "Anonymous:")
+			} else {
+				others += smaps(pid, "Pss:")
+			}
+		}
+	}
+	return own, others
+}
+
+// smaps is one sum of a process's memory, in MiB.
+func smaps(pid, what string) float64 {
+	raw, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == what {
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// files counts the daemon's descriptors.
+func (d *daemon) files() float64 {
+	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
+	return float64(len(list))
+}
+
+// tasks counts the threads of these sandboxes.
+func (d *daemon) tasks(ids ...carrel.ID) float64 {
+	n := 0
+	for _, dir := range d.places(ids)[1:] {
+		raw, _ := os.ReadFile(filepath.Join(dir, "tasks"))
+		n += len(strings.Fields(string(raw)))
+	}
+	return float64(n)
+}
+
+// stop kills the sandboxes and ends the daemon, its keeper and the groups.
+func (d *daemon) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if d.svc != nil {
+		for {
+			page, err := d.svc.List(ctx, carrel.ListOptions{})
+			if err != nil || len(page.Sandboxes) == 0 {
+				break
+			}
+			for _, s := range page.Sandboxes {
+				_ = d.svc.Kill(ctx, s.ID)
+			}
+		}
+		_ = d.svc.Close()
+	}
+	if d.cmd != nil && d.cmd.Process != nil {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		_ = d.cmd.Wait()
+	}
+	if d.group != "" { // the keeper, which lives as long as somebody might come back
+		raw, _ := os.ReadFile(filepath.Join(d.group, "cgroup.procs"))
+		for _, pid := range strings.Fields(string(raw)) {
+			if n, err := strconv.Atoi(pid); err == nil && n > 1 {
+				_ = syscall.Kill(n, syscall.SIGTERM)
+			}
+		}
+		for range 100 {
+			if _ = filepath.WalkDir(d.group, func(p string, e os.DirEntry, err error) error {
+				if err == nil && e.IsDir() {
+					defer func() { _ = os.Remove(p) }()
+				}
+				return nil
+			}); os.Remove(d.group) == nil || !exists(d.group) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	_ = os.RemoveAll(d.dir)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,178 @@
+// Command scale prints what docs/SCALING.md says: how many sandboxes one machine has
+// room for, by what each costs it, and a simulation of a thousand machines. With
+// -measure it measures the costs on this machine, with one daemon and with four beside
+// each other, and sets the simulation's prediction beside what came out.
+//
+//	go run ./bench/scale [-seed N] [-nodes N] [-costs FILE]
+//	go run ./bench/scale -measure [-carrel bin/carrel] [-tier gvisor] [-n 40] [-costs FILE]
+//
+// -costs reads the costs from a file as -measure writes it; the built-in ones are those
+// of the document.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/scaling"
+)
+
+type options struct {
+	seed    uint64
+	nodes   int
+	costs   string
+	measure bool
+	carrel  string
+	cache   string
+	tier    string
+	n       int
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seed, "seed", 1, "of the simulation's chances")
+	flag.IntVar(&o.nodes, "nodes", 1000, "how many machines to simulate")
+	flag.StringVar(&o.costs, "costs", "", "file of costs (JSON)")
+	flag.BoolVar(&o.measure, "measure", false, "measure this machine, and write -costs")
+	flag.StringVar(&o.carrel, "carrel", "bin/carrel", "the binary to measure")
+	flag.StringVar(&o.cache, "cache-dir", "", "its cache directory, so that the base template is not packed again")
+	flag.StringVar(&o.tier, "tier", "gvisor", "the tier to measure")
+	flag.IntVar(&o.n, "n", 40, "how many sandboxes to measure with")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		if hint := carrel.HintOf(err); hint != "" {
+			fmt.Fprintln(os.Stderr, "hint:", hint)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	costs := scaling.Measured
+	if o.measure {
+		return measure(ctx, o, costs)
+	}
+	if o.costs != "" {
+		raw, err := os.ReadFile(o.costs)
+		if err == nil {
+			err = json.Unmarshal(raw, &costs)
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", o.costs, err)
+		}
+	}
+	fmt.Print("## One node\n\n")
+	printLimits(costs)
+	return simulate(o, costs)
+}
+
+// The machines of the tables.
+var (
+	smallNode = scaling.Node{Processors: 2, MemoryMB: 24 << 10, DiskMB: 200 << 10, Files: 1 << 19, Tasks: 190 << 10, NetworkMBps: 125}
+	largeNode = scaling.Node{Processors: 64, MemoryMB: 512 << 10, DiskMB: 4 << 20, Files: 1 << 20, Tasks: 4 << 20, NetworkMBps: 1250}
+	fleetNode = scaling.Node{Processors: 16, MemoryMB: 64 << 10, DiskMB: 1 << 20, Files: 1 << 20, Tasks: 1 << 20, NetworkMBps: 1250}
+)
+
+func printLimits(c scaling.Costs) {
+	small, large := c.Limits(smallNode, 0.05), c.Limits(largeNode, 0.05)
+	fmt.Println("| idle sandboxes that … has room for | 2 processors, 24 GiB | 64 processors, 512 GiB |\n|---|--:|--:|")
+	for i := range small {
+		fmt.Printf("| %s | %.0f | %.0f |\n", small[i].What, small[i].Most, large[i].Most)
+	}
+	fmt.Printf("| cold starts a second | %.0f | %.0f |\n", c.Sustained(smallNode), c.Sustained(largeNode))
+}
+
+// fleet is the simulated run that the tables begin from.
+func fleet(o options, c scaling.Costs) scaling.Config {
+	return scaling.Config{
+		Seed: o.seed, Nodes: o.nodes, Node: fleetNode, Costs: c, Policy: scaling.Locality,
+		Load: scaling.Load{Rate: float64(o.nodes), Wave: 0.3, Period: 300, Burst: 50, BurstShare: 0.3, Templates: 500, Skew: 1,
+			Active: 150, Pauses: 0.7, Away: 60, WorkMB: 80, WorkCPU: 0.01},
+		Seconds: 480, Warmup: 240, Placers: 4, Stale: 1, Warm: 16, Cache: 20, TemplateMB: 500, MaxWait: 20,
+	}
+}
+
+// simulate prints the tables of many machines.
+func simulate(o options, c scaling.Costs) error {
+	base := fleet(o, c)
+	began, events := time.Now(), 0
+	do := func(name string, cfg scaling.Config) error {
+		r, err := scaling.Run(cfg)
+		if err != nil {
+			return err
+		}
+		events += r.Events
+		printResult(name, r)
+		return nil
+	}
+	fmt.Printf("\n## Placement: %d nodes of %d processors and %.0f GiB, %.0f sessions a second\n\n", base.Nodes, base.Node.Processors, base.Node.MemoryMB/1024, base.Load.Rate)
+	header("policy")
+	for _, p := range scaling.Policies {
+		cfg := base
+		cfg.Policy = p
+		if err := do(string(p), cfg); err != nil {
+			return err
+		}
+	}
+	fmt.Print("\n## How old the placers' knowledge is\n\n")
+	header("policy, seconds")
+	for _, p := range []scaling.Policy{scaling.LeastLoaded, scaling.Locality} {
+		for _, stale := range []float64{0.1, 1, 5, 20} {
+			cfg := base
+			cfg.Policy, cfg.Stale = p, stale
+			if err := do(fmt.Sprintf("%s, %g", p, stale), cfg); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Print("\n## How many are kept ready on a node, at most\n\n")
+	header("at most")
+	for _, warm := range []int{0, 4, 8, 16, 32} {
+		cfg := base
+		cfg.Warm = warm
+		if err := do(fmt.Sprint(warm), cfg); err != nil {
+			return err
+		}
+	}
+	fmt.Print("\n## How much the fleet can take\n\n")
+	header("times the sessions")
+	for _, times := range []float64{1, 2, 4, 8} {
+		cfg := base
+		cfg.Load.Rate *= times
+		cfg.Seconds = cfg.Warmup + 120
+		if err := do(fmt.Sprintf("%g", times), cfg); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "scale: %d events in %v\n", events, time.Since(began).Round(time.Second))
+	return nil
+}
+
+func header(first string) {
+	fmt.Printf("| %s | started | refused | p50 | p95 | p99 | ready | resumed p50 | p95 | templates fetched | snapshots moved | GB moved | memory | most | uneven | kept ready |\n", first)
+	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+}
+
+func printResult(name string, r scaling.Result) {
+	fmt.Printf("| %s | %d | %.1f %% | %s | %s | %s | %.0f %% | %s | %s | %d | %d | %.0f | %.0f %% | %.0f %% | %.2f | %.0f MB |\n", name, r.Started,
+		100*float64(r.Refused)/float64(max(1, r.Started+r.Resumed+r.Refused)), ms(r.P50), ms(r.P95), ms(r.P99), 100*r.WarmHits, ms(r.ResumeP50), ms(r.ResumeP95),
+		r.Fetches, r.Moves, r.MovedGB, 100*r.Memory, 100*r.MemoryMost, r.Uneven, r.WarmMB)
+}
+
+func ms(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.0f ms", 1000*s)
+	}
+	return fmt.Sprintf("%.2f s", s)
+}
