@@ -106,7 +106,7 @@ func firstWord(ctx context.Context, in, out net.Conn, p *peeker) ([]byte, error)
 		_ = in.SetReadDeadline(past)
 	}()
 	// The sandbox's end of speech is no speech: the other side may still answer it.
-	err := p.read(time.Time{})
+	err := p.fill() // which has no deadline of its own: the other side may have set one by now
 	if err == nil && !p.ended {
 		_ = out.SetReadDeadline(past)
 	}

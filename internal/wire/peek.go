@@ -106,14 +106,21 @@ func (p *peeker) look(patient bool) (said, error) {
 	}
 }
 
-// read reads some more.
+// read reads some more, until a time.
 func (p *peeker) read(limit time.Time) error {
+	_ = p.conn.SetReadDeadline(limit)
+	err := p.fill()
+	_ = p.conn.SetReadDeadline(time.Time{})
+	return err
+}
+
+// fill reads some more.
+func (p *peeker) fill() error {
 	if len(p.bytes) == cap(p.bytes) {
 		if err := p.grow(); err != nil {
 			return err
 		}
 	}
-	_ = p.conn.SetReadDeadline(limit)
 	n, err := p.conn.Read(p.bytes[len(p.bytes):cap(p.bytes)])
 	p.bytes = p.bytes[:len(p.bytes)+n]
 	if errors.Is(err, io.EOF) {
@@ -122,7 +129,6 @@ func (p *peeker) read(limit time.Time) error {
 	if n > 0 {
 		err = nil
 	}
-	_ = p.conn.SetReadDeadline(time.Time{})
 	return err
 }
 
