@@ -125,16 +125,26 @@ func (writerStream) Read(context.Context, []byte) (int, error)        { return 0
 func (s writerStream) Write(_ context.Context, b []byte) (int, error) { return s.Writer.Write(b) }
 func (writerStream) Close() error                                     { return nil }
 
+// Pipe implements tool.Host.
+func (h *host) Pipe() (r, w tool.File) {
+	p := NewPipe()
+	return openFile{h.r.ctx, newDesc(readEnd{p})}, openFile{h.r.ctx, newDesc(writeEnd{p})}
+}
+
 // child makes the process of a Child.
 func (h *host) child(c tool.Child, sync bool) (*runner, []string, error) {
 	s, err := h.r.fork(sync)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.In != nil {
+	if f, ok := c.In.(openFile); ok {
+		s.fds.set(0, f.d.hold())
+	} else if c.In != nil {
 		s.fds.set(0, newDesc(readerStream{c.In}))
 	}
-	if c.Out != nil {
+	if f, ok := c.Out.(openFile); ok {
+		s.fds.set(1, f.d.hold())
+	} else if c.Out != nil {
 		s.fds.set(1, newDesc(writerStream{c.Out}))
 	}
 	if c.Err != nil {

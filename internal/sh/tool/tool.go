@@ -67,6 +67,9 @@ type Host interface {
 	Run(Child) int
 	// Start runs another program beside this one.
 	Start(Child) (Process, error)
+	// Pipe makes a pipe of the machine, for a child's In or Out: the child holds its end by itself then, and the caller
+	// closes its copy. Waiting at it lets others run where the machine is deterministic, which io.Pipe does not.
+	Pipe() (r, w File)
 
 	// Machine is the computer as a whole.
 	Machine() Machine

@@ -128,8 +128,10 @@ func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
 			}
 			fmt.Fprintf(c.Err, "%s: cmd. line:%d: %s\n%s: cmd. line:%d: %s^ %s\n", c.Base(), pe.Position.Line, line, c.Base(), pe.Position.Line,
 				strings.Repeat(" ", max(pe.Position.Column-1, 0)), pe.Message)
-			if strings.HasPrefix(pe.Message, "undefined function") {
-				return 2
+			for _, fatal := range []string{"undefined function", "can't use", "can't pass", "can't call"} {
+				if strings.HasPrefix(pe.Message, fatal) {
+					return 2
+				}
 			}
 			return 1
 		}

@@ -1,7 +1,6 @@
 package awk
 
 import (
-	"context"
 	"io"
 	"syscall"
 
@@ -17,30 +16,6 @@ const (
 
 var errIsDir error = syscall.EISDIR
 
-// childOut is the end of a pipe that a child writes to.
-type childOut struct{ *io.PipeWriter }
-
-// Write fails as a pipe's does when nobody reads.
-func (w childOut) Write(b []byte) (int, error) {
-	n, err := w.PipeWriter.Write(b)
-	if err == io.ErrClosedPipe {
-		err = syscall.EPIPE
-	}
-	return n, err
-}
-
-// watch ends a pipe when the child, or the program itself, has ended.
-func watch(ctx context.Context, p tool.Process, end func()) {
-	go func() { // ends with the child, which the machine ends with this process
-		select {
-		case <-p.Done():
-		case <-ctx.Done():
-			p.Signal(int(syscall.Errno(15)))
-		}
-		end()
-	}()
-}
-
 // status is a child's end as gawk's close tells it.
 func status(p tool.Process) func() int {
 	return func() int {
@@ -54,22 +29,38 @@ func status(p tool.Process) func() int {
 
 // Reader implements interp.Host.
 func (h *host) Reader(command string) (io.ReadCloser, func() int, error) {
-	r, w := io.Pipe()
-	p, err := h.Start(tool.Child{Args: []string{"sh", "-c", command}, Out: childOut{w}})
+	r, w := h.Pipe()
+	defer w.Close()
+	p, err := h.Start(tool.Child{Args: []string{"sh", "-c", command}, Out: w})
 	if err != nil {
+		_ = r.Close()
 		return nil, nil, err
 	}
-	watch(h.Ctx, p, func() { _ = w.Close() })
 	return r, status(p), nil
 }
 
 // Writer implements interp.Host.
 func (h *host) Writer(command string) (io.WriteCloser, func() int, error) {
-	r, w := io.Pipe()
+	r, w := h.Pipe()
+	defer r.Close()
 	p, err := h.Start(tool.Child{Args: []string{"sh", "-c", command}, In: r})
 	if err != nil {
+		_ = w.Close()
 		return nil, nil, err
 	}
-	watch(h.Ctx, p, func() { _ = r.CloseWithError(syscall.EPIPE) })
 	return w, status(p), nil
+}
+
+// Both implements interp.Host.
+func (h *host) Both(command string) (io.ReadCloser, io.WriteCloser, func() int, error) {
+	in, to := h.Pipe()
+	from, out := h.Pipe()
+	defer in.Close()
+	defer out.Close()
+	p, err := h.Start(tool.Child{Args: []string{"sh", "-c", command}, In: in, Out: out})
+	if err != nil {
+		_, _ = to.Close(), from.Close()
+		return nil, nil, nil, err
+	}
+	return from, to, status(p), nil
 }

@@ -4,8 +4,6 @@ package interp
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/rx"
 	"reflect"
@@ -244,8 +242,14 @@ func validNativeType(typ reflect.Type) bool {
 }
 
 // Guts of the split() function
-func (p *interp) split(s string, scope resolver.Scope, index int, fs string, mode IOMode) (int, error) {
+func (p *interp) split(s string, scope resolver.Scope, index int, sep value, mode IOMode, seps map[string]value) (int, error) {
 	var parts []string
+	fs := p.toString(sep)
+	between := func(text string) {
+		if seps != nil {
+			seps[strconv.Itoa(len(parts))] = str(text)
+		}
+	}
 	switch {
 	case mode == CSVMode || mode == TSVMode:
 		// Set up for parsing a CSV/TSV record
@@ -265,14 +269,20 @@ func (p *interp) split(s string, scope resolver.Scope, index int, fs string, mod
 		// Parse one record. Errors shouldn't happen, but if there is one,
 		// len(parts) will be 0.
 		scanner.Scan()
-	case fs == " ":
+	case fs == " " && sep.typ != typeRegex:
 		parts = fieldsOf(nil, s)
+		if seps != nil {
+			blanks(s, parts, seps)
+		}
 	case s == "":
 		// Leave parts 0 length on empty string
-	case utf8.RuneCountInString(fs) <= 1 && (fs == "" || !p.ignoreCase()):
+	case utf8.RuneCountInString(fs) <= 1 && (fs == "" || !p.ignoreCase()) && (sep.typ != typeRegex || fs == ""):
 		parts = splitOn(nil, s, fs)
+		for i := 1; i < len(parts) && seps != nil; i++ {
+			seps[strconv.Itoa(i)] = str(fs)
+		}
 	default:
-		if utf8.RuneCountInString(fs) == 1 {
+		if utf8.RuneCountInString(fs) == 1 && sep.typ != typeRegex {
 			fs = rx.QuoteMeta(fs)
 		}
 		re, err := p.compileRegex(fs)
@@ -283,6 +293,7 @@ func (p *interp) split(s string, scope resolver.Scope, index int, fs string, mod
 		re.All([]byte(s), false, func(loc []int) bool {
 			if loc[0] != loc[1] {
 				parts = append(parts, s[last:loc[0]])
+				between(s[loc[0]:loc[1]])
 				last = loc[1]
 			}
 			return true
@@ -293,7 +304,7 @@ func (p *interp) split(s string, scope resolver.Scope, index int, fs string, mod
 	for i, part := range parts {
 		array[strconv.Itoa(i+1)] = numStr(part)
 	}
-	p.replaceArray(p.arrayIndex(scope, index), array)
+	p.setArray(scope, index, array)
 	return len(array), nil
 }
 
@@ -340,144 +351,6 @@ func appendSub(r []byte, repl, match string) []byte {
 		}
 	}
 	return r
-}
-
-type cachedFormat struct {
-	format string
-	types  []byte
-}
-
-// Parse given sprintf format string into Go format string, along with
-// type conversion specifiers. Output is memoized in a simple cache
-// for performance.
-func (p *interp) parseFmtTypes(s string) (format string, types []byte, err error) {
-	if item, ok := p.formatCache[s]; ok {
-		return item.format, item.types, nil
-	}
-
-	out := []byte(s)
-	total := 0
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' {
-			i++
-			if i >= len(s) {
-				return "", nil, errors.New("expected type specifier after %")
-			}
-			if s[i] == '%' {
-				continue
-			}
-			for i < len(s) && bytes.IndexByte([]byte(" .-+*#0123456789"), s[i]) >= 0 {
-				if s[i] == '*' {
-					types = append(types, 'd')
-					total += 1 << 20
-				}
-				if isDigit(s[i]) && (i == 0 || !isDigit(s[i-1])) {
-					n, _ := strconv.Atoi(s[i : i+len(s[i:])-len(strings.TrimLeft(s[i:], "0123456789"))])
-					total += n
-				}
-				i++
-			}
-			if total > maxString/2 {
-				return "", nil, errors.New("too wide")
-			}
-			if i >= len(s) {
-				return "", nil, errors.New("expected type specifier after %")
-			}
-			var t byte
-			switch s[i] {
-			case '%':
-				continue
-			case 's':
-				t = 's'
-			case 'd':
-				t = 'd'
-			case 'o', 'x', 'X':
-				t = 'u'
-			case 'i':
-				t = 'd'
-				out[i] = 'd'
-			case 'f', 'e', 'E', 'g', 'G':
-				t = 'f'
-			case 'a':
-				t = 'f'
-				out[i] = 'x'
-			case 'A':
-				t = 'f'
-				out[i] = 'X'
-			case 'u':
-				t = 'u'
-				out[i] = 'd'
-			case 'c':
-				t = 'c'
-				out[i] = 's'
-			default:
-				return "", nil, fmt.Errorf("invalid format type %q", s[i])
-			}
-			types = append(types, t)
-		}
-	}
-
-	// Dumb, non-LRU cache: just cache the first N formats
-	format = string(out)
-	if len(p.formatCache) < maxCachedFormats {
-		p.formatCache[s] = cachedFormat{format: format, types: types}
-	}
-	return format, types, nil
-}
-
-// Guts of sprintf() function (also used by "printf" statement)
-func (p *interp) sprintf(format string, args []value) (string, error) {
-	format, types, err := p.parseFmtTypes(format)
-	if err != nil {
-		return "", newError("format error: %s", err)
-	}
-	if len(types) > len(args) {
-		return "", newError("format error: got %d args, expected %d", len(args), len(types))
-	}
-	converted := make([]interface{}, 0, 7) // up to 7 args won't require heap allocation
-	for i, t := range types {
-		a := args[i]
-		var v interface{}
-		switch t {
-		case 's':
-			v = p.toString(a)
-		case 'd':
-			n := a.num()
-			if n != n || n >= 1<<63 || n < -1<<63 {
-				n = max(min(n, 1<<63-1024), -1<<63)
-			}
-			v = int64(n)
-		case 'f':
-			v = a.num()
-		case 'u':
-			v = uint64(int64(a.num()))
-		case 'c':
-			var c []byte
-			n, isStr := a.isTrueStr()
-			if isStr {
-				s := p.toString(a)
-				if len(s) == 0 {
-					c = []byte{0}
-				} else if p.chars {
-					_, size := utf8.DecodeRuneInString(s)
-					c = []byte(s[:size])
-				} else {
-					c = []byte{s[0]}
-				}
-			} else {
-				if p.chars {
-					buf := make([]byte, utf8.UTFMax)
-					size := utf8.EncodeRune(buf, rune(n))
-					c = buf[:size]
-				} else {
-					c = []byte{byte(n)}
-				}
-			}
-			v = c
-		}
-		converted = append(converted, v)
-	}
-	return fmt.Sprintf(format, converted...), nil
 }
 
 func substrChars(s string, pos int) string {

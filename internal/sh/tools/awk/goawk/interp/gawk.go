@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ func (p *interp) keys(array map[string]value) []string {
 	if i, ok := p.arrayIndexes["PROCINFO"]; ok {
 		how = p.toString(p.array(resolver.Global, i)["sorted_in"])
 	}
+	if how == "@unsorted" {
+		how = ""
+	}
 	p.sortKeys(out, array, how)
 	return out
 }
@@ -39,6 +43,8 @@ func order(a, b value) int {
 			return 1
 		}
 		return 0
+	case a.typ == typeArray || b.typ == typeArray: // behind all others
+		return cmp.Compare(a.typ, b.typ)
 	case as != bs:
 		if as {
 			return 1
@@ -51,6 +57,16 @@ func order(a, b value) int {
 // sortKeys sorts indexes in one of gawk's predefined orders.
 func (p *interp) sortKeys(keys []string, array map[string]value, how string) {
 	number := func(s string) value { return num(numStr(s).num()) }
+	if f := p.userFunction(how); f != nil {
+		slices.SortFunc(keys, func(a, b string) int {
+			n, err := p.call(f, numStr(a), array[a], numStr(b), array[b])
+			if err != nil && p.broke == nil {
+				p.broke = err
+			}
+			return int(max(min(n.num(), 1), -1))
+		})
+		return
+	}
 	var less func(a, b string) int
 	byIndex := func(a, b string) int {
 		if c := order(numStr(a), numStr(b)); c != 0 {
@@ -96,7 +112,7 @@ func (p *interp) sortKeys(keys []string, array map[string]value, how string) {
 }
 
 // callArrays runs the functions that fill arrays.
-func (p *interp) callArrays(which, a, b int) error {
+func (p *interp) callArrays(which int, a, b place) error {
 	switch which {
 	case compiler.ArraysMatch:
 		sv, rv := p.peekPop()
@@ -121,7 +137,7 @@ func (p *interp) callArrays(which, a, b int) error {
 				array[key+p.subscriptSep+"length"] = num(float64(utf8.RuneCountInString(text)))
 			}
 		}
-		p.replaceArray(a, array)
+		p.setArray(a.scope, a.index, array)
 		p.replaceTop(num(float64(p.matchStart)))
 	case compiler.ArraysPatsplit:
 		sv, rv := p.peekPop()
@@ -130,16 +146,23 @@ func (p *interp) callArrays(which, a, b int) error {
 		if err != nil {
 			return err
 		}
-		array := map[string]value{}
+		array, seps := map[string]value{}, map[string]value{}
+		last := 0
 		re.All([]byte(s), false, func(loc []int) bool {
+			seps[strconv.Itoa(len(array))] = str(s[last:loc[0]])
 			array[strconv.Itoa(len(array)+1)] = numStr(s[loc[0]:loc[1]])
+			last = loc[1]
 			return true
 		})
-		p.replaceArray(a, array)
+		if seps[strconv.Itoa(len(array))] = str(s[last:]); b.index >= 0 {
+			p.setArray(b.scope, b.index, seps)
+		}
+		p.setArray(a.scope, a.index, array)
 		p.replaceTop(num(float64(len(array))))
 	default:
 		how := p.toString(p.peekTop())
-		from := p.arrays[a]
+		fold := p.ignoreCase()
+		from := p.array(a.scope, a.index)
 		keys := make([]string, 0, len(from))
 		for k := range from {
 			keys = append(keys, k)
@@ -153,7 +176,14 @@ func (p *interp) callArrays(which, a, b int) error {
 				how = "@ind_str_asc"
 			}
 		}
-		p.sortKeys(keys, from, how)
+		if fold && strings.HasPrefix(how, "@val_type") {
+			p.sortFolded(keys, from, strings.HasSuffix(how, "_desc"))
+		} else {
+			p.sortKeys(keys, from, how)
+		}
+		if p.broke != nil {
+			return p.broke
+		}
 		array := make(map[string]value, len(keys))
 		for i, k := range keys {
 			v := from[k]
@@ -162,7 +192,7 @@ func (p *interp) callArrays(which, a, b int) error {
 			}
 			array[strconv.Itoa(i+1)] = v
 		}
-		p.replaceArray(b, array)
+		p.setArray(b.scope, b.index, array)
 		p.replaceTop(num(float64(len(keys))))
 	}
 	return nil

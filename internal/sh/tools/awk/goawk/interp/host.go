@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"maps"
+	"strings"
 	"time"
 )
 
@@ -19,6 +21,8 @@ type Host interface {
 	Reader(command string) (r io.ReadCloser, wait func() int, err error)
 	// Writer runs a shell command whose input is written.
 	Writer(command string) (w io.WriteCloser, wait func() int, err error)
+	// Both runs a shell command that is read and written.
+	Both(command string) (r io.ReadCloser, w io.WriteCloser, wait func() int, err error)
 	// Step and Pay are those of package tool.
 	Step(n int) bool
 	Pay(n int64) error
@@ -103,34 +107,47 @@ func (p *interp) steps() error {
 	return nil
 }
 
-// bigString is the length from which strings are paid for when variables keep them.
-const bigString = 512
+// elementCost is what an element of an array costs beside its texts.
+const elementCost = 160
 
-// elementCost is what an element of an array costs.
-const elementCost = 128
+// owes is how much is paid at a time.
+const owes = 32 << 10
 
 // maxString is the longest string.
 const maxString = 64 << 20
 
 // keep pays for what a variable holds beyond what it held.
 func (p *interp) keep(old, v value) {
-	d := 0
-	if len(v.s) > bigString {
-		d += len(v.s)
-	}
-	if len(old.s) > bigString {
-		d -= len(old.s)
-	}
-	if d != 0 {
+	if d := len(v.s) - len(old.s); d != 0 {
 		p.pay(int64(d))
 	}
 }
 
-// pay takes memory; the program ends soon when there is none left.
+// pay takes memory, in large pieces; the program ends soon when there is none left.
 func (p *interp) pay(n int64) {
+	if p.owed += n; p.owed > -owes && p.owed < owes {
+		return
+	}
+	n, p.owed = p.owed, 0
 	if err := p.host.Pay(n); err != nil && p.broke == nil {
 		p.broke = err
 	}
+}
+
+// own returns a text that does not keep a much longer record alive, of which it is a part.
+func (p *interp) own(s string) string {
+	if len(s) < 1024 && len(p.line) > 4*len(s)+64 {
+		return strings.Clone(s)
+	}
+	return s
+}
+
+// part returns a piece of a text; a small piece does not keep it alive.
+func part(s, piece string) string {
+	if len(piece) < 1024 && len(s) > 4*len(piece)+64 {
+		return strings.Clone(piece)
+	}
+	return piece
 }
 
 // work pays for an operation on a string of n bytes.
@@ -147,33 +164,42 @@ func (p *interp) work(n int) error {
 	return nil
 }
 
+// weigh is what an array costs, with those in it.
+func weigh(array map[string]value) int64 {
+	n := int64(0)
+	for todo := []map[string]value{array}; len(todo) > 0; {
+		a := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		n += int64(len(a)) * elementCost
+		for k, v := range a {
+			n += int64(len(v.s) + len(k))
+			if v.arr != nil {
+				todo = append(todo, v.arr)
+			}
+		}
+	}
+	return n
+}
+
 // drop gives back what an array holds.
 func (p *interp) drop(array map[string]value) {
-	if len(array) == 0 {
-		return
+	if len(array) > 0 {
+		p.pay(-weigh(array))
 	}
-	n := int64(len(array)) * elementCost
-	for k, v := range array {
-		if len(v.s) > bigString {
-			n += int64(len(v.s))
-		}
-		if len(k) > bigString {
-			n += int64(len(k))
-		}
-	}
-	p.pay(-n)
 }
 
 // put sets an element of an array.
 func (p *interp) put(array map[string]value, index string, v value) {
 	old, ok := array[index]
 	if !ok {
-		n := int64(elementCost)
-		if len(index) > bigString {
-			n += int64(len(index))
-		}
-		p.pay(n)
+		index = p.own(index)
+		p.pay(int64(elementCost + len(index)))
 	}
+	if old.typ == typeArray && v.typ != typeArray {
+		p.scalarOf(index)
+		return
+	}
+	v.s = p.own(v.s)
 	p.keep(old, v)
 	array[index] = v
 }
@@ -181,12 +207,9 @@ func (p *interp) put(array map[string]value, index string, v value) {
 // remove deletes an element.
 func (p *interp) remove(array map[string]value, index string) {
 	if v, ok := array[index]; ok {
-		n := int64(-elementCost)
-		if len(index) > bigString {
-			n -= int64(len(index))
-		}
-		p.pay(n)
+		p.pay(-int64(elementCost + len(index)))
 		p.keep(v, null())
+		p.drop(v.arr)
 		delete(array, index)
 	}
 }
@@ -194,15 +217,11 @@ func (p *interp) remove(array map[string]value, index string) {
 // replaceArray puts another array in one's place.
 func (p *interp) replaceArray(i int, array map[string]value) {
 	p.drop(p.arrays[i])
-	n := int64(len(array)) * elementCost
-	for k, v := range array {
-		if len(v.s) > bigString {
-			n += int64(len(v.s))
-		}
-		if len(k) > bigString {
-			n += int64(len(k))
-		}
+	p.pay(weigh(array))
+	if p.pinned[i] {
+		clear(p.arrays[i])
+		maps.Copy(p.arrays[i], array)
+		return
 	}
-	p.pay(n)
 	p.arrays[i] = array
 }

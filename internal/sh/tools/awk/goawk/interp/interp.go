@@ -134,9 +134,17 @@ type interp struct {
 	regexes   []*rx.Regexp
 
 	// Where the program runs, and what it has cost
-	host     Host
-	ctxOps   int
-	broke    error          // memory is used up
+	host   Host
+	ctxOps int
+	broke  error // memory is used up
+	owed   int64 // memory that is not yet paid for
+
+	// Arrays in arrays
+	into   map[string]value   // what EnterSub went into
+	held   []map[string]value // arguments of the call that is being prepared
+	pinned map[int]bool       // of arrays: those that are elements of others, or of a caller
+
+	coprocs  map[string]*coproc
 	gawkVars map[string]int // FPAT and FIELDWIDTHS, if the program has them
 
 	// Misc pieces of state
@@ -144,7 +152,6 @@ type interp struct {
 	randSeed         float64
 	exitStatus       int
 	regexCache       map[string]*rx.Regexp
-	formatCache      map[string]cachedFormat
 	csvJoinFieldsBuf bytes.Buffer
 	chars            bool
 }
@@ -153,7 +160,6 @@ type interp struct {
 // we wanted to, but no need for now.
 const (
 	maxCachedRegexes = 100
-	maxCachedFormats = 100
 	maxRecordLength  = 10 * 1024 * 1024 // 10MB seems like plenty
 	maxFieldIndex    = 1000000
 	maxCallDepth     = 1000
@@ -387,7 +393,6 @@ func newInterp(program *parser.Program) *interp {
 
 	// Initialize defaults
 	p.regexCache = make(map[string]*rx.Regexp, 10)
-	p.formatCache = make(map[string]cachedFormat, 10)
 	p.randSeed = 1.0
 	seed := math.Float64bits(p.randSeed)
 	p.random = rand.New(rand.NewSource(int64(seed)))
@@ -814,6 +819,8 @@ func (p *interp) setSpecial(index int, v value) error {
 func (p *interp) arrayIndex(scope resolver.Scope, index int) int {
 	if scope == resolver.Global {
 		return index
+	} else if scope == resolver.Sub {
+		panic("awk: an array in an array has no index")
 	} else {
 		return p.localArrays[len(p.localArrays)-1][index]
 	}
@@ -821,6 +828,9 @@ func (p *interp) arrayIndex(scope resolver.Scope, index int) int {
 
 // Return array with given scope and index.
 func (p *interp) array(scope resolver.Scope, index int) map[string]value {
+	if scope == resolver.Sub {
+		return p.into
+	}
 	return p.arrays[p.arrayIndex(scope, index)]
 }
 

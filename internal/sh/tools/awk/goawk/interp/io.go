@@ -98,6 +98,13 @@ func (p *interp) writeCSV(output io.Writer, fields []string) error {
 // destination (file or pipe name)
 func (p *interp) getOutputStream(redirect Token, destValue value) (io.Writer, error) {
 	name := p.toString(destValue)
+	if redirect == PIPE_BOTH {
+		c, err := p.both(name)
+		if err != nil {
+			return nil, err
+		}
+		return c.w, nil
+	}
 	if _, ok := p.inputStreams[name]; ok {
 		return nil, newError("can't write to reader stream")
 	}
@@ -891,6 +898,9 @@ func (p *interp) closeAll() {
 	}
 	for _, w := range p.outputStreams {
 		_ = w.Close()
+	}
+	for name := range p.coprocs {
+		p.closeBoth(name, "")
 	}
 	if f, ok := p.output.(flusher); ok {
 		_ = f.Flush()

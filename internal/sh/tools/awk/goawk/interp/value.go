@@ -16,6 +16,8 @@ const (
 	typeStr
 	typeNum
 	typeNumStr
+	typeRegex // a regex that is a value: @/x/
+	typeArray // an element that is an array
 )
 
 // An AWK value (these are passed around by value)
@@ -23,6 +25,7 @@ type value struct {
 	typ valueType // Type of value
 	s   string    // String value (for typeStr and typeNumStr)
 	n   float64   // Numeric value (for typeNum)
+	arr map[string]value
 }
 
 // Create a new null value
@@ -72,7 +75,7 @@ func (v value) String() string {
 // also return the (possibly converted) number.
 func (v value) isTrueStr() (float64, bool) {
 	switch v.typ {
-	case typeStr:
+	case typeStr, typeRegex:
 		return 0, true
 	case typeNumStr:
 		f, err := parseFloat(v.s)
@@ -90,7 +93,7 @@ func (v value) isTrueStr() (float64, bool) {
 // string is false and everything else is true.
 func (v value) boolean() bool {
 	switch v.typ {
-	case typeStr:
+	case typeStr, typeRegex:
 		return v.s != ""
 	case typeNumStr:
 		f, err := parseFloat(v.s)
@@ -153,7 +156,7 @@ func (v value) str(floatFormat string) string {
 			if floatFormat == "%.6g" {
 				return strconv.FormatFloat(v.n, 'g', 6, 64)
 			}
-			return fmt.Sprintf(floatFormat, v.n)
+			return convert(floatFormat, v.n)
 		}
 	}
 	// For typeStr and typeNumStr we already have the string, for
@@ -164,7 +167,7 @@ func (v value) str(floatFormat string) string {
 // Return value's number value, converting from string if necessary
 func (v value) num() float64 {
 	switch v.typ {
-	case typeStr, typeNumStr:
+	case typeStr, typeNumStr, typeRegex:
 		// Ensure string starts with a float and convert it
 		return parseFloatPrefix(v.s)
 	default: // typeNum, typeNull

@@ -210,12 +210,14 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			amount := code[ip]
 			index := code[ip+1]
 			ip += 2
+			p.pay(-int64(len(p.globals[index].s)))
 			p.globals[index] = num(p.globals[index].num() + float64(amount))
 
 		case compiler.IncrLocal:
 			amount := code[ip]
 			index := code[ip+1]
 			ip += 2
+			p.pay(-int64(len(p.frame[index].s)))
 			p.frame[index] = num(p.frame[index].num() + float64(amount))
 
 		case compiler.IncrSpecial:
@@ -267,6 +269,7 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			if err != nil {
 				return err
 			}
+			p.keep(p.globals[index], v)
 			p.globals[index] = v
 
 		case compiler.AugAssignLocal:
@@ -277,6 +280,7 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			if err != nil {
 				return err
 			}
+			p.keep(p.frame[index], v)
 			p.frame[index] = v
 
 		case compiler.AugAssignSpecial:
@@ -623,8 +627,10 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			for _, index := range p.keys(array) {
 				switch resolver.Scope(varScope) {
 				case resolver.Global:
+					p.keep(p.globals[varIndex], str(index))
 					p.globals[varIndex] = str(index)
 				case resolver.Local:
+					p.keep(p.frame[varIndex], str(index))
 					p.frame[varIndex] = str(index)
 				default: // resolver.Special
 					err := p.setSpecial(int(varIndex), str(index))
@@ -661,34 +667,104 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			p.push(num(float64(len(array))))
 
 		case compiler.CallSplit:
-			arrayScope := code[ip]
-			arrayIndex := code[ip+1]
+			scope, index := resolver.Scope(code[ip]), int(code[ip+1])
 			ip += 2
 			s := p.toString(p.peekTop())
-			n, err := p.split(s, resolver.Scope(arrayScope), int(arrayIndex), p.fieldSep, p.inputMode)
+			n, err := p.split(s, scope, index, str(p.fieldSep), p.inputMode, nil)
 			if err != nil {
 				return err
 			}
 			p.replaceTop(num(float64(n)))
 
 		case compiler.CallSplitSep:
-			arrayScope := code[ip]
-			arrayIndex := code[ip+1]
-			ip += 2
+			scope, index := resolver.Scope(code[ip]), int(code[ip+1])
+			sepsScope, sepsIndex := resolver.Scope(code[ip+2]), int(code[ip+3])
+			ip += 4
 			s, fieldSep := p.peekPop()
+			var seps map[string]value
+			if sepsIndex >= 0 {
+				seps = map[string]value{}
+			}
 			// 3-argument form of split() ignores input mode
-			n, err := p.split(p.toString(s), resolver.Scope(arrayScope), int(arrayIndex), p.toString(fieldSep), DefaultMode)
+			n, err := p.split(p.toString(s), scope, index, fieldSep, DefaultMode, seps)
 			if err != nil {
 				return err
+			}
+			if seps != nil {
+				p.setArray(sepsScope, sepsIndex, seps)
 			}
 			p.replaceTop(num(float64(n)))
 
 		case compiler.CallArrays:
 			which := int(code[ip])
-			a := p.arrayIndex(resolver.Scope(code[ip+1]), int(code[ip+2]))
-			b := p.arrayIndex(resolver.Scope(code[ip+3]), int(code[ip+4]))
+			a := place{resolver.Scope(code[ip+1]), int(code[ip+2])}
+			b := place{resolver.Scope(code[ip+3]), int(code[ip+4])}
 			ip += 5
 			if err := p.callArrays(which, a, b); err != nil {
+				return err
+			}
+
+		case compiler.EnterSub:
+			scope, index, n := resolver.Scope(code[ip]), int(code[ip+1]), int(code[ip+2])
+			ip += 3
+			if err := p.enter(p.array(scope, index), p.popSlice(n)); err != nil {
+				return err
+			}
+
+		case compiler.HoldSub:
+			p.held = append(p.held, p.into)
+
+		case compiler.ArraySub:
+			p.replaceTop(p.arrayGet(p.into, p.toString(p.peekTop())))
+
+		case compiler.InSub:
+			_, ok := p.into[p.toString(p.peekTop())]
+			p.replaceTop(boolean(ok))
+
+		case compiler.AssignArraySub:
+			v, index := p.popTwo()
+			p.put(p.into, p.toString(index), v)
+
+		case compiler.IncrArraySub:
+			amount := code[ip]
+			ip++
+			index := p.toString(p.pop())
+			p.put(p.into, index, num(p.into[index].num()+float64(amount)))
+
+		case compiler.AugAssignArraySub:
+			operation := compiler.AugOp(code[ip])
+			ip++
+			right, indexVal := p.popTwo()
+			index := p.toString(indexVal)
+			v, err := p.augAssignOp(operation, p.into[index], right)
+			if err != nil {
+				return err
+			}
+			p.put(p.into, index, v)
+
+		case compiler.PushArray:
+			i := p.arrayIndex(resolver.Scope(code[ip]), int(code[ip+1]))
+			ip += 2
+			p.push(value{typ: typeArray, arr: p.arrays[i], n: float64(i + 1)})
+
+		case compiler.ArrayRaw:
+			array := p.array(resolver.Scope(code[ip]), int(code[ip+1]))
+			ip += 2
+			index := p.toString(p.peekTop())
+			v, ok := array[index]
+			if !ok {
+				p.put(array, index, v)
+			}
+			p.replaceTop(v)
+
+		case compiler.Typed:
+			p.push(value{typ: typeRegex, s: p.strs[code[ip]]})
+			ip++
+
+		case compiler.CallIndirect:
+			n := int(code[ip])
+			ip++
+			if err := p.indirect(n); err != nil {
 				return err
 			}
 
@@ -707,56 +783,32 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			numArrayArgs := int(code[ip+1])
 			ip += 2
 
-			f := p.program.Compiled.Functions[funcIndex]
-			if p.callDepth >= maxCallDepth {
-				return newError("calling %q exceeded maximum call depth of %d", f.Name, maxCallDepth)
-			}
-
-			// Set up frame for scalar arguments
-			oldFrame := p.frame
-			p.frame = p.peekSlice(f.NumScalars)
-			for _, v := range p.frame {
-				p.keep(null(), v)
-			}
+			f := &p.program.Compiled.Functions[funcIndex]
 
 			// Handle array arguments
+			base := len(p.arrays)
+			held := len(p.held)
+			for j := 0; j < numArrayArgs; j++ {
+				if resolver.Scope(code[ip+2*j]) == resolver.Sub {
+					held--
+				}
+			}
+			subs := p.held[held:]
+			p.held = p.held[:held]
 			var arrays []int
 			for j := 0; j < numArrayArgs; j++ {
 				arrayScope := resolver.Scope(code[ip])
 				arrayIndex := int(code[ip+1])
 				ip += 2
-				arrays = append(arrays, p.arrayIndex(arrayScope, arrayIndex))
+				if arrayScope == resolver.Sub {
+					arrays = append(arrays, p.pin(subs[0]))
+					subs = subs[1:]
+				} else {
+					arrays = append(arrays, p.arrayIndex(arrayScope, arrayIndex))
+				}
 			}
-			oldArraysLen := len(p.arrays)
-			for j := numArrayArgs; j < f.NumArrays; j++ {
-				arrays = append(arrays, len(p.arrays))
-				p.arrays = append(p.arrays, make(map[string]value))
-			}
-			p.localArrays = append(p.localArrays, arrays)
-
-			// Execute the function!
-			p.callDepth++
-			err := p.execute(f.Body)
-			p.callDepth--
-
-			// Pop the locals off the stack
-			for _, v := range p.frame {
-				p.keep(v, null())
-			}
-			for _, a := range p.arrays[oldArraysLen:] {
-				p.drop(a)
-			}
-			p.popSlice(f.NumScalars)
-			p.frame = oldFrame
-			p.localArrays = p.localArrays[:len(p.localArrays)-1]
-			p.arrays = p.arrays[:oldArraysLen]
-
-			if r, ok := err.(returnValue); ok {
-				p.push(r.Value)
-			} else if err != nil {
+			if err := p.invoke(f, arrays, base); err != nil {
 				return err
-			} else {
-				p.push(null())
 			}
 
 		case compiler.CallNative:
@@ -953,6 +1005,8 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 			delete(p.scanners, name)
 			err = stream.Close()
 			code = stream.ExitCode()
+		} else if p.coprocs[name] != nil {
+			code = p.closeBoth(name, "")
 		} else if stream := p.outputStreams[name]; stream != nil {
 			// Close output stream
 			delete(p.outputStreams, name)
@@ -1017,7 +1071,7 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 		p.replaceTop(num(float64(awkIndex)))
 
 	case compiler.BuiltinInt:
-		p.replaceTop(num(float64(int64(p.peekTop().num()))))
+		p.replaceTop(num(math.Trunc(p.peekTop().num())))
 
 	case compiler.BuiltinLength:
 		var length int
@@ -1028,7 +1082,21 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 		}
 		p.push(num(float64(length)))
 
+	case compiler.BuiltinTypeof:
+		p.replaceTop(str(typeName(p.peekTop())))
+
+	case compiler.BuiltinIsarray:
+		p.replaceTop(boolean(p.peekTop().typ == typeArray))
+
+	case compiler.BuiltinCloseEnd:
+		name, end := p.peekPop()
+		p.replaceTop(num(float64(p.closeBoth(p.toString(name), p.toString(end)))))
+
 	case compiler.BuiltinLengthArg:
+		if v := p.peekTop(); v.typ == typeArray {
+			p.replaceTop(num(float64(len(v.arr))))
+			return nil
+		}
 		s := p.toString(p.peekTop())
 		var length int
 		if p.chars {
@@ -1107,7 +1175,7 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 			length := len(s) - pos + 1
 			substr = s[pos-1 : pos-1+length]
 		}
-		p.replaceTop(str(substr))
+		p.replaceTop(str(part(s, substr)))
 
 	case compiler.BuiltinSubstrLength:
 		posValue, lengthValue := p.popTwo()
@@ -1133,7 +1201,7 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 			}
 			substr = s[pos-1 : pos-1+length]
 		}
-		p.replaceTop(str(substr))
+		p.replaceTop(str(part(s, substr)))
 
 	case compiler.BuiltinSystem:
 		cmdline := p.toString(p.peekTop())
@@ -1158,6 +1226,8 @@ func (p *interp) arrayGet(array map[string]value, index string) value {
 	v, ok := array[index]
 	if !ok {
 		p.put(array, index, v)
+	} else if v.typ == typeArray {
+		p.scalarOf(index)
 	}
 	return v
 }
@@ -1239,6 +1309,9 @@ func (p *interp) peekSlice(n int) []value {
 // caller will set the target to the returned string.
 func (p *interp) getline(redirect lexer.Token) (float64, string, error) {
 	switch redirect {
+	case lexer.PIPE_BOTH: // redirect from a two-way pipe
+		return p.getlineBoth(p.toString(p.pop()))
+
 	case lexer.PIPE: // redirect from command
 		name := p.toString(p.pop())
 		scanner, err := p.getInputScannerPipe(name)

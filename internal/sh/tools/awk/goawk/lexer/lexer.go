@@ -285,7 +285,10 @@ func (l *Lexer) scan() (Position, Token, string) {
 			return l.pos, ILLEGAL, "unexpected char after '&'"
 		}
 	case '|':
-		tok = l.choice('|', PIPE, OR)
+		if tok = l.choice('|', PIPE, OR); tok == PIPE && l.ch == '&' && (l.offset >= len(l.src) || l.src[l.offset] != '&') {
+			l.next()
+			tok = PIPE_BOTH
+		}
 	default:
 		tok = ILLEGAL
 		val = "unexpected char"

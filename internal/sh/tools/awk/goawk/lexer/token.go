@@ -44,6 +44,7 @@ const (
 	NOT_EQUALS
 	OR
 	PIPE
+	PIPE_BOTH
 	POW
 	POW_ASSIGN
 	QUESTION
@@ -58,7 +59,9 @@ const (
 
 	BEGIN
 	BREAK
+	CASE
 	CONTINUE
+	DEFAULT
 	DELETE
 	DO
 	ELSE
@@ -74,6 +77,7 @@ const (
 	PRINT
 	PRINTF
 	RETURN
+	SWITCH
 	WHILE
 
 	// Built-in functions
@@ -89,6 +93,7 @@ const (
 	F_GSUB
 	F_INDEX
 	F_INT
+	F_ISARRAY
 	F_LENGTH
 	F_LOG
 	F_MATCH
@@ -102,6 +107,7 @@ const (
 	F_SUBSTR
 	F_SYSTEM
 	F_TOLOWER
+	F_TYPEOF
 	F_TOUPPER
 
 	// Literals and names (variables and arrays)
@@ -141,6 +147,11 @@ var keywordTokens = map[string]Token{
 	"asorti":   F_ASORTI,
 	"patsplit": F_PATSPLIT,
 	"func":     FUNCTION,
+	"case":     CASE,
+	"default":  DEFAULT,
+	"switch":   SWITCH,
+	"isarray":  F_ISARRAY,
+	"typeof":   F_TYPEOF,
 	"atan2":    F_ATAN2,
 	"close":    F_CLOSE,
 	"cos":      F_COS,
@@ -208,6 +219,7 @@ var tokenNames = map[Token]string{
 	NOT_EQUALS: "!=",
 	OR:         "||",
 	PIPE:       "|",
+	PIPE_BOTH:  "|&",
 	POW:        "^",
 	POW_ASSIGN: "^=",
 	QUESTION:   "?",
@@ -220,6 +232,9 @@ var tokenNames = map[Token]string{
 
 	BEGIN:    "BEGIN",
 	BREAK:    "break",
+	CASE:     "case",
+	DEFAULT:  "default",
+	SWITCH:   "switch",
 	CONTINUE: "continue",
 	DELETE:   "delete",
 	DO:       "do",
@@ -249,6 +264,8 @@ var tokenNames = map[Token]string{
 	F_GSUB:     "gsub",
 	F_INDEX:    "index",
 	F_INT:      "int",
+	F_ISARRAY:  "isarray",
+	F_TYPEOF:   "typeof",
 	F_LENGTH:   "length",
 	F_LOG:      "log",
 	F_MATCH:    "match",

@@ -129,7 +129,9 @@ type parser struct {
 	inAction           bool     // true if parsing an action (false in BEGIN or END)
 	funcName           string   // function name if parsing a func, else ""
 	loopDepth          int      // current loop depth (0 if not in any loops)
+	switchDepth        int      // the same of switches
 	pendingGetlineLeft ast.Expr // saved expression to the left of |
+	pendingBoth        bool     // it was |&
 
 	// Variable tracking and resolving
 	multiExprs map[*ast.MultiExpr]Position // tracks comma-separated expressions
@@ -258,7 +260,7 @@ func (p *parser) simpleStmt() ast.Stmt {
 		}
 		redirect := ILLEGAL
 		var dest ast.Expr
-		if p.matches(GREATER, APPEND, PIPE) {
+		if p.matches(GREATER, APPEND, PIPE, PIPE_BOTH) {
 			redirect = p.tok
 			p.next()
 			dest = p.expr()
@@ -273,18 +275,20 @@ func (p *parser) simpleStmt() ast.Stmt {
 		}
 	case DELETE:
 		p.next()
-		name, namePos := p.expectName()
-		var index []ast.Expr
-		if p.tok == LBRACKET {
+		paren := p.tok == LPAREN
+		if paren {
 			p.next()
-			index = p.exprList(p.expr)
-			if len(index) == 0 {
-				panic(p.errorf("expected expression instead of ]"))
-			}
-			p.expect(RBRACKET)
 		}
-		return &ast.DeleteStmt{Array: name, ArrayPos: namePos, Index: index, Start: startPos, End: p.pos}
-	case IF, FOR, WHILE, DO, BREAK, CONTINUE, NEXT, NEXTFILE, EXIT, RETURN:
+		a := p.arrayRef()
+		if paren {
+			p.expect(RPAREN)
+		}
+		var index []ast.Expr
+		if n := len(a.Path); n > 0 {
+			a.Path, index = a.Path[:n-1], a.Path[n-1]
+		}
+		return &ast.DeleteStmt{Array: a.Name, ArrayPos: a.Pos, Path: a.Path, Index: index, Start: startPos, End: p.pos}
+	case IF, FOR, WHILE, DO, SWITCH, BREAK, CONTINUE, NEXT, NEXTFILE, EXIT, RETURN:
 		panic(p.errorf("expected print/printf, delete, or expression"))
 	default:
 		return &ast.ExprStmt{Expr: p.expr(), Start: startPos, End: p.pos}
@@ -354,6 +358,7 @@ func (p *parser) stmt() ast.Stmt {
 				VarPos:    varExpr.Pos,
 				Array:     inExpr.Array,
 				ArrayPos:  inExpr.ArrayPos,
+				Path:      inExpr.Path,
 				BodyStart: bodyStart,
 				Body:      body,
 				Start:     startPos,
@@ -399,7 +404,7 @@ func (p *parser) stmt() ast.Stmt {
 		p.expect(RPAREN)
 		s = &ast.DoWhileStmt{Body: body, Cond: cond, Start: startPos, End: p.pos}
 	case BREAK:
-		if p.loopDepth == 0 {
+		if p.loopDepth == 0 && p.switchDepth == 0 {
 			panic(p.errorf("break must be inside a loop body"))
 		}
 		p.next()
@@ -439,6 +444,8 @@ func (p *parser) stmt() ast.Stmt {
 			value = p.expr()
 		}
 		s = &ast.ReturnStmt{Value: value, Start: startPos, End: p.pos}
+	case SWITCH:
+		s = p.switchStmt()
 	case LBRACE:
 		body := p.stmtsBrace()
 		s = &ast.BlockStmt{Body: body, Start: startPos, End: p.pos}
@@ -514,7 +521,7 @@ func (p *parser) function() *ast.Function {
 func (p *parser) exprList(parse func() ast.Expr) []ast.Expr {
 	exprs := []ast.Expr{}
 	first := true
-	for !p.matches(NEWLINE, SEMICOLON, RBRACE, RBRACKET, RPAREN, GREATER, PIPE, APPEND) {
+	for !p.matches(NEWLINE, SEMICOLON, RBRACE, RBRACKET, RPAREN, GREATER, PIPE, PIPE_BOTH, APPEND) {
 		if !first {
 			p.commaNewlines()
 		}
@@ -544,8 +551,8 @@ func (p *parser) getline() ast.Expr {
 	// NOTE: getline is special, see https://github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/pull/216
 	p.pendingGetlineLeft = nil
 	left := p.cond()
-	if p.tok == PIPE {
-		p.pendingGetlineLeft = left
+	if p.matches(PIPE, PIPE_BOTH) {
+		p.pendingGetlineLeft, p.pendingBoth = left, p.tok == PIPE_BOTH
 		return p.cond()
 	}
 	return left
@@ -655,8 +662,8 @@ func (p *parser) _in(higher func() ast.Expr) ast.Expr {
 	expr := higher()
 	for p.tok == IN {
 		p.next()
-		name, namePos := p.expectName()
-		expr = &ast.InExpr{Index: []ast.Expr{expr}, Array: name, ArrayPos: namePos}
+		a := p.arrayRef()
+		expr = &ast.InExpr{Index: []ast.Expr{expr}, Array: a.Name, ArrayPos: a.Pos, Path: a.Path}
 	}
 	return expr
 }
@@ -740,12 +747,12 @@ func (p *parser) primary() ast.Expr {
 	p.enter()
 	defer p.leave()
 	if p.pendingGetlineLeft != nil {
-		p.expect(PIPE)
+		p.next()
 		p.expect(GETLINE)
-		left := p.pendingGetlineLeft
+		left, both := p.pendingGetlineLeft, p.pendingBoth
 		p.pendingGetlineLeft = nil
 		target := p.optionalLValue()
-		return &ast.GetlineExpr{Command: left, Target: target, File: nil}
+		return &ast.GetlineExpr{Command: left, Target: target, File: nil, Both: both}
 	}
 	switch p.tok {
 	case NUMBER:
@@ -776,6 +783,13 @@ func (p *parser) primary() ast.Expr {
 		return expr
 	case AT:
 		p.next()
+		switch {
+		case p.matches(DIV, DIV_ASSIGN):
+			return &ast.StrExpr{Value: p.nextRegex(), Regex: true, Typed: true}
+		case p.tok == NAME && p.lexer.PeekByte() == '(':
+			name, pos := p.expectName()
+			return &ast.IndirectExpr{Name: name, Pos: pos, Args: p.userCall(name, pos).Args}
+		}
 		return &ast.NamedFieldExpr{Field: p.primary()}
 	case NOT, ADD, SUB:
 		op := p.tok
@@ -793,14 +807,7 @@ func (p *parser) primary() ast.Expr {
 	case NAME:
 		name, namePos := p.expectName()
 		if p.tok == LBRACKET {
-			// a[x] or a[x, y] array index expression
-			p.next()
-			index := p.exprList(p.expr)
-			if len(index) == 0 {
-				panic(p.errorf("expected expression instead of ]"))
-			}
-			p.expect(RBRACKET)
-			return &ast.IndexExpr{Array: name, ArrayPos: namePos, Index: index}
+			return p.indexed(name, namePos)
 		} else if p.tok == LPAREN && !p.lexer.HadSpace() {
 			// Grammar requires no space between function name and
 			// left paren for user function calls, hence the funky
@@ -823,8 +830,8 @@ func (p *parser) primary() ast.Expr {
 			p.expect(RPAREN)
 			if p.tok == IN {
 				p.next()
-				name, namePos := p.expectName()
-				return &ast.InExpr{Index: exprs, Array: name, ArrayPos: namePos}
+				a := p.arrayRef()
+				return &ast.InExpr{Index: exprs, Array: a.Name, ArrayPos: a.Pos, Path: a.Path}
 			}
 			// MultiExpr is used as a pseudo-expression for print[f] parsing.
 			return p.multiExpr(exprs, parenPos)
@@ -866,11 +873,14 @@ func (p *parser) primary() ast.Expr {
 		p.expect(LPAREN)
 		str := p.expr()
 		p.commaNewlines()
-		name, namePos := p.expectName()
-		args := []ast.Expr{str, &ast.VarExpr{Name: name, Pos: namePos}}
+		args := []ast.Expr{str, p.arrayRef()}
 		if p.tok == COMMA {
 			p.commaNewlines()
 			args = append(args, p.regexStr(p.expr))
+		}
+		if p.tok == COMMA {
+			p.commaNewlines()
+			args = append(args, p.plainArray())
 		}
 		p.expect(RPAREN)
 		return &ast.CallExpr{Func: F_SPLIT, Args: args}
@@ -883,8 +893,7 @@ func (p *parser) primary() ast.Expr {
 		args := []ast.Expr{str, regex}
 		if p.tok == COMMA { // gawk's: an array for the submatches
 			p.commaNewlines()
-			name, namePos := p.expectName()
-			args = append(args, &ast.VarExpr{Name: name, Pos: namePos})
+			args = append(args, p.arrayRef())
 		}
 		p.expect(RPAREN)
 		return &ast.CallExpr{Func: F_MATCH, Args: args}
@@ -892,13 +901,11 @@ func (p *parser) primary() ast.Expr {
 		f := p.tok
 		p.next()
 		p.expect(LPAREN)
-		name, namePos := p.expectName()
-		args := []ast.Expr{&ast.VarExpr{Name: name, Pos: namePos}}
+		args := []ast.Expr{p.arrayRef()}
 		for p.tok == COMMA {
 			p.commaNewlines()
 			if len(args) == 1 {
-				name, namePos := p.expectName()
-				args = append(args, &ast.VarExpr{Name: name, Pos: namePos})
+				args = append(args, p.plainArray())
 			} else {
 				args = append(args, p.expr())
 			}
@@ -913,12 +920,26 @@ func (p *parser) primary() ast.Expr {
 		p.expect(LPAREN)
 		str := p.expr()
 		p.commaNewlines()
-		name, namePos := p.expectName()
-		args := []ast.Expr{str, &ast.VarExpr{Name: name, Pos: namePos}}
-		p.commaNewlines()
-		args = append(args, p.regexStr(p.expr))
+		args := []ast.Expr{str, p.arrayRef()}
+		if p.tok == COMMA {
+			p.commaNewlines()
+			args = append(args, p.regexStr(p.expr))
+		} else {
+			args = append(args, &ast.VarExpr{Name: "FPAT", Pos: p.pos})
+		}
+		if p.tok == COMMA {
+			p.commaNewlines()
+			args = append(args, p.plainArray())
+		}
 		p.expect(RPAREN)
 		return &ast.CallExpr{Func: F_PATSPLIT, Args: args}
+	case F_TYPEOF, F_ISARRAY:
+		f := p.tok
+		p.next()
+		p.expect(LPAREN)
+		arg := p.regexStr(p.expr)
+		p.expect(RPAREN)
+		return &ast.CallExpr{Func: f, Args: []ast.Expr{arg}}
 	case F_RAND:
 		p.next()
 		p.expect(LPAREN)
@@ -982,9 +1003,13 @@ func (p *parser) primary() ast.Expr {
 		op := p.tok
 		p.next()
 		p.expect(LPAREN)
-		arg := p.expr()
+		args := []ast.Expr{p.expr()}
+		if op == F_CLOSE && p.tok == COMMA { // one end of a two-way pipe
+			p.commaNewlines()
+			args = append(args, p.expr())
+		}
 		p.expect(RPAREN)
-		return &ast.CallExpr{Func: op, Args: []ast.Expr{arg}}
+		return &ast.CallExpr{Func: op, Args: args}
 	case F_ATAN2, F_INDEX:
 		// Simple 2-argument functions
 		op := p.tok
@@ -1010,14 +1035,7 @@ func (p *parser) optionalLValue() ast.Expr {
 		}
 		name, namePos := p.expectName()
 		if p.tok == LBRACKET {
-			// a[x] or a[x, y] array index expression
-			p.next()
-			index := p.exprList(p.expr)
-			if len(index) == 0 {
-				panic(p.errorf("expected expression instead of ]"))
-			}
-			p.expect(RBRACKET)
-			return &ast.IndexExpr{Array: name, ArrayPos: namePos, Index: index}
+			return p.indexed(name, namePos)
 		}
 		return &ast.VarExpr{Name: name, Pos: namePos}
 	case DOLLAR:

@@ -257,6 +257,7 @@ type InExpr struct {
 	Index    []Expr
 	Array    string
 	ArrayPos Position
+	Path     [][]Expr
 }
 
 func (e *InExpr) String() string {
@@ -298,6 +299,7 @@ func (e *NumExpr) String() string {
 type StrExpr struct {
 	Value string
 	Regex bool
+	Typed bool // a value of its own type: @/foo/
 }
 
 func (e *StrExpr) String() string {
@@ -331,6 +333,7 @@ func (e *VarExpr) String() string {
 type IndexExpr struct {
 	Array    string
 	ArrayPos Position
+	Path     [][]Expr // the subscripts before the last, of an array in an array
 	Index    []Expr
 }
 
@@ -339,7 +342,7 @@ func (e *IndexExpr) String() string {
 	for i, index := range e.Index {
 		indices[i] = index.String()
 	}
-	return e.Array + "[" + strings.Join(indices, ", ") + "]"
+	return e.Array + pathString(e.Path) + "[" + strings.Join(indices, ", ") + "]"
 }
 
 // AssignExpr is an expression like x = 1234.
@@ -424,6 +427,7 @@ func (e *MultiExpr) String() string {
 
 // GetlineExpr is an expression read from file or pipe input.
 type GetlineExpr struct {
+	Both    bool // Command is a two-way pipe
 	Command Expr
 	Target  Expr
 	File    Expr
@@ -632,6 +636,7 @@ type ForInStmt struct {
 	VarPos    Position
 	Array     string
 	ArrayPos  Position
+	Path      [][]Expr
 	BodyStart Position
 	Body      Stmts
 	Start     Position
@@ -726,6 +731,7 @@ func (s *ExitStmt) String() string {
 type DeleteStmt struct {
 	Array    string
 	ArrayPos Position
+	Path     [][]Expr
 	Index    []Expr
 	Start    Position
 	End      Position

@@ -56,6 +56,7 @@ func Walk(v Visitor, node Node) {
 		Walk(v, n.Right)
 
 	case *InExpr:
+		walkPath(v, n.Path)
 		WalkExprList(v, n.Index)
 
 	case *CondExpr:
@@ -68,6 +69,7 @@ func Walk(v Visitor, node Node) {
 	case *RegExpr: // leaf
 	case *VarExpr: // leaf
 	case *IndexExpr:
+		walkPath(v, n.Path)
 		WalkExprList(v, n.Index)
 
 	case *AssignExpr:
@@ -122,6 +124,7 @@ func Walk(v Visitor, node Node) {
 		WalkStmtList(v, n.Body)
 
 	case *ForInStmt:
+		walkPath(v, n.Path)
 		WalkStmtList(v, n.Body)
 
 	case *WhileStmt:
@@ -140,6 +143,7 @@ func Walk(v Visitor, node Node) {
 		Walk(v, n.Status)
 
 	case *DeleteStmt:
+		walkPath(v, n.Path)
 		WalkExprList(v, n.Index)
 
 	case *ReturnStmt:
@@ -176,6 +180,9 @@ func Walk(v Visitor, node Node) {
 		WalkStmtList(v, n.Body)
 
 	default:
+		if walkGawk(v, node) {
+			break
+		}
 		panic(fmt.Sprintf("ast.Walk: unexpected node type %T", n))
 	}
 

@@ -275,10 +275,12 @@ func (c *compiler) stmt(stmt ast.Stmt) {
 				c.add(IncrField, incrAmount(expr.Op))
 			case *ast.IndexExpr:
 				c.index(target.Index)
-				scope, index := c.arrayInfo(target.Array)
+				scope, index := c.arrayRef(target.Array, target.Path)
 				switch scope {
 				case resolver.Global:
 					c.add(IncrArrayGlobal, incrAmount(expr.Op), opcodeInt(index))
+				case resolver.Sub:
+					c.add(IncrArraySub, incrAmount(expr.Op))
 				default: // ScopeLocal
 					c.add(IncrArrayLocal, incrAmount(expr.Op), opcodeInt(index))
 				}
@@ -320,10 +322,12 @@ func (c *compiler) stmt(stmt ast.Stmt) {
 				c.add(AugAssignField, Opcode(augOp))
 			case *ast.IndexExpr:
 				c.index(target.Index)
-				scope, index := c.arrayInfo(target.Array)
+				scope, index := c.arrayRef(target.Array, target.Path)
 				switch scope {
 				case resolver.Global:
 					c.add(AugAssignArrayGlobal, Opcode(augOp), opcodeInt(index))
+				case resolver.Sub:
+					c.add(AugAssignArraySub, Opcode(augOp))
 				default: // ScopeLocal
 					c.add(AugAssignArrayLocal, Opcode(augOp), opcodeInt(index))
 				}
@@ -410,7 +414,7 @@ func (c *compiler) stmt(stmt ast.Stmt) {
 		// iterating, or write our own hash table that has a more flexible
 		// iterator.
 		varScope, varIndex := c.scalarInfo(s.Var)
-		arrayScope, arrayIndex := c.arrayInfo(s.Array)
+		arrayScope, arrayIndex := c.arrayRef(s.Array, s.Path)
 		mark := c.jumpForward(ForIn, opcodeInt(int(varScope)), opcodeInt(varIndex),
 			Opcode(arrayScope), opcodeInt(arrayIndex))
 
@@ -493,16 +497,20 @@ func (c *compiler) stmt(stmt ast.Stmt) {
 		}
 
 	case *ast.DeleteStmt:
-		scope, index := c.arrayInfo(s.Array)
 		if len(s.Index) > 0 {
 			c.index(s.Index)
+			scope, index := c.arrayRef(s.Array, s.Path)
 			c.add(Delete, Opcode(scope), opcodeInt(index))
 		} else {
+			scope, index := c.arrayRef(s.Array, s.Path)
 			c.add(DeleteAll, Opcode(scope), opcodeInt(index))
 		}
 
 	case *ast.BlockStmt:
 		c.stmts(s.Body)
+
+	case *ast.SwitchStmt:
+		c.switchStmt(s)
 
 	default:
 		// Should never happen
@@ -542,8 +550,10 @@ func (c *compiler) assign(target ast.Expr) {
 }
 
 func (c *compiler) assignIndexExpr(target *ast.IndexExpr) {
-	scope, index := c.arrayInfo(target.Array)
+	scope, index := c.arrayRef(target.Array, target.Path)
 	switch scope {
+	case resolver.Sub:
+		c.add(AssignArraySub)
 	case resolver.Global:
 		c.add(AssignArrayGlobal, opcodeInt(index))
 	case resolver.Local:
@@ -678,6 +688,10 @@ func (c *compiler) expr(expr ast.Expr) {
 		c.add(Num, opcodeInt(c.numIndex(e.Value)))
 
 	case *ast.StrExpr:
+		if e.Typed {
+			c.add(Typed, opcodeInt(c.strIndex(e.Value)))
+			return
+		}
 		c.add(Str, opcodeInt(c.strIndex(e.Value)))
 
 	case *ast.FieldExpr:
@@ -804,50 +818,11 @@ func (c *compiler) expr(expr ast.Expr) {
 		c.indexExpr(e)
 
 	case *ast.CallExpr:
-		// split and sub/gsub require special cases as they have lvalue arguments
+		if c.arrayCall(e) {
+			return
+		}
+		// sub/gsub require special cases as they have lvalue arguments
 		switch e.Func {
-		case lexer.F_SPLIT:
-			c.expr(e.Args[0])
-			varExpr := e.Args[1].(*ast.VarExpr) // split()'s 2nd arg is always an array
-			scope, index := c.arrayInfo(varExpr.Name)
-			if len(e.Args) > 2 {
-				c.expr(e.Args[2])
-				c.add(CallSplitSep, Opcode(scope), opcodeInt(index))
-			} else {
-				c.add(CallSplit, Opcode(scope), opcodeInt(index))
-			}
-			return
-		case lexer.F_PATSPLIT:
-			c.expr(e.Args[0])
-			c.expr(e.Args[2])
-			scope, index := c.arrayInfo(e.Args[1].(*ast.VarExpr).Name)
-			c.add(CallArrays, Opcode(ArraysPatsplit), Opcode(scope), opcodeInt(index), Opcode(scope), opcodeInt(index))
-			return
-		case lexer.F_MATCH:
-			if len(e.Args) > 2 {
-				c.expr(e.Args[0])
-				c.expr(e.Args[1])
-				scope, index := c.arrayInfo(e.Args[2].(*ast.VarExpr).Name)
-				c.add(CallArrays, Opcode(ArraysMatch), Opcode(scope), opcodeInt(index), Opcode(scope), opcodeInt(index))
-				return
-			}
-		case lexer.F_ASORT, lexer.F_ASORTI:
-			how := ArraysSort
-			if e.Func == lexer.F_ASORTI {
-				how = ArraysSortIndex
-			}
-			scope, index := c.arrayInfo(e.Args[0].(*ast.VarExpr).Name)
-			scope2, index2 := scope, index
-			if len(e.Args) > 1 {
-				scope2, index2 = c.arrayInfo(e.Args[1].(*ast.VarExpr).Name)
-			}
-			if len(e.Args) > 2 {
-				c.expr(e.Args[2])
-			} else {
-				c.expr(&ast.StrExpr{})
-			}
-			c.add(CallArrays, Opcode(how), Opcode(scope), opcodeInt(index), Opcode(scope2), opcodeInt(index2))
-			return
 		case lexer.F_SUB, lexer.F_GSUB:
 			op := BuiltinSub
 			if e.Func == lexer.F_GSUB {
@@ -875,20 +850,7 @@ func (c *compiler) expr(expr ast.Expr) {
 			return
 
 		case lexer.F_LENGTH:
-			if len(e.Args) > 0 {
-				// Determine if the call is length(arrayVar) or length(stringExpr).
-				if varExpr, ok := e.Args[0].(*ast.VarExpr); ok {
-					scope, info, _ := c.resolved.LookupVar(c.funcName, varExpr.Name)
-					if info.Type == resolver.Array {
-						c.add(CallLengthArray, Opcode(scope), opcodeInt(info.Index))
-						return
-					}
-				}
-				c.expr(e.Args[0])
-				c.add(CallBuiltin, Opcode(BuiltinLengthArg))
-			} else {
-				c.add(CallBuiltin, Opcode(BuiltinLength))
-			}
+			c.add(CallBuiltin, Opcode(BuiltinLength))
 			return
 		}
 
@@ -899,7 +861,11 @@ func (c *compiler) expr(expr ast.Expr) {
 		case lexer.F_ATAN2:
 			c.add(CallBuiltin, Opcode(BuiltinAtan2))
 		case lexer.F_CLOSE:
-			c.add(CallBuiltin, Opcode(BuiltinClose))
+			if len(e.Args) > 1 {
+				c.add(CallBuiltin, Opcode(BuiltinCloseEnd))
+			} else {
+				c.add(CallBuiltin, Opcode(BuiltinClose))
+			}
 		case lexer.F_COS:
 			c.add(CallBuiltin, Opcode(BuiltinCos))
 		case lexer.F_EXP:
@@ -961,8 +927,10 @@ func (c *compiler) expr(expr ast.Expr) {
 
 	case *ast.InExpr:
 		c.index(e.Index)
-		scope, index := c.arrayInfo(e.Array)
+		scope, index := c.arrayRef(e.Array, e.Path)
 		switch scope {
+		case resolver.Sub:
+			c.add(InSub)
 		case resolver.Global:
 			c.add(InGlobal, opcodeInt(index))
 		default: // ScopeLocal
@@ -982,8 +950,15 @@ func (c *compiler) expr(expr ast.Expr) {
 			numScalarArgs := 0
 			for i, arg := range e.Args {
 				if f.Arrays[i] {
-					a := arg.(*ast.VarExpr)
-					scope, index := c.arrayInfo(a.Name)
+					var scope resolver.Scope
+					var index int
+					switch a := arg.(type) {
+					case *ast.VarExpr:
+						scope, index = c.arrayInfo(a.Name)
+					case *ast.IndexExpr:
+						scope, index = c.arrayRef(a.Array, append(a.Path[:len(a.Path):len(a.Path)], a.Index))
+						c.add(HoldSub)
+					}
 					arrayOpcodes = append(arrayOpcodes, Opcode(scope), opcodeInt(index))
 				} else {
 					c.expr(arg)
@@ -997,9 +972,15 @@ func (c *compiler) expr(expr ast.Expr) {
 			c.add(arrayOpcodes...)
 		}
 
+	case *ast.IndirectExpr:
+		c.indirect(e)
+
 	case *ast.GetlineExpr:
 		redirect := func() Opcode {
 			switch {
+			case e.Command != nil && e.Both:
+				c.expr(e.Command)
+				return Opcode(lexer.PIPE_BOTH)
 			case e.Command != nil:
 				c.expr(e.Command)
 				return Opcode(lexer.PIPE)
@@ -1026,8 +1007,9 @@ func (c *compiler) expr(expr ast.Expr) {
 			c.add(GetlineField, redirect())
 		case *ast.IndexExpr:
 			c.index(target.Index)
-			scope, index := c.arrayInfo(target.Array)
-			c.add(GetlineArray, redirect(), Opcode(scope), opcodeInt(index))
+			how := redirect()
+			scope, index := c.arrayRef(target.Array, target.Path)
+			c.add(GetlineArray, how, Opcode(scope), opcodeInt(index))
 		default:
 			c.add(Getline, redirect())
 		}
@@ -1042,8 +1024,10 @@ func (c *compiler) expr(expr ast.Expr) {
 }
 
 func (c *compiler) indexExpr(e *ast.IndexExpr) {
-	scope, index := c.arrayInfo(e.Array)
+	scope, index := c.arrayRef(e.Array, e.Path)
 	switch scope {
+	case resolver.Sub:
+		c.add(ArraySub)
 	case resolver.Global:
 		c.add(ArrayGlobal, opcodeInt(index))
 	case resolver.Local:

@@ -118,7 +118,7 @@ const (
 	CallBuiltin     // builtinOp
 	CallLengthArray // arrayScope arrayIndex
 	CallSplit       // arrayScope arrayIndex
-	CallSplitSep    // arrayScope arrayIndex
+	CallSplitSep    // arrayScope arrayIndex sepsScope sepsIndex (-1: none)
 	CallSprintf     // numArgs
 	CallArrays      // which arrayScope arrayIndex arrayScope arrayIndex
 
@@ -138,6 +138,21 @@ const (
 	GetlineLocal   // redirect index
 	GetlineSpecial // redirect index
 	GetlineArray   // redirect arrayScope arrayIndex
+
+	// Arrays in arrays: EnterSub goes into one, by indexes on the stack, and the others work on it
+	EnterSub          // arrayScope arrayIndex numIndexes
+	HoldSub           // keeps it as an argument of a call
+	ArraySub          //
+	InSub             //
+	AssignArraySub    //
+	IncrArraySub      // amount
+	AugAssignArraySub // augOp
+
+	// Values that may be arrays
+	PushArray    // arrayScope arrayIndex
+	ArrayRaw     // arrayScope arrayIndex
+	Typed        // strIndex: a regex as a value
+	CallIndirect // numArgs
 
 	EndOpcode
 )
@@ -168,6 +183,7 @@ type BuiltinOp Opcode
 const (
 	BuiltinAtan2 BuiltinOp = iota
 	BuiltinClose
+	BuiltinCloseEnd
 	BuiltinCos
 	BuiltinExp
 	BuiltinFflush
@@ -190,4 +206,6 @@ const (
 	BuiltinSystem
 	BuiltinTolower
 	BuiltinToupper
+	BuiltinTypeof
+	BuiltinIsarray
 )

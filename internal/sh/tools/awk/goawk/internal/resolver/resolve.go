@@ -70,6 +70,7 @@ const (
 	Local   Scope = iota + 1 // locals (function parameters)
 	Special                  // special variables (such as NF)
 	Global                   // globals
+	Sub                      // an array in an array, the one last gone into
 )
 
 func (s Scope) String() string {
@@ -427,55 +428,37 @@ func (v *mainVisitor) Visit(node ast.Node) ast.Visitor {
 	case *ast.ForInStmt:
 		v.r.recordVar(v.curFunc, n.Var, Scalar, n.VarPos)
 		v.r.recordVar(v.curFunc, n.Array, Array, n.ArrayPos)
+		v.path(n.Path)
 		ast.WalkStmtList(v, n.Body)
 
 	case *ast.IndexExpr:
+		v.path(n.Path)
 		ast.WalkExprList(v, n.Index)
 		v.r.recordVar(v.curFunc, n.Array, Array, n.ArrayPos)
 
 	case *ast.InExpr:
+		v.path(n.Path)
 		ast.WalkExprList(v, n.Index)
 		v.r.recordVar(v.curFunc, n.Array, Array, n.ArrayPos)
 
+	case *ast.ArrayExpr:
+		v.path(n.Path)
+		v.r.recordVar(v.curFunc, n.Name, Array, n.Pos)
+
+	case *ast.IndirectExpr:
+		v.r.recordVar(v.curFunc, n.Name, Scalar, n.Pos)
+		v.loose(n.Args)
+
 	case *ast.DeleteStmt:
+		v.path(n.Path)
 		v.r.recordVar(v.curFunc, n.Array, Array, n.ArrayPos)
 		ast.WalkExprList(v, n.Index)
 
 	case *ast.CallExpr:
 		switch n.Func {
-		case lexer.F_MATCH:
-			ast.WalkExprList(v, n.Args[:2])
-			if len(n.Args) > 2 {
-				varExpr := n.Args[2].(*ast.VarExpr)
-				v.r.recordVar(v.curFunc, varExpr.Name, Array, varExpr.Pos)
-			}
-
-		case lexer.F_ASORT, lexer.F_ASORTI:
-			for i, arg := range n.Args {
-				if i < 2 {
-					varExpr := arg.(*ast.VarExpr)
-					v.r.recordVar(v.curFunc, varExpr.Name, Array, varExpr.Pos)
-				} else {
-					ast.Walk(v, arg)
-				}
-			}
-
-		case lexer.F_SPLIT, lexer.F_PATSPLIT:
-			ast.Walk(v, n.Args[0])
-			varExpr := n.Args[1].(*ast.VarExpr) // split()'s 2nd arg is always an array
-			v.r.recordVar(v.curFunc, varExpr.Name, Array, varExpr.Pos)
-			ast.WalkExprList(v, n.Args[2:])
-
-		case lexer.F_LENGTH:
-			if len(n.Args) > 0 {
-				if varExpr, ok := n.Args[0].(*ast.VarExpr); ok {
-					// In a call to length(x), x may be a scalar or an array,
-					// so set it to unknown for now.
-					v.r.recordVar(v.curFunc, varExpr.Name, unknown, varExpr.Pos)
-					return nil
-				}
-			}
-			ast.WalkExprList(v, n.Args)
+		case lexer.F_LENGTH, lexer.F_TYPEOF, lexer.F_ISARRAY:
+			// What they are asked about may be a scalar or an array, so it is unknown for now.
+			v.loose(n.Args)
 
 		default:
 			ast.WalkExprList(v, n.Args)
@@ -508,7 +491,7 @@ func (v *mainVisitor) Visit(node ast.Node) ast.Visitor {
 			varExpr, ok := arg.(*ast.VarExpr)
 			if !ok {
 				// Argument is not a variable, process normally.
-				if !funcInfo.Native {
+				if _, element := arg.(*ast.IndexExpr); !funcInfo.Native && !element {
 					paramInfo := v.r.varInfo[n.Name][funcInfo.Params[i]] // type info of corresponding parameter
 					if paramInfo.Type == Array {
 						panic(ast.PosErrorf(n.Pos, "can't pass scalar %s as array param", arg))
@@ -552,4 +535,22 @@ func (v *mainVisitor) Visit(node ast.Node) ast.Visitor {
 		return v
 	}
 	return nil
+}
+
+// path visits the subscripts of an array in an array.
+func (v *mainVisitor) path(path [][]ast.Expr) {
+	for _, index := range path {
+		ast.WalkExprList(v, index)
+	}
+}
+
+// loose visits arguments of which variables may be of any type.
+func (v *mainVisitor) loose(args []ast.Expr) {
+	for _, arg := range args {
+		if e, ok := arg.(*ast.VarExpr); ok {
+			v.r.recordVar(v.curFunc, e.Name, unknown, e.Pos)
+			continue
+		}
+		ast.Walk(v, arg)
+	}
 }
