@@ -1,6 +1,6 @@
 // Package awk has the awk language, for gawk, mawk and awk alike: a copy of goawk whose ways out lead to the machine, with
-// expressions of package regex, and with the functions of gawk that people use. It has no arrays of arrays, switch,
-// indirect calls, namespaces, @include and network.
+// expressions of package regex, and with what gawk has more. It lacks namespaces, extensions and the network; SYMTAB and
+// FUNCTAB are empty, and a parameter is a scalar or an array by how its function uses it.
 package awk
 
 import (
@@ -56,13 +56,17 @@ func run(c *tool.Call) int {
 	case f.Has('V'):
 		fmt.Fprintln(c.Out, "GNU Awk 5.2.1 compatible (simulated, on goawk 1.29.1)")
 		return 0
-	case f.Has('i') || f.Has('l'):
-		return c.Errorf(2, "fatal: --include and --load are not supported")
+	case f.Has('l'):
+		return c.Errorf(2, "fatal: --load is not supported")
 	}
 	source, args, err := program(c, f)
 	if err != nil {
 		if c.Stopped(err) {
 			return 2
+		}
+		var none noInclude
+		if errors.As(err, &none) {
+			return c.Errorf(1, "error: %s", err)
 		}
 		return c.Errorf(2, "fatal: %s", err)
 	}
@@ -78,6 +82,7 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 	args = f.Args
 	var b strings.Builder
 	given := false
+	inc := &includes{Call: c, seen: map[string]bool{}}
 	for _, o := range f.All {
 		switch o.Letter {
 		case 'f', 'E':
@@ -93,6 +98,12 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 			b.Write(data)
 			b.WriteByte('\n')
 			given = true
+		case 'i':
+			text, err := inc.file(o.Value)
+			if err != nil {
+				return "", nil, err
+			}
+			b.WriteString(text)
 		case 'e':
 			b.WriteString(o.Value + "\n")
 			given = true
@@ -105,10 +116,14 @@ func program(c *tool.Call, f tool.Flags) (source string, args []string, err erro
 		b.WriteString(args[0])
 		args = args[1:]
 	}
-	if b.Len() > maxSource {
+	text, err := inc.expand(b.String())
+	if err != nil {
+		return "", nil, err
+	}
+	if len(text) > maxSource {
 		return "", nil, errors.New("program too long")
 	}
-	return b.String(), args, nil
+	return text, args, nil
 }
 
 // execute parses and runs a program.
@@ -128,7 +143,7 @@ func execute(c *tool.Call, f tool.Flags, source string, args []string) int {
 			}
 			fmt.Fprintf(c.Err, "%s: cmd. line:%d: %s\n%s: cmd. line:%d: %s^ %s\n", c.Base(), pe.Position.Line, line, c.Base(), pe.Position.Line,
 				strings.Repeat(" ", max(pe.Position.Column-1, 0)), pe.Message)
-			for _, fatal := range []string{"undefined function", "can't use", "can't pass", "can't call"} {
+			for _, fatal := range []string{"undefined function", "can't use", "can't pass", "expected printf args"} {
 				if strings.HasPrefix(pe.Message, fatal) {
 					return 2
 				}
@@ -222,6 +237,12 @@ func (h *host) System(command string) int {
 
 // Warn implements interp.Host.
 func (h *host) Warn(format string, args ...any) { h.Errorf(0, format, args...) }
+
+// IDs implements interp.Host.
+func (h *host) IDs() map[string]int {
+	cred := h.FS().Cred()
+	return map[string]int{"uid": int(cred.UID), "euid": int(cred.UID), "gid": int(cred.GID), "egid": int(cred.GID)}
+}
 
 // ErrText implements interp.Host.
 func (h *host) ErrText(err error) string { return tool.ErrText(err) }

@@ -19,6 +19,10 @@ type place struct {
 
 // setArray puts another array in one's place.
 func (p *interp) setArray(scope resolver.Scope, index int, array map[string]value) {
+	if scope == resolver.Held {
+		p.into, p.held = p.held[len(p.held)-1], p.held[:len(p.held)-1]
+		scope = resolver.Sub
+	}
 	if scope != resolver.Sub {
 		p.replaceArray(p.arrayIndex(scope, index), array)
 		return

@@ -231,7 +231,7 @@ func (c *spec) number(b []byte, n float64) []byte {
 		if math.IsNaN(n) {
 			word = "nan"
 		}
-		return c.justify(b, sign, "", word, false)
+		return append(append(b, sign...), word...) // at no width, as gawk has them
 	}
 	var digits, prefix string
 	whole := false

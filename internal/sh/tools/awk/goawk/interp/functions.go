@@ -343,9 +343,22 @@ func appendSub(r []byte, repl, match string) []byte {
 		switch c := repl[i]; {
 		case c == '&':
 			r = append(r, match...)
-		case c == '\\' && i+1 < len(repl) && (repl[i+1] == '&' || repl[i+1] == '\\'):
-			i++
-			r = append(r, repl[i])
+		case c == '\\':
+			n := 1
+			for i+n < len(repl) && repl[i+n] == '\\' {
+				n++
+			}
+			if i+n == len(repl) || repl[i+n] != '&' { // they mean nothing
+				r = append(r, repl[i:i+n]...)
+				i += n - 1
+				continue
+			}
+			r = append(r, repl[i:i+n/2]...) // two stand for one, and one more takes the sign its meaning
+			if i += n; n%2 == 1 {
+				r = append(r, '&')
+			} else {
+				r = append(r, match...)
+			}
 		default:
 			r = append(r, c)
 		}

@@ -249,3 +249,31 @@ func (p *Interpreter) Gensub(regex, repl, how, target string) (string, error) {
 	}
 	return string(append(out, target[last:]...)), p.interp.work(len(out))
 }
+
+// errno sets ERRNO, if the program asks for it.
+func (p *interp) errno(err error) {
+	i, ok := p.gawkVars["ERRNO"]
+	if !ok {
+		return
+	}
+	text := ""
+	if err != nil {
+		text = p.host.ErrText(err)
+	}
+	p.globals[i] = str(text)
+}
+
+// procInfo fills PROCINFO, if the program has it.
+func (p *interp) procInfo() {
+	i, ok := p.arrayIndexes["PROCINFO"]
+	if !ok {
+		return
+	}
+	a := p.arrays[i]
+	for k, v := range map[string]string{"FS": "FS", "version": "5.2.1", "platform": "posix", "strftime": "%a %b %e %H:%M:%S %Z %Y"} {
+		p.put(a, k, str(v))
+	}
+	for k, v := range p.host.IDs() {
+		p.put(a, k, num(float64(v)))
+	}
+}

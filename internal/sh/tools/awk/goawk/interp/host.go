@@ -26,6 +26,8 @@ type Host interface {
 	// Step and Pay are those of package tool.
 	Step(n int) bool
 	Pay(n int64) error
+	// IDs are the numbers of the process and its users, by their names in PROCINFO.
+	IDs() map[string]int
 	// Now is the clock.
 	Now() time.Time
 	// Warn prints a warning.

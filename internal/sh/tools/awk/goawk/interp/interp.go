@@ -17,8 +17,6 @@ import (
 	"fmt"
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/rx"
 	"io"
-	"math"
-	"math/rand"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -148,7 +146,7 @@ type interp struct {
 	gawkVars map[string]int // FPAT and FIELDWIDTHS, if the program has them
 
 	// Misc pieces of state
-	random           *rand.Rand
+	random           *random
 	randSeed         float64
 	exitStatus       int
 	regexCache       map[string]*rx.Regexp
@@ -382,7 +380,7 @@ func newInterp(program *parser.Program) *interp {
 		p.arrays[i] = make(map[string]value)
 	}
 
-	for _, name := range []string{"FPAT", "FIELDWIDTHS", "IGNORECASE"} {
+	for _, name := range []string{"FPAT", "FIELDWIDTHS", "IGNORECASE", "ERRNO"} {
 		if i, ok := p.scalarIndexes[name]; ok {
 			if p.gawkVars == nil {
 				p.gawkVars = map[string]int{}
@@ -394,8 +392,8 @@ func newInterp(program *parser.Program) *interp {
 	// Initialize defaults
 	p.regexCache = make(map[string]*rx.Regexp, 10)
 	p.randSeed = 1.0
-	seed := math.Float64bits(p.randSeed)
-	p.random = rand.New(rand.NewSource(int64(seed)))
+	p.random = newRandom()
+	p.randSeed = 0
 	p.convertFormat = "%.6g"
 	p.outputFormat = "%.6g"
 	p.fieldSep = " "
@@ -493,6 +491,8 @@ func (p *interp) setExecuteConfig(config *Config) error {
 			p.setArrayValue(resolver.Global, environIndex, config.Environ[i], numStr(config.Environ[i+1]))
 		}
 	}
+
+	p.procInfo()
 
 	// Set up I/O structures
 	p.noExec = config.NoExec
@@ -751,6 +751,11 @@ func (p *interp) setSpecial(index int, v value) error {
 	case ast.V_FS:
 		p.ensureFields() // this record is split as before
 		p.fieldSep = p.toString(v)
+		for _, name := range []string{"FIELDWIDTHS", "FPAT"} { // the last one counts
+			if i, ok := p.gawkVars[name]; ok {
+				p.globals[i] = null()
+			}
+		}
 		if utf8.RuneCountInString(p.fieldSep) > 1 { // compare to interp.ensureFields
 			re, err := rx.Compile(p.host, p.fieldSep, p.ignoreCase())
 			if err != nil {

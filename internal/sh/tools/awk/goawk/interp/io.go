@@ -831,6 +831,17 @@ func (p *interp) nextLine() (string, error) {
 							p.hadFiles = true
 							continue
 						}
+						if len(p.program.Compiled.BeginFile) > 0 { // which may leave it
+							p.errno(err)
+							p.setFile(filename)
+							p.setLine("", false)
+							if err := p.execute(p.program.Compiled.BeginFile); err == errNextfile {
+								p.input = nil
+								continue
+							} else if err != nil {
+								return "", err
+							}
+						}
 						return "", newError("cannot open file `%s' for reading: %s", filename, p.host.ErrText(err))
 					}
 					p.input = input
@@ -842,6 +853,7 @@ func (p *interp) nextLine() (string, error) {
 			}
 			p.scanner = p.newScanner(p.input, p.inputBuffer)
 			if len(p.program.Compiled.BeginFile) > 0 {
+				p.errno(nil)
 				p.setLine("", false)
 				if err := p.execute(p.program.Compiled.BeginFile); err == errNextfile {
 					p.scanner = nil

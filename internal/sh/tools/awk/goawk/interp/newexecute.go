@@ -3,8 +3,6 @@
 package interp
 
 import (
-	"math"
-
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/internal/resolver"
 	"github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/parser"
 )
@@ -150,5 +148,5 @@ func (p *Interpreter) ResetVars() {
 // a relatively CPU-intensive operation.
 func (p *Interpreter) ResetRand() {
 	p.interp.randSeed = 1.0
-	p.interp.random.Seed(int64(math.Float64bits(p.interp.randSeed)))
+	p.interp.random.seed(1)
 }

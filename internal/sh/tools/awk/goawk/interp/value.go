@@ -191,7 +191,7 @@ func parseFloatPrefix(s string) float64 {
 	if i < len(s) && (s[i] == '+' || s[i] == '-') {
 		i++
 	}
-	if i+3 <= len(s) && i > start {
+	if i+3 <= len(s) && i > start && (i+3 == len(s) || !isWord(s[i+3])) {
 		if hasNaNPrefix(s[i:]) {
 			return math.NaN()
 		}
@@ -250,6 +250,8 @@ func hasNaNPrefix(s string) bool {
 func hasInfPrefix(s string) bool {
 	return (s[0] == 'i' || s[0] == 'I') && (s[1] == 'n' || s[1] == 'N') && (s[2] == 'f' || s[2] == 'F')
 }
+
+func isWord(c byte) bool { return isDigit(c) || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 func isDigit(c byte) bool {
 	return c >= '0' && c <= '9'

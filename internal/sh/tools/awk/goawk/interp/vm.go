@@ -742,6 +742,15 @@ func (p *interp) execute(code []compiler.Opcode) error {
 			}
 			p.put(p.into, index, v)
 
+		case compiler.SubNone:
+			under, offset := int(code[ip]), int(code[ip+1])
+			ip += 2
+			if n := p.stack[p.sp-2]; n.n == 0 { // what didn't match keeps its value
+				p.sp -= 1 + under
+				p.stack[p.sp-1] = n
+				ip += offset
+			}
+
 		case compiler.PushArray:
 			i := p.arrayIndex(resolver.Scope(code[ip]), int(code[ip+1]))
 			ip += 2
@@ -986,7 +995,7 @@ func (p *interp) execute(code []compiler.Opcode) error {
 		}
 	}
 
-	return nil
+	return p.broke
 }
 
 func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
@@ -1130,7 +1139,7 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 		p.replaceTop(num(float64(p.matchStart)))
 
 	case compiler.BuiltinRand:
-		p.push(num(p.random.Float64()))
+		p.push(num(p.random.float64()))
 
 	case compiler.BuiltinSin:
 		p.replaceTop(num(math.Sin(p.peekTop().num())))
@@ -1141,13 +1150,13 @@ func (p *interp) callBuiltin(builtinOp compiler.BuiltinOp) error {
 	case compiler.BuiltinSrand:
 		prevSeed := p.randSeed
 		p.randSeed = float64(p.host.Now().Unix())
-		p.random.Seed(int64(math.Float64bits(p.randSeed)))
+		p.random.seed(uint32(int64(p.randSeed)))
 		p.push(num(prevSeed))
 
 	case compiler.BuiltinSrandSeed:
 		prevSeed := p.randSeed
 		p.randSeed = p.peekTop().num()
-		p.random.Seed(int64(math.Float64bits(p.randSeed)))
+		p.random.seed(uint32(int64(p.randSeed)))
 		p.replaceTop(num(prevSeed))
 
 	case compiler.BuiltinSub:
@@ -1331,6 +1340,7 @@ func (p *interp) getline(redirect lexer.Token) (float64, string, error) {
 		scanner, err := p.getInputScannerFile(name)
 		if err != nil {
 			if _, ok := err.(*Error); !ok {
+				p.errno(err)
 				// File not found is not a hard error, getline just returns -1.
 				// See: https://github.com/carrel-dev/carrel/internal/sh/tools/awk/goawk/issues/41
 				return -1, "", nil
@@ -1339,6 +1349,7 @@ func (p *interp) getline(redirect lexer.Token) (float64, string, error) {
 		}
 		if !scanner.Scan() {
 			if err := scanner.Err(); err != nil {
+				p.errno(err)
 				return -1, "", nil
 			}
 			return 0, "", nil

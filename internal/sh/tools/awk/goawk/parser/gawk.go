@@ -36,15 +36,6 @@ func (p *parser) arrayRef() *ast.ArrayExpr {
 	return &ast.ArrayExpr{Name: name, Pos: pos, Path: p.subscripts()}
 }
 
-// plainArray parses an array that is no element of another one.
-func (p *parser) plainArray() *ast.ArrayExpr {
-	a := p.arrayRef()
-	if len(a.Path) > 0 {
-		panic(ast.PosErrorf(a.Pos, "an array in an array can't be the second one"))
-	}
-	return a
-}
-
 // switchStmt parses a switch.
 func (p *parser) switchStmt() ast.Stmt {
 	s := &ast.SwitchStmt{Start: p.pos}

@@ -880,7 +880,7 @@ func (p *parser) primary() ast.Expr {
 		}
 		if p.tok == COMMA {
 			p.commaNewlines()
-			args = append(args, p.plainArray())
+			args = append(args, p.arrayRef())
 		}
 		p.expect(RPAREN)
 		return &ast.CallExpr{Func: F_SPLIT, Args: args}
@@ -905,7 +905,7 @@ func (p *parser) primary() ast.Expr {
 		for p.tok == COMMA {
 			p.commaNewlines()
 			if len(args) == 1 {
-				args = append(args, p.plainArray())
+				args = append(args, p.arrayRef())
 			} else {
 				args = append(args, p.expr())
 			}
@@ -929,7 +929,7 @@ func (p *parser) primary() ast.Expr {
 		}
 		if p.tok == COMMA {
 			p.commaNewlines()
-			args = append(args, p.plainArray())
+			args = append(args, p.arrayRef())
 		}
 		p.expect(RPAREN)
 		return &ast.CallExpr{Func: F_PATSPLIT, Args: args}

@@ -839,13 +839,17 @@ func (c *compiler) expr(expr ast.Expr) {
 				c.expr(e.Args[1])
 				c.add(Rote)
 				c.add(CallBuiltin, Opcode(op))
+				mark := c.jumpForward(SubNone, 1)
 				c.assignRoteIndex(target)
+				c.patchForward(mark)
 			case *ast.VarExpr:
 				c.expr(e.Args[0])
 				c.expr(e.Args[1])
 				c.expr(target)
 				c.add(CallBuiltin, Opcode(op))
+				mark := c.jumpForward(SubNone, 0)
 				c.assign(target)
+				c.patchForward(mark)
 			}
 			return
 

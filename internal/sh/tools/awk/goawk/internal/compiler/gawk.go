@@ -25,17 +25,26 @@ func (c *compiler) ref(arg ast.Expr) (scope resolver.Scope, index int) {
 	return c.arrayRef(a.Name, a.Path)
 }
 
+// second is ref of an array that another one comes after.
+func (c *compiler) second(arg ast.Expr) (scope resolver.Scope, index int) {
+	if scope, index = c.ref(arg); scope == resolver.Sub {
+		c.add(HoldSub)
+		scope = resolver.Held
+	}
+	return scope, index
+}
+
 // arrayCall compiles the functions that take arrays; false means that it is none of them.
 func (c *compiler) arrayCall(e *ast.CallExpr) bool {
 	switch e.Func {
 	case lexer.F_SPLIT:
 		c.expr(e.Args[0])
 		if len(e.Args) > 2 {
-			c.expr(e.Args[2])
+			c.separator(e.Args[2])
 		}
 		seps, sepsScope := -1, resolver.Global
 		if len(e.Args) > 3 {
-			sepsScope, seps = c.ref(e.Args[3])
+			sepsScope, seps = c.second(e.Args[3])
 		}
 		scope, index := c.ref(e.Args[1])
 		if len(e.Args) > 2 {
@@ -48,7 +57,7 @@ func (c *compiler) arrayCall(e *ast.CallExpr) bool {
 		c.expr(e.Args[2])
 		seps, sepsScope := -1, resolver.Global
 		if len(e.Args) > 3 {
-			sepsScope, seps = c.ref(e.Args[3])
+			sepsScope, seps = c.second(e.Args[3])
 		}
 		scope, index := c.ref(e.Args[1])
 		c.add(CallArrays, Opcode(ArraysPatsplit), Opcode(scope), opcodeInt(index), Opcode(sepsScope), opcodeInt(seps))
@@ -70,10 +79,13 @@ func (c *compiler) arrayCall(e *ast.CallExpr) bool {
 		} else {
 			c.expr(&ast.StrExpr{})
 		}
-		scope, index := c.ref(e.Args[0])
-		scope2, index2 := scope, index
+		scope2, index2 := resolver.Scope(0), 0
 		if len(e.Args) > 1 {
-			scope2, index2 = c.ref(e.Args[1])
+			scope2, index2 = c.second(e.Args[1])
+		}
+		scope, index := c.ref(e.Args[0])
+		if scope2 == 0 {
+			scope2, index2 = scope, index
 		}
 		c.add(CallArrays, Opcode(how), Opcode(scope), opcodeInt(index), Opcode(scope2), opcodeInt(index2))
 	case lexer.F_LENGTH:
@@ -170,4 +182,13 @@ func (c *compiler) switchStmt(s *ast.SwitchStmt) {
 		c.patchForward(fall)
 	}
 	c.patchBreaks()
+}
+
+// separator compiles what split splits at: a regex, even of one blank, is no string.
+func (c *compiler) separator(e ast.Expr) {
+	if re, ok := e.(*ast.StrExpr); ok && re.Regex {
+		c.add(Typed, opcodeInt(c.strIndex(re.Value)))
+		return
+	}
+	c.expr(e)
 }

@@ -148,6 +148,8 @@ const (
 	IncrArraySub      // amount
 	AugAssignArraySub // augOp
 
+	SubNone // numUnder offset: jumps where sub and gsub have replaced nothing
+
 	// Values that may be arrays
 	PushArray    // arrayScope arrayIndex
 	ArrayRaw     // arrayScope arrayIndex

@@ -71,6 +71,7 @@ const (
 	Special                  // special variables (such as NF)
 	Global                   // globals
 	Sub                      // an array in an array, the one last gone into
+	Held                     // an array in an array, the one last kept
 )
 
 func (s Scope) String() string {
