@@ -103,6 +103,9 @@ func biCd(c *call) int {
 		physical = args[0] == "-P"
 		args = args[1:]
 	}
+	if len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && len(c.args) == len(args) {
+		return c.usage("%s: invalid option", args[0][:2])
+	}
 	if len(args) > 1 {
 		return c.fail(1, "too many arguments")
 	}
@@ -235,6 +238,8 @@ func (c *call) unsetOne(a string, vars, funcs, refs bool) bool {
 		return r.unsetFunc(a)
 	case refs && v != nil && v.nameref:
 		return r.unsetPlace(place{name: a, v: v, at: at})
+	case refs && v != nil:
+		return true
 	}
 	return r.unset(a)
 }

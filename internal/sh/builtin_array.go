@@ -219,6 +219,9 @@ func biGetopts(c *call) int {
 		return status
 	}
 	if ind > len(args) {
+		if ind = len(args) + 1; r.str("OPTIND") == "1" {
+			ind = 1
+		}
 		r.unset("OPTARG")
 		return finish("?", 0, 1)
 	}

@@ -97,7 +97,7 @@ func biBreak(c *call) int {
 		}
 		if len(args) > 1 {
 			r.errorf("%s: too many arguments", c.name)
-			r.flow, r.flowCount, r.status = flowBreak, r.loops, 1
+			r.discardHard()
 			return 1
 		}
 		if v < 1 {

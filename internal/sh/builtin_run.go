@@ -337,7 +337,7 @@ func (r *runner) fileOf(name string) (kind, where string) {
 		}
 		return "", ""
 	}
-	if h, ok := r.hashed[name]; ok && h.hits > 0 && r.hashPath == r.str("PATH") {
+	if h, ok := r.hashed[name]; ok && r.hashPath == r.str("PATH") {
 		return "file", h.path
 	}
 	if file := r.lookPath(name); file != "" {
@@ -360,7 +360,7 @@ func (r *runner) describeCommand(name, kind, where string) string {
 		}
 		return name + " is a shell builtin"
 	}
-	if h, ok := r.hashed[name]; ok && h.path == where && h.hits > 0 {
+	if h, ok := r.hashed[name]; ok && h.path == where {
 		return name + " is hashed (" + where + ")"
 	}
 	return name + " is " + where

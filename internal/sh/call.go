@@ -483,7 +483,7 @@ func (r *runner) runTool(args []string, environ func() []string) int {
 	if status != 0 {
 		return status
 	}
-	return r.execFile(file, args, environ, 0)
+	return r.execFile(file, args, func() []string { return append(environ(), "_="+file) }, 0)
 }
 
 // which finds a program as the shell does. With a status other than 0 a message

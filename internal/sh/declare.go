@@ -73,6 +73,7 @@ func (r *runner) decl(c *syntax.DeclClause) {
 		}
 	}
 	r.traceDecl(c, args)
+	defer r.declLast(c, args)
 	r.declareAll(d, args)
 }
 
@@ -344,6 +345,15 @@ func (r *runner) declareOne(d declared, a declArg) bool {
 		r.errorf("%s: `%s': not a valid identifier", d.name, a.text)
 		return false
 	}
+	if a.elem && (d.name == "export" || d.name == "readonly") {
+		if a.index != nil {
+			a.text = a.name + "[" + arithString(a.index) + "]"
+		} else {
+			a.text = a.name + "[" + a.sub + "]"
+		}
+		r.errorf("%s: `%s': not a valid identifier", d.name, a.text)
+		return false
+	}
 	v, name, ok := r.declTarget(d, a)
 	if !ok {
 		return false
@@ -373,6 +383,9 @@ func (r *runner) declareOne(d declared, a declArg) bool {
 	d.lower.apply(&v.lower)
 	d.capital.apply(&v.capital)
 	d.trace.apply(&v.trace)
+	if d.name == "readonly" && !a.has && !v.set && !v.isArray() {
+		d.assoc, d.indexed = false, false // bash sees nothing to make one of
+	}
 	if d.assoc && v.assoc == nil {
 		v.assoc = newAssoc()
 		if v.set {
@@ -449,6 +462,15 @@ func (r *runner) declTarget(d declared, a declArg) (*variable, string, bool) {
 	at := 0
 	if d.local {
 		at = r.localScope()
+		for i := len(r.scopes) - 1; i > at; i-- { // an assignment before eval
+			if r.scopes[i].get(a.name) != nil {
+				at = i
+				break
+			}
+		}
+	}
+	if d.nameref == setIt && (d.assoc || d.indexed) && a.has && !a.isArray && r.lookupRaw(a.name) == nil {
+		return r.place(at, a.name, &variable{}), a.name, true // an array it is
 	}
 	if d.nameref != keep {
 		return nil, a.name, true
@@ -482,7 +504,12 @@ func (r *runner) declTarget(d declared, a declArg) (*variable, string, bool) {
 		return r.place(at, a.name, r.fromDynamic(a.name)), a.name, true
 	}
 	p := r.resolve(a.name)
-	if p.elem {
+	switch {
+	case p.elem && !a.has && (d.name == "export" || d.name == "readonly"):
+		return &variable{}, p.name, true
+	case p.elem && !a.has && p.v != nil:
+		return r.mutable(p.name, p.at), p.name, true
+	case p.elem:
 		r.errorf("%s: `%s[%s]': not a valid identifier", d.name, p.name, p.sub)
 		return nil, "", false
 	}
@@ -579,7 +606,7 @@ func (r *runner) declareRef(d declared, a declArg) bool {
 		case !isName(value) && !elem:
 			r.errorf("%s: `%s': invalid variable name for name reference", d.name, value)
 			return false
-		case value == a.name && at == 0, elem && base == a.name && at == 0:
+		case value == a.name && at == 0 && a.has, elem && base == a.name && at == 0:
 			r.errorf("%s: %s: nameref variable self references not allowed", d.name, a.name)
 			return false
 		case value == a.name:
@@ -767,4 +794,19 @@ var usages = map[string]string{
 	"fc":       "fc [-e ename] [-lnr] [first] [last] or fc -s [pat=rep] [command]",
 	"bind":     "bind [-lpsvPSVX] [-m keymap] [-f filename] [-q name] [-u name] [-r keyseq] [-x keyseq:shell-command] [keyseq:readline-function or readline-command]",
 	"compgen":  "compgen [-abcdefgjksuv] [-o option] [-A action] [-G globpat] [-W wordlist] [-F function] [-C command] [-X filterpat] [-P prefix] [-S suffix] [word]",
+}
+
+// declLast sets $_ after a declaration.
+func (r *runner) declLast(c *syntax.DeclClause, args []declArg) {
+	switch n := len(c.Args); {
+	case len(args) > 0:
+		a := args[len(args)-1]
+		if r.lastArg = a.text; a.isArray {
+			r.lastArg = a.name
+		}
+	case n > 0 && c.Args[n-1].Value != nil:
+		r.lastArg = wordText(c.Args[n-1].Value)
+	default:
+		r.lastArg = c.Variant.Value
+	}
 }

@@ -12,10 +12,13 @@ import (
 // dynamicNames are the variables that the shell computes when they are read.
 var dynamicNames = []string{"BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL",
 	"BASH_VERSINFO", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "HOSTNAME", "LINENO", "PIPESTATUS", "PPID", "RANDOM",
-	"SECONDS", "SHELLOPTS", "SRANDOM", "UID"}
+	"SECONDS", "SHELLOPTS", "SRANDOM", "UID", "_"}
 
 // dynamic computes a variable that the shell keeps itself; nil when it is no such name.
 func (r *runner) dynamic(name string) *variable {
+	if name == "_" {
+		return &variable{set: true, str: r.lastArg}
+	}
 	if len(name) < 3 || name[0] < 'B' || name[0] > 'U' || r.hidden != nil && r.hidden[name] {
 		return nil
 	}
@@ -93,6 +96,10 @@ func (r *runner) nextRandom() uint32 {
 // special handles the assignment to a variable that the shell computes. It
 // reports whether there is nothing left to do.
 func (r *runner) special(name, value string) (handled, ok bool) {
+	if name == "_" {
+		r.lastArg = value
+		return true, true
+	}
 	if len(name) < 3 || name[0] < 'B' || name[0] > 'U' || r.hidden != nil && r.hidden[name] {
 		return false, true
 	}

@@ -64,12 +64,26 @@ func (r *runner) ignored(names []string) []string {
 			return true
 		}
 		for _, p := range pats {
-			if r.matchFold(p, n, false) {
+			if r.matchPath(p, n) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+// matchPath matches a path part by part: no pattern takes a slash.
+func (r *runner) matchPath(pat, name string) bool {
+	pats, names := strings.Split(pat, "/"), strings.Split(name, "/")
+	if len(pats) != len(names) {
+		return false
+	}
+	for i, p := range pats {
+		if !r.matchFold(p, names[i], false) {
+			return false
+		}
+	}
+	return true
 }
 
 // splitIgnore splits at colons that are not in brackets.

@@ -126,6 +126,8 @@ func biHash(c *call) int {
 	for _, a := range args {
 		h, known := r.hashed[a]
 		switch {
+		case show && known && list:
+			c.print("builtin hash -p " + h.path + " " + a + "\n")
 		case show:
 			if !known {
 				status = c.fail(1, "%s: not found", a)
@@ -148,6 +150,7 @@ func biHash(c *call) int {
 					continue
 				}
 				if found = r.lookPath(a); found == "" {
+					delete(r.hashed, a)
 					status = c.fail(1, "%s: not found", a)
 					continue
 				}

@@ -57,7 +57,7 @@ func (r *runner) while(c *syntax.WhileClause) {
 	for r.step() {
 		ok := r.condition(c.Cond)
 		if r.flow != flowNone {
-			if (r.flow == flowBreak || r.flow == flowContinue) && r.looped(nil) {
+			if (r.flow == flowBreak || r.flow == flowContinue) && r.looped(nil) && !c.Until {
 				continue
 			}
 			return
@@ -230,7 +230,7 @@ func (r *runner) selectLoop(name string, items []string, c *syntax.ForClause) {
 		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && n >= 1 && n <= len(items) {
 			choice = items[n-1]
 		}
-		if !r.loopVar(name, choice) {
+		if !r.set(name, choice) {
 			r.status = 1
 			return
 		}

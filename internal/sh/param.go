@@ -12,14 +12,16 @@ import (
 
 // value is what a parameter stands for.
 type value struct {
-	s    string
-	set  bool
-	list []string // of $@, $*, ${a[@]} and ${a[*]}
-	many bool     // it is such a list
-	star bool     // of the * kind
-	name string   // what it is called, after references and indirection
-	v    *variable
-	pos  bool // the positional parameters
+	s        string
+	set      bool
+	list     []string // of $@, $*, ${a[@]} and ${a[*]}
+	many     bool     // it is such a list
+	star     bool     // of the * kind
+	name     string   // what it is called, after references and indirection
+	v        *variable
+	pos      bool // the positional parameters
+	indirect bool // ${!name} has led to it
+	refElem  bool // a name reference to an element was followed
 }
 
 // paramPieces expands a parameter.
@@ -56,6 +58,22 @@ func (r *runner) valuePieces(out []piece, v value, inDbl, plain bool) []piece {
 		out = append(out, piece{k, s})
 	}
 	return out
+}
+
+// isElementRef reports whether a name is a reference to an element of an array.
+func (r *runner) isElementRef(name string) bool {
+	v, _ := r.find(name)
+	if v == nil || !v.nameref {
+		return false
+	}
+	_, sub, elem := cutSubscript(v.str)
+	return elem && sub != "@" && sub != "*"
+}
+
+// nullIFS reports whether IFS is set to nothing.
+func (r *runner) nullIFS() bool {
+	ifs, ok := r.get("IFS")
+	return ok && ifs == ""
 }
 
 // ifsFirst is what joins the elements of "$*".
@@ -101,9 +119,17 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 	}
 	if pe.Excl {
 		switch {
+		case pe.Names == syntax.NamesPrefix && r.nullIFS():
+			return value{s: strings.Join(r.names(name), ""), set: true}, nil, false
 		case pe.Names != 0:
 			return value{list: r.names(name), many: true, star: pe.Names == syntax.NamesPrefix, set: true}, nil, false
 		case isListIndex(pe.Index) && pe.Exp == nil && pe.Repl == nil && pe.Slice == nil:
+			if r.isElementRef(name) {
+				return value{many: true, set: true}, nil, false
+			}
+			if r.nullIFS() && indexLit(pe.Index) == "*" {
+				return value{s: strings.Join(r.lookup(name).keys(), ""), set: true}, nil, false
+			}
 			return value{list: r.lookup(name).keys(), many: true, star: indexLit(pe.Index) == "*", set: true}, nil, false
 		}
 		target, ok := r.indirect(name, pe)
@@ -111,6 +137,7 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 			return value{}, nil, true
 		}
 		v = target
+		v.indirect = true
 	} else {
 		v = r.paramValue(name, pe.Index)
 	}
@@ -118,6 +145,9 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 		return value{}, nil, true
 	}
 	if pe.Length {
+		if v.refElem {
+			return value{s: "0", set: true}, nil, false // bash looks for a variable of that name
+		}
 		if v.many {
 			return value{s: strconv.Itoa(len(v.list)), set: true}, nil, false
 		}
@@ -175,7 +205,7 @@ func arithString(x syntax.ArithmExpr) string {
 
 // checkSet enforces set -u.
 func (r *runner) checkSet(pe *syntax.ParamExp, v value) bool {
-	if !r.opts.nounset || v.set || v.many {
+	if !r.opts.nounset || v.set || v.many || v.refElem {
 		return true
 	}
 	if pe.Exp != nil && pe.Exp.Op == syntax.OtherParamOps && (pe.Exp.Word.Lit() == "A" || pe.Exp.Word.Lit() == "a") && v.v != nil {
@@ -205,6 +235,9 @@ func isListIndex(x syntax.ArithmExpr) bool {
 // paramValue looks a parameter up.
 func (r *runner) paramValue(name string, index syntax.ArithmExpr) value {
 	if index != nil {
+		if r.isElementRef(name) { // there are no elements of an element
+			return value{many: isListIndex(index), star: indexLit(index) == "*", name: name}
+		}
 		v := r.lookup(name)
 		if isListIndex(index) {
 			l := v.list()
@@ -226,7 +259,9 @@ func (r *runner) paramValue(name string, index syntax.ArithmExpr) value {
 	}
 	p := r.resolve(name)
 	if p.elem {
-		return r.refElement(p)
+		v := r.refElement(p)
+		v.refElem = true
+		return v
 	}
 	if p.bad {
 		return value{name: name}
@@ -325,6 +360,9 @@ func (r *runner) elementOf(name string, v *variable, index string) (string, bool
 	}
 	n, ok := plainNumber(index)
 	if !ok {
+		if strings.ContainsAny(index, "$`") {
+			index = r.expandString(index)
+		}
 		if n, ok = r.arithText(index); !ok {
 			r.discardHard()
 			return "", false
@@ -413,7 +451,9 @@ func (r *runner) defaults(pe *syntax.ParamExp, v value, inDbl, plain bool) ([]pi
 	unset, null := !v.set, v.s == ""
 	if v.many {
 		null = len(v.list) == 0 || len(v.list) == 1 && v.list[0] == ""
-		if v.star && len(v.list) > 1 {
+		if v.indirect {
+			null = len(v.list) == 0
+		} else if v.star && len(v.list) > 1 && inDbl {
 			null = strings.Join(v.list, r.ifsFirst()) == ""
 		}
 	}

@@ -136,7 +136,7 @@ type runner struct {
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
 		name: "bash", clock: m.now(), opts: defaultOptions(), funcs: map[string]*function{}, traps: map[int]string{},
-		random: m.seed32(), pipeStatus: []int{0}}
+		random: m.seed32(), pipeStatus: []int{}}
 	r.freshScopes(len(env))
 	r.view = r.view.For(r) // for /proc/self
 	r.importEnv(env)
@@ -158,6 +158,10 @@ func (r *runner) importEnv(env []string) {
 		name, value, ok := strings.Cut(kv, "=")
 		switch {
 		case !ok:
+		case name == "_":
+		case name == "UID" || name == "EUID" || name == "PPID":
+			r.errorf("%s: readonly variable", name)
+		case name == "OLDPWD" && !r.isDir(value):
 		case isName(name):
 			vars[name] = &variable{set: true, exported: true, str: value}
 			size += len(kv) + 64
@@ -184,8 +188,14 @@ func (r *runner) importEnv(env []string) {
 	r.pay(size)
 }
 
+// isDir reports whether a path leads to a directory.
+func (r *runner) isDir(path string) bool {
+	i, err := r.view.Stat(path)
+	return err == nil && i.Mode.IsDir()
+}
+
 // shellVars are what a shell sets when the environment doesn't.
-var shellVars = []struct{ name, value string }{{"PATH", defaultPath}, {"PS4", "+ "}, {"OPTERR", "1"}, {"BASH", "/bin/bash"},
+var shellVars = []struct{ name, value string }{{"PATH", defaultPath}, {"PS4", "+ "}, {"SHELL", "/bin/bash"}, {"OPTERR", "1"}, {"BASH", "/bin/bash"},
 	{"BASH_VERSION", "5.2.15(1)-release"}, {"HOSTTYPE", "x86_64"}, {"OSTYPE", "linux-gnu"}, {"MACHTYPE", "x86_64-pc-linux-gnu"}, {"TERM", "dumb"},
 	{"BASH_LOADABLES_PATH", "/usr/local/lib/bash:/usr/lib/bash:/opt/local/lib/bash:/usr/pkg/lib/bash:/opt/pkg/lib/bash:."}}
 

@@ -544,6 +544,9 @@ func (r *runner) indexNumber(name string, v *variable, index string) (int, bool)
 		r.errorf("%s[%s]: bad array subscript", name, index)
 		return 0, false
 	}
+	if strings.ContainsAny(index, "$`") {
+		index = r.expandString(index)
+	}
 	n, ok := r.arithText(index)
 	if !ok {
 		r.discardHard()
@@ -627,6 +630,10 @@ func (r *runner) unsetElem(name, sub string) bool {
 		r.errorf("unset: %s: not an array variable", name)
 		return false
 	}
+	if sub = r.expandString(sub); strings.TrimSpace(sub) == "" {
+		r.errorf("unset: [%s]: bad array subscript", sub)
+		return false
+	}
 	n, ok := r.arithText(sub)
 	if !ok {
 		return false
@@ -651,7 +658,7 @@ func (r *runner) environ() []string {
 				return
 			}
 			seen[name] = true
-			if v.exported && v.set && !v.isArray() && !v.nameref {
+			if v.exported && v.set && !v.isArray() {
 				out = append(out, name+"="+v.str)
 			}
 		})

@@ -89,7 +89,7 @@ func (r *runner) spawnShell(run shellRun) int {
 func (s *runner) renew(env []string) {
 	s.freshScopes(len(env))
 	s.hidden, s.funcsShared, s.completions, s.binds = nil, false, nil, nil
-	s.pipeStatus = append(s.pipeStatus[:0], 0)
+	s.pipeStatus = s.pipeStatus[:0]
 	for sig, body := range s.traps {
 		if body != "" || sig > 64 {
 			delete(s.traps, sig)
@@ -187,7 +187,9 @@ func (r *runner) script(src string) {
 		}
 		r.stmt(s)
 		if r.flow == flowDiscard && r.p.pid == r.shellPID() {
-			r.flow, discarded = flowNone, s.End().Line()
+			if r.flow, discarded = flowNone, s.End().Line(); r.opts.errexit {
+				r.flow = flowExit
+			}
 		}
 		if r.flow != flowNone {
 			return

@@ -261,6 +261,7 @@ func (r *runner) become(run shellRun) {
 // begin runs what a new shell is asked to.
 func (r *runner) begin(run shellRun) {
 	r.name, r.params, r.opts, r.file = run.name, run.params, run.opts, run.file
+	r.lastArg = run.name
 	r.inScript, r.fromArg, r.fromStdin = true, run.fromArg, run.stdin
 	if shellopts, ok := r.get("SHELLOPTS"); ok && r.scopes[0].get("SHELLOPTS") != nil {
 		for name := range strings.SplitSeq(shellopts, ":") {

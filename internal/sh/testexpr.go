@@ -13,6 +13,7 @@ import (
 func (r *runner) testClause(c *syntax.TestClause) {
 	ok, err := r.cond(c.X, 0)
 	switch {
+	case r.flow != flowNone && err == nil:
 	case err != nil:
 		if ae, ok := err.(arithError); ok {
 			r.errorf("%s", ae.text)
@@ -30,6 +31,9 @@ func (r *runner) cond(x syntax.TestExpr, depth int) (bool, error) {
 	}
 	switch x := x.(type) {
 	case *syntax.Word:
+		if g, ok := negatedGroup(x); ok && !r.opts.extglob {
+			return joinPieces(r.pieces(nil, r.parsedWord(g), false, true)) == "", nil
+		}
 		return r.text(x) != "", nil
 	case *syntax.ParenTest:
 		return r.cond(x.X, depth+1)
@@ -89,6 +93,9 @@ func (r *runner) isSet(s string) bool {
 			return r.paramValue(s, nil).set
 		}
 		if !isName(s) {
+			return false
+		}
+		if r.isElementRef(s) {
 			return false
 		}
 		_, ok := r.get(s)
@@ -407,4 +414,17 @@ func (t *bracketTest) not(depth int) (bool, error) {
 	}
 	t.pos++
 	return s != "", nil
+}
+
+// negatedGroup reports whether a word is !(…), which without extglob is the negation
+// of what is in the parentheses.
+func negatedGroup(w *syntax.Word) (string, bool) {
+	if len(w.Parts) != 1 {
+		return "", false
+	}
+	g, ok := w.Parts[0].(*syntax.ExtGlob)
+	if !ok || g.Op != syntax.GlobExcept {
+		return "", false
+	}
+	return strings.TrimSpace(g.Pattern.Value), true
 }

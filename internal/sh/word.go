@@ -580,7 +580,7 @@ func (r *runner) abortExpansion() {
 		r.discard()
 		return
 	}
-	if r.fromArg && r.p.pid == r.self {
+	if r.fromArg && r.p.pid == r.self && !r.opts.errexit {
 		r.abort(127)
 		return
 	}
