@@ -46,6 +46,9 @@ func (a *aliasScan) scan(src string, atCommand bool, active []string) bool {
 			return false
 		}
 		switch c := src[i]; {
+		case strings.HasPrefix(src[i:], "\\\n"):
+			a.out.WriteString("\\\n")
+			i += 2
 		case c == ' ' || c == '\t':
 			a.out.WriteByte(c)
 			i++
@@ -79,6 +82,10 @@ func (a *aliasScan) scan(src string, atCommand bool, active []string) bool {
 			i = end
 			value, isAlias := a.aliases[word]
 			switch {
+			case !plain && strings.Contains(word, "$("):
+				a.substitutions(word, active)
+				name, _, assigns := strings.Cut(word, "=")
+				atCommand = atCommand && assigns && isName(strings.TrimSuffix(name, "+"))
 			case !atCommand:
 				a.out.WriteString(word)
 			case plain && isAlias && !slices.Contains(active, word):
@@ -92,6 +99,47 @@ func (a *aliasScan) scan(src string, atCommand bool, active []string) bool {
 		}
 	}
 	return atCommand
+}
+
+// substitutions copies a word and expands the aliases in its $(…).
+func (a *aliasScan) substitutions(word string, active []string) {
+	for word != "" {
+		i := strings.Index(word, "$(")
+		if i < 0 || strings.HasPrefix(word[i:], "$((") || strings.IndexByte(word[:i], '\'') >= 0 {
+			break
+		}
+		end, _ := wordEnd(word[i:], 0)
+		if end = closingParen(word[i:], end); end < 0 {
+			break
+		}
+		a.out.WriteString(word[:i+2])
+		a.scan(word[i+2:i+end], true, active)
+		a.out.WriteByte(')')
+		word = word[i+end+1:]
+	}
+	a.out.WriteString(word)
+}
+
+// closingParen is where the $( that s begins with is closed, -1 when it isn't before end.
+func closingParen(s string, end int) int {
+	depth := 0
+	for i := 1; i < end; i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '\'':
+			if n := strings.IndexByte(s[i+1:end], '\''); n >= 0 {
+				i += n + 1
+			}
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // redirect copies a redirection's operator and word.

@@ -172,13 +172,13 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 	case v.assoc != nil && !add:
 		fresh := *v
 		fresh.assoc = newAssoc()
-		ok := r.fillAssoc(name, &fresh, elems)
+		ok := r.fillAssoc(name, &fresh, v.assoc, elems)
 		v.assoc, v.set = fresh.assoc, true
 		v.paid = fresh.paid
 		return ok
 	case v.assoc != nil:
 		v.set = true
-		return r.fillAssoc(name, v, elems)
+		return r.fillAssoc(name, v, v.assoc, elems)
 	case add:
 		v.toArray()
 	default:
@@ -222,14 +222,19 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 
 // fillAssoc puts elements into an associative array: [key]=value, or keys and
 // values in turn.
-func (r *runner) fillAssoc(name string, v *variable, elems []arrayElem) bool {
+// What [key]+=value adds to is in before, even where the array begins anew.
+func (r *runner) fillAssoc(name string, v *variable, before *assoc, elems []arrayElem) bool {
 	put := func(k, value string, add bool) bool {
 		if k == "" {
 			r.errorf("%s[%s]: bad array subscript", name, k)
 			return true
 		}
 		old, has := v.assoc.get(k)
-		value, ok := r.coerce(v, old, value, add)
+		sum := old
+		if add {
+			sum, _ = before.get(k)
+		}
+		value, ok := r.coerce(v, sum, value, add)
 		if !ok {
 			return false
 		}

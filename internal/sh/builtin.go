@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -136,6 +138,11 @@ func biCd(c *call) int {
 	}
 	if target == "" {
 		return 0
+	}
+	if strings.Contains(target, "..") { // what is left again must be there
+		if _, err := c.r.view.Stat(c.r.abs(target)); err != nil {
+			return c.fail(1, "%s: %s", target, errText(err))
+		}
 	}
 	dir := path.Clean(c.r.abs(target))
 	if physical { // ".." is the parent of where a link led
@@ -277,6 +284,42 @@ func biLet(c *call) int {
 	return boolStatus(n != 0)
 }
 
+// biHelp names the builtins and how they are used.
 func biHelp(c *call) int {
-	return c.print("A simulated shell, compatible with much of GNU bash. See ls /usr/bin for the tools there are.\n")
+	describe := false
+	args, ok := c.letters("dms", func(l byte, _ string) { describe = describe || l == 'd' })
+	if !ok {
+		return 2
+	}
+	names := slices.Sorted(maps.Keys(c.r.m.builtins))
+	if len(args) == 0 {
+		return c.print("A simulated shell, compatible with much of GNU bash. See ls /usr/bin for the tools there are.\n\n" + strings.Join(names, " ") + "\n")
+	}
+	var b strings.Builder
+	for _, pat := range args {
+		found := false
+		for _, n := range names {
+			if n != pat && !c.r.match(pat, n) {
+				continue
+			}
+			if !found && n != pat {
+				b.WriteString("Shell commands matching keyword `" + pat + "'\n\n")
+			}
+			found = true
+			use := usages[n]
+			if use == "" {
+				use = n + " [arg ...]"
+			}
+			if describe {
+				b.WriteString(n + " - a builtin of the shell\n")
+			} else {
+				b.WriteString(n + ": " + use + "\n")
+			}
+		}
+		if !found {
+			c.fail(1, "no help topics match `%s'.  Try `help help' or `man -k %s' or `info %s'.", pat, pat, pat)
+			return 1
+		}
+	}
+	return c.print(b.String())
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/carrel-dev/carrel/internal/sh/vfs"
 )
 
 // setCompletion is what was given to complete for one command.
@@ -13,6 +15,8 @@ type completion struct{ name, text string }
 type generator struct {
 	actions                                     []string
 	words, glob, fn, filter, prefix, suffix     string
+	cmd                                         string
+	options                                     []string // of -o
 	hasWords, hasFilter, hasGlob, hasFn, hasCmd bool
 }
 
@@ -34,7 +38,9 @@ func (g *generator) option(l byte, v string) {
 	case 'F':
 		g.fn, g.hasFn = v, true
 	case 'C':
-		g.hasCmd = true
+		g.cmd, g.hasCmd = v, true
+	case 'o':
+		g.options = append(g.options, v)
 	case 'X':
 		g.filter, g.hasFilter = v, true
 	case 'P':
@@ -103,8 +109,22 @@ func (r *runner) complete(g *generator, word string) []string {
 		if f := r.funcs[g.fn]; f != nil {
 			r.errorf("compgen: warning: -F option may not work as you expect")
 			r.unset("COMPREPLY")
+			for name, value := range map[string]string{"COMP_CWORD": "-1", "COMP_LINE": "", "COMP_POINT": "0", "COMP_KEY": "0", "COMP_TYPE": "0"} {
+				r.set(name, value)
+			}
+			r.target("COMP_WORDS").setArray(nil)
 			r.function(g.fn, f, []string{"compgen", word, ""})
 			found = append(found, r.lookup("COMPREPLY").list()...)
+		}
+	}
+	if g.hasCmd {
+		r.errorf("compgen: warning: -C option may not work as you expect")
+		if stmts, err := parse(g.cmd + " compgen " + quoteAlways(word) + " ''"); err == nil {
+			for line := range strings.SplitSeq(r.substitute(stmts), "\n") {
+				if line != "" {
+					found = append(found, line)
+				}
+			}
 		}
 	}
 	if g.hasFilter {
@@ -119,6 +139,12 @@ func (r *runner) complete(g *generator, word string) []string {
 		for i, f := range found {
 			found[i] = g.prefix + f + g.suffix
 		}
+	}
+	if len(found) == 0 && (slices.Contains(g.options, "default")) {
+		found = r.completeFile(word, false)
+	}
+	if len(found) == 0 && slices.Contains(g.options, "dirnames") || slices.Contains(g.options, "plusdirs") {
+		found = append(found, r.completeFile(word, true)...)
 	}
 	return found
 }
@@ -196,7 +222,7 @@ func (r *runner) completeCommand(word string) []string {
 			continue
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name, word) && !e.Mode.IsDir() {
+			if strings.HasPrefix(e.Name, word) && !e.Mode.IsDir() && r.view.Access(r.abs(dir)+"/"+e.Name, vfs.MayExec) == nil {
 				all = append(all, e.Name)
 			}
 		}
@@ -210,6 +236,11 @@ func (r *runner) completeFile(word string, dirs bool) []string {
 		base, name = word[:at+1], word[at+1:]
 	}
 	dir := base
+	if strings.HasPrefix(base, "~") {
+		if home, rest, ok := r.tilde(base, true, false); ok {
+			dir = home + rest
+		}
+	}
 	if dir == "" {
 		dir = "."
 	}
@@ -219,7 +250,7 @@ func (r *runner) completeFile(word string, dirs bool) []string {
 	}
 	var out []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name, name) || name == "" && e.Name[0] == '.' {
+		if !strings.HasPrefix(e.Name, name) || e.Name == "." || e.Name == ".." {
 			continue
 		}
 		if dirs {
@@ -291,6 +322,9 @@ func biComplete(c *call) int {
 			}
 		}
 		return status
+	case len(args) == 0 && !slices.ContainsFunc(words, func(w string) bool { return w == "-D" || w == "-E" || w == "-I" }):
+		c.r.errUsage("complete")
+		return 2
 	default:
 		list := slices.DeleteFunc(slices.Clone(r.completions), func(k completion) bool { return slices.Contains(args, k.name) })
 		for _, a := range args {
@@ -302,9 +336,17 @@ func biComplete(c *call) int {
 }
 
 func biCompopt(c *call) int {
-	args, ok := c.letters("o:DEI", func(byte, string) {})
+	wrong := ""
+	args, ok := c.letters("o:DEI", func(l byte, v string) {
+		if l == 'o' && !slices.Contains(completeOptions, v) {
+			wrong = v
+		}
+	})
 	if !ok {
 		return 2
+	}
+	if wrong != "" {
+		return c.fail(2, "%s: invalid option name", wrong)
 	}
 	if len(args) > 0 {
 		status := 0
@@ -317,3 +359,6 @@ func biCompopt(c *call) int {
 	}
 	return c.fail(1, "not currently executing completion function")
 }
+
+// completeOptions are those of -o.
+var completeOptions = []string{"bashdefault", "default", "dirnames", "filenames", "noquote", "nosort", "nospace", "plusdirs"}

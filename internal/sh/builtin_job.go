@@ -134,14 +134,15 @@ func (r *runner) waitJob(j *job, full bool) bool {
 // waitNext waits for the next of some jobs, or of all.
 func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
 	among, bad := r.ownJobs(), false
+	var over *proc // one that was waited for before
 	if len(ids) > 0 {
 		among = nil
 		for _, id := range ids {
 			j, err := r.jobOf(id)
 			if err != nil {
 				if pid, perr := strconv.Atoi(id); perr == nil && r.ended[pid] != nil {
-					report(pid)
-					return r.ended[pid].code
+					over = r.ended[pid]
+					continue
 				}
 				c.fail(127, "%s: no such job", id)
 				bad = true
@@ -150,7 +151,11 @@ func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
 			among = append(among, j)
 		}
 	}
-	if bad || len(among) == 0 {
+	switch {
+	case !bad && over != nil && len(among) == 0:
+		report(over.pid)
+		return over.code
+	case len(among) == 0:
 		return 127
 	}
 	var hit *job

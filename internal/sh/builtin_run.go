@@ -343,6 +343,12 @@ func (r *runner) fileOf(name string) (kind, where string) {
 	if file := r.lookPath(name); file != "" {
 		return "file", file
 	}
+	for dir := range strings.SplitSeq(r.str("PATH"), ":") { // or what can't be executed
+		full := r.abs(dir) + "/" + name
+		if i, err := r.view.Stat(full); dir != "" && err == nil && i.Mode.IsRegular() {
+			return "file", full
+		}
+	}
 	return "", ""
 }
 

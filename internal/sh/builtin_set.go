@@ -22,10 +22,11 @@ func biSet(c *call) int {
 		case a == "--":
 			r.setParams(args[1:])
 			return 0
-		case a == "-" || a == "+":
-			if a == "-" {
-				r.opts.xtrace, r.opts.verbose = false, false
-			}
+		case a == "+":
+			args = args[1:]
+			continue
+		case a == "-":
+			r.opts.xtrace, r.opts.verbose = false, false
 			if len(args) > 1 {
 				r.setParams(args[1:])
 			}

@@ -185,7 +185,8 @@ func (r *runner) assignments(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 				status = 1
 				if r.flow == flowNone {
 					if r.discard(); r.opts.posix && !r.interactive {
-						r.flow = flowExit
+						r.abortExpansion()
+						status = r.status
 					}
 				}
 				break

@@ -786,6 +786,9 @@ var usages = map[string]string{
 	"hash":     "hash [-lr] [-p pathname] [-dt] [name ...]",
 	"mapfile":  "mapfile [-d delim] [-n count] [-O origin] [-s count] [-t] [-u fd] [-C callback] [-c quantum] [array]",
 	"caller":   "caller [expr]",
+	"help":     "help [-dms] [pattern ...]",
+	"jobs":     "jobs [-lnprs] [jobspec ...] or jobs -x command [args]",
+	"echo":     "echo [-neE] [arg ...]",
 	"eval":     "eval [arg ...]",
 	"pwd":      "pwd [-LP]",
 	"cd":       "cd [-L|[-P [-e]] [-@]] [dir]",
@@ -793,6 +796,7 @@ var usages = map[string]string{
 	"history":  "history [-c] [-d offset] [n] or history -anrw [filename] or history -ps arg [arg...]",
 	"fc":       "fc [-e ename] [-lnr] [first] [last] or fc -s [pat=rep] [command]",
 	"bind":     "bind [-lpsvPSVX] [-m keymap] [-f filename] [-q name] [-u name] [-r keyseq] [-x keyseq:shell-command] [keyseq:readline-function or readline-command]",
+	"complete": "complete [-abcdefgjksuv] [-pr] [-DEI] [-o option] [-A action] [-G globpat] [-W wordlist] [-F function] [-C command] [-X filterpat] [-P prefix] [-S suffix] [name ...]",
 	"compgen":  "compgen [-abcdefgjksuv] [-o option] [-A action] [-G globpat] [-W wordlist] [-F function] [-C command] [-X filterpat] [-P prefix] [-S suffix] [word]",
 }
 

@@ -116,6 +116,12 @@ func biPushd(c *call) int {
 		stay = stay || args[0] == "-n"
 		args = args[1:]
 	}
+	if len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && !isIndex(args[0]) && len(args) == len(c.args) {
+		return c.usage("%s: invalid number", args[0])
+	}
+	if len(args) == 0 && stay {
+		return 0
+	}
 	if len(args) == 0 {
 		if len(r.dirs) == 0 {
 			return c.fail(1, "no other directory")

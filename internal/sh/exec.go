@@ -128,6 +128,9 @@ func (r *runner) command(c syntax.Command) {
 			return
 		}
 		n, ok := r.arithNamed("((", c.X)
+		if r.flow != flowNone {
+			return
+		}
 		if r.opts.xtrace {
 			r.writeTrace("(( " + arithSource(c.X) + " ))")
 		}

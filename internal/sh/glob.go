@@ -204,6 +204,13 @@ func (r *runner) globDir(out []string, base, part string, last bool) []string {
 	if v := r.str("GLOBIGNORE"); v != "" {
 		dots = true
 	}
+	if !r.opts.globskipdots && hidden && last {
+		for _, name := range []string{".", ".."} {
+			if r.matchFold(part, name, false) {
+				out = append(out, base+name)
+			}
+		}
+	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") && !hidden && !dots || !r.matchFold(part, e.Name, r.opts.nocaseglob) {
 			continue

@@ -111,6 +111,14 @@ func (r *runner) stifle(most int) {
 	}
 }
 
+// shrink is stifle for a new HISTSIZE, after which bash counts from another number.
+func (r *runner) shrink(most int) {
+	if over := len(r.hist.lines) - most; over > 0 {
+		r.stifle(most)
+		r.hist.base = over - 1
+	}
+}
+
 // histMost looks at HISTSIZE once; from then on its changes are followed.
 func (r *runner) histMost() {
 	if !r.hist.loaded {
@@ -128,7 +136,7 @@ func (r *runner) histSized(name string) {
 		r.hist.most = -1
 	case name == "HISTSIZE":
 		r.hist.most = n
-		r.stifle(n)
+		r.shrink(n)
 	case ok && err == nil && n >= 0:
 		if file := r.str("HISTFILE"); file != "" {
 			r.truncateHistory(file, n)
@@ -149,6 +157,7 @@ func (r *runner) truncateHistory(file string, most int) {
 	if len(lines) <= most {
 		return
 	}
+	_ = r.view.Remove(r.abs(file))                                                              // a new one takes its place, and its mode
 	_ = r.view.WriteFile(r.abs(file), []byte(strings.Join(lines[len(lines)-most:], "")), 0o600) // as it was, then
 }
 

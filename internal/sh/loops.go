@@ -332,7 +332,7 @@ func (r *runner) caseClause(c *syntax.CaseClause) {
 			return
 		}
 	}
-	if !ran {
+	if !ran && r.flow == flowNone {
 		r.status = 0
 	}
 }

@@ -128,7 +128,7 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 				return value{many: true, set: true}, nil, false
 			}
 			if r.nullIFS() && indexLit(pe.Index) == "*" {
-				return value{s: strings.Join(r.lookup(name).keys(), ""), set: true}, nil, false
+				return value{s: strings.Join(r.lookup(name).keys(), " "), set: true}, nil, false
 			}
 			return value{list: r.lookup(name).keys(), many: true, star: indexLit(pe.Index) == "*", set: true}, nil, false
 		}

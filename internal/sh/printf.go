@@ -378,8 +378,8 @@ func (p *printer) integer() int64 {
 	if end < len(d) || end == 0 {
 		p.status = p.c.fail(1, "%s: invalid %s", full, kind)
 	}
-	limit := uint64(math.MaxInt64)
-	if p.unsigned {
+	limit, unsigned := uint64(math.MaxInt64), p.unsigned
+	if unsigned {
 		limit, p.unsigned = math.MaxUint64, false
 	}
 	if neg && limit == math.MaxInt64 {
@@ -387,7 +387,10 @@ func (p *printer) integer() int64 {
 	}
 	if over || n > limit && (neg || base == 10) {
 		p.c.fail(0, "warning: %s: Numerical result out of range", full)
-		if neg {
+		switch {
+		case unsigned:
+			return -1
+		case neg:
 			return math.MinInt64
 		}
 		return math.MaxInt64

@@ -102,8 +102,8 @@ func inlineArray(src string, at int) (string, bool) {
 
 // elementList mends name[…]=(…), which fails when the script gets there.
 func elementList(src string, at int) (string, bool) {
-	open := strings.LastIndexByte(src[:min(at+1, len(src))], '(')
-	if open < 1 || src[open-1] != '=' {
+	open := strings.LastIndex(src[:min(at+2, len(src))], "=(") + 1
+	if open < 1 {
 		return "", false
 	}
 	start := strings.LastIndexAny(src[:open-1], " \t\n;&|(") + 1

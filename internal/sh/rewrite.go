@@ -29,6 +29,9 @@ const herePrefix = "__here_"
 // arithmetic on the stack of a rewriter closes with two parentheses.
 const arithmetic = 'A'
 
+// subshellEnd on the stack closes a parenthesis that is no command substitution's.
+const subshellEnd = 'S'
+
 // rewritten is src changed for the parser.
 func rewritten(src string) string {
 	w := rewriter{src: src}
@@ -77,13 +80,13 @@ func (w *rewriter) copy(from, to int) int {
 // next copies the piece of text at i and returns where it ends.
 func (w *rewriter) next(i int) int {
 	c, top := w.src[i], w.top()
-	plain := top == 0 || top == ')' || top == '`'
+	plain := top == 0 || top == ')' || top == '`' || top == subshellEnd
 	switch {
 	case c == '\\':
 		return w.copy(i, i+2)
 	case c == '$':
 		return w.dollar(i)
-	case c == top && c != '\n':
+	case c == top && c != arithmetic && c != subshellEnd:
 		w.stack = w.stack[:len(w.stack)-1]
 		return w.copy(i, i+1)
 	case top == arithmetic && c == ')':
@@ -105,7 +108,10 @@ func (w *rewriter) next(i int) int {
 	case top == '"':
 		return w.copy(i, i+1)
 	case c == '(':
-		w.stack = append(w.stack, ')')
+		w.stack = append(w.stack, subshellEnd)
+		return w.copy(i, i+1)
+	case top == subshellEnd && c == ')':
+		w.stack = w.stack[:len(w.stack)-1]
 		return w.copy(i, i+1)
 	case !plain:
 		return w.copy(i, i+1)

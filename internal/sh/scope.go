@@ -659,6 +659,14 @@ func (r *runner) environ() []string {
 			}
 			seen[name] = true
 			if v.exported && v.set && !v.isArray() {
+				switch name {
+				case "SHELLOPTS":
+					out = append(out, name+"="+r.opts.list(setTable))
+					return
+				case "BASHOPTS":
+					out = append(out, name+"="+r.opts.list(shoptTable))
+					return
+				}
 				out = append(out, name+"="+v.str)
 			}
 		})

@@ -116,6 +116,7 @@ func (r *runner) takePlace(run shellRun) int {
 	r.p.caught.Store(0)
 	r.p.pending.Store(0)
 	r.renew(run.env)
+	r.self, r.ppid = r.p.pid, r.p.ppid
 	r.jobs, r.jobMarks, r.ended, r.exitDone = nil, [2]*job{}, nil, false
 	r.line = 0
 	r.begin(run)
@@ -171,6 +172,9 @@ func (r *runner) script(src string) {
 		r.lines(src)
 		return
 	}
+	if !r.opts.extglob && strings.Contains(src, "!(") {
+		src = r.negations(src)
+	}
 	stmts, err := parse(src)
 	if err != nil && strings.Contains(src, "alias") {
 		r.lines(src) // an alias may make it right
@@ -180,7 +184,13 @@ func (r *runner) script(src string) {
 		stmts, err = r.parseRest(src, stmts, err)
 	}
 	discarded := uint(0) // the last line of a command that was given up
+	groups := hasGroups(src)
 	for i, s := range stmts {
+		if groups && !r.opts.extglob && hasExtGlob(s) {
+			r.line = uint(int(s.Pos().Line()) + r.lineBase)
+			r.parseFailed(errExtGlob(r.line))
+			return
+		}
 		if discarded > 0 && s.Pos().Line() <= discarded {
 			discarded = max(discarded, s.End().Line())
 			continue
@@ -261,6 +271,9 @@ func (r *runner) lines(src string) {
 			tries++
 			if n == len(src) && err != nil {
 				stmts, err = r.parseRest(src, stmts, err)
+			}
+			if err == nil && n < len(src) && continued(src[:n]) {
+				continue
 			}
 			if err == nil || !incomplete(err) || n == len(src) || errors.Is(err, errTooDeep) {
 				break

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -410,6 +411,9 @@ func (r *runner) scriptFromInput() {
 		if r.opts.verbose {
 			r.writeErr(src)
 		}
+		if err == nil && !r.opts.extglob && hasGroups(src) && slices.ContainsFunc(stmts, hasExtGlob) {
+			stmts, err = nil, errExtGlob(uint(r.lineBase+1))
+		}
 		r.pay(len(src) * 4)
 		if r.remembers() {
 			r.record(src)
@@ -431,7 +435,18 @@ func (r *runner) scriptFromInput() {
 // continued reports whether the last line of source goes on in the next one.
 func continued(src string) bool {
 	body, ok := strings.CutSuffix(src, "\n")
-	return ok && (len(body)-len(strings.TrimRight(body, `\`)))%2 == 1
+	if !ok || (len(body)-len(strings.TrimRight(body, `\`)))%2 == 0 {
+		return false
+	}
+	for line := body[strings.LastIndexByte(body, '\n')+1:]; line != ""; { // unless in a comment
+		line = strings.TrimLeft(line, " \t;&|()<>")
+		if strings.HasPrefix(line, "#") {
+			return false
+		}
+		end, _ := wordEnd(line, 0)
+		line = line[end:]
+	}
+	return true
 }
 
 // readLine reads one line from standard input, byte by byte.

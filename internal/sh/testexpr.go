@@ -393,9 +393,6 @@ func (t *bracketTest) not(depth int) (bool, error) {
 	switch {
 	case left == 0:
 		return false, arithError{"argument expected"}
-	case left > 2 && isBinaryTest(t.args[t.pos+1]):
-		t.pos += 3
-		return t.r.binaryTest(s, t.args[t.pos-2], t.args[t.pos-1])
 	case s == "!" && left > 1:
 		t.pos++
 		ok, err := t.not(depth + 1)
@@ -408,6 +405,9 @@ func (t *bracketTest) not(depth int) (bool, error) {
 		}
 		t.pos++
 		return ok, err
+	case left > 2 && isBinaryTest(t.args[t.pos+1]):
+		t.pos += 3
+		return t.r.binaryTest(s, t.args[t.pos-2], t.args[t.pos-1])
 	case isUnaryTest(s) && left > 1:
 		t.pos += 2
 		return t.r.unaryTest(s, t.args[t.pos-1])

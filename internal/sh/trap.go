@@ -122,7 +122,7 @@ func (r *runner) runExitTrap() {
 	r.lineBase, r.noErrExit = 0, 0
 	r.script(body)
 	r.running = r.running[:len(r.running)-1]
-	if r.flow != flowExit {
+	if _, err := parse(body); r.flow != flowExit || err != nil && !r.exiting {
 		r.status = status
 	}
 	r.flow = flowExit

@@ -533,6 +533,10 @@ func (r *runner) tilde(s string, whole, colon bool) (home, rest string, ok bool)
 
 // cmdSubst runs $(…), or reads a file for $(<file).
 func (r *runner) cmdSubst(c *syntax.CmdSubst) string {
+	if c.TempFile || c.ReplyVar { // those of bash 5.3
+		r.badSubstitution(wordText(&syntax.Word{Parts: []syntax.WordPart{c}}))
+		return ""
+	}
 	if len(c.Stmts) == 1 && c.Stmts[0].Cmd == nil && len(c.Stmts[0].Redirs) == 1 && c.Stmts[0].Redirs[0].Op == syntax.RdrIn {
 		var text string
 		r.redirected(c.Stmts[0].Redirs, func() { text, r.status = r.readAll(0), 0 })
