@@ -76,6 +76,13 @@ func load() string {
 	return strings.Join(strings.Fields(string(raw))[:2], ", ")
 }
 
+// quiet reports whether the processors are ours, more or less.
+func quiet() bool {
+	var last float64
+	_, err := fmt.Sscan(load(), &last)
+	return err == nil && last < float64(runtime.NumCPU())+1
+}
+
 // first creates a sandbox and has it run its first command.
 func first(ctx context.Context, d *daemon) (carrel.ID, error) {
 	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Timeout: time.Hour})
@@ -121,7 +128,9 @@ func costs(ctx context.Context, d *daemon, o options, c scaling.Costs) (scaling.
 	after, _ := d.cpu(ids...)
 	c.ColdCPU = (after - cpu) / n
 	slices.Sort(took)
-	c.ColdIdle = max(0, took[len(took)/10]-c.ColdCPU) // of a quick one: others waited for strangers
+	if quiet() { // else the time beside that is waiting for strangers
+		c.ColdIdle = max(0, took[len(took)/2]-c.ColdCPU)
+	}
 	c.Files, c.Tasks = (d.files()-files)/n, d.tasks(ids...)/n
 	ownAfter, others := d.memory(ids...)
 	c.DaemonBaseMB, c.DaemonMB, c.IdleMB = own, max(0, ownAfter-own)/n, others/n
@@ -164,7 +173,9 @@ func moments(ctx context.Context, d *daemon, ids []carrel.ID, c *scaling.Costs) 
 	}
 	after, _ = d.cpu(ids...)
 	c.RestoreCPU = (after - cpu) / float64(len(ids))
-	c.RestoreIdle = max(0, time.Since(began).Seconds()/float64(len(ids))-c.RestoreCPU)
+	if quiet() {
+		c.RestoreIdle = max(0, time.Since(began).Seconds()/float64(len(ids))-c.RestoreCPU)
+	}
 	return nil
 }
 
@@ -257,7 +268,7 @@ func compare(name string, got outcome, c scaling.Costs, nodes, n int) {
 	cores := float64(runtime.NumCPU())
 	got.share = min(1, got.cpu/got.all/cores)
 	row := func(what, form string, predicted, measured float64) {
-		fmt.Printf("| "+what+" | "+form+" | "+form+" | "+form+" |\n", predicted, predicted/got.share, measured)
+		fmt.Printf("| "+what+" | "+form+" | "+form+" | "+form+" |\n", predicted, c.ColdIdle+(predicted-c.ColdIdle)/got.share, measured)
 	}
 	fmt.Printf("| %s: processor seconds | %.2f | – | %.2f |\n", name, c.ColdCPU*float64(n), got.cpu)
 	fmt.Printf("| … of the processors, it got | – | – | %.0f %% |\n", 100*got.share)

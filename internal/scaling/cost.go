@@ -65,10 +65,12 @@ func (c Costs) Validate() error {
 }
 
 // Measured is what the 2-processor machine of docs/SCALING.md gave, gVisor sandboxes of
-// the base template.
+// the base template. It was busy, so that processor times are up to twice those of a
+// quiet one; the waits without a processor, and WarmCPU, can't be told apart from others'
+// work there and are estimates.
 var Measured = Costs{
-	ColdCPU: 0.085, WarmCPU: 0.012, RestoreCPU: 0.060, PauseCPU: 0.050,
+	ColdCPU: 0.200, WarmCPU: 0.020, RestoreCPU: 0.200, PauseCPU: 0.045,
 	ColdIdle: 0.012, WarmIdle: 0.002, RestoreIdle: 0.020,
-	IdleMB: 14.8, DaemonMB: 0.15, DaemonBaseMB: 60, IdleCPU: 0.0002,
-	DiskMB: 0.1, SnapshotMB: 20, Files: 6, Tasks: 20, Namespaces: 1,
+	IdleMB: 23, DaemonMB: 0.4, DaemonBaseMB: 55, IdleCPU: 0.00035,
+	DiskMB: 0.1, SnapshotMB: 20, Files: 4, Tasks: 18.5, Namespaces: 1,
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/pool"
@@ -154,13 +155,15 @@ func (s *Sim) create(x *session) {
 	if n == nil {
 		return
 	}
-	key := pool.Key(fmt.Sprint(x.template))
+	key := pool.Key(strconv.Itoa(x.template))
 	if s.cfg.Warm > 0 {
 		n.sizer.Asked(key, s.clock())
 	}
 	var took float64
 	if n.ready[x.template] > 0 {
-		n.ready[x.template]--
+		if n.ready[x.template]--; n.ready[x.template] == 0 {
+			delete(n.ready, x.template)
+		}
 		n.memory -= s.cfg.Costs.IdleMB
 		took = n.work(s, s.cfg.Costs.WarmCPU) + s.cfg.Costs.WarmIdle
 		if s.counts() {
@@ -213,13 +216,11 @@ func (s *Sim) enter(i int, x *session) *node {
 		return refuse()
 	}
 	n := s.nodes[i]
-	for _, t := range slices.Sorted(maps.Keys(n.ready)) { // what is kept ready gives way
-		ready := n.ready[t]
-		if n.memory+x.memory <= s.cfg.Node.MemoryMB*0.95 {
-			break
+	if n.memory+x.memory > s.cfg.Node.MemoryMB*0.95 { // what is kept ready gives way
+		for _, t := range slices.Sorted(maps.Keys(n.ready)) {
+			n.memory -= float64(n.ready[t]) * s.cfg.Costs.IdleMB
 		}
-		n.memory -= float64(ready) * s.cfg.Costs.IdleMB
-		delete(n.ready, t)
+		clear(n.ready)
 	}
 	if n.memory+x.memory > s.cfg.Node.MemoryMB*0.95 || n.wait(s.now) > s.cfg.MaxWait {
 		return refuse()
@@ -298,7 +299,7 @@ func (s *Sim) tend() {
 		for _, n := range s.nodes {
 			s.tendNode(n)
 		}
-		s.at(s.now+0.25, s.tend)
+		s.at(s.now+1, s.tend)
 	}
 }
 
@@ -306,9 +307,11 @@ func (s *Sim) tendNode(n *node) {
 	targets := n.sizer.Targets(s.clock(), nil)
 	for _, t := range slices.Sorted(maps.Keys(n.ready)) {
 		have := n.ready[t]
-		if most := targets[pool.Key(fmt.Sprint(t))]; have > most {
+		if most := targets[pool.Key(strconv.Itoa(t))]; have > most {
 			n.memory -= float64(have-most) * s.cfg.Costs.IdleMB
-			n.ready[t] = most
+			if n.ready[t] = most; most == 0 {
+				delete(n.ready, t)
+			}
 		}
 	}
 	keys := make([]pool.Key, 0, len(targets))
@@ -317,8 +320,7 @@ func (s *Sim) tendNode(n *node) {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		var t int
-		_, _ = fmt.Sscan(string(k), &t)
+		t, _ := strconv.Atoi(string(k))
 		// One at a time, when no start waits and memory is not short.
 		if n.ready[t] >= targets[k] || n.making > 0 || n.wait(s.now) > 0 || n.memory > 0.85*s.cfg.Node.MemoryMB {
 			continue
@@ -329,6 +331,7 @@ func (s *Sim) tendNode(n *node) {
 		s.at(s.now+took, func() {
 			n.making--
 			n.ready[t]++
+			defer s.tendNode(n) // the next one
 			n.sizer.Refilled(time.Duration(took * float64(time.Second)))
 		})
 	}
