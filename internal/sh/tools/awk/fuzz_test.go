@@ -61,6 +61,14 @@ func TestLimits(t *testing.T) {
 		"nested blocks":    {"BEGIN" + strings.Repeat("{", 100000), ""},
 		"nots":             {"BEGIN{x=" + strings.Repeat("!", 100000) + "1}", ""},
 		"dollars":          {"BEGIN{x=" + strings.Repeat("$", 100000) + "1}", ""},
+		"nested arrays":    {`BEGIN{while(1) a[i++][1]=i}`, "limit"},
+		"deep arrays":      {`function f(a) { a[1][1]=1; f(a[1]) } BEGIN { f(x) }`, ""},
+		"indirect":         {`function f(x) { g="f"; return @g(x) } BEGIN { f(1) }`, ""},
+		"two-way pipe":     {`BEGIN { while (1) print "x" |& "cat" }`, ""},
+		"endless reply":    {`BEGIN { c = "awk \"BEGIN{while(1)print 1}\""; while ((c |& getline) > 0) n++ }`, ""},
+		"orders":           {`function c(a,b,d,e) { return 1 } BEGIN { for (i=0;i<20000;i++) a[i]=i; while (1) asort(a, b, "c") }`, "steps"},
+		"formats":          {`BEGIN { while (1) x = sprintf("%9999.9999d", 1) }`, "steps"},
+		"includes":         {"@include \"f\"\n@include \"f\"", ""},
 		"concatenation":    {"BEGIN{x=" + strings.Repeat("a ", 100000) + "}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +84,9 @@ func TestLimits(t *testing.T) {
 func FuzzAwk(f *testing.F) {
 	for _, s := range []string{`{print $1}`, `BEGIN{while(1)x=x "a"}`, `{a[$1]++}END{for(k in a)print k,a[k]}`, `function f(x){return f(x-1)}BEGIN{f(9)}`, `{gsub(/a*/,"&&")}1`, `BEGIN{printf "%*d%c%s", 9, 9, 9, 9}`,
 		`BEGIN{"echo a"|getline;print|"cat"}`, `$NF=$(NF+1)`, `BEGIN{RS="";FS="[a"}{NF=9}1`, `/a/,/b/{next}`, `BEGIN{x=split("a b",a,/ /);delete a;print substr("é",0,2)}`, `{print > "o";close("o")}`,
-		`BEGIN{match("aab",/(a+)(b)/,m);asort(m);print gensub(/(a)/,"\\1","g","a")}`, `BEGIN{$0="a";$-1}`, `{$1000001=1}`, `BEGIN { getline x < "f"; print -x ^ !x ? 1 : 2 }`, `BEGIN{FPAT="a*";$0="aa b"}`} {
+		`BEGIN{match("aab",/(a+)(b)/,m);asort(m);print gensub(/(a)/,"\\1","g","a")}`, `BEGIN{$0="a";$-1}`, `{$1000001=1}`, `BEGIN { getline x < "f"; print -x ^ !x ? 1 : 2 }`, `BEGIN{FPAT="a*";$0="aa b"}`,
+		`BEGIN{a[1][2]=3;delete a[1];f="g";@f(a);switch(1){case 1:print;break;default:print typeof(a)}}function g(x){x[1][1]++}`,
+		`BEGIN{c="cat";print "x"|&c;close(c,"to");c|&getline;split("a b",p[1],/ /,s[2]);asort(p[1],q[1],"z")}`, `BEGIN{printf "%2$*1$.3s%c%#x",@/a/,"b";sub(@/x/,"\\&",a[1][1])}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, program string) {
