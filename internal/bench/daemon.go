@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 // daemon is a carrel serve of the bench's own.
 type daemon struct {
 	cmd      *exec.Cmd
+	ended    chan struct{} // closed when the process has
 	dir      string
 	url, key string
 	svc      carrel.Service
@@ -39,7 +41,7 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 	d := &daemon{cmd: exec.CommandContext(ctx, o.Carrel, args...), dir: dir}
 	d.cmd.Stderr = o.Log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := d.cmd.Start(); err != nil {
+	if err := d.start(); err != nil {
 		return nil, fmt.Errorf("%w (build it with: make build)", err)
 	}
 	if err := d.waitReady(ctx); err != nil {
@@ -47,6 +49,24 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 		return nil, err
 	}
 	return d, nil
+}
+
+// start starts the process on a thread that lives as long as it does: the kernel ends it with
+// the thread that it is the child of, and threads come and go.
+func (d *daemon) start() error {
+	d.ended = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := d.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = d.cmd.Wait()
+		}
+		close(d.ended)
+	}()
+	return <-started
 }
 
 func (d *daemon) waitReady(ctx context.Context) error {
@@ -90,6 +110,6 @@ func (d *daemon) stop() {
 		_ = d.svc.Close()
 	}
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	_ = d.cmd.Wait()
+	<-d.ended
 	_ = os.RemoveAll(d.dir)
 }
