@@ -193,7 +193,7 @@ func Run(ctx context.Context, o Options) error {
 // measure makes one measurement.
 func (s *session) measure(ctx context.Context, m measurement) error {
 	began := time.Now()
-	stop := s.profile(ctx, m.name)
+	stop := s.profile(m.name)
 	rows, err := m.run(ctx, s)
 	stop()
 	for i := range rows {

@@ -3,48 +3,54 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
+	"strconv"
+	"sync"
 )
 
-// profileSpan is the longest that one profile takes.
-const profileSpan = 20 * time.Second
+// profileSpan is how long one profile is taken, in seconds.
+const profileSpan = 10
 
-// profile has the daemon write down where its processor time goes during a
-// measurement, or its first twenty seconds; the function it returns waits for that.
-func (s *session) profile(ctx context.Context, name string) func() {
+// profiling is the measurement under way whose daemons are profiled.
+type profiling struct {
+	name string
+	all  sync.WaitGroup
+	seen map[*daemon]bool
+}
+
+// profile has the daemons that a measurement uses write down where their processor
+// time goes in the first seconds after each comes into use. The function it returns waits for that.
+func (s *session) profile(name string) func() {
 	if s.o.Profile == "" {
 		return func() {}
 	}
-	d, err := s.coldDaemon(ctx)
-	if err != nil {
-		return func() {} // the measurement will say so
+	s.profiling = &profiling{name: name, seen: map[*daemon]bool{}}
+	return s.profiling.all.Wait
+}
+
+// profileOf begins the profile of one daemon.
+func (s *session) profileOf(ctx context.Context, d *daemon) {
+	p := s.profiling
+	if p == nil || p.seen[d] {
+		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		raw, err := d.get(ctx, "/carrel/v1/debug/pprof/profile?seconds=20")
-		if ctx.Err() != nil {
-			return // a short measurement; the daemon stops as well
-		}
+	p.seen[d] = true
+	name := p.name
+	if n := len(p.seen); n > 1 {
+		name += "-" + strconv.Itoa(n)
+	}
+	p.all.Go(func() {
+		raw, err := d.get(ctx, fmt.Sprintf("/carrel/v1/debug/pprof/profile?seconds=%d", profileSpan))
 		if err == nil {
 			err = s.keepProfile(name, raw)
 		}
 		if err != nil {
 			s.logf("no profile of %s: %v", name, err)
 		}
-	}()
-	return func() {
-		select {
-		case <-done:
-		case <-time.After(profileSpan + 5*time.Second):
-		}
-		cancel()
-		<-done
-	}
+	})
 }
 
 // keepProfile writes a profile and its top, where the Go tools are.
@@ -60,6 +66,6 @@ func (s *session) keepProfile(name string, raw []byte) error {
 		s.logf("profile of %s: %s", name, file)
 		return nil
 	}
-	s.logf("profile of %s: %s\n%s", name, file, top.String())
+	s.logf("profile of %s: %s", name, file)
 	return os.WriteFile(filepath.Join(s.o.Profile, name+".txt"), top.Bytes(), 0o644)
 }

@@ -23,7 +23,9 @@ type session struct {
 	cold    *daemon           // makes no sandboxes ahead
 	flags   string            // what "carrel serve --help" says
 	tools   map[string]string // what was built or found, "" for what can't be had
-	stocked *stock            // an OCI bundle on the base template
+	stocked *stock            // runsc as it comes
+
+	profiling *profiling // nil unless profiles are taken
 }
 
 func (s *session) close() { s.undo.Run() }
@@ -48,15 +50,16 @@ func (s *session) scratch() (string, error) {
 
 // coldDaemon is the daemon of all measurements that want no sandboxes made ahead.
 func (s *session) coldDaemon(ctx context.Context) (*daemon, error) {
-	if s.cold != nil {
-		return s.cold, nil
-	}
-	d, err := s.daemon(ctx)
-	if err == nil {
+	if s.cold == nil {
+		d, err := s.daemon(ctx)
+		if err != nil {
+			return nil, err
+		}
 		s.cold = d
 		s.undo.Add(d.stop)
 	}
-	return d, err
+	s.profileOf(ctx, s.cold)
+	return s.cold, nil
 }
 
 // daemon starts one more, with no pool unless the arguments say otherwise.
@@ -64,7 +67,11 @@ func (s *session) daemon(ctx context.Context, more ...string) (*daemon, error) {
 	if s.serveHas(ctx, "--warm") {
 		more = append([]string{"--warm", "0"}, more...)
 	}
-	return startDaemon(ctx, s.o, more...)
+	d, err := startDaemon(ctx, s.o, more...)
+	if err == nil {
+		s.profileOf(ctx, d)
+	}
+	return d, err
 }
 
 // serveHas reports whether the binary's serve command has a flag.
