@@ -43,11 +43,12 @@ type identities struct {
 	known map[fileKey]string
 }
 
-// fileKey is a version of a file.
+// fileKey is a version of a file. The time of its status is not part of it: that moves with
+// each link, and every sandbox and snapshot links the image that it lies on.
 type fileKey struct {
-	dev, ino     uint64
-	size         int64
-	mtime, ctime syscall.Timespec
+	dev, ino uint64
+	size     int64
+	mtime    syscall.Timespec
 }
 
 // of returns what make says of the file, asking it once for each version.
@@ -65,7 +66,7 @@ func (c *identities) of(name string, make func(f *os.File, size int64) (string, 
 	if !ok || !fi.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is not a regular file", name)
 	}
-	key := fileKey{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
+	key := fileKey{uint64(st.Dev), st.Ino, st.Size, st.Mtim}
 	c.mu.Lock()
 	text, ok := c.known[key]
 	c.mu.Unlock()

@@ -55,6 +55,16 @@ func TestImageIDTellsImagesApart(t *testing.T) {
 	if changed := write("a", big, map[int]byte{0: 7}); changed == same {
 		t.Error("a changed image kept its identity")
 	}
+	// One that only got another name is not.
+	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ids.of(filepath.Join(dir, "a"), func(*os.File, int64) (string, error) {
+		t.Error("a linked image is read anew")
+		return "", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMissingFeatures(t *testing.T) {
