@@ -139,7 +139,7 @@ func biCd(c *call) int {
 	if target == "" {
 		return 0
 	}
-	if strings.Contains(target, "..") { // what is left again must be there
+	if strings.Contains(target, "..") && c.r.isDir(c.r.dir) { // what is left again must be there
 		if _, err := c.r.view.Stat(c.r.abs(target)); err != nil {
 			return c.fail(1, "%s: %s", target, errText(err))
 		}

@@ -362,11 +362,11 @@ func (r *runner) runBuiltin(b command, name string, args []string) {
 func (r *runner) external(args []string) {
 	if r.term != nil && r.opts.monitor {
 		r.foreground(strings.Join(args, " "), func(s *runner) {
-			s.status = s.runTool(args, s.environ)
+			s.status = s.runTool(args, s.programEnv)
 		})
 		return
 	}
-	r.status = r.runTool(args, r.environ)
+	r.status = r.runTool(args, r.programEnv)
 	if len(r.traps) > 0 && r.p.caught.Load()&sigBit(sigCHLD) != 0 {
 		r.p.childChanged()
 	}
@@ -484,8 +484,13 @@ func (r *runner) runTool(args []string, environ func() []string) int {
 	if status != 0 {
 		return status
 	}
-	return r.execFile(file, args, func() []string { return append(environ(), "_="+file) }, 0)
+	r.ranFile = file
+	return r.execFile(file, args, environ, 0)
 }
+
+// programEnv is the environment of a program that the shell itself starts: with its
+// name in _.
+func (r *runner) programEnv() []string { return append(r.environ(), "_="+r.ranFile) }
 
 // which finds a program as the shell does. With a status other than 0 a message
 // was written.

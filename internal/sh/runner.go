@@ -125,6 +125,7 @@ type runner struct {
 	debugged    bool      // the DEBUG trap has run for the first command of this process
 	trapStatus  int       // the status when the trap that runs began
 	trapCalls   int       // how many calls there were
+	ranFile     string    // the file of the program that was run last
 	commands    int       // of the shell's own input, so far
 	ownArgs     *[]string // the shell's own parameters, once BASH_ARGV was asked for
 	topDepth    int       // of the shell's own input
