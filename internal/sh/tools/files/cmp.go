@@ -75,7 +75,7 @@ func cmp(c *tool.Call) int {
 			}
 		}
 		if err != nil {
-			if !f.Has('s') || true {
+			if !f.Has('s') {
 				c.Errorf(2, "%s: %s", name, errText(err))
 			}
 			return 2

@@ -40,6 +40,7 @@ type differ struct {
 	options   string // as they are repeated before the files of a directory
 	status    int
 	foldNames bool
+	formats   lineFormats
 	color     bool
 	inColor   bool
 }
@@ -51,7 +52,8 @@ var diffLong = []string{"normal=\x81", "brief=q", "report-identical-files=s", "c
 	"suppress-blank-empty=\x88", "paginate=l", "recursive=r", "no-dereference=\x89", "new-file=N", "unidirectional-new-file=P", "ignore-file-name-case=\x8a",
 	"no-ignore-file-name-case=\x8b", "exclude=x", "exclude-from=X", "starting-file=S", "from-file=\x8c:", "to-file=\x8d:", "ignore-case=i", "ignore-tab-expansion=E",
 	"ignore-trailing-space=Z", "ignore-space-change=b", "ignore-all-space=w", "ignore-blank-lines=B", "ignore-matching-lines=I", "text=a", "strip-trailing-cr=\x8e",
-	"ifdef=D", "minimal=d", "horizon-lines=\x8f:", "speed-large-files=H", "color=\x90::", "palette=\x91:", "forward-ed=f"}
+	"ifdef=D", "minimal=d", "horizon-lines=\x8f:", "speed-large-files=H", "color=\x90::", "palette=\x91:", "forward-ed=f",
+	"old-line-format=\x92:", "new-line-format=\x93:", "unchanged-line-format=\x94:", "line-format=\x95:"}
 
 // trouble writes a message about wrong usage.
 func (d *differ) trouble(format string, args ...any) int {
@@ -171,6 +173,9 @@ func (d *differ) flags(f tool.Flags) int {
 				n, good = number(o.Value, "context length")
 				d.context = max(d.context, n)
 			}
+		case l >= 0x92 && l <= 0x95:
+			good = d.setStyle('D')
+			d.formats.set(l, o.Value)
 		case l == 'e':
 			good = d.setStyle('e')
 		case l == 'f':
@@ -464,6 +469,10 @@ func (d *differ) write(a, b side, ta, tb text, script []change) {
 	case 'r':
 		d.rcs(tb, script)
 	case 'D':
+		if d.formats.given {
+			d.lines(ta, tb, script)
+			break
+		}
 		d.ifdef(ta, tb, script)
 	default:
 		d.normal(ta, tb, script)

@@ -86,7 +86,11 @@ func seq(c *tool.Call) int {
 		s, ok2 := isWhole(step)
 		y, ok3 := isWhole(last)
 		if ok1 && ok2 && ok3 {
-			return seqWhole(c, x, s, y, sep, f.Has('w'), first)
+			wide := 0
+			if f.Has('w') { // as they are written
+				wide = max(len(strings.TrimLeft(first, " \t\n+")), len(strings.TrimLeft(last, " \t\n+")))
+			}
+			return seqWhole(c, x, s, y, sep, wide, first)
 		}
 	}
 	return seqFloat(c, first, step, last, sep, f)
@@ -110,14 +114,7 @@ func mustFloat(s string) float64 {
 }
 
 // seqWhole counts in integers.
-func seqWhole(c *tool.Call, x, step, last int64, sep string, wide bool, first string) int {
-	width := 0
-	if wide {
-		width = max(len(strconv.FormatInt(x, 10)), len(strconv.FormatInt(last, 10)))
-		if step > 0 && x < 0 && last >= 0 || step < 0 && last < 0 {
-			width = max(len(strconv.FormatInt(x, 10)), len(strconv.FormatInt(last, 10)))
-		}
-	}
+func seqWhole(c *tool.Call, x, step, last int64, sep string, width int, first string) int {
 	w := c.Buffered()
 	var num []byte
 	any := false
