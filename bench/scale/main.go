@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	}
 	fmt.Print("## One node\n\n")
 	printLimits(costs)
-	return simulate(o, costs)
+	return simulate(ctx, o, costs)
 }
 
 // The machines of the tables.
@@ -97,17 +97,20 @@ func printLimits(c scaling.Costs) {
 func fleet(o options, c scaling.Costs) scaling.Config {
 	return scaling.Config{
 		Seed: o.seed, Nodes: o.nodes, Node: fleetNode, Costs: c, Policy: scaling.Locality,
-		Load: scaling.Load{Rate: float64(o.nodes) / 2, Wave: 0.3, Period: 200, Burst: 50, BurstShare: 0.3, Templates: 500, Skew: 1,
+		Load: scaling.Load{Rate: float64(o.nodes) / 2, Wave: 0.3, Period: 100, Burst: 50, BurstShare: 0.3, Templates: 500, Skew: 1,
 			Active: 60, Pauses: 0.7, Away: 30, WorkMB: 250, WorkCPU: 0.02},
-		Seconds: 240, Warmup: 200, Placers: 4, Stale: 1, Warm: 16, Cache: 20, TemplateMB: 500, MaxWait: 20,
+		Seconds: 200, Warmup: 160, Placers: 4, Stale: 1, Warm: 16, Cache: 20, TemplateMB: 500, MaxWait: 20,
 	}
 }
 
 // simulate prints the tables of many machines.
-func simulate(o options, c scaling.Costs) error {
+func simulate(ctx context.Context, o options, c scaling.Costs) error {
 	base := fleet(o, c)
 	began, events := time.Now(), 0
 	do := func(name string, cfg scaling.Config) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		r, err := scaling.Run(cfg)
 		if err != nil {
 			return err
@@ -125,6 +128,10 @@ func simulate(o options, c scaling.Costs) error {
 			return err
 		}
 	}
+	if base.Nodes > 200 { // what follows is about one node, or the same for any number
+		base.Nodes, base.Load.Rate = 200, base.Load.Rate*200/float64(base.Nodes)
+	}
+	fmt.Printf("\nOf %d nodes:\n", base.Nodes)
 	fmt.Print("\n## How old the placers' knowledge is\n\n")
 	header("policy, seconds")
 	for _, p := range []scaling.Policy{scaling.LeastLoaded, scaling.Locality} {

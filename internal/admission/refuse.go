@@ -58,7 +58,7 @@ func (g *Gate) bumpedError(r Request) error {
 // waitedLocked is the error of one whose turn did not come.
 func (g *Gate) waitedLocked(r Request, waited time.Duration) error {
 	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("its turn did not come within %s; %d run their start and %d wait",
-		about(waited), g.inside, g.waiting()), "%s; carrel doctor shows what the machine lacks")
+		about(waited), g.inside, g.waiting()), "%s, or ask for fewer at once; GET /carrel/v1/admission says what goes on")
 }
 
 // refusal is the error for too many requests. hint has a place for when to try again.

@@ -293,13 +293,17 @@ func (s *Sim) tell() {
 	s.at(s.now+max(s.cfg.Stale, 0.01), s.tell)
 }
 
+// tendEvery is how often a node looks what to keep ready, in seconds; it also looks when it
+// has made one.
+const tendEvery = 4
+
 // tend keeps sandboxes ready on every node, as package pool says.
 func (s *Sim) tend() {
 	if s.cfg.Warm > 0 {
 		for _, n := range s.nodes {
 			s.tendNode(n)
 		}
-		s.at(s.now+1, s.tend)
+		s.at(s.now+tendEvery, s.tend)
 	}
 }
 
