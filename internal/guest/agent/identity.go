@@ -44,7 +44,7 @@ type initialisation struct {
 // outcome is what became of an /init.
 type outcome struct {
 	adopted bool // its values hold now
-	renewed bool // it is the first of a generation
+	renewed bool // it is the first of a generation, or of all
 	woken   bool // and the guest itself was restored, with its memory
 }
 
@@ -56,7 +56,7 @@ func (id *identity) apply(req *initialisation) outcome {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	var out outcome
-	out.renewed = req.Generation != id.generation || req.SandboxID != id.sandbox
+	out.renewed = req.Generation != id.generation || req.SandboxID != id.sandbox || id.stamp.IsZero()
 	out.woken = req.Restored && (out.renewed || req.Generation == 0)
 	if !out.woken && !req.Timestamp.IsZero() && req.Timestamp.Before(id.stamp) {
 		return outcome{}
