@@ -21,6 +21,7 @@ BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/
 SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst
 SENTRY_SRC  := $(shell find cmd/carrel-sentry internal/driver/gvisor internal/linux internal/reexec internal/trace internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 PYTHON      := internal/sh/tools/script/pywasm/assets/python.wasm.zst
+QUICKJS     := internal/sh/tools/script/quickjs/assets/quickjs.wasm
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
@@ -69,7 +70,11 @@ $(SENTRY): bin/carrel-sentry
 $(PYTHON): internal/tools/pywasm/main.go internal/sh/tools/script/pywasm/pywasm.go
 	$(GO) run ./internal/tools/pywasm -o $(@D)
 
-bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(SRC) go.mod go.sum
+# JavaScript for them, from npm. Where that can't be had, carrel is built without it.
+$(QUICKJS): internal/tools/qjswasm/main.go internal/sh/tools/script/quickjs/binary.go
+	$(GO) run ./internal/tools/qjswasm -o $(@D)
+
+bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(QUICKJS) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 
@@ -86,7 +91,7 @@ bin/pebble: internal/tools/pebble/go.mod internal/tools/pebble/go.sum
 # The simulated machine for browsers, beside its page.
 play: docs/play/carrel.wasm docs/play/wasm_exec.js
 
-docs/play/carrel.wasm: $(SRC) go.mod go.sum
+docs/play/carrel.wasm: $(QUICKJS) $(SRC) go.mod go.sum
 	CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cmd/carrel-play
 
 docs/play/wasm_exec.js: go.mod
@@ -111,7 +116,7 @@ check: need lint cross unit real sim sdk
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns
+export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE)
@@ -126,7 +131,7 @@ cross: $(GUEST_IMAGE) $(BOX_STAGE)
 	GOOS=windows GOARCH=amd64 $(CROSS) ./cmd/carrel
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./internal/linux/... ./internal/box/...
 
-unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) bin/s3server bin/pebble
+unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) bin/s3server bin/pebble
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
@@ -135,7 +140,7 @@ real: build bin/s3server need-sdk
 	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m $(LONG)
 
 # The simulated machine against real bash and GNU's programs, in a page, and under WASI.
-sim: need-sim play
+sim: need-sim play $(PYTHON)
 	CGO_ENABLED=0 $(GO) test -short -timeout 15m ./internal/codemode/... ./internal/sh/tools/script/... ./internal/sh/tools/sqlite ./internal/sh/tools/git ./internal/sh/tools/data/...
 	CGO_ENABLED=0 $(GO) test -timeout 15m ./test/simbash
 	CGO_ENABLED=0 $(GO) test -short -timeout 15m ./test/play

@@ -230,6 +230,9 @@ func (n *node) run(o options) int {
 			}
 		},
 	})
+	if errors.Is(err, quickjs.ErrMissing) {
+		return c.Errorf(127, "%v", quickjs.ErrMissing)
+	}
 	if err != nil {
 		return c.Errorf(1, "%v", err)
 	}

@@ -17,5 +17,6 @@
 //
 // # The binary
 //
-// quickjs.wasm is that of npm's quickjs-wasi 3.6.2 (MIT), unchanged: QuickJS-ng with an interface for hosts.
+// It is a build product: QuickJS-ng with an interface for hosts, as npm's quickjs-wasi 3.6.2 (MIT) has it. internal/tools/qjswasm
+// fetches it and checks [Sum]. A binary built without it works, but runs no JavaScript: starting a VM is [ErrMissing].
 package quickjs

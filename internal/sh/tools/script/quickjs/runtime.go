@@ -2,7 +2,6 @@ package quickjs
 
 import (
 	"context"
-	_ "embed"
 	"encoding/binary"
 	"sync"
 
@@ -11,9 +10,6 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/sh/tools/script/meter"
 )
-
-//go:embed quickjs.wasm
-var binaryCode []byte
 
 // page is WebAssembly's unit of memory.
 const page = 64 << 10
@@ -38,6 +34,10 @@ type key struct{}
 func vmOf(ctx context.Context) *VM { return ctx.Value(key{}).(*VM) }
 
 var engine = sync.OnceValue(func() compiled {
+	code, err := binaryCode()
+	if err != nil {
+		return compiled{err: err}
+	}
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages))
 	c := compiled{runtime: r}
@@ -90,7 +90,7 @@ var engine = sync.OnceValue(func() compiled {
 		return c
 	}
 	var metered []byte
-	if metered, c.err = meter.Instrument(binaryCode, batch); c.err == nil {
+	if metered, c.err = meter.Instrument(code, batch); c.err == nil {
 		c.code, c.err = r.CompileModule(ctx, metered)
 	}
 	return c
