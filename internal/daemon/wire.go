@@ -39,7 +39,7 @@ func (p *parts) openWire(cfg config.Config, log *slog.Logger) error {
 	}
 	p.closing(p.audit.Close)
 	opts := wire.Options{
-		Local: p.door.ServeConn, Authority: ca, Credentials: &p.late, Refused: p.late.Refused, Audit: p.audit.Write,
+		Local: p.door.ServeConn, Authority: ca, Credentials: &p.late, Refused: p.late.Refused, Egress: p.late.Egress, Audit: p.audit.Write,
 	}
 	if cfg.Wire.Table != "" {
 		t, err := wire.LoadTable(cfg.Wire.Table)

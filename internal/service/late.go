@@ -43,6 +43,14 @@ func (l *Late) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest
 	return guest.RefusalReply{}
 }
 
+// Egress is [Service.Egress].
+func (l *Late) Egress(id carrel.ID) carrel.Network {
+	if s := l.service.Load(); s != nil {
+		return s.Egress(id)
+	}
+	return carrel.Network{}
+}
+
 // Alive reports whether there is a sandbox of that ID.
 func (l *Late) Alive(ctx context.Context, id carrel.ID) bool {
 	s := l.service.Load()

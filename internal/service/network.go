@@ -91,6 +91,16 @@ func (s *Service) applyNetwork(op string, b *box) error {
 	return &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err}
 }
 
+// Egress is what may leave a sandbox at this moment: nothing of one that is not known. The wire asks when it makes a link, which a
+// simulated sandbox's is only when it is wanted.
+func (s *Service) Egress(id carrel.ID) carrel.Network {
+	b, err := s.find(opNetwork, id)
+	if err != nil {
+		return carrel.Network{}
+	}
+	return cloneNetwork(b.record().Sandbox.Network)
+}
+
 // told reports whether a guest must know of these rules.
 func (s *Service) told(n carrel.Network) bool {
 	var req guest.InitRequest

@@ -35,6 +35,7 @@ func TestSift(t *testing.T) {
 	put(tar.Header{Name: "run/carrel/token", Typeflag: tar.TypeReg}, "")
 	put(tar.Header{Name: "run/carrelling", Typeflag: tar.TypeReg}, "")
 	put(tar.Header{Name: "home/user/stub", Typeflag: tar.TypeReg}, simStub+"sort\n")
+	put(tar.Header{Name: "usr/local/bin/deploy", Typeflag: tar.TypeReg, Mode: 0o755}, simStub+"/deploy\n") // of its owner's
 	put(tar.Header{Name: "home/user/stub2", Typeflag: tar.TypeLink, Linkname: "home/user/stub"}, "")
 	put(tar.Header{Name: "home/user/hard", Typeflag: tar.TypeLink, Linkname: "/../home/user/f"}, "")
 	put(tar.Header{Name: "home/user/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}, "")

@@ -64,7 +64,7 @@ func (s *system) Open(name string) (agent.File, error) {
 func (s *system) Create(name string, u agent.User) (agent.File, error) {
 	root := s.root()
 	_, missing := root.Stat(name)
-	f, err := root.OpenFile(name, vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o666)
+	f, err := root.OpenFile(name, vfs.WriteOnly|vfs.CreateNew|vfs.Truncate, 0o644) // as with the usual mask
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -75,6 +76,7 @@ type way struct {
 	closed bool
 	inside Inside
 	via    *outside.HTTP
+	own    []byte // the sandbox's authority, as via trusts it
 }
 
 // newWay returns the way out that o gives, nil for none.
@@ -102,35 +104,36 @@ func (w *way) Do(ctx context.Context, r *tool.Request) (*tool.Response, error) {
 	return via.Do(ctx, r)
 }
 
-// open makes the link, if that is not done.
+// open makes the link, if that is not done. What is trusted may have changed with the sandbox's rules: then there is a new start,
+// and what is under way goes on as it began.
 func (w *way) open(ctx context.Context) (*outside.HTTP, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.closed:
+	if w.closed {
 		return nil, net.ErrClosed
-	case w.via != nil:
+	}
+	own, _ := w.i.fs.Root().ReadFile(guest.AuthorityFile) // none is none
+	if w.via != nil && bytes.Equal(own, w.own) {
 		return w.via, nil
 	}
-	in, err := w.link(ctx, w.i.id)
-	if err != nil {
-		return nil, err
+	if w.inside == nil {
+		in, err := w.link(ctx, w.i.id)
+		if err != nil {
+			return nil, err
+		}
+		w.inside = in
 	}
-	w.inside = in
-	w.via = outside.New(outside.Options{Dial: in.DialContext, Roots: w.trust, UserAgent: "carrel-sim"})
-	return w.via, nil
-}
-
-// trust is what programs trust: the driver's roots and the sandbox's own authority.
-func (w *way) trust() *x509.CertPool {
+	if w.via != nil {
+		w.via.Close()
+	}
 	pool := x509.NewCertPool()
 	if w.roots != nil {
 		pool = w.roots.Clone()
 	}
-	if text, err := w.i.fs.Root().ReadFile(guest.AuthorityFile); err == nil {
-		pool.AppendCertsFromPEM(text)
-	}
-	return pool
+	pool.AppendCertsFromPEM(own)
+	w.own = own
+	w.via = outside.New(outside.Options{Dial: w.inside.DialContext, Roots: func() *x509.CertPool { return pool }, UserAgent: "carrel-sim"})
+	return w.via, nil
 }
 
 // close ends the link.
