@@ -91,6 +91,18 @@ func TestPlain(t *testing.T) {
 	})
 }
 
+// TestSimulated has simulated sandboxes: all that needs neither memory that comes back nor a listener inside.
+func TestSimulated(t *testing.T) {
+	d := daemontest.Start(t, "--wire-table", startOutside(t))
+	runSuites(t, []suite{
+		{"npm-newest", "node", nodeTests("*"), []string{"SDK=e2b", "TEMPLATE=sim"}},
+		{"python-sync", "python", pythonTests("test_sync*.py"), []string{"TEMPLATE=sim"}},
+		{"python-async", "python", pythonTests("test_async*.py"), []string{"TEMPLATE=sim"}},
+	}, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
+	})
+}
+
 // TestNamespaces has sandboxes of Linux namespaces: commands, files, terminals and lives are as with a kernel of their own.
 func TestNamespaces(t *testing.T) {
 	d := daemontest.Start(t, "--default-tier", "ns")

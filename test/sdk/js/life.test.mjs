@@ -34,7 +34,7 @@ test('a command under way when its sandbox ends says so', async () => {
   await assert.rejects(command.wait(), /killed or reached its end of life/)
 })
 
-test('ports: TLS behind them, another Host, who may ask', { skip: !real && 'sim has no python' }, async () => {
+test('ports: TLS behind them, another Host, who may ask', { skip: !real && 'nothing listens in sim' }, async () => {
   const sandbox = await create({ network: { maskRequestHost: 'app.example.com:${PORT}', httpsPorts: [8443], allowPublicTraffic: false } })
   const tls = sdkName === 'e2b' // 2.45 does not know the option
   const make = 'openssl req -x509 -newkey rsa:2048 -keyout /tmp/k -out /tmp/c -days 1 -nodes -subj /CN=localhost 2>&1'

@@ -1,16 +1,17 @@
 // Pausing and what comes after it: nothing is lost, nobody has to know.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { NotFoundError, Sandbox, bootId, create, sdkName, until } from './lib.mjs'
+import { NotFoundError, Sandbox, bootId, create, real, sdkName, until } from './lib.mjs'
 
 const ticking = 'i=0; while :; do echo tick $i; i=$((i+1)); sleep 0.1; done'
+const memory = { skip: !real && 'sim keeps files, not memory' }
 const decoder = new TextDecoder()
 const encode = (s) => new TextEncoder().encode(s)
 
 /** ticks are the numbers that a ticking command has said. */
 const ticks = (text) => [...text.matchAll(/tick (\d+)\n/g)].map((m) => Number(m[1]))
 
-test('pause, connect: the same machine goes on', async () => {
+test('pause, connect: the same machine goes on', memory, async () => {
   const sandbox = await create({ envs: { COLOUR: 'blue' }, metadata: { kept: 'yes' } })
   await sandbox.files.write('kept.txt', 'kept')
   const boot = await bootId(sandbox)
@@ -32,7 +33,18 @@ test('pause, connect: the same machine goes on', async () => {
   assert.equal(await sandbox.files.read('kept.txt'), 'kept', 'the handle from before works on')
 })
 
-test('pid not found after resume, stdout stalls: a process is found again and heard', async () => {
+test('pause, connect: files and settings stay', async () => {
+  const sandbox = await create({ envs: { COLOUR: 'blue' }, metadata: { kept: 'yes' } })
+  await sandbox.files.write('kept.txt', 'kept')
+  await sandbox.commands.run('mkdir -p d && ln -s ../kept.txt d/link && chmod 600 kept.txt')
+  assert.equal(await sandbox.pause(), true)
+  assert.equal(await sandbox.isRunning(), false)
+  const again = await Sandbox.connect(sandbox.sandboxId)
+  assert.equal((await again.commands.run('cat d/link; stat -c " %a" kept.txt; echo $COLOUR')).stdout, 'kept 600\nblue\n')
+  assert.equal((await again.getInfo()).metadata.kept, 'yes')
+})
+
+test('pid not found after resume, stdout stalls: a process is found again and heard', memory, async () => {
   const sandbox = await create()
   const command = await sandbox.commands.run(ticking, { background: true, timeoutMs: 0 })
   await until('its first output', () => ticks(command.stdout).length > 3)
@@ -55,7 +67,7 @@ test('pid not found after resume, stdout stalls: a process is found again and he
   assert.equal(await sandbox.commands.kill(command.pid), true)
 })
 
-test('what a process writes and reads goes on: standard input and its end', async () => {
+test('what a process writes and reads goes on: standard input and its end', memory, async () => {
   const sandbox = await create()
   const command = await sandbox.commands.run('read a; echo "got $a"; read b; echo "got $b"; exit 3', { background: true, stdin: true })
   await sandbox.commands.sendStdin(command.pid, 'one\n')
@@ -67,7 +79,7 @@ test('what a process writes and reads goes on: standard input and its end', asyn
   await assert.rejects(attached.wait(), (err) => err.exitCode === 3 && err.stdout.endsWith('got two\n'))
 })
 
-test('a terminal is opened again and typed into', async () => {
+test('a terminal is opened again and typed into', memory, async () => {
   const sandbox = await create()
   let screen = ''
   const opts = { onData: (d) => { screen += decoder.decode(d, { stream: true }) }, timeoutMs: 60_000 }
@@ -83,7 +95,7 @@ test('a terminal is opened again and typed into', async () => {
   await sandbox.pty.kill(again.pid)
 })
 
-test('what is under way when it is paused ends, and nothing half done looks whole', async () => {
+test('what is under way when it is paused ends, and nothing half done looks whole', memory, async () => {
   const sandbox = await create()
   await sandbox.commands.run('mkdir watched; head -c 100000000 /dev/urandom >big')
   let left
@@ -101,7 +113,7 @@ test('what is under way when it is paused ends, and nothing half done looks whol
   assert.ok((await sandbox.commands.list()).some((p) => p.args.includes('sleep 300')), 'the command itself goes on')
 })
 
-test('a pause without memory keeps the files and boots afresh', async () => {
+test('a pause without memory keeps the files and boots afresh', memory, async () => {
   const sandbox = await create({ envs: { COLOUR: 'blue' } })
   await sandbox.files.write('kept.txt', 'kept')
   await sandbox.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
@@ -114,7 +126,7 @@ test('a pause without memory keeps the files and boots afresh', async () => {
   assert.notEqual(await bootId(again), boot)
 })
 
-test('a reboot instead of the memory that there is', { skip: sdkName !== 'e2b' && 'this SDK has no onResume' }, async () => {
+test('a reboot instead of the memory that there is', { skip: (sdkName !== 'e2b' && 'this SDK has no onResume') || memory.skip }, async () => {
   const sandbox = await create()
   await sandbox.files.write('kept.txt', 'kept')
   const boot = await bootId(sandbox)

@@ -2,6 +2,7 @@
 import os
 import re
 import time
+import unittest
 import urllib.request
 
 TEMPLATE = os.environ.get("TEMPLATE", "base")
@@ -19,6 +20,11 @@ def until(what, condition, limit=10.0):
         if time.time() > end:
             raise AssertionError(f"waited {limit} s for: {what}")
         time.sleep(0.05)
+
+
+# What simulated sandboxes have not.
+needs_memory = unittest.skipIf(TEMPLATE == "sim", "sim keeps files, not memory")
+needs_listener = unittest.skipIf(TEMPLATE == "sim", "nothing listens in sim")
 
 
 def ticks(text):

@@ -13,7 +13,6 @@ async def ask(sandbox, url, options=""):
     return json.loads(out) if out.startswith("{") else None
 
 
-@unittest.skipIf(TEMPLATE == "sim", "sim has no network")
 class Network(unittest.IsolatedAsyncioTestCase):
     async def test_lists_and_update(self):
         sandbox = await AsyncSandbox.create(

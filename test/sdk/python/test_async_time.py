@@ -5,7 +5,7 @@ import unittest
 
 from e2b import AsyncSandbox, PtySize, SandboxState
 
-from python.lib import BOOT_ID, TEMPLATE, TICKING, ending, ticks
+from python.lib import BOOT_ID, TEMPLATE, TICKING, ending, needs_memory, ticks
 
 
 async def until(what, condition, limit=10.0):
@@ -28,6 +28,7 @@ class Time(unittest.IsolatedAsyncioTestCase):
         self.addAsyncCleanup(ending(sandbox))
         return sandbox
 
+    @needs_memory
     async def test_pause_and_connect(self):
         sandbox = await self.create(envs={"COLOUR": "blue"})
         command = await sandbox.commands.run(TICKING, background=True, timeout=0)
@@ -59,6 +60,7 @@ class Time(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(await again.commands.kill(command.pid))
         self.assertTrue(await again.pty.kill(terminal.pid))
 
+    @needs_memory
     async def test_files_only(self):
         sandbox = await self.create()
         await sandbox.files.write("kept.txt", "kept")

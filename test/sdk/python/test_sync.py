@@ -138,7 +138,6 @@ class Commands(Case):
             self.sandbox.commands.run("sleep 30", timeout=1)
         self.assertLess(time.time() - started, 10)
 
-    @unittest.skipIf(TEMPLATE == "sim", "sim has a smaller output budget")
     def test_big_output(self):
         self.assertEqual(len(self.sandbox.commands.run("seq 1 400000").stdout), 2688895)
 
@@ -201,7 +200,6 @@ class Files(Case):
         self.assertEqual((info.size, info.owner, info.permissions), (12, "user", "-rw-r--r--"))
         self.assertEqual(info.metadata, {"author": "someone"})
 
-    @unittest.skipIf(TEMPLATE == "sim", "sim keeps files in memory")
     def test_big(self):
         data = os.urandom(16 << 20)
         self.sandbox.files.write("big", data)

@@ -21,7 +21,6 @@ def header(told, name):
     return told["headers"].get(name, "")[::-1]
 
 
-@unittest.skipIf(TEMPLATE == "sim", "sim has no network")
 class Network(unittest.TestCase):
     def create(self, **options):
         sandbox = Sandbox.create(TEMPLATE, timeout=120, **options)
