@@ -1,0 +1,138 @@
+package crash
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/test/daemontest"
+)
+
+// TestWarmCrash kills a daemon again and again while its pool fills and sandboxes are
+// adopted from it. Right after each start there are never more instances than sandboxes and
+// the pool's cap, what was acknowledged lives, and nothing is left at the end.
+func TestWarmCrash(t *testing.T) {
+	const ready = 6
+	rounds := 5
+	if testing.Short() {
+		rounds = 2
+	}
+	d := daemontest.Start(t, "--warm", "6", "--warm-floor", "base=4")
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	alive := map[carrel.ID]bool{}
+	var every []carrel.ID
+	for round := range rounds {
+		svc := connect(t, d)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		asked := 0 // some of which may have been made, though nobody was told
+		for range 3 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					mu.Lock()
+					asked++
+					mu.Unlock()
+					sb, err := svc.Create(ctx, carrel.CreateOptions{Timeout: time.Hour})
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					asked--
+					alive[sb.ID] = true
+					every = append(every, sb.ID)
+					full := len(alive) >= 8
+					mu.Unlock()
+					if full {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(200+rand.IntN(1500)) * time.Millisecond) // any moment will do
+		d.Kill9()
+		wg.Wait()
+		_ = svc.Close()
+		d.Restart()
+
+		svc = connect(t, d)
+		// What the service before had made, but told nobody of, is listed or gone.
+		if n := kernels(t, d); n > len(alive)+asked+ready {
+			t.Errorf("round %d: %d kernels run for %d sandboxes and a pool of at most %d", round, n, len(alive), ready)
+		}
+		page, err := svc.List(ctx, carrel.ListOptions{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sb := range page.Sandboxes {
+			if sb.State != carrel.Running {
+				t.Errorf("round %d: %s is %s", round, sb.ID, sb.State)
+			}
+		}
+		var ids []carrel.ID
+		for id := range alive {
+			ids = append(ids, id)
+		}
+		daemontest.InParallel(t, len(ids), func(i int) error { return answers(ctx, svc, ids[i]) })
+		for _, sb := range page.Sandboxes { // room for the next round
+			if err := svc.Kill(ctx, sb.ID); err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+			delete(alive, sb.ID)
+			every = append(every, sb.ID)
+		}
+		if len(alive) > 0 {
+			t.Errorf("round %d: not listed any more: %v", round, alive)
+		}
+		_ = svc.Close()
+	}
+	svc := connect(t, d)
+	eventually(t, "the pool is at its floor", func() bool {
+		st, err := svc.(carrel.Pools).Pool(ctx)
+		return err == nil && st.Making == 0 && st.Ready >= 4 && kernels(t, d) == st.Ready
+	})
+	_ = svc.Close()
+	d.Terminate()
+	if n := kernels(t, d); n != 0 {
+		t.Errorf("%d kernels run after the daemon has stopped", n)
+	}
+	if left, _ := filepath.Glob(filepath.Join(d.Dir, "sandboxes", "i*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	d.Restart()
+	if left := remains(t, d, every); len(left) > ready {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// eventually waits for a condition, long enough for a slow machine.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited two minutes for: %s", what)
+		}
+	}
+}
+
+// kernels counts the sandboxes' processes of a daemon.
+func kernels(t *testing.T, d *daemontest.Daemon) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		line, _ := os.ReadFile(p) // it may just have ended
+		if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) {
+			n++
+		}
+	}
+	return n
+}
