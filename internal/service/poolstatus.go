@@ -2,6 +2,8 @@ package service
 
 import (
 	"cmp"
+	"context"
+	"slices"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -13,4 +15,22 @@ func comparePoolKinds(a, b carrel.PoolKind) int {
 	return cmp.Or(cmp.Compare(a.Template, b.Template), cmp.Compare(a.Tier, b.Tier),
 		cmp.Compare(a.Limits.CPUs, b.Limits.CPUs), cmp.Compare(a.Limits.MemoryMB, b.Limits.MemoryMB),
 		cmp.Compare(a.Limits.DiskMB, b.Limits.DiskMB), cmp.Compare(a.Limits.Pids, b.Limits.Pids))
+}
+
+// Pool implements carrel.Pools.
+func (s *Service) Pool(context.Context) (carrel.PoolStatus, error) {
+	w := &s.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := carrel.PoolStatus{Cap: w.opts.Cap, Memory: w.advice.String(), Hits: w.hits, Misses: w.misses, Lost: w.lost,
+		Problem: w.problem, Kinds: []carrel.PoolKind{}}
+	for key, k := range w.kinds {
+		pk := carrel.PoolKind{Template: k.template, Tier: k.tier, Limits: k.limits, Golden: k.golden, Ready: len(w.ready[key]),
+			Making: w.making[key], Target: w.targets[key], Floor: w.floors[key], Hits: k.hits, Misses: k.misses}
+		st.Ready += pk.Ready
+		st.Making += pk.Making
+		st.Kinds = append(st.Kinds, pk)
+	}
+	slices.SortFunc(st.Kinds, comparePoolKinds)
+	return st, nil
 }
