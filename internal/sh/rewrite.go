@@ -86,7 +86,7 @@ func (w *rewriter) next(i int) int {
 		return w.copy(i, i+2)
 	case c == '$':
 		return w.dollar(i)
-	case c == top && c != arithmetic && c != subshellEnd:
+	case c == top && c != 0 && c != arithmetic && c != subshellEnd:
 		w.stack = w.stack[:len(w.stack)-1]
 		return w.copy(i, i+1)
 	case top == arithmetic && c == ')':
