@@ -148,7 +148,7 @@ func (k *soak) rows(span time.Duration) []row {
 func spare(kind string) float64 {
 	switch kind {
 	case heldDescriptors:
-		return 12
+		return 64 // connections to clients are kept for a while
 	case heldFiles:
 		return 6
 	}
