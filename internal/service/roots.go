@@ -42,7 +42,10 @@ func (s *Service) keepRoot(img image.Image) (name, path string) {
 	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
 	path = s.rootFile(name)
 	if have, err := os.Stat(path); err == nil && os.SameFile(have, fi) {
-		touch(path)
+		// Not each time: drivers know what an image holds by its times, and would read it again.
+		if time.Since(time.Unix(st.Ctim.Unix())) > youngRoot/2 {
+			touch(path)
+		}
 		return name, path
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

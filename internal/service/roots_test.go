@@ -1,0 +1,37 @@
+package service
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image"
+)
+
+// TestKeepingARootLeavesItsTimes: a driver knows an image that has not changed by its times, and reads it anew when they have.
+func TestKeepingARootLeavesItsTimes(t *testing.T) {
+	dir := t.TempDir()
+	img := image.Image{Template: carrel.Template{ID: "t"}, Path: filepath.Join(dir, "image.erofs")}
+	if err := os.WriteFile(img.Path, []byte("image"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{opts: Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler)}
+	changed := func() syscall.Timespec {
+		t.Helper()
+		name, path := s.keepRoot(img)
+		fi, err := os.Stat(path)
+		if err != nil || name == "" {
+			t.Fatalf("%q %v", name, err)
+		}
+		return fi.Sys().(*syscall.Stat_t).Ctim
+	}
+	first := changed()
+	for range 20 {
+		if got := changed(); got != first {
+			t.Fatalf("%v, then %v", first, got)
+		}
+	}
+}
