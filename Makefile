@@ -98,7 +98,7 @@ docs/play/wasm_exec.js: go.mod
 	cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $@
 
 need:
-	@internal/tools/need.sh go gcc git ssh curl openssl
+	@internal/tools/need.sh go gcc git ssh curl openssl patch
 
 need-sdk: need
 	@internal/tools/need.sh node npm python3 venv pip pgrep
