@@ -112,7 +112,7 @@ demo: need need-sdk build
 
 test: check
 
-check: need lint cross unit real sim sdk
+check: need lint cross unit real sim sdk bench-smoke
 
 # What may never be skipped on a CI machine.
 ifdef CI

@@ -73,6 +73,7 @@ type warmPool struct {
 	kick  chan struct{} // holds a token when there may be something to do
 	quiet chan struct{} // holds a token when the last creation under way has ended
 	busy  atomic.Int32  // creations under way
+	ended atomic.Int64  // when the last one ended, in nanoseconds since 1970
 
 	mu      sync.Mutex
 	sizer   *pool.Sizer
@@ -130,6 +131,7 @@ func (w *warmPool) recheck() {
 func (w *warmPool) working() func() {
 	w.busy.Add(1)
 	return func() {
+		w.ended.Store(time.Now().UnixNano())
 		if w.busy.Add(-1) == 0 {
 			select {
 			case w.quiet <- struct{}{}:

@@ -18,9 +18,11 @@ import (
 
 const (
 	opWarm = "keep sandboxes ready"
-	// yieldTime is how long making one waits for creations under way: they go first, but
-	// where there is always one the pool is needed most.
-	yieldTime = 200 * time.Millisecond
+	// calmTime is how long nothing must have been created before one is made: who has just got
+	// a sandbox is about to use it. yieldTime bounds the wait, for where there is always
+	// a creation the pool is needed most.
+	calmTime  = 300 * time.Millisecond
+	yieldTime = time.Second
 	// A kind that can't be made is tried again after so long, and longer each time.
 	firstWarmRetry = time.Second
 	lastWarmRetry  = 2 * time.Minute
@@ -75,21 +77,27 @@ func (s *Service) keepRound() {
 	}
 }
 
-// yield waits until no creation is under way, for a moment.
+// yield waits until no creation is under way or has just ended, for a moment.
 func (s *Service) yield() {
-	select { // a token of before
-	case <-s.warm.quiet:
-	default:
-	}
-	if s.warm.busy.Load() == 0 {
-		return
-	}
-	t := time.NewTimer(yieldTime)
-	defer t.Stop()
-	select {
-	case <-s.warm.quiet:
-	case <-t.C:
-	case <-s.ctx.Done():
+	w := &s.warm
+	for over := time.Now().Add(yieldTime); ; {
+		select { // a token of before
+		case <-w.quiet:
+		default:
+		}
+		wait := time.Until(over)
+		if w.busy.Load() == 0 {
+			wait = min(wait, calmTime-time.Since(time.Unix(0, w.ended.Load())))
+		}
+		if wait <= 0 {
+			return
+		}
+		select {
+		case <-w.quiet:
+		case <-time.After(wait):
+		case <-s.ctx.Done():
+			return
+		}
 	}
 }
 
