@@ -221,3 +221,11 @@ func BenchmarkNew(b *testing.B) {
 		sh.New(sh.Config{FS: fs, Commands: tools.All()}).Close()
 	}
 }
+
+// TestPrintfFlags shows that a directive of very many flags costs what its length does.
+func TestPrintfFlags(t *testing.T) {
+	m := newMachine(t, sh.Limits{Wall: time.Minute})
+	if r := run(t, m, `f=$(yes 0 | head -n 4000000 | tr -d '\n'); printf "%${f}5d|" 7`, ""); r.out != "00007|" {
+		t.Errorf("%q %q %+v", r.out, r.err, r.exit)
+	}
+}

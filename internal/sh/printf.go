@@ -140,7 +140,9 @@ func (p *printer) directive(f string) (int, bool) {
 	var s spec
 	i := 0
 	for i < len(f) && strings.IndexByte("-+ #0'", f[i]) >= 0 {
-		s.flags += string(f[i])
+		if !strings.Contains(s.flags, f[i:i+1]) { // a format may be megabytes of zeros
+			s.flags += f[i : i+1]
+		}
 		i++
 	}
 	number := func() int {
