@@ -24,8 +24,8 @@
 //
 // # Limits of the simulation
 //
-// There are no real programs: python3 is "command not found", as on a machine
-// without it. Regular expressions run in linear time and know no back-references;
+// There are no real programs: what is not among our own is "command not found".
+// Regular expressions run in linear time, or by bounded steps where they refer back;
 // a tool that is asked for something it can't do says so and fails.
 //
 // # Concurrency
