@@ -217,19 +217,9 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 		return err
 	}
 	// The second write goes to the disk while the guest is on its way up.
-	written := make(chan error, 2)
 	rec := b.record()
 	rec.Sandbox.State = carrel.Running
-	go func() { written <- s.putSandbox(ctx, rec) }()
-	go func() {
-		span := trace.Mark(ctx, "event")
-		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
-		span.EndWith(err)
-		if err == nil {
-			undo.Add(func() { s.announceFailure(rec.Sandbox) })
-		}
-		written <- err
-	}()
+	written := s.writeDown(ctx, rec, p, &undo)
 	whole := make(chan error, 1)
 	go func() { whole <- p.from.check(ctx) }()
 	err = s.greet(ctx, b, line)
@@ -252,6 +242,23 @@ func (s *Service) putSandbox(ctx context.Context, rec state.Record) error {
 	err := s.opts.Store.PutSandbox(ctx, rec)
 	span.EndWith(err)
 	return err
+}
+
+// writeDown writes the record of a sandbox that is about to run and the event of its creation, at once. The caller
+// waits for both results before it undoes anything.
+func (s *Service) writeDown(ctx context.Context, rec state.Record, p *plan, undo *cleanup.Stack) <-chan error {
+	written := make(chan error, 2)
+	go func() { written <- s.putSandbox(ctx, rec) }()
+	go func() {
+		span := trace.Mark(ctx, "event")
+		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
+		span.EndWith(err)
+		if err == nil {
+			undo.Add(func() { s.announceFailure(rec.Sandbox) })
+		}
+		written <- err
+	}()
+	return written
 }
 
 // adopt gives the box its instance and its times: the timeout counts from here.

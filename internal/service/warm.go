@@ -250,23 +250,14 @@ func (s *Service) adoptWarm(ctx context.Context, b *box, p *plan) (err error) {
 	b.adopt(inst, w.box.conn.As(p.rec.Sandbox.AccessToken), p.ttl)
 	rec := b.record()
 	rec.Sandbox.State = carrel.Running
-	written := make(chan error, 3)
-	go func() { written <- s.putSandbox(ctx, rec) }()
-	go func() {
-		span := trace.Mark(ctx, "event")
-		err := s.emit(ctx, createdEvent(rec.Sandbox, p.start()))
-		span.EndWith(err)
-		if err == nil {
-			undo.Add(func() { s.announceFailure(rec.Sandbox) })
-		}
-		written <- err
-	}()
+	written := s.writeDown(ctx, rec, p, &undo)
+	ruled := make(chan error, 1)
 	go func() {
 		defer trace.Mark(ctx, "network").End()
-		written <- s.applyNetwork(opCreate, b)
+		ruled <- s.applyNetwork(opCreate, b)
 	}()
 	err = s.init(ctx, b, false)
-	if err = first(err, <-written, <-written, <-written); err == nil {
+	if err = first(err, <-ruled, <-written, <-written); err == nil {
 		err = b.run(ctx)
 	}
 	if err != nil {
