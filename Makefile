@@ -27,10 +27,9 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
-# All the others run with it, in their short form.
-REAL        := ./internal/driver/gvisor ./internal/daemon ./cmd/carrel-guest ./local ./test/script ./test/time ./test/rootless ./test/sudo ./test/identity ./internal/driver/sim ./internal/linux/cell
-# Of these the short form is part of every check, the whole of test-all.
-LONG        := ./internal/box ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net
+# All the others run with it. Both in their short form: the whole of them is part of test-all.
+REAL        := ./internal/driver/gvisor ./test/crash ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net \
+	./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./internal/linux/cell
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/internal/(box$$|codemode|sh/tools/(script|sqlite|git|data))')
 
 .PHONY: play build demo test test-all check lint cross unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
@@ -135,9 +134,7 @@ unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) bin/s3server bin/pebble
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
-	CGO_ENABLED=0 $(GO) test -p 1 -timeout 15m $(REAL)
-	CGO_ENABLED=0 $(GO) test -p 1 -short -timeout 15m ./test/crash
-	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 15m $(LONG)
+	CGO_ENABLED=0 $(GO) test -p 2 -short -timeout 20m $(REAL)
 
 # The simulated machine against real bash and GNU's programs, in a page, and under WASI.
 sim: need-sim play $(PYTHON)
