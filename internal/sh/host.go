@@ -25,6 +25,7 @@ var _ tool.Host = (*host)(nil)
 
 // runCommand runs a program of package tool.
 func (r *runner) runCommand(run tool.Command, args, env []string) int {
+	r.execing = false // it has taken the place: what it runs in turn is its child
 	return run(&tool.Call{Host: &host{r, env}, Ctx: r.ctx, Name: args[0], Args: args[1:],
 		In: fdReader{r.ctx, r.fds.get(0)}, Out: fdWriter{r, 1}, Err: fdWriter{r, 2}})
 }
