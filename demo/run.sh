@@ -40,7 +40,7 @@ for _ in $(seq 100); do [ -s "$work/model-port" ] && break || sleep 0.1; done
 cat >"$work/world.json" <<END
 {"names": {"api.example.com": ["203.0.113.9"]}, "dial": {"203.0.113.9:80": "127.0.0.1:$(cat "$work/model-port")"}}
 END
-"$carrel" --data-dir "$work/data" serve --listen 127.0.0.1:0 --wire-table "$work/world.json" >"$work/log" 2>&1 &
+"$carrel" --data-dir "$work/data" serve --listen 127.0.0.1:0 --warm 0 --wire-table "$work/world.json" >"$work/log" 2>&1 &
 daemon=$!
 for _ in $(seq 600); do
 	[ -f "$work/data/daemon.json" ] && "$carrel" --data-dir "$work/data" ls >/dev/null 2>&1 && break

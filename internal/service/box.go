@@ -38,6 +38,7 @@ type box struct {
 	stop    context.CancelCauseFunc // ends what has the turn; nil when nobody has
 	waking  *waking                 // the resumption under way
 	ending  *ending                 // under way; nil otherwise
+	undoing bool                    // its creation failed and removes it, which nobody else may do then
 	failed  *verdict                // why it must end, after an ending that failed
 	samples samples
 	use     use

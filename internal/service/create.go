@@ -301,7 +301,7 @@ func (s *Service) unrecord(b *box) {
 	defer cancel()
 	b.mu.Lock()
 	stuck := b.failed != nil
-	b.rec.Sandbox.State = carrel.Stopping
+	b.undoing, b.rec.Sandbox.State = true, carrel.Stopping
 	b.mu.Unlock()
 	if stuck {
 		s.remember(ctx, b) // the next service finishes it

@@ -41,7 +41,7 @@ func (s *Service) endIf(ctx context.Context, b *box, v verdict, cond func(carrel
 			case <-ctx.Done():
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 			}
-		case st == carrel.Starting: // its creation undoes itself
+		case st == carrel.Starting || b.undoing: // its creation undoes itself
 			b.mu.Unlock()
 			b.abort(errKilled)
 			select {
