@@ -115,7 +115,7 @@ check: need need-sdk lint cross unit real sim sdk bench-smoke
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs
+export CARREL_REQUIRE ?= git,gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE)

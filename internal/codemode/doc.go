@@ -20,7 +20,7 @@
 //	  "max_calls": 100,
 //	  "allow": [
 //	    {"methods": ["files/**"], "max_calls": 20,
-//	     "params": {"path": {"type": "string", "starts_with": "/work/", "not_contains": ".."},
+//	     "params": {"path": {"type": "string", "starts_with": "/home/user/", "not_contains": ".."},
 //	                "size": {"type": "integer", "ge": 0, "le": 4096, "total": 65536}}},
 //	    {"methods": ["clock"]}
 //	  ]

@@ -310,15 +310,7 @@ func (r *repo) announce(branch string, h plumbing.Hash, was, now snapshot, autho
 	if date {
 		r.printf(" Date: %s\n", gitDate(author.When))
 	}
-	cs, err := r.renames(changes(was, now), r.stored, r.stored)
-	if err != nil {
-		return err
-	}
-	if err := r.stat(cs, r.stored, r.stored, &diffOptions{shortstat: true}); err != nil {
-		return err
-	}
-	r.summary(cs)
-	return nil
+	return r.changed(was, now, &diffOptions{shortstat: true})
 }
 
 // subject is the first paragraph of a message in one line.

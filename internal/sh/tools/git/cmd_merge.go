@@ -102,15 +102,11 @@ func (r *repo) merge(c *object.Commit, name string, f flagSet) error {
 	if err != nil {
 		return err
 	}
-	first := snapshot{}
-	for n, e := range ours {
-		first[n] = e
-	}
 	m, err := r.threeWay(was, ours, theirs, "HEAD", name)
 	if err != nil {
 		return err
 	}
-	if err := r.settle(first, m); err != nil {
+	if err := r.settle(ours, m); err != nil {
 		return err
 	}
 	message := r.mergeMessage(name, branch, f)
@@ -158,7 +154,7 @@ func (r *repo) merge(c *object.Commit, name string, f flagSet) error {
 		return err
 	}
 	r.printf("Merge made by the 'ort' strategy.\n")
-	return r.mergeStat(first, m.files)
+	return r.mergeStat(ours, m.files)
 }
 
 func mustTree(r *repo, c *object.Commit) snapshot {
@@ -170,11 +166,16 @@ func mustTree(r *repo, c *object.Commit) snapshot {
 }
 
 func (r *repo) mergeStat(a, b snapshot) error {
+	return r.changed(a, b, &diffOptions{stat: true})
+}
+
+// changed tells what is different in b, in the form of the options, with modes and renames below.
+func (r *repo) changed(a, b snapshot, how *diffOptions) error {
 	cs, err := r.renames(changes(a, b), r.stored, r.stored)
 	if err != nil {
 		return err
 	}
-	if err := r.stat(cs, r.stored, r.stored, &diffOptions{stat: true}); err != nil {
+	if err := r.stat(cs, r.stored, r.stored, how); err != nil {
 		return err
 	}
 	r.summary(cs)

@@ -93,15 +93,11 @@ func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) err
 	} else if f.Has('x') {
 		message = strings.TrimRight(message, "\n") + fmt.Sprintf("\n\n(cherry picked from commit %s)\n", c.Hash)
 	}
-	first := snapshot{}
-	for n, e := range ours {
-		first[n] = e
-	}
 	m, err := r.threeWay(base, ours, theirs, "HEAD", label)
 	if err != nil {
 		return err
 	}
-	if err := r.settle(first, m); err != nil {
+	if err := r.settle(ours, m); err != nil {
 		return err
 	}
 	if len(m.conflicts) > 0 {
@@ -117,7 +113,7 @@ func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) err
 	if f.Has('n') {
 		return nil
 	}
-	if len(changes(first, m.files)) == 0 && !f.Has(0x84) {
+	if len(changes(ours, m.files)) == 0 && !f.Has(0x84) {
 		r.warnf("The previous cherry-pick is now empty, possibly due to conflict resolution.\nIf you wish to commit it anyway, use:\n\n    git commit --allow-empty\n\nOtherwise, please use 'git cherry-pick --skip'")
 		return exit(1)
 	}
@@ -142,5 +138,5 @@ func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) err
 	if err != nil {
 		return err
 	}
-	return r.announce(branch, h, first, m.files, author, committer, message, false, true)
+	return r.announce(branch, h, ours, m.files, author, committer, message, false, true)
 }

@@ -99,10 +99,6 @@ func cmdRebase(g *git, r *repo) error {
 		if err != nil {
 			return err
 		}
-		first := snapshot{}
-		for n, e := range now {
-			first[n] = e
-		}
 		m, err := r.threeWay(base, now, theirs, "HEAD", fmt.Sprintf("%s (%s)", r.short(c.Hash), subject(c.Message)))
 		if err != nil {
 			return err
@@ -114,8 +110,9 @@ func cmdRebase(g *git, r *repo) error {
 			g.warnf("error: could not apply %s... %s\nThe rebase was undone: stopping in the middle is not available here. Use git merge, or git cherry-pick commit by commit.", r.short(c.Hash), subject(c.Message))
 			return exit(1)
 		}
+		before := now
 		now = m.files
-		if len(changes(first, now)) == 0 {
+		if len(changes(before, now)) == 0 {
 			g.warnf("dropping %s %s -- patch contents already upstream", c.Hash, subject(c.Message))
 			continue
 		}

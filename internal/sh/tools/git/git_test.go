@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/sh/tool"
 	"github.com/carrel-dev/carrel/internal/sh/tools"
 	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // run runs a script on a machine of its own and returns what it wrote, both streams together, and its status.
@@ -49,9 +50,7 @@ func run(t *testing.T, way tool.HTTP, script string) (string, int) {
 func server(t *testing.T) (url, dir string, way tool.HTTP) {
 	t.Helper()
 	bin, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("git is not installed")
-	}
+	testenv.Need(t, "git", err)
 	dir = t.TempDir()
 	hostGit(t, dir, "init", "-q", "--bare", "-b", "main", "repo.git")
 	hostGit(t, dir+"/repo.git", "config", "http.receivepack", "true")

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -21,6 +22,7 @@ type merged struct {
 // threeWay merges trees; names are those for conflict markers.
 func (r *repo) threeWay(base, ours, theirs snapshot, nameOurs, nameTheirs string) (*merged, error) {
 	m := &merged{files: snapshot{}, conflicts: map[string][3]entry{}, texts: map[string][]byte{}}
+	base, ours, theirs = maps.Clone(base), maps.Clone(ours), maps.Clone(theirs) // renames are followed in them
 	base, err := r.followRenames(base, ours, theirs)
 	if err != nil {
 		return nil, err
@@ -245,10 +247,7 @@ func equalLines(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal)
 
 // settle puts the result of a merge into index and work tree.
 func (r *repo) settle(from snapshot, m *merged) error {
-	clean := snapshot{}
-	for n, e := range m.files {
-		clean[n] = e
-	}
+	clean := maps.Clone(m.files)
 	if err := r.moveTree(from, clean, false, "merge"); err != nil {
 		return err
 	}

@@ -326,12 +326,11 @@ func (r *repo) unstash(parents []plumbing.Hash, base, theirs snapshot) error {
 		return err
 	}
 	before := x.snapshot()
-	ours, from := x.snapshot(), x.snapshot()
-	m, err := r.threeWay(base, ours, theirs, "Updated upstream", "Stashed changes")
+	m, err := r.threeWay(base, before, theirs, "Updated upstream", "Stashed changes")
 	if err != nil {
 		return err
 	}
-	if err := r.settle(from, m); err != nil {
+	if err := r.settle(before, m); err != nil {
 		return err
 	}
 	if len(m.conflicts) > 0 {

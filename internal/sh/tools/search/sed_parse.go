@@ -391,15 +391,9 @@ func (p *sedParser) body(c *sedCmd) error {
 		if p.sandbox {
 			return p.fail("e/r/w commands disabled in sandbox mode")
 		}
-		p.blanks()
-		i := strings.IndexByte(p.s[p.pos:], '\n')
-		if i < 0 {
-			i = len(p.s) - p.pos
-		}
-		name := p.s[p.pos : p.pos+i]
-		p.pos += i
-		if name == "" {
-			return p.fail("missing filename in r/R/w/W commands")
+		name, err := p.fileName()
+		if err != nil {
+			return err
 		}
 		c.text = []byte(name)
 		add()

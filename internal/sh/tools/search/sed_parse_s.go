@@ -79,15 +79,9 @@ func (p *sedParser) subst(c *sedCmd) error {
 			if p.sandbox {
 				return p.fail("e/r/w commands disabled in sandbox mode")
 			}
-			p.blanks()
-			i := strings.IndexByte(p.s[p.pos:], '\n')
-			if i < 0 {
-				i = len(p.s) - p.pos
-			}
-			name := p.s[p.pos : p.pos+i]
-			p.pos += i
-			if name == "" {
-				return p.fail("missing filename in r/R/w/W commands")
+			name, err := p.fileName()
+			if err != nil {
+				return err
 			}
 			if err := p.output(true, name, &s.out); err != nil {
 				return err
@@ -164,4 +158,15 @@ func (p *sedParser) replacement(s *sedSubst, text string) error {
 		return p.fail("invalid reference \\%d on `s' command's RHS", most)
 	}
 	return nil
+}
+
+// fileName reads the rest of the line, which names a file.
+func (p *sedParser) fileName() (string, error) {
+	p.blanks()
+	name, _, _ := strings.Cut(p.s[p.pos:], "\n")
+	p.pos += len(name)
+	if name == "" {
+		return "", p.fail("missing filename in r/R/w/W commands")
+	}
+	return name, nil
 }

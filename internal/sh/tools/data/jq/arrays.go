@@ -104,16 +104,22 @@ func (m *vm) contains(v, w any, depth int) (bool, error) {
 	return false, errorf("%s and %s cannot have their containment checked", described(v), described(w))
 }
 
-// sum is add.
-func (m *vm) sum(v any, _ []any) (any, error) {
-	var list []any
+// elements are what .[] gives of an array or an object.
+func elements(v any) ([]any, error) {
 	switch v := v.(type) {
 	case []any:
-		list = v
+		return v, nil
 	case *Object:
-		list = v.vals
-	default:
-		return nil, errorf("Cannot iterate over %s", described(v))
+		return v.vals, nil
+	}
+	return nil, errorf("Cannot iterate over %s", described(v))
+}
+
+// sum is add.
+func (m *vm) sum(v any, _ []any) (any, error) {
+	list, err := elements(v)
+	if err != nil {
+		return nil, err
 	}
 	// Strings and arrays are joined at once.
 	if n, ok := all[string](list); ok && n > 1 {

@@ -208,14 +208,9 @@ func keys(v any, sorted bool) (any, error) {
 }
 
 func fromEntries(v any) (any, error) {
-	var entries []any
-	switch v := v.(type) {
-	case []any:
-		entries = v
-	case *Object:
-		entries = v.vals
-	default:
-		return nil, errorf("Cannot iterate over %s", described(v))
+	entries, err := elements(v)
+	if err != nil {
+		return nil, err
 	}
 	out := NewObject(len(entries))
 	for _, x := range entries {

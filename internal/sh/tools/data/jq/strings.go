@@ -98,14 +98,9 @@ func implode(_ *vm, v any, _ []any) (any, error) {
 }
 
 func (m *vm) join(v any, a []any) (any, error) {
-	var list []any
-	switch v := v.(type) {
-	case []any:
-		list = v
-	case *Object:
-		list = v.vals
-	default:
-		return nil, errorf("Cannot iterate over %s", described(v))
+	list, err := elements(v)
+	if err != nil {
+		return nil, err
 	}
 	sep, ok := a[0].(string)
 	if !ok {
