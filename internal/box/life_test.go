@@ -281,3 +281,19 @@ func TestDetached(t *testing.T) {
 }
 
 var _ = io.Discard
+
+// A stage that crashes while the command runs has let the standard streams go. SIGQUIT makes Go's runtime crash.
+func TestCrashIsTold(t *testing.T) {
+	need(t)
+	b, err := box.Start(t.Context(), plain("/bin/sleep", "1000"), box.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(b.Stage(), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Wait()
+	if err == nil || !strings.Contains(err.Error(), "exit 2") || !strings.Contains(err.Error(), "SIGQUIT") || !strings.Contains(err.Error(), "goroutine") {
+		t.Errorf("a crash is told as: %v", err)
+	}
+}

@@ -26,6 +26,7 @@ type order struct {
 const (
 	controlFD = 3
 	orderFD   = 4
+	wordsFD   = 5 // see lastwords.go
 )
 
 // word says what a message is.

@@ -5,7 +5,7 @@ package box
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
@@ -28,6 +28,7 @@ type Box struct {
 	stage   int // pid
 	stagefd int
 	pidfd   int // of the command
+	words   int // what the stage says when it crashes, see lastwords.go
 	begun   bool
 	missing []string
 
@@ -116,6 +117,7 @@ func (b *Box) serve(buf []byte, timeout *time.Timer) {
 	}
 	b.release()
 	b.conclude(last, ws, ru)
+	closeFD(&b.words)
 	close(b.done)
 }
 
@@ -136,7 +138,7 @@ func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
 	case b.spec.Init:
 		b.exit.Code = ws.ExitStatus()
 	default:
-		b.err = errors.New("box: its first process ended without a word: " + describe(ws))
+		b.err = fmt.Errorf("box: %w", b.wordless(ws))
 	}
 }
 
@@ -223,6 +225,7 @@ func (b *Box) abandon() {
 	}
 	closeFD(&b.stagefd)
 	closeFD(&b.pidfd)
+	closeFD(&b.words)
 	if b.conn != nil {
 		b.conn.close()
 	}
@@ -336,6 +339,7 @@ func (b *Box) waitDetached() (Exit, error) {
 		b.conn.close()
 		b.release()
 		b.conclude(message{}, ws, ru)
+		closeFD(&b.words)
 	})
 	return b.exit, b.err
 }

@@ -62,7 +62,8 @@ func stage() {
 // read takes the order, and closes what else was inherited.
 func (b *builder) read() error {
 	unix.CloseOnExec(controlFD)
-	_ = unix.CloseRange(orderFD+1, ^uint(0)>>1&0xffffffff, 0)
+	_ = unix.CloseRange(wordsFD+1, ^uint(0)>>1&0xffffffff, 0)
+	keepLastWords()
 	var st unix.Stat_t
 	if err := unix.Fstat(orderFD, &st); err != nil {
 		return fmt.Errorf("order: %w", err)

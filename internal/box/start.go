@@ -39,7 +39,7 @@ func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), pidfd: -1, stagefd: -1}
+	b := &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), pidfd: -1, stagefd: -1, words: -1}
 	if err := b.start(ctx); err != nil {
 		b.abandon()
 		return nil, err
@@ -95,14 +95,7 @@ func (b *Box) start(ctx context.Context) error {
 // silent is the error of a stage that ended without a word.
 func (b *Box) silent() error {
 	ws, _ := b.reap()
-	return &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: fmt.Errorf("its first process ended without a word: %s", describe(ws))}
-}
-
-func describe(ws syscall.WaitStatus) string {
-	if ws.Signaled() {
-		return ws.Signal().String()
-	}
-	return "exit " + strconv.Itoa(ws.ExitStatus())
+	return &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: b.wordless(ws)}
 }
 
 // spawn starts the stage with its end of the socket.
@@ -124,7 +117,10 @@ func (b *Box) spawn(socket int) error {
 		}
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	attr.Files = append(attr.Files, uintptr(socket), 0)
+	if b.words, err = newLastWords(); err != nil {
+		return err
+	}
+	attr.Files = append(attr.Files, uintptr(socket), 0, uintptr(b.words))
 	for _, user := range b.userChoices() {
 		var told int
 		b.order.Spec, b.order.User, b.order.Stay = b.spec, user, b.options.Detach
