@@ -36,9 +36,11 @@ PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/drive
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
+# The segments are kept apart: the kernel of sandboxes takes two that touch for one, and copies of it, when the first byte
+# is written, what lies within the same 2 MB: 1.7 MB of constants in each sandbox.
 bin/carrel-guest: $(GUEST_SRC)
 	@mkdir -p bin
-	$(GOBUILD) -o $@ ./cmd/carrel-guest
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) -R 0x10000' -o $@ ./cmd/carrel-guest
 
 bin/carrel-sudo: $(GUEST_SRC)
 	@mkdir -p bin
