@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,12 +12,45 @@ import (
 	"github.com/erofs/go-erofs"
 )
 
+// program is the head of one with constants from 0x1000 to below 0x2000 and a writable segment at data.
+func program(t *testing.T, data uint64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for _, v := range []any{
+		elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phoff: 64, Phentsize: 56, Phnum: 2},
+		elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 0, Vaddr: 0x1000, Filesz: 0xff0, Memsz: 0xff0},
+		elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_W), Off: 0x1000, Vaddr: data, Filesz: 0x10, Memsz: 0x1000},
+	} {
+		if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// A guest whose segments touch costs each sandbox 1.7 MB.
+func TestApart(t *testing.T) {
+	for _, c := range []struct {
+		data  uint64
+		apart bool
+	}{{0x2000, false}, {0x2010, false}, {0x3000, true}} {
+		name := filepath.Join(t.TempDir(), "guest")
+		if err := os.WriteFile(name, program(t, c.data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := apart(name); (err == nil) != c.apart {
+			t.Errorf("data at %#x: %v", c.data, err)
+		}
+	}
+}
+
 // The image holds the binaries whole, executable and owned by root, and is the
 // same each time: its hash is its name on the host. Only sudo is set-uid.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	contents := map[string][]byte{ // not whole numbers of blocks
-		"guest": bytes.Repeat([]byte("guest"), 3001),
+		"guest": append(program(t, 0x3000), bytes.Repeat([]byte("guest"), 3001)...),
 		"sudo":  bytes.Repeat([]byte("sudo"), 2001),
 	}
 	var in []string
