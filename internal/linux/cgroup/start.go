@@ -49,14 +49,16 @@ func (g *Group) startV1(start func() error, done chan<- error) {
 		runtime.UnlockOSThread()
 		return
 	}
-	tid := []byte(strconv.Itoa(unix.Gettid()))
+	// 0 is the thread that writes. Named by its number it would be a thread that may go away meanwhile: the kernel
+	// then stops all forks and exits of the machine first, which takes it a grace period, some 10 ms.
+	self := []byte("0")
 	var joined []string
 	for _, c := range controllers {
 		d := g.paths.V1[c]
 		if d == "" || contains(joined, d) {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(d, "tasks"), tid, 0); err != nil {
+		if err := os.WriteFile(filepath.Join(d, "tasks"), self, 0); err != nil {
 			done <- fmt.Errorf("join cgroup: %w", err)
 			return
 		}
