@@ -13,7 +13,7 @@ import (
 type InitRequest struct {
 	EnvVars        map[string]string `json:"envVars,omitempty"`
 	AccessToken    string            `json:"accessToken,omitempty"` // "" opens the guest to all who reach it
-	Timestamp      time.Time         `json:"timestamp,omitzero"`
+	Timestamp      time.Time         `json:"timestamp,omitzero"`    // sets the clock
 	DefaultUser    string            `json:"defaultUser,omitempty"`
 	DefaultWorkdir string            `json:"defaultWorkdir,omitempty"`
 	SandboxID      string            `json:"sandboxID,omitempty"`
@@ -21,9 +21,13 @@ type InitRequest struct {
 	TemplateID     string            `json:"templateID,omitempty"`
 	// Restored says that this is the first /init after a restore with memory: the guest
 	// drops every connection it had, writes its identity files afresh and runs the hooks,
-	// before anything else is served. Its Timestamp may be older than that of the /init
-	// before. A repeat with the same SandboxID and Generation is an ordinary one.
+	// before anything else is served. Its Order and Timestamp may be older than those of the
+	// /init before. A repeat with the same SandboxID and Generation is an ordinary one.
 	Restored bool `json:"restored,omitempty"`
+	// Order rises from each /init to the next that is meant to replace it, whatever the host's clock
+	// does: the guest ignores one of a lower order than the newest, so that a delayed repeat can't put
+	// an old token back. Where either has none (0) the Timestamps decide, as with envd.
+	Order uint64 `json:"order,omitempty"`
 	// Generation counts the sandbox's restores.
 	Generation int `json:"generation,omitempty"`
 	// CheckpointBefore are regular expressions: before a command that one of them matches

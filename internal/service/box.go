@@ -78,6 +78,11 @@ func publicSandbox(sb carrel.Sandbox) carrel.Sandbox {
 func (b *box) record() state.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.recordLocked()
+}
+
+// recordLocked is record, called with mu held.
+func (b *box) recordLocked() state.Record {
 	r := b.rec
 	r.Sandbox = copySandbox(r.Sandbox)
 	return r // Env and Handle are never changed in place

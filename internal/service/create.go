@@ -31,6 +31,7 @@ type plan struct {
 	ttl    time.Duration
 	from   *origin // the snapshot it is made from; nil for a template
 	warm   *warm   // what was made ahead for it; nil for nothing
+	told   bool    // whose guest knows already all that it needs to
 	golden string  // the key of the template's own start, where rec.Born is that; "" for none
 	unripe bool    // that start is being made
 }

@@ -172,21 +172,29 @@ func (s *Service) init(ctx context.Context, b *box, restored bool) error {
 	b.mu.Lock()
 	conn := b.conn
 	b.mu.Unlock()
-	req := s.initRequest(b.record())
+	req := s.nextInit(b)
 	req.Restored = restored
 	return conn.Init(ctx, req)
 }
 
-// initRequest is what a guest is told about itself.
+// nextInit is the next /init of a sandbox's guest. Record and order are read in one step: the
+// higher order has the newer record.
+func (s *Service) nextInit(b *box) guest.InitRequest {
+	b.mu.Lock()
+	rec, order := b.recordLocked(), s.orders.Add(1)
+	b.mu.Unlock()
+	req := s.initRequest(rec)
+	req.Order, req.Timestamp = order, time.Now()
+	return req
+}
+
+// initRequest is what a guest is told about itself, but for when.
 func (s *Service) initRequest(r state.Record) guest.InitRequest {
 	req := guest.InitRequest{
-		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken, Timestamp: time.Now(),
+		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken,
 		DefaultUser: r.User, DefaultWorkdir: r.WorkDir,
 		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
 		Generation: r.Sandbox.Generation, CheckpointBefore: r.Sandbox.Lifecycle.Checkpoints.Before,
-	}
-	if r.Sandbox.State == state.Warm {
-		req.Timestamp = time.Time{} // the real one's must not be older, whatever the clock does
 	}
 	s.equip(&req, r.Sandbox.Network)
 	if req.EnvVars == nil {

@@ -44,6 +44,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -177,6 +178,7 @@ type Service struct {
 	snaps   index
 	warm    warmPool
 	goldens goldens
+	orders  atomic.Uint64   // of the newest /init; see guest.InitRequest.Order
 	gate    *admission.Gate // before each start
 	builds  *admission.Gate // before each template
 
@@ -229,6 +231,7 @@ func (s *Service) begin(ctx context.Context) error {
 	if err := s.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
 		return err
 	}
+	s.orders.Store(uint64(s.hub.newest()) << 32) // above all that an earlier service gave out: events' numbers rise
 	if err := s.loadIndex(ctx); err != nil {
 		return err
 	}

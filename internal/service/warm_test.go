@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,8 +107,11 @@ func TestWarmAdoption(t *testing.T) {
 		t.Fatalf("the guest was initialised %d times", len(inits))
 	}
 	before, now := inits[0], inits[1]
-	if len(before.EnvVars) != 0 || len(before.AccessToken) < 32 || before.AccessToken == sb.AccessToken || !before.Timestamp.IsZero() {
+	if !maps.Equal(before.EnvVars, map[string]string{"A": "template", "B": "template"}) || len(before.AccessToken) < 32 || before.AccessToken == sb.AccessToken {
 		t.Errorf("before, the guest was told %+v", before)
+	}
+	if now.Order <= before.Order || before.Order == 0 {
+		t.Errorf("order %d after %d", now.Order, before.Order)
 	}
 	if now.EnvVars["SECRET"] != "of one" || now.EnvVars["A"] != "template" || now.AccessToken != sb.AccessToken || now.SandboxID != string(sb.ID) || now.Timestamp.IsZero() {
 		t.Errorf("now the guest was told %+v", now)
@@ -140,6 +144,57 @@ func TestWarmAdoption(t *testing.T) {
 		t.Error(err)
 	}
 	h.clean(t)
+}
+
+// TestWarmTakenOver adopts with nothing to say: the guest keeps the identity that it has, which nobody
+// else ever gets, and one that differs in anything but the token is told.
+func TestWarmTakenOver(t *testing.T) {
+	tokens := map[string]bool{}
+	for name, c := range map[string]struct {
+		opts  carrel.CreateOptions
+		inits int
+	}{
+		"nothing":         {inits: 1},
+		"metadata":        {carrel.CreateOptions{Metadata: map[string]string{"k": "v"}, Timeout: time.Hour}, 1},
+		"private traffic": {carrel.CreateOptions{Network: carrel.Network{PrivateTraffic: true}}, 1},
+		"the same env":    {carrel.CreateOptions{Env: map[string]string{"A": "template"}}, 1},
+		"another env":     {carrel.CreateOptions{Env: map[string]string{"A": ""}}, 2},
+		"open":            {carrel.CreateOptions{Insecure: true}, 2},
+		"silent":          {carrel.CreateOptions{Network: carrel.Network{Policy: &carrel.Policy{Silent: true}}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newWarmHouse(t, floorOf(1), nil)
+			filled(t, h.Service, 1)
+			sb := h.create(t, c.opts)
+			inits := h.drv.get(sb.ID).inits()
+			if len(inits) != c.inits || status(t, h.Service).Hits != 1 {
+				t.Fatalf("told %d times: %+v", len(inits), inits)
+			}
+			if last := inits[len(inits)-1]; last.AccessToken != sb.AccessToken || (sb.AccessToken == "") != c.opts.Insecure || tokens[sb.AccessToken] {
+				t.Errorf("its token is %q, its guest knows %q", sb.AccessToken, last.AccessToken)
+			}
+			tokens[sb.AccessToken] = true
+			rec, err := h.store.GetSandbox(t.Context(), sb.ID)
+			if err != nil || rec.Sandbox.AccessToken != sb.AccessToken || !maps.Equal(rec.Env, inits[len(inits)-1].EnvVars) {
+				t.Errorf("record %+v, %v", rec, err)
+			}
+		})
+	}
+}
+
+// TestWarmTakenOverBroken has what was to be taken over break: what is made instead has a token of its own.
+func TestWarmTakenOverBroken(t *testing.T) {
+	h := newWarmHouse(t, floorOf(1), nil)
+	filled(t, h.Service, 1)
+	id := h.drv.ids()[0]
+	known := h.drv.get(id).inits()[0].AccessToken
+	if err := os.Remove(filepath.Join(h.dir, string(id), "ready")); err != nil {
+		t.Fatal(err)
+	}
+	sb := h.create(t, carrel.CreateOptions{})
+	if sb.ID == id || sb.AccessToken == known || len(sb.AccessToken) < 32 {
+		t.Errorf("%s was to be broken; made was %s with the token %q", id, sb.ID, sb.AccessToken)
+	}
 }
 
 // TestWarmIsNobodys guesses the ID of a sandbox that is ready: nobody has heard of it.
@@ -273,7 +328,9 @@ func TestWarmKilled(t *testing.T) {
 	in.initFn = func(carrel.ID) int { asked <- struct{}{}; return 0 } // never answers
 	in.mu.Unlock()
 	done := make(chan error, 1)
-	go func() { done <- second(h.Create(t.Context(), carrel.CreateOptions{})) }()
+	go func() {
+		done <- second(h.Create(t.Context(), carrel.CreateOptions{Env: map[string]string{"A": "mine"}}))
+	}()
 	<-asked
 	if err := h.Kill(t.Context(), id); err != nil {
 		t.Error(err)

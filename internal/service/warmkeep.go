@@ -53,11 +53,7 @@ func (s *Service) keepRound() {
 	floors := s.warmFloors()
 	advice := w.opts.Memory().Advise()
 	s.dropStale()
-	w.mu.Lock()
-	w.advice, w.floors = advice, floors
-	w.targets = w.sizer.Targets(time.Now(), floors)
-	w.mu.Unlock()
-	s.dropExcess(advice)
+	s.dropExcess(advice, floors)
 	if advice != pool.Grow {
 		return
 	}
@@ -277,12 +273,15 @@ func (s *Service) forgetWarm(ctx context.Context, id carrel.ID) error {
 	return errors.Join(err, os.RemoveAll(filepath.Join(s.opts.Dir, string(id))))
 }
 
-// dropExcess gives up what is over the targets, and more where memory is short or
-// living sandboxes need the place.
-func (s *Service) dropExcess(advice pool.Advice) {
+// dropExcess sets the targets and gives up what is over them, and more where memory is
+// short or living sandboxes need the place. It is one step: what is asked for meanwhile is
+// either in the targets, or nothing of its kind is dropped or forgotten.
+func (s *Service) dropExcess(advice pool.Advice, floors map[pool.Key]int) {
 	w := &s.warm
 	room := s.room()
 	w.mu.Lock()
+	w.advice, w.floors = advice, floors
+	w.targets = w.sizer.Targets(time.Now(), floors)
 	out := w.stuck
 	w.stuck = nil
 	for key, list := range w.ready {

@@ -46,7 +46,7 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 	if s.openGolden(ctx, p) {
 		defer p.from.release() // follow has a share of its own
 	}
-	p.rec.Sandbox.State, p.rec.Env, p.rec.Sandbox.AccessToken = state.Warm, nil, newToken()
+	p.rec.Sandbox.State, p.rec.Sandbox.AccessToken = state.Warm, newToken()
 	b := s.newBox(p.rec, func(error) {})
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -84,15 +84,17 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 	}
 	undo.Release()
 	s.letGo(b.id, inst, p.from.share())
-	s.shelve(&warm{box: b, line: line, key: key, boots: p.from.boots(), driver: p.driver})
+	told := s.initRequest(b.record())
+	s.shelve(&warm{box: b, line: line, key: key, boots: p.from.boots(), told: &told, driver: p.driver})
 	return nil
 }
 
 // recordWarm writes the record of one that is nobody's yet, without its token: nobody
-// is to know it.
+// is to know it. What a guest was told that this does not hold, the next service does not know
+// and tells it again.
 func (s *Service) recordWarm(ctx context.Context, b *box) error {
 	rec := b.record()
-	rec.Sandbox.AccessToken = ""
+	rec.Sandbox.AccessToken, rec.Env = "", nil
 	return s.opts.Store.PutSandbox(ctx, rec)
 }
 

@@ -18,7 +18,10 @@ type identity struct {
 	envs    map[string]string
 	before  []*regexp.Regexp // commands that want a checkpoint
 	silent  bool             // no refusals are explained
-	stamp   time.Time        // of the newest /init
+	// Of the newest /init; known is whether there was one.
+	known bool
+	order uint64
+	stamp time.Time
 	// Whose, and which of its generations, the newest /init was.
 	sandbox    string
 	generation int
@@ -50,17 +53,18 @@ type outcome struct {
 
 // apply takes over a request's values: unless it is older than the newest seen, so
 // that a delayed repeat can't put an old token back. The first one after a restore
-// counts whatever its time: the last before the snapshot may have come from a clock
-// that was ahead of this machine's.
+// counts whatever its order and time: the last before the snapshot may have come from
+// another host, or from a clock that was ahead of this machine's.
 func (id *identity) apply(req *initialisation) outcome {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	var out outcome
-	out.renewed = req.Generation != id.generation || req.SandboxID != id.sandbox || id.stamp.IsZero()
+	out.renewed = req.Generation != id.generation || req.SandboxID != id.sandbox || !id.known
 	out.woken = req.Restored && (out.renewed || req.Generation == 0)
-	if !out.woken && !req.Timestamp.IsZero() && req.Timestamp.Before(id.stamp) {
+	if !out.woken && id.newerThan(req) {
 		return outcome{}
 	}
+	id.known, id.order = true, req.Order
 	if out.woken || !req.Timestamp.IsZero() {
 		id.stamp = req.Timestamp
 	}
@@ -83,6 +87,14 @@ func (id *identity) apply(req *initialisation) outcome {
 		}
 	}
 	return out
+}
+
+// newerThan reports whether a request is older than the newest seen. Called with mu held.
+func (id *identity) newerThan(req *initialisation) bool {
+	if id.order != 0 && req.Order != 0 {
+		return req.Order < id.order
+	}
+	return !req.Timestamp.IsZero() && req.Timestamp.Before(id.stamp)
 }
 
 // accessToken returns the token that requests must carry, "" for none.

@@ -122,6 +122,17 @@ func TestInit(t *testing.T) {
 	if got := envs("new"); got["A"] != "1" {
 		t.Errorf("envs %v", got)
 	}
+	// Where both have an order it decides, whatever the host's clock did meanwhile.
+	send(guest.InitRequest{EnvVars: map[string]string{"A": "1"}, AccessToken: "new", Timestamp: now, SandboxID: "isandbox", Order: 7})
+	send(guest.InitRequest{EnvVars: map[string]string{"A": "stepped"}, AccessToken: "stepped", Timestamp: now.Add(-time.Hour), SandboxID: "isandbox", Order: 8})
+	if got := envs("stepped"); got["A"] != "stepped" {
+		t.Errorf("envs %v", got)
+	}
+	send(guest.InitRequest{EnvVars: map[string]string{"A": "late"}, AccessToken: "late", Timestamp: now.Add(time.Hour), SandboxID: "isandbox", Order: 7})
+	if got := envs("stepped"); got["A"] != "stepped" {
+		t.Errorf("envs %v", got)
+	}
+	send(guest.InitRequest{EnvVars: map[string]string{"A": "1"}, AccessToken: "new", Timestamp: now, SandboxID: "isandbox", Order: 9})
 	// A newer one counts, after a restore.
 	send(guest.InitRequest{EnvVars: map[string]string{"B": "2"}, AccessToken: "newer", Timestamp: now.Add(time.Minute), SandboxID: "ifork"})
 	if got := envs("newer"); got["A"] != "" || got["B"] != "2" || got["E2B_SANDBOX_ID"] != "ifork" {
