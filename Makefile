@@ -29,7 +29,7 @@ SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
 REAL        := ./internal/driver/gvisor ./test/crash ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/escape ./test/net \
-	./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./internal/linux/cell
+	./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell
 PLAIN       := $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/internal/(box$$|codemode|sh/tools/(script|sqlite|git|data))')
 
 .PHONY: play build demo test test-all check lint cross unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim

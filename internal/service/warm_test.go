@@ -305,9 +305,7 @@ func TestWarmFailures(t *testing.T) {
 				t.Fatalf("%s was adopted all the same", id)
 			}
 			until(t, "the broken one is gone", func() bool { return h.drv.get(id) == nil })
-			if _, err := h.store.GetSandbox(t.Context(), id); !errors.Is(err, carrel.NotFound) {
-				t.Errorf("its record: %v", err)
-			}
+			until(t, "its record is gone", func() bool { return errors.Is(second(h.store.GetSandbox(t.Context(), id)), carrel.NotFound) })
 			if err := h.Close(); err != nil {
 				t.Error(err)
 			}
@@ -350,7 +348,7 @@ func TestWarmRecovery(t *testing.T) {
 	filled(t, h.Service, 3)
 	ids := h.drv.ids()
 	slices.Sort(ids)
-	dead.Store(true)
+	die(t, h, &dead)
 	crash := h.copy(t)
 
 	// One is just being adopted, one was never finished, one is too many.
@@ -406,6 +404,14 @@ func mortal(w service.WarmOptions, dead *atomic.Bool) service.WarmOptions {
 	return w
 }
 
+// die has a house's pool make no more, now that the service is taken for dead: when its pool has looked at
+// the memory again, no look of before is under way any more.
+func die(t testing.TB, h *house, dead *atomic.Bool) {
+	t.Helper()
+	dead.Store(true)
+	until(t, "the pool holds still", func() bool { return status(t, h.Service).Memory == "hold" })
+}
+
 // copy is the house as a service finds it that comes after one that was killed: the same
 // instances, and the records and files of this moment.
 func (h *house) copy(t testing.TB) *house {
@@ -439,7 +445,7 @@ func TestWarmRecoveryOff(t *testing.T) {
 			h := newWarmHouse(t, mortal(floorOf(3), &dead), nil)
 			filled(t, h.Service, 3)
 			ids := h.drv.ids()
-			dead.Store(true)
+			die(t, h, &dead)
 			crash := h.copy(t)
 			w := floorOf(3)
 			w.Memory = func() pool.Memory { return pool.Memory{Total: 100, Available: 10} } // make no more

@@ -30,7 +30,7 @@ func (s *Store) Update(_ context.Context, nameOrID string, u carrel.TemplateUpda
 	name := untag(nameOrID)
 	if isBuiltIn(name) {
 		return image.Image{}, &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", name),
-			Hint: "import a template of your own: carrel template import NAME PATH"}
+			Hint: "import a template of your own (carrel template import NAME PATH), or keep a sandbox in which the command runs: carrel snapshot ID --name NAME, carrel create NAME"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
