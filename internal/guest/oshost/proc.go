@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/guest/agent"
+	"github.com/carrel-dev/carrel/internal/guest/oshost/spawn"
 )
 
 // proc is a process started by Start.
@@ -106,12 +107,12 @@ func openPipe(theirs *child, i int, name string) (*os.File, error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
-	ours, their := fds[0], fds[1]
+	ours, their, mode := fds[0], fds[1], unix.O_RDONLY
 	if i == 0 {
-		ours, their = their, ours
+		ours, their, mode = their, ours, unix.O_WRONLY
 	}
 	theirs.take(i, their)
-	if err := unix.SetNonblock(ours, true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(ours), unix.F_SETFL, mode|unix.O_NONBLOCK); err != nil {
 		_ = unix.Close(ours) // unused
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -132,15 +133,10 @@ func (p *proc) openTerminal(cmd agent.Cmd, theirs *child) error {
 
 // fork starts the program with these descriptors and no others.
 func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
-	attr := &syscall.ProcAttr{
-		Dir:   cmd.Dir,
-		Env:   cmd.Env,
-		Files: fds[:],
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.sys.credential(cmd.User)},
-	}
+	attr := &spawn.Attr{Dir: cmd.Dir, Env: cmd.Env, Files: fds, TTY: p.tty, Credential: p.sys.credential(cmd.User)}
 	argv := append([]string{cmd.Path}, cmd.Args...)
 	pid, status, err := p.sys.children.start(func() (int, error) {
-		return syscall.ForkExec(path, argv, attr)
+		return spawn.Start(path, argv, attr)
 	})
 	if err != nil {
 		return &fs.PathError{Op: "fork/exec", Path: path, Err: err}
@@ -165,7 +161,7 @@ func (s *System) credential(u agent.User) *syscall.Credential {
 // groupsFixed reports whether even root may not set groups here: so it is in a
 // user namespace that an unprivileged user made, see user_namespaces(7).
 func groupsFixed() bool {
-	text, _ := os.ReadFile("/proc/self/setgroups") // a kernel without it has no such rule
+	text, _ := readPlain("/proc/self/setgroups") // a kernel without it has no such rule
 	return strings.TrimSpace(string(text)) == "deny"
 }
 
@@ -293,6 +289,10 @@ func (p *proc) Wait() agent.ExitStatus {
 	p.waited.Do(func() { p.exit = exitStatus(<-p.status) })
 	return p.exit
 }
+
+// Look asks whether the process has ended, without waiting to be told: Wait returns then.
+// It is for when its output has come to an end, which most often is its own end.
+func (p *proc) Look() { p.sys.children.reap(p.pid) }
 
 // Release closes our ends of the pipes.
 func (p *proc) Release() {
