@@ -62,6 +62,7 @@ type output struct {
 	subs   map[*listener]struct{}
 	end    *process.ProcessEvent_EndEvent // set once nothing more will come
 	closed bool                           // the agent closes: nobody waits any more
+	alone  chan struct{}                  // holds a token when the last listener has left
 }
 
 // listener is one reader of an output.
@@ -72,7 +73,7 @@ type listener struct {
 }
 
 func newOutput() *output {
-	o := &output{subs: map[*listener]struct{}{}}
+	o := &output{subs: map[*listener]struct{}{}, alone: make(chan struct{}, 1)}
 	o.room.L = &o.mu
 	return o
 }
@@ -95,10 +96,21 @@ func (l *listener) leave() {
 	delete(o.subs, l)
 	if len(o.subs) == 0 {
 		o.dropOver(outputLimit)
+		select {
+		case o.alone <- struct{}{}:
+		default: // there is one
+		}
 	} else {
 		o.dropTaken()
 	}
 	o.room.Broadcast()
+}
+
+// followed reports whether there is a listener.
+func (o *output) followed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.subs) > 0
 }
 
 // peek returns the chunk that the listener wants next. Without one, end is set

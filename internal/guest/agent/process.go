@@ -191,6 +191,10 @@ func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Err
 	return l, nil
 }
 
+// looker is what a Proc may be: told that the output has come to an end, it looks at once
+// whether the process has ended too, and spares everybody the wait for the news.
+type looker interface{ Look() }
+
 // supervise reads a process's output to its end and then tells how it ended.
 func (a *Agent) supervise(r *running) {
 	var pumps []*pump
@@ -199,12 +203,20 @@ func (a *Agent) supervise(r *running) {
 	} else {
 		pumps = append(pumps, newPump(r.proc.Stdout(), streamOut, r.out), newPump(r.proc.Stderr(), streamErr, r.out))
 	}
-	var wg sync.WaitGroup
-	for _, p := range pumps {
-		wg.Go(p.run)
-	}
 	drained := make(chan struct{})
-	a.spawn(func() { wg.Wait(); close(drained) })
+	var reading atomic.Int32
+	reading.Store(int32(len(pumps)))
+	for _, p := range pumps {
+		a.spawn(func() {
+			p.run()
+			if reading.Add(-1) == 0 {
+				if l, ok := r.proc.(looker); ok {
+					l.Look()
+				}
+				close(drained)
+			}
+		})
+	}
 
 	exit := r.proc.Wait()
 	if r.timer != nil {
@@ -214,7 +226,9 @@ func (a *Agent) supervise(r *running) {
 	r.in.close()
 	blind := make([]<-chan time.Time, len(pumps))
 	for i, p := range pumps {
-		blind[i] = p.exit()
+		if !isClosed(p.empty) {
+			blind[i] = p.exit()
+		}
 	}
 	for i, p := range pumps {
 		select {
@@ -230,15 +244,34 @@ func (a *Agent) supervise(r *running) {
 	<-drained
 }
 
+// isClosed reports whether a channel that nothing is sent to is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // linger returns when an ended process is of no more use: its end has been told
 // or is too old, and its pipes are closed. A child that outlived it may hold them
 // for long, and would die of SIGPIPE if we closed our side: its output is read
 // and dropped until it ends.
 func (a *Agent) linger(r *running, drained <-chan struct{}) {
-	old := make(chan struct{})
-	defer a.uptime.afterFunc(endedKept, func() { close(old) }).stop()
+	// Who follows the process hears of the end, or leaves. Only without anybody there is
+	// something to wait for that may never come.
+	var old chan struct{}
+	alone := r.out.alone
 	for told := r.told; told != nil || drained != nil; {
+		if alone != nil && told != nil && !isClosed(told) && !r.out.followed() {
+			alone = nil
+			over := make(chan struct{})
+			old = over
+			defer a.uptime.afterFunc(endedKept, func() { close(over) }).stop()
+		}
 		select {
+		case <-alone:
 		case <-drained:
 			drained = nil
 			r.release()
