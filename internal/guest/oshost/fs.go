@@ -96,23 +96,28 @@ func (*System) Create(name string, u agent.User) (agent.File, error) {
 // which means nothing to a regular file, keeps the open of a pipe from waiting
 // for somebody to take its other end.
 func openRegular(name string, flags int, mode os.FileMode) (*file, error) {
-	f, err := os.OpenFile(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, mode)
+	fd, err := openPlain(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, uint32(mode.Perm()))
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case info.IsDir():
-		err = &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
-	case !info.Mode().IsRegular():
-		err = &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file: %w", syscall.EINVAL)}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil {
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			// Package os would offer one that does not block to the poller.
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&(unix.O_APPEND|unix.O_ACCMODE))
+		case unix.S_IFDIR:
+			err = syscall.EISDIR
+		default:
+			err = fmt.Errorf("not a regular file: %w", syscall.EINVAL)
+		}
 	}
 	if err != nil {
-		_ = f.Close() // nothing was written
-		return nil, err
+		_ = unix.Close(fd) // nothing was written
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return &file{f}, nil
+	return &file{os.NewFile(uintptr(fd), name)}, nil
 }
 
 // file is an os.File that describes itself as the agent wants it.

@@ -47,7 +47,7 @@ const ownAddress = "127.0.1.1\t"
 // nameInFiles writes the name where programs look for it.
 func nameInFiles(hostname string) error {
 	return errors.Join(
-		os.WriteFile("/etc/hostname", []byte(hostname+"\n"), 0o644),
+		writePlain("/etc/hostname", hostname+"\n", 0o644),
 		replaceOwnName("/etc/hosts", hostname),
 	)
 }
@@ -55,7 +55,7 @@ func nameInFiles(hostname string) error {
 // replaceOwnName puts the machine's name into a hosts file and leaves all other
 // lines as they are.
 func replaceOwnName(file, hostname string) error {
-	old, err := os.ReadFile(file)
+	old, err := readPlain(file)
 	if err != nil || len(old) == 0 {
 		old = []byte(hostsHead)
 	}
@@ -66,5 +66,8 @@ func replaceOwnName(file, hostname string) error {
 		}
 	}
 	b.WriteString(ownAddress + hostname + "\n")
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	if b.String() == string(old) {
+		return nil
+	}
+	return writePlain(file, b.String(), 0o644)
 }

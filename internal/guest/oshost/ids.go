@@ -29,7 +29,7 @@ func parseIDMap(text string) idMap {
 
 // readIDMap reads a map of this process; a kernel that shows none (gVisor has one user namespace) has all ids.
 func readIDMap(file string) idMap {
-	b, _ := os.ReadFile(file)
+	b, _ := readPlain(file)
 	return parseIDMap(string(b))
 }
 

@@ -32,11 +32,12 @@ type cpuMeter struct {
 	percent float64
 }
 
-// reset makes now the beginning of the first window.
+// reset makes now the beginning of the first window. Processes are not looked at one by
+// one: where that is the way to count, this machine has just begun, with us.
 func (m *cpuMeter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at, m.used = time.Now(), cpuUsed()
+	m.at, m.used = time.Now(), cpuFromStat()
 }
 
 // read returns the share of all processors that was in use since the last call,
@@ -80,7 +81,7 @@ func cpuUsed() time.Duration {
 
 // cpuFromStat sums the busy columns of /proc/stat; see proc_stat(5).
 func cpuFromStat() time.Duration {
-	data, err := os.ReadFile("/proc/stat")
+	data, err := readPlain("/proc/stat")
 	if err != nil {
 		return 0
 	}

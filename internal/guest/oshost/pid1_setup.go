@@ -1,6 +1,7 @@
 package oshost
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -104,73 +106,110 @@ func makeDirs() error {
 	return errors.Join(errs...)
 }
 
+// accountFile is one of the files that hold accounts, read once and written once, if at all.
+type accountFile struct {
+	name    string
+	mode    uint32 // of one that is made
+	text    []byte
+	changed bool
+	err     error // why there is no text, but for a file that is not there
+}
+
+// openAccountFile reads a file of accounts.
+func openAccountFile(name string, mode uint32) *accountFile {
+	f := &accountFile{name: name, mode: mode}
+	f.text, f.err = readPlain(name)
+	if errors.Is(f.err, fs.ErrNotExist) {
+		f.err = nil
+	}
+	return f
+}
+
+// has reports whether there is a line for a name.
+func (f *accountFile) has(name string) bool {
+	for l := range bytes.Lines(f.text) {
+		if bytes.HasPrefix(l, []byte(name+":")) {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds a line unless one for the same name is there.
+func (f *accountFile) add(line string) {
+	if name, _, _ := strings.Cut(line, ":"); f.has(name) {
+		return
+	}
+	if len(f.text) > 0 && f.text[len(f.text)-1] != '\n' {
+		f.text = append(f.text, '\n')
+	}
+	f.text = append(f.text, line+"\n"...)
+	f.changed = true
+}
+
+// save writes what was added.
+func (f *accountFile) save() error {
+	if f.err != nil || !f.changed {
+		return f.err
+	}
+	return writePlain(f.name, string(f.text), f.mode)
+}
+
+// freeID returns the first id from sandboxUID on that no line has in its third field.
+func (f *accountFile) freeID(fields int) int {
+	var taken []string
+	eachLine(f.text, fields, func(f []string) { taken = append(taken, f[2]) })
+	id := sandboxUID
+	for slices.Contains(taken, strconv.Itoa(id)) {
+		id++ // the image's own account has it, and another name
+	}
+	return id
+}
+
 // makeAccounts adds root and user to the account files below root, if they are
 // not there.
 func makeAccounts(root string) error {
-	shell := "/bin/sh"
-	if exists(filepath.Join(root, "bin/bash")) {
-		shell = "/bin/bash"
-	}
-	uid := sandboxUID
-	passwd, _ := os.ReadFile(filepath.Join(root, passwdFile)) // absent: all is added
-	var ids []string
-	eachLine(passwd, 7, func(f []string) { ids = append(ids, f[2]) })
-	for slices.Contains(ids, fmt.Sprint(uid)) {
-		uid++ // the image's own account has 1000, and another name
-	}
-	group, _ := os.ReadFile(filepath.Join(root, groupFile))
-	gid := sandboxUID
-	var gids []string
-	eachLine(group, 4, func(f []string) { gids = append(gids, f[2]) })
-	for slices.Contains(gids, fmt.Sprint(gid)) {
-		gid++
-	}
-	eachLine(group, 4, func(f []string) {
-		if f[0] == sandboxUser {
-			_, _ = fmt.Sscan(f[2], &gid) // a group of that name: it is the user's
+	passwd, group := openAccountFile(filepath.Join(root, passwdFile), 0o644), openAccountFile(filepath.Join(root, groupFile), 0o644)
+	if !passwd.has("root") || !passwd.has(sandboxUser) {
+		shell := "/bin/sh"
+		if exists(filepath.Join(root, "bin/bash")) {
+			shell = "/bin/bash"
 		}
-	})
-	return errors.Join(
-		addLine(filepath.Join(root, passwdFile), "root:x:0:0:root:/root:"+shell, 0o644),
-		addLine(filepath.Join(root, passwdFile), fmt.Sprintf("%s:x:%d:%d::%s:%s", sandboxUser, uid, gid, sandboxHome, shell), 0o644),
-		addLine(filepath.Join(root, groupFile), "root:x:0:", 0o644),
-		addLine(filepath.Join(root, groupFile), fmt.Sprintf("%s:x:%d:", sandboxUser, gid), 0o644),
-		addShadow(filepath.Join(root, "/etc/shadow")),
-	)
-}
-
-// addLine adds a line to an account file unless one for the same name is there.
-func addLine(file, line string, mode fs.FileMode) error {
-	name, _, _ := strings.Cut(line, ":")
-	old, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		gid := group.freeID(4)
+		eachLine(group.text, 4, func(f []string) {
+			if f[0] == sandboxUser {
+				_, _ = fmt.Sscan(f[2], &gid) // a group of that name: it is the user's
+			}
+		})
+		uid := passwd.freeID(7)
+		passwd.add("root:x:0:0:root:/root:" + shell)
+		passwd.add(fmt.Sprintf("%s:x:%d:%d::%s:%s", sandboxUser, uid, gid, sandboxHome, shell))
 	}
-	for l := range strings.Lines(string(old)) {
-		if strings.HasPrefix(l, name+":") {
-			return nil
-		}
+	group.add("root:x:0:")
+	if !group.has(sandboxUser) {
+		group.add(fmt.Sprintf("%s:x:%d:", sandboxUser, group.freeID(4)))
 	}
-	if len(old) > 0 && old[len(old)-1] != '\n' {
-		old = append(old, '\n')
-	}
-	return os.WriteFile(file, append(old, line+"\n"...), mode)
+	return errors.Join(passwd.save(), group.save(), addShadow(filepath.Join(root, "/etc/shadow")))
 }
 
 // addShadow gives user an account without a password where passwords are kept:
 // without a line there PAM refuses even the password-less sudo.
 func addShadow(file string) error {
-	if !exists(file) {
+	f := openAccountFile(file, 0o640)
+	if len(f.text) == 0 && f.err == nil && !exists(file) {
 		return nil
 	}
-	return addLine(file, sandboxUser+":*:19000:0:99999:7:::", 0o640)
+	f.add(sandboxUser + ":*:19000:0:99999:7:::")
+	return f.save()
 }
 
 // makeHome makes the home of user, with the files a new account gets.
 func (s *System) makeHome() error {
-	a := &accounts{}
+	a := &s.accounts
+	a.mu.Lock()
 	a.refresh()
 	u, ok := a.users[sandboxUser]
+	a.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("account %s: %w", sandboxUser, fs.ErrNotExist)
 	}
@@ -239,26 +278,37 @@ const ownGuest = "/.carrel/guest"
 // such command.
 func makeGuestCommand(root string) error {
 	dir := filepath.Join(root, "usr/local/bin")
-	link := filepath.Join(dir, "carrel-guest")
-	if _, err := os.Lstat(link); err == nil || !exists(filepath.Join(root, ownGuest)) {
+	if !exists(filepath.Join(root, ownGuest)) {
 		return nil
 	}
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = os.Symlink(ownGuest, link)
-	}
-	if errors.Is(err, unix.EROFS) {
+	err := linkIn(dir, "carrel-guest", ownGuest)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.EROFS) {
 		return nil
 	}
 	return err
+}
+
+// linkIn makes a link in a directory, which is made only if it is missing.
+func linkIn(dir, name, target string) error {
+	err := os.Symlink(target, filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(target, filepath.Join(dir, name))
 }
 
 // findSudo reports whether there is a sudo below root, and whether it is ours.
 func findSudo(root string) (has, own bool) {
 	for _, dir := range []string{"usr/bin", "bin", "usr/local/bin"} {
 		file := filepath.Join(root, dir, "sudo")
-		if target, err := os.Readlink(file); err == nil && target == ownSudo {
+		switch target, err := os.Readlink(file); {
+		case err == nil && target == ownSudo:
 			return true, true // whether or not it leads somewhere now
+		case errors.Is(err, fs.ErrNotExist):
+			continue
 		}
 		if _, err := exec.LookPath(file); err == nil {
 			return true, false
@@ -271,7 +321,7 @@ func findSudo(root string) (has, own bool) {
 // read-only or has something else of that name: then there is no sudo, as before.
 func linkSudo(root string) {
 	dir := filepath.Join(root, "usr/bin")
-	if os.MkdirAll(dir, 0o755) != nil || os.Symlink(ownSudo, filepath.Join(dir, "sudo")) != nil {
+	if linkIn(dir, "sudo", ownSudo) != nil {
 		_ = os.Symlink(ownSudo, filepath.Join(root, "bin/sudo"))
 	}
 }
@@ -280,21 +330,29 @@ func linkSudo(root string) {
 // to and there are none.
 func writeSudoers(root string, whole bool) error {
 	dir := filepath.Join(root, "etc/sudoers.d")
+	main := filepath.Join(root, "etc/sudoers")
 	file := filepath.Join(dir, "carrel-user")
 	if exists(file) {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	main := filepath.Join(root, "etc/sudoers")
 	if whole && !exists(main) {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return err
+		}
 		text := "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n"
-		if err := os.WriteFile(main, []byte(text), 0o440); err != nil {
+		if err := writePlain(main, text, 0o440); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(file, []byte(sandboxUser+" ALL=(ALL:ALL) NOPASSWD: ALL\n"), 0o440)
+	rule := sandboxUser + " ALL=(ALL:ALL) NOPASSWD: ALL\n"
+	err := writePlain(file, rule, 0o440)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	return writePlain(file, rule, 0o440)
 }
 
 // makeNames writes the files that turn names into addresses.
@@ -302,10 +360,10 @@ func makeNames(nameServer string) error {
 	var errs []error
 	if nameServer != "" && empty("/etc/resolv.conf") {
 		_ = os.Remove("/etc/resolv.conf") // often a link into a /run that is not there
-		errs = append(errs, os.WriteFile("/etc/resolv.conf", []byte("nameserver "+nameServer+"\n"), 0o644))
+		errs = append(errs, writePlain("/etc/resolv.conf", "nameserver "+nameServer+"\n", 0o644))
 	}
 	if empty("/etc/hosts") {
-		errs = append(errs, os.WriteFile("/etc/hosts", []byte(hostsHead), 0o644))
+		errs = append(errs, writePlain("/etc/hosts", hostsHead, 0o644))
 	}
 	if empty("/etc/hostname") {
 		if name, err := os.Hostname(); err == nil && name != "" {
@@ -323,7 +381,7 @@ func exists(name string) bool {
 
 // empty reports whether a file has nothing in it, or is not there.
 func empty(name string) bool {
-	data, err := os.ReadFile(name)
+	data, err := readPlain(name)
 	return err != nil || strings.TrimSpace(string(data)) == ""
 }
 

@@ -5,12 +5,12 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
@@ -34,17 +34,18 @@ type accounts struct {
 
 // version tells one state of a file from another.
 type version struct {
-	size     int64
-	modified time.Time
+	inode             uint64
+	size              int64
+	modified, changed unix.Timespec
 }
 
 // versionOf returns a file's version, the zero one when it is absent.
 func versionOf(name string) version {
-	info, err := os.Stat(name)
-	if err != nil {
+	var st unix.Stat_t
+	if unix.Stat(name, &st) != nil {
 		return version{}
 	}
-	return version{info.Size(), info.ModTime()}
+	return version{st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
 // User finds an account by name, or by "uid" or "uid:gid" as images name the
@@ -111,8 +112,8 @@ func (a *accounts) refresh() {
 		return
 	}
 	a.passwd, a.group = passwd, group
-	users, _ := os.ReadFile(passwdFile) // absent: no accounts
-	groups, _ := os.ReadFile(groupFile)
+	users, _ := readPlain(passwdFile) // absent: no accounts
+	groups, _ := readPlain(groupFile)
 	a.parse(users, groups)
 }
 
