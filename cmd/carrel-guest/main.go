@@ -11,6 +11,10 @@
 //
 // It listens before it does anything else: the host may connect from the first
 // millisecond, and its first request waits for the rest.
+//
+//go:debug decoratemappings=0
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (
