@@ -12,6 +12,8 @@
 // inside is next, so that one who asks for a thousand sandboxes delays another,
 // who asks for one, by one.
 //
+// Work that nobody waits for ([Gate.Spare]) is let in only while nobody is in the queue.
+//
 // # Refusing
 //
 // The queue is bounded in length and in time. A request is refused when it comes,

@@ -324,3 +324,46 @@ func TestTenantNames(t *testing.T) {
 		}
 	}
 }
+
+// TestSpare: what nobody waits for is let in only while nobody else waits, counts as inside,
+// and is refused by the machine without being counted as a refusal.
+func TestSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full error
+		g := one(Options{MaxWait: time.Hour, Check: func(Request, int) error { return full }})
+		p, err := g.Spare(create("me"))
+		if err != nil || g.State().Starting != 1 {
+			t.Fatalf("%v, %+v", err, g.State())
+		}
+		if _, err := g.Spare(create("me")); !errors.Is(err, ErrBusy) {
+			t.Errorf("beside another: %v", err)
+		}
+		out := make(chan outcome, 2)
+		enter(t.Context(), g, "a", create("a"), out)
+		enter(t.Context(), g, "b", create("b"), out)
+		synctest.Wait()
+		if g.State().Creates != 2 {
+			t.Errorf("%+v", g.State())
+		}
+		p.Done(nil)
+		first := <-out
+		if _, err := g.Spare(create("me")); !errors.Is(err, ErrBusy) {
+			t.Errorf("while one waits: %v", err)
+		}
+		first.pass.Done(nil)
+		(<-out).pass.Done(nil)
+		full = &carrel.Error{Kind: carrel.Unavailable, Field: "memory"}
+		if _, err := g.Spare(create("me")); !errors.Is(err, carrel.Unavailable) || errors.Is(err, ErrBusy) || g.State().Refused != 0 {
+			t.Errorf("without room: %v, %+v", err, g.State())
+		}
+		full = nil
+		if p, err = g.Spare(create("me")); err != nil {
+			t.Fatal(err)
+		}
+		p.Done(nil)
+		g.Close(carrel.Unavailable)
+		if _, err := g.Spare(create("me")); err == nil || errors.Is(err, ErrBusy) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}

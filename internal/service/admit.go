@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -34,9 +35,10 @@ func (s *Service) closeGates() {
 // Admission is what goes on at the gate before each start.
 func (s *Service) Admission() admission.State { return s.gate.State() }
 
-// Committed is what the memory limits of all sandboxes that live come to, in MiB.
+// Committed is what the memory limits of all sandboxes come to, in MiB, of those that live and those
+// that are ready: an adoption asks nobody any more.
 func (s *Service) Committed() int {
-	sum := 0
+	sum := s.warm.committed()
 	for _, b := range s.snapshot() {
 		b.mu.Lock()
 		if b.rec.Sandbox.State != carrel.Paused && b.rec.Sandbox.Tier != carrel.Sim {
@@ -57,7 +59,36 @@ func (s *Service) enterCreate(ctx context.Context, p *plan) (*admission.Pass, er
 	if !p.from.boots() {
 		class = "restore " + string(sb.Tier)
 	}
-	return s.gate.Enter(ctx, admission.Request{Op: opCreate, Lane: admission.Create, Tenant: p.rec.Owner, Class: class, MemoryMB: memoryOf(sb)})
+	return s.enter(ctx, admission.Request{Op: opCreate, Lane: admission.Create, Tenant: p.rec.Owner, Class: class, MemoryMB: memoryOf(sb)})
+}
+
+// enter waits for a turn. Where memory is short, what is ready gives way to what is wanted.
+func (s *Service) enter(ctx context.Context, r admission.Request) (*admission.Pass, error) {
+	pass, err := s.gate.Enter(ctx, r)
+	var e *carrel.Error
+	if errors.As(err, &e) && e.Kind == carrel.Unavailable && e.Field == "memory" && s.giveWay(r.MemoryMB) {
+		pass, err = s.gate.Enter(ctx, r)
+	}
+	return pass, err
+}
+
+// How long what nobody waits for waits for its turn before it is thought over again, and how
+// often it asks.
+const (
+	spareTime = 2 * time.Second
+	sparePoll = 20 * time.Millisecond
+)
+
+// enterSpare waits until the machine has time for what nobody waits for; admission.ErrBusy
+// says that it had none.
+func (s *Service) enterSpare(ctx context.Context, sb carrel.Sandbox, class string) (*admission.Pass, error) {
+	r := admission.Request{Op: opWarm, Class: class + " " + string(sb.Tier), MemoryMB: memoryOf(sb)}
+	for over := time.Now().Add(spareTime); ; {
+		pass, err := s.gate.Spare(r)
+		if !errors.Is(err, admission.ErrBusy) || time.Now().After(over) || !sleep(ctx, sparePoll) {
+			return pass, err
+		}
+	}
 }
 
 // enterWake waits for the turn of what brings a sandbox back. What is done with the
@@ -67,7 +98,7 @@ func (s *Service) enterWake(ctx context.Context, op string, b *box) (context.Con
 		return ctx, nil, s.errFull(op)
 	}
 	rec := b.record()
-	pass, err := s.gate.Enter(ctx, admission.Request{Op: op, Lane: admission.Wake, Tenant: rec.Owner, Class: "restore " + string(rec.Sandbox.Tier),
+	pass, err := s.enter(ctx, admission.Request{Op: op, Lane: admission.Wake, Tenant: rec.Owner, Class: "restore " + string(rec.Sandbox.Tier),
 		MemoryMB: memoryOf(rec.Sandbox)})
 	if err != nil {
 		return ctx, nil, err

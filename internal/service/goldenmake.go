@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
@@ -34,10 +35,15 @@ func (s *Service) makeGolden(ctx context.Context, key string, img image.Image, l
 		s.endGolden(key, "", context.Cause(ctx))
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*s.opts.StartTimeout+s.opts.ReadyTimeout)
-	defer cancel()
 	began := time.Now()
-	id, err := s.ripen(ctx, key, img, like)
+	pass, err := s.awaitSpare(ctx, like.rec.Sandbox)
+	var id carrel.SnapshotID
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*s.opts.StartTimeout+s.opts.ReadyTimeout)
+		defer cancel()
+		began = time.Now()
+		id, err = s.ripen(ctx, key, img, like, pass)
+	}
 	if !s.endGolden(key, id, err) || s.ctx.Err() != nil && err != nil {
 		return // nobody wants it any more, or the next service begins again
 	}
@@ -74,8 +80,9 @@ func (s *Service) endGolden(key string, id carrel.SnapshotID, err error) bool {
 }
 
 // ripen makes a sandbox that is nobody's, has it become ready, keeps its moment and ends
-// it.
-func (s *Service) ripen(ctx context.Context, key string, img image.Image, like *plan) (_ carrel.SnapshotID, err error) {
+// it. pass is its turn, until it has booted.
+func (s *Service) ripen(ctx context.Context, key string, img image.Image, like *plan, pass *admission.Pass) (_ carrel.SnapshotID, err error) {
+	defer func() { pass.Done(err) }()
 	rec := like.rec
 	rec.Sandbox.ID, rec.Sandbox.State, rec.Sandbox.AccessToken = carrel.NewID(), state.Warm, newToken()
 	rec.Sandbox.Metadata, rec.Sandbox.Tokens, rec.Sandbox.Network, rec.Sandbox.TrafficToken = nil, nil, carrel.Network{}, ""
@@ -106,11 +113,22 @@ func (s *Service) ripen(ctx context.Context, key string, img image.Image, like *
 	if err := s.greet(ctx, b, line); err != nil {
 		return "", err
 	}
+	pass.Done(nil) // what it now waits for is its own
 	if err := s.awaitReady(ctx, conn, img); err != nil {
 		return "", err
 	}
 	_ = s.touch(ctx, conn) // what the first command needs is in the moment, too
 	return s.keepGolden(ctx, key, b, inst)
+}
+
+// awaitSpare waits for as long as ctx allows until the machine has time for a template.
+func (s *Service) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission.Pass, error) {
+	for {
+		pass, err := s.enterSpare(ctx, sb, "template")
+		if !errors.Is(err, admission.ErrBusy) || ctx.Err() != nil {
+			return pass, err
+		}
+	}
 }
 
 // awaitReady runs the start command, and then the ready command until it succeeds.

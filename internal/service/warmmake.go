@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/pool"
 	"github.com/carrel-dev/carrel/internal/state"
@@ -26,7 +27,7 @@ func (s *Service) refill(key pool.Key) {
 	if k != nil {
 		err = s.makeWarm(ctx, key, k)
 	}
-	if err != nil && s.ctx.Err() == nil && !errors.Is(err, errUnripe) {
+	if err != nil && s.ctx.Err() == nil && !errors.Is(err, errUnripe) && !errors.Is(err, admission.ErrBusy) {
 		s.log.Warn(opWarm, "kind", key, "err", err)
 	}
 	w.made(key, time.Since(began), err)
@@ -34,7 +35,7 @@ func (s *Service) refill(key pool.Key) {
 }
 
 // makeWarm makes one sandbox and puts it into the pool, or leaves nothing.
-func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
+func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) (err error) {
 	p, now, err := s.planWarm(ctx, k)
 	if err != nil {
 		return err
@@ -43,6 +44,11 @@ func (s *Service) makeWarm(ctx context.Context, key pool.Key, k *kind) error {
 		s.warm.recheck()
 		return errors.New("its template has changed")
 	}
+	pass, err := s.enterSpare(ctx, p.rec.Sandbox, "refill")
+	if err != nil {
+		return err
+	}
+	defer func() { pass.Done(err) }()
 	if s.openGolden(ctx, p) {
 		defer p.from.release() // follow has a share of its own
 	}
