@@ -310,3 +310,12 @@ func TestSteps(t *testing.T) {
 		}
 	}
 }
+
+func TestHasFlag(t *testing.T) {
+	info := "processor\t: 0\nflags\t\t: fpu svm_lock vmx\nbugs\t: x\n\nprocessor\t: 1\nflags\t: svm\n"
+	for flag, want := range map[string]bool{"vmx": true, "svm": false, "x": false} {
+		if got := hasFlag(info, flag); got != want {
+			t.Errorf("%s: %v", flag, got)
+		}
+	}
+}

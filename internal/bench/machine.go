@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,8 +51,12 @@ func thisMachine() machine {
 	return m
 }
 
-// kvmWorks reports whether the kernel makes virtual machines here; the device alone says little.
+// kvmWorks reports whether virtual machines run here: whether the kernel makes one and the processor has what they need. Without
+// that the device may be there, and do little more than to interpret (PVM, in a machine that is a virtual one itself).
 func kvmWorks() bool {
+	if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || runtime.GOARCH == "amd64" && !hasFlag(string(info), "svm", "vmx") {
+		return false
+	}
 	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
 		return false
@@ -64,6 +69,16 @@ func kvmWorks() bool {
 	}
 	_ = unix.Close(fd)
 	return true
+}
+
+// hasFlag reports whether the first processor of /proc/cpuinfo has one of the flags.
+func hasFlag(info string, flags ...string) bool {
+	for line := range strings.Lines(info) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "flags" {
+			return slices.ContainsFunc(strings.Fields(v), func(f string) bool { return slices.Contains(flags, f) })
+		}
+	}
+	return false
 }
 
 // load is the load average over the last minute.
