@@ -15,11 +15,11 @@ LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(
 GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 CROSS       := CGO_ENABLED=0 $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
-GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst
-SENTRY_SRC  := $(shell find cmd/carrel-sentry internal/driver/gvisor internal/linux internal/reexec internal/trace internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+SENTRY_SRC  := $(shell find cmd/carrel-sentry internal/driver/gvisor internal/linux internal/reexec internal/rest internal/trace internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 PYTHON      := internal/sh/tools/script/pywasm/assets/python.wasm.zst
 QUICKJS     := internal/sh/tools/script/quickjs/assets/quickjs.wasm
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)

@@ -38,6 +38,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
+	"github.com/carrel-dev/carrel/internal/rest"
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
@@ -120,6 +121,7 @@ func run(opt options) error {
 	var phases guest.Phases
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go rest.Run(rest.Options{First: 3 * time.Second, Young: true, Room: 1 << 20})
 	phases.End("main")
 	if err := oshost.CloseOnExec(); err != nil {
 		opt.log.Warn("inherited descriptors", "err", err)

@@ -2,6 +2,8 @@ package gvisor
 
 import (
 	"os"
+	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/cli"
@@ -9,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd/util"
 
 	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/rest"
 )
 
 // Names of the parts the own binary plays.
@@ -32,9 +35,11 @@ func Parts() reexec.Parts {
 
 // sentry is the kernel of one sandbox.
 func sentry() {
+	runtime.MemProfileRate = 0 // nobody reads the profile
 	takeFilter()
 	takePages()
-	_ = keepCPUID() // without it programs only start more slowly
+	_ = keepCPUID()                                   // without it programs only start more slowly
+	go rest.Run(rest.Options{First: 3 * time.Second}) // who wants it for one command only has killed it by then
 	gvisorMain()
 }
 
