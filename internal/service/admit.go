@@ -82,13 +82,18 @@ const (
 // enterSpare waits until the machine has time for what nobody waits for; admission.ErrBusy
 // says that it had none.
 func (s *Service) enterSpare(ctx context.Context, sb carrel.Sandbox, class string) (*admission.Pass, error) {
-	r := admission.Request{Op: opWarm, Class: class + " " + string(sb.Tier), MemoryMB: memoryOf(sb)}
+	r := s.spareRequest(sb, class)
 	for over := time.Now().Add(spareTime); ; {
 		pass, err := s.gate.Spare(r)
 		if !errors.Is(err, admission.ErrBusy) || time.Now().After(over) || !sleep(ctx, sparePoll) {
 			return pass, err
 		}
 	}
+}
+
+// spareRequest is how what nobody waits for asks for its turn.
+func (s *Service) spareRequest(sb carrel.Sandbox, class string) admission.Request {
+	return admission.Request{Op: opWarm, Class: class + " " + string(sb.Tier), MemoryMB: memoryOf(sb)}
 }
 
 // enterWake waits for the turn of what brings a sandbox back. What is done with the

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -110,6 +111,9 @@ type fakeInstance struct {
 	init []guest.InitRequest
 	cpu  time.Duration
 
+	healthChecks atomic.Int64
+	unwell       atomic.Bool // its guest answers /health with an error
+
 	resting  bool // it uses no processor
 	measures int
 }
@@ -160,6 +164,13 @@ func (in *fakeInstance) Dial(ctx context.Context, port uint16) (net.Conn, error)
 }
 
 func (in *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/health" {
+		in.healthChecks.Add(1)
+		if in.unwell.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+	}
 	if r.URL.Path != "/init" {
 		w.WriteHeader(http.StatusNoContent)
 		return

@@ -117,7 +117,7 @@ func (s *Service) ripen(ctx context.Context, key string, img image.Image, like *
 	if err := s.awaitReady(ctx, conn, img); err != nil {
 		return "", err
 	}
-	_ = s.touch(ctx, conn) // what the first command needs is in the moment, too
+	_ = s.touch(ctx, conn, touches) // what the first command needs is in the moment, too
 	return s.keepGolden(ctx, key, b, inst)
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,6 +36,8 @@ type WarmOptions struct {
 	Memory func() pool.Memory
 	// Every is how often the pool looks at itself; 0 is two seconds.
 	Every time.Duration
+	// Fresh is after how long one that is ready is made sure of again; 0 is two minutes.
+	Fresh time.Duration
 }
 
 // WarmFloor is one kind and how many of it are ready at least.
@@ -55,6 +58,8 @@ type warm struct {
 	told   *guest.InitRequest // all that its guest was told of itself; nil is not known
 	driver driver.Driver
 	stop   context.CancelFunc // ends the watch over it
+	fresh  time.Time          // when it last ran a command; guarded by warmPool.mu
+	dead   bool               // it ended by itself while it was not in the pool; guarded by warmPool.mu
 }
 
 // kind is what it takes to make more of a key.
@@ -100,6 +105,9 @@ func (w *warmPool) init(o WarmOptions) {
 	}
 	if o.Every <= 0 {
 		o.Every = 2 * time.Second
+	}
+	if o.Fresh <= 0 {
+		o.Fresh = freshTime
 	}
 	w.opts = o
 	w.kick, w.quiet = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -256,13 +264,16 @@ func (s *Service) adoptWarm(ctx context.Context, b *box, p *plan) (err error) {
 	defer undo.Run()
 	undo.Add(func() { s.unreserve(b) })
 	w := p.warm
-	w.stop()
+	w.stop() // what it noticed before counts
 	undo.Add(func() { _ = os.RemoveAll(b.dir) })
 	undo.Add(func() { s.unrecord(b) })
 	inst := w.line.inst
 	undo.Add(func() { s.destroy(b, inst) })
 	undo.Add(w.line.hangUp)
 	undo.Add(s.warm.spoiled)
+	if s.warm.isDead(w) {
+		return errors.New("it ended by itself while it was ready")
+	}
 	if err := os.Remove(filepath.Join(b.dir, readyMark)); err != nil {
 		return err
 	}
@@ -293,6 +304,13 @@ func (s *Service) adoptWarm(ctx context.Context, b *box, p *plan) (err error) {
 	return nil
 }
 
+// isDead reports whether one that was taken out was seen to end.
+func (w *warmPool) isDead(one *warm) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return one.dead
+}
+
 // spoiled counts one that was given up.
 func (w *warmPool) spoiled() {
 	w.mu.Lock()
@@ -309,7 +327,7 @@ func (s *Service) placeholder(ctx context.Context, b *box, l *line) error {
 	b.mu.Lock()
 	conn := b.conn
 	b.mu.Unlock()
-	return s.touch(ctx, conn)
+	return s.touch(ctx, conn, touches)
 }
 
 // touchTime bounds the first commands. There are several, for each finds less left to be read, mapped and
@@ -319,14 +337,14 @@ const (
 	touches   = 4
 )
 
-// touch runs a command that does nothing. A template without that shell is not the
+// touch runs a command that does nothing, a few times. A template without that shell is not the
 // poorer for it.
-func (s *Service) touch(ctx context.Context, conn *guest.Conn) error {
+func (s *Service) touch(ctx context.Context, conn *guest.Conn, times int) error {
 	tctx, cancel := context.WithTimeout(ctx, touchTime)
 	defer cancel()
 	for _, args := range [][]string{{"/bin/bash", "-l", "-c", "/bin/true"}, {"/bin/sh", "-c", "/bin/true"}} {
 		works := false
-		for range touches {
+		for range times {
 			res, err := conn.Run(tctx, carrel.Command{Args: args})
 			if works = err == nil && res.ExitCode == 0; !works {
 				break

@@ -15,12 +15,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/pool"
 )
 
-// remove takes one out of the pool, and reports whether it was still there.
+// remove takes one out of the pool that has ended by itself, and reports whether it was still there.
+// Whoever has taken it out is told.
 func (w *warmPool) remove(one *warm) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.ready[one.key], one)
 	if i < 0 {
+		one.dead = true
 		return false
 	}
 	w.ready[one.key] = slices.Delete(w.ready[one.key], i, i+1)

@@ -23,7 +23,7 @@ func TestWarmHammer(t *testing.T) {
 	var available atomic.Int64
 	available.Store(90)
 	h := newWarmHouse(t, service.WarmOptions{
-		Cap: ready, Every: time.Millisecond,
+		Cap: ready, Every: time.Millisecond, Fresh: time.Millisecond,
 		Floors: []service.WarmFloor{{Template: "base", Count: 3}, {Template: "base", MemoryMB: 64, Count: 2}},
 		Memory: func() pool.Memory { return pool.Memory{Total: 100, Available: available.Load()} },
 	}, func(o *service.Options) { o.MaxSandboxes = most })

@@ -36,6 +36,7 @@ func (s *Service) keepWarm() {
 	defer tick.Stop()
 	for {
 		s.keepRound()
+		s.freshen()
 		select {
 		case <-w.kick:
 		case <-tick.C:

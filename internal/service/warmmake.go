@@ -110,6 +110,7 @@ func (s *Service) shelve(one *warm) {
 	one.stop = stop
 	w := &s.warm
 	w.mu.Lock()
+	one.fresh = time.Now()
 	w.ready[one.key] = append(w.ready[one.key], one)
 	w.mu.Unlock()
 	s.spawn(func() { // where it can't, Close discards it
