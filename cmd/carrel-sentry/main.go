@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	_ "github.com/carrel-dev/carrel/internal/driver/gvisor/umounter" // plays its part before main
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
