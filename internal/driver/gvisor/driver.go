@@ -67,9 +67,6 @@ type Driver struct {
 	filterErr  error
 }
 
-// platformName is how gVisor intercepts system calls. It needs no hardware.
-const platformName = "systrap"
-
 var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Reporter = (*Driver)(nil)

@@ -53,6 +53,9 @@ func (p platformRules) Variables() precompiledseccomp.Values { return p.vars }
 // compileFilter compiles the filter for the sentries this package starts.
 func compileFilter() (precompiledseccomp.Program, error) {
 	none := precompiledseccomp.Program{}
+	if err := registerPlatform(); err != nil {
+		return none, err
+	}
 	constructor, err := platform.Lookup(platformName)
 	if err != nil {
 		return none, err

@@ -39,6 +39,7 @@ func sentry() {
 	takeFilter()
 	takePages()
 	_ = keepCPUID()                                   // without it programs only start more slowly
+	_ = registerPlatform()                            // gVisor says what it does not know
 	go rest.Run(rest.Options{First: 3 * time.Second}) // who wants it for one command only has killed it by then
 	gvisorMain()
 }

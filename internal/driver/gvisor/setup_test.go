@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	_ "github.com/carrel-dev/carrel/internal/driver/gvisor/umounter" // as in carrel-sentry
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
