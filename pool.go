@@ -24,6 +24,15 @@ type PoolStatus struct {
 	Kinds  []PoolKind `json:"kinds"` // by template, then by size
 	// Problem is why the last one that was to be made could not be.
 	Problem string `json:"problem,omitempty"`
+	Gate    Gate   `json:"gate"`
+}
+
+// Gate is what goes on where sandboxes that are not adopted wait for their turn to start.
+type Gate struct {
+	Limit    int    `json:"limit"`    // how many the machine sustains at once, as far as is known
+	Starting int    `json:"starting"` // are under way
+	Waiting  int    `json:"waiting"`  // for their turn
+	Refused  uint64 `json:"refused"`  // since the service began
 }
 
 // PoolKind is one kind of sandbox that is kept ready.

@@ -17,6 +17,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("GET"+v1+"/doctor", s.doctor)
 	s.handle("GET"+v1+"/pool", s.pool)
 	s.handle("GET"+v1+"/admission", s.admission)
+	s.handle("GET"+v1+"/metrics", s.prometheus)
 	s.handle("GET"+v1+"/debug/pprof/{profile}", s.debugProfile)
 	s.handle("POST"+v1+"/sandboxes", s.createOurs)
 	s.handle("GET"+v1+"/sandboxes", s.listOurs)

@@ -54,6 +54,7 @@
 //
 //	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
 //	GET    /carrel/v1/admission                                  how many start and wait, and how many may
+//	GET    /carrel/v1/metrics                                    what the pool and that gate do, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
 //	GET    /carrel/v1/sandboxes?metadata&state&template&startedAfter&oldestFirst&limit&cursor

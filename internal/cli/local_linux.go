@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/spf13/cobra"
@@ -38,10 +39,34 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printDoctor(rows)
+			if err := a.printDoctor(rows); err != nil || a.json {
+				return err
+			}
+			a.printPoolLine(c.Context())
+			return nil
 		},
 	}
 	return c
+}
+
+// printPoolLine says what the daemon keeps ready, where one runs.
+func (a *app) printPoolLine(ctx context.Context) {
+	_ = a.withService(ctx, func(svc carrel.Service) error { // none runs: there is nothing to say
+		pools, ok := svc.(carrel.Pools)
+		if !ok {
+			return nil
+		}
+		st, err := pools.Pool(ctx)
+		if err != nil {
+			return nil
+		}
+		fmt.Fprintf(a.out, "%-8s %d of at most %d ready, %d hits, %d misses; memory allows to %s; %d start of %d at once, %d wait\n", "pool", st.Ready, st.Cap, st.Hits, st.Misses, st.Memory,
+			st.Gate.Starting, st.Gate.Limit, st.Gate.Waiting)
+		if st.Problem != "" {
+			fmt.Fprintf(a.out, "         note: the last one could not be made: %s\n", printable(st.Problem))
+		}
+		return nil
+	})
 }
 
 func (a *app) printDoctor(rows []daemon.DoctorRow) error {

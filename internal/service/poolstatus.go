@@ -20,13 +20,18 @@ func comparePoolKinds(a, b carrel.PoolKind) int {
 // Pool implements carrel.Pools.
 func (s *Service) Pool(context.Context) (carrel.PoolStatus, error) {
 	w := &s.warm
+	gate := s.gate.State()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := carrel.PoolStatus{Cap: w.opts.Cap, Memory: w.advice.String(), Hits: w.hits, Misses: w.misses, Lost: w.lost,
-		Problem: w.problem, Kinds: []carrel.PoolKind{}}
+		Problem: w.problem, Kinds: []carrel.PoolKind{},
+		Gate: carrel.Gate{Limit: gate.Limit, Starting: gate.Starting, Waiting: gate.Wakes + gate.Creates, Refused: gate.Refused}}
 	for key, k := range w.kinds {
 		pk := carrel.PoolKind{Template: k.template, Tier: k.tier, Limits: k.limits, Golden: k.golden, Ready: len(w.ready[key]),
 			Making: w.making[key], Target: w.targets[key], Floor: w.floors[key], Hits: k.hits, Misses: k.misses}
+		if w.away != nil && w.away.key == key {
+			pk.Ready++
+		}
 		st.Ready += pk.Ready
 		st.Making += pk.Making
 		st.Kinds = append(st.Kinds, pk)

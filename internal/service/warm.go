@@ -86,6 +86,7 @@ type warmPool struct {
 	mu      sync.Mutex
 	sizer   *pool.Sizer
 	ready   map[pool.Key][]*warm // oldest first
+	away    *warm                // one of them that is just made sure of
 	making  map[pool.Key]int
 	kinds   map[pool.Key]*kind
 	targets map[pool.Key]int

@@ -101,6 +101,9 @@ func (w *warmPool) committed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sum := 0
+	if w.away != nil {
+		sum = memoryOf(w.away.box.rec.Sandbox)
+	}
 	for _, list := range w.ready {
 		for _, one := range list {
 			sum += memoryOf(one.box.rec.Sandbox)

@@ -16,8 +16,9 @@ const freshTime = 2 * time.Minute
 // answer any more: an adoption may not ask it anything. It does nothing while anybody wants the machine.
 func (s *Service) freshen() {
 	w := &s.warm
+	before := time.Now().Add(-w.opts.Fresh) // each at most once: there is more to do
 	for w.busy.Load() == 0 && s.ctx.Err() == nil {
-		one := w.takeStale(time.Now().Add(-w.opts.Fresh))
+		one := w.takeStale(before)
 		if one == nil {
 			return
 		}
@@ -59,6 +60,7 @@ func (w *warmPool) takeStale(before time.Time) *warm {
 		for i, one := range list {
 			if one.fresh.Before(before) {
 				w.ready[key] = append(list[:i:i], list[i+1:]...)
+				w.away = one
 				return one
 			}
 		}
@@ -71,6 +73,7 @@ func (w *warmPool) takeStale(before time.Time) *warm {
 func (w *warmPool) putBack(one *warm, well bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.away = nil
 	if !well || one.dead {
 		return false
 	}

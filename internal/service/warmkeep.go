@@ -191,6 +191,9 @@ func (w *warmPool) missing(room int) (best pool.Key, ok bool) {
 // countLocked counts what is ready, or could not be destroyed. Called with mu held.
 func (w *warmPool) countLocked() int {
 	n := len(w.stuck)
+	if w.away != nil {
+		n++
+	}
 	for _, list := range w.ready {
 		n += len(list)
 	}
