@@ -261,6 +261,24 @@ func childrenOf(pid int) (out []string) {
 	return out
 }
 
+// What the guest's own runtime is told is not told to the programs it starts.
+func TestChildEnvironment(t *testing.T) {
+	g := start(t, func(bin string, args ...string) *exec.Cmd {
+		cmd := exec.Command(bin, args...)
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=200", "GOMEMLIMIT=100MiB", "GODEBUG=madvdontneed=1", "SECRET_OF_OURS=1")
+		return cmd
+	}, "-no-setup")
+	out, _, err := g.sh("env", "Authorization", basic(t))
+	if err != nil || !strings.Contains(out, "PATH=") {
+		t.Fatal(out, err)
+	}
+	for _, name := range []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "SECRET_OF_OURS"} {
+		if strings.Contains(out, name+"=") {
+			t.Errorf("%s is in the environment of a program: %s", name, out)
+		}
+	}
+}
+
 // inBareRoot runs the guest as process 1 of a machine whose root has nothing but
 // this host's programs.
 func inBareRoot(root string) func(string, ...string) *exec.Cmd {

@@ -264,6 +264,9 @@ func (a *Agent) linger(r *running, drained <-chan struct{}) {
 	var old chan struct{}
 	alone := r.out.alone
 	for told := r.told; told != nil || drained != nil; {
+		if drained == nil && !r.out.followed() {
+			r.release()
+		}
 		if alone != nil && told != nil && !isClosed(told) && !r.out.followed() {
 			alone = nil
 			over := make(chan struct{})
@@ -274,7 +277,6 @@ func (a *Agent) linger(r *running, drained <-chan struct{}) {
 		case <-alone:
 		case <-drained:
 			drained = nil
-			r.release()
 		case <-told:
 			told = nil
 		case <-old:

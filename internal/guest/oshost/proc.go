@@ -87,9 +87,9 @@ func (p *proc) openPipes(cmd agent.Cmd, theirs *child) (err error) {
 			return err
 		}
 	} else {
-		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := openPlain(os.DevNull, unix.O_RDONLY, 0)
 		if err != nil {
-			return &fs.PathError{Op: "open", Path: os.DevNull, Err: err}
+			return err
 		}
 		theirs.take(0, fd)
 	}
