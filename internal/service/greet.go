@@ -39,6 +39,7 @@ func pause(waited time.Duration) time.Duration {
 // the first who wants one, so that it is not dialled twice.
 type line struct {
 	inst     driver.Instance
+	fresh    bool // the guest has only just been started
 	restored bool // the guest goes on from a snapshot
 	pour     bool // the snapshot's files are another driver's, and are put in once the guest is up
 
@@ -74,10 +75,14 @@ func (l *line) hangUp() {
 	}
 }
 
-// knock waits until the guest accepts a stream. A try is short at first: what was
-// sent to a sandbox that is not up yet may be lost.
-func (l *line) knock(ctx context.Context) error {
+// knock waits until the guest accepts a stream: patience is how long that is not worth
+// trying. A try is short at first: what was sent to a sandbox that is not up yet may be
+// lost.
+func (l *line) knock(ctx context.Context, patience time.Duration) error {
 	defer trace.Mark(ctx, "knock").End()
+	if patience > 0 && !sleep(ctx, patience) {
+		return fmt.Errorf("the guest does not answer: %w", context.Cause(ctx))
+	}
 	began := time.Now()
 	for try := firstTry; ; try = min(2*try, lastTry) {
 		tctx, cancel := context.WithTimeout(ctx, try)
@@ -142,12 +147,60 @@ func startExit(l carrel.Limits, exit driver.Exit) error {
 		Err: fmt.Errorf("the sandbox ended while it started: %s", explain(l, verdict{exit.Reason, exit.Message}))}
 }
 
+// rises remembers how long the guests of each tier took to listen, to the next one's
+// benefit: each knock that finds nobody takes processor time from the guest it is for.
+type rises struct {
+	mu   sync.Mutex
+	took map[carrel.Tier]time.Duration
+}
+
+// Of the usual time that part passes without a knock, if it is worth a timer; and not much more than the quickest take, whatever the last
+// ones took on a busy machine.
+const (
+	riseShare    = 0.75
+	riseWorth    = 2 * time.Millisecond
+	riseMost     = 15 * time.Millisecond
+	riseAdapting = 8 // slower ones count one in so many, faster ones at once
+)
+
+// patience is how long the next one is left alone.
+func (r *rises) patience(tier carrel.Tier) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := time.Duration(riseShare * float64(r.took[tier]))
+	if p < riseWorth {
+		return 0
+	}
+	return min(p, riseMost)
+}
+
+// note records how long one took.
+func (r *rises) note(tier carrel.Tier, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.took == nil {
+		r.took = map[carrel.Tier]time.Duration{}
+	}
+	if usual, ok := r.took[tier]; ok && took > usual {
+		took = usual + (took-usual)/riseAdapting
+	}
+	r.took[tier] = took
+}
+
 // introduce knocks and sends /init until the guest has taken it.
 func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
-	began := time.Now()
+	began, tier := time.Now(), b.public().Tier
+	var patience time.Duration
+	if l.fresh {
+		patience = s.rises.patience(tier)
+	}
 	for {
-		if err := l.knock(ctx); err != nil {
+		if err := l.knock(ctx, patience); err != nil {
 			return err
+		}
+		if l.fresh {
+			l.fresh, patience = false, 0
+			s.rises.note(tier, time.Since(began))
 		}
 		err := s.init(ctx, b, l.restored)
 		switch carrel.KindOf(err) {

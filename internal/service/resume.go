@@ -478,7 +478,7 @@ func (s *Service) stand(ctx context.Context, b *box, drv driver.Driver, root dri
 	if err != nil {
 		return nil, nil, err
 	}
-	return inst, &line{inst: inst, restored: !from.boots(), pour: foreign}, nil
+	return inst, &line{inst: inst, fresh: from.boots(), restored: !from.boots(), pour: foreign}, nil
 }
 
 // guestImage chooses the guest's image and notes it: this build's own for what boots,

@@ -177,6 +177,7 @@ type Service struct {
 	probes  probes
 	snaps   index
 	warm    warmPool
+	rises   rises
 	goldens goldens
 	orders  atomic.Uint64   // of the newest /init; see guest.InitRequest.Order
 	gate    *admission.Gate // before each start
