@@ -224,6 +224,9 @@ func (s *Service) build(ctx context.Context, b *box, p *plan) (err error) {
 	whole := make(chan error, 1)
 	go func() { whole <- p.from.check(ctx) }()
 	err = s.greet(ctx, b, line)
+	if err == nil && p.golden != "" {
+		s.settle(ctx, b, settleTime) // its server is up already, and whoever asks that asks past the guest
+	}
 	err = first(<-whole, err, <-written, <-written)
 	if err == nil {
 		err = b.run(ctx)

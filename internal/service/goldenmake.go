@@ -164,7 +164,7 @@ func (s *Service) awaitReady(ctx context.Context, conn *guest.Conn, img image.Im
 
 // keepGolden keeps the moment of a sandbox that is ready.
 func (s *Service) keepGolden(ctx context.Context, key string, b *box, inst driver.Instance) (carrel.SnapshotID, error) {
-	s.settle(ctx, b)
+	s.settle(ctx, b, leaveTime)
 	s.leave(ctx, b, "the template is ready")
 	if f, ok := driver.As[driver.Freezer](inst); ok {
 		if err := f.Freeze(ctx); err != nil {

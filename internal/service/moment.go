@@ -193,7 +193,7 @@ func (s *Service) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	if err := b.running(""); err != nil {
 		return state.SnapshotRecord{}, err
 	}
-	s.settle(ctx, b)
+	s.settle(ctx, b, leaveTime)
 	sr, err := s.keep(ctx, b, w)
 	if err != nil {
 		return sr, err
@@ -221,19 +221,22 @@ func (s *Service) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	return sr, nil
 }
 
-// settle lets a guest finish what it writes after it got its identity, so that no
-// snapshot holds half of that. One that does not answer is not waited for long.
-func (s *Service) settle(ctx context.Context, b *box) {
+// settleTime is how long a creation waits for its guest to settle: hooks may take their time.
+const settleTime = 10 * time.Second
+
+// settle lets a guest finish what it writes after it got its identity, and the hooks that it
+// then runs, so that no snapshot holds half of that. It waits no longer than most.
+func (s *Service) settle(ctx context.Context, b *box, most time.Duration) {
 	b.mu.Lock()
 	conn := b.conn
 	b.mu.Unlock()
 	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if _, err := conn.Activity(ctx); err != nil { // every route but /init waits for that
-		s.log.Debug("settle before a snapshot", "sandbox", b.id, "err", err)
+	if _, err := conn.GuestMetrics(ctx); err != nil { // that route waits for it, unlike /health and the activity's
+		s.log.Debug("settle", "sandbox", b.id, "err", err)
 	}
 }
 
