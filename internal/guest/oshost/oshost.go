@@ -17,6 +17,7 @@ package oshost
 
 import (
 	"log/slog"
+	"os"
 	"sync"
 )
 
@@ -38,6 +39,7 @@ type System struct {
 	accounts   accounts
 	children   *reaper
 	cpu        cpuMeter
+	euid       int  // who we are, for good
 	keepGroups bool // children get our groups, because none may be set
 	uids, gids idMap
 	closed     sync.Once
@@ -48,7 +50,7 @@ func New(opt Options) *System {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &System{opt: opt, log: opt.Logger, children: newReaper(), keepGroups: groupsFixed(),
+	s := &System{opt: opt, log: opt.Logger, children: newReaper(), euid: os.Geteuid(), keepGroups: groupsFixed(),
 		uids: readIDMap("/proc/self/uid_map"), gids: readIDMap("/proc/self/gid_map")}
 	s.cpu.reset()
 	return s

@@ -148,7 +148,7 @@ func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 // credential returns what the child must become, nil when that is what we are:
 // setting groups takes root, even to the same ones.
 func (s *System) credential(u agent.User) *syscall.Credential {
-	if os.Geteuid() != 0 && uint32(os.Geteuid()) == u.UID {
+	if s.euid != 0 && uint32(s.euid) == u.UID {
 		return nil
 	}
 	groups := u.Groups
