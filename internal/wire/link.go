@@ -83,7 +83,7 @@ func newStack(window int) (*stack.Stack, error) {
 	s := stack.New(stack.Options{
 		RandSource:         sharedRandom{},
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+		TransportProtocols: []stack.TransportProtocolFactory{newTCP, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	// RACK takes reordering inside the stack for loss and slows bulk transfers down.
