@@ -245,6 +245,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })
 	}
+	wg.Go(func() { tendHeap(ctx) })
 	wg.Go(func() { d.parts.prepare(ctx, d.log) })
 	wg.Go(func() { d.parts.collect(ctx, d.cfg, d.log) })
 	d.ready.Store(true)
