@@ -38,7 +38,8 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 		args = append(args, "--cache-dir", o.CacheDir)
 	}
 	args = append(args, more...)
-	d := &daemon{cmd: exec.CommandContext(ctx, o.Carrel, args...), dir: dir}
+	// Not with the context: who interrupts the bench wants its sandboxes ended, and they outlive a daemon that is killed.
+	d := &daemon{cmd: exec.Command(o.Carrel, args...), dir: dir}
 	d.cmd.Stderr = o.Log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := d.start(); err != nil {
@@ -95,7 +96,7 @@ func (d *daemon) waitReady(ctx context.Context) error {
 
 // stop kills the sandboxes and ends the daemon.
 func (d *daemon) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // thousands of sandboxes take a while
 	defer cancel()
 	if d.svc != nil {
 		for {
@@ -103,9 +104,11 @@ func (d *daemon) stop() {
 			if err != nil || len(page.Sandboxes) == 0 {
 				break
 			}
-			for _, s := range page.Sandboxes {
-				_ = d.svc.Kill(ctx, s.ID)
+			ids := make([]carrel.ID, len(page.Sandboxes))
+			for i, s := range page.Sandboxes {
+				ids[i] = s.ID
 			}
+			d.killAll(ctx, ids)
 		}
 		_ = d.svc.Close()
 	}

@@ -179,6 +179,37 @@ func (d *daemon) proportionalMemory() int64 {
 	return sum
 }
 
+// charged sums what the kernel charges the sandboxes' control groups with: all memory that is theirs alone, the kernel's for them
+// included, exactly. False means that they have none.
+func (d *daemon) charged() (int64, bool) {
+	groups := map[string]bool{}
+	for _, pid := range d.processes() {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		for line := range strings.Lines(string(raw)) {
+			_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+			controllers, path, _ := strings.Cut(rest, ":")
+			switch {
+			case !strings.Contains(path, "/carrel/"):
+			case controllers == "memory":
+				groups[filepath.Join("/sys/fs/cgroup/memory", path, "memory.usage_in_bytes")] = true
+			case controllers == "":
+				groups[filepath.Join("/sys/fs/cgroup", path, "memory.current")] = true
+			}
+		}
+	}
+	var sum int64
+	for file := range groups {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			delete(groups, file)
+			continue
+		}
+		n, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+		sum += n
+	}
+	return sum, len(groups) > 0
+}
+
 // diskUsage is how many bytes of the disk a directory takes.
 func diskUsage(dir string) (int64, error) {
 	var sum int64

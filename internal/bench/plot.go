@@ -26,7 +26,7 @@ var plots = []plot{
 	{file: "density-latency.svg", title: "Latency with idle sandboxes", x: "idle gVisor sandboxes", y: "ms", bound: 60,
 		lines: []plotLine{{"density.create", "cold create"}, {"density.exec", "exec, median"}, {"density.exec.p95", "exec, p95"}}},
 	{file: "density-memory.svg", title: "Memory of each idle sandbox", x: "idle gVisor sandboxes", y: "MiB", bound: 10,
-		lines: []plotLine{{"density.memory", "proportional, all processes"}, {"density.gone", "gone from the machine"}}},
+		lines: []plotLine{{"density.memory", "charged, and the daemon's share"}, {"density.gone", "gone from the machine"}}},
 	{file: "density-daemon.svg", title: "The daemon's memory", x: "idle gVisor sandboxes", y: "MiB",
 		lines: []plotLine{{"density.daemon", "daemon"}}},
 	{file: "sustained.svg", title: "Creates one after the other", x: "sandboxes created before", y: "ms",
