@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
@@ -56,7 +57,8 @@ type Driver struct {
 	root    bool // we are root and may give each sandbox a uid of its own
 	groups  *cgroup.Hierarchy
 
-	ids identities // of images and binaries
+	ids     identities     // of images and binaries
+	spawner *spawn.Spawner // nil where none could be started
 
 	mu        sync.Mutex
 	instances map[*Instance]struct{} // all that are not destroyed
@@ -73,8 +75,8 @@ var (
 	_ driver.Restorer = (*Driver)(nil)
 )
 
-// New returns a driver. It makes opts.Root and the parent control groups, starts
-// nothing. Error: Unsupported when the program never called reexec.Run.
+// New returns a driver. It makes opts.Root and the parent control groups, and starts
+// nothing but the small process that starts sandboxes. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open gvisor driver"
 	// What this process was started with, by a shell or a supervisor, is no sandbox's: neither to keep open
@@ -112,6 +114,7 @@ func New(opts Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+	d.spawner = d.startSpawner()
 	return d, nil
 }
 
@@ -162,8 +165,12 @@ func (d *Driver) Close() error {
 	}
 	d.filterOnce.Do(func() {}) // never compile it now
 	closeAll(d.filterFile)
+	var err error
+	if d.spawner != nil {
+		err = d.spawner.Close()
+	}
 	d.program.close()
-	return d.groups.Close() // only what is empty goes
+	return errors.Join(err, d.groups.Close()) // only what is empty goes
 }
 
 // filter returns the compiled system call filter.

@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
+	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
@@ -255,35 +256,39 @@ func (d *Driver) exec(l *launch) error {
 	if err != nil {
 		return err
 	}
+	r := spawn.Request{Args: l.args, Env: []string{sentryEnv}, Dir: "/", Attr: *d.namespaces(l.uid), Group: l.group.Paths()}
+	if l.pid, l.pidfd, err = d.spawn(r, l.group, files); err != nil {
+		return fmt.Errorf("start sentry: %w", err)
+	}
+	d.adjust(l.pid)
+	return nil
+}
+
+// execSelf starts the process from this one, which takes longer the more memory this one holds.
+func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, _ *os.File, err error) {
 	closeOnExec() // whatever else this program has open
 	var process *os.Process
 	pidfd := -1
-	attr := &os.ProcAttr{
-		Dir:   "/",
-		Env:   []string{sentryEnv},
-		Files: files,
-		Sys:   d.namespaces(l.uid),
-	}
+	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}
 	attr.Sys.PidFD = &pidfd
 	err = proc.Alone(func() error {
-		return l.group.Start(attr.Sys, func() (err error) {
-			process, err = os.StartProcess(d.program.path, l.args, attr)
+		return group.Start(attr.Sys, func() (err error) {
+			process, err = os.StartProcess(d.program.path, r.Args, attr)
 			return err
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("start sentry: %w", err)
+		return 0, nil, err
 	}
 	if pidfd < 0 {
 		_ = process.Kill()
 		_, _ = process.Wait()
-		return errors.New("start sentry: this kernel has no pidfd (Linux 5.3 or newer is needed)")
+		return 0, nil, errors.New("this kernel has no pidfd (Linux 5.3 or newer is needed)")
 	}
 	// Nonblocking makes it a file the runtime's poller can wait for.
 	_ = unix.SetNonblock(pidfd, true)
-	l.pid, l.pidfd = process.Pid, os.NewFile(uintptr(pidfd), "pidfd")
-	d.adjust(l.pid)
-	return process.Release() // the pidfd does all
+	pid = process.Pid
+	return pid, os.NewFile(uintptr(pidfd), "pidfd"), process.Release() // the pidfd does all
 }
 
 // namespaces are the attributes of a process that is alone: nobody in its user

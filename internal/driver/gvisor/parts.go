@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"maps"
 	"os"
 	"runtime"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
 
+	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/rest"
 )
@@ -27,10 +29,12 @@ const (
 
 // Parts returns the parts of this driver for [reexec.Run].
 func Parts() reexec.Parts {
-	return reexec.Parts{
+	parts := reexec.Parts{
 		sentryName: sentry, umountName: gvisorMain, filterName: filterPart, nsProbeName: nsProbe,
 		extractName: confined(extractPart), tarName: confined(tarPart),
 	}
+	maps.Copy(parts, spawn.Parts())
+	return parts
 }
 
 // sentry is the kernel of one sandbox.

@@ -1,0 +1,146 @@
+//go:build linux
+
+package spawn
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/reexec"
+)
+
+const (
+	partName   = "carrel-spawner"
+	socketFD   = 3
+	maxMessage = 64 << 10 // of a request or an answer
+	maxFiles   = 200      // of a process; the kernel passes 253
+)
+
+// Parts returns the part of this package for [reexec.Run].
+func Parts() reexec.Parts { return reexec.Parts{partName: serve} }
+
+// answer is what became of a request. The pidfd of a process that was started comes with it.
+type answer struct {
+	PID   int
+	Text  string // what went wrong
+	Errno int    // and the kernel's number for it
+}
+
+// err is the error of an answer with a text: the text, and the kernel's number within.
+func (a answer) err() error {
+	if a.Errno == 0 {
+		return errors.New(a.Text)
+	}
+	return &startError{a.Text, syscall.Errno(a.Errno)}
+}
+
+// startError is an error from the other process.
+type startError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *startError) Error() string { return e.text }
+func (e *startError) Unwrap() error { return e.errno }
+
+// serve is the spawner: it ends when its parent closes the socket or has ended.
+func serve() {
+	unix.CloseOnExec(socketFD)
+	buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
+	for {
+		n, m, _, _, err := unix.Recvmsg(socketFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			os.Exit(0)
+		}
+		a, pidfd := start(buf[:n], oob[:m])
+		told, err := json.Marshal(a)
+		if err != nil {
+			os.Exit(1)
+		}
+		var with []byte
+		if pidfd >= 0 {
+			with = unix.UnixRights(pidfd)
+		}
+		if err := unix.Sendmsg(socketFD, told, with, nil, 0); err != nil {
+			os.Exit(1)
+		}
+		if pidfd >= 0 {
+			_ = unix.Close(pidfd)
+		}
+	}
+}
+
+// start does what one message asks for.
+func start(told, oob []byte) (a answer, pidfd int) {
+	fail := func(err error) (answer, int) {
+		a := answer{Text: err.Error()}
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			a.Errno = int(errno)
+		}
+		return a, -1
+	}
+	pidfd = -1
+	fds, err := rights(oob)
+	var files []*os.File
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), "passed"))
+	}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	if err != nil {
+		return fail(err)
+	}
+	var r Request
+	if err := json.Unmarshal(told, &r); err != nil {
+		return fail(err)
+	}
+	// The child's parent is this process's: it is who wants to know of its end.
+	r.Attr.Cloneflags |= unix.CLONE_PARENT
+	r.Attr.PidFD = &pidfd
+	// This process starts nothing else at the same time, so the files that the runtime opens without close-on-exec meanwhile go to
+	// nobody (see proc.Alone).
+	err = cgroup.Load(r.Group).Start(&r.Attr, func() error {
+		p, err := os.StartProcess("/proc/self/exe", r.Args, &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr})
+		if err == nil {
+			a.PID = p.Pid
+			err = p.Release()
+		}
+		return err
+	})
+	if err == nil && pidfd < 0 {
+		err = errors.New("this kernel has no pidfd (Linux 5.3 or newer is needed)")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return a, pidfd
+}
+
+// rights are the descriptors that came with a message.
+func rights(oob []byte) ([]int, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for i := range msgs {
+		got, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}
