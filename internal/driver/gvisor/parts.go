@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,12 +41,27 @@ func Parts() reexec.Parts {
 // sentry is the kernel of one sandbox.
 func sentry() {
 	runtime.MemProfileRate = 0 // nobody reads the profile
+	// What is made at the start is used: collecting it twice meanwhile only costs time.
+	debug.SetGCPercent(startPercent)
 	takeFilter()
 	takePages()
-	_ = keepCPUID()                                   // without it programs only start more slowly
-	_ = registerPlatform()                            // gVisor says what it does not know
-	go rest.Run(rest.Options{First: 3 * time.Second}) // who wants it for one command only has killed it by then
+	_ = keepCPUID()        // without it programs only start more slowly
+	_ = registerPlatform() // gVisor says what it does not know
+	go started()
 	gvisorMain()
+}
+
+// Until a sandbox is so old its kernel collects nothing, unless it holds some 30 MB. Who wants it for one command only has killed it by then.
+const (
+	startTime    = 3 * time.Second
+	startPercent = 800
+)
+
+// started ends the start: from then on the sentry's memory is collected and given back as that of other programs.
+func started() {
+	time.Sleep(startTime)
+	debug.SetGCPercent(100)
+	rest.Run(rest.Options{})
 }
 
 // gvisorMain runs gVisor's own command line with the two commands a sandbox needs.
