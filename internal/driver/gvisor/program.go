@@ -16,8 +16,9 @@ type program struct {
 	null *os.File
 }
 
-// leastProgram is the least number of the program's descriptor: more than a new process has files.
-const leastProgram = 100
+// leastProgram is the least number of the program's descriptor: more than a new process has files, and so much that its table of them has
+// room for those that a sentry opens (see package spawn).
+const leastProgram = 200
 
 // openProgram opens a program.
 //

@@ -19,6 +19,7 @@ const (
 	socketFD   = 3
 	maxMessage = 64 << 10 // of a request or an answer
 	maxFiles   = 200      // of a process; the kernel passes 253
+	tableSize  = 256      // of a process's descriptors
 )
 
 // Parts returns the part of this package for [reexec.Run].
@@ -51,6 +52,9 @@ func (e *startError) Unwrap() error { return e.errno }
 // serve is the spawner: it ends when its parent closes the socket or has ended.
 func serve() {
 	unix.CloseOnExec(socketFD)
+	// A child's table of descriptors is made as long as this one's. A sentry puts files at numbers above 250, and to make the table of a process
+	// with threads longer the kernel waits for a grace period, 5 ms or more.
+	_, _ = unix.FcntlInt(socketFD, unix.F_DUPFD_CLOEXEC, tableSize-1)
 	buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
 	for {
 		n, m, _, _, err := unix.Recvmsg(socketFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
