@@ -114,17 +114,18 @@ func (d *daemon) cpu(ids ...carrel.ID) (float64, error) {
 	return sum, nil
 }
 
-// memory is what the daemon takes for itself, and what these sandboxes do, in MiB. What
-// these share is divided by those that share it.
+// memory is what the daemon takes for itself, and what the kernel charges these sandboxes with, in MiB: what they share is nobody's.
 func (d *daemon) memory(ids ...carrel.ID) (own, others float64) {
 	for i, dir := range d.places(ids) {
+		if i > 0 {
+			raw, _ := os.ReadFile(filepath.Join(strings.Replace(dir, "/cpuacct/", "/memory/", 1), "memory.usage_in_bytes"))
+			n, _ := strconv.ParseFloat(strings.TrimSpace(string(raw)), 64)
+			others += n / (1 << 20)
+			continue
+		}
 		raw, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		for _, pid := range strings.Fields(string(raw)) {
-			if i == 0 {
-				own += smaps(pid, "Anonymous:")
-			} else {
-				others += smaps(pid, "Pss:")
-			}
+			own += smaps(pid, "Anonymous:")
 		}
 	}
 	return own, others

@@ -171,7 +171,7 @@ func (c *crowd) look(ctx context.Context) error {
 	c.resident = float64(residentMemory(c.d.cmd.Process.Pid)) / mib
 	// Proportional set sizes count a page of a large folio that few map in part as theirs alone: 3 MiB too much for each, here.
 	if charged, ok := c.d.charged(); ok {
-		c.each = float64(charged+residentMemory(c.d.cmd.Process.Pid)-c.daemon0) / n / mib
+		c.each = float64(charged+max(0, residentMemory(c.d.cmd.Process.Pid)-c.daemon0)) / n / mib
 	} else {
 		c.each = float64(c.d.proportionalMemory()-c.total0) / n / mib
 	}

@@ -65,7 +65,9 @@ func benchInject(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	}
 	defer ours.stop()
 	ways = append(ways, ours)
-	if program, err := exec.LookPath("mitmdump"); err == nil {
+	if program, err := mitmdump(ctx); err != nil {
+		fmt.Fprintf(o.Log, "bench: a peer is left out: mitmproxy: %v\n", err)
+	} else {
 		rival, err := startMitmdump(ctx, program, dir, origin)
 		if err != nil {
 			return nil, err
@@ -87,6 +89,30 @@ func benchInject(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 		}
 	}
 	return injectRows(ways), nil
+}
+
+// mitmdump is the rival's program: the one in the PATH, or the newest from the Python package index, which is installed into the
+// user's cache the first time.
+func mitmdump(ctx context.Context) (string, error) {
+	if program, err := exec.LookPath("mitmdump"); err == nil {
+		return program, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "carrel-bench", "mitmproxy")
+	program := filepath.Join(dir, "bin", "mitmdump")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	for _, line := range [][]string{{"python3", "-m", "venv", dir}, {filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "mitmproxy"}} {
+		if out, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
+			_ = os.RemoveAll(dir)
+			return "", fmt.Errorf("%s: %w: %.300s", strings.Join(line, " "), err, out)
+		}
+	}
+	return program, nil
 }
 
 // injectRows compares the ways with the first of them.
