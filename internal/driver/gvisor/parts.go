@@ -43,6 +43,8 @@ func sentry() {
 	runtime.MemProfileRate = 0 // nobody reads the profile
 	// What is made at the start is used: collecting it twice meanwhile only costs time.
 	debug.SetGCPercent(startPercent)
+	skipPoints()
+	go catchSignals()
 	takeFilter()
 	takePages()
 	_ = keepCPUID()        // without it programs only start more slowly
