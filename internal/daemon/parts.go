@@ -167,7 +167,7 @@ func (p *parts) openReal(ctx context.Context, cfg config.Config, run string, log
 	}
 	nopts := ns.Options{Root: filepath.Join(run, "ns"), Network: p.wire, Log: log, Files: p.imageFiles}
 	if !p.passing {
-		if k, err := p.openKeeper(ctx, filepath.Join(run, "keeper.sock")); err != nil {
+		if k, err := p.openKeeper(ctx, log, filepath.Join(run, "keeper.sock")); err != nil {
 			log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
 		} else {
 			gopts.Keeper, nopts.Keeper = k, k
@@ -194,7 +194,7 @@ func (p *parts) imageFiles(ctx context.Context, path string) (image.Files, error
 	return p.images.Files(ctx, path)
 }
 
-func (p *parts) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {
+func (p *parts) openKeeper(ctx context.Context, log *slog.Logger, socket string) (*keeper.Client, error) {
 	if !reexec.Ready() { // the child would run this program's own main
 		return nil, errors.New("this program can't start itself as the keeper")
 	}
@@ -205,6 +205,10 @@ func (p *parts) openKeeper(ctx context.Context, socket string) (*keeper.Client, 
 	if err != nil {
 		return nil, err
 	}
+	k.Revive(func(ctx context.Context) error {
+		log.Warn("the keeper was killed: sandboxes that run now are lost if this daemon dies, too; new ones are safe", "socket", socket)
+		return keeper.Start(ctx, "", socket)
+	})
 	p.closing(k.Close)
 	return k, nil
 }

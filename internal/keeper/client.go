@@ -23,6 +23,15 @@ type Client struct {
 	mu     sync.Mutex
 	conn   *net.UnixConn // nil after a failed request: the next one dials anew
 	closed bool
+	revive func(context.Context) error
+}
+
+// Revive sets what is called when no keeper answers any more, usually [Start] once more: somebody may have killed it. The request then
+// goes on with the new one, which has nothing of what the old one kept.
+func (c *Client) Revive(f func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revive = f
 }
 
 // Dial connects to the keeper at socketPath. Error: Unavailable when none serves it.
@@ -139,7 +148,11 @@ func (c *Client) request(ctx context.Context, what string, op byte, name string,
 			return "", nil, requestError(what, carrel.TimedOut, err)
 		}
 		if c.conn == nil {
-			if err := c.dial(ctx); err != nil {
+			err := c.dial(ctx)
+			if err != nil && c.revive != nil && c.revive(ctx) == nil {
+				err = c.dial(ctx)
+			}
+			if err != nil {
 				return "", nil, err
 			}
 		}

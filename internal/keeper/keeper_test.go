@@ -1,6 +1,7 @@
 package keeper_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -265,5 +266,46 @@ func TestEndsByItself(t *testing.T) {
 	}
 	if now := pid(t, path); now == p || now == 0 {
 		t.Errorf("the new keeper is %d", now)
+	}
+}
+
+// A keeper that somebody killed is started anew for the next request, if whoever asks said how.
+func TestRevive(t *testing.T) {
+	path, c := start(t)
+	kept, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if err := c.Put(t.Context(), "before", kept); err != nil {
+		t.Fatal(err)
+	}
+	kill := func() {
+		t.Helper()
+		p := pid(t, path)
+		if err := syscall.Kill(p, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(30 * time.Second); pid(t, path) == p && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	kill()
+	if err := c.Put(t.Context(), "now", kept); carrel.KindOf(err) != carrel.Unavailable {
+		t.Errorf("without a word on that: %v", err)
+	}
+	revived := 0
+	c.Revive(func(ctx context.Context) error {
+		revived++
+		return keeper.Start(ctx, "", path)
+	})
+	if err := c.Put(t.Context(), "now", kept); err != nil || revived != 1 {
+		t.Fatalf("revived %d times: %v", revived, err)
+	}
+	if names, err := c.List(t.Context()); err != nil || len(names) != 1 || names[0] != "now" {
+		t.Errorf("it keeps %v, %v", names, err)
+	}
+	if err := c.Delete(t.Context(), "before"); err != nil {
+		t.Errorf("what the old one kept: %v", err)
 	}
 }
