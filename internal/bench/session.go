@@ -24,6 +24,7 @@ type session struct {
 	flags   string            // what "carrel serve --help" says
 	tools   map[string]string // what was built or found, "" for what can't be had
 	stocked *stock            // runsc as it comes
+	runced  *stock            // and runc
 
 	profiling *profiling // nil unless profiles are taken
 }

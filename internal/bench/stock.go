@@ -53,6 +53,9 @@ func (s *session) runsc(ctx context.Context) (*stock, error) {
 
 // runc makes runc ready, with the root image mounted.
 func (s *session) runc(ctx context.Context) (*stock, error) {
+	if s.runced != nil {
+		return s.runced, nil
+	}
 	bin, err := exec.LookPath("runc")
 	if err != nil || os.Getuid() != 0 {
 		return nil, &carrel.Error{Op: "runc", Kind: carrel.Unsupported, Err: fmt.Errorf("runc is not installed, or this is not root"), Hint: "apt-get install runc"}
@@ -69,6 +72,7 @@ func (s *session) runc(ctx context.Context) (*stock, error) {
 		return nil, fmt.Errorf("mount the template for runc: %w", err)
 	}
 	s.undo.Add(func() { _ = unix.Unmount(st.root, unix.MNT_DETACH) })
+	s.runced = st
 	return st, nil
 }
 
