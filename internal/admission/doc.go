@@ -25,7 +25,7 @@
 // and how many wait, and says when to try again.
 //
 // Refusals are [*carrel.Error]: Exhausted when there are too many requests,
-// Unavailable when the machine lacks memory, descriptors or disk (see [Host]).
+// Unavailable when the machine lacks memory, descriptors, tasks or disk (see [Host]).
 //
 // # Locks
 //

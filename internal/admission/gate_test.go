@@ -278,7 +278,7 @@ func TestHammer(t *testing.T) {
 
 // TestHost: each lack is named, with its numbers and what to do.
 func TestHost(t *testing.T) {
-	good := Machine{Memory: 8 << 30, MemoryTotal: 16 << 30, Disk: 1 << 40, DiskTotal: 2 << 40, Files: 10000, FilesTotal: 20000}
+	good := Machine{Memory: 8 << 30, MemoryTotal: 16 << 30, Disk: 1 << 40, DiskTotal: 2 << 40, Files: 10000, FilesTotal: 20000, Tasks: 30000, TasksTotal: 32768, TasksBound: "kernel.pid_max"}
 	for _, c := range []struct {
 		name, field, says string
 		change            func(*Machine)
@@ -292,6 +292,7 @@ func TestHost(t *testing.T) {
 		{name: "limits", field: "memory", says: "32768 MiB, is the most", committed: 32768, change: func(*Machine) {}},
 		{name: "disk", field: "disk", says: "has 100 MiB left", change: func(m *Machine) { m.Disk = 100 << 20 }},
 		{name: "files", field: "files", says: "30 descriptors are left of the 20000", change: func(m *Machine) { m.Files = 30 }},
+		{name: "tasks", field: "tasks", says: "may run 32768 processes and threads (kernel.pid_max), has 8200 left", change: func(m *Machine) { m.Tasks = 8200 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := good

@@ -31,9 +31,11 @@ type HostOptions struct {
 
 // Machine is what a machine has left. A field that is not known is 0, as is its total.
 type Machine struct {
-	Memory, MemoryTotal int64 // bytes; of the container, where this runs in one that is limited
-	Disk, DiskTotal     int64 // bytes
-	Files, FilesTotal   int   // descriptors of this process
+	Memory, MemoryTotal int64  // bytes; of the container, where this runs in one that is limited
+	Disk, DiskTotal     int64  // bytes
+	Files, FilesTotal   int    // descriptors of this process
+	Tasks, TasksTotal   int    // processes and threads, of the whole machine
+	TasksBound          string // the sysctl that bounds them
 }
 
 // Host looks whether the machine has room, before the kernel has to kill something.
@@ -64,6 +66,8 @@ const (
 	readEvery    = 200 * time.Millisecond // measuring costs some 50 µs
 	startMemory  = 48 << 20               // that one which is just starting may yet take
 	startFiles   = 24
+	startTasks   = 32
+	tasksShare   = 4 // of all tasks one part in so many stays free: a sandbox at work has more than one at rest, and dies if it gets none
 	machineRetry = 5 * time.Second
 )
 
@@ -97,6 +101,11 @@ func (h *Host) Check(r Request, starting int) error {
 	if m.FilesTotal > 0 && m.Files < h.opts.Files+int(next)*startFiles {
 		return fail("files", "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn)",
 			fmt.Errorf("%d descriptors are left of the %d that the daemon may open", m.Files, m.FilesTotal))
+	}
+	if reserve := m.TasksTotal / tasksShare; m.TasksTotal > 0 && m.Tasks < reserve+int(next)*startTasks {
+		return fail("tasks", "sysctl -w "+m.TasksBound+"=4194304 lets the machine have more, else pause or kill sandboxes",
+			fmt.Errorf("the machine may run %d processes and threads (%s), has %d left, and a quarter is kept free for what sandboxes start",
+				m.TasksTotal, m.TasksBound, m.Tasks))
 	}
 	return nil
 }

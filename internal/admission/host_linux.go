@@ -31,7 +31,31 @@ func readMachine(dir string) (Machine, error) {
 			m.Files = m.FilesTotal - n
 		}
 	}
+	m.Tasks, m.TasksTotal, m.TasksBound = tasks("/proc")
 	return m, nil
+}
+
+// tasks is how many processes and threads there may be more, and in all, and what says so.
+func tasks(proc string) (left, total int, bound string) {
+	raw, err := os.ReadFile(filepath.Join(proc, "loadavg")) // 0.1 0.2 0.3 running/all last
+	if err != nil {
+		return 0, 0, ""
+	}
+	fields := bytes.Fields(raw)
+	if len(fields) < 4 {
+		return 0, 0, ""
+	}
+	_, all, _ := bytes.Cut(fields[3], []byte("/"))
+	n, err := strconv.Atoi(string(all))
+	if err != nil {
+		return 0, 0, ""
+	}
+	for _, name := range []string{"pid_max", "threads-max"} {
+		if most, ok := number(filepath.Join(proc, "sys/kernel", name)); ok && (total == 0 || int(most) < total) {
+			total, bound = int(most), "kernel."+name
+		}
+	}
+	return total - n, total, bound
 }
 
 // openFiles counts this process's descriptors. Since Linux 6.2 the directory's size is
