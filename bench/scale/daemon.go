@@ -116,17 +116,14 @@ func (d *daemon) cpu(ids ...carrel.ID) (float64, error) {
 
 // memory is what the daemon takes for itself, and what the kernel charges these sandboxes with, in MiB: what they share is nobody's.
 func (d *daemon) memory(ids ...carrel.ID) (own, others float64) {
-	for i, dir := range d.places(ids) {
-		if i > 0 {
-			raw, _ := os.ReadFile(filepath.Join(strings.Replace(dir, "/cpuacct/", "/memory/", 1), "memory.usage_in_bytes"))
-			n, _ := strconv.ParseFloat(strings.TrimSpace(string(raw)), 64)
-			others += n / (1 << 20)
-			continue
-		}
-		raw, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		for _, pid := range strings.Fields(string(raw)) {
-			own += smaps(pid, "Anonymous:")
-		}
+	raw, _ := os.ReadFile(filepath.Join(d.group, "cgroup.procs"))
+	for _, pid := range strings.Fields(string(raw)) {
+		own += smaps(pid, "Anonymous:")
+	}
+	for _, dir := range d.places(ids)[1:] {
+		raw, _ := os.ReadFile(filepath.Join(strings.Replace(dir, "/cpuacct/", "/memory/", 1), "memory.usage_in_bytes"))
+		n, _ := strconv.ParseFloat(strings.TrimSpace(string(raw)), 64)
+		others += n / (1 << 20)
 	}
 	return own, others
 }

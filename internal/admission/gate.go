@@ -244,19 +244,24 @@ func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Dur
 
 // check asks whether the machine has room.
 func (g *Gate) check(r Request) error {
-	if g.opts.Check == nil {
-		return nil
-	}
-	g.mu.Lock()
-	starting := g.inside
-	g.mu.Unlock()
-	err := g.opts.Check(r, starting)
+	err := g.machine(r)
 	if err != nil {
 		g.mu.Lock()
 		g.counts.Refused++
 		g.mu.Unlock()
 	}
 	return err
+}
+
+// machine asks whether the machine has room for one more.
+func (g *Gate) machine(r Request) error {
+	if g.opts.Check == nil {
+		return nil
+	}
+	g.mu.Lock()
+	starting := g.inside
+	g.mu.Unlock()
+	return g.opts.Check(r, starting)
 }
 
 // roomLocked reports whether one more may be inside.

@@ -19,13 +19,8 @@ const spareTenant = "(spare)"
 // calls Done on the pass.
 func (g *Gate) Spare(r Request) (*Pass, error) {
 	r.Tenant = spareTenant
-	if g.opts.Check != nil {
-		g.mu.Lock()
-		starting := g.inside
-		g.mu.Unlock()
-		if err := g.opts.Check(r, starting); err != nil {
-			return nil, err // nobody was refused
-		}
+	if err := g.machine(r); err != nil {
+		return nil, err // nobody was refused
 	}
 	now := time.Now()
 	g.mu.Lock()

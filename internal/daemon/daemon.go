@@ -85,6 +85,7 @@ func Run(ctx context.Context, cfg config.Config, hooks Hooks) error {
 	if hooks.Ready != nil {
 		hooks.Ready(d.URL(), d.Key(), d.firstRun)
 	}
+	go tendHeap(ctx) // of this process, which is the daemon's own; one that embeds a daemon looks after itself
 	err = d.Serve(ctx)
 	return errors.Join(err, d.Close())
 }
@@ -245,7 +246,6 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })
 	}
-	wg.Go(func() { tendHeap(ctx) })
 	wg.Go(func() { d.parts.prepare(ctx, d.log) })
 	wg.Go(func() { d.parts.collect(ctx, d.cfg, d.log) })
 	d.ready.Store(true)

@@ -104,11 +104,15 @@ func (s *Service) newBox(rec state.Record, abort context.CancelCauseFunc) *box {
 		up: make(chan struct{}), gone: make(chan struct{}), rec: rec}
 }
 
-func (b *box) closeConn() {
+// guest returns the connection to the guest; nil without one.
+func (b *box) guest() *guest.Conn {
 	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
-	if conn != nil {
+	defer b.mu.Unlock()
+	return b.conn
+}
+
+func (b *box) closeConn() {
+	if conn := b.guest(); conn != nil {
 		_ = conn.Close() // only drops idle connections
 	}
 }

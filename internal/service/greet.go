@@ -222,12 +222,9 @@ func (s *Service) init(ctx context.Context, b *box, restored bool) error {
 	defer cancel()
 	ctx, span := trace.Start(ctx, "init")
 	defer span.End()
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
 	req := s.nextInit(b)
 	req.Restored = restored
-	return conn.Init(ctx, req)
+	return b.guest().Init(ctx, req)
 }
 
 // nextInit is the next /init of a sandbox's guest. Record and order are read in one step: the
@@ -264,9 +261,7 @@ const startTag = "carrel.start"
 func (s *Service) startCommand(b *box, args []string) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opts.StartTimeout)
 	defer cancel()
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
+	conn := b.guest()
 	if conn == nil {
 		return // paused meanwhile
 	}

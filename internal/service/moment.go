@@ -227,9 +227,7 @@ const settleTime = 10 * time.Second
 // settle lets a guest finish what it writes after it got its identity, and the hooks that it
 // then runs, so that no snapshot holds half of that. It waits no longer than most.
 func (s *Service) settle(ctx context.Context, b *box, most time.Duration) {
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
+	conn := b.guest()
 	if conn == nil {
 		return
 	}

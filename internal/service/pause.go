@@ -137,12 +137,9 @@ func (s *Service) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 // leave has the guest end its streams with a reason. A guest that can't is cut off
 // later.
 func (s *Service) leave(ctx context.Context, b *box, reason string) {
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := conn.Leave(ctx, reason); err != nil && ctx.Err() == nil {
+	if err := b.guest().Leave(ctx, reason); err != nil && ctx.Err() == nil {
 		s.log.Debug("end streams", "sandbox", b.id, "err", err)
 	}
 }

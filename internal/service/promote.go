@@ -173,9 +173,7 @@ func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
 		return err
 	}
 	defer files.Close()
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
+	conn := b.guest()
 	pipe, into := io.Pipe()
 	var gone []string
 	sifted := make(chan error, 1)

@@ -325,10 +325,7 @@ func (s *Service) placeholder(ctx context.Context, b *box, l *line) error {
 	if err := s.greet(ctx, b, l); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	conn := b.conn
-	b.mu.Unlock()
-	return s.touch(ctx, conn, touches)
+	return s.touch(ctx, b.guest(), touches)
 }
 
 // touchTime bounds the first commands. There are several, for each finds less left to be read, mapped and

@@ -69,8 +69,7 @@ func (s *Service) dropExcess(advice pool.Advice, floors map[pool.Key]int) {
 	w.stuck = nil
 	for key, list := range w.ready {
 		if n := len(list) - w.targets[key]; n > 0 {
-			out = append(out, list[:n]...)
-			w.ready[key] = slices.Clone(list[n:])
+			out = append(out, w.takeOldestLocked(key, n)...)
 		}
 		if len(w.ready[key]) == 0 {
 			delete(w.ready, key)
@@ -83,8 +82,7 @@ func (s *Service) dropExcess(advice pool.Advice, floors map[pool.Key]int) {
 	}
 	for key, list := range w.ready {
 		n := min(max(over, 0), len(list))
-		out = append(out, list[:n]...)
-		w.ready[key] = slices.Clone(list[n:])
+		out = append(out, w.takeOldestLocked(key, n)...)
 		over -= n
 	}
 	for key, k := range w.kinds { // what is known of kinds that nobody wants
@@ -124,12 +122,18 @@ func (s *Service) giveWay(memoryMB int) bool {
 		for ; n < len(list) && memoryMB > 0; n++ {
 			memoryMB -= list[n].box.rec.Sandbox.Limits.MemoryMB
 		}
-		out = append(out, list[:n]...)
-		w.ready[key] = slices.Clone(list[n:])
+		out = append(out, w.takeOldestLocked(key, n)...)
 	}
 	w.mu.Unlock()
 	s.discardAll(out)
 	return len(out) > 0
+}
+
+// takeOldestLocked takes out the n of a kind that are ready the longest. Called with mu held.
+func (w *warmPool) takeOldestLocked(key pool.Key, n int) []*warm {
+	list := w.ready[key]
+	w.ready[key] = slices.Clone(list[n:])
+	return list[:n]
 }
 
 // discardAll discards some at once.

@@ -8,7 +8,7 @@ import (
 )
 
 // freshTime is how long one that is ready is left alone. What it has in memory goes cold by and by: its
-// host takes pages back, its connection is closed after five minutes. After ten minutes the first
+// host takes pages back, its connection is closed after a minute. After ten minutes the first
 // command takes a quarter more of the processor's time than that of one which was just made.
 const freshTime = 2 * time.Minute
 

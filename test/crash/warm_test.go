@@ -3,9 +3,7 @@ package crash
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,7 +61,7 @@ func TestWarmCrash(t *testing.T) {
 
 		svc = connect(t, d)
 		// What the service before had made, but told nobody of, is listed or gone.
-		if n := kernels(t, d); n > len(alive)+asked+ready {
+		if n := d.Kernels(); n > len(alive)+asked+ready {
 			t.Errorf("round %d: %d kernels run for %d sandboxes and a pool of at most %d", round, n, len(alive), ready)
 		}
 		page, err := svc.List(ctx, carrel.ListOptions{Limit: 100})
@@ -93,13 +91,13 @@ func TestWarmCrash(t *testing.T) {
 		_ = svc.Close()
 	}
 	svc := connect(t, d)
-	eventually(t, "the pool is at its floor", func() bool {
+	daemontest.Eventually(t, 2*time.Minute, "the pool is at its floor", func() bool {
 		st, err := svc.(carrel.Pools).Pool(ctx)
-		return err == nil && st.Making == 0 && st.Ready >= 4 && kernels(t, d) == st.Ready
+		return err == nil && st.Making == 0 && st.Ready >= 4 && d.Kernels() == st.Ready
 	})
 	_ = svc.Close()
 	d.Terminate()
-	if n := kernels(t, d); n != 0 {
+	if n := d.Kernels(); n != 0 {
 		t.Errorf("%d kernels run after the daemon has stopped", n)
 	}
 	if left, _ := filepath.Glob(filepath.Join(d.Dir, "sandboxes", "i*")); len(left) > 0 {
@@ -109,30 +107,4 @@ func TestWarmCrash(t *testing.T) {
 	if left := remains(t, d, every); len(left) > ready {
 		t.Errorf("left behind: %v", left)
 	}
-}
-
-// eventually waits for a condition, long enough for a slow machine.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited two minutes for: %s", what)
-		}
-	}
-}
-
-// kernels counts the sandboxes' processes of a daemon.
-func kernels(t *testing.T, d *daemontest.Daemon) (n int) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		line, _ := os.ReadFile(p) // it may just have ended
-		if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) {
-			n++
-		}
-	}
-	return n
 }

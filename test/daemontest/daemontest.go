@@ -170,6 +170,32 @@ func (d *Daemon) Restart() {
 // PID is the daemon's process ID.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
+// Eventually waits for a condition, for so long at most.
+func Eventually(t testing.TB, most time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(most); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for: %s", most, what)
+		}
+	}
+}
+
+// Kernels counts the processes that are kernels of this daemon's sandboxes.
+func (d *Daemon) Kernels() (n int) {
+	d.t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, p := range all {
+		line, _ := os.ReadFile(p) // it may just have ended
+		if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) {
+			n++
+		}
+	}
+	return n
+}
+
 func (d *Daemon) launch() {
 	d.t.Helper()
 	d.cmd = d.command(d.args...)

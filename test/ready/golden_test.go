@@ -29,9 +29,9 @@ func TestGolden(t *testing.T) {
 	if how := h.started(t, first.ID); how != "cold" {
 		t.Errorf("the first one was started %s", how)
 	}
-	eventually(t, "the first one started its server itself", func() bool { _, err := h.get(t, first.ID); return err == nil })
+	daemontest.Eventually(t, 4*time.Minute, "the first one started its server itself", func() bool { _, err := h.get(t, first.ID); return err == nil })
 	h.ripe(t, "srv")
-	if n := h.kernels(t); n != 1 {
+	if n := h.Kernels(); n != 1 {
 		t.Errorf("%d kernels run, of which one is a sandbox's", n)
 	}
 
@@ -91,7 +91,7 @@ func TestGolden(t *testing.T) {
 	}
 	h.cli(t, "kill", "--all")
 	h.cli(t, "template", "rm", "srv")
-	eventually(t, "what was kept went with its template", func() bool { return h.snapshots(t) == 0 && h.kernels(t) == 0 })
+	daemontest.Eventually(t, 4*time.Minute, "what was kept went with its template", func() bool { return h.snapshots(t) == 0 && h.Kernels() == 0 })
 }
 
 // strangers tries a sandbox's guest with a sibling's token.
@@ -136,7 +136,7 @@ func TestGoldenKeptReady(t *testing.T) {
 	h := open(t, "--warm", "3", "--warm-floor", "srv=3")
 	h.cli(t, "template", "import", "srv", root(t), "--start", startLine, "--ready", readyLine)
 	full := func() bool { golden, other := h.kept(t, "srv"); return golden == 3 && other == 0 }
-	eventually(t, "the pool is full", full)
+	daemontest.Eventually(t, 4*time.Minute, "the pool is full", full)
 
 	since := time.Now()
 	boxes, all := make([]carrel.Sandbox, 3), make([]told, 3)
@@ -163,9 +163,9 @@ func TestGoldenKeptReady(t *testing.T) {
 	}
 	h.kill(t, boxes...)
 
-	eventually(t, "the pool is full again", full)
+	daemontest.Eventually(t, 4*time.Minute, "the pool is full again", full)
 	h.cli(t, "template", "start", "srv", "--start", startLine+" second")
-	eventually(t, "what is ready is of the new start", func() bool {
+	daemontest.Eventually(t, 4*time.Minute, "what is ready is of the new start", func() bool {
 		if !full() || h.state(t, "srv") != "ready" {
 			return false
 		}
@@ -188,10 +188,10 @@ func TestGoldenKilled(t *testing.T) {
 		h.Kill9()
 		h.Restart()
 		h.connect(t)
-		eventually(t, "what the dead daemon was at is gone", func() bool {
+		daemontest.Eventually(t, 4*time.Minute, "what the dead daemon was at is gone", func() bool {
 			boxes, _ := filepath.Glob(filepath.Join(h.Dir, "sandboxes", "i*"))
 			drafts, _ := filepath.Glob(filepath.Join(h.Dir, "snapshots", "drafts", "*"))
-			return len(boxes) == 0 && len(drafts) == 0 && h.kernels(t) == 0
+			return len(boxes) == 0 && len(drafts) == 0 && h.Kernels() == 0
 		})
 		if page, err := h.svc.List(t.Context(), carrel.ListOptions{}); err != nil || len(page.Sandboxes) != 0 {
 			t.Errorf("listed: %+v, %v", page, err)
@@ -217,18 +217,18 @@ func TestGoldenNeverReady(t *testing.T) {
 	h := open(t)
 	h.cli(t, "template", "import", "srv", root(t), "--start", startLine, "--ready", "echo the cache is cold; false")
 	sb := h.create(t, carrel.CreateOptions{Template: "srv"})
-	eventually(t, "it is told why not", func() bool { return strings.Contains(h.state(t, "srv"), "did not succeed within") })
+	daemontest.Eventually(t, 4*time.Minute, "it is told why not", func() bool { return strings.Contains(h.state(t, "srv"), "did not succeed within") })
 	if why := h.state(t, "srv"); !strings.Contains(why, "status 1") || !strings.Contains(why, "the cache is cold") {
 		t.Errorf("inspect says %q", why)
 	}
-	eventually(t, "the one that booted has its server", func() bool { _, err := h.get(t, sb.ID); return err == nil })
+	daemontest.Eventually(t, 4*time.Minute, "the one that booted has its server", func() bool { _, err := h.get(t, sb.ID); return err == nil })
 	other := h.create(t, carrel.CreateOptions{Template: "srv"})
 	if how := h.started(t, other.ID); how != "cold" {
 		t.Errorf("another one was started %s", how)
 	}
 	h.kill(t, sb, other)
-	if n := h.snapshots(t); n != 0 || h.kernels(t) != 0 {
-		t.Errorf("%d snapshots and %d kernels are left", n, h.kernels(t))
+	if n := h.snapshots(t); n != 0 || h.Kernels() != 0 {
+		t.Errorf("%d snapshots and %d kernels are left", n, h.Kernels())
 	}
 	// What is wrong with the start command shows, too.
 	if out := h.cli(t, "template", "inspect", "srv"); !strings.Contains(out, "did not succeed") {

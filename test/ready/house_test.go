@@ -119,7 +119,7 @@ func (h *house) state(t *testing.T, name string) string {
 // ripe waits until a template's own start is kept, having had it wanted.
 func (h *house) ripe(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the template's own start is kept", func() bool {
+	daemontest.Eventually(t, 4*time.Minute, "the template's own start is kept", func() bool {
 		switch st := h.state(t, name); st {
 		case "ready":
 			return true
@@ -208,22 +208,6 @@ func (h *house) at(t *testing.T, sb carrel.Sandbox) told {
 	return x
 }
 
-// kernels counts the sandboxes' processes of the daemon.
-func (h *house) kernels(t *testing.T) (n int) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		line, _ := os.ReadFile(p) // it may just have ended
-		if strings.Contains(string(line), "sentry") && strings.Contains(string(line), h.Dir) {
-			n++
-		}
-	}
-	return n
-}
-
 // run runs a line in a sandbox and returns what it wrote.
 func (h *house) run(t *testing.T, sb carrel.Sandbox, line string) string {
 	t.Helper()
@@ -255,16 +239,6 @@ func (h *house) kept(t *testing.T, name string) (golden, other int) {
 		}
 	}
 	return golden, other
-}
-
-// eventually waits for a condition, long enough for a slow machine.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(4 * time.Minute); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited four minutes for: %s", what)
-		}
-	}
 }
 
 // siblings compares sandboxes that go on from one moment: what the server had done before is the same in all,

@@ -18,7 +18,7 @@ import (
 // systrapName is how gVisor intercepts system calls. It needs no hardware.
 const systrapName = "systrap"
 
-// platformName is systrap with two things done at better moments, see sandboxPlatform. It is registered in the processes of this
+// platformName is systrap with one thing done at a better moment, see sandboxPlatform. It is registered in the processes of this
 // package only.
 const platformName = "carrel"
 

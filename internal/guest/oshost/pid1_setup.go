@@ -288,16 +288,22 @@ func makeGuestCommand(root string) error {
 	return err
 }
 
-// linkIn makes a link in a directory, which is made only if it is missing.
+// linkIn makes a link in a directory.
 func linkIn(dir, name, target string) error {
-	err := os.Symlink(target, filepath.Join(dir, name))
+	return within(dir, 0o755, func() error { return os.Symlink(target, filepath.Join(dir, name)) })
+}
+
+// within does something in a directory, which is made only if it turns out to be missing: mostly it is there, and
+// nobody has to look.
+func within(dir string, mode fs.FileMode, do func() error) error {
+	err := do()
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, mode); err != nil {
 		return err
 	}
-	return os.Symlink(target, filepath.Join(dir, name))
+	return do()
 }
 
 // findSudo reports whether there is a sudo below root, and whether it is ours.
@@ -335,24 +341,15 @@ func writeSudoers(root string, whole bool) error {
 	if exists(file) {
 		return nil
 	}
-	if whole && !exists(main) {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return err
+	return within(dir, 0o750, func() error {
+		if whole && !exists(main) {
+			text := "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n"
+			if err := writePlain(main, text, 0o440); err != nil {
+				return err
+			}
 		}
-		text := "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n"
-		if err := writePlain(main, text, 0o440); err != nil {
-			return err
-		}
-	}
-	rule := sandboxUser + " ALL=(ALL:ALL) NOPASSWD: ALL\n"
-	err := writePlain(file, rule, 0o440)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	return writePlain(file, rule, 0o440)
+		return writePlain(file, sandboxUser+" ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
+	})
 }
 
 // makeNames writes the files that turn names into addresses.
