@@ -205,9 +205,12 @@ func (p *parts) openKeeper(ctx context.Context, log *slog.Logger, socket string)
 	if err != nil {
 		return nil, err
 	}
-	k.Revive(func(ctx context.Context) error {
-		log.Warn("the keeper was killed: sandboxes that run now are lost if this daemon dies, too; new ones are safe", "socket", socket)
-		return keeper.Start(ctx, "", socket)
+	k.Revive(func(ctx context.Context) error { return keeper.Start(ctx, "", socket) }, func(files int, err error) {
+		if err != nil {
+			log.Error("the keeper was killed and could not be started again: what runs now is lost if this daemon dies, too", "socket", socket, "err", err)
+			return
+		}
+		log.Warn("the keeper was killed; a new one has the links of all that runs", "socket", socket, "links", files)
 	})
 	p.closing(k.Close)
 	return k, nil

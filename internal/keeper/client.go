@@ -23,41 +23,57 @@ type Client struct {
 	mu     sync.Mutex
 	conn   *net.UnixConn // nil after a failed request: the next one dials anew
 	closed bool
-	revive func(context.Context) error
-}
 
-// Revive sets what is called when no keeper answers any more, usually [Start] once more: somebody may have killed it. The request then
-// goes on with the new one, which has nothing of what the old one kept.
-func (c *Client) Revive(f func(context.Context) error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.revive = f
+	alive context.Context // until Close
+	end   context.CancelFunc
+	// Of Revive:
+	start   func(context.Context) error
+	told    func(int, error)
+	copies  map[string]int // descriptors of our own of all that is kept
+	lost    bool           // the keeper may be another one, that has none of it
+	keepers int            // how many came after the first
 }
 
 // Dial connects to the keeper at socketPath. Error: Unavailable when none serves it.
 func Dial(ctx context.Context, socketPath string) (*Client, error) {
 	c := &Client{path: socketPath}
+	c.alive, c.end = context.WithCancel(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.dial(ctx); err != nil {
+		c.end()
 		return nil, err
 	}
 	return c, nil
 }
 
 // dial is called with mu held.
-func (c *Client) dial(ctx context.Context) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", c.path)
+func (c *Client) dial(ctx context.Context) (err error) {
+	c.drop()
+	c.conn, err = dial(ctx, c.path)
+	return err
+}
+
+// drop ends the connection. It is called with mu held.
+func (c *Client) drop() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// dial connects to the keeper at a path, which must be ours.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
 	if err != nil {
-		return &carrel.Error{Op: "dial keeper", Kind: carrel.Unavailable, Err: err}
+		return nil, &carrel.Error{Op: "dial keeper", Kind: carrel.Unavailable, Err: err}
 	}
 	u := conn.(*net.UnixConn)
 	if err := checkPeer(u); err != nil {
 		_ = u.Close()
-		return err
+		return nil, err
 	}
-	c.conn = u
-	return nil
+	return u, nil
 }
 
 // Put keeps a copy of f under name, in place of an earlier one. f stays the caller's.
@@ -121,6 +137,10 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	c.end()
+	for name := range c.copies {
+		c.hold(name, -1)
+	}
 	if c.conn == nil {
 		return nil
 	}
@@ -147,28 +167,37 @@ func (c *Client) request(ctx context.Context, what string, op byte, name string,
 		if err := ctx.Err(); err != nil {
 			return "", nil, requestError(what, carrel.TimedOut, err)
 		}
-		if c.conn == nil {
-			err := c.dial(ctx)
-			if err != nil && c.revive != nil && c.revive(ctx) == nil {
-				err = c.dial(ctx)
-			}
-			if err != nil {
-				return "", nil, err
-			}
+		if err := c.connect(ctx); err != nil {
+			return "", nil, err
 		}
 		msg, fds, err := c.exchange(ctx, op, name, fd)
 		if err == nil {
-			return msg.outcome(what, fds)
+			text, fds, err := msg.outcome(what, fds)
+			if err == nil {
+				c.note(op, name, fd, fds)
+			}
+			return text, fds, err
 		}
 		closeAll(fds)
-		_ = c.conn.Close()
-		c.conn = nil
+		c.drop()
 		if ctx.Err() != nil {
 			return "", nil, requestError(what, carrel.TimedOut, ctx.Err())
 		}
 		if attempt > 0 {
 			return "", nil, requestError(what, carrel.Unavailable, err)
 		}
+	}
+}
+
+// note remembers what the keeper has after a request.
+func (c *Client) note(op byte, name string, fd int, fds []int) {
+	switch {
+	case op == opPut:
+		c.hold(name, fd)
+	case op == opGet && len(fds) == 1:
+		c.hold(name, fds[0])
+	case op == opDelete:
+		c.hold(name, -1)
 	}
 }
 

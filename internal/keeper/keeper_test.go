@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -269,43 +270,159 @@ func TestEndsByItself(t *testing.T) {
 	}
 }
 
-// A keeper that somebody killed is started anew for the next request, if whoever asks said how.
+// A keeper that somebody killed is started anew at once, with all that it kept, if its client was told how.
 func TestRevive(t *testing.T) {
 	path, c := start(t)
-	kept, err := os.Open(os.DevNull)
-	if err != nil {
+	ctx := t.Context()
+	type report struct {
+		files int
+		err   error
+	}
+	told := make(chan report, 9)
+	c.Revive(func(ctx context.Context) error { return keeper.Start(ctx, "", path) }, func(files int, err error) { told <- report{files, err} })
+	var wants []string
+	for i := range 5 {
+		name := strconv.Itoa(i)
+		f := fileWith(t, name)
+		if err := c.Put(ctx, name, f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		wants = append(wants, name)
+	}
+	if err := c.Put(ctx, "4", fileWith(t, "anew")); err != nil {
 		t.Fatal(err)
 	}
-	defer kept.Close()
-	if err := c.Put(t.Context(), "before", kept); err != nil {
+	if err := c.Delete(ctx, "0"); err != nil {
 		t.Fatal(err)
 	}
-	kill := func() {
-		t.Helper()
+	wants = wants[1:]
+	for range 2 {
 		p := pid(t, path)
 		if err := syscall.Kill(p, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(30 * time.Second); pid(t, path) == p && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
+		select { // nobody asks for anything meanwhile
+		case r := <-told:
+			if r.err != nil || r.files != len(wants) {
+				t.Fatalf("%d files, %v", r.files, r.err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a minute later there is no new keeper")
+		}
+		if pid(t, path) == p {
+			t.Fatal("the old one lives")
+		}
+		other, err := keeper.Dial(ctx, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if names, err := other.List(ctx); err != nil || !slices.Equal(names, wants) {
+			t.Fatalf("it keeps %v, %v; want %v", names, err, wants)
+		}
+		for _, name := range wants {
+			f, err := other.Get(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := make([]byte, 9)
+			n, err := f.ReadAt(said, 0)
+			if want := map[bool]string{true: "anew", false: name}[name == "4"]; string(said[:n]) != want {
+				t.Errorf("%s holds %q, %v; want %q", name, said[:n], err, want)
+			}
+			f.Close()
 		}
 	}
-	kill()
-	if err := c.Put(t.Context(), "now", kept); carrel.KindOf(err) != carrel.Unavailable {
-		t.Errorf("without a word on that: %v", err)
+	// Nothing of it stays with the client.
+	before := openFiles(t)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
 	}
-	revived := 0
+	eventually(t, "its copies are closed", func() bool { return openFiles(t) <= before-len(wants)-1 })
+	select {
+	case r := <-told:
+		t.Errorf("once more: %+v", r)
+	default:
+	}
+}
+
+// Without a word on how, a request fails and says so.
+func TestKeeperGone(t *testing.T) {
+	path, c := start(t)
+	p := pid(t, path)
+	if err := syscall.Kill(p, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is dead", func() bool { return pid(t, path) != p })
+	if err := c.Put(t.Context(), "now", fileWith(t, "x")); carrel.KindOf(err) != carrel.Unavailable {
+		t.Errorf("it gave %v", err)
+	}
+}
+
+// One that can't be started anew is tried again, and each time is told of.
+func TestReviveFails(t *testing.T) {
+	path, c := start(t)
+	told := make(chan error, 99)
+	refuse := make(chan struct{})
 	c.Revive(func(ctx context.Context) error {
-		revived++
-		return keeper.Start(ctx, "", path)
+		select {
+		case <-refuse:
+			return keeper.Start(ctx, "", path)
+		default:
+			return errors.New("not now")
+		}
+	}, func(_ int, err error) { told <- err })
+	if err := c.Put(t.Context(), "a", fileWith(t, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid(t, path), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; err == nil || !strings.Contains(err.Error(), "not now") {
+		t.Fatalf("told of %v", err)
+	}
+	if err := c.Put(t.Context(), "b", fileWith(t, "b")); err == nil {
+		t.Error("a request did not fail")
+	}
+	close(refuse)
+	eventually(t, "it keeps both", func() bool {
+		if err := c.Put(t.Context(), "b", fileWith(t, "b")); err != nil {
+			return false
+		}
+		names, err := c.List(t.Context())
+		return err == nil && slices.Equal(names, []string{"a", "b"})
 	})
-	if err := c.Put(t.Context(), "now", kept); err != nil || revived != 1 {
-		t.Fatalf("revived %d times: %v", revived, err)
+}
+
+// fileWith is an unnamed file that holds a text.
+func fileWith(t *testing.T, text string) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if names, err := c.List(t.Context()); err != nil || len(names) != 1 || names[0] != "now" {
-		t.Errorf("it keeps %v, %v", names, err)
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), "before"); err != nil {
-		t.Errorf("what the old one kept: %v", err)
+	return f
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in half a minute: %s", what)
+		}
 	}
 }

@@ -2,10 +2,15 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +51,20 @@ func TestKillNine(t *testing.T) {
 	svc = connect(t, d)
 	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
 
+	// And once more, after the keeper died: the new one has the links of those that ran before.
+	keeper := append([]byte("carrel-keeper\x00serve\x00"), filepath.Join(d.Dir, "run", "keeper.sock")+"\x00"...)
+	if err := syscall.Kill(pidOf(t, keeper), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	daemontest.Eventually(t, time.Minute, "the links are kept again", func() bool {
+		return strings.Contains(d.Log(), "has the links of all that runs")
+	})
+	_ = svc.Close()
+	d.Kill9()
+	d.Restart()
+	svc = connect(t, d)
+	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
+
 	// And once more, as a service manager stops it.
 	_ = svc.Close()
 	d.Terminate()
@@ -57,6 +76,25 @@ func TestKillNine(t *testing.T) {
 	if err != nil || len(page.Sandboxes) != 0 {
 		t.Fatalf("after killing all: %d sandboxes, %v", len(page.Sandboxes), err)
 	}
+}
+
+// pidOf finds the one process with this command line.
+func pidOf(t *testing.T, cmdline []byte) int {
+	t.Helper()
+	found := 0
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range all {
+		if b, err := os.ReadFile(f); err == nil && bytes.Equal(b, cmdline) {
+			if found != 0 {
+				t.Fatalf("two processes are %q", cmdline)
+			}
+			found, _ = strconv.Atoi(strings.Split(f, "/")[2])
+		}
+	}
+	if found <= 1 {
+		t.Fatalf("no process is %q", cmdline)
+	}
+	return found
 }
 
 func connect(t *testing.T, d *daemontest.Daemon) carrel.Service {
