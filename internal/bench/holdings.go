@@ -158,13 +158,18 @@ func (p processorTime) since(before processorTime) (own, children time.Duration)
 	return p.own - before.own, p.children - before.children
 }
 
-// residentMemory is the resident memory of one process.
-func residentMemory(pid int) int64 {
+// residentMemory is the resident memory of one process, with the pages of its binary that it shares with all who run that.
+func residentMemory(pid int) int64 { return statusMemory(pid, "VmRSS:") }
+
+// ownMemory is what of it no file backs: only this can leak.
+func ownMemory(pid int) int64 { return statusMemory(pid, "RssAnon:") }
+
+func statusMemory(pid int, line string) int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	return kilobytes(string(raw), "VmRSS:")
+	return kilobytes(string(raw), line)
 }
 
 // proportionalMemory sums the proportional set sizes of the daemon and everything below
