@@ -75,6 +75,9 @@ func Build(ctx context.Context, w *erofs.Writer, opts Options, meter *image.Mete
 	if err := b.write(); err != nil {
 		return nil, b.fail(err)
 	}
+	if err := b.locales(); err != nil {
+		return nil, b.fail(err)
+	}
 	return &Base{Root: b.root, Env: b.env(), Files: len(b.jobs), Bytes: b.bytes}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // format is raised whenever the same machine must give another image.
-const format = 2
+const format = 3
 
 // Fingerprint is a cheap text that changes when the image should be built again:
 // when packages were installed or removed, files were added to or taken from the
