@@ -31,7 +31,7 @@ var floors = []struct {
 		"internal/refusal", "internal/sh/regex", "internal/pool", "internal/admission", "internal/trace", "internal/rest",
 	}},
 	{2, []string{
-		"internal/driver", "internal/driver/drivertest", "internal/guest", "internal/image", "internal/state",
+		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/sh/vfs", "internal/sh/tool", "internal/sh/program", "internal/sh/tools/system/gnudate", "internal/sh/tools/text/usage", "internal/callback", "internal/scaling",

@@ -120,7 +120,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 	in := d.newInstance(l)
 	// From here on the instance's own end removes all.
 	undo.Release()
-	undo.Add(in.abandon)
+	undo.Add(in.Abandon)
 	if err := in.openLink(ctx, l); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (in *Instance) openLink(ctx context.Context, l *launch) error {
 	if err != nil {
 		return fmt.Errorf("attach the link: %w", err)
 	}
-	in.setLink(link)
+	in.SetLink(link)
 	return nil
 }
 

@@ -13,21 +13,11 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
-
-// FDKeeper holds open files under names while the daemon is away. Package keeper's
-// client is one.
-type FDKeeper interface {
-	// Put keeps a copy of f under name, in place of an earlier one.
-	Put(ctx context.Context, name string, f *os.File) error
-	// Get returns a copy of what was put under name. Error: NotFound.
-	Get(ctx context.Context, name string) (*os.File, error)
-	// Delete closes what is kept under name; nothing kept is no error.
-	Delete(ctx context.Context, name string) error
-}
 
 // Options are what a driver is made of.
 type Options struct {
@@ -37,7 +27,7 @@ type Options struct {
 	// Network makes the daemon's ends of the links.
 	Network driver.Network
 	// Keeper holds them while the daemon is away. Without one nothing can be recovered.
-	Keeper FDKeeper
+	Keeper hosted.FDKeeper
 	// Files opens an EROFS image for reading: a user who may not mount one unpacks it.
 	Files func(ctx context.Context, image string) (image.Files, error)
 	// Device is where TAP devices are given out; "" is /dev/net/tun.
@@ -156,7 +146,8 @@ func (d *Driver) Close() error {
 	d.instances = map[*Instance]struct{}{}
 	d.mu.Unlock()
 	for in := range instances {
-		in.release()
+		in.Release()
+		closeAll(in.guestLog)
 	}
 	d.templates.close()
 	d.ice.close()

@@ -40,8 +40,8 @@ func (in *Instance) setIce(ctx context.Context, op string, frozen bool) error {
 func (in *Instance) turn(ctx context.Context, frozen bool, fail func(carrel.Kind, error) error) error {
 	for {
 		select {
-		case <-in.ended:
-			return fail(carrel.Unavailable, errors.New(in.exit.Message))
+		case <-in.Ended():
+			return fail(carrel.Unavailable, errors.New(in.Exit().Message))
 		default:
 		}
 		done, err := in.step(frozen)

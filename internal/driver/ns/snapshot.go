@@ -55,8 +55,8 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotO
 	_ = os.Remove(filepath.Join(dir, layerFile))
 	kind := carrel.Internal
 	select {
-	case <-in.ended:
-		return driver.SnapshotInfo{}, fail(carrel.Unavailable, errors.New(in.exit.Message))
+	case <-in.Ended():
+		return driver.SnapshotInfo{}, fail(carrel.Unavailable, errors.New(in.Exit().Message))
 	default:
 	}
 	switch {
