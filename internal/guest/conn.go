@@ -32,6 +32,8 @@ type ConnOptions struct {
 	Token string
 	// DefaultUser runs what names no user; "" leaves it to the guest.
 	DefaultUser string
+	// JSON has messages written as JSON, as E2B's SDKs do, and not in binary.
+	JSON bool
 	// Transport, URL and Header are for a guest that is reached through a gateway:
 	// they replace the connections made with the Dialer, say where the guest is
 	// ("https://49983-<id>.<domain>") and what each request carries besides.
@@ -79,6 +81,9 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 		connect.WithAcceptCompression("gzip", nil, nil), // the link is local: compressing only costs time
 		connect.WithReadMaxBytes(maxMessage),
 	}
+	if opts.JSON {
+		client = append(client, connect.WithProtoJSON())
+	}
 	c.process = processconnect.NewProcessClient(doer{c}, c.url, client...)
 	c.files = filesystemconnect.NewFilesystemClient(doer{c}, c.url, client...)
 	return c
@@ -88,7 +93,20 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 // token: for one that has been given another identity.
 func (c *Conn) As(token string) *Conn {
 	opts := c.opts
-	opts.Token, opts.Transport = token, c.http
+	opts.Token = token
+	return c.with(opts)
+}
+
+// AsJSON returns a Conn to the same guest, over the same connections, that speaks JSON.
+func (c *Conn) AsJSON() *Conn {
+	opts := c.opts
+	opts.JSON = true
+	return c.with(opts)
+}
+
+// with returns a Conn with other options over the same connections.
+func (c *Conn) with(opts ConnOptions) *Conn {
+	opts.Transport = c.http
 	as := NewConn(c.dial, opts)
 	as.pool, as.opts.Transport = c.pool, c.opts.Transport
 	return as

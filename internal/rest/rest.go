@@ -20,15 +20,20 @@ const (
 	every = 15 * time.Second
 	// quiet is how many bytes it may allocate meanwhile and still come to rest.
 	quiet = 256 << 10
+	// young is how many it may have allocated and still be so.
+	young = 4 << 20
 )
 
 // Options say how a process rests.
 type Options struct {
 	// First is when it does so for the first time.
 	First time.Duration
-	// Young means that there is nothing to collect then.
+	// Young means that there is nothing worth collecting then, if it has not been busy.
 	Young bool
-	// Room is how many bytes more it may use at rest before it is collected; 0 is 2 MB.
+	// Percent is what the collector is set to when it does not rest; 0 is what it was set to before.
+	Percent int
+	// Room is how many bytes more it may use at rest before it is collected; 0 is 2 MB. Go's runtime keeps
+	// 1 MB of it for itself.
 	Room int64
 }
 
@@ -46,11 +51,14 @@ func run(o Options, every time.Duration, tell func(bool)) {
 	woken := make(chan struct{}, 1)
 	time.Sleep(o.First)
 	for {
-		if !o.Young {
+		if !o.Young || allocated() > young {
 			debug.FreeOSMemory() // collects, too
 		}
 		o.Young = false
 		percent := debug.SetGCPercent(-1)
+		if o.Percent != 0 {
+			percent = o.Percent
+		}
 		limit := debug.SetMemoryLimit(used() + o.Room)
 		// An object that nobody holds is found by the next collection.
 		runtime.AddCleanup(new([16]byte), func(woken chan<- struct{}) { woken <- struct{}{} }, woken)
