@@ -55,7 +55,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Plots, "plots", "", "write plots (SVG) to this directory")
 	f.StringVar(&o.Profile, "profile", "", "write CPU profiles of the daemon to this directory")
 	f.StringVar(&o.CacheDir, "cache-dir", "", "the daemon's cache directory (default: its own)")
-	f.IntVar(&o.Idle, "idle", 200, "how many idle sandboxes to keep alive at once")
+	f.IntVar(&o.Idle, "idle", 500, "how many idle sandboxes to keep alive at once")
 	f.IntVar(&o.Paused, "paused", 10000, "how many paused sandboxes to keep at once")
 	f.IntVar(&o.Chain, "chain", 1000, "how many sandboxes to create one after the other")
 	f.DurationVar(&o.For, "for", 20*time.Minute, "how long the soak lasts")

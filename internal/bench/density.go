@@ -40,8 +40,18 @@ func benchDensity(ctx context.Context, s *session) ([]row, error) {
 		if err := c.look(ctx); err != nil {
 			return nil, err
 		}
+		if n == othersIdle {
+			if err := c.times(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if n < step {
 			break
+		}
+	}
+	if c.timesRows == nil {
+		if err := c.times(ctx); err != nil {
+			return nil, err
 		}
 	}
 	rest := 20 * time.Second
@@ -58,16 +68,8 @@ func benchDensity(ctx context.Context, s *session) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	pause, resume, err := d.pauses(ctx, 50, s.o.samples(20))
-	if err != nil {
-		return nil, err
-	}
 	label := fmt.Sprintf("with %d idle sandboxes: ", n)
-	forks, forking, err := d.forks(ctx, max(3, s.o.samples(20)))
-	if err != nil {
-		return nil, err
-	}
-	return []row{
+	return append([]row{
 		atLeast(single(label+"alive", "", float64(alive)), float64(wanted)).key("density.alive"),
 		fewer(label+"memory of each, daemon's share included", "MiB", []float64{c.each}, 10).key("density.memory"),
 		single("  memory of this machine gone, for each", "MiB", c.gone).key("density.gone"),
@@ -77,10 +79,30 @@ func benchDensity(ctx context.Context, s *session) ([]row, error) {
 		summarise(label+"exec in each", "ms", c.execs).key("density.exec"),
 		atMost(single("  p95 of that", "ms", p95(c.execs)), 60).key("density.exec.p95"),
 		summarise(label+"create", "ms", c.creates).key("density.create"),
+	}, c.timesRows...), nil
+}
+
+// othersIdle is among how many others the operations on time are measured, if there are as many.
+const othersIdle = 500
+
+// times measures them among those there are.
+func (c *crowd) times(ctx context.Context) error {
+	pause, resume, err := c.d.pauses(ctx, 50, c.s.o.samples(20))
+	if err != nil {
+		return err
+	}
+	forks, forking, err := c.d.forks(ctx, max(3, c.s.o.samples(20)))
+	if err != nil {
+		return err
+	}
+	label := fmt.Sprintf("with %d others idle: ", len(c.ids))
+	c.timesRows = []row{
+		single("others idle, for what follows", "", float64(len(c.ids))).key("density.others"),
 		summarise(label+"pause, 50 MB held", "ms", pause).key("density.pause"),
 		atMost(summarise(label+"resume → first command's output, 50 MB held", "ms", resume), 110).key("density.resume"),
 		atLeast(single(fmt.Sprintf("%s%d forks at once, 50 MB held, all answering", label, forks), "1/s", forking), 15).key("density.fork"),
-	}, nil
+	}
+	return nil
 }
 
 // steps are the counts at which a crowd of n is looked at.
@@ -106,6 +128,8 @@ type crowd struct {
 	// Of the last look:
 	each, gone, resident float64 // MiB
 	execs, creates       []float64
+
+	timesRows []row // see times
 }
 
 // timedCreates are how many creates of a step are timed, one after the other. What there are more come before, a few at a time.

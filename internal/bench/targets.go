@@ -38,7 +38,7 @@ var targets = []target{
 		{key: "density.exec.p95", label: "exec p95 ", unit: " ms", bound: 60}, {key: "density.daemon", label: "daemon ", unit: " MiB", bound: 400},
 		{key: "density.cpu", label: "daemon ", unit: " % of a core", bound: 5}}},
 	{"resume and fork with others idle", []condition{
-		{key: "density.alive", label: "others ", bound: 500, least: true},
+		{key: "density.others", label: "others ", bound: othersIdle, least: true},
 		{key: "density.resume", label: "resume ", unit: " ms", bound: 110}, {key: "density.fork", label: "forks ", unit: "/s", bound: 15, least: true}}},
 	{"10 × overload", []condition{
 		{key: "overload.goodput", label: "served ÷ what can be served ", unit: " ×", bound: 0.8, least: true}, {key: "overload.left", label: "left behind ", bound: 0}}},
