@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
 	"time"
@@ -18,7 +19,7 @@ const longestProfile = 5 * time.Minute
 
 // debugProfile answers with a profile of this daemon in pprof's format: "profile" is its
 // processor time over ?seconds=N, the others (heap, allocs, goroutine, mutex, block,
-// threadcreate) are as it stands, as text with ?debug=1.
+// threadcreate) are as it stands, after a collection with ?gc=1, as text with ?debug=1.
 //
 // A profile tells function names and sizes, nothing of a sandbox. It costs time all the
 // same, and so is for this machine alone, whatever the key.
@@ -38,6 +39,9 @@ func (s *Server) debugProfile(w http.ResponseWriter, r *http.Request) error {
 		p := pprof.Lookup(name)
 		if p == nil {
 			return tell(carrel.NotFound, "there is no profile %q", clip(name))
+		}
+		if r.URL.Query().Get("gc") != "" {
+			runtime.GC() // what is left is used
 		}
 		level := 0
 		if r.URL.Query().Get("debug") != "" {
