@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -44,25 +45,29 @@ type ConnOptions struct {
 
 // Bounds on what a guest may make the host hold: a guest is not trusted.
 const (
-	maxMessage   = 64 << 20    // one Connect message
-	maxJSON      = 1 << 20     // one JSON answer
-	maxHeader    = 256 << 10   // the headers of one answer
-	idleConns    = 16          // kept warm for each sandbox
-	idleTimeout  = time.Minute // a kept connection costs the host some 80 KB, a new one a millisecond
-	streamBuffer = 32 << 10
+	maxMessage  = 64 << 20    // one Connect message
+	maxJSON     = 1 << 20     // one JSON answer
+	maxHeader   = 256 << 10   // the headers of one answer
+	idleConns   = 16          // kept warm for each sandbox
+	idleTimeout = time.Minute // a kept connection costs the host some 25 KB, a new one a millisecond
+	// streamBuffer is what a kept connection holds for each direction, whether anything moves or not. What is longer goes past it:
+	// whoever moves a stream brings a buffer of its own, and that is longer.
+	streamBuffer = 4 << 10
 )
 
 // Conn is the host's side of one sandbox's guest: a [carrel.Computer] over any
 // way to dial. It is safe for concurrent use. Connections are kept warm and
 // shared by everything that goes to the guest, so a call costs one round trip.
 type Conn struct {
-	dial    Dialer
-	opts    ConnOptions
-	url     string
-	pool    *http.Transport // nil when the options gave a Transport
-	http    http.RoundTripper
-	process processconnect.ProcessClient
-	files   filesystemconnect.FilesystemClient
+	dial Dialer
+	opts ConnOptions
+	url  string
+	pool *http.Transport // nil when the options gave a Transport
+	http http.RoundTripper
+	// The clients of Connect's methods are made when the first is called: they are 20 KB, and of most sandboxes nothing is
+	// asked that the gateway does not hand through.
+	process func() processconnect.ProcessClient
+	files   func() filesystemconnect.FilesystemClient
 }
 
 var _ carrel.Computer = (*Conn)(nil)
@@ -77,6 +82,17 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 		c.pool = newTransport(dial)
 		c.http = c.pool
 	}
+	c.process = sync.OnceValue(func() processconnect.ProcessClient {
+		return processconnect.NewProcessClient(doer{c}, c.url, clientOptions(opts)...)
+	})
+	c.files = sync.OnceValue(func() filesystemconnect.FilesystemClient {
+		return filesystemconnect.NewFilesystemClient(doer{c}, c.url, clientOptions(opts)...)
+	})
+	return c
+}
+
+// clientOptions are those of every client of Connect's.
+func clientOptions(opts ConnOptions) []connect.ClientOption {
 	client := []connect.ClientOption{
 		connect.WithAcceptCompression("gzip", nil, nil), // the link is local: compressing only costs time
 		connect.WithReadMaxBytes(maxMessage),
@@ -84,9 +100,7 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 	if opts.JSON {
 		client = append(client, connect.WithProtoJSON())
 	}
-	c.process = processconnect.NewProcessClient(doer{c}, c.url, client...)
-	c.files = filesystemconnect.NewFilesystemClient(doer{c}, c.url, client...)
-	return c
+	return client
 }
 
 // As returns a Conn to the same guest, over the same connections, with another access

@@ -124,7 +124,7 @@ func (s *source) stop() error {
 }
 
 func (f *files) Stat(ctx context.Context, name string) (carrel.FileInfo, error) {
-	resp, err := f.c.files.Stat(ctx, request(f, &filesystem.StatRequest{Path: name}))
+	resp, err := f.c.files().Stat(ctx, request(f, &filesystem.StatRequest{Path: name}))
 	if err != nil {
 		return carrel.FileInfo{}, f.c.fail("stat file", err)
 	}
@@ -136,7 +136,7 @@ func (f *files) List(ctx context.Context, name string, depth int) ([]carrel.File
 	if depth < 0 || depth > 1<<16 {
 		return nil, f.c.invalid(op, "depth", "%d is not a depth", depth)
 	}
-	resp, err := f.c.files.ListDir(ctx, request(f, &filesystem.ListDirRequest{Path: name, Depth: uint32(max(depth, 1))}))
+	resp, err := f.c.files().ListDir(ctx, request(f, &filesystem.ListDirRequest{Path: name, Depth: uint32(max(depth, 1))}))
 	if err != nil {
 		return nil, f.c.fail(op, err)
 	}
@@ -148,17 +148,17 @@ func (f *files) List(ctx context.Context, name string, depth int) ([]carrel.File
 }
 
 func (f *files) MakeDir(ctx context.Context, name string) error {
-	_, err := f.c.files.MakeDir(ctx, request(f, &filesystem.MakeDirRequest{Path: name}))
+	_, err := f.c.files().MakeDir(ctx, request(f, &filesystem.MakeDirRequest{Path: name}))
 	return f.c.fail("make directory", err)
 }
 
 func (f *files) Move(ctx context.Context, from, to string) error {
-	_, err := f.c.files.Move(ctx, request(f, &filesystem.MoveRequest{Source: from, Destination: to}))
+	_, err := f.c.files().Move(ctx, request(f, &filesystem.MoveRequest{Source: from, Destination: to}))
 	return f.c.fail("move file", err)
 }
 
 func (f *files) Remove(ctx context.Context, name string) error {
-	_, err := f.c.files.Remove(ctx, request(f, &filesystem.RemoveRequest{Path: name}))
+	_, err := f.c.files().Remove(ctx, request(f, &filesystem.RemoveRequest{Path: name}))
 	if err = f.c.fail("remove file", err); errors.Is(err, carrel.NotFound) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (f *files) Remove(ctx context.Context, name string) error {
 
 func (f *files) Watch(ctx context.Context, name string, recursive bool, fn func(carrel.FileEvent)) error {
 	const op = "watch directory"
-	stream, err := f.c.files.WatchDir(ctx, request(f, &filesystem.WatchDirRequest{Path: name, Recursive: recursive}))
+	stream, err := f.c.files().WatchDir(ctx, request(f, &filesystem.WatchDirRequest{Path: name, Recursive: recursive}))
 	if err != nil {
 		return f.c.fail(op, err)
 	}

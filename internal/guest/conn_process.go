@@ -85,7 +85,7 @@ func (c *Conn) start(ctx context.Context, cmd carrel.Command) (*remote, error) {
 	}
 	p := c.newRemote(ctx, cmd.Stdout, cmd.Stderr)
 	p.tty, p.limit = cmd.TTY != nil, cmd.Timeout
-	stream, err := c.process.Start(p.ctx, req)
+	stream, err := c.process().Start(p.ctx, req)
 	if err != nil {
 		p.cancel()
 		return nil, c.startError(ctx, op, err)
@@ -151,7 +151,7 @@ func (c *Conn) Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (c
 	c.authorize(req.Header(), "")
 	p := c.newRemote(ctx, stdout, stderr)
 	p.attached = true
-	stream, err := c.process.Connect(p.ctx, req)
+	stream, err := c.process().Connect(p.ctx, req)
 	if err != nil {
 		p.cancel()
 		return nil, c.startError(ctx, op, err)
@@ -166,7 +166,7 @@ func (c *Conn) Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (c
 func (c *Conn) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) {
 	req := connect.NewRequest(&process.ListRequest{})
 	c.authorize(req.Header(), "")
-	resp, err := c.process.List(ctx, req)
+	resp, err := c.process().List(ctx, req)
 	if err != nil {
 		return nil, c.fail("list processes", err)
 	}

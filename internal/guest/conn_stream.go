@@ -177,7 +177,7 @@ func (p *remote) sendAs(chunk []byte, tty bool) error {
 	p.c.authorize(req.Header(), "")
 	ctx, done := p.inputContext()
 	defer done()
-	_, err := p.c.process.SendInput(ctx, req)
+	_, err := p.c.process().SendInput(ctx, req)
 	return err
 }
 
@@ -190,7 +190,7 @@ func (p *remote) CloseStdin() error {
 	p.c.authorize(req.Header(), "")
 	ctx, done := p.inputContext()
 	defer done()
-	_, err := p.c.process.CloseStdin(ctx, req)
+	_, err := p.c.process().CloseStdin(ctx, req)
 	if connect.CodeOf(err) == connect.CodeNotFound {
 		return nil // it ended while we asked
 	}
@@ -224,7 +224,7 @@ func (p *remote) pumpStdin(r io.Reader) {
 func (p *remote) Resize(ctx context.Context, size carrel.Size) error {
 	req := connect.NewRequest(&process.UpdateRequest{Process: selector(p.pid), Pty: ptySize(size)})
 	p.c.authorize(req.Header(), "")
-	_, err := p.c.process.Update(ctx, req)
+	_, err := p.c.process().Update(ctx, req)
 	return p.c.fail("resize terminal", err)
 }
 
@@ -243,6 +243,6 @@ func (p *remote) Signal(ctx context.Context, signal int) error {
 	}
 	req := connect.NewRequest(&process.SendSignalRequest{Process: selector(p.pid), Signal: s})
 	p.c.authorize(req.Header(), "")
-	_, err := p.c.process.SendSignal(ctx, req)
+	_, err := p.c.process().SendSignal(ctx, req)
 	return p.c.fail(op, err)
 }
