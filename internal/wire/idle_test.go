@@ -13,43 +13,61 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// BenchmarkIdleLinks says what a link costs on which nothing happens: memory, goroutines
-// and descriptors.
-func BenchmarkIdleLinks(b *testing.B) {
-	const n = 500
+// idleCost is what a link costs on which nothing happens.
+type idleCost struct{ heap, stacks, goroutines, files float64 }
+
+// costOfIdle attaches links and looks at what they hold.
+func costOfIdle(t testing.TB, n int) idleCost {
 	w := wire.New(wire.Options{})
-	defer w.Close()
-	memory := func() (heap, stacks uint64) {
+	t.Cleanup(func() { _ = w.Close() })
+	memory := func() (heap, stacks float64) {
 		runtime.GC()
-		runtime.GC()
+		runtime.GC() // what pools held is garbage only now
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc, m.StackInuse
+		return float64(m.HeapAlloc), float64(m.StackInuse)
 	}
 	heap, stacks := memory()
-	gos, fds := runtime.NumGoroutine(), openFiles(b)
+	gos, fds := runtime.NumGoroutine(), openFiles(t)
 	for range n {
-		host, fd := pair(b, 0)
-		b.Cleanup(func() { _ = unix.Close(fd) })
-		if _, err := w.Attach(b.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 65520}, host); err != nil {
-			b.Fatal(err)
+		host, fd := pair(t, 0)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if _, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: 65520}, host); err != nil {
+			t.Fatal(err)
 		}
-	}
-	for b.Loop() {
 	}
 	time.Sleep(time.Second)
 	h, st := memory()
-	b.ReportMetric(float64(h-heap)/n, "heap-B/link")
-	b.ReportMetric(float64(st-stacks)/n, "stack-B/link")
-	b.ReportMetric(float64(runtime.NumGoroutine()-gos)/n, "goroutines/link")
-	b.ReportMetric(float64(openFiles(b)-fds)/n-1, "fds/link")
+	each := float64(n)
+	return idleCost{(h - heap) / each, (st - stacks) / each, float64(runtime.NumGoroutine()-gos) / each, float64(openFiles(t)-fds)/each - 1}
+}
+
+// BenchmarkIdleLinks says what a link costs on which nothing happens: memory, goroutines
+// and descriptors.
+func BenchmarkIdleLinks(b *testing.B) {
+	c := costOfIdle(b, 500)
+	for b.Loop() {
+	}
+	b.ReportMetric(c.heap, "heap-B/link")
+	b.ReportMetric(c.stacks, "stack-B/link")
+	b.ReportMetric(c.goroutines, "goroutines/link")
+	b.ReportMetric(c.files, "fds/link")
 	b.ReportMetric(0, "ns/op")
 }
 
-func openFiles(b *testing.B) int {
+// Thousands of links on which nothing happens fit beside each other: one is some 33 KiB.
+func TestIdleLinks(t *testing.T) {
+	c := costOfIdle(t, 100)
+	t.Logf("%+v", c)
+	if c.heap > 40<<10 || c.stacks > 40<<10 || c.goroutines > 5 || c.files > 1 {
+		t.Errorf("an idle link holds too much: %+v", c)
+	}
+}
+
+func openFiles(t testing.TB) int {
 	d, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return len(d)
 }

@@ -82,6 +82,7 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 func newStack(window int) (*stack.Stack, error) {
 	s := stack.New(stack.Options{
 		RandSource:         sharedRandom{},
+		IPTables:           &stack.IPTables{}, // nothing is filtered here, and the tables that say so take 8 KiB
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{newTCP, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
