@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -203,6 +204,9 @@ func (c *Client) note(op byte, name string, fd int, fds []int) {
 
 type message []byte
 
+// replies holds memory for one reply each.
+var replies = sync.Pool{New: func() any { return new([maxMessage]byte) }}
+
 func (c *Client) exchange(ctx context.Context, op byte, name string, fd int) (message, []int, error) {
 	conn := c.conn
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -213,9 +217,10 @@ func (c *Client) exchange(ctx context.Context, op byte, name string, fd int) (me
 	var fds []int
 	var n int
 	_, _, err := conn.WriteMsgUnix(append([]byte{op}, name...), oob, nil)
-	buf := make([]byte, maxMessage)
+	buf := replies.Get().(*[maxMessage]byte)
+	defer replies.Put(buf)
 	if err == nil {
-		n, fds, err = receive(conn, buf)
+		n, fds, err = receive(conn, buf[:])
 	}
 	if err == nil && n == 0 {
 		err = errors.New("the keeper closed the connection")
@@ -226,7 +231,7 @@ func (c *Client) exchange(ctx context.Context, op byte, name string, fd int) (me
 		c.conn = nil
 	}
 	runtime.KeepAlive(conn)
-	return buf[:n], fds, err
+	return bytes.Clone(buf[:n]), fds, err
 }
 
 func (m message) outcome(what string, fds []int) (string, []int, error) {

@@ -109,6 +109,9 @@ func (s *Spawner) Process(r Request, files []*os.File) (pid int, pidfd *os.File,
 	return a.PID, os.NewFile(uintptr(fds[0]), "pidfd"), nil
 }
 
+// answers holds memory for one answer each: new memory for every start would be a third of what a daemon allocates for it.
+var answers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
+
 // ask sends one request and reads its answer.
 func (s *Spawner) ask(told []byte, files []*os.File) (a answer, fds []int, err error) {
 	var numbers []int
@@ -121,8 +124,9 @@ func (s *Spawner) ask(told []byte, files []*os.File) (a answer, fds []int, err e
 	if _, _, err := s.conn.WriteMsgUnix(told, unix.UnixRights(numbers...), nil); err != nil {
 		return a, nil, err
 	}
-	buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
-	n, m, _, _, err := s.conn.ReadMsgUnix(buf, oob)
+	buf, oob := answers.Get().(*[maxMessage]byte), make([]byte, unix.CmsgSpace(4))
+	defer answers.Put(buf)
+	n, m, _, _, err := s.conn.ReadMsgUnix(buf[:], oob)
 	if err != nil {
 		return a, nil, err
 	}
