@@ -166,4 +166,4 @@ generate:
 	$(GO) generate ./internal/guest
 
 clean:
-	rm -rf bin $(GUEST_IMAGE) $(BOX_STAGE) $(BOX_STAGE).sum
+	rm -rf bin $(GUEST_IMAGE) $(GUEST_IMAGE).sum $(BOX_STAGE) $(BOX_STAGE).sum

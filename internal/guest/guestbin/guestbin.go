@@ -10,9 +10,11 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
@@ -20,7 +22,7 @@ import (
 
 //go:generate go run ../../tools/guestimage -o assets/guest.erofs
 
-// assets holds guest.erofs, or only its README when the image was not built: so
+// assets holds guest.erofs and its SHA-256, or only its README when the image was not built: so
 // the package always compiles.
 //
 //go:embed all:assets
@@ -38,35 +40,78 @@ func Extract(dir string) (string, error) { return extract(assets, dir) }
 // extract is Extract from any file system.
 func extract(from fs.FS, dir string) (string, error) {
 	const op = "extract guest"
-	data, err := fs.ReadFile(from, image)
+	fail := func(err error) (string, error) { return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err} }
+	want, err := readSum(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &carrel.Error{Op: op, Kind: carrel.Unsupported,
 			Err:  errors.New("this binary was built without the guest's image"),
 			Hint: "build it with: make build"}
 	}
 	if err != nil {
-		return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+		return fail(err)
 	}
 	if dir, err = filepath.Abs(dir); err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
-		return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+		return fail(err)
 	}
-	sum := sha256.Sum256(data)
-	name := filepath.Join(dir, "guest-"+hex.EncodeToString(sum[:8])+".erofs")
-	if same(name, sum) {
+	// The image itself is not touched if it is there: it would stay in this process's memory.
+	name := filepath.Join(dir, "guest-"+hex.EncodeToString(want[:8])+".erofs")
+	if same(name, want) {
 		return name, nil
 	}
+	data, err := fs.ReadFile(from, image)
+	if err != nil {
+		return fail(err)
+	}
+	if sha256.Sum256(data) != want {
+		return fail(errors.New("what this binary carries is damaged"))
+	}
 	if err := atomicfile.Write(name, data, 0o644); err != nil {
-		return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+		return fail(err)
 	}
 	return name, nil
 }
 
+// readSum reads what the image must be: what was noted when it was built, or else what it is.
+func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
+	if _, err := fs.Stat(from, image); err != nil {
+		return want, err
+	}
+	text, err := fs.ReadFile(from, image+".sum")
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err := from.Open(image)
+		if err != nil {
+			return want, err
+		}
+		return hash(f)
+	}
+	if err != nil {
+		return want, err
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(raw) != len(want) {
+		return want, errors.New(image + ".sum: not a hash")
+	}
+	return [sha256.Size]byte(raw), nil
+}
+
 // same reports whether a file has the content with this hash: what a sandbox's
 // first process is made of is not taken on a name's word.
-func same(name string, sum [sha256.Size]byte) bool {
-	data, err := os.ReadFile(name)
-	return err == nil && sha256.Sum256(data) == sum
+func same(name string, want [sha256.Size]byte) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	sum, err := hash(f)
+	return err == nil && sum == want
+}
+
+// hash reads a file to its end, a piece at a time, and closes it.
+func hash(f io.ReadCloser) (sum [sha256.Size]byte, err error) {
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return [sha256.Size]byte(h.Sum(nil)), err
 }

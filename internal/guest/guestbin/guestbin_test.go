@@ -1,6 +1,8 @@
 package guestbin
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -48,6 +50,33 @@ func TestExtract(t *testing.T) {
 	}
 	if data, _ := os.ReadFile(paths[0]); string(data) != "an image" {
 		t.Errorf("content %q", data)
+	}
+}
+
+// What was noted of the image when it was built is believed of what is there, never of what is written.
+func TestExtractNoted(t *testing.T) {
+	const noted = image + ".sum"
+	data := []byte("an image")
+	sum := sha256.Sum256(data)
+	built := fstest.MapFS{image: {Data: data}, noted: {Data: []byte(hex.EncodeToString(sum[:]) + "\n")}}
+	dir := t.TempDir()
+	p, err := extract(built, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := extract(fstest.MapFS{image: {Data: data}}, dir); err != nil || plain != p {
+		t.Errorf("with the sum %q, without %q, %v", p, plain, err)
+	}
+	built[image] = &fstest.MapFile{Data: []byte("damaged")}
+	if again, err := extract(built, dir); err != nil || again != p {
+		t.Errorf("what is there is right: %q, %v", again, err)
+	}
+	if _, err := extract(built, t.TempDir()); err == nil {
+		t.Error("an image that is not what was noted was written")
+	}
+	built[noted] = &fstest.MapFile{Data: []byte("no sum")}
+	if _, err := extract(built, dir); err == nil {
+		t.Error("a sum that is none was taken")
 	}
 }
 

@@ -10,7 +10,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -70,7 +73,19 @@ func run(out string, binaries []string) error {
 		_ = os.Remove(tmp)
 		return err
 	}
-	return os.Rename(tmp, out)
+	data, err := os.ReadFile(tmp)
+	if err != nil {
+		return err
+	}
+	// Beside the image its SHA-256 is noted: a daemon need not read all of it to know whether it has it unpacked.
+	sum, hash := out+".sum", sha256.Sum256(data)
+	if err := os.Remove(sum); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(tmp, out); err != nil {
+		return err
+	}
+	return os.WriteFile(sum, []byte(hex.EncodeToString(hash[:])+"\n"), 0o644)
 }
 
 // apart checks that the guest's writable segment does not begin where the constants before it end. The kernel of sandboxes (gVisor)

@@ -5,7 +5,6 @@
 package sentrybin
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -46,7 +45,7 @@ func Extract(dir string) (string, error) { return extract(assets, dir) }
 func extract(from fs.FS, dir string) (string, error) {
 	const op = "extract the sandboxes' kernel"
 	fail := func(err error) (string, error) { return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err} }
-	packed, err := fs.ReadFile(from, program)
+	_, err := fs.Stat(from, program)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &carrel.Error{Op: op, Kind: carrel.Unsupported,
 			Err: errors.New("this binary was built without it"), Hint: "build it with: make build"}
@@ -68,6 +67,11 @@ func extract(from fs.FS, dir string) (string, error) {
 	if same(name, want) {
 		return name, nil
 	}
+	packed, err := from.Open(program) // not before: what is read of it stays in this process's memory
+	if err != nil {
+		return fail(err)
+	}
+	defer packed.Close()
 	data, err := unpack(packed)
 	if err != nil {
 		return fail(err)
@@ -95,8 +99,8 @@ func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
 }
 
 // unpack decompresses the program.
-func unpack(packed []byte) ([]byte, error) {
-	d, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxProgram))
+func unpack(packed io.Reader) ([]byte, error) {
+	d, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxProgram))
 	if err != nil {
 		return nil, err
 	}
