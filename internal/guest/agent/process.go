@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -223,11 +224,11 @@ func (a *Agent) supervise(r *running) {
 		r.timer.stop()
 	}
 	a.procs.exited(r)
-	r.in.close()
 	blind := make([]<-chan time.Time, len(pumps))
 	for i, p := range pumps {
 		if !isClosed(p.empty) {
 			blind[i] = p.exit()
+			r.in.close() // a child of it may wait for that
 		}
 	}
 	for i, p := range pumps {
@@ -238,6 +239,8 @@ func (a *Agent) supervise(r *running) {
 		}
 	}
 	r.out.finish(endEvent(exit))
+	runtime.Gosched() // who waits for the end is told it before we tidy up
+	r.in.close()
 	a.linger(r, drained)
 	r.out.close()
 	r.release()

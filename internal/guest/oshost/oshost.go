@@ -38,6 +38,7 @@ type System struct {
 
 	accounts   accounts
 	children   *reaper
+	pipes      pipes
 	cpu        cpuMeter
 	euid       int  // who we are, for good
 	keepGroups bool // children get our groups, because none may be set
@@ -59,6 +60,9 @@ func New(opt Options) *System {
 // Close stops the reaping and waits for the processes that Start started, unless
 // this is process 1. Close the agent, which kills them, first.
 func (s *System) Close() error {
-	s.closed.Do(s.children.close)
+	s.closed.Do(func() {
+		s.children.close()
+		s.pipes.close()
+	})
 	return nil
 }

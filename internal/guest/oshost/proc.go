@@ -29,6 +29,7 @@ type proc struct {
 	stdin          *os.File // ours, as the next two; tty for all three
 	stdout, stderr *os.File
 	tty            bool
+	input          bool // stdin is a pipe
 
 	waited  sync.Once
 	exit    agent.ExitStatus
@@ -80,43 +81,18 @@ func (c *child) take(i, fd int) {
 	c.open = append(c.open, fd)
 }
 
-// openPipes makes the pipes of a process without a terminal.
-func (p *proc) openPipes(cmd agent.Cmd, theirs *child) (err error) {
-	if cmd.Stdin {
-		if p.stdin, err = openPipe(theirs, 0, "stdin"); err != nil {
-			return err
-		}
-	} else {
-		fd, err := openPlain(os.DevNull, unix.O_RDONLY, 0)
+// openPipes makes the pipes of a process without a terminal, or takes those that are ready.
+func (p *proc) openPipes(cmd agent.Cmd, theirs *child) error {
+	p.input = cmd.Stdin
+	for i, ours := range [...]**os.File{&p.stdin, &p.stdout, &p.stderr} {
+		pipe, err := p.sys.pipes.take(i, cmd.Stdin)
 		if err != nil {
 			return err
 		}
-		theirs.take(0, fd)
+		theirs.take(i, pipe.theirs)
+		*ours = pipe.ours
 	}
-	if p.stdout, err = openPipe(theirs, 1, "stdout"); err != nil {
-		return err
-	}
-	p.stderr, err = openPipe(theirs, 2, "stderr")
-	return err
-}
-
-// openPipe makes the pipe that is descriptor i of a new process and returns our
-// end, which is in the poller.
-func openPipe(theirs *child, i int, name string) (*os.File, error) {
-	var fds [2]int // for reading, for writing
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
-	}
-	ours, their, mode := fds[0], fds[1], unix.O_RDONLY
-	if i == 0 {
-		ours, their, mode = their, ours, unix.O_WRONLY
-	}
-	theirs.take(i, their)
-	if _, err := unix.FcntlInt(uintptr(ours), unix.F_SETFL, mode|unix.O_NONBLOCK); err != nil {
-		_ = unix.Close(ours) // unused
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return os.NewFile(uintptr(ours), name), nil
+	return nil
 }
 
 // openTerminal makes the pseudo-terminal of a process that wants one.
@@ -294,9 +270,14 @@ func (p *proc) Wait() agent.ExitStatus {
 // It is for when its output has come to an end, which most often is its own end.
 func (p *proc) Look() { p.sys.children.reap(p.pid) }
 
-// Release closes our ends of the pipes.
+// Release closes our ends of the pipes, and makes some for the next process.
 func (p *proc) Release() {
-	p.release.Do(func() { closeAll(p.stdin, p.stdout, p.stderr) })
+	p.release.Do(func() {
+		closeAll(p.stdin, p.stdout, p.stderr)
+		if !p.tty {
+			p.sys.pipes.fill(p.input)
+		}
+	})
 }
 
 // exitStatus puts a wait status into words, the same as package os does.
