@@ -218,6 +218,9 @@ type RestoreOptions struct {
 	// FilesOnly restores the files only of a snapshot with memory: the guest boots
 	// afresh on them.
 	FilesOnly bool
+	// Later is for how long, at least, only such content need be read as is waited
+	// for: the machine has others to start. A driver may read all at once anyway.
+	Later time.Duration
 }
 
 // Restorer is an optional part of a Driver: sandboxes made from snapshots.

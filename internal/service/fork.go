@@ -22,6 +22,10 @@ const (
 	opFork     = "fork sandbox"
 	mostForks  = 100
 	forksByCPU = 2 // forks at once for each processor: some wait for the disk
+	// Forks of one call read most of their memory when all are made, about: each takes so long. They do so one after the other,
+	// as they were made.
+	forkRest = 2 * time.Second
+	forkTime = 100 * time.Millisecond
 )
 
 // Fork implements carrel.Moments.
@@ -57,6 +61,9 @@ func (s *Service) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 		return nil, &carrel.Error{Op: opFork, ID: id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
 	}
 	defer from.release()
+	if o.Count > 1 {
+		from.later = forkRest + time.Duration(o.Count)*forkTime
+	}
 	// One reading of the checksums does for all.
 	verdict := sync.OnceValue(func() error { return from.files.Verify(ctx) })
 	from.verify = func(context.Context) error { return verdict() }

@@ -351,6 +351,7 @@ type origin struct {
 	files     snapshot.Files
 	info      driver.SnapshotInfo
 	filesOnly bool
+	later     time.Duration // see driver.RestoreOptions
 	verify    func(ctx context.Context) error
 	users     *users
 	once      *sync.Once // of this user's release
@@ -467,7 +468,7 @@ func (s *Service) stand(ctx context.Context, b *box, drv driver.Driver, root dri
 		if err != nil {
 			return nil, nil, err
 		}
-		opts := driver.RestoreOptions{FilesOnly: from.filesOnly}
+		opts := driver.RestoreOptions{FilesOnly: from.filesOnly, Later: from.later}
 		if err := r.CanRestore(from.info, opts); err != nil {
 			return nil, nil, err
 		}

@@ -38,11 +38,11 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	case err = <-done:
 		conn.Close()
 	case <-ctx.Done():
-		conn.Close() // ends the call
+		conn.Socket.Close() // ends the call; Client.Close would wait for its end
 		<-done
 		return context.Cause(ctx)
 	case <-in.left:
-		conn.Close()
+		conn.Socket.Close()
 		<-done
 		return in.lost(ctx, errClosed)
 	}

@@ -173,7 +173,7 @@ func (l *launch) addPages() error {
 	l.pages = os.NewFile(uintptr(fds[0]), "pages")
 	theirs, _ := l.own(os.NewFile(uintptr(fds[1]), "pages"), nil)
 	l.files = append(l.files, theirs)
-	l.args = append(l.args, pagesArg+strconv.Itoa(2+len(l.files)))
+	l.args = append(l.args, pagesArg+strconv.Itoa(2+len(l.files))+","+strconv.FormatInt(l.saved.later.Milliseconds(), 10))
 	l.files = append(l.files, l.saved.files...)
 	return nil
 }

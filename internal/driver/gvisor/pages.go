@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
@@ -26,8 +27,8 @@ import (
 // which have the files since its start. Pages are read by one thread of low
 // priority; what the sandbox waits for comes first, gVisor sees to that.
 
-// pagesArg precedes the number of the first of the descriptors that this needs, as
-// the sentry's first argument: one end of a socket pair, and the files of a snapshot
+// pagesArg precedes the number of the first of the descriptors that this needs, and how many milliseconds reads are held back
+// that nobody waits for (see hold), as the sentry's first argument: one end of a socket pair, and the files of a snapshot
 // in the order of memoryFiles. The daemon sends the other end with the command to
 // restore.
 const pagesArg = "carrel-pages="
@@ -35,6 +36,7 @@ const pagesArg = "carrel-pages="
 // How pages are read.
 const (
 	pagesRead   = 256 << 10 // bytes at once
+	pagesHeld   = 64 << 10  // of them, while what nobody waits for is held back: each wait lets one go that nobody waits for
 	pagesQueue  = 2         // reads asked for at once: more would delay what is waited for
 	pagesNice   = 10        // against the sentry's other threads
 	pagesRanges = 64        // of memory in one read
@@ -56,9 +58,13 @@ func takePages() {
 		return
 	}
 	os.Args = append(os.Args[:1:1], os.Args[2:]...)
+	number, ms, _ := strings.Cut(number, ",")
 	first, err := strconv.Atoi(number)
 	if err != nil || first < 3 {
 		return
+	}
+	if n, err := strconv.ParseUint(ms, 10, 31); err == nil && n > 0 {
+		held.Store(&hold{span: time.Duration(n) * time.Millisecond})
 	}
 	files := savedFiles{}
 	for i, name := range memoryFiles {
@@ -139,6 +145,9 @@ func newPageReader(fd int, giveWay bool) *pageReader {
 		close(ready)
 		buf := make([]byte, pagesRead)
 		for read := range r.reads {
+			if giveWay {
+				held.Load().wait()
+			}
 			n, err := r.copy(read, buf)
 			r.done <- stateio.Completion{ID: read.id, N: n, Err: err}
 		}
@@ -207,7 +216,12 @@ func (r *pageReader) RegisterDestinationFD(fd int32, _ uint64, _ []stateio.Clien
 }
 
 // MaxReadBytes implements stateio.AsyncReader.
-func (r *pageReader) MaxReadBytes() uint64 { return pagesRead }
+func (r *pageReader) MaxReadBytes() uint64 {
+	if held.Load() != nil {
+		return pagesHeld
+	}
+	return pagesRead
+}
 
 // MaxRanges implements stateio.AsyncReader.
 func (r *pageReader) MaxRanges() int { return pagesRanges }

@@ -63,6 +63,7 @@ type sandboxPlatform struct {
 // while the state is read, before its clocks are set.
 func (p *sandboxPlatform) NewContext(ctx gcontext.Context) platform.Context {
 	c := p.Platform.NewContext(ctx)
+	held.Load().note(ctx)
 	if p.readyClocks(ctx); !p.ready.Load() {
 		return &earlyContext{Context: c, p: p}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/sentry/state/checkpointfiles"
 
@@ -55,8 +56,9 @@ type side struct {
 // saved is a snapshot that is open for reading.
 type saved struct {
 	side   side
-	memory bool       // it is to be restored with memory
-	files  []*os.File // in the order of fileNames
+	memory bool          // it is to be restored with memory
+	files  []*os.File    // in the order of fileNames
+	later  time.Duration // see driver.RestoreOptions
 }
 
 // close closes the files. Sentries keep their own copies.

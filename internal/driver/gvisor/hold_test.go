@@ -1,0 +1,48 @@
+package gvisor_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+)
+
+// TestLater restores a memory of which only that is read which somebody waits for. It would take an hour by itself; a snapshot
+// waits for all of it. That it stays unread shows, too, that gVisor's types are still those by which waiting is noticed.
+func TestLater(t *testing.T) {
+	d, _ := newDriver(t)
+	in := create(t, d, stateSpec(t))
+	startState(t, in, 20, 100)
+	dir, info := snapshot(t, in, driver.SnapshotOptions{})
+	r := restore(t, d, dir, info, stateSpec(t), driver.RestoreOptions{Later: time.Hour})
+	if got := askState(t, r, "pipe"); got != "in the pipe" {
+		t.Errorf("the pipe: %q", got)
+	}
+	l, ok := driver.As[driver.Loader](r)
+	if !ok {
+		t.Fatal("no Loader")
+	}
+	ctx, cancel := contextFor(t, time.Second)
+	defer cancel()
+	if err := l.Loaded(ctx); carrel.KindOf(err) != carrel.TimedOut && !errors.Is(err, ctx.Err()) {
+		t.Errorf("all of it is loaded, or never will be: %v", err)
+	}
+	again, info := snapshot(t, r, driver.SnapshotOptions{})
+	loaded(t, r)
+	wantState(t, r)
+	wantState(t, restore(t, d, again, info, stateSpec(t), driver.RestoreOptions{}))
+}
+
+// TestLaterAllWanted restores with a hold what is then asked for as a whole.
+func TestLaterAllWanted(t *testing.T) {
+	d, _ := newDriver(t)
+	in := create(t, d, stateSpec(t))
+	startState(t, in, 40, 500)
+	dir, info := snapshot(t, in, driver.SnapshotOptions{})
+	r := restore(t, d, dir, info, stateSpec(t), driver.RestoreOptions{Later: 2 * time.Second})
+	wantState(t, r)
+	loaded(t, r)
+	wantState(t, r)
+}
