@@ -58,6 +58,9 @@ func benchDensity(ctx context.Context, s *session) ([]row, error) {
 	if s.o.Quick {
 		rest = 5 * time.Second
 	}
+	if err := c.settle(ctx); err != nil {
+		return nil, err
+	}
 	cpu, start := d.cpu(), time.Now()
 	if err := sleep(ctx, rest); err != nil {
 		return nil, err
@@ -87,6 +90,9 @@ const othersIdle = 500
 
 // times measures them among those there are.
 func (c *crowd) times(ctx context.Context) error {
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
 	pause, resume, err := c.d.pauses(ctx, 50, c.s.o.samples(20))
 	if err != nil {
 		return err
@@ -103,6 +109,14 @@ func (c *crowd) times(ctx context.Context) error {
 		atLeast(single(fmt.Sprintf("%s%d forks at once, 50 MB held, all answering", label, forks), "1/s", forking), 15).key("density.fork"),
 	}
 	return nil
+}
+
+// settle waits until the crowd has nothing left to do: who worked collects after 15 seconds, and kept connections go after a minute.
+func (c *crowd) settle(ctx context.Context) error {
+	if c.s.o.Quick {
+		return sleep(ctx, 5*time.Second)
+	}
+	return sleep(ctx, 90*time.Second)
 }
 
 // steps are the counts at which a crowd of n is looked at.
