@@ -19,10 +19,10 @@ import (
 
 // How one holds back.
 const (
-	holdBlind  = 2 * time.Second        // at most, while the count is not found
-	holdPoll   = time.Millisecond       // between two looks
-	holdClose  = 100 * time.Microsecond // shortly after somebody waited: others will
-	holdNear   = 5 * time.Millisecond   // is shortly after
+	holdBlind  = 5 * time.Second        // at most, while the count is not found: nobody waits before there is a task
+	holdClose  = 100 * time.Microsecond // between two looks when somebody waited just now: others will
+	holdFar    = 10 * time.Millisecond  // and when nobody has for long
+	holdShare  = 16                     // in between, the time since in so many parts
 	holdWanted = 1000                   // looks that found somebody: a program that goes through its memory is not helped by a hold
 )
 
@@ -57,6 +57,7 @@ func (h *hold) wait() {
 	}
 	if h.began.IsZero() {
 		h.began = time.Now()
+		h.last = h.began
 	}
 	for {
 		now := time.Now()
@@ -73,10 +74,7 @@ func (h *hold) wait() {
 			h.wanted++
 			return
 		}
-		pause := holdPoll
-		if now.Sub(h.last) < holdNear {
-			pause = holdClose
-		}
+		pause := min(max(now.Sub(h.last)/holdShare, holdClose), holdFar)
 		ts := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&ts, nil) // a timer of Go's would change threads twice
 	}
