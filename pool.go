@@ -25,6 +25,18 @@ type PoolStatus struct {
 	// Problem is why the last one that was to be made could not be.
 	Problem string `json:"problem,omitempty"`
 	Gate    Gate   `json:"gate"`
+	// Blanks are those of the tier gvisor; nil where none are kept.
+	Blanks *BlankSentries `json:"blankSentries,omitempty"`
+}
+
+// BlankSentries are counts of gVisor kernels that are started before there is a sandbox for them, and that a sandbox which nothing is ready for
+// starts with.
+type BlankSentries struct {
+	Keep   int    `json:"keep"`   // how many are to wait for a sandbox
+	Ready  int    `json:"ready"`  // do
+	Taken  uint64 `json:"taken"`  // were given to one
+	Missed uint64 `json:"missed"` // creations that found none
+	Failed uint64 `json:"failed"` // ended before they had a sandbox
 }
 
 // Gate is what goes on where sandboxes that are not adopted wait for their turn to start.

@@ -56,6 +56,12 @@ func (e *exposition) pool(st carrel.PoolStatus) {
 	e.one("carrel_pool_hits_total", "Creations that found one ready.", st.Hits)
 	e.one("carrel_pool_misses_total", "Creations that could have found one ready and did not.", st.Misses)
 	e.one("carrel_pool_lost_total", "Sandboxes that were ready and given up.", st.Lost)
+	if b := st.Blanks; b != nil {
+		e.one("carrel_blank_sentries_ready", "gVisor kernels that were started before there is a sandbox for them.", b.Ready)
+		e.one("carrel_blank_sentries_taken_total", "Those that a sandbox was given.", b.Taken)
+		e.one("carrel_blank_sentries_missed_total", "Sandboxes that found none.", b.Missed)
+		e.one("carrel_blank_sentries_failed_total", "Those that ended before they had a sandbox.", b.Failed)
+	}
 	e.family("carrel_pool_memory", "What the machine's memory allows: the state that holds is 1.")
 	for _, state := range []string{"grow", "hold", "shrink"} {
 		v := 0

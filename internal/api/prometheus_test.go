@@ -15,7 +15,7 @@ import (
 func TestPrometheus(t *testing.T) {
 	srv := start(t, &fake{}, func(o *Options) {
 		o.Pools = poolsFunc(func() carrel.PoolStatus {
-			return carrel.PoolStatus{Cap: 8, Hits: 3, Memory: "hold", Kinds: []carrel.PoolKind{
+			return carrel.PoolStatus{Blanks: &carrel.BlankSentries{Keep: 2, Ready: 1, Missed: 9}, Cap: 8, Hits: 3, Memory: "hold", Kinds: []carrel.PoolKind{
 				{Template: "a \"b\"\\c", Tier: carrel.GVisor, Limits: carrel.Limits{CPUs: 0.5, MemoryMB: 64}, Ready: 2, Target: 3},
 				{Template: "base", Tier: carrel.GVisor, Golden: true, Making: 1},
 			}}
@@ -47,6 +47,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, want := range []string{
 		"carrel_pool_hits_total 3\n", "carrel_pool_memory{state=\"hold\"} 1\n", "carrel_gate_waiting{lane=\"create\"} 7\n", "carrel_gate_start_seconds 0.08\n",
+		"carrel_blank_sentries_ready 1\n", "carrel_blank_sentries_missed_total 9\n",
 		`carrel_pool_ready{template="a \"b\"\\c",tier="gvisor",cpus="0.5",memory_mb="64",disk_mb="0",pids="0",golden="false"} 2` + "\n",
 	} {
 		if !strings.Contains(body, want) {

@@ -44,6 +44,9 @@ func (a *app) printGate(g carrel.Gate) {
 // printPool prints the kinds on stdout, and the rest for a person.
 func (a *app) printPool(st carrel.PoolStatus) error {
 	defer a.printGate(st.Gate)
+	if b := st.Blanks; b != nil {
+		defer fmt.Fprintf(a.err, "carrel: %d of %d kernels wait for a sandbox; %d were given one, %d sandboxes found none, %d ended without\n", b.Ready, b.Keep, b.Taken, b.Missed, b.Failed)
+	}
 	if st.Cap == 0 {
 		fmt.Fprintln(a.err, "carrel: nothing is kept ready; switch it on with: carrel serve --warm 8")
 		return nil

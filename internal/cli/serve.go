@@ -68,6 +68,7 @@ with the same data directory adopts them again.`,
 	f.Var((*config.Size)(&cfg.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
 	f.IntVar(&cfg.MaxPaused, "max-paused", cfg.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
 	f.IntVar(&cfg.Warm.Cap, "warm", cfg.Warm.Cap, "how many sandboxes may be kept ready, by what was asked for lately (0: none)")
+	f.IntVar(&cfg.BlankSentries, "blank-sentries", cfg.BlankSentries, "how many kernels of gVisor sandboxes are started ahead, before there is a sandbox for them (0: none)")
 	f.Var(&cfg.Warm.Floors, "warm-floor", "keep so many of a kind ready whatever is asked for, such as base=5 or py:2:1024=20 (repeat)")
 	f.StringVar(&cfg.Wire.DefaultPolicy, "default-policy", cfg.Wire.DefaultPolicy, "network policy of sandboxes created without one: a file, a preset, deny or allow (default: deny; through E2B's API allow)")
 	f.StringVar(&cfg.Wire.Presets, "presets", cfg.Wire.Presets, "file of policy presets of your own")

@@ -43,6 +43,8 @@ type Config struct {
 	// may wait for it; 0 is what suits the machine. MaxWait bounds how long one waits.
 	MaxStarting, MaxQueued int
 	MaxWait                time.Duration
+	// BlankSentries is how many kernels of gVisor sandboxes are kept that were started before there is a sandbox for them; 0 is none.
+	BlankSentries int
 	// MemoryReserve is the memory, in bytes, that new sandboxes leave alone; 0 is a
 	// twentieth of the machine's.
 	MemoryReserve int64
@@ -97,6 +99,7 @@ func Default() Config {
 		MaxLimits:             carrel.Limits{CPUs: float64(max(2, runtime.NumCPU())), MemoryMB: 65536, DiskMB: 1 << 20, Pids: 32768},
 		MaxSandboxes:          500,
 		MaxQueued:             1000,
+		BlankSentries:         2,
 		MaxWait:               20 * time.Second,
 		DefaultTimeout:        5 * time.Minute,
 		MaxTimeout:            720 * time.Hour,

@@ -43,6 +43,7 @@ func (c *Config) ApplyEnv(getenv func(string) string) error {
 		"CARREL_MAX_PAUSED":              &c.MaxPaused,
 		"CARREL_MAX_STARTING":            &c.MaxStarting,
 		"CARREL_MAX_QUEUED":              &c.MaxQueued,
+		"CARREL_BLANK_SENTRIES":          &c.BlankSentries,
 	} {
 		if v := getenv(name); v != "" {
 			n, err := strconv.Atoi(v)

@@ -123,6 +123,8 @@ func (c Config) checkStarts() error {
 	switch {
 	case c.MaxStarting < 0:
 		return bad("max-starting", "%d is negative", c.MaxStarting)
+	case c.BlankSentries < 0 || c.BlankSentries > mostWarm:
+		return bad("blank-sentries", "%d is not between 0 and %d", c.BlankSentries, mostWarm)
 	case c.MaxQueued < 0:
 		return bad("max-queued", "%d is negative", c.MaxQueued)
 	case c.MaxWait < 0:

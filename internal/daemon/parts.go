@@ -161,7 +161,7 @@ func (p *parts) openReal(ctx context.Context, cfg config.Config, run string, log
 		p.lack("ns", carrel.NS, err)
 		return nil
 	}
-	gopts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log}
+	gopts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log, Blanks: cfg.BlankSentries}
 	if gopts.Executable, err = sentrybin.Extract(filepath.Join(cfg.CacheDir, "sentry")); err != nil {
 		log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
 	}

@@ -170,6 +170,12 @@ type Finding struct {
 	Hint string // "run as root, or …"
 }
 
+// Blanker is an optional part of a Driver that starts kernels of sandboxes before there is a sandbox for them.
+type Blanker interface {
+	// Blanks counts them. None were asked for: all is zero.
+	Blanks() carrel.BlankSentries
+}
+
 // Freezer is an optional part of an Instance: stop and go, memory kept. No process
 // inside runs between the two. Both are idempotent. A frozen sandbox is still one
 // after Recover.

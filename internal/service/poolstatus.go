@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
 )
 
 var _ carrel.Pools = (*Service)(nil)
@@ -37,5 +38,12 @@ func (s *Service) Pool(context.Context) (carrel.PoolStatus, error) {
 		st.Kinds = append(st.Kinds, pk)
 	}
 	slices.SortFunc(st.Kinds, comparePoolKinds)
+	for _, d := range s.opts.Drivers.All() {
+		if b, ok := driver.As[driver.Blanker](d); ok {
+			if n := b.Blanks(); n.Keep > 0 {
+				st.Blanks = &n
+			}
+		}
+	}
 	return st, nil
 }

@@ -82,37 +82,37 @@ const (
 // first; this one stops a sentry that was taken over.
 func hostTasks(pids int) int { return 4*pids + 1024 }
 
-// create builds the sandbox, afresh or from a snapshot; on an error it leaves nothing.
+// create builds the sandbox, afresh or from a snapshot; on an error it leaves nothing. A blank sentry may die at any moment, before
+// or after it was given the job: then the sandbox gets one that is started for it.
 func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved) (*Instance, error) {
+	defer d.blanks.busy()()
+	in, err := d.createWith(ctx, spec, of, s, true)
+	if errors.Is(err, errBlank) && ctx.Err() == nil {
+		d.log.Warn("a sentry that was started ahead failed", "sandbox", spec.ID, "err", err)
+		in, err = d.createWith(ctx, spec, of, s, false)
+	}
+	return in, err
+}
+
+// createWith is create with one sentry, a blank one if that may be.
+func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *saved, blank bool) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-
-	span := trace.Mark(ctx, "cgroup")
-	group, err := d.groups.Create(string(spec.ID), cgroup.Limits{
-		Memory: int64(spec.Limits.MemoryMB) << 20,
-		CPUs:   spec.Limits.CPUs,
-		Pids:   hostTasks(spec.Limits.Pids),
-	})
-	span.EndWith(err)
-	if err != nil {
-		return nil, err
-	}
-	undo.Add(func() { destroyGroup(ctx, group) })
-
-	l := &launch{spec: spec, made: of, saved: s, sock: d.sockPath(spec.ID), uid: d.sandboxUID(spec.ID), group: group}
+	l := &launch{spec: spec, made: of, saved: s, sock: d.sockPath(spec.ID)}
 	undo.Add(func() { removeFiles(l.sock, spec.Dir) })
 	defer func() { closeAll(l.sync, l.pages) }()
 	undo.Add(func() { closeAll(l.guestLog) })
-	if err := d.start(ctx, l); err != nil {
+	if err := d.start(ctx, l, blank); err != nil {
 		return nil, err
 	}
+	undo.Add(func() { destroyGroup(ctx, l.group) })
 	in := d.newInstance(l)
 	undo.Add(in.abandon)
 	// The control protocol knows no context: ending the process ends every call.
 	stop := context.AfterFunc(ctx, in.kill)
 	defer stop()
 
-	span = trace.Mark(ctx, "link")
+	span := trace.Mark(ctx, "link")
 	guest, err := in.openLink(ctx)
 	span.EndWith(err)
 	if err != nil {
@@ -121,7 +121,11 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	err = in.boot(ctx, l.sync, guest, l.pages)
 	guest.Close()
 	if err != nil {
-		return nil, in.bootError(ctx, err)
+		err = in.bootError(ctx, err)
+		if l.blank && errors.Is(err, errNotReady) {
+			err = fmt.Errorf("%w: %w", errBlank, err)
+		}
+		return nil, err
 	}
 	if !stop() {
 		return nil, context.Cause(ctx)
@@ -129,6 +133,9 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	undo.Release()
 	return in, nil
 }
+
+// errNotReady is the end of a sentry that has not heard of its sandbox yet.
+var errNotReady = errors.New("sentry ended before it was ready")
 
 // openLink makes the link and connects the daemon's end; it returns the guest's.
 func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
@@ -163,7 +170,7 @@ func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.
 	_, err := io.ReadFull(ready, make([]byte, 1))
 	span.EndWith(err)
 	if err != nil {
-		return fmt.Errorf("sentry ended before it was ready: %w", err)
+		return fmt.Errorf("%w: %w", errNotReady, err)
 	}
 	in.preferForOOM()
 	conn, err := dialControl(in.rec.Sock)

@@ -15,6 +15,8 @@
 // control group of its own. As root every sandbox has a host uid of its own;
 // without root it is the caller's uid, in a namespace where that is "nobody".
 //
+// A few sentries are started before there is a sandbox for them, and get all of that in one message later: see blankBoot and blanks.
+//
 // # Limits
 //
 // The control group bounds memory, processor and host tasks. Where none may be made,

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -45,6 +46,8 @@ type Options struct {
 	// must call reexec.Run with [Parts]; replacing it on disk does not mix versions.
 	// Its mode must allow every user to execute it; the directories above it need not be theirs to search.
 	Executable string
+	// Blanks is how many sentries are kept that were started before there is a sandbox for them; 0 is none.
+	Blanks int
 	// Log takes what a person may need later. nil discards it.
 	Log *slog.Logger
 }
@@ -59,6 +62,9 @@ type Driver struct {
 
 	ids     identities     // of images and binaries
 	spawner *spawn.Spawner // nil where none could be started
+	works   atomic.Bool    // Probe says so
+	blanks  blanks
+	uids    uidSet
 
 	mu        sync.Mutex
 	instances map[*Instance]struct{} // all that are not destroyed
@@ -115,6 +121,8 @@ func New(opts Options) (*Driver, error) {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	d.spawner = d.startSpawner()
+	d.uids.fixed = !d.root
+	d.blanks.d, d.blanks.want, d.blanks.all = d, opts.Blanks, map[*blank]struct{}{}
 	return d, nil
 }
 
@@ -156,6 +164,7 @@ func (d *Driver) Info() driver.Info {
 
 // Close implements driver.Driver. Sandboxes live on.
 func (d *Driver) Close() error {
+	d.blanks.close()
 	d.mu.Lock()
 	instances := d.instances
 	d.instances = map[*Instance]struct{}{}

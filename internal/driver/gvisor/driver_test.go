@@ -23,7 +23,13 @@ import (
 )
 
 // TestDriver runs the conformance suite with the real guest and the real wire.
-func TestDriver(t *testing.T) {
+func TestDriver(t *testing.T) { suite(t, 0) }
+
+// TestBlankDriver runs it with sentries that were started ahead.
+func TestBlankDriver(t *testing.T) { suite(t, 2) }
+
+// suite runs the conformance suite with a driver that keeps so many blank sentries.
+func suite(t *testing.T, blanks int) {
 	s := makeSuiteFiles(t)
 	w := wire.New(wire.Options{})
 	t.Cleanup(func() { w.Close() })
@@ -37,10 +43,11 @@ func TestDriver(t *testing.T) {
 			if !ok {
 				dir, k := shortDir(t), &memKeeper{files: map[string]*os.File{}}
 				open = func(t testing.TB) driver.Driver {
-					d, err := gvisor.New(gvisor.Options{Root: dir, Network: w, Keeper: k, Executable: images.exe})
+					d, err := gvisor.New(gvisor.Options{Root: dir, Network: w, Keeper: k, Executable: images.exe, Blanks: blanks})
 					if err != nil {
 						t.Fatal(err)
 					}
+					readyBlanks(t, d, blanks)
 					return d
 				}
 				states[t.Name()] = open

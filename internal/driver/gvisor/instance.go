@@ -216,6 +216,7 @@ func (in *Instance) destroy() error {
 	errs = append(errs, in.group.Destroy(ctx))
 	closeAll(in.guestLog, in.pidfd)
 	in.d.forget(in)
+	in.d.uids.drop(in.rec.UID)
 	if err := errors.Join(errs...); err != nil {
 		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.Internal, ID: in.rec.ID, Err: err}
 	}

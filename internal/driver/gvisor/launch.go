@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -48,25 +49,49 @@ type launch struct {
 	made  made   // names what it is made of
 	saved *saved // the snapshot it is to be restored from; nil for a fresh one
 	sock  string // path of the control socket
-	uid   int    // host uid the sentry runs as
-	group *cgroup.Group
 
-	files []*os.File // the child's descriptors from 3 on
-	args  []string
-	undo  cleanup.Stack // closes our copies
+	files  []*os.File    // the child's descriptors beside the standard ones
+	args   []arg         // of gVisor's command
+	paging int           // which of files is the first that takePages needs; 0 is none, the first is 1
+	undo   cleanup.Stack // closes our copies
 
 	sync     *os.File // readable when the sentry is ready, or dead
 	guestLog *os.File // the guest's standard error
 	pages    *os.File // our end of the socket for a memory's files; nil without one
 
+	// Set when it was started.
+	blank bool // a blank sentry took it
 	pid   int
 	pidfd *os.File
+	uid   int // host uid the sentry runs as
+	group *cgroup.Group
+}
+
+// arg is an argument, which may end in a descriptor's number: that depends on who takes the launch.
+type arg struct {
+	text string
+	file int // which of launch.files; 0 is none, the first is 1
 }
 
 // donate hands f to the sentry and tells it the number.
 func (l *launch) donate(flag string, f *os.File) {
 	l.files = append(l.files, f)
-	l.args = append(l.args, "--"+flag+"="+strconv.Itoa(2+len(l.files)))
+	l.args = append(l.args, arg{"--" + flag + "=", len(l.files)})
+}
+
+// say gives the sentry an argument.
+func (l *launch) say(text string) { l.args = append(l.args, arg{text: text}) }
+
+// numbered are the arguments for a sentry that gets the files from the number first on.
+func (l *launch) numbered(first int) []string {
+	out := make([]string, 0, len(l.args))
+	for _, a := range l.args {
+		if a.file > 0 {
+			a.text += strconv.Itoa(first + a.file - 1)
+		}
+		out = append(out, a.text)
+	}
+	return out
 }
 
 // own closes f when the launch is over.
@@ -86,33 +111,47 @@ func (l *launch) inside() carrel.Limits {
 	return l.spec.Limits
 }
 
-// start starts the sentry up to its answer on sync. The caller closes pidfd,
-// sync, guestLog and pages.
-func (d *Driver) start(ctx context.Context, l *launch) error {
+// start starts the sentry up to its answer on sync; blank says whether one may do that was started ahead. The caller
+// closes pidfd, sync, guestLog and pages.
+func (d *Driver) start(ctx context.Context, l *launch, blank bool) error {
 	defer l.undo.Run()
 	files := trace.Mark(ctx, "files")
-	l.args = []string{sentryName}
-	if f, err := d.filter(); err != nil {
-		d.log.Warn("sandboxes compile their own system call filter", "err", err)
-	} else {
-		l.files = append(l.files, f)
-		l.args = append(l.args, filterArg+strconv.Itoa(2+len(l.files)))
-	}
-	if err := l.addPages(); err != nil {
-		return err
-	}
-	l.args = append(l.args, d.flags()...)
-	l.args = append(l.args, "boot", "--bundle=/", "--setup-root", "--apply-caps=true")
-	for _, step := range []func() error{l.addFiles, l.addStdio, l.addControl, l.addLimits} {
+	for _, step := range []func() error{l.addPages, l.addFiles, l.addStdio, l.addControl, l.addLimits} {
 		if err := step(); err != nil {
+			files.EndWith(err)
 			return err
 		}
 	}
-	l.args = append(l.args, string(l.spec.ID))
-	files.End()
-	span := trace.Mark(ctx, "start the process")
-	err := d.exec(l)
+	log, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600))
+	files.EndWith(err)
+	if err != nil {
+		return err
+	}
+	limits := cgroup.Limits{
+		Memory: int64(l.spec.Limits.MemoryMB) << 20,
+		CPUs:   l.spec.Limits.CPUs,
+		Pids:   hostTasks(l.spec.Limits.Pids),
+	}
+	if blank {
+		if b := d.blanks.take(l.cpus()); b != nil {
+			defer trace.Mark(ctx, "take a blank sentry").End()
+			return d.give(l, b, log, limits)
+		}
+	}
+	span := trace.Mark(ctx, "cgroup")
+	l.group, err = d.groups.Create(string(l.spec.ID), limits)
 	span.EndWith(err)
+	if err != nil {
+		return err
+	}
+	l.uid = d.uids.take(d.sandboxUID(l.spec.ID))
+	span = trace.Mark(ctx, "start the process")
+	err = d.exec(l, log)
+	span.EndWith(err)
+	if err != nil {
+		d.uids.drop(l.uid)
+		destroyGroup(ctx, l.group)
+	}
 	return err
 }
 
@@ -152,7 +191,7 @@ func (l *launch) addFiles() error {
 		{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(int64(l.inside().DiskMB)<<20, 10)},
 		{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
 	}
-	l.args = append(l.args, "--gofer-mount-confs="+confs.String())
+	l.say("--gofer-mount-confs=" + confs.String())
 	if l.saved != nil && !l.saved.memory {
 		for _, f := range l.saved.files {
 			l.donate("fs-restore-fds", f)
@@ -173,7 +212,7 @@ func (l *launch) addPages() error {
 	l.pages = os.NewFile(uintptr(fds[0]), "pages")
 	theirs, _ := l.own(os.NewFile(uintptr(fds[1]), "pages"), nil)
 	l.files = append(l.files, theirs)
-	l.args = append(l.args, pagesArg+strconv.Itoa(2+len(l.files))+","+strconv.FormatInt(l.saved.later.Milliseconds(), 10))
+	l.paging = len(l.files)
 	l.files = append(l.files, l.saved.files...)
 	return nil
 }
@@ -236,32 +275,51 @@ func (l *launch) addLimits() error {
 	if err != nil {
 		return err
 	}
-	// Programs that see one processor leave out locks which they need all the same
-	// (two threads of the sentry may run them), so never fewer than two.
-	cpus := max(2, min(int(math.Ceil(l.spec.Limits.CPUs)), runtime.NumCPU()))
 	memory := min(uint64(l.spec.Limits.MemoryMB)<<20, host)
-	l.args = append(l.args, "--cpu-num="+strconv.Itoa(cpus),
-		"--total-memory="+strconv.FormatUint(memory, 10),
-		"--total-host-memory="+strconv.FormatUint(host, 10))
+	l.say("--cpu-num=" + strconv.Itoa(l.cpus()))
+	l.say("--total-memory=" + strconv.FormatUint(memory, 10))
+	l.say("--total-host-memory=" + strconv.FormatUint(host, 10))
 	return nil
 }
 
+// leastCPUs is the least number of processors that programs inside see.
+const leastCPUs = 2
+
+// cpus is how many processors programs inside see. One that sees a single one leaves out locks which it needs all the same (two threads of the
+// sentry may run it), so never fewer than two.
+func (l *launch) cpus() int {
+	return max(leastCPUs, min(int(math.Ceil(l.spec.Limits.CPUs)), runtime.NumCPU()))
+}
+
 // exec starts the process in its namespaces and its group.
-func (d *Driver) exec(l *launch) error {
-	log, err := l.own(os.OpenFile(filepath.Join(l.spec.Dir, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600))
-	if err != nil {
-		return err
+func (d *Driver) exec(l *launch, log *os.File) (err error) {
+	const first = 3
+	args, files := []string{sentryName}, append([]*os.File{d.program.null, log}, l.files...)
+	if f, err := d.filter(); err != nil {
+		d.log.Warn("sandboxes compile their own system call filter", "err", err)
+	} else {
+		files = append(files, f)
+		args = append(args, filterArg+strconv.Itoa(len(files)))
 	}
-	files, err := d.program.files(append([]*os.File{d.program.null, log}, l.files...)...)
-	if err != nil {
-		return err
+	if l.paging > 0 {
+		args = append(args, pagesArg+strconv.Itoa(first+l.paging-1))
 	}
-	r := spawn.Request{Args: l.args, Env: []string{sentryEnv}, Dir: "/", Attr: *d.namespaces(l.uid), Group: l.group.Paths()}
-	if l.pid, l.pidfd, err = d.spawn(r, l.group, files); err != nil {
-		return fmt.Errorf("start sentry: %w", err)
+	args = slices.Concat(args, d.flags(), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
+	l.pid, l.pidfd, err = d.startSentry(args, l.uid, l.group, files)
+	return err
+}
+
+// startSentry starts a sentry with files as its descriptors from 1 on.
+func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+	if files, err = d.program.files(files...); err != nil {
+		return 0, nil, err
 	}
-	d.adjust(l.pid)
-	return nil
+	r := spawn.Request{Args: args, Env: []string{sentryEnv}, Dir: "/", Attr: *d.namespaces(uid), Group: group.Paths()}
+	if pid, pidfd, err = d.spawn(r, group, files); err != nil {
+		return 0, nil, fmt.Errorf("start sentry: %w", err)
+	}
+	d.adjust(pid)
+	return pid, pidfd, nil
 }
 
 // execSelf starts the process from this one, which takes longer the more memory this one holds.

@@ -63,9 +63,11 @@ func takePages() {
 	if err != nil || first < 3 {
 		return
 	}
-	if n, err := strconv.ParseUint(ms, 10, 31); err == nil && n > 0 {
-		held.Store(&hold{span: time.Duration(n) * time.Millisecond})
-	}
+	servePages(first)
+}
+
+// servePages serves the files, of which the first has this number.
+func servePages(first int) {
 	files := savedFiles{}
 	for i, name := range memoryFiles {
 		files[name] = newPageReader(first+1+i, name == checkpointfiles.PagesFileName)

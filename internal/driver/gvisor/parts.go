@@ -49,6 +49,9 @@ func sentry() {
 	takePages()
 	_ = keepCPUID()        // without it programs only start more slowly
 	_ = registerPlatform() // gVisor says what it does not know
+	if b := takeBlank(); b != nil {
+		runGVisor(b)
+	}
 	go started()
 	gvisorMain()
 }
@@ -68,11 +71,11 @@ func started() {
 
 // gvisorMain runs gVisor's own command line with the two commands a sandbox needs.
 // It does not return.
-func gvisorMain() {
-	cli.Run(nil, map[util.SubCommand]string{
-		new(sentrycmd.Boot):   "",
-		new(sentrycmd.Umount): "",
-	}, nil)
+func gvisorMain() { runGVisor(new(sentrycmd.Boot)) }
+
+// runGVisor is gvisorMain with another command to boot.
+func runGVisor(boot util.SubCommand) {
+	cli.Run(nil, map[util.SubCommand]string{boot: "", new(sentrycmd.Umount): ""}, nil)
 }
 
 // nsProbe does what a sentry will do first in its namespaces, and exits with 0

@@ -35,8 +35,15 @@ var registerPlatform = sync.OnceValue(func() error {
 // is systrap's.
 type sandboxConstructor struct{ platform.Constructor }
 
+// madeAhead is a blank sentry's platform. It was made with the options that the sandbox's is asked for: all but the number of processors
+// are constant here, and a job with another number is given to no blank.
+var madeAhead atomic.Pointer[sandboxPlatform]
+
 // New implements platform.Constructor.
 func (c sandboxConstructor) New(opts platform.Options) (platform.Platform, error) {
+	if p := madeAhead.Swap(nil); p != nil {
+		return p, nil
+	}
 	p, err := c.Constructor.New(opts)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,11 @@ func (d *Driver) Probe(ctx context.Context) error {
 	if _, err := d.filter(); err != nil { // also makes the first Create as fast as the others
 		d.log.Warn("sandboxes compile their own system call filter", "err", err)
 	}
-	return d.probeNamespaces(ctx)
+	err = d.probeNamespaces(ctx)
+	if err == nil {
+		d.works.Store(true)
+	}
+	return err
 }
 
 // checkStatic fails for a binary that needs a dynamic linker: inside its empty

@@ -60,6 +60,7 @@ func (d *Driver) decode(h driver.Handle) (*Instance, error) {
 	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
 		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
 	}
+	d.uids.hold(rec.UID)
 	return &Instance{d: d, rec: rec, group: cgroup.Load(rec.Group)}, nil
 }
 
@@ -118,6 +119,7 @@ func (in *Instance) discard(ctx context.Context) {
 		_ = k.Delete(ctx, in.rec.Link)
 	}
 	removeFiles(in.rec.Sock, in.rec.Dir)
+	in.d.uids.drop(in.rec.UID)
 	if err := in.group.Destroy(ctx); err != nil {
 		in.d.log.Warn("leftover of a lost sandbox", "sandbox", in.rec.ID, "err", err)
 	}
@@ -147,12 +149,16 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 		keep[string(id)] = true
 	}
 	var errs []error
-	for _, pid := range d.strays(keep) {
+	strays, kept := d.sentries(keep)
+	for _, pid := range strays {
 		errs = append(errs, killAndWait(ctx, pid))
 	}
 	for _, name := range d.groups.List() {
-		if !keep[name] {
-			errs = append(errs, d.groups.Lookup(name).Destroy(ctx))
+		group := d.groups.Lookup(name)
+		// The name of one that was made ahead says nothing; who is in it does.
+		inUse := strings.HasPrefix(name, blankGroup) && slices.ContainsFunc(group.Processes(), func(pid int) bool { return kept[pid] })
+		if !keep[name] && !inUse && !d.blanks.owns(0, name) {
+			errs = append(errs, group.Destroy(ctx))
 		}
 	}
 	socks, _ := filepath.Glob(filepath.Join(d.opts.Root, "*.sock"))
@@ -164,6 +170,9 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 			}
 		}
 	}
+	if d.works.Load() {
+		d.blanks.begin() // not earlier: they would look like something left behind
+	}
 	if err := errors.Join(errs...); err != nil {
 		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
 	}
@@ -173,10 +182,10 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 // strayNames are the parts that can outlive a daemon.
 var strayNames = []string{sentryName, extractName, tarName}
 
-// strays are the sentries of this driver's root that are not to be kept, and other
-// parts that a daemon died over.
-func (d *Driver) strays(keep map[string]bool) []int {
-	var out []int
+// sentries finds the sentries of this driver's root: those that are not to be kept, with other parts that a daemon died over, and those
+// that are. Its blanks are neither.
+func (d *Driver) sentries(keep map[string]bool) (strays []int, kept map[int]bool) {
+	kept = map[int]bool{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -187,11 +196,15 @@ func (d *Driver) strays(keep map[string]bool) []int {
 		args := bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0})
 		ours := len(args) > 2 && slices.Contains(strayNames, string(args[0])) &&
 			slices.ContainsFunc(args, func(a []byte) bool { return string(a) == "--root="+d.opts.Root })
-		if ours && !keep[string(args[len(args)-1])] {
-			out = append(out, pid)
+		switch {
+		case !ours:
+		case keep[string(args[len(args)-1])]:
+			kept[pid] = true
+		case !d.blanks.owns(pid, ""):
+			strays = append(strays, pid)
 		}
 	}
-	return out
+	return strays, kept
 }
 
 // killAndWait ends one process and waits for its end.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -30,6 +31,8 @@ import (
 const (
 	envRole  = "CARREL_TEST_ROLE"
 	envState = "CARREL_TEST_STATE"
+	// envBlanks is how many blank sentries the drivers of all tests keep.
+	envBlanks = "CARREL_TEST_BLANKS"
 )
 
 // images are the EROFS images all tests share, and the binary that the sandboxes
@@ -158,16 +161,35 @@ func newDriver(t testing.TB) (*gvisor.Driver, *memKeeper) {
 	return d, k
 }
 
-// openDriver returns a driver with this root.
+// openDriver returns a driver with this root. It keeps as many blank sentries as the environment says: all tests pass with some, too.
 func openDriver(t testing.TB, root string, k gvisor.FDKeeper) *gvisor.Driver {
 	t.Helper()
-	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe})
+	blanks, _ := strconv.Atoi(os.Getenv(envBlanks))
+	return openBlank(t, root, k, blanks)
+}
+
+// openBlank returns a driver that keeps so many blank sentries, when they are ready.
+func openBlank(t testing.TB, root string, k gvisor.FDKeeper, blanks int) *gvisor.Driver {
+	t.Helper()
+	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe, Blanks: blanks})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
 	testenv.Need(t, "gvisor", d.Probe(t.Context()))
+	readyBlanks(t, d, blanks)
 	return d
+}
+
+// readyBlanks waits until so many blank sentries are ready.
+func readyBlanks(t testing.TB, d *gvisor.Driver, n int) {
+	t.Helper()
+	d.BeginBlanks()
+	for end := time.Now().Add(time.Minute); d.Blanks().Ready != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not %d: %+v", n, d.Blanks())
+		}
+	}
 }
 
 // shortDir is a temporary directory whose path leaves room for a socket's name.

@@ -35,6 +35,19 @@ func Load(p Paths) *Group { return &Group{paths: p} }
 // Paths returns the group's directories.
 func (g *Group) Paths() Paths { return g.paths }
 
+// Processes are those in the group.
+func (g *Group) Processes() (pids []int) {
+	for _, d := range g.dirs() {
+		b, _ := os.ReadFile(filepath.Join(d, "cgroup.procs"))
+		for _, w := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(w); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
 // Empty reports whether the group stands for nothing: no controller was usable.
 func (g *Group) Empty() bool { return g.paths.V2 == "" && len(g.paths.V1) == 0 }
 
@@ -79,6 +92,23 @@ func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 		return undo(err)
 	}
 	return g, nil
+}
+
+// Limit sets limits of a group that was made without them: a limit that is there can be raised or lowered, but for that on memory.
+func (g *Group) Limit(l Limits) error {
+	if err := g.limit(l); err != nil {
+		return fmt.Errorf("limit cgroup: %w", err)
+	}
+	return nil
+}
+
+// GiveWay says whether what is in the group gets the processor only when no other group beside it wants it. A kernel that can't do that is asked in vain.
+func (g *Group) GiveWay(yes bool) {
+	v1, v2 := "1024", "100" // as a group is born
+	if yes {
+		v1, v2 = "2", "1"
+	}
+	_ = g.writeIfThere(CPU, "cpu.shares", v1, "cpu.weight", v2)
 }
 
 // dirs are the group's directories without doubles.
@@ -189,15 +219,9 @@ func (g *Group) Kill() error {
 			return nil
 		}
 	}
-	for _, d := range g.dirs() {
-		b, err := os.ReadFile(filepath.Join(d, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		for _, w := range strings.Fields(string(b)) {
-			if pid, err := strconv.Atoi(w); err == nil && pid > 0 && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+	for _, pid := range g.Processes() {
+		if pid > 0 && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 	return nil

@@ -1,0 +1,370 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
+)
+
+var _ driver.Blanker = (*Driver)(nil)
+
+// errBlank is the failure of a sentry that was started ahead: one that is started for the sandbox may do better.
+var errBlank = errors.New("a sentry that was started ahead failed")
+
+// blankGroup begins the names of control groups that were made before their sandboxes were known. They keep them.
+const blankGroup = "blank-"
+
+const (
+	// blankPause is how long nothing must have been created before a blank is made: what was created last is busy with its first command.
+	blankPause = 30 * time.Millisecond
+	// The pause after blanks that failed, which doubles up to the second.
+	blankRetry, blankRetryMost = time.Second, time.Minute
+	// blankPids bounds the tasks of a blank.
+	blankPids = 256
+	// blankTime bounds how long one may take until it waits.
+	blankTime = time.Minute
+)
+
+// blanks keeps a few sentries that were started ahead. See [blankBoot] for what they are.
+//
+// A blank is made when one was taken or is missing, one at a time, in a control group that gets the processor when no sandbox wants
+// it, and not while anything is being created. It is this process's child, holds one end of a socket of which this process has the other,
+// and ends with that. The control group is the one that the sandbox will have: so all memory that it uses is its own, and nothing is moved later.
+type blanks struct {
+	d    *Driver
+	want int
+
+	mu       sync.Mutex
+	all      map[*blank]struct{} // each until it is taken or its end was seen
+	cpus     int                 // what they are made for: what was asked for last
+	creating int
+	last     time.Time   // when the last creation ended
+	timer    *time.Timer // runs refill; nil while nothing is to be done
+	making   bool
+	failed   int // in a row
+	closed   bool
+	stats    carrel.BlankSentries
+	done     sync.WaitGroup // what watches them
+}
+
+// blank is one of them.
+type blank struct {
+	cpus, uid, pid int
+	pidfd          *os.File
+	group          *cgroup.Group
+	name           string // of the group
+	conn           *net.UnixConn
+
+	// Guarded by blanks.mu.
+	ready bool // it waits for its job
+	taken bool // by a creation, which owns it
+}
+
+// Blanks implements driver.Blanker.
+func (d *Driver) Blanks() carrel.BlankSentries {
+	p := &d.blanks
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Keep = p.want
+	for b := range p.all {
+		if b.ready {
+			s.Ready++
+		}
+	}
+	return s
+}
+
+// take returns a blank for that many processors; nil if there is none.
+func (p *blanks) take(cpus int) *blank {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.want == 0 || p.closed {
+		return nil
+	}
+	p.cpus = cpus
+	for b := range p.all {
+		if b.ready && b.cpus == cpus {
+			delete(p.all, b)
+			b.ready, b.taken = false, true
+			p.stats.Taken++
+			return b
+		}
+	}
+	p.stats.Missed++
+	return nil
+}
+
+// busy says that something is created, until the function it returns is called.
+func (p *blanks) busy() func() {
+	if p.want == 0 {
+		return func() {}
+	}
+	p.mu.Lock()
+	p.creating++
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.creating--
+		p.last = time.Now()
+		p.laterLocked(blankPause)
+	}
+}
+
+// begin makes the first ones, for the usual number of processors.
+func (p *blanks) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cpus == 0 {
+		p.cpus = leastCPUs
+	}
+	p.laterLocked(blankPause)
+}
+
+// laterLocked has refill run after a while, if it is not to run already.
+func (p *blanks) laterLocked(after time.Duration) {
+	if p.timer == nil && !p.closed && p.want > 0 {
+		p.timer = time.AfterFunc(after, p.refill)
+	}
+}
+
+// refill starts a blank if one is missing and nothing else is going on.
+func (p *blanks) refill() {
+	p.mu.Lock()
+	p.timer = nil
+	if p.closed || p.making || p.creating > 0 { // the end of that asks again
+		p.mu.Unlock()
+		return
+	}
+	if quiet := time.Since(p.last); quiet < blankPause {
+		p.laterLocked(blankPause - quiet)
+		p.mu.Unlock()
+		return
+	}
+	var useless *blank
+	for b := range p.all {
+		if b.cpus != p.cpus && b.ready {
+			useless = b
+		}
+	}
+	if len(p.all) >= p.want && useless == nil {
+		p.mu.Unlock()
+		return
+	}
+	if useless != nil {
+		useless.ready = false
+	}
+	p.making = true
+	cpus := p.cpus
+	p.done.Add(1)
+	p.mu.Unlock()
+	defer p.done.Done()
+	if useless != nil {
+		_ = useless.conn.Close() // it ends, and watch asks again
+	}
+	b, err := p.d.startBlank(cpus)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.making = false
+		p.failLocked(err)
+		return
+	}
+	p.all[b] = struct{}{}
+	p.done.Go(func() { p.watch(b) })
+	if p.closed {
+		_ = b.conn.Close()
+	}
+}
+
+// failLocked waits longer after each failure.
+func (p *blanks) failLocked(err error) {
+	if p.stats.Failed++; p.closed {
+		return
+	}
+	if p.failed == 0 {
+		p.d.log.Warn("no sentry can be started ahead", "err", err)
+	}
+	p.failed++
+	p.laterLocked(min(blankRetry<<min(p.failed-1, 10), blankRetryMost))
+}
+
+// watch follows a blank until it is taken or has ended.
+func (p *blanks) watch(b *blank) {
+	buf := make([]byte, 1)
+	_ = b.conn.SetReadDeadline(time.Now().Add(blankTime))
+	n, err := b.conn.Read(buf)
+	_ = b.conn.SetReadDeadline(time.Time{})
+	ready := err == nil && n == 1
+	p.mu.Lock()
+	p.making = false
+	if ready {
+		b.ready = !p.closed
+		p.failed = 0
+		p.laterLocked(blankPause) // the next, if there is to be one
+	}
+	p.mu.Unlock()
+	if ready {
+		_, _ = b.conn.Read(buf) // until its end, or ours
+	}
+	p.mu.Lock()
+	if b.taken {
+		p.mu.Unlock()
+		return
+	}
+	if b.ready {
+		p.stats.Failed++
+		b.ready = false
+	}
+	p.mu.Unlock()
+	status := p.d.endBlank(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, b)
+	if ready {
+		p.laterLocked(blankPause)
+		return
+	}
+	p.failLocked(fmt.Errorf("it ended before it was ready (%s)", status))
+}
+
+// owns reports whether a process, or a group, is that of a blank.
+func (p *blanks) owns(pid int, group string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for b := range p.all {
+		if b.pid == pid || b.name == group {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends all.
+func (p *blanks) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	for b := range p.all {
+		_ = b.conn.Close()
+	}
+	p.mu.Unlock()
+	p.done.Wait()
+}
+
+// startBlank starts one.
+func (d *Driver) startBlank(cpus int) (b *blank, err error) {
+	b = &blank{cpus: cpus, name: blankGroup + strings.ToLower(rand.Text()[:12])}
+	if b.group, err = d.groups.Create(b.name, cgroup.Limits{Pids: blankPids}); err != nil {
+		return nil, err
+	}
+	b.group.GiveWay(true)
+	b.uid = d.uids.take(-1)
+	defer func() {
+		if err != nil {
+			closeConn(b.conn)
+			d.uids.drop(b.uid)
+			destroyGroup(context.Background(), b.group)
+		}
+	}()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "blank"), os.NewFile(uintptr(fds[1]), "blank")
+	defer closeAll(ours, theirs)
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	b.conn = conn.(*net.UnixConn)
+	const socket = 3
+	args, files := []string{sentryName}, []*os.File{d.program.null, d.program.null, theirs}
+	if f, err := d.filter(); err == nil {
+		files = append(files, f)
+		args = append(args, filterArg+strconv.Itoa(socket+1))
+	}
+	args = append(args, blankArg+strconv.Itoa(socket), blankCPUs+strconv.Itoa(cpus))
+	args = append(append(args, d.flags()...), "boot", blankID)
+	b.pid, b.pidfd, err = d.startSentry(args, b.uid, b.group, files)
+	return b, err
+}
+
+// closeConn closes a connection that was made.
+func closeConn(c *net.UnixConn) {
+	if c != nil {
+		_ = c.Close()
+	}
+}
+
+// endBlank ends a blank, wherever it is, removes every trace and says how it ended.
+func (d *Driver) endBlank(b *blank) (status string) {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+	defer cancel()
+	_ = b.conn.Close()
+	proc.Kill(b.pidfd)
+	waitDead(ctx, b.pidfd)
+	status = proc.Reap(b.pidfd, b.pid)
+	closeAll(b.pidfd)
+	destroyGroup(ctx, b.group)
+	d.uids.drop(b.uid)
+	return status
+}
+
+// give gives a blank its job. When it returns nil the process is the launch's; else it is gone, and the error is [errBlank] where
+// that was the blank's fault.
+func (d *Driver) give(l *launch, b *blank, log *os.File, limits cgroup.Limits) error {
+	err := b.group.Limit(limits)
+	if err == nil {
+		b.group.GiveWay(false)
+		err = l.send(b, log)
+	}
+	if err != nil {
+		d.endBlank(b)
+		return err
+	}
+	_ = b.conn.Close()
+	l.blank, l.pid, l.pidfd, l.uid, l.group = true, b.pid, b.pidfd, b.uid, b.group
+	return nil
+}
+
+// send sends the one message that a blank gets.
+func (l *launch) send(b *blank, log *os.File) error {
+	j := job{ID: string(l.spec.ID), Args: l.numbered(jobFirst)}
+	if l.paging > 0 {
+		j.Pages = jobFirst + l.paging - 1
+	}
+	told, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	fds := []int{int(log.Fd())}
+	for _, f := range l.files {
+		fds = append(fds, int(f.Fd()))
+	}
+	if len(told) > maxJob || len(fds) > maxJobFiles {
+		return fmt.Errorf("%w: its job of %d bytes and %d files is too long", errBlank, len(told), len(fds))
+	}
+	if _, _, err := b.conn.WriteMsgUnix(told, unix.UnixRights(fds...), nil); err != nil {
+		return fmt.Errorf("%w: %w", errBlank, err)
+	}
+	return nil
+}
