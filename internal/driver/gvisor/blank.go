@@ -108,7 +108,7 @@ func (b *blankBoot) Execute(ctx context.Context, _ *flag.FlagSet, args ...any) s
 	}
 	go started()
 	if j.Pages > 0 {
-		servePages(j.Pages)
+		servePages(j.Pages, true)
 	}
 	f := flag.NewFlagSet(b.Name(), flag.ContinueOnError)
 	b.SetFlags(f)

@@ -172,8 +172,8 @@ func TestBlankIsBare(t *testing.T) {
 	}
 }
 
-// TestBlankIsRestored restores a memory and files with sentries that were started ahead, several times: what a blank had open is closed, and collected,
-// while they run.
+// TestBlankIsRestored restores a memory and files with sentries that were started ahead, several times: threads that only a restoration
+// needs end while they run, and what is open no more is collected.
 func TestBlankIsRestored(t *testing.T) {
 	d, _ := newBlank(t, 1)
 	of := create(t, d, newSpec(t))

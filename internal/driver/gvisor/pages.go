@@ -63,14 +63,14 @@ func takePages() {
 	if err != nil || first < 3 {
 		return
 	}
-	servePages(first)
+	servePages(first, false)
 }
 
-// servePages serves the files, of which the first has this number.
-func servePages(first int) {
+// servePages serves the files, of which the first has this number. forked says that this process has started others already.
+func servePages(first int, forked bool) {
 	files := savedFiles{}
 	for i, name := range memoryFiles {
-		files[name] = newPageReader(first+1+i, name == checkpointfiles.PagesFileName)
+		files[name] = newPageReader(first+1+i, name == checkpointfiles.PagesFileName, forked)
 	}
 	socket, err := unet.NewSocket(first)
 	if err != nil {
@@ -136,12 +136,17 @@ var _ stateio.AsyncReader = (*pageReader)(nil)
 
 // newPageReader starts a reader of fd, which it owns. Its thread gives way to others
 // or is one like them.
-func newPageReader(fd int, giveWay bool) *pageReader {
+//
+// The one that gives way is used for nothing else later: it can't get its priority back. It ends with its work, unless this process had
+// started others before (forked): programs run in processes that the kernel kills when the thread ends that started them, which may be this one.
+// Then it sleeps for ever.
+func newPageReader(fd int, giveWay, forked bool) *pageReader {
 	r := &pageReader{fd: fd, reads: make(chan pageRead, pagesQueue), done: make(chan stateio.Completion, pagesQueue)}
 	ready := make(chan struct{})
-	r.worker.Go(func() {
+	r.worker.Add(1)
+	go func() {
 		if giveWay {
-			runtime.LockOSThread() // for ever: the thread ends with its priority
+			runtime.LockOSThread() // for ever
 			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, pagesNice)
 		}
 		close(ready)
@@ -153,7 +158,11 @@ func newPageReader(fd int, giveWay bool) *pageReader {
 			n, err := r.copy(read, buf)
 			r.done <- stateio.Completion{ID: read.id, N: n, Err: err}
 		}
-	})
+		r.worker.Done()
+		if giveWay && forked {
+			select {}
+		}
+	}()
 	<-ready
 	return r
 }
