@@ -46,7 +46,9 @@ func (s *uidSet) hold(uid int) {
 func (s *uidSet) drop(uid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[uid]--; s.used[uid] <= 0 {
+	if s.used[uid] > 1 {
+		s.used[uid]--
+	} else {
 		delete(s.used, uid)
 	}
 }

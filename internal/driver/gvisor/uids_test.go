@@ -8,6 +8,7 @@ import (
 // TestUIDsAreOnesOwn has many take uids at once, all wanting the same one.
 func TestUIDsAreOnesOwn(t *testing.T) {
 	s := &uidSet{}
+	s.drop(firstUID) // nobody's
 	s.hold(firstUID)
 	var mu sync.Mutex
 	have := map[int]bool{firstUID: true}
