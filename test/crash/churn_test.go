@@ -114,7 +114,7 @@ func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string
 		left = nil
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, p := range processes {
-			line, _ := os.ReadFile(p) // it may just have ended
+			line, _ := os.ReadFile(p)                                                                                                             // it may just have ended
 			if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) && !strings.Contains(string(line), "\x00____") { // one that waits for a sandbox
 				left = append(left, p)
 			}

@@ -58,7 +58,7 @@ var blankReady = []byte{1}
 type job struct {
 	ID    string
 	Args  []string // of gVisor's command
-	Pages int      // see pagesArg; 0 without
+	Pages string   // what pagesArg precedes; "" without
 }
 
 // setUpRoot is what gVisor's boot command does for --setup-root.
@@ -107,7 +107,7 @@ func (b *blankBoot) Execute(ctx context.Context, _ *flag.FlagSet, args ...any) s
 		return fail(err)
 	}
 	go started()
-	if j.Pages > 0 {
+	if j.Pages != "" {
 		servePages(j.Pages, true)
 	}
 	f := flag.NewFlagSet(b.Name(), flag.ContinueOnError)

@@ -350,7 +350,7 @@ func (d *Driver) give(l *launch, b *blank, log *os.File, limits cgroup.Limits) e
 func (l *launch) send(b *blank, log *os.File) error {
 	j := job{ID: string(l.spec.ID), Args: l.numbered(jobFirst)}
 	if l.paging > 0 {
-		j.Pages = jobFirst + l.paging - 1
+		j.Pages = l.pagesText(jobFirst)
 	}
 	told, err := json.Marshal(j)
 	if err != nil {

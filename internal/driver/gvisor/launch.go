@@ -94,6 +94,11 @@ func (l *launch) numbered(first int) []string {
 	return out
 }
 
+// pagesText is what pagesArg precedes.
+func (l *launch) pagesText(first int) string {
+	return strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10)
+}
+
 // own closes f when the launch is over.
 func (l *launch) own(f *os.File, err error) (*os.File, error) {
 	if err == nil {
@@ -302,7 +307,7 @@ func (d *Driver) exec(l *launch, log *os.File) (err error) {
 		args = append(args, filterArg+strconv.Itoa(len(files)))
 	}
 	if l.paging > 0 {
-		args = append(args, pagesArg+strconv.Itoa(first+l.paging-1))
+		args = append(args, pagesArg+l.pagesText(first))
 	}
 	args = slices.Concat(args, d.flags(), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
 	l.pid, l.pidfd, err = d.startSentry(args, l.uid, l.group, files)

@@ -58,16 +58,19 @@ func takePages() {
 		return
 	}
 	os.Args = append(os.Args[:1:1], os.Args[2:]...)
-	number, ms, _ := strings.Cut(number, ",")
+	servePages(number, false)
+}
+
+// servePages serves the files that a text says, see pagesArg. forked says that this process has started others already.
+func servePages(text string, forked bool) {
+	number, ms, _ := strings.Cut(text, ",")
 	first, err := strconv.Atoi(number)
 	if err != nil || first < 3 {
 		return
 	}
-	servePages(first, false)
-}
-
-// servePages serves the files, of which the first has this number. forked says that this process has started others already.
-func servePages(first int, forked bool) {
+	if n, err := strconv.ParseUint(ms, 10, 31); err == nil && n > 0 {
+		held.Store(&hold{span: time.Duration(n) * time.Millisecond})
+	}
 	files := savedFiles{}
 	for i, name := range memoryFiles {
 		files[name] = newPageReader(first+1+i, name == checkpointfiles.PagesFileName, forked)
