@@ -81,15 +81,26 @@ func (d *daemon) ready(ctx context.Context) error {
 }
 
 // places are the control groups of the daemon and of these sandboxes, which have groups of
-// their own elsewhere.
+// their own elsewhere, of any name: their kernels tell.
 func (d *daemon) places(ids []carrel.ID) []string {
 	out := []string{d.group}
-	_ = filepath.WalkDir(groups, func(path string, e os.DirEntry, err error) error {
-		if err == nil && e.IsDir() && slices.Contains(ids, carrel.ID(e.Name())) {
-			out = append(out, path)
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range all {
+		raw, _ := os.ReadFile(file) // it may just have ended
+		args := strings.Split(strings.TrimSuffix(string(raw), "\x00"), "\x00")
+		if !slices.Contains(ids, carrel.ID(args[len(args)-1])) {
+			continue
 		}
-		return nil
-	})
+		raw, _ = os.ReadFile(filepath.Join(filepath.Dir(file), "cgroup"))
+		for line := range strings.Lines(string(raw)) {
+			f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), "cpuacct") {
+				if dir := filepath.Join(groups, f[2]); !slices.Contains(out, dir) {
+					out = append(out, dir)
+				}
+			}
+		}
+	}
 	return out
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
@@ -321,7 +322,7 @@ func (d *Driver) endBlank(b *blank) (status string) {
 	defer cancel()
 	_ = b.conn.Close()
 	proc.Kill(b.pidfd)
-	waitDead(ctx, b.pidfd)
+	hosted.WaitDead(ctx, b.pidfd)
 	status = proc.Reap(b.pidfd, b.pid)
 	closeAll(b.pidfd)
 	destroyGroup(ctx, b.group)

@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // Bounds for commands to a sentry, which might have been taken over and never answer.
@@ -24,7 +25,7 @@ const (
 // hangs up; the sentry still does what it was told.
 func (in *Instance) call(ctx context.Context, method string, arg, result any) error {
 	select {
-	case <-in.ended:
+	case <-in.Ended():
 		return in.endedError()
 	default:
 	}
@@ -41,10 +42,10 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 		conn.Socket.Close() // ends the call; Client.Close would wait for its end
 		<-done
 		return context.Cause(ctx)
-	case <-in.left:
+	case <-in.Left():
 		conn.Socket.Close()
 		<-done
-		return in.lost(ctx, errClosed)
+		return in.lost(ctx, hosted.ErrClosed)
 	}
 	var remote urpc.RemoteError
 	if err != nil && !errors.As(err, &remote) {
@@ -71,14 +72,14 @@ func (in *Instance) lost(ctx context.Context, err error) error {
 	t := time.NewTimer(dyingTime)
 	defer t.Stop()
 	select {
-	case <-in.ended:
+	case <-in.Ended():
 		return in.endedError()
-	case <-in.left:
+	case <-in.Left():
 		select {
-		case <-in.ended: // both were ready
+		case <-in.Ended(): // both were ready
 			return in.endedError()
 		default:
-			return &carrel.Error{Kind: carrel.Unavailable, Err: errClosed}
+			return &carrel.Error{Kind: carrel.Unavailable, Err: hosted.ErrClosed}
 		}
 	case <-ctx.Done():
 	case <-t.C:
@@ -88,7 +89,7 @@ func (in *Instance) lost(ctx context.Context, err error) error {
 
 // endedError is the error of everything asked of a sandbox that is over.
 func (in *Instance) endedError() error {
-	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("the sandbox has ended: " + in.exit.Message)}
+	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("the sandbox has ended: " + in.Exit().Message)}
 }
 
 // wrap gives an error of a command its Op, and a Kind where it has none.

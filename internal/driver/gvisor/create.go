@@ -107,9 +107,9 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	}
 	undo.Add(func() { destroyGroup(ctx, l.group) })
 	in := d.newInstance(l)
-	undo.Add(in.abandon)
+	undo.Add(in.Abandon)
 	// The control protocol knows no context: ending the process ends every call.
-	stop := context.AfterFunc(ctx, in.kill)
+	stop := context.AfterFunc(ctx, in.Doom)
 	defer stop()
 
 	span := trace.Mark(ctx, "link")
@@ -159,7 +159,7 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach the link: %w", err)
 	}
-	in.setLink(link)
+	in.SetLink(link)
 	return guest, nil
 }
 
@@ -205,8 +205,8 @@ func (in *Instance) bootError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	in.kill()
-	<-in.ended
+	in.Kill()
+	<-in.Ended()
 	if text := in.lastWords(); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
 	}

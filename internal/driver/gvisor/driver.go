@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -16,21 +15,11 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
-
-// FDKeeper holds open files under names while the daemon is away. Package keeper's
-// client is one.
-type FDKeeper interface {
-	// Put keeps a copy of f under name, in place of an earlier one.
-	Put(ctx context.Context, name string, f *os.File) error
-	// Get returns a copy of what was put under name. Error: NotFound.
-	Get(ctx context.Context, name string) (*os.File, error)
-	// Delete closes what is kept under name; nothing kept is no error.
-	Delete(ctx context.Context, name string) error
-}
 
 // Options are what a driver is made of.
 type Options struct {
@@ -41,7 +30,7 @@ type Options struct {
 	// Network makes the daemon's ends of the links.
 	Network driver.Network
 	// Keeper holds them while the daemon is away. Without one nothing can be recovered.
-	Keeper FDKeeper
+	Keeper hosted.FDKeeper
 	// Executable is the binary the sentries run. "" is the running one, whose main
 	// must call reexec.Run with [Parts]; replacing it on disk does not mix versions.
 	// Its mode must allow every user to execute it; the directories above it need not be theirs to search.
@@ -170,7 +159,8 @@ func (d *Driver) Close() error {
 	d.instances = map[*Instance]struct{}{}
 	d.mu.Unlock()
 	for in := range instances {
-		in.release()
+		in.Release()
+		closeAll(in.guestLog)
 	}
 	d.filterOnce.Do(func() {}) // never compile it now
 	closeAll(d.filterFile)

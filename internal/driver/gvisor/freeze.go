@@ -60,7 +60,7 @@ func (in *Instance) setIce(ctx context.Context, want iceState, method string) er
 	}
 	if in.ice == want {
 		select {
-		case <-in.ended:
+		case <-in.Ended():
 			return in.endedError()
 		default:
 			return nil

@@ -61,7 +61,7 @@ func (in *Instance) lookAtMemory(done <-chan struct{}) {
 		left := limit - use.now()
 		if left < 0 {
 			in.overMemory.Store(true)
-			in.kill()
+			in.Kill()
 			return
 		}
 		timer.Reset(min(max(time.Duration(left)*time.Second/memorySpeed, memoryLookMin), memoryLookMax))

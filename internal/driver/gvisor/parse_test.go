@@ -93,8 +93,8 @@ func FuzzRecover(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Only the checks before anything is touched: the handle comes from our own
 		// records, so what it names is acted on.
-		if in, err := (&Driver{}).decode(driver.Handle(b)); err == nil && (in.rec.PID <= 1 || in.rec.ID == "") {
-			t.Errorf("%q is accepted as %+v", b, in.rec)
+		if rec, err := decode(driver.Handle(b)); err == nil && (rec.PID <= 1 || rec.ID == "") {
+			t.Errorf("%q is accepted as %+v", b, rec)
 		}
 	})
 }

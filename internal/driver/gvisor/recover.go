@@ -3,141 +3,41 @@ package gvisor
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
-	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
-
-const opRecover = "recover sandbox"
 
 // Recover implements driver.Driver.
 func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance, error) {
-	in, err := d.decode(h)
+	rec, err := decode(h)
 	if err != nil {
 		return nil, err
 	}
-	rec := in.rec
-	pidfd, err := findProcess(rec)
+	d.uids.hold(rec.UID)
+	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group)}
+	pidfd, err := rec.Open()
 	if err == nil {
-		in.pidfd = pidfd
-		err = in.relink(ctx)
+		err = in.Relink(ctx, d.opts.Keeper, rec.Link, d.opts.Network, driver.LinkSpec{ID: rec.ID, MTU: rec.MTU})
 	}
-	switch {
-	case err == nil:
-		in.begin()
-		return in, nil
-	case carrel.KindOf(err) != carrel.NotFound:
-		// It lives, only the way to it is blocked now: no reason to end it.
-		closeAll(in.pidfd)
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unavailable, ID: rec.ID, Err: err}
+	if err = in.Settle(ctx, err, in.params(pidfd)); err != nil {
+		return nil, err
 	}
-	in.discard(ctx)
-	return nil, &carrel.Error{Op: opRecover, Kind: carrel.NotFound, ID: rec.ID, Err: err}
+	in.begin(pidfd)
+	return in, nil
 }
 
 // decode checks a handle; nothing is touched yet.
-func (d *Driver) decode(h driver.Handle) (*Instance, error) {
-	var rec record
-	if err := json.Unmarshal(h, &rec); err != nil {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: err}
-	}
-	if rec.Version != recordVersion {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Unsupported, ID: rec.ID,
-			Err: fmt.Errorf("its handle has version %d, this build knows %d", rec.Version, recordVersion)}
-	}
-	if _, err := carrel.ParseID(string(rec.ID)); err != nil || rec.PID <= 1 {
-		return nil, &carrel.Error{Op: opRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
-	}
-	d.uids.hold(rec.UID)
-	return &Instance{d: d, rec: rec, group: cgroup.Load(rec.Group)}, nil
-}
-
-// lost is the error of a sandbox that can't be adopted, now or ever.
-func lost(format string, args ...any) error {
-	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf(format, args...)}
-}
-
-// relink takes the link back from the keeper and connects it.
-func (in *Instance) relink(ctx context.Context) error {
-	if in.d.opts.Keeper == nil {
-		return lost("no keeper held its link")
-	}
-	f, err := in.d.opts.Keeper.Get(ctx, in.rec.Link)
-	if err != nil {
-		return fmt.Errorf("its link: %w", err)
-	}
-	link, err := in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: in.rec.MTU}, f)
-	if err != nil {
-		return fmt.Errorf("attach its link: %w", err)
-	}
-	in.setLink(link)
-	return nil
-}
-
-// findProcess opens the sentry of a record if it still is that process: the pid
-// is opened first and compared after, so that it can't change hands in between.
-func findProcess(rec record) (*os.File, error) {
-	if rec.BootID != proc.BootID() {
-		return nil, lost("the host was restarted since")
-	}
-	fd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return nil, lost("its process %d: %w", rec.PID, err)
-	}
-	started, err := proc.StartTime(rec.PID)
-	if err != nil || started != rec.Started || proc.Ended(fd, 0) {
-		unix.Close(fd)
-		return nil, lost("its process %d has ended", rec.PID)
-	}
-	return os.NewFile(uintptr(fd), "pidfd"), nil
-}
-
-// discard removes what is left of a sandbox that can't be adopted.
-func (in *Instance) discard(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
-	if in.pidfd != nil {
-		in.kill()
-		waitDead(ctx, in.pidfd)
-		proc.Reap(in.pidfd, in.rec.PID)
-		in.pidfd.Close()
-	}
-	_ = in.closeLink()
-	if k := in.d.opts.Keeper; k != nil {
-		_ = k.Delete(ctx, in.rec.Link)
-	}
-	removeFiles(in.rec.Sock, in.rec.Dir)
-	in.d.uids.drop(in.rec.UID)
-	if err := in.group.Destroy(ctx); err != nil {
-		in.d.log.Warn("leftover of a lost sandbox", "sandbox", in.rec.ID, "err", err)
-	}
-}
-
-// waitDead waits for a process's end as long as ctx allows.
-func waitDead(ctx context.Context, pidfd *os.File) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		proc.Wait(pidfd)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		pidfd.Close() // ends the wait
-		<-done
-	}
+func decode(h driver.Handle) (*record, error) {
+	return hosted.Decode(h, recordVersion, func(r *record) (int, carrel.ID, hosted.Process) { return r.Version, r.ID, r.Process })
 }
 
 // Sweep removes what earlier processes left of sandboxes that are not in known:
@@ -151,7 +51,7 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	var errs []error
 	strays, kept := d.sentries(keep)
 	for _, pid := range strays {
-		errs = append(errs, killAndWait(ctx, pid))
+		errs = append(errs, hosted.KillStray(ctx, pid))
 	}
 	for _, name := range d.groups.List() {
 		group := d.groups.Lookup(name)
@@ -205,19 +105,4 @@ func (d *Driver) sentries(keep map[string]bool) (strays []int, kept map[int]bool
 		}
 	}
 	return strays, kept
-}
-
-// killAndWait ends one process and waits for its end.
-func killAndWait(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return nil // gone
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("kill leftover %d: %w", pid, err)
-	}
-	waitDead(ctx, f)
-	return ctx.Err()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	_ "github.com/carrel-dev/carrel/internal/driver/gvisor/umounter" // as in carrel-sentry
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -162,14 +163,14 @@ func newDriver(t testing.TB) (*gvisor.Driver, *memKeeper) {
 }
 
 // openDriver returns a driver with this root. It keeps as many blank sentries as the environment says: all tests pass with some, too.
-func openDriver(t testing.TB, root string, k gvisor.FDKeeper) *gvisor.Driver {
+func openDriver(t testing.TB, root string, k hosted.FDKeeper) *gvisor.Driver {
 	t.Helper()
 	blanks, _ := strconv.Atoi(os.Getenv(envBlanks))
 	return openBlank(t, root, k, blanks)
 }
 
 // openBlank returns a driver that keeps so many blank sentries, when they are ready.
-func openBlank(t testing.TB, root string, k gvisor.FDKeeper, blanks int) *gvisor.Driver {
+func openBlank(t testing.TB, root string, k hosted.FDKeeper, blanks int) *gvisor.Driver {
 	t.Helper()
 	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe, Blanks: blanks})
 	if err != nil {

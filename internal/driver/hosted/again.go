@@ -124,7 +124,7 @@ func (l *Life) discard(ctx context.Context, p Params) {
 	defer cancel()
 	if p.Pidfd != nil {
 		p.Kill()
-		waitDead(ctx, p.Pidfd)
+		WaitDead(ctx, p.Pidfd)
 		proc.Reap(p.Pidfd, p.PID)
 		_ = p.Pidfd.Close()
 	}
@@ -134,8 +134,8 @@ func (l *Life) discard(ctx context.Context, p Params) {
 	}
 }
 
-// waitDead waits for a process's end as long as ctx allows.
-func waitDead(ctx context.Context, pidfd *os.File) {
+// WaitDead waits for a process's end as long as ctx allows; it then closes pidfd.
+func WaitDead(ctx context.Context, pidfd *os.File) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -160,6 +160,6 @@ func KillStray(ctx context.Context, pid int) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("kill leftover %d: %w", pid, err)
 	}
-	waitDead(ctx, f)
+	WaitDead(ctx, f)
 	return ctx.Err()
 }

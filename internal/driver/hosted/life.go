@@ -36,7 +36,7 @@ type Life struct {
 	goneErr error         // its result, valid after gone
 
 	mu     sync.Mutex
-	killed bool        // Destroy asked for the end
+	killed bool        // we asked for the end
 	over   bool        // the link, present or future, is to be closed
 	link   driver.Link // nil until it is connected
 }
@@ -53,7 +53,7 @@ type Params struct {
 	Guard func() (stop func())
 	// Kill ends the process, at once.
 	Kill func()
-	// Reason says why it ended; killed is that Destroy did it, status is the process's if it was our child.
+	// Reason says why it ended; killed is that it was asked for, status is the process's if it was our child.
 	Reason func(killed bool, status string) driver.Exit
 	// Remove removes every trace of the ended one.
 	Remove func(context.Context) error
@@ -158,9 +158,7 @@ func (l *Life) Wait(ctx context.Context) (driver.Exit, error) {
 // caller whose ctx ends earlier stops waiting for it.
 func (l *Life) Destroy(ctx context.Context) error {
 	l.once.Do(func() {
-		l.mu.Lock()
-		l.killed = true
-		l.mu.Unlock()
+		l.meant()
 		go func() {
 			defer close(l.gone)
 			l.goneErr = l.destroy()
@@ -172,6 +170,19 @@ func (l *Life) Destroy(ctx context.Context) error {
 	case <-ctx.Done():
 		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.TimedOut, ID: l.ID, Err: context.Cause(ctx)}
 	}
+}
+
+// Doom kills the process because whoever wanted it has gone; [Life.Destroy] is still to be called.
+func (l *Life) Doom() {
+	l.meant()
+	l.Kill()
+}
+
+// meant notes that the end to come is no crash.
+func (l *Life) meant() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.killed = true
 }
 
 // destroy kills the process, waits for its death, and removes every trace.
