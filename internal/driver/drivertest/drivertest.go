@@ -62,6 +62,9 @@ type Harness struct {
 	Attack string
 	// OneOwner says that there is one id inside, so that no file can be given to another.
 	OneOwner bool
+	// Settle, unless nil, waits until a driver has made what it makes ahead for sandboxes to come, so that it isn't taken for
+	// something that was left.
+	Settle func(t testing.TB, d driver.Driver)
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
 }

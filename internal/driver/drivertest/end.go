@@ -120,7 +120,7 @@ func (s *suite) heavy(t testing.TB) {
 
 func (s *suite) testDestroy(t *testing.T) {
 	d := s.open(t)
-	before := takeTrace()
+	before := s.trace(t, d)
 	t.Run("twice and at once", func(t *testing.T) {
 		b := s.box(t, d)
 		var wg sync.WaitGroup
@@ -190,7 +190,7 @@ func (s *suite) testMany(t *testing.T) {
 	s.heavy(t)
 	d := s.open(t)
 	const n = 50
-	before := takeTrace()
+	before := s.trace(t, d)
 	boxes := make([]*box, n)
 	specs := make([]driver.Spec, n)
 	for i := range specs {

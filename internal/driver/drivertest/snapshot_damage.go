@@ -90,7 +90,7 @@ func (s *suite) testDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(name, func(t *testing.T) {
-			before := takeTrace()
+			before := s.trace(t, d)
 			for _, e := range list {
 				fi, err := e.Info()
 				if err != nil {

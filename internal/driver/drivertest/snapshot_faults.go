@@ -128,7 +128,7 @@ func (s *suite) testSnapshotFull(t *testing.T) {
 	b.load(t, 16)
 	for name, opts := range s.modes() {
 		t.Run(name, func(t *testing.T) {
-			before := takeTrace()
+			before := s.trace(t, d)
 			for _, mib := range []int{1, 5} {
 				dir := smallDisk(t, mib)
 				_, err := b.trySnapshot(t.Context(), dir, opts)
@@ -213,7 +213,7 @@ func (s *suite) testRestoreLeftovers(t *testing.T) {
 	m := b.snapshot(t, driver.SnapshotOptions{})
 	warm := s.restore(t, d, m, driver.RestoreOptions{}) // what the first one sets up for good
 	warm.destroy(t)
-	before := takeTrace()
+	before := s.trace(t, d)
 	for range 5 {
 		r := s.restore(t, d, b.snapshot(t, driver.SnapshotOptions{}), driver.RestoreOptions{})
 		r.want(t, "echo runs", "runs")

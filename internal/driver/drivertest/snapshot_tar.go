@@ -198,7 +198,7 @@ func (s *suite) testTarClosedEarly(t *testing.T, d driver.Driver, b *box) {
 	if len(warm) == 0 {
 		t.Error("no files")
 	}
-	before := takeTrace()
+	before := s.trace(t, d)
 	for _, n := range []int64{0, 1, 512, 100_000, 5 << 20} {
 		spec := s.spec(t)
 		rc, err := restorer(t, d).SnapshotFiles(t.Context(), m.dir, m.info, spec)

@@ -74,6 +74,15 @@ type trace struct {
 	goroutines, files, children int
 }
 
+// trace is taken when the driver does nothing by itself.
+func (s *suite) trace(t testing.TB, d driver.Driver) trace {
+	t.Helper()
+	if s.Settle != nil {
+		s.Settle(t, d)
+	}
+	return takeTrace()
+}
+
 func takeTrace() trace {
 	var tr trace
 	tr.goroutines = runtime.NumGoroutine()

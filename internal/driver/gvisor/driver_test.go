@@ -57,6 +57,7 @@ func suite(t *testing.T, blanks int) {
 		Root:   driver.Root{Image: s.Root},
 		Guest:  s.Guest,
 		Attack: s.Attack,
+		Settle: func(t testing.TB, d driver.Driver) { readyBlanks(t, d.(*gvisor.Driver), blanks) },
 		Limits: carrel.Limits{CPUs: 2, MemoryMB: 256, DiskMB: 64, Pids: 128},
 	})
 }
