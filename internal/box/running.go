@@ -279,6 +279,9 @@ func (b *Box) PID() int {
 // Stage is the first process of the box, the same as PID with Init.
 func (b *Box) Stage() int { return b.stage }
 
+// Stopping is closed when the first process has ended, a little before Wait returns. Not for a detached box.
+func (b *Box) Stopping() <-chan struct{} { return b.stopping }
+
 // Root is a descriptor of the box's root directory, as its processes see it: to resolve paths as they do.
 // It is the Box's, and stays open until its end.
 func (b *Box) Root() *os.File { return b.root }

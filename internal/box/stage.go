@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // builder is the stage: it builds the box from inside, and stays as its first process.
@@ -59,10 +61,11 @@ func stage() {
 	b.listen()
 }
 
-// read takes the order, and closes what else was inherited.
+// read takes the order, and keeps what else there may be from the command. It is not closed: the runtime of this program, too, opens files of
+// its own when it pleases, and dies without them. Start sees to it that nothing is inherited.
 func (b *builder) read() error {
 	unix.CloseOnExec(controlFD)
-	_ = unix.CloseRange(wordsFD+1, ^uint(0)>>1&0xffffffff, 0)
+	proc.CloseOnExec(wordsFD + 1)
 	keepLastWords()
 	var st unix.Stat_t
 	if err := unix.Fstat(orderFD, &st); err != nil {

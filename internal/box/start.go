@@ -110,7 +110,7 @@ func (b *Box) spawn(socket int) error {
 		return err
 	}
 	defer done()
-	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB"}, Dir: "/"}
+	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Dir: "/"}
 	for i, f := range []*os.File{b.options.Stdin, b.options.Stdout, b.options.Stderr} {
 		if f == nil || b.spec.Terminal[i] {
 			f = null
@@ -238,6 +238,7 @@ func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	result := make(chan error, 1)
 	start := func() error {
 		return proc.Alone(func() error {
+			proc.CloseOnExec(3) // whatever else this program has open; the stage's are copies
 			pid, err := syscall.ForkExec(path, []string{stageName}, attr)
 			if err == nil {
 				b.stage = pid

@@ -98,7 +98,7 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		j.say("port %d of the box is %s", p.spec.Publish[i].Inside, at)
 	}
 	if way != nil {
-		if err := way.Attach(ctx, bx.Link()); err != nil {
+		if err := way.Attach(ctx, bx.Link()); err != nil && !overBy(bx, attachTime) {
 			return 0, 0, err
 		}
 	}
@@ -110,6 +110,20 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		return code, sig, err
 	}
 	return code, sig, j.changes(ctx)
+}
+
+// attachTime is how long a box whose link can't be attached has to end: that of a command that took no longer than the attaching has
+// lost its namespace.
+const attachTime = time.Second
+
+// overBy waits for a box's end, for so long at most.
+func overBy(bx *box.Box, most time.Duration) bool {
+	select {
+	case <-bx.Stopping():
+		return true
+	case <-time.After(most):
+		return false
+	}
 }
 
 // lightTmp gives a light box a directory for temporary files, in place of a private /tmp.

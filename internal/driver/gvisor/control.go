@@ -2,7 +2,6 @@ package gvisor
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/unet"
 	"gvisor.dev/gvisor/pkg/urpc"
+
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // gVisor's own helpers make sockets and event descriptors that a process started
@@ -54,7 +55,7 @@ func dialControl(path string) (*urpc.Client, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	s, err := unet.NewSocket(fd)
-	closeOnExec()
+	proc.CloseOnExec(3)
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
@@ -73,18 +74,4 @@ func withShortPath(path string, use func(string) error) error {
 	}
 	defer unix.Close(dir)
 	return use("/proc/self/fd/" + strconv.Itoa(dir) + "/" + filepath.Base(path))
-}
-
-// closeOnExec keeps every descriptor of this process but the standard ones from
-// being inherited. Children get theirs as copies, which are not concerned.
-func closeOnExec() {
-	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	entries, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
@@ -76,7 +77,7 @@ func New(opts Options) (*Driver, error) {
 	const op = "open gvisor driver"
 	// What this process was started with, by a shell or a supervisor, is no sandbox's: neither to keep open
 	// nor, for the sentry wants certain numbers, to stumble over.
-	closeOnExec()
+	proc.CloseOnExec(3)
 	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
 	}

@@ -47,7 +47,7 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: maxWords}
 	w.cmd.Stdin, w.cmd.ExtraFiles = d.program.null, files
 	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
-	closeOnExec()
+	proc.CloseOnExec(3)
 	if err := proc.Alone(func() error { return group.Start(w.cmd.SysProcAttr, w.cmd.Start) }); err != nil {
 		destroyGroup(context.Background(), group)
 		return nil, fmt.Errorf("start %s: %w", name, err)

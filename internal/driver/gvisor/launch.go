@@ -329,7 +329,7 @@ func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files 
 
 // execSelf starts the process from this one, which takes longer the more memory this one holds.
 func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, _ *os.File, err error) {
-	closeOnExec() // whatever else this program has open
+	proc.CloseOnExec(3) // whatever else this program has open
 	var process *os.Process
 	pidfd := -1
 	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}

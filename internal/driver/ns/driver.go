@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
@@ -70,7 +71,7 @@ var (
 // nothing. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open ns driver"
-	closeOnExec() // what this process was started with is no sandbox's
+	proc.CloseOnExec(3) // what this process was started with is no sandbox's
 	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
 	}

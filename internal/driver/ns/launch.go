@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -235,7 +234,7 @@ func (d *Driver) exec(l *launch, told, socket *os.File) error {
 		Sys:   d.namespaces(l.first),
 	}
 	attr.Sys.PidFD = &pidfd
-	closeOnExec() // whatever else this program has open
+	proc.CloseOnExec(3) // whatever else this program has open
 	err = apart(func() error {
 		return l.group.Start(attr.Sys, func() error {
 			// The calling thread is one that ends afterwards, of apart or of the group.
@@ -279,8 +278,5 @@ func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
 			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
 	}
 }
-
-// closeOnExec keeps every descriptor that this program has inherited from the processes it starts.
-func closeOnExec() { _ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -5,14 +5,13 @@ package spawn
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"os"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
@@ -53,7 +52,8 @@ func (e *startError) Unwrap() error { return e.errno }
 
 // serve is the spawner: it ends when its parent closes the socket or has ended.
 func serve() {
-	closeOnExec()
+	// Packages of the program may open files of their own before this begins, which all that are started would share.
+	proc.CloseOnExec(socketFD)
 	// A child's table of descriptors is made as long as this one's. A sentry puts files at numbers above 250, and to make the table of a process
 	// with threads longer the kernel waits for a grace period, 5 ms or more.
 	_, _ = unix.FcntlInt(socketFD, unix.F_DUPFD_CLOEXEC, tableSize-1)
@@ -80,20 +80,6 @@ func serve() {
 		}
 		if pidfd >= 0 {
 			_ = unix.Close(pidfd)
-		}
-	}
-}
-
-// closeOnExec keeps all that is open here from those that are started: packages of the program may open files of their own before this begins, and
-// not care who inherits them. Then all that are started would share them.
-func closeOnExec() {
-	if unix.CloseRange(socketFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	open, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
-	for _, e := range open {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= socketFD {
-			unix.CloseOnExec(fd)
 		}
 	}
 }

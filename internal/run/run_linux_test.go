@@ -1,0 +1,63 @@
+package run_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/carrel-dev/carrel/internal/box"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/run"
+	"github.com/carrel-dev/carrel/internal/run/wired"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	if reexec.Run(box.Parts(), tap.Parts()) {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// late is a way out that is attached when the box has ended already.
+type late struct{ run.Wire }
+
+func (l late) Attach(ctx context.Context, link *os.File) error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		raw, err := link.SyscallConn()
+		if err != nil {
+			return err
+		}
+		lives := false
+		_ = raw.Control(func(fd uintptr) { _, lives = tap.Header(int(fd)) })
+		if !lives {
+			break
+		}
+	}
+	return l.Wire.Attach(ctx, link)
+}
+
+// TestFasterThanItsLink runs commands that have ended before their box's link is attached, which then is none any more: their exit status counts.
+func TestFasterThanItsLink(t *testing.T) {
+	testenv.Need(t, "box", box.Probe(t.Context()))
+	wire := func(o run.WireOptions) (run.Wire, error) {
+		w, err := wired.Open(o)
+		return late{w}, err
+	}
+	for command, want := range map[string]int{"exit 0": 0, "exit 7": 7} {
+		fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		fs.SetOutput(io.Discard)
+		o := run.AddFlags(fs)
+		if err := fs.Parse([]string{"--allow", "example.com", "-c", command}); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := run.Run(t.Context(), o, fs.Args(), run.Deps{Wire: wire}); err != nil || code != want {
+			t.Errorf("%s: exit status %d, %v", command, code, err)
+		}
+	}
+}
