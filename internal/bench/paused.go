@@ -49,11 +49,14 @@ func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 		}
 		return execs, creates, lists, nil
 	}
-	memory := residentMemory(d.cmd.Process.Pid)
 	execs0, creates0, lists0, err := feel()
 	if err != nil {
 		return nil, err
 	}
+	if err := sleep(ctx, soakRest); err != nil {
+		return nil, err
+	}
+	memory := ownMemory(d.cmd.Process.Pid)
 	var mu sync.Mutex
 	var ids []carrel.ID
 	var g errgroup.Group
@@ -78,12 +81,14 @@ func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 		return nil, fmt.Errorf("after %d: %w", len(ids), err)
 	}
 	rate := float64(n) / time.Since(start).Seconds()
-	time.Sleep(10 * time.Second) // until the newest are packed
+	if err := sleep(ctx, soakRest); err != nil { // until the newest are packed, and what that took is given back
+		return nil, err
+	}
+	each := float64(ownMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024
 	execs, creates, lists, err := feel()
 	if err != nil {
 		return nil, err
 	}
-	each := float64(residentMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024
 	var wake []float64
 	for _, id := range ids[:min(len(ids), o.samples(30))] {
 		start := time.Now()
