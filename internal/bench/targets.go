@@ -97,7 +97,11 @@ func (t target) check(by map[string]row) (text string, met, measured bool) {
 			met = false
 			bound = "**" + bound + "**"
 		}
-		parts = append(parts, fmt.Sprintf("%s%.3g%s %s", c.label, value, c.unit, bound))
+		text := fmt.Sprintf("%.3g", value)
+		if value >= 1000 {
+			text = fmt.Sprintf("%.0f", value)
+		}
+		parts = append(parts, c.label+text+c.unit+" "+bound)
 	}
 	return strings.Join(parts, ", "), met, measured
 }
