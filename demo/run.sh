@@ -60,7 +60,9 @@ step "3. a real job"
 E2B_API_URL=$url E2B_SANDBOX_URL=$url E2B_API_KEY=$(cat "$work/data/api-key") node demo/demo.mjs "$out" | tee "$work/out"
 id=$(sed -n 's/^sandbox \(i[a-z0-9]*\)$/\1/p' "$work/out")
 
-running=$(pgrep -c -f "^carrel-sentry .*$work" || true)
+# Those that are started ahead have underscores where others have their sandbox's ID.
+kernels() { pgrep -a -f "^carrel-sentry .*$work" | grep -vc '____________' || true; }
+running=$(kernels)
 [ "$running" = 1 ] || { echo "demo: $running sandbox processes, expected 1" >&2; exit 1; }
 
 step "4. the same sandbox from the command line"
@@ -75,7 +77,7 @@ moment=$("$carrel" snapshot "$id" --label "before the mess")
 "$carrel" rollback "$id" "$moment" >/dev/null
 "$carrel" exec "$id" -- bash -c 'echo "rm -rf / and back: $(ls | tr "\n" " ")"'
 "$carrel" pause "$id" >/dev/null
-[ "$(pgrep -c -f "^carrel-sentry .*$work" || true)" = 0 ] || { echo "demo: a paused sandbox has a process" >&2; exit 1; }
+[ "$(kernels)" = 0 ] || { echo "demo: a paused sandbox has a process" >&2; exit 1; }
 echo "paused: no process, no memory"
 forks=$("$carrel" fork "$id" -n 3)
 for f in $forks; do "$carrel" exec "$f" -- bash -c 'echo "fork $(hostname) has $(ls | wc -l) files"'; done
@@ -118,7 +120,7 @@ python_after=$(sha256sum "$(readlink -f /usr/bin/python3 2>/dev/null || command 
 echo "this machine's python3 is untouched"
 [ "$(wc -l </proc/self/mounts)" = "$mounts_before" ] || exit 1
 echo "no mount was left"
-left=$(pgrep -c -f "^carrel-sentry .*$work" || true)
+left=$(kernels)
 [ "$left" = 0 ] || exit 1
 echo "no sandbox process was left"
 [ -s "$out/report.txt" ] && [ -s "$out/strikes.svg" ] && grep -q '10000 reports' "$out/report.txt" || exit 1
