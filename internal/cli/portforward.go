@@ -76,20 +76,28 @@ func (a *app) portForward(ctx context.Context, svc carrel.Service, id carrel.ID,
 		report.listening(f)
 	}
 	slots := make(chan struct{}, forwardMost)
+	going, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var wg sync.WaitGroup
+	wg.Go(func() { // waited for, as a second Close returns while the first still has the socket open
+		<-going.Done()
+		for _, f := range all {
+			_ = f.listener.Close()
+		}
+	})
 	for _, f := range all {
 		wg.Go(func() {
-			defer context.AfterFunc(ctx, func() { _ = f.listener.Close() })()
 			for {
 				slots <- struct{}{}
 				c, err := f.listener.Accept()
 				if err != nil {
 					<-slots
+					fail(err)
 					return
 				}
 				wg.Go(func() {
 					defer func() { <-slots }()
-					if err := carry(ctx, svc, id, f.remote, c); err != nil {
+					if err := carry(going, svc, id, f.remote, c); err != nil {
 						report.failed(f, err)
 					}
 				})
@@ -100,7 +108,7 @@ func (a *app) portForward(ctx context.Context, svc carrel.Service, id carrel.ID,
 	if ctx.Err() != nil {
 		return nil // being interrupted is how it ends
 	}
-	return errors.New("the listeners were closed")
+	return fmt.Errorf("take connections: %w", context.Cause(going))
 }
 
 // parseForward reads [LOCAL:]REMOTE.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -125,7 +126,10 @@ func TestPortForward(t *testing.T) {
 	defer cancel()
 	a := &app{out: out, err: errs, open: func(context.Context) (carrel.Service, error) { return box, nil }}
 	done := make(chan int, 1)
-	go func() { done <- a.main(ctx, []string{"--json", "port-forward", string(boxID), "0:3000", "0:9999"}) }()
+	local := quietPort(t)
+	go func() {
+		done <- a.main(ctx, []string{"--json", "port-forward", string(boxID), fmt.Sprintf("%d:3000", local), "0:9999"})
+	}()
 	addrs := map[uint16]string{}
 	for range 2 {
 		var line struct {
@@ -190,6 +194,21 @@ func TestPortForward(t *testing.T) {
 		c.Close()
 		t.Error("it listens on")
 	}
+}
+
+// quietPort is a free port of the loopback that no other program is given for port 0: after
+// a close, whoever answers there is who listened before.
+func quietPort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000) // below the ephemeral ports of Linux, macOS and Windows
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port from 10000 to 29999")
+	return 0
 }
 
 func TestParseForward(t *testing.T) {
