@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // order is what the stage is told, in a sealed memory file.
@@ -121,18 +123,8 @@ func (c *conn) receive(b []byte) (m message, fds []int, err error) {
 	if err != nil || n == 0 {
 		return m, nil, os.NewSyscallError("recvmsg", err)
 	}
-	if oobn > 0 {
-		list, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return m, nil, err
-		}
-		for _, one := range list {
-			got, err := unix.ParseUnixRights(&one)
-			if err != nil {
-				return m, nil, err
-			}
-			fds = append(fds, got...)
-		}
+	if fds, err = proc.Rights(oob[:oobn]); err != nil {
+		return m, nil, err
 	}
 	return m, fds, json.Unmarshal(b[:n], &m)
 }

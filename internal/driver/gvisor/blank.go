@@ -27,6 +27,8 @@ import (
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/flag"
 	"gvisor.dev/gvisor/runsc/starttime"
+
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // A blank sentry is one that was started before there is a sandbox for it, the side of it that is the process itself. It does what a
@@ -205,17 +207,9 @@ func (b *blankBoot) await() (*job, error) {
 		return nil, errors.New("the job is too long")
 	}
 	_ = unix.Close(b.socket) // there is one job
-	msgs, err := unix.ParseSocketControlMessage(oob[:m])
+	files, err := proc.Rights(oob[:m])
 	if err != nil {
 		return nil, err
-	}
-	var files []int
-	for i := range msgs {
-		fds, err := unix.ParseUnixRights(&msgs[i])
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, fds...)
 	}
 	var j job
 	if err := json.Unmarshal(buf[:n], &j); err != nil {

@@ -95,7 +95,7 @@ func start(told, oob []byte) (a answer, pidfd int) {
 		return a, -1
 	}
 	pidfd = -1
-	fds, err := rights(oob)
+	fds, err := proc.Rights(oob)
 	var files []*os.File
 	for _, fd := range fds {
 		files = append(files, os.NewFile(uintptr(fd), "passed"))
@@ -132,21 +132,4 @@ func start(told, oob []byte) (a answer, pidfd int) {
 		return fail(err)
 	}
 	return a, pidfd
-}
-
-// rights are the descriptors that came with a message.
-func rights(oob []byte) ([]int, error) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var fds []int
-	for i := range msgs {
-		got, err := unix.ParseUnixRights(&msgs[i])
-		if err != nil {
-			return fds, err
-		}
-		fds = append(fds, got...)
-	}
-	return fds, nil
 }

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // ErrGone means that the spawner did not do it and does nothing any more.
@@ -130,7 +131,7 @@ func (s *Spawner) ask(told []byte, files []*os.File) (a answer, fds []int, err e
 	if err != nil {
 		return a, nil, err
 	}
-	if fds, err = rights(oob[:m]); err != nil {
+	if fds, err = proc.Rights(oob[:m]); err != nil {
 		return a, nil, err
 	}
 	return a, fds, json.Unmarshal(buf[:n], &a)

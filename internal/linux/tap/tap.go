@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Interface is the device's name inside.
@@ -155,7 +156,7 @@ func Receive(socket int) (*os.File, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("recvmsg", err)
 	}
-	fds, err := rights(oob[:oobn])
+	fds, err := proc.Rights(oob[:oobn])
 	if err != nil {
 		return nil, err
 	}
@@ -175,24 +176,4 @@ func recvmsg(socket int, b, oob []byte) (n, oobn, flags int, from unix.Sockaddr,
 			return n, oobn, flags, from, err
 		}
 	}
-}
-
-// rights are the descriptors in a control message.
-func rights(oob []byte) ([]int, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var fds []int
-	for _, m := range messages {
-		got, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return nil, err
-		}
-		fds = append(fds, got...)
-	}
-	return fds, nil
 }

@@ -1,0 +1,26 @@
+//go:build linux
+
+package proc
+
+import "golang.org/x/sys/unix"
+
+// Rights are the descriptors that came with a message over a Unix socket, out of its control data. The caller owns them, also those
+// that come with an error.
+func Rights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}
