@@ -192,7 +192,6 @@ func (s *Service) moment(ctx context.Context, name string) (sr state.SnapshotRec
 	if err != nil {
 		return sr, false, err
 	}
-	sr = state.SnapshotRecord{} // a decoder writes into the slices that it finds, and those of one that is not shown are shared
 	if err := json.Unmarshal(m.Meta, &sr); err != nil || sr.Snapshot.ID != id || hidden(sr.Snapshot) {
 		return sr, false, &carrel.Error{Kind: carrel.Invalid, Field: "snapshotID",
 			Err: fmt.Errorf("snapshot %s was not made by a service like this one", id)}

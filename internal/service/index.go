@@ -88,7 +88,10 @@ func (x *index) named(idOrName string) (state.SnapshotRecord, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if sr, ok := x.byID[carrel.SnapshotID(idOrName)]; ok {
-		return sr, !hidden(sr.Snapshot)
+		if hidden(sr.Snapshot) {
+			return state.SnapshotRecord{}, false // a record shares its slices, which a caller without it may write into
+		}
+		return sr, true
 	}
 	id, ok := x.names[idOrName]
 	if !ok {
