@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -286,22 +285,11 @@ func TestBlankOfADeadDaemon(t *testing.T) {
 	root, dir := shortDir(t), t.TempDir()
 	k := &memKeeper{files: map[string]*os.File{}}
 	serveKeeper(t, filepath.Join(root, "keeper"), k)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestRoleBlanks$", "-test.v")
-	cmd.Env = append(os.Environ(), envRole+"=blanks", envState+"="+images.dir, "CARREL_TEST_ROOT="+root, "CARREL_TEST_DIR="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	handle := readHandle(t, out)
+	handle, kill := createElsewhere(t, "TestRoleBlanks", "blanks", root, dir)
 	if n := len(sentriesOf(root)); n != 3 {
 		t.Errorf("%d sentries, two of them wait", n)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	kill()
 	for end := time.Now().Add(time.Minute); len(sentriesOf(root)) > 1 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
 

@@ -298,11 +298,7 @@ func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 	}
 	b.conn = conn.(*net.UnixConn)
 	const socket = 3
-	args, files := []string{sentryName}, []*os.File{d.program.null, d.program.null, theirs}
-	if f, err := d.filter(); err == nil {
-		files = append(files, f)
-		args = append(args, filterArg+strconv.Itoa(socket+1))
-	}
+	args, files := d.withFilter([]string{sentryName}, []*os.File{d.program.null, d.program.null, theirs})
 	args = append(args, blankArg+strconv.Itoa(socket), blankCPUs+strconv.Itoa(cpus))
 	args = append(append(args, d.flags()...), "boot", blankID)
 	b.pid, b.pidfd, err = d.startSentry(args, b.uid, b.group, files)
@@ -318,7 +314,7 @@ func closeConn(c *net.UnixConn) {
 
 // endBlank ends a blank, wherever it is, removes every trace and says how it ended.
 func (d *Driver) endBlank(b *blank) (status string) {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+	ctx, cancel := context.WithTimeout(context.Background(), hosted.UndoTime)
 	defer cancel()
 	_ = b.conn.Close()
 	proc.Kill(b.pidfd)

@@ -8,21 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const opCreate = "create sandbox"
-
-// undoTime bounds the undoing of a creation whose own context has ended.
-const undoTime = 10 * time.Second
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
@@ -248,7 +245,7 @@ func (d *Driver) createError(op string, id carrel.ID, err error) error {
 
 // destroyGroup removes a group also when ctx has ended.
 func destroyGroup(ctx context.Context, g *cgroup.Group) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosted.UndoTime)
 	defer cancel()
 	_ = g.Destroy(ctx)
 }

@@ -180,19 +180,8 @@ func TestRecoverInANewProcess(t *testing.T) {
 	serveKeeper(t, filepath.Join(root, "keeper"), k)
 	d := openDriver(t, root, dirKeeper{filepath.Join(root, "keeper")})
 
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestRoleCreate$", "-test.v")
-	cmd.Env = append(os.Environ(), envRole+"=create", envState+"="+images.dir, "CARREL_TEST_ROOT="+root, "CARREL_TEST_DIR="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	handle := readHandle(t, out)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	handle, kill := createElsewhere(t, "TestRoleCreate", "create", root, dir)
+	kill()
 
 	in, err := d.Recover(t.Context(), handle)
 	if err != nil {
@@ -221,6 +210,25 @@ func TestRecoverInANewProcess(t *testing.T) {
 	}
 	if k.len() != 0 {
 		t.Error("its link is still kept")
+	}
+}
+
+// createElsewhere has another process, which plays a role in a test of its own, create a sandbox, and returns its handle and what kills the process.
+func createElsewhere(t *testing.T, test, role, root, dir string) (h driver.Handle, kill func()) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), envRole+"="+role, envState+"="+images.dir, "CARREL_TEST_ROOT="+root, "CARREL_TEST_DIR="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return readHandle(t, out), func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	}
 }
 

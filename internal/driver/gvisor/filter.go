@@ -22,6 +22,8 @@ import (
 	"gvisor.dev/gvisor/runsc/boot/filter"
 	filterconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
 	"gvisor.dev/gvisor/runsc/config"
+
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // gVisor's own build embeds the sentry's system call filter compiled; its Go
@@ -124,7 +126,7 @@ func (d *Driver) makeFilter() (*os.File, error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "filter")
-	ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+	ctx, cancel := context.WithTimeout(context.Background(), hosted.UndoTime)
 	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.program.path)

@@ -300,18 +300,24 @@ func (l *launch) cpus() int {
 func (d *Driver) exec(l *launch, log *os.File) (err error) {
 	const first = 3
 	args, files := []string{sentryName}, append([]*os.File{d.program.null, log}, l.files...)
-	if f, err := d.filter(); err != nil {
-		d.log.Warn("sandboxes compile their own system call filter", "err", err)
-	} else {
-		files = append(files, f)
-		args = append(args, filterArg+strconv.Itoa(len(files)))
-	}
+	args, files = d.withFilter(args, files)
 	if l.paging > 0 {
 		args = append(args, pagesArg+l.pagesText(first))
 	}
 	args = slices.Concat(args, d.flags(), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
 	l.pid, l.pidfd, err = d.startSentry(args, l.uid, l.group, files)
 	return err
+}
+
+// withFilter adds the system call filter, compiled, to what a sentry is started with: its files are those from 1 on.
+func (d *Driver) withFilter(args []string, files []*os.File) ([]string, []*os.File) {
+	f, err := d.filter()
+	if err != nil {
+		d.log.Warn("sandboxes compile their own system call filter", "err", err)
+		return args, files
+	}
+	files = append(files, f)
+	return append(args, filterArg+strconv.Itoa(len(files))), files
 }
 
 // startSentry starts a sentry with files as its descriptors from 1 on.

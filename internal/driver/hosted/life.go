@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// UndoTime bounds the removal of one sandbox.
+// UndoTime bounds the removal of one sandbox, and whatever else is undone when the context that asked for it has ended.
 const UndoTime = 10 * time.Second
 
 // ErrClosed is what a sandbox answers after its driver was closed.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 var (
@@ -43,7 +44,7 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotO
 	}
 	if !frozen {
 		defer func() {
-			thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+			thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosted.UndoTime)
 			defer cancel()
 			_ = in.turn(thaw, false, fail) // one that has ended needs none
 		}()
