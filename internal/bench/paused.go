@@ -53,7 +53,7 @@ func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, soakRest); err != nil {
+	if err := sleep(ctx, quietTime); err != nil {
 		return nil, err
 	}
 	memory := ownMemory(d.cmd.Process.Pid)
@@ -81,7 +81,7 @@ func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 		return nil, fmt.Errorf("after %d: %w", len(ids), err)
 	}
 	rate := float64(n) / time.Since(start).Seconds()
-	if err := sleep(ctx, soakRest); err != nil { // until the newest are packed, and what that took is given back
+	if err := sleep(ctx, quietTime); err != nil { // until the newest are packed, and what that took is given back
 		return nil, err
 	}
 	each := float64(ownMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024

@@ -57,15 +57,15 @@ func (k *soak) run(ctx context.Context, span time.Duration) error {
 			k.s.logf("soak: left behind: %s", what)
 		}
 	}
-	if err := sleep(ctx, soakRest); err != nil {
+	if err := sleep(ctx, quietTime); err != nil {
 		return err
 	}
 	k.rest, k.resting = append(k.rest, k.d.holdings()), append(k.resting, k.memory())
 	return nil
 }
 
-// soakRest is how long nothing is asked of the daemon before a look at what it holds at rest: it gives memory back when it has been quiet for seconds.
-const soakRest = 15 * time.Second
+// quietTime is how long nothing is asked of the daemon before a look at what it holds at rest: it gives memory back when it has been quiet for seconds.
+const quietTime = 15 * time.Second
 
 // soak is one long run.
 type soak struct {
