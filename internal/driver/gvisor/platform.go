@@ -44,7 +44,7 @@ func (c sandboxConstructor) New(opts platform.Options) (platform.Platform, error
 	if p := madeAhead.Swap(nil); p != nil {
 		return p, nil
 	}
-	p, err := c.Constructor.New(opts)
+	p, err := patientPlatform(c.Constructor, opts)
 	if err != nil {
 		return nil, err
 	}
