@@ -37,6 +37,9 @@ func base(tier carrel.Tier) carrel.CreateOptions {
 	return carrel.CreateOptions{Template: "base", Tier: tier, Timeout: time.Hour}
 }
 
+// createGap lets what the start before left behind end: its sandbox's removal, and what is started ahead for the next one.
+const createGap = 250 * time.Millisecond
+
 // benchCreate measures from the create request to the first command's output, in
 // turns: cold, from the pool, simulated, and the peers.
 func benchCreate(ctx context.Context, s *session) ([]row, error) {
@@ -58,6 +61,9 @@ func benchCreate(ctx context.Context, s *session) ([]row, error) {
 	}
 	peers := s.peers(ctx, (*stock).creating)
 	list = append(list, peers...)
+	for _, r := range list {
+		r.gap = createGap
+	}
 	cpu := d.cpu()
 	if err := race(ctx, warmUp, s.o.samples(60), list...); err != nil {
 		return nil, err

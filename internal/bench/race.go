@@ -13,6 +13,8 @@ type runner struct {
 	once func(context.Context) (time.Duration, error)
 	// every makes it take part in one of so many rounds; 0 is all.
 	every int
+	// gap is how long nothing is asked of the machine before each round.
+	gap   time.Duration
 	times []float64 // milliseconds
 }
 
@@ -25,6 +27,9 @@ func race(ctx context.Context, warm, rounds int, list ...*runner) error {
 			r := list[(i+k)%len(list)]
 			if i >= warm && r.every > 1 && i%r.every != 0 {
 				continue
+			}
+			if err := sleep(ctx, r.gap); err != nil {
+				return err
 			}
 			took, err := r.once(ctx)
 			if err != nil {
