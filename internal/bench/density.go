@@ -97,16 +97,16 @@ func (c *crowd) times(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	forks, forking, err := c.d.forks(ctx, max(3, c.s.o.samples(20)))
+	label := fmt.Sprintf("with %d others idle: ", len(c.ids))
+	forks, err := c.d.forkRow(ctx, c.s.o, label)
 	if err != nil {
 		return err
 	}
-	label := fmt.Sprintf("with %d others idle: ", len(c.ids))
 	c.timesRows = []row{
 		single("others idle, for what follows", "", float64(len(c.ids))).key("density.others"),
 		summarise(label+"pause, 50 MB held", "ms", pause).key("density.pause"),
 		atMost(summarise(label+"resume → first command's output, 50 MB held", "ms", resume), 110).key("density.resume"),
-		atLeast(single(fmt.Sprintf("%s%d forks at once, 50 MB held, all answering", label, forks), "1/s", forking), 15).key("density.fork"),
+		forks.key("density.fork"),
 	}
 	return nil
 }

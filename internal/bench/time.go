@@ -97,38 +97,44 @@ func benchPause(ctx context.Context, s *session) ([]row, error) {
 
 // benchFork measures how many forks of one sandbox answer in a second.
 func benchFork(ctx context.Context, d *daemon, o Options) ([]row, error) {
+	r, err := d.forkRow(ctx, o, "")
+	return []row{r.key("fork")}, err
+}
+
+// forkRow is the row of it, which begins with label.
+func (d *daemon) forkRow(ctx context.Context, o Options, label string) (row, error) {
 	count, rounds := 50, 3
 	if o.Quick {
 		count, rounds = 10, 1
 	}
 	var rates []float64
 	for range rounds {
-		_, rate, err := d.forks(ctx, count)
+		rate, err := d.forks(ctx, count)
 		if err != nil {
-			return nil, err
+			return row{}, err
 		}
 		rates = append(rates, rate)
 	}
-	return []row{more(fmt.Sprintf("forks of one sandbox with 50 MB held, %d at once, all answering", count), "1/s", rates, 15).key("fork")}, nil
+	return more(fmt.Sprintf("%sforks of one sandbox with 50 MB held, %d at once, all answering", label, count), "1/s", rates, 15), nil
 }
 
 // forks makes so many of one sandbox at once and has each answer: how many in a second.
-func (d *daemon) forks(ctx context.Context, count int) (int, float64, error) {
+func (d *daemon) forks(ctx context.Context, count int) (float64, error) {
 	id, _, err := d.holding(ctx, 50)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer d.svc.Kill(ctx, id)
 	start := time.Now()
 	forks, err := d.svc.Fork(ctx, id, carrel.ForkOptions{Count: count, Timeout: time.Hour})
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	var ids []carrel.ID
 	defer func() { d.killAll(ctx, ids) }()
 	for _, f := range forks {
 		if f.Err != nil {
-			return 0, 0, f.Err
+			return 0, f.Err
 		}
 		ids = append(ids, f.Sandbox.ID)
 	}
@@ -143,7 +149,7 @@ func (d *daemon) forks(ctx context.Context, count int) (int, float64, error) {
 		})
 	}
 	err = g.Wait()
-	return count, float64(count) / time.Since(start).Seconds(), err
+	return float64(count) / time.Since(start).Seconds(), err
 }
 
 // benchRollback measures going back to a snapshot.
