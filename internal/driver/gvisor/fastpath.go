@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"runtime"
 	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -30,21 +29,25 @@ const (
 
 // patientPlatform makes systrap with a monitor of ours in place of its own, or as it is where it is not what we know.
 func patientPlatform(c platform.Constructor, opts platform.Options) (platform.Platform, error) {
-	if opts.DisableFastPath || min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) == 1 || !fastPath.known() {
-		return c.New(opts)
-	}
-	opts.DisableFastPath = true // starts no monitor, and changes nothing else
+	ours := takeFastPath()
 	p, err := c.New(opts)
-	if err != nil {
-		return nil, err
+	if err == nil && ours && !neverEnableFastPath {
+		monitorFastPath()
 	}
-	monitorFastPath()
-	return p, nil
+	return p, err
 }
+
+// takeFastPath has gVisor believe that its monitor was started, and reports whether ours can be.
+var takeFastPath = sync.OnceValue(func() bool {
+	if !fastPath.known() {
+		return false
+	}
+	latencyMonitoring.Do(func() {})
+	return true
+})
 
 // monitorFastPath starts the monitor, of which there is one for all platforms of a process.
 var monitorFastPath = sync.OnceFunc(func() {
-	neverEnableFastPath = false // nobody but a monitor asks
 	fastPathContextLimit = uint32(maxSysmsgThreads * 2)
 	go fastPath.monitor()
 })
@@ -119,6 +122,9 @@ func (s *fastPathState) wait() {
 var (
 	//go:linkname fastPath gvisor.dev/gvisor/pkg/sentry/platform/systrap.fastpath
 	fastPath fastPathState
+
+	//go:linkname latencyMonitoring gvisor.dev/gvisor/pkg/sentry/platform/systrap.latencyMonitoring
+	latencyMonitoring sync.Once
 
 	//go:linkname neverEnableFastPath gvisor.dev/gvisor/pkg/sentry/platform/systrap.neverEnableFastPath
 	neverEnableFastPath bool

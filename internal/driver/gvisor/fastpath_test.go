@@ -22,10 +22,15 @@ func TestFastPathIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := parse(t, filepath.Join(strings.TrimSpace(string(dir)), "pkg/sentry/platform/systrap/metrics.go"))
+	systrap := filepath.Join(strings.TrimSpace(string(dir)), "pkg/sentry/platform/systrap")
+	theirs := parse(t, filepath.Join(systrap, "metrics.go"))
 	ours := parse(t, "fastpath.go")
 	if a, b := fields(theirs), fields(ours); len(a) < 20 || !slices.Equal(a, b) {
 		t.Errorf("gVisor's fields:\n%s\nours:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
+	}
+	starts := "if !neverEnableFastPath { latencyMonitoring.Do(func() { go controlFastPath() }) }"
+	if how := declared(parse(t, filepath.Join(systrap, "systrap.go")), "New"); !strings.Contains(how, starts) {
+		t.Errorf("gVisor starts its monitor in another way than %s", starts)
 	}
 	for name, want := range map[string]string{
 		"numLatencyBuckets": "80", "recordingPeriod": "400 * time.Microsecond", "fastPathBackoffMin": "2",
@@ -112,7 +117,7 @@ func declared(f *ast.File, name string) (is string) {
 				is = text(n.Type)
 			}
 		case *ast.FuncDecl:
-			if n.Name.Name == name {
+			if n.Recv == nil && n.Name.Name == name {
 				is = text(n.Body)
 			}
 		}
