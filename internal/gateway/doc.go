@@ -62,5 +62,7 @@
 //
 // Nothing is buffered beyond one copy buffer a direction: slow readers slow the
 // sender down. Requests under way to one sandbox are capped. A sandbox that dies
-// breaks its clients' streams off at once, which their SDKs tell from a clean end.
+// breaks its clients' streams off at once, which their SDKs tell from a clean end. One
+// that is paused or rolled back ends the guest's streams with that as their reason,
+// whether its guest found the time to write it or not.
 package gateway

@@ -80,12 +80,13 @@ func New(opts Options) *Gateway {
 	}
 	g.grpc = g.newGRPCTransport()
 	g.proxy = &httputil.ReverseProxy{
-		Rewrite:       g.rewrite,
-		Transport:     transport{g},
-		FlushInterval: -1,
-		BufferPool:    &buffers{},
-		ErrorHandler:  g.proxyError,
-		ErrorLog:      log.New(io.Discard, "", 0), // what matters reaches ErrorHandler; the rest is clients leaving
+		Rewrite:        g.rewrite,
+		Transport:      transport{g},
+		ModifyResponse: g.withEnding,
+		FlushInterval:  -1,
+		BufferPool:     &buffers{},
+		ErrorHandler:   g.proxyError,
+		ErrorLog:       log.New(io.Discard, "", 0), // what matters reaches ErrorHandler; the rest is clients leaving
 	}
 	return g
 }

@@ -101,6 +101,7 @@ test('what is under way when it is paused ends, and nothing half done looks whol
   let left
   await sandbox.files.watchDir('watched', () => {}, { onExit: (err) => { left = err } })
   const foreground = assert.rejects(sandbox.commands.run('sleep 300', { timeoutMs: 0 }), /paused/)
+  await until('the command', async () => (await sandbox.commands.list()).some((p) => p.args.includes('sleep 300')))
   const reader = (await sandbox.files.read('big', { format: 'stream' })).getReader()
   await reader.read()
   await sandbox.pause()

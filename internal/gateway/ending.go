@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// endStream is the flag of a Connect stream's last message, which says how the call
+// ended (https://connectrpc.com/docs/protocol, "Streaming responses").
+const endStream = 0b10
+
+// leftBehind is what a stream is told whose sandbox was paused or rolled back under
+// it. It is close to the guest's own words, which say the same earlier.
+const leftBehind = "the sandbox was paused or rolled back: connect again"
+
+// ending is the answer of one of the guest's Connect streams. A guest ends its streams
+// with a reason before the sandbox is paused, but one that is slow, on a busy machine,
+// may be frozen before it has written all of that. What its clients then are left
+// without is said here, so that none takes a pause for a sandbox's end.
+type ending struct {
+	io.ReadCloser
+	// moved says whether the sandbox went on in another life, or is about to.
+	moved func() bool
+
+	head [5]byte // of the message under way: flags, and length of what follows
+	have int     // bytes of head
+	left uint32  // bytes that are to follow it
+	done bool    // the last message has passed
+	tail []byte  // what is said instead of it
+	err  error   // what follows tail
+}
+
+// withEnding sees to it that a Connect stream ends with a reason.
+func (g *Gateway) withEnding(resp *http.Response) error {
+	rt := routedOf(resp.Request.Context())
+	if rt == nil || rt.target.Port != carrel.GuestPort || resp.StatusCode != http.StatusOK ||
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/connect+") {
+		return nil
+	}
+	ctx := resp.Request.Context()
+	resp.Body = &ending{ReadCloser: resp.Body, moved: func() bool {
+		if ctx.Err() != nil {
+			return false // its client left
+		}
+		sb, err := g.opts.Sandboxes.Get(ctx, rt.target.ID)
+		if err != nil {
+			return false
+		}
+		switch sb.State {
+		case carrel.Pausing, carrel.Paused, carrel.Resuming:
+			return true
+		}
+		return sb.State == carrel.Running && sb.Generation != rt.sandbox.Generation
+	}}
+	return nil
+}
+
+// Read implements io.Reader.
+func (e *ending) Read(p []byte) (int, error) {
+	if e.err != nil {
+		n := copy(p, e.tail)
+		e.tail = e.tail[n:]
+		if len(e.tail) == 0 {
+			return n, e.err
+		}
+		return n, nil
+	}
+	n, err := e.ReadCloser.Read(p)
+	e.follow(p[:n])
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	switch {
+	case e.done:
+		// Only the connection's own end is missing. Some clients would throw away for it
+		// what they have not looked at yet.
+		err = io.EOF
+	case e.have == 0 && e.moved():
+		e.tail, err = lastMessage(leftBehind), io.EOF
+	}
+	e.err = err
+	if len(e.tail) > 0 {
+		return n, nil
+	}
+	return n, err
+}
+
+// follow looks where messages begin and end.
+func (e *ending) follow(p []byte) {
+	for len(p) > 0 {
+		if e.have < len(e.head) {
+			n := copy(e.head[e.have:], p)
+			e.have += n
+			p = p[n:]
+			if e.have < len(e.head) {
+				return
+			}
+			e.left = binary.BigEndian.Uint32(e.head[1:])
+		}
+		n := min(uint64(e.left), uint64(len(p)))
+		e.left -= uint32(n)
+		p = p[n:]
+		if e.left == 0 {
+			e.done = e.done || e.head[0]&endStream != 0
+			e.have = 0
+		}
+	}
+}
+
+// lastMessage is the end of a stream for a reason that is not the call's own.
+func lastMessage(reason string) []byte {
+	var end struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	end.Error.Code, end.Error.Message = connect.CodeUnavailable.String(), reason
+	raw, _ := json.Marshal(end) // two texts always marshal
+	out := binary.BigEndian.AppendUint32([]byte{endStream}, uint32(len(raw)))
+	return append(out, raw...)
+}
