@@ -27,7 +27,7 @@ after(async () => {
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** until waits for a condition, at most limit milliseconds. */
-export async function until(what, condition, limit = 10_000) {
+export async function until(what, condition, limit = 60_000) {
   const end = Date.now() + limit
   for (;;) {
     const value = await condition()

@@ -10,7 +10,7 @@ TICKING = "i=0; while :; do echo tick $i; i=$((i+1)); sleep 0.1; done"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
-def until(what, condition, limit=10.0):
+def until(what, condition, limit=60.0):
     """Waits for a condition and returns its value."""
     end = time.time() + limit
     while True:

@@ -8,7 +8,7 @@ from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, 
 from python.lib import TEMPLATE, ending
 
 
-async def until(what, condition, limit=10.0):
+async def until(what, condition, limit=60.0):
     """Waits for a condition."""
     end = time.time() + limit
     while not condition():

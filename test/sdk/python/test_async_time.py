@@ -8,7 +8,7 @@ from e2b import AsyncSandbox, PtySize, SandboxState
 from python.lib import BOOT_ID, TEMPLATE, TICKING, ending, needs_memory, ticks
 
 
-async def until(what, condition, limit=10.0):
+async def until(what, condition, limit=60.0):
     """Waits for a condition, which may have to be awaited."""
     end = time.time() + limit
     while True:

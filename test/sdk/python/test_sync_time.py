@@ -80,7 +80,7 @@ class Pause(Case):
             self.assertGreater(numbers[0], last)
             self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))), "nothing is left out")
             last = numbers[-1]
-        listening.join(10)
+        listening.join(60)
         self.assertIn("paused", str(ended[0]), "the stream that was cut says why")
         self.assertTrue(sandbox.commands.kill(command.pid))
 
