@@ -205,7 +205,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := after.Disk - before.Disk // of one filling: what a later one overwrites is given back after it
+	used := after.Disk - before.Disk                                                             // of one filling: what a later one overwrites is given back after it
 	for end := time.Now().Add(time.Minute); after.CPU <= before.CPU && time.Now().Before(end); { // it is told in steps of 10 ms
 		if got, ok := get(t, in, "/fill?path=/tmp/f&mb=20"); !ok {
 			t.Fatal(got)
