@@ -51,7 +51,8 @@ func start(ctx context.Context, o options, name string) (*daemon, error) {
 		args = append(args, "--cache-dir", o.cache)
 	}
 	d.cmd = exec.Command("/bin/sh", args...)
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	// Not of the terminal's group: its sandboxes outlive it, and stop is to end them.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
 		d.stop()
 		return nil, err

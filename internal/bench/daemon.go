@@ -38,10 +38,11 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 		args = append(args, "--cache-dir", o.CacheDir)
 	}
 	args = append(args, more...)
-	// Not with the context: who interrupts the bench wants its sandboxes ended, and they outlive a daemon that is killed.
+	// Not with the context, and in a group that a terminal's Ctrl-C does not reach: who interrupts the bench wants its sandboxes
+	// ended, and they outlive their daemon.
 	d := &daemon{cmd: exec.Command(o.Carrel, args...), dir: dir}
 	d.cmd.Stderr = o.Log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.start(); err != nil {
 		return nil, fmt.Errorf("%w (build it with: make build)", err)
 	}
