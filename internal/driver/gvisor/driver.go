@@ -18,7 +18,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
-	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
@@ -50,9 +49,9 @@ type Driver struct {
 	root    bool // we are root and may give each sandbox a uid of its own
 	groups  *cgroup.Hierarchy
 
-	ids     identities     // of images and binaries
-	spawner *spawn.Spawner // nil where none could be started
-	works   atomic.Bool    // Probe says so
+	ids     identities // of images and binaries
+	spawner spawner
+	works   atomic.Bool // Probe says so
 	blanks  blanks
 	uids    uidSet
 
@@ -110,7 +109,7 @@ func New(opts Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.spawner = d.startSpawner()
+	d.spawner.start(d)
 	d.uids.fixed = !d.root
 	d.blanks.d, d.blanks.want, d.blanks.all = d, opts.Blanks, map[*blank]struct{}{}
 	return d, nil
@@ -165,10 +164,7 @@ func (d *Driver) Close() error {
 	}
 	d.filterOnce.Do(func() {}) // never compile it now
 	closeAll(d.filterFile)
-	var err error
-	if d.spawner != nil {
-		err = d.spawner.Close()
-	}
+	err := d.spawner.close()
 	d.program.close()
 	return errors.Join(err, d.groups.Close()) // only what is empty goes
 }

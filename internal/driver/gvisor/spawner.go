@@ -4,30 +4,76 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/spawn"
 )
 
-// startSpawner starts the small process that starts this driver's sentries. Without it, nil, the driver does it itself.
-func (d *Driver) startSpawner() *spawn.Spawner {
+// spawnerRest is how long after a spawner's start the next one may be started in its place: what ended it may do so again.
+const spawnerRest = time.Minute
+
+// spawner is the small process that starts a driver's sentries, which is started anew when it came to its end. Between two of them
+// the driver starts sentries itself, more slowly.
+type spawner struct {
+	mu     sync.Mutex
+	now    *spawn.Spawner // nil where there is none
+	next   time.Time      // when another may be started
+	closed bool
+}
+
+// start starts the first one.
+func (s *spawner) start(d *Driver) { s.get(d) }
+
+// get returns the present one, nil where there is none.
+func (s *spawner) get(d *Driver) *spawn.Spawner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil || s.closed || time.Now().Before(s.next) {
+		return s.now
+	}
+	s.next = time.Now().Add(spawnerRest)
 	cmd := exec.Command(d.program.path)
 	cmd.Env, cmd.Dir, cmd.Stdin = []string{sentryEnv}, "/", d.program.null // see openProgram
-	s, err := spawn.Start(cmd, "--root="+d.opts.Root)
+	now, err := spawn.Start(cmd, "--root="+d.opts.Root)
 	if err != nil {
 		d.log.Warn("sandboxes are started by the daemon itself", "err", err)
 		return nil
 	}
-	return s
+	s.now = now
+	return now
+}
+
+// gone takes one away that does nothing any more.
+func (s *spawner) gone(d *Driver, which *spawn.Spawner, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == which && !s.closed {
+		s.now = nil
+		d.log.Warn("sandboxes are started by the daemon itself for a while", "err", err)
+	}
+}
+
+func (s *spawner) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.now == nil {
+		return nil
+	}
+	return s.now.Close()
 }
 
 // spawn starts a process.
 func (d *Driver) spawn(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
-	err = spawn.ErrGone
-	if d.spawner != nil {
-		pid, pidfd, err = d.spawner.Process(r, files)
+	s := d.spawner.get(d)
+	if s == nil {
+		return d.execSelf(r, group, files)
 	}
+	pid, pidfd, err = s.Process(r, files)
 	if errors.Is(err, spawn.ErrGone) {
+		d.spawner.gone(d, s, err)
 		return d.execSelf(r, group, files)
 	}
 	return pid, pidfd, err
