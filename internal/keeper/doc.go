@@ -9,7 +9,8 @@
 // child, so that neither a signal to the daemon's group nor its end touches it.
 // [Dial] connects; the [Client] puts files in under names and takes copies out.
 // A keeper that holds nothing and has no client ends by itself after a few
-// seconds, so a clean stop leaves nothing behind.
+// seconds, so a clean stop leaves nothing behind. So does one without a client
+// whose socket was removed: nobody can come for what it holds.
 //
 // # Protocol
 //

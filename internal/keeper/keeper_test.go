@@ -270,6 +270,53 @@ func TestEndsByItself(t *testing.T) {
 	}
 }
 
+// What a keeper holds is reached under its directory's new name, too; when the directory is gone it ends, whatever it holds.
+func TestForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits several seconds")
+	}
+	path, c := start(t)
+	p := pid(t, path)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := c.Put(t.Context(), "a", w); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	moved := filepath.Dir(path) + ".moved"
+	t.Cleanup(func() { os.RemoveAll(moved) })
+	if err := os.Rename(filepath.Dir(path), moved); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	time.Sleep(3 * time.Second) // two of its looks
+	if c, err = keeper.Dial(t.Context(), filepath.Join(moved, filepath.Base(path))); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := c.List(t.Context()); err != nil || len(names) != 1 {
+		t.Errorf("it holds %v, %v", names, err)
+	}
+	if err := os.RemoveAll(moved); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	if err := syscall.Kill(p, 0); err != nil {
+		t.Errorf("it ended while it had a client: %v", err)
+	}
+	c.Close()
+	for end := time.Now().Add(time.Minute); syscall.Kill(p, 0) == nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the keeper is still there")
+		}
+	}
+	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // a pipe's own
+		t.Errorf("what it held is still open: %v", err)
+	}
+}
+
 // A keeper that somebody killed is started anew at once, with all that it kept, if its client was told how.
 func TestRevive(t *testing.T) {
 	path, c := start(t)

@@ -22,8 +22,10 @@ const (
 
 // server is the keeper process.
 type server struct {
-	path  string
-	idle  time.Duration
+	path   string
+	socket int // the file at path, however it is called by now; -1 when that is not known
+	idle   time.Duration
+
 	mu    sync.Mutex
 	files map[string]int
 	peers int
@@ -32,7 +34,10 @@ type server struct {
 
 // serve runs until the keeper has been idle long enough.
 func serve(l *net.UnixListener, path string, idle time.Duration) {
-	s := &server{path: path, idle: idle, files: make(map[string]int), since: time.Now()}
+	s := &server{path: path, socket: -1, idle: idle, files: make(map[string]int), since: time.Now()}
+	if fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+		s.socket = fd
+	}
 	var wg sync.WaitGroup
 	for {
 		_ = l.SetDeadline(time.Now().Add(idle / 4))
@@ -48,7 +53,7 @@ func serve(l *net.UnixListener, path string, idle time.Duration) {
 		if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
 			break
 		}
-		if s.isIdle() && s.retire(l) {
+		if s.isForgotten() || s.isIdle() && s.retire(l) {
 			break
 		}
 	}
@@ -80,6 +85,15 @@ func (s *server) isIdle() bool {
 		return false
 	}
 	return time.Since(s.since) >= s.idle
+}
+
+// isForgotten reports whether nobody can come any more for what is kept: nobody is connected, and the socket was removed, with its
+// daemon's whole directory. One that was moved is still the same.
+func (s *server) isForgotten() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var st unix.Stat_t
+	return s.peers == 0 && s.socket >= 0 && unix.Fstat(s.socket, &st) == nil && st.Nlink == 0
 }
 
 // retire removes the socket, under the lock that Start takes, so that a starting
