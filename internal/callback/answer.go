@@ -15,7 +15,7 @@ import (
 )
 
 // Answer runs a program for a call that came over a connection. It returns when the program has; who calls closes the
-// connection. The program's ctx ends with ctx and with the connection.
+// connection. The program's ctx ends with ctx and with the connection; who calls is then told of no status, whatever the program makes of it.
 func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Call, run func(ctx context.Context, c *carrel.ProgramCall) int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,7 +43,11 @@ func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Cal
 	})
 	status := p.run(&carrel.ProgramCall{Sandbox: id, Name: call.Name, Args: call.Args, Env: call.Env, Dir: call.Dir, User: call.User,
 		Stdin: input{p}, Stdout: output{p, 'o'}, Stderr: output{p, 'e'}, Files: files{p}}, run)
-	err := s.write('x', fromNumber(uint32(status&0xff)))
+	// One that was cut short because its provider goes has no status that anybody should take for its own.
+	err := context.Cause(ctx)
+	if err == nil {
+		err = s.write('x', fromNumber(uint32(status&0xff)))
+	}
 	// The other end closes once it has the status; a little later this one does.
 	if stop() {
 		_ = conn.Close()

@@ -3,6 +3,7 @@ package callback
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -54,6 +55,30 @@ func TestBoth(t *testing.T) {
 	here.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGone: a program that ends because its provider goes has failed, whatever status it ends with.
+func TestGone(t *testing.T) {
+	for range 500 {
+		here, there := net.Pipe()
+		ctx, vanish := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- Answer(ctx, there, carrel.NewID(), Call{Name: "p"}, func(ctx context.Context, _ *carrel.ProgramCall) int {
+				vanish()
+				<-ctx.Done()
+				return 0
+			})
+		}()
+		c, _, errs := newCall("")
+		if status := Relay(t.Context(), here, c); status != 126 || !strings.Contains(errs.String(), "who provides it has gone") {
+			t.Fatalf("status %d, %q", status, errs)
+		}
+		here.Close()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
 	}
 }
 
