@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -53,21 +54,7 @@ func TestEnding(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			})})
 			srv := front(t, w, Options{})
-			req, err := http.NewRequest("POST", srv.URL+"/process.Process/Start", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set(headerID, string(id))
-			if c.port != carrel.GuestPort {
-				req.Header.Set(headerPort, "3000")
-			}
-			tr := &http.Transport{}
-			defer tr.CloseIdleConnections()
-			resp, err := tr.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
+			resp := begin(t, "POST", srv.URL+"/process.Process/Start", strings.NewReader("{}"), headerID, string(id), headerPort, strconv.Itoa(int(c.port)))
 			raw, err := io.ReadAll(resp.Body)
 			if c.says == "" {
 				if err == nil || string(raw) != c.sent {

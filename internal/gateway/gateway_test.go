@@ -145,8 +145,8 @@ func front(t *testing.T, w *world, opts Options) *httptest.Server {
 	return srv
 }
 
-// ask sends a request with headers given as pairs.
-func ask(t *testing.T, method, target string, body io.Reader, headers ...string) (*http.Response, string) {
+// begin sends a request with headers given as pairs; the answer's body is the caller's to read.
+func begin(t *testing.T, method, target string, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(method, target, body)
 	if err != nil {
@@ -160,11 +160,19 @@ func ask(t *testing.T, method, target string, body io.Reader, headers ...string)
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
+	t.Cleanup(tr.CloseIdleConnections)
 	resp, err := (&http.Client{Transport: tr, Timeout: time.Minute}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// ask sends a request with headers given as pairs and returns the whole answer.
+func ask(t *testing.T, method, target string, body io.Reader, headers ...string) (*http.Response, string) {
+	t.Helper()
+	resp := begin(t, method, target, body, headers...)
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -455,16 +463,7 @@ func TestDeathMidStream(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{carrel.GuestPort: half})
 	srv := front(t, w, Options{})
-	req, _ := http.NewRequest("GET", srv.URL, nil)
-	req.Header.Set("E2b-Sandbox-Id", string(id))
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	br := bufio.NewReader(resp.Body)
+	br := bufio.NewReader(begin(t, "GET", srv.URL, nil, headerID, string(id)).Body)
 	if line, err := br.ReadString('\n'); line != "first\n" {
 		t.Fatal(line, err)
 	}

@@ -22,19 +22,7 @@ func TestCutOff(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})}))
 	srv := front(t, w, Options{})
-	req, err := http.NewRequest("GET", srv.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(headerID, id)
-	req.Header.Set(headerPort, "3000")
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := begin(t, "GET", srv.URL, nil, headerID, id, headerPort, "3000")
 	time.Sleep(50 * time.Millisecond) // a reader that is late loses nothing
 	if n, err := io.Copy(io.Discard, resp.Body); n != size || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("read %d bytes of %d, then %v", n, size, err)

@@ -545,17 +545,7 @@ func TestTurnMidStream(t *testing.T) {
 	if resp, body := ask(t, "GET", srv.URL+"/whole", nil, headerID, string(id), headerPort, "3000"); resp.StatusCode != 200 || body != "first\n" {
 		t.Errorf("whole: %d %q", resp.StatusCode, body)
 	}
-	req, _ := http.NewRequest("GET", srv.URL+"/part", nil)
-	req.Header.Set(headerID, string(id))
-	req.Header.Set(headerPort, "3000")
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	br := bufio.NewReader(resp.Body)
+	br := bufio.NewReader(begin(t, "GET", srv.URL+"/part", nil, headerID, string(id), headerPort, "3000").Body)
 	if line, err := br.ReadString('\n'); line != "first\n" {
 		t.Fatal(line, err)
 	}
