@@ -302,10 +302,21 @@ func typedText(w *world) string {
 		}
 		return ""
 	}
-	buf := make([]byte, n)
-	m, _ := unix.Read(fd, buf)
-	if bytes.Contains(buf[:m], []byte(w.tag())) {
-		return fmt.Sprintf("typed into the terminal: %q", buf[:m])
+	// A read returns a line. Others may be before it: another user's attack, which runs beside this one, types into all the terminals that it finds.
+	var all []byte
+	for len(all) < n {
+		buf := make([]byte, n)
+		m, err := unix.Read(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || m == 0 {
+			break
+		}
+		all = append(all, buf[:m]...)
+	}
+	if bytes.Contains(all, []byte(w.tag())) {
+		return fmt.Sprintf("typed into the terminal: %q", all)
 	}
 	return ""
 }
