@@ -111,20 +111,13 @@ func (c *conn) send(m message, fds ...int) error {
 func (c *conn) receive(b []byte) (m message, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*8))
 	var n, oobn int
-	for reset := false; ; {
+	for {
 		n, oobn, _, _, err = unix.Recvmsg(c.fd, b, oob, unix.MSG_CMSG_CLOEXEC)
-		if err == unix.ECONNRESET && !reset {
-			// The other end closed before it had read all that it was sent. The kernel says so first, and then hands out what was sent
-			// from there, the word of the command's end among it.
-			reset = true
-			continue
-		}
-		if err != unix.EINTR {
+		// The other end closed before it had read all that it was sent: the kernel says so first, once, and then hands out what was sent
+		// from there, the word of the command's end among it.
+		if err != unix.EINTR && err != unix.ECONNRESET {
 			break
 		}
-	}
-	if err == unix.ECONNRESET {
-		return m, nil, nil
 	}
 	if err != nil || n == 0 {
 		return m, nil, os.NewSyscallError("recvmsg", err)

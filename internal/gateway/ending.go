@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -30,12 +31,11 @@ type ending struct {
 	// moved says whether the sandbox went on in another life, or is about to.
 	moved func() bool
 
-	head [5]byte // of the message under way: flags, and length of what follows
-	have int     // bytes of head
-	left uint32  // bytes that are to follow it
-	done bool    // the last message has passed
-	tail []byte  // what is said instead of it
-	err  error   // what follows tail
+	head [5]byte   // of the message under way: flags, and length of what follows
+	have int       // bytes of head
+	left uint32    // bytes that are to follow it
+	done bool      // the last message has passed
+	rest io.Reader // what is said instead of what is missing, once something is
 }
 
 // withEnding sees to it that a Connect stream ends with a reason.
@@ -65,32 +65,24 @@ func (g *Gateway) withEnding(resp *http.Response) error {
 
 // Read implements io.Reader.
 func (e *ending) Read(p []byte) (int, error) {
-	if e.err != nil {
-		n := copy(p, e.tail)
-		e.tail = e.tail[n:]
-		if len(e.tail) == 0 {
-			return n, e.err
-		}
-		return n, nil
+	if e.rest != nil {
+		return e.rest.Read(p)
 	}
 	n, err := e.ReadCloser.Read(p)
 	e.follow(p[:n])
-	if err == nil || errors.Is(err, io.EOF) {
-		return n, err
-	}
 	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return n, err
 	case e.done:
 		// Only the connection's own end is missing. Some clients would throw away for it
 		// what they have not looked at yet.
-		err = io.EOF
+		e.rest = http.NoBody
 	case e.have == 0 && e.moved():
-		e.tail, err = lastMessage(leftBehind), io.EOF
+		e.rest = bytes.NewReader(lastMessage(leftBehind))
+	default:
+		return n, err
 	}
-	e.err = err
-	if len(e.tail) > 0 {
-		return n, nil
-	}
-	return n, err
+	return n, nil
 }
 
 // follow looks where messages begin and end.

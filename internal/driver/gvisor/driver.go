@@ -109,7 +109,7 @@ func New(opts Options) (*Driver, error) {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.spawner.start(d)
+	d.spawner.get(d) // before the daemon is big
 	d.uids.fixed = !d.root
 	d.blanks.d, d.blanks.want, d.blanks.all = d, opts.Blanks, map[*blank]struct{}{}
 	return d, nil

@@ -23,10 +23,7 @@ type spawner struct {
 	closed bool
 }
 
-// start starts the first one.
-func (s *spawner) start(d *Driver) { s.get(d) }
-
-// get returns the present one, nil where there is none.
+// get returns the present one, started now where there is none and it is time for one; nil where there is none yet.
 func (s *spawner) get(d *Driver) *spawn.Spawner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
