@@ -162,24 +162,21 @@ func (b *Box) ended(name, value string) {
 
 // watchMemory ends the box when it has too much. Shared memory counts by the filesystems that hold it.
 func (b *Box) watchMemory(stop <-chan struct{}) {
-	const often, seldom = 10 * time.Millisecond, 100 * time.Millisecond
+	const fill = 4 << 30 // bytes per second: two processors that do nothing else
+	const often, seldom = 2 * time.Millisecond, 100 * time.Millisecond
 	most := b.spec.Limits.Memory
-	for wait := often; ; {
+	for left := most; ; {
 		select {
 		case <-stop:
 			return
-		case <-time.After(wait):
+		case <-time.After(proc.NextLook(left, fill, often, seldom)):
 		}
 		if b.grouped.Load() {
 			return
 		}
-		used := b.used()
-		if used > most {
+		if left = most - b.used(); left < 0 {
 			b.ended("memory", bytesText(most))
 			return
-		}
-		if wait = seldom; used > most/2 {
-			wait = often
 		}
 	}
 }

@@ -142,7 +142,7 @@ func planted(name string) func(*world) string {
 func bombAttacks() []attack {
 	return []attack{
 		{name: "processes", program: "fork", args: []string{"count=300"}, flags: []string{"--pids", "100"}},
-		{name: "memory", program: "memory", args: []string{"mb=300"}, flags: []string{"--memory", "100M"}, dies: true},
+		{name: "memory", program: "memory", args: []string{"mb=600"}, flags: []string{"--memory", "100M"}, dies: true},
 		{name: "memory of many", program: "memory", args: []string{"mb=400", "count=8"}, flags: []string{"--memory", "100M"}, dies: true},
 		{name: "disk in tmp", program: "disk", args: []string{"mb=100", "paths=/tmp"}, flags: []string{"--tmp-size", "20M"}},
 		{name: "file size", program: "disk", args: []string{"mb=60", "paths={project}"}, flags: []string{"--file-size", "20M"}, dies: true},

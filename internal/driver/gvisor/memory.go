@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // Without a memory control group, as an ordinary user mostly has none, nobody
@@ -24,8 +25,7 @@ import (
 // memfdName is what the sentry calls that file.
 const memfdName = "runsc-memory"
 
-// How often a sandbox is looked at: as often as memory of memorySpeed could use up
-// what is left, within bounds.
+// How often a sandbox is looked at, see proc.NextLook.
 const (
 	memorySpeed   = 2 << 30 // bytes per second
 	memoryLookMin = 20 * time.Millisecond
@@ -64,7 +64,7 @@ func (in *Instance) lookAtMemory(done <-chan struct{}) {
 			in.Kill()
 			return
 		}
-		timer.Reset(min(max(time.Duration(left)*time.Second/memorySpeed, memoryLookMin), memoryLookMax))
+		timer.Reset(proc.NextLook(left, memorySpeed, memoryLookMin, memoryLookMax))
 	}
 }
 

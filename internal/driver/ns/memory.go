@@ -14,8 +14,7 @@ import (
 // ends it as the kernel would have. It sees the memory that processes have mapped; what only
 // a descriptor holds (an unmapped memory file) it does not.
 
-// How often a sandbox is looked at: as often as memory of memorySpeed could use up
-// what is left, within bounds.
+// How often a sandbox is looked at, see proc.NextLook.
 const (
 	memorySpeed   = 2 << 30 // bytes per second
 	memoryLookMin = 20 * time.Millisecond
@@ -53,6 +52,6 @@ func (in *Instance) lookAtMemory(done <-chan struct{}) {
 			in.Kill()
 			return
 		}
-		timer.Reset(min(max(time.Duration(left)*time.Second/memorySpeed, memoryLookMin), memoryLookMax))
+		timer.Reset(proc.NextLook(left, memorySpeed, memoryLookMin, memoryLookMax))
 	}
 }
