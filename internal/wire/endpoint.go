@@ -38,6 +38,9 @@ type endpoint struct {
 	// resolution, and the stack none of its caches for that, 43 KiB each link.
 	peer tcpip.LinkAddress
 	gw   []tcpip.Address // the gateway's own addresses, which alone answer pings
+	// lingers tells whether a connection is over and not forgotten, waiting is how many frames wait for such a one.
+	lingers func(tcpip.NetworkProtocolNumber, stack.TransportEndpointID) bool
+	waiting atomic.Int32
 
 	// tx serialises writers, so that frames keep their order while one waits.
 	tx      sync.Mutex
@@ -94,12 +97,12 @@ func (e *endpoint) read() {
 			}
 			return
 		}
-		e.deliver(frame)
+		e.deliver(frame, 0)
 	}
 }
 
-// deliver gives one frame to the stack, and releases it.
-func (e *endpoint) deliver(frame *buffer.View) {
+// deliver gives one frame to the stack, and releases it. waited is how often it has waited for that already.
+func (e *endpoint) deliver(frame *buffer.View, waited int) {
 	b := frame.AsSlice()
 	if len(b) < header.EthernetMinimumSize {
 		frame.Release()
@@ -113,6 +116,9 @@ func (e *endpoint) deliver(frame *buffer.View) {
 	e.mu.RUnlock()
 	if d == nil || !group && dst != e.mac || e.strayEcho(eth.Type(), b[header.EthernetMinimumSize:]) {
 		frame.Release()
+		return
+	}
+	if e.wait(eth.Type(), frame, waited) {
 		return
 	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(frame)})

@@ -68,6 +68,7 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 	l.out = newEgress(l)
 	ep.onDown = func() { close(l.down); l.cancel(); l.out.cutAll() }
 	if l.stack, err = newStack(ep.window()); err == nil {
+		ep.lingers = l.lingers
 		l.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, l.out.handleTCP)
 		l.stack.SetTransportProtocolHandler(udp.ProtocolNumber, l.out.handleUDP)
 		err = configure(l.stack, ep)
@@ -91,8 +92,7 @@ func newStack(window int) (*stack.Stack, error) {
 	recovery := tcpip.TCPRecovery(0)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: min(firstWindow, window), Max: window}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 1 << 20, Max: maxWindow}
-	// On this wire no segment can be late: waiting longer only holds memory.
-	timeWait := tcpip.TCPTimeWaitTimeoutOption(time.Second)
+	timeWait := tcpip.TCPTimeWaitTimeoutOption(lingering)
 	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &recovery, &receive, &send, &timeWait} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			s.Destroy()
