@@ -57,7 +57,7 @@ func opens(proto tcpip.NetworkProtocolNumber, b []byte) (id stack.TransportEndpo
 		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), ip.Payload()
 	case header.IPv6ProtocolNumber:
 		ip := header.IPv6(b)
-		if !ip.IsValid(len(b)) || ip.TransportProtocol() != header.TCPProtocolNumber {
+		if !ip.IsValid(len(b)) || ip.NextHeader() != uint8(header.TCPProtocolNumber) {
 			return id, false
 		}
 		id.LocalAddress, id.RemoteAddress, segment = ip.DestinationAddress(), ip.SourceAddress(), ip.Payload()
