@@ -57,7 +57,7 @@ func (b *Box) prepare() {
 }
 
 // stageThreads is room for the stage among the tasks that RLIMIT_NPROC counts.
-const stageThreads = 16
+const stageThreads = 24
 
 // countProcesses bounds them by RLIMIT_NPROC, which is counted in the box's own user namespace.
 func (b *Box) countProcesses() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +58,9 @@ func stage() {
 	if b.Spec.Light {
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	}
+	if b.NProc > 0 {
+		keepThreads()
+	}
 	go b.thread()
 	b.listen()
 }
@@ -79,6 +83,24 @@ func (b *builder) read() error {
 	_ = unix.Munmap(data)
 	_ = unix.Close(orderFD)
 	return err
+}
+
+// keepThreads starts the threads that this process can come to need: it is bounded as the command is, and Go's runtime ends a
+// program that gets no new thread because the command has used them all up. Those that are idle are kept and taken first.
+func keepThreads() {
+	const spare = 8 // what waits in system calls (main, thread, the sockets' readers), and what the collector wants
+	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
+	var here sync.WaitGroup
+	here.Add(spare)
+	for range spare {
+		go func() {
+			runtime.LockOSThread() // each on one of its own
+			defer runtime.UnlockOSThread()
+			here.Done()
+			here.Wait()
+		}()
+	}
+	here.Wait()
 }
 
 // thread builds the box and starts the command on a thread that is not the main one.
