@@ -28,23 +28,23 @@ var floors = []struct {
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/linux", "internal/failpoint", "internal/pki",
-		"internal/refusal", "internal/sh/regex", "internal/pool", "internal/admission", "internal/trace", "internal/rest",
+		"internal/refusal", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
-		"internal/sh/vfs", "internal/sh/tool", "internal/sh/program", "internal/sh/tools/system/gnudate", "internal/sh/tools/text/usage", "internal/callback", "internal/scaling",
+		"internal/callback", "internal/scaling",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/sudo", "internal/guest/guestbin", "internal/sh", "internal/sh/tools", "internal/codemode", "internal/sh/outside", "internal/wire",
+		"internal/guest/sudo", "internal/guest/guestbin", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase",
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
 		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
 	}},
-	{4, []string{"internal/service"}},
+	{4, []string{"internal/service", "internal/access"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
@@ -52,14 +52,7 @@ var floors = []struct {
 // siblings are the imports within one floor that are meant: on floors 1, 2 and 6
 // packages of one idea build on each other, above them each is named.
 var siblings = map[string][]string{
-	"internal/driver/sim": {"internal/sh", "internal/sh/tools", "internal/sh/outside", "internal/guest/agent"},
-	"internal/sh/tools":   {"internal/sh/tools"},
-	// A copy, with the parts that it came in.
-	"internal/sh/tools/awk/goawk/...": {"internal/sh/tools/awk/goawk"},
-	// Code mode stands on the interpreter, and the shell's node on code mode's rules.
-	"internal/sh/tools/script/quickjs": {"internal/sh/tools/script/meter"},
-	"internal/codemode":                {"internal/sh/tools/script/quickjs"},
-	"internal/sh/tools/script":         {"internal/codemode", "internal/sh/tools"},
+	"internal/driver/sim": {"internal/guest/agent"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
 	// The image packages are one part: a store, its sources and its format.
@@ -69,6 +62,10 @@ var siblings = map[string][]string{
 	"internal/image/hostbase": {"internal/image"},
 }
 
+// shellUsers are the only packages outside the house of the simulated shell that may import it. shell/ has floors of its
+// own, and imports nothing of Carrel's.
+var shellUsers = []string{"internal/driver/sim", "internal/run/simshell", "cmd/carrel-play"}
+
 // sameFloorFree are floors whose packages may import one another.
 var sameFloorFree = []int{1, 2, 6}
 
@@ -77,7 +74,7 @@ var confined = map[string][]string{
 	"gvisor.dev/gvisor/runsc":                {"internal/driver/gvisor", "bench/runsc"},
 	"gvisor.dev/gvisor/pkg/tcpip":            {"internal/wire", "internal/driver/gvisor"},
 	"gvisor.dev/gvisor":                      {"internal/driver/gvisor", "internal/wire"},
-	"modernc.org/sqlite":                     {"internal/state/sqlite", "internal/sh/tools/sqlite"},
+	"modernc.org/sqlite":                     {"internal/state/sqlite", "shell/tools/sqlite"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image"},
@@ -86,14 +83,14 @@ var confined = map[string][]string{
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
-	"github.com/tetratelabs/wazero":          {"internal/sh/tools/script"},
-	"github.com/modelcontextprotocol/go-sdk": {"internal/codemode", "internal/cli"},
-	"mvdan.cc/sh":                            {"internal/sh"},
-	"github.com/itchyny/gojq":                {"internal/sh/tools/data"},
-	"github.com/go-git/go-git":               {"internal/sh/tools/git"},
-	"github.com/JohannesKaufmann":            {"internal/sh/tools/data"},
+	"github.com/tetratelabs/wazero":          {"shell/tools/script"},
+	"github.com/modelcontextprotocol/go-sdk": {"shell/codemode", "internal/run/simshell"},
+	"mvdan.cc/sh":                            {"shell"},
+	"github.com/itchyny/gojq":                {"shell/tools/data"},
+	"github.com/go-git/go-git":               {"shell/tools/git"},
+	"github.com/JohannesKaufmann":            {"shell/tools/data"},
 	"go.opentelemetry.io":                    {"internal/trace/otlp"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "shell/internal"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is
@@ -120,6 +117,10 @@ func TestFloorsCanFail(t *testing.T) {
 		{"internal/service", "gvisor.dev/gvisor/pkg/tcpip/stack"}, // a confined module
 		{"internal/gateway", "modernc.org/sqlite"},                // another
 		{"internal/guest/agent", "gvisor.dev/gvisor/runsc/boot"},  // and another
+		{"shell/interp", module + "/internal/cleanup"},            // the shell's house reaches into ours
+		{"internal/service", module + "/shell/interp"},            // somebody else plays with the shell
+		{"internal/cli", module + "/shell"},                       // and somebody else, by its front door
+		{"shell/codemode", module},                                // the shell's house uses our words
 		{"internal/nowhere", "fmt"},                               // a package on no floor
 	} {
 		if checkImport(c.from, c.imp) == nil {
@@ -127,7 +128,7 @@ func TestFloorsCanFail(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ from, imp string }{
-		{"internal/driver/sim", module + "/internal/sh"},
+		{"internal/driver/sim", module + "/shell/interp"},
 		{"internal/service", module + "/internal/driver"},
 		{"internal/daemon", module + "/internal/service"},
 	} {
@@ -139,6 +140,9 @@ func TestFloorsCanFail(t *testing.T) {
 
 // checkImport says why a package (a directory of this module) may not import imp.
 func checkImport(dir, imp string) error {
+	if within(dir, "shell") {
+		return checkShellImport(dir, imp)
+	}
 	from, ok := floorOf(dir)
 	if !ok {
 		return fmt.Errorf("%s is on no floor: add it to floors", dir)
@@ -162,6 +166,12 @@ func checkImport(dir, imp string) error {
 	if target == "" {
 		return nil // everyone may use the words
 	}
+	if within(target, "shell") {
+		if !slices.ContainsFunc(shellUsers, func(u string) bool { return within(dir, u) }) {
+			return fmt.Errorf("%s imports %s: only %v may", dir, target, shellUsers)
+		}
+		return nil
+	}
 	to, ok := floorOf(target)
 	if !ok {
 		return fmt.Errorf("%s is on no floor: add it to floors", target)
@@ -176,6 +186,19 @@ func checkImport(dir, imp string) error {
 	case to == from && !slices.Contains(sameFloorFree, from) &&
 		!slices.ContainsFunc(allowedSiblings(dir), func(s string) bool { return within(target, s) }):
 		return fmt.Errorf("%s imports its sibling %s", dir, target)
+	}
+	return nil
+}
+
+// checkShellImport says why a package of the shell's house may not import imp: that house stands alone.
+func checkShellImport(dir, imp string) error {
+	if rest, ours := strings.CutPrefix(imp, module); ours && !within(strings.TrimPrefix(rest, "/"), "shell") {
+		return fmt.Errorf("%s imports %s: the shell's house imports nothing of Carrel's", dir, imp)
+	}
+	for prefix, allowed := range confined {
+		if within(imp, prefix) && mostSpecificConfined(imp, prefix) && !slices.ContainsFunc(allowed, func(a string) bool { return within(dir, a) }) {
+			return fmt.Errorf("%s imports %s, which is confined to %v", dir, imp, allowed)
+		}
 	}
 	return nil
 }
@@ -294,9 +317,6 @@ func TestDocumented(t *testing.T) {
 		p, err := doc.NewFromFiles(fset, files, module+"/"+dir)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if within(dir, "internal/sh/tools/awk/goawk") {
-			return // a copy, commented as its author did
 		}
 		if p.Doc == "" {
 			t.Errorf("%s: no package comment", dir)

@@ -12,6 +12,8 @@ type Decision struct {
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"` // when it was judged
 	ID   ID        `json:"id"`   // the sandbox
+	// Project is whose sandbox it is.
+	Project string `json:"project,omitempty"`
 	// Process is the program inside that asked, where that could be found out.
 	Process string `json:"process,omitempty"`
 	Allowed bool   `json:"allowed"`
@@ -38,7 +40,9 @@ type Decision struct {
 
 // AuditOptions selects decisions. Zero fields select all.
 type AuditOptions struct {
-	ID      ID        `json:"id,omitempty"`
+	ID ID `json:"id,omitempty"`
+	// Project is for an administrator, who sees all projects; others see their own anyway.
+	Project string    `json:"project,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Until   time.Time `json:"until,omitzero"`
 	Allowed *bool     `json:"allowed,omitempty"`

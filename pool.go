@@ -4,7 +4,8 @@ import "context"
 
 // Pools is what can be asked about sandboxes that are kept ready: made ahead, adopted
 // by the creation that next wants one of their kind. They are nobody's until then, and
-// no other part of this package shows them. A [Service] may be one.
+// no other part of this package shows them. They are for administrators: others are
+// Forbidden to look.
 type Pools interface {
 	Pool(ctx context.Context) (PoolStatus, error)
 }

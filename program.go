@@ -53,7 +53,7 @@ type ProgramFiles interface {
 	Rename(from, to string) error
 }
 
-// Programs is what a [Service] from [Open] has besides: it puts programs into simulated sandboxes.
+// Programs puts programs into simulated sandboxes.
 type Programs interface {
 	// Provide puts programs into a sandbox until release is called or the sandbox is gone; a pause does not end that. A name
 	// that the sandbox was given already is Conflict, one that is no name Invalid, a sandbox of another tier Unsupported.

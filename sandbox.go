@@ -99,8 +99,9 @@ type CreateOptions struct {
 // Sandbox is what the service knows of one sandbox at one moment.
 type Sandbox struct {
 	ID       ID                `json:"id"`
-	Template string            `json:"template"`        // the template's ID
-	Alias    string            `json:"alias,omitempty"` // the template's name, if it has one
+	Project  string            `json:"project,omitempty"` // whose it is
+	Template string            `json:"template"`          // the template's ID
+	Alias    string            `json:"alias,omitempty"`   // the template's name, if it has one
 	Tier     Tier              `json:"tier"`
 	State    State             `json:"state"`
 	Limits   Limits            `json:"limits"`
@@ -130,6 +131,7 @@ type Sandbox struct {
 type ListOptions struct {
 	Metadata     map[string]string // every pair must be equal
 	States       []State           // any of them; empty means all
+	Project      string            // for an administrator: of this project only
 	Template     string            // name, alias or ID
 	StartedAfter time.Time
 	OldestFirst  bool
@@ -189,6 +191,7 @@ type Event struct {
 	Time    time.Time         `json:"time"`
 	Type    string            `json:"type"` // "sandbox.created", "sandbox.ended", …
 	ID      ID                `json:"id,omitempty"`
+	Project string            `json:"project,omitempty"` // whose sandbox it is
 	Reason  EndReason         `json:"reason,omitempty"`
 	Message string            `json:"message,omitempty"`
 	Fields  map[string]string `json:"fields,omitempty"`
@@ -213,10 +216,16 @@ type Template struct {
 	// Golden says how that is doing: "", "making", "ready", or why it could not be done.
 	Golden  string `json:"golden,omitempty"`
 	BuiltIn bool   `json:"builtIn,omitempty"`
+	// Project is whose it is; "" for a built-in one.
+	Project string `json:"project,omitempty"`
+	// Public lets every project make sandboxes of it.
+	Public bool `json:"public,omitempty"`
 }
 
-// TemplateUpdate changes how a template starts. A nil field stays.
+// TemplateUpdate changes how a template starts and who may use it. A nil field stays.
 type TemplateUpdate struct {
 	Start *[]string `json:"start,omitempty"` // an empty one starts nothing
 	Ready *string   `json:"ready,omitempty"`
+	// Public is an administrator's to change.
+	Public *bool `json:"public,omitempty"`
 }

@@ -29,7 +29,7 @@ type NewSecret struct {
 	Hosts    []string          `json:"hosts,omitempty"`
 }
 
-// Secrets is the set of secrets of one owner. A reference is an ID or a name.
+// Secrets is the set of secrets of the caller's project. A reference is an ID or a name.
 type Secrets interface {
 	// CreateSecret errors: Invalid, AlreadyExists.
 	CreateSecret(ctx context.Context, s NewSecret) (Secret, error)

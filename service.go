@@ -10,10 +10,15 @@ import (
 
 // Service makes, finds and ends sandboxes. It is safe for concurrent use. The
 // two implementations, package client and [Open], behave alike.
+//
+// What is asked is asked by the [Caller] in the context, and a caller sees its own
+// project alone: whatever belongs to another is NotFound, as if it had never been. A
+// client's caller is whoever has its key. A service from Open has one caller, [Local].
 type Service interface {
 	Sandboxes
 	Moments
 	Templates
+	Extras
 	// Close releases what this value holds. A client's connection is dropped; a
 	// service opened with Open kills its sandboxes.
 	Close() error
@@ -98,9 +103,8 @@ func RegisterOpener(open func(context.Context, Config) (Service, error)) {
 	opener = open
 }
 
-// Open starts a service inside this process: no daemon, no port. What it returns is
-// also [Secrets], [Audits] and [Programs]. The program must import the
-// implementation, as with database/sql:
+// Open starts a service inside this process: no daemon, no port. It has all of [Extras]
+// but [Tracer] and [SSHAccess]. The program must import the implementation, as with database/sql:
 //
 //	import _ "github.com/carrel-dev/carrel/local"
 //

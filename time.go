@@ -52,6 +52,8 @@ const (
 type Snapshot struct {
 	ID      SnapshotID `json:"id"`
 	Sandbox ID         `json:"sandbox"` // whose moment it is; it may be gone
+	// Project is whose it is: the sandbox's.
+	Project string `json:"project,omitempty"`
 	// Parent is the moment that this one came after; "" for the first. When a parent
 	// is deleted its children become its own parent's.
 	Parent  SnapshotID `json:"parent,omitempty"`
@@ -188,6 +190,7 @@ type PromoteOptions struct {
 // SnapshotListOptions filters and pages ListSnapshots. Newest snapshots come first.
 type SnapshotListOptions struct {
 	Sandbox ID
+	Project string // for an administrator: of this project only
 	Name    string // a name, with or without its tag
 	Limit   int    // 1–100; 0 is 100
 	Cursor  string // SnapshotPage.Next of the page before

@@ -26,7 +26,7 @@ type Span struct {
 	Fields   map[string]string `json:"fields,omitempty"`
 }
 
-// Tracer is what a client of a daemon has besides: it says where an operation's time went.
+// Tracer says where an operation's time went.
 type Tracer interface {
 	// Traces returns the latest operations on a sandbox, oldest first, also when it is gone. Only so many are
 	// kept, of all sandboxes together. Errors: NotFound, Unsupported (the daemon keeps none).

@@ -113,6 +113,7 @@ func auditQuery(o carrel.AuditOptions) url.Values {
 		}
 	}
 	set("sandbox", string(o.ID))
+	set("project", o.Project)
 	set("host", o.Host)
 	set("rule", o.Rule)
 	set("secret", o.Secret)

@@ -19,7 +19,10 @@ import (
 // auditServer is a daemon's API with an audit log of its own.
 func auditServer(t *testing.T, log carrel.Audits) (*httptest.Server, carrel.Audits) {
 	t.Helper()
-	srv := httptest.NewServer(api.New(api.Options{Service: &fake{}, Key: "k", Audits: log}))
+	srv := httptest.NewServer(api.New(api.Options{Service: struct {
+		*fake
+		carrel.Audits
+	}{&fake{}, log}, Callers: adminKey("k")}))
 	t.Cleanup(srv.Close)
 	svc, err := client.New(srv.URL, "k")
 	if err != nil {
@@ -143,7 +146,7 @@ func TestAuditThatBreaksOff(t *testing.T) {
 	if carrel.KindOf(last) != carrel.Unavailable {
 		t.Errorf("cut off: %v", last)
 	}
-	_, none := auditServer(t, nil)
+	_, none := auditServer(t, carrel.NoAudits{})
 	for _, err := range none.Audit(t.Context(), carrel.AuditOptions{Follow: true}) {
 		last = err
 	}

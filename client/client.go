@@ -23,10 +23,12 @@ import (
 type Client struct {
 	base *url.URL
 	key  string
-	tls  *tls.Config
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	pool *http.Transport
-	http *http.Client
+	// project is the one that an administrator's key acts for; "" for its own.
+	project string
+	tls     *tls.Config
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	pool    *http.Transport
+	http    *http.Client
 
 	mu    sync.Mutex
 	conns map[carrel.ID]*guest.Conn // kept so that connections stay warm between calls
@@ -44,6 +46,10 @@ func WithTLSConfig(cfg *tls.Config) Option { return func(c *Client) { c.tls = cf
 func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return func(c *Client) { c.dial = dial }
 }
+
+// WithProject makes an administrator's key act for a project: what is made belongs to it,
+// and nothing of another is seen. New refuses a name that no project can have.
+func WithProject(name string) Option { return func(c *Client) { c.project = name } }
 
 // New returns a Service that talks to the daemon at a URL such as
 // http://127.0.0.1:7070. Nothing is sent before the first call; the result's
@@ -63,6 +69,11 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	for _, o := range opts {
 		o(c)
+	}
+	if c.project != "" {
+		if err := carrel.CheckProject(c.project); err != nil {
+			return nil, err
+		}
 	}
 	c.pool = &http.Transport{
 		DialContext:         func(ctx context.Context, network, addr string) (net.Conn, error) { return c.dial(ctx, network, addr) },
@@ -86,6 +97,14 @@ func (c *Client) Close() error {
 	}
 	c.pool.CloseIdleConnections()
 	return nil
+}
+
+// identify says who asks.
+func (c *Client) identify(h http.Header) {
+	h.Set("X-API-KEY", c.key)
+	if c.project != "" {
+		h.Set("Carrel-Tenant", c.project)
+	}
 }
 
 const maxAnswer = 64 << 20
@@ -135,7 +154,7 @@ func (c *Client) send(ctx context.Context, op, method, path string, query url.Va
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
 	}
-	req.Header.Set("X-API-KEY", c.key)
+	c.identify(req.Header)
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/api"
 )
 
@@ -33,9 +34,17 @@ var box = carrel.Sandbox{
 	Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Ends: time.Date(2026, 1, 2, 4, 4, 5, 6, time.UTC), AccessToken: "tok",
 }
 
+// parts are what a fake need not have.
+type parts interface {
+	carrel.Sandboxes
+	carrel.Moments
+	carrel.Templates
+}
+
 // fake is a service of functions behind a real control plane.
 type fake struct {
-	carrel.Service
+	parts
+	carrel.NoExtras
 	err      error
 	list     carrel.ListOptions
 	logs     carrel.LogOptions
@@ -43,6 +52,8 @@ type fake struct {
 	events   func(ctx context.Context, after int64) iter.Seq2[carrel.Event, error]
 	computer carrel.Computer
 }
+
+func (f *fake) Close() error { return nil }
 
 func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
 	sb := box
@@ -105,10 +116,15 @@ type dialer struct {
 
 func (d dialer) Dial(_ context.Context, port uint16) (net.Conn, error) { return d.dial(port) }
 
+// adminKey knows one key, of an administrator.
+func adminKey(key string) api.Callers {
+	return access.NewAuthenticator(access.Key{Name: "test", Secret: key, Role: carrel.RoleAdmin})
+}
+
 // connect serves a fake and returns a client of it.
 func connect(t *testing.T, f *fake) (carrel.Service, *httptest.Server) {
 	t.Helper()
-	srv := httptest.NewServer(api.New(api.Options{Service: f, Key: key, Version: "v9"}))
+	srv := httptest.NewServer(api.New(api.Options{Service: f, Callers: adminKey(key), Version: "v9"}))
 	svc, err := client.New(srv.URL+"/", key)
 	if err != nil {
 		t.Fatal(err)

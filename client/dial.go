@@ -110,7 +110,7 @@ func (c *Client) upgrade(ctx context.Context, op, path string) (_ net.Conn, err 
 	if err != nil {
 		return fail(err)
 	}
-	req.Header.Set("X-API-KEY", c.key)
+	c.identify(req.Header)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", streamProtocol)
 	if err := req.Write(raw); err != nil {

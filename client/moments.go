@@ -145,6 +145,7 @@ func (c *Client) ListSnapshots(ctx context.Context, opts carrel.SnapshotListOpti
 		}
 	}
 	set("sandbox", string(opts.Sandbox))
+	set("project", opts.Project)
 	set("name", opts.Name)
 	set("cursor", opts.Cursor)
 	if opts.Limit != 0 {

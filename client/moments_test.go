@@ -185,7 +185,7 @@ var calls = []struct {
 func keep(t *testing.T) (carrel.Service, *keeper) {
 	t.Helper()
 	k := &keeper{}
-	srv := httptest.NewServer(api.New(api.Options{Service: k, Key: key, Snapshots: shelf{}}))
+	srv := httptest.NewServer(api.New(api.Options{Service: k, Callers: adminKey(key), Snapshots: shelf{}}))
 	svc, err := client.New(srv.URL, key)
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestStrangeForks(t *testing.T) {
 // next.
 func TestComputerAsleep(t *testing.T) {
 	k := &sleeper{}
-	srv := httptest.NewServer(api.New(api.Options{Service: k, Key: key}))
+	srv := httptest.NewServer(api.New(api.Options{Service: k, Callers: adminKey(key)}))
 	svc, err := client.New(srv.URL, key)
 	if err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func (c *Client) List(ctx context.Context, opts carrel.ListOptions) (carrel.Page
 	}
 	set("state", strings.Join(states, ","))
 	set("template", opts.Template)
+	set("project", opts.Project)
 	set("startedAfter", timeText(opts.StartedAfter))
 	set("cursor", opts.Cursor)
 	if opts.OldestFirst {

@@ -19,7 +19,10 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(api.New(api.Options{Service: &fake{}, Key: "key", Secrets: v.For("")}))
+	srv := httptest.NewServer(api.New(api.Options{Service: struct {
+		*fake
+		carrel.Secrets
+	}{&fake{}, v.For("")}, Callers: adminKey("key"), Rekey: v.Rekey}))
 	defer srv.Close()
 	svc, err := client.New(srv.URL, "key")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 )
 
@@ -40,7 +41,7 @@ func (g *lazyGVisor) open() (driver.Driver, string, error) {
 	if !g.opened {
 		g.opened = true
 		if g.guest, g.err = guestbin.Extract(filepath.Join(g.dir, "guest")); g.err == nil {
-			g.drv, g.err = gvisor.New(gvisor.Options{Root: filepath.Join(g.dir, "gvisor"), Network: g.net})
+			g.drv, g.err = gvisor.New(gvisor.Options{Options: hosted.Options{Root: filepath.Join(g.dir, "gvisor"), Network: g.net}})
 		}
 	}
 	return g.drv, g.guest, g.err

@@ -109,9 +109,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestGVisor runs real programs: this test binary is the sandbox's kernel too.
 func TestGVisor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes the base template")
-	}
+	testenv.Long(t, "makes the base template")
 	s, err := carrel.Open(t.Context(), carrel.Config{Tier: carrel.GVisor})
 	if errors.Is(err, carrel.Unsupported) {
 		if carrel.HintOf(err) == "" {

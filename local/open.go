@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -34,10 +35,7 @@ func init() {
 
 // opened is a service and what was opened for it.
 type opened struct {
-	carrel.Service
-	carrel.Secrets
-	carrel.Audits
-	carrel.Programs
+	*access.Service
 	once  sync.Once
 	undo  cleanup.Stack
 	errs  []error
@@ -105,10 +103,10 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	}
 	o.closing(s.Close)
 	out.service.Open(s)
-	h := hostdoor.New(hostdoor.Options{Moments: s, Generation: s.Generation, Tokens: s.MintToken, Sandbox: s.Get})
+	o.Service = access.New(access.Options{Core: s, Secrets: out.vault.For, Audits: out.log, Nobody: carrel.Local()})
+	h := hostdoor.New(hostdoor.Options{Inside: access.NewAuthenticator().Inside, Moments: o, Generation: s.Generation, Tokens: s.MintToken, Sandbox: o.Get})
 	o.closing(h.Close)
 	door.Open(h)
-	o.Service, o.Secrets, o.Audits, o.Programs = s, out.vault.For(""), out.log, s
 	return o, nil
 }
 

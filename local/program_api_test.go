@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/api"
 )
 
@@ -25,7 +26,7 @@ func TestProgramsOverAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	srv := httptest.NewServer(api.New(api.Options{Service: svc, Key: "k"}))
+	srv := httptest.NewServer(api.New(api.Options{Service: svc, Callers: access.NewAuthenticator(access.Key{Secret: "k", Role: carrel.RoleAdmin})}))
 	defer srv.Close()
 	far, err := client.New(srv.URL, "k")
 	if err != nil {

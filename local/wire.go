@@ -42,7 +42,7 @@ func (o *opened) openOutside(data, run string, door *hostdoor.Late) (*outside, e
 	}
 	o.closing(out.log.Close)
 	out.links = wire.New(wire.Options{
-		Local: door.ServeConn, Authority: out.authority, Audit: out.log.Write,
+		Local: door.ServeConn, Authority: out.authority, Audit: out.service.Owned(out.log.Write),
 		Credentials: &out.service, Refused: out.service.Refused, Egress: out.service.Egress,
 	})
 	o.closing(out.links.Close)

@@ -6,9 +6,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/tools"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/tools"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // Who runs everything, and what it may use: a page has one thread and little memory.
@@ -18,27 +18,27 @@ const (
 	diskSize = 64 << 20
 )
 
-var limits = sh.Limits{Procs: 200, Memory: 128 << 20, Output: 16 << 20, Steps: 1 << 32}
+var limits = interp.Limits{Procs: 200, Memory: 128 << 20, Output: 16 << 20, Steps: 1 << 32}
 
 // newDisk makes the disk that a session begins with.
 var newDisk = sync.OnceValues(func() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{})
-	if err := sh.Install(f, tools.Names()...); err != nil {
+	if err := interp.Install(f, tools.Names()...); err != nil {
 		return nil, err
 	}
-	return f, sh.AddUser(f, userName, userID)
+	return f, interp.AddUser(f, userName, userID)
 })
 
 // runScript runs a script on a disk and returns its exit status and the limit that ended it, if one did.
-func runScript(disk *vfs.FS, script string, args []string, stdin io.Reader, stdout, stderr io.Writer) (sh.Exit, error) {
-	m := sh.New(sh.Config{FS: disk, Hostname: "browser", Limits: limits, Commands: tools.All()})
+func runScript(disk *vfs.FS, script string, args []string, stdin io.Reader, stdout, stderr io.Writer) (interp.Exit, error) {
+	m := interp.New(interp.Config{FS: disk, Hostname: "browser", Limits: limits, Commands: tools.All()})
 	defer m.Close()
-	in, out, errs := sh.NewPipe(), sh.NewPipe(), sh.NewPipe()
-	p, err := m.Start(sh.Spec{Path: "bash", Args: append([]string{"-c", script, "bash"}, args...), Dir: "/home/" + userName, UID: userID, GID: userID,
+	in, out, errs := interp.NewPipe(), interp.NewPipe(), interp.NewPipe()
+	p, err := m.Start(interp.Spec{Path: "bash", Args: append([]string{"-c", script, "bash"}, args...), Dir: "/home/" + userName, UID: userID, GID: userID,
 		Env:   []string{"HOME=/home/" + userName, "USER=" + userName, "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin"},
 		Stdin: in, Out: out, Err: errs})
 	if err != nil {
-		return sh.Exit{}, err
+		return interp.Exit{}, err
 	}
 	go func() {
 		if stdin != nil {

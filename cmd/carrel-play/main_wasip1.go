@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // main runs a script: carrel-play -c SCRIPT [ARG…], or one from standard input.

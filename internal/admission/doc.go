@@ -8,7 +8,7 @@
 // [Pass.Done]. As many are inside as the machine sustains; the gate finds that
 // number by itself, from how much longer a start takes when others run (see
 // limit.go). The others wait. Wakes of paused sandboxes, behind which a visitor's
-// request is held, go before creations. Among tenants the one with the least
+// request is held, go before creations. Among sharers the one with the least
 // inside is next, so that one who asks for a thousand sandboxes delays another,
 // who asks for one, by one.
 //
@@ -18,9 +18,9 @@
 //
 // The queue is bounded in length and in time. A request is refused when it comes,
 // and not after a wait, if by the gate's estimate it would wait longer than
-// [Options.MaxWait], than its own context lasts, or than this tenant's clients
-// have lately been willing to wait. A full queue takes a request of a tenant with
-// less than its share in place of the newest one of the tenant with the most.
+// [Options.MaxWait], than its own context lasts, or than this sharer's clients
+// have lately been willing to wait. A full queue takes a request of a sharer with
+// less than its share in place of the newest one of the sharer with the most.
 // Whoever hangs up while waiting leaves the queue. Each refusal names the limit
 // and how many wait, and says when to try again.
 //

@@ -76,9 +76,9 @@ func (o Options) withDefaults() Options {
 
 // Request is what wants to begin.
 type Request struct {
-	Op     string // for errors: "create sandbox"
-	Lane   Lane
-	Tenant string // whose it is; "" is one too
+	Op    string // for errors: "create sandbox"
+	Lane  Lane
+	Share string // among whom turns are shared out: an opaque key; "" is one too
 	// Class names work that takes about as long: a tier, and whether it boots or
 	// restores. Latencies are compared within a class only.
 	Class string
@@ -96,7 +96,7 @@ type Gate struct {
 	inside  int // passes given out and not done
 	stuck   int // of those, how many wait for something else
 	queued  [lanes]int
-	tenants map[string]*tenant
+	sharers map[string]*sharer
 	turn    uint64 // counts grants
 	wakes   int    // granted in a row while creations waited
 	counts  counts
@@ -110,13 +110,13 @@ type counts struct {
 // New returns a gate.
 func New(o Options) *Gate {
 	o = o.withDefaults()
-	return &Gate{opts: o, limit: newLimiter(o), tenants: map[string]*tenant{}}
+	return &Gate{opts: o, limit: newLimiter(o), sharers: map[string]*sharer{}}
 }
 
 // waiter is a request in the queue.
 type waiter struct {
 	req    Request
-	tenant *tenant
+	sharer *sharer
 	since  time.Time
 	place  place
 	ready  chan error // holds the verdict: nil lets it in
@@ -126,7 +126,7 @@ type waiter struct {
 type Pass struct {
 	gate   *Gate
 	req    Request
-	tenant *tenant
+	sharer *sharer
 	asked  time.Time   // came to the gate
 	began  time.Time   // was let in
 	others int         // that were inside then, with it
@@ -161,7 +161,7 @@ func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
 		defer g.mu.Unlock()
 		return nil, g.closed
 	}
-	t := g.tenant(r.Tenant)
+	t := g.sharer(r.Share)
 	t.seen = now
 	if g.roomLocked() && g.waiting() == 0 {
 		g.countLocked(t)
@@ -182,7 +182,7 @@ func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
 		g.mu.Unlock()
 		return nil, err
 	}
-	w := &waiter{req: r, tenant: t, since: now, ready: make(chan error, 1)}
+	w := &waiter{req: r, sharer: t, since: now, ready: make(chan error, 1)}
 	t.push(w)
 	g.queued[r.Lane]++
 	g.dispatchLocked(now)
@@ -209,7 +209,7 @@ func (g *Gate) wait(ctx context.Context, w *waiter) (*Pass, error) {
 		return nil, err
 	}
 	g.mu.Lock()
-	p := g.passLocked(w.req, w.tenant, w.since, time.Now())
+	p := g.passLocked(w.req, w.sharer, w.since, time.Now())
 	g.mu.Unlock()
 	if err := context.Cause(ctx); err != nil { // let in as it hung up
 		p.Done(err)
@@ -231,14 +231,14 @@ func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Dur
 		return <-w.ready // the verdict is there, or on its way
 	}
 	defer g.mu.Unlock()
-	w.tenant.remove(w)
+	w.sharer.remove(w)
 	g.queued[w.req.Lane]--
 	if late != nil {
 		g.counts.Refused++
 		return late(w.req, time.Since(w.since))
 	}
 	g.counts.Left++
-	w.tenant.impatient(time.Since(w.since), g.opts.MaxWait)
+	w.sharer.impatient(time.Since(w.since), g.opts.MaxWait)
 	return g.goneError(w.req, context.Cause(ctx))
 }
 
@@ -273,14 +273,14 @@ func (g *Gate) waiting() int { return g.queued[Wake] + g.queued[Create] }
 
 // passLocked makes the pass of one that was counted, and marks it as stuck when it takes
 // much longer than usual.
-func (g *Gate) passLocked(r Request, t *tenant, asked, now time.Time) *Pass {
-	p := &Pass{gate: g, req: r, tenant: t, asked: asked, began: now, others: g.inside}
+func (g *Gate) passLocked(r Request, t *sharer, asked, now time.Time) *Pass {
+	p := &Pass{gate: g, req: r, sharer: t, asked: asked, began: now, others: g.inside}
 	p.timer = time.AfterFunc(max(g.opts.Stuck, 8*g.limit.usual(r.Class)), p.markStuck)
 	return p
 }
 
 // countLocked counts one that is let in.
-func (g *Gate) countLocked(t *tenant) {
+func (g *Gate) countLocked(t *sharer) {
 	g.turn++
 	g.inside++
 	t.inside++
@@ -307,15 +307,15 @@ func (g *Gate) dispatchLocked(now time.Time) {
 			g.wakes++
 		}
 		w := g.nextLocked(lane)
-		w.tenant.remove(w)
+		w.sharer.remove(w)
 		g.queued[lane]--
-		if waited := now.Sub(w.since); w.tenant.doomed(waited) {
+		if waited := now.Sub(w.since); w.sharer.doomed(waited) {
 			g.counts.Refused++
 			w.ready <- g.waitedLocked(w.req, waited)
 			continue
 		}
-		g.countLocked(w.tenant)
-		w.tenant.patient(g.opts.MaxWait)
+		g.countLocked(w.sharer)
+		w.sharer.patient(g.opts.MaxWait)
 		w.ready <- nil
 	}
 }
@@ -349,16 +349,16 @@ func (p *Pass) Done(err error) {
 	}
 	p.done = true
 	g.inside--
-	p.tenant.inside--
+	p.sharer.inside--
 	if p.stuck {
 		g.stuck--
 	}
 	g.limit.learn(sample{class: p.req.Class, took: now.Sub(p.began), others: p.others, verdict: judge(err), now: now})
 	if errors.Is(err, context.Canceled) {
-		p.tenant.impatient(now.Sub(p.asked), g.opts.MaxWait)
+		p.sharer.impatient(now.Sub(p.asked), g.opts.MaxWait)
 	}
 	g.dispatchLocked(now)
-	g.forgetLocked(p.tenant, now)
+	g.forgetLocked(p.sharer, now)
 }
 
 // judge says what an end teaches about the machine.
@@ -383,7 +383,7 @@ func (g *Gate) Close(err error) {
 		return
 	}
 	g.closed = err
-	for _, t := range g.tenants {
+	for _, t := range g.sharers {
 		for lane := range lanes {
 			for w := t.newest(lane); w != nil; w = t.newest(lane) {
 				t.remove(w)

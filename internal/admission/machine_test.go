@@ -67,7 +67,7 @@ type tally struct {
 
 // flood sends requests at a rate for a while, each from a client with some patience, and
 // waits for all of their ends. gate may be nil.
-func flood(t *testing.T, g *Gate, m *machine, tenant string, rate float64, d, patience time.Duration) *tally {
+func flood(t *testing.T, g *Gate, m *machine, sharer string, rate float64, d, patience time.Duration) *tally {
 	t.Helper()
 	var out tally
 	var wg sync.WaitGroup
@@ -78,7 +78,7 @@ func flood(t *testing.T, g *Gate, m *machine, tenant string, rate float64, d, pa
 			defer time.AfterFunc(patience, hangUp).Stop()
 			defer hangUp()
 			asked := time.Now()
-			err := start(ctx, g, m, tenant)
+			err := start(ctx, g, m, sharer)
 			out.mu.Lock()
 			defer out.mu.Unlock()
 			switch {
@@ -97,10 +97,10 @@ func flood(t *testing.T, g *Gate, m *machine, tenant string, rate float64, d, pa
 }
 
 // start is what a service does.
-func start(ctx context.Context, g *Gate, m *machine, tenant string) (err error) {
+func start(ctx context.Context, g *Gate, m *machine, sharer string) (err error) {
 	if g != nil {
 		var p *Pass
-		if p, err = g.Enter(ctx, Request{Op: "create sandbox", Lane: Create, Tenant: tenant, Class: "create"}); err != nil {
+		if p, err = g.Enter(ctx, Request{Op: "create sandbox", Lane: Create, Share: sharer, Class: "create"}); err != nil {
 			return err
 		}
 		defer func() { p.Done(err) }()

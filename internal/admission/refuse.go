@@ -21,7 +21,7 @@ func (g *Gate) waitLocked(ahead int) time.Duration {
 }
 
 // tooLateLocked refuses a request that would wait too long.
-func (g *Gate) tooLateLocked(ctx context.Context, r Request, t *tenant, now time.Time) error {
+func (g *Gate) tooLateLocked(ctx context.Context, r Request, t *sharer, now time.Time) error {
 	ahead := g.aheadLocked(t, r.Lane)
 	wait := g.waitLocked(ahead)
 	if at, ok := ctx.Deadline(); ok && at.Sub(now) < wait+g.limit.usual(r.Class) {
@@ -42,7 +42,7 @@ func (g *Gate) tooLateLocked(ctx context.Context, r Request, t *tenant, now time
 }
 
 // fullLocked is the error of a request that found the queue full.
-func (g *Gate) fullLocked(r Request, t *tenant) error {
+func (g *Gate) fullLocked(r Request, t *sharer) error {
 	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("%d requests wait for their turn, %d of them this caller's, and no more than %d may",
 		g.waiting(), t.waiting(), g.opts.MaxQueued), "%s, ask for fewer at once, or raise the limit ("+g.opts.Flag+")")
 }
@@ -132,7 +132,7 @@ func (g *Gate) State() State {
 	if g.waiting() > 0 || !g.roomLocked() {
 		s.WaitMS = float64(g.waitLocked(g.waiting())) / float64(time.Millisecond)
 	}
-	for _, t := range g.tenants {
+	for _, t := range g.sharers {
 		if t.inside > 0 || t.waiting() > 0 {
 			s.Tenants++
 		}

@@ -465,7 +465,7 @@ func FuzzCreateBody(f *testing.F) {
 		`{"templateID":"s0123456789abcdefghij:default","autoPause":true,"autoResume":{"enabled":true}}`, `{"templateID":"a:b","autoPauseMemory":false}`} {
 		f.Add(s)
 	}
-	srv := New(Options{Key: testKey})
+	srv := New(Options{Callers: adminKey(testKey)})
 	f.Fuzz(func(t *testing.T, s string) {
 		if checkDepth([]byte(s)) != nil {
 			return

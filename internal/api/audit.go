@@ -43,9 +43,6 @@ func (s *Server) auditOfOne(w http.ResponseWriter, r *http.Request) error {
 // wrong with the question is an ordinary error answer; what goes wrong later is the
 // last line.
 func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.ID) error {
-	if s.opts.Audits == nil {
-		return later("", "the audit log")
-	}
 	opts, err := auditOptions(r.URL.Query(), id)
 	if err != nil {
 		return err
@@ -63,7 +60,7 @@ func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.I
 		write = out.write
 		beat.Go(func() { out.beat(ctx, cancel) })
 	}
-	for d, err := range s.opts.Audits.Audit(ctx, opts) {
+	for d, err := range s.opts.Service.Audit(ctx, opts) {
 		if err != nil && ctx.Err() == nil {
 			_, body := s.render(r, err)
 			_ = out.write(map[string]any{"error": body})
@@ -86,7 +83,7 @@ func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.I
 // it of what comes after the last decision there can be.
 func (s *Server) probeAudit(ctx context.Context, opts carrel.AuditOptions) error {
 	opts.Follow, opts.After = false, math.MaxInt64-1
-	for _, err := range s.opts.Audits.Audit(ctx, opts) {
+	for _, err := range s.opts.Service.Audit(ctx, opts) {
 		if ce, ok := errors.AsType[*carrel.Error](err); ok && ce.Kind == carrel.Invalid {
 			field := ce.Field
 			if field == "id" {
@@ -128,7 +125,7 @@ func (l *lines) beat(ctx context.Context, cancel context.CancelFunc) {
 
 // auditParameters are what can be asked. Another is a mistake, and the answer would
 // not be what was meant.
-var auditParameters = []string{"since", "until", "verdict", "host", "rule", "secret", "sandbox", "after", "limit", "follow"}
+var auditParameters = []string{"since", "until", "verdict", "host", "rule", "secret", "sandbox", "project", "after", "limit", "follow"}
 
 // auditOptions reads a question about the audit log.
 func auditOptions(q url.Values, id carrel.ID) (carrel.AuditOptions, error) {
@@ -140,7 +137,7 @@ func auditOptions(q url.Values, id carrel.ID) (carrel.AuditOptions, error) {
 			return carrel.AuditOptions{}, invalid(name, "given more than once")
 		}
 	}
-	opts := carrel.AuditOptions{ID: id, Host: q.Get("host"), Rule: q.Get("rule"), Secret: q.Get("secret")}
+	opts := carrel.AuditOptions{ID: id, Host: q.Get("host"), Rule: q.Get("rule"), Secret: q.Get("secret"), Project: q.Get("project")}
 	if v := q.Get("sandbox"); v != "" {
 		if id != "" && v != string(id) {
 			return opts, invalid("sandbox", "%q is not the sandbox of the path", clip(v))

@@ -23,7 +23,15 @@ func (a audits) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[c
 	return func(yield func(carrel.Decision, error) bool) { a(ctx, opts, yield) }
 }
 
-func withAudits(a audits) func(*Options) { return func(o *Options) { o.Audits = a } }
+func withAudits(a audits) func(*Options) {
+	return func(o *Options) { o.Service = logging{o.Service.(*fake), a} }
+}
+
+// logging is a fake with an audit log.
+type logging struct {
+	*fake
+	carrel.Audits
+}
 
 func TestAudit(t *testing.T) {
 	var asked []carrel.AuditOptions
@@ -95,7 +103,7 @@ func TestAuditFollows(t *testing.T) {
 	stop, feed := make(chan struct{}), make(chan carrel.Decision)
 	srv := start(t, newFake(), func(o *Options) {
 		o.Done = stop
-		o.Audits = audits(func(ctx context.Context, opts carrel.AuditOptions, yield func(carrel.Decision, error) bool) {
+		withAudits(func(ctx context.Context, opts carrel.AuditOptions, yield func(carrel.Decision, error) bool) {
 			for opts.Follow {
 				select {
 				case d := <-feed:
@@ -106,7 +114,7 @@ func TestAuditFollows(t *testing.T) {
 					return
 				}
 			}
-		})
+		})(o)
 	})
 	req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/carrel/v1/audit?follow=true", nil)
 	if err != nil {
@@ -148,7 +156,8 @@ func TestAuditBreaksOff(t *testing.T) {
 func FuzzAuditOptions(f *testing.F) {
 	f.Add("since=2026-03-01T00:00:00Z&verdict=denied&limit=5")
 	f.Add("limit=99999999999999999999&after=-0&follow=T")
-	srv := New(Options{Service: newFake(), Key: testKey, Audits: audits(func(context.Context, carrel.AuditOptions, func(carrel.Decision, error) bool) {})})
+	none := audits(func(context.Context, carrel.AuditOptions, func(carrel.Decision, error) bool) {})
+	srv := New(Options{Service: logging{newFake(), none}, Callers: adminKey(testKey)})
 	f.Fuzz(func(t *testing.T, query string) {
 		req, err := http.NewRequest("GET", "/carrel/v1/audit", nil)
 		if err != nil {

@@ -6,29 +6,33 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carrel-dev/carrel/internal/admission"
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// What a request may say of itself.
-const (
-	// tenantHeader names for whom a holder of the key asks: starts are shared out
-	// fairly among them. Without it the key is one tenant.
-	tenantHeader = "Carrel-Tenant"
-	// deadlineHeader is how long the caller will wait for the answer, in milliseconds:
-	// one that can't be served by then is refused at once. E2B's SDKs and Connect's
-	// clients have it from the guest's protocol.
-	deadlineHeader = "Connect-Timeout-Ms"
-)
+// deadlineHeader is how long a client will wait for the answer, in milliseconds: a request
+// that can't be served by then is refused at once. E2B's SDKs and Connect's clients have
+// it from the guest's protocol.
+const deadlineHeader = "Connect-Timeout-Ms"
 
-// asCaller returns the request with what its headers say in its context.
-func asCaller(r *http.Request) (_ *http.Request, done func(), err error) {
-	ctx, done := r.Context(), context.CancelFunc(func() {})
-	if name := r.Header.Get(tenantHeader); name != "" {
-		if !admission.ValidTenant(name) {
-			return r, nil, invalid(tenantHeader, "%q is not 1 to 64 letters, digits and . _ - @", clip(name))
-		}
-		ctx = admission.WithTenant(ctx, name)
+// Callers says who asks; package access implements it. No other code reads the headers in
+// which a request says so.
+type Callers interface {
+	// Caller returns whose request it is. Errors: Unauthenticated, Forbidden, Invalid.
+	Caller(r *http.Request) (carrel.Caller, error)
+	// Shown returns the API key that a request showed.
+	Shown(r *http.Request) string
+}
+
+// arrive returns the request with a context that says who asks, whose trace it is a part
+// of, and how long its client waits. done ends the context.
+func (s *Server) arrive(r *http.Request) (_ *http.Request, done func(), err error) {
+	c, err := s.opts.Callers.Caller(r)
+	if err != nil {
+		return r, nil, err
 	}
+	ctx, done := carrel.WithCaller(r.Context(), c), context.CancelFunc(func() {})
+	ctx = trace.Arrive(ctx, r.Header.Get("Traceparent"))
 	if text := r.Header.Get(deadlineHeader); text != "" && r.Method == http.MethodPost {
 		ms, err := strconv.ParseUint(text, 10, 40)
 		if err != nil {
@@ -37,9 +41,6 @@ func asCaller(r *http.Request) (_ *http.Request, done func(), err error) {
 		if ms > 0 {
 			ctx, done = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
 		}
-	}
-	if ctx == r.Context() {
-		return r, done, nil
 	}
 	return r.WithContext(ctx), done, nil
 }

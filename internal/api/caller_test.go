@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/admission"
 )
 
 // TestRefusals: a refusal has E2B's body, and says when to try again in whole seconds.
@@ -25,7 +24,7 @@ func TestRefusals(t *testing.T) {
 		{carrel.Exhausted, 0, http.StatusTooManyRequests, "1"},
 		{carrel.Unavailable, 5 * time.Second, http.StatusServiceUnavailable, "5"},
 	} {
-		s := New(Options{Key: "k", Service: &fake{create: func(carrel.CreateOptions) (carrel.Sandbox, error) {
+		s := New(Options{Callers: adminKey("k"), Service: &fake{create: func(carrel.CreateOptions) (carrel.Sandbox, error) {
 			return carrel.Sandbox{}, &carrel.Error{Op: "create sandbox", Kind: c.kind, Err: errors.New("too many"), RetryAfter: c.after}
 		}}})
 		r := httptest.NewRequest(http.MethodPost, "/v2/sandboxes", strings.NewReader(`{"templateID":"base"}`))
@@ -45,27 +44,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestCaller: what a request says of itself reaches the service, and nonsense does not.
-func TestCaller(t *testing.T) {
-	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	r.Header.Set("Carrel-Tenant", "team-7")
-	r.Header.Set("Connect-Timeout-Ms", "60000")
-	got, done, err := asCaller(r)
+// TestDeadline: how long a client waits reaches the service, and nonsense does not.
+func TestDeadline(t *testing.T) {
+	s := New(Options{Callers: adminKey("k")})
+	ask := func(value string) (*http.Request, func(), error) {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("X-API-KEY", "k")
+		r.Header.Set("Connect-Timeout-Ms", value)
+		return s.arrive(r)
+	}
+	got, done, err := ask("60000")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	if name := admission.TenantOf(got.Context()); name != "team-7" {
-		t.Errorf("the tenant is %q", name)
-	}
 	if at, ok := got.Context().Deadline(); !ok || time.Until(at) > time.Minute {
 		t.Errorf("the deadline is %v, %v", at, ok)
 	}
-	for name, value := range map[string]string{"Carrel-Tenant": "a b", "Connect-Timeout-Ms": "soon"} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.Header.Set(name, value)
-		if _, _, err := asCaller(r); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %s gives %v", name, value, err)
-		}
+	if c, ok := carrel.CallerIn(got.Context()); !ok || c.Key != "test" {
+		t.Errorf("the caller is %+v", c)
+	}
+	if _, _, err := ask("soon"); err == nil || !strings.Contains(err.Error(), "Connect-Timeout-Ms") {
+		t.Errorf("soon gives %v", err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 func (s *Server) carrelRoutes() {
 	const v1 = " /carrel/v1"
 	s.handle("GET"+v1+"/version", s.version)
-	s.handle("GET"+v1+"/doctor", s.doctor)
+	s.handleAdmin("GET"+v1+"/doctor", s.doctor)
 	s.handle("GET"+v1+"/pool", s.pool)
-	s.handle("GET"+v1+"/admission", s.admission)
-	s.handle("GET"+v1+"/metrics", s.prometheus)
-	s.handle("GET"+v1+"/debug/pprof/{profile}", s.debugProfile)
+	s.handleAdmin("GET"+v1+"/admission", s.admission)
+	s.handleAdmin("GET"+v1+"/metrics", s.prometheus)
+	s.handleAdmin("GET"+v1+"/debug/pprof/{profile}", s.debugProfile)
 	s.handle("POST"+v1+"/sandboxes", s.createOurs)
 	s.handle("GET"+v1+"/sandboxes", s.listOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}", s.getOurs)
@@ -36,7 +36,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("DELETE"+v1+"/templates/{name}", s.deleteTemplateOurs)
 	s.handle("POST"+v1+"/templates/import", s.importTemplate)
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
-	s.momentRoutes(v1)
+	momentRoutes{s}.add(v1)
 	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()
@@ -88,7 +88,7 @@ func (s *Server) listOurs(w http.ResponseWriter, r *http.Request) error {
 // ourListOptions reads carrel.ListOptions from a query. Metadata is one
 // URL-encoded text of pairs; states are a comma list.
 func ourListOptions(q url.Values) (carrel.ListOptions, error) {
-	opts := carrel.ListOptions{Template: q.Get("template"), Cursor: q.Get("cursor")}
+	opts := carrel.ListOptions{Template: q.Get("template"), Project: q.Get("project"), Cursor: q.Get("cursor")}
 	if v := q.Get("metadata"); v != "" {
 		pairs, err := url.ParseQuery(v)
 		if err != nil {
@@ -254,18 +254,15 @@ func (s *Server) logsOurs(w http.ResponseWriter, r *http.Request) error {
 
 // traceOurs answers also for a sandbox that is gone, as long as something is kept of it: why it failed is asked afterwards.
 func (s *Server) traceOurs(w http.ResponseWriter, r *http.Request) error {
-	if s.opts.Traces == nil {
-		return later("", "trace")
-	}
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	traces := s.opts.Traces(id)
-	if len(traces) == 0 {
-		if _, err := s.opts.Service.Get(r.Context(), id); err != nil {
-			return err
-		}
+	traces, err := s.opts.Service.Traces(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if traces == nil {
 		traces = []carrel.Trace{}
 	}
 	writeJSON(w, http.StatusOK, traces)
@@ -299,8 +296,8 @@ func (s *Server) updateTemplateOurs(w http.ResponseWriter, r *http.Request) erro
 	if err := decodeStrict(w, r, &u, false); err != nil {
 		return err
 	}
-	if u.Start == nil && u.Ready == nil {
-		return invalid("start", "missing, and ready too: nothing to change")
+	if u == (carrel.TemplateUpdate{}) {
+		return invalid("start", "missing, and ready and public too: nothing to change")
 	}
 	t, err := s.opts.Service.UpdateTemplate(r.Context(), r.PathValue("name"), u)
 	if err != nil {

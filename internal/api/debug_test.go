@@ -9,7 +9,7 @@ import (
 
 // TestProfiles asks for profiles as a client here may, and as others may not.
 func TestProfiles(t *testing.T) {
-	srv := New(Options{Service: newFake(), Key: "k"})
+	srv := New(Options{Service: newFake(), Callers: adminKey("k")})
 	for _, c := range []struct {
 		name, path, from string
 		header           http.Header

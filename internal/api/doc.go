@@ -42,9 +42,15 @@
 // A creation or resumption whose turn would not come in time is a 429 at once, one
 // for which the machine has no room a 503. Both have Retry-After in whole seconds,
 // without which E2B's SDKs would not try again, and say which limit it was. Starts
-// are shared out fairly among tenants: the header Carrel-Tenant says for whom a
-// holder of the key asks. A POST with Connect-Timeout-Ms is refused at once when it
-// can't be served by then.
+// are shared out fairly among projects. A POST with Connect-Timeout-Ms is refused at
+// once when it can't be served by then.
+//
+// # Projects
+//
+// Options.Callers says who asks, and Options.Service keeps from each caller what is
+// another project's: it is answered as what never was. With the header Carrel-Tenant the
+// holder of an administrator's key acts for the project that it names. What is asked of the
+// machine itself answers others with 403.
 //
 // # Our API
 //
@@ -57,7 +63,7 @@
 //	GET    /carrel/v1/metrics                                    what the pool and that gate do, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
-//	GET    /carrel/v1/sandboxes?metadata&state&template&startedAfter&oldestFirst&limit&cursor
+//	GET    /carrel/v1/sandboxes?metadata&state&template&project&startedAfter&oldestFirst&limit&cursor
 //	GET    /carrel/v1/sandboxes/{id}        DELETE /carrel/v1/sandboxes/{id}
 //	POST   /carrel/v1/sandboxes/{id}/timeout                     body: {timeout, extendOnly}
 //	GET    /carrel/v1/sandboxes/{id}/metrics?from&to             GET …/logs?since&limit&newestFirst
@@ -70,7 +76,7 @@
 //	POST   /carrel/v1/sandboxes/{id}/promote                     body: {tier, template} → the sandbox
 //	GET    /carrel/v1/sandboxes/{id}/timeline                    carrel.Timeline
 //	PUT    /carrel/v1/sandboxes/{id}/lifecycle                   body: carrel.Lifecycle → the sandbox
-//	GET    /carrel/v1/snapshots?sandbox&name&auto&limit&cursor   {snapshots, next}
+//	GET    /carrel/v1/snapshots?sandbox&name&project&auto&limit&cursor   {snapshots, next}
 //	GET    /carrel/v1/snapshots/{name}                           PATCH {names, label, kept}, DELETE
 //	GET    /carrel/v1/snapshots/{name}/diff?to                   a list of carrel.FileChange
 //	GET    /carrel/v1/snapshot-store                             what snapshots cost; POST …/gc frees what none needs
@@ -83,9 +89,9 @@
 //	GET    /carrel/v1/ssh-keys                                   who may open SSH sessions: a list of carrel.SSHKey
 //	POST   /carrel/v1/ssh-keys                                   body: {name, publicKey, sandboxes} → carrel.SSHKey; DELETE …/ssh-keys/{name}
 //	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between
-//	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&after&limit&follow   one {decision} a line; verdict=allowed or denied
+//	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
-//	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready}
+//	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
 //	POST   /carrel/v1/templates/pull                             body: {name, image}; likewise
 //
@@ -96,8 +102,7 @@
 //
 // The threat is a client that sends too much, too slowly or nonsense. A JSON body
 // is at most 1 MiB, nested 64 deep, and must arrive within 30 seconds; an import
-// may be long but must not stall for a minute. The API key is compared in
-// constant time.
+// may be long but must not stall for a minute.
 //
 // The table from error kinds to HTTP statuses lives here and nowhere else.
 package api

@@ -12,11 +12,20 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
 )
+
+// parts are what a fake need not have.
+type parts interface {
+	carrel.Sandboxes
+	carrel.Moments
+	carrel.Templates
+}
 
 // fake is a service made of functions; one that is missing is never called.
 type fake struct {
-	carrel.Service
+	parts
+	carrel.NoExtras
 	create     func(carrel.CreateOptions) (carrel.Sandbox, error)
 	get        func(carrel.ID) (carrel.Sandbox, error)
 	list       func(carrel.ListOptions) (carrel.Page, error)
@@ -45,6 +54,8 @@ type fake struct {
 	diff      func(from, to carrel.SnapshotID) ([]carrel.FileChange, error)
 	lifecycle func(carrel.ID, carrel.Lifecycle) (carrel.Sandbox, error)
 }
+
+func (f *fake) Close() error { return nil }
 
 func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
 	return f.create(o)
@@ -242,10 +253,15 @@ func newFake() *fake {
 	return f
 }
 
+// adminKey knows one key, of an administrator.
+func adminKey(key string) Callers {
+	return access.NewAuthenticator(access.Key{Name: "test", Secret: key, Role: carrel.RoleAdmin})
+}
+
 // start serves a service's API.
 func start(t *testing.T, f *fake, change ...func(*Options)) *httptest.Server {
 	t.Helper()
-	opts := Options{Service: f, Key: testKey, Version: "v1", Limits: carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 2048}}
+	opts := Options{Service: f, Callers: adminKey(testKey), Version: "v1", Limits: carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 2048}}
 	for _, c := range change {
 		c(&opts)
 	}

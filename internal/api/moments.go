@@ -7,8 +7,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// momentRoutes are carrel.Moments below the prefix v1.
-func (s *Server) momentRoutes(v1 string) {
+// momentRoutes are the routes about sandboxes' time: E2B's and ours.
+type momentRoutes struct{ *Server }
+
+// add adds carrel.Moments below the prefix v1.
+func (s momentRoutes) add(v1 string) {
 	s.handle("POST"+v1+"/sandboxes/{id}/pause", s.pauseOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/resume", s.resumeOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/snapshots", s.snapshotOurs)
@@ -22,11 +25,11 @@ func (s *Server) momentRoutes(v1 string) {
 	s.handle("PATCH"+v1+"/snapshots/{name}", s.updateSnapshotOurs)
 	s.handle("DELETE"+v1+"/snapshots/{name}", s.deleteSnapshotOurs)
 	s.handle("GET"+v1+"/snapshots/{name}/diff", s.diffOurs)
-	s.handle("GET"+v1+"/snapshot-store", s.snapshotUsage)
-	s.handle("POST"+v1+"/snapshot-store/gc", s.snapshotGC)
+	s.handleAdmin("GET"+v1+"/snapshot-store", s.snapshotUsage)
+	s.handleAdmin("POST"+v1+"/snapshot-store/gc", s.snapshotGC)
 }
 
-func (s *Server) pauseOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) pauseOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -43,7 +46,7 @@ func (s *Server) pauseOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) resumeOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) resumeOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -70,7 +73,7 @@ func (s *Server) resumeOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) snapshotOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) snapshotOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (s *Server) snapshotOurs(w http.ResponseWriter, r *http.Request) error {
 }
 
 // forkOurs differs from E2B's in that no count, or 0, is one fork.
-func (s *Server) forkOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (s *Server) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -163,7 +166,7 @@ func (s *Server) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) promoteOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) promoteOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -194,7 +197,7 @@ func snapshotID(field, text string) (carrel.SnapshotID, error) {
 	return id, nil
 }
 
-func (s *Server) timelineOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) timelineOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -210,9 +213,9 @@ func (s *Server) timelineOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	opts := carrel.SnapshotListOptions{}
+	opts := carrel.SnapshotListOptions{Project: q.Get("project")}
 	var err error
 	if v := q.Get("sandbox"); v != "" {
 		if opts.Sandbox, err = carrel.ParseID(v); err != nil {
@@ -244,7 +247,7 @@ func (s *Server) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) getSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) getSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
 	snap, err := s.opts.Service.GetSnapshot(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
@@ -254,7 +257,7 @@ func (s *Server) getSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
 }
 
 // resolve finds the ID of a snapshot that a request may also call by a name.
-func (s *Server) resolve(r *http.Request, idOrName string) (carrel.SnapshotID, error) {
+func (s momentRoutes) resolve(r *http.Request, idOrName string) (carrel.SnapshotID, error) {
 	if id, err := carrel.ParseSnapshotID(idOrName); err == nil {
 		return id, nil
 	}
@@ -262,7 +265,7 @@ func (s *Server) resolve(r *http.Request, idOrName string) (carrel.SnapshotID, e
 	return snap.ID, err
 }
 
-func (s *Server) updateSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) updateSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
 	var u carrel.SnapshotUpdate
 	if err := decodeStrict(w, r, &u, false); err != nil {
 		return err
@@ -296,7 +299,7 @@ func (s *Server) updateSnapshotOurs(w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-func (s *Server) deleteSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) deleteSnapshotOurs(w http.ResponseWriter, r *http.Request) error {
 	if err := s.opts.Service.DeleteSnapshot(r.Context(), r.PathValue("name")); err != nil {
 		return err
 	}
@@ -305,7 +308,7 @@ func (s *Server) deleteSnapshotOurs(w http.ResponseWriter, r *http.Request) erro
 }
 
 // diffOurs compares two snapshots, each called by its ID or a name.
-func (s *Server) diffOurs(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) diffOurs(w http.ResponseWriter, r *http.Request) error {
 	other := r.URL.Query().Get("to")
 	if other == "" {
 		return invalid("to", "missing")
@@ -329,7 +332,7 @@ func (s *Server) diffOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) snapshotUsage(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) snapshotUsage(w http.ResponseWriter, r *http.Request) error {
 	if s.opts.Snapshots == nil {
 		return later("", "a snapshot store")
 	}
@@ -341,7 +344,7 @@ func (s *Server) snapshotUsage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) snapshotGC(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) snapshotGC(w http.ResponseWriter, r *http.Request) error {
 	if s.opts.Snapshots == nil {
 		return later("", "a snapshot store")
 	}

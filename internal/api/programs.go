@@ -31,10 +31,11 @@ type sessions struct {
 
 // session is one client that provides programs to one sandbox.
 type session struct {
-	id     carrel.ID
-	out    *lines
-	ctx    context.Context // ends when the client goes
-	cancel context.CancelFunc
+	id      carrel.ID
+	project string // of the client
+	out     *lines
+	ctx     context.Context // ends when the client goes
+	cancel  context.CancelFunc
 
 	mu    sync.Mutex
 	next  int
@@ -62,16 +63,12 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	programs, ok := s.opts.Service.(carrel.Programs)
-	if !ok {
-		return later("", "providing programs")
-	}
 	if len(body.Programs) == 0 {
 		return invalid("programs", "missing")
 	}
 	ctx, cancel := s.stopping(r.Context())
 	defer cancel()
-	p := &session{id: id, ctx: ctx, cancel: cancel, calls: map[string]chan io.ReadWriteCloser{}}
+	p := &session{id: id, project: carrel.CallerOf(ctx).Project, ctx: ctx, cancel: cancel, calls: map[string]chan io.ReadWriteCloser{}}
 	var list []carrel.Program
 	for _, one := range body.Programs {
 		list = append(list, carrel.Program{Name: one.Name, Help: one.Help, Run: p.run})
@@ -83,7 +80,7 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer s.sessions.remove(name)
-	release, err := programs.Provide(ctx, id, list...)
+	release, err := s.opts.Service.Provide(ctx, id, list...)
 	if err != nil {
 		return err
 	}
@@ -195,7 +192,7 @@ func (s *Server) answerCall(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.sessions.get(r.PathValue("session"))
-	if p == nil || p.id != id {
+	if p == nil || p.id != id || p.project != carrel.CallerOf(r.Context()).Project {
 		return tell(carrel.NotFound, "no such session")
 	}
 	p.mu.Lock()

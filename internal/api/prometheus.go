@@ -12,16 +12,17 @@ import (
 // prometheus is GET /carrel/v1/metrics: what the pool and the gate do, in Prometheus' text
 // format. A scraper sends the API key as a bearer token.
 func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) error {
-	if s.opts.Pools == nil && s.opts.Admission == nil {
+	st, err := s.opts.Service.Pool(r.Context())
+	if carrel.KindOf(err) == carrel.Unsupported && s.opts.Admission == nil {
 		return later("", "metrics of the daemon")
 	}
 	var out exposition
-	if s.opts.Pools != nil {
-		st, err := s.opts.Pools.Pool(r.Context())
-		if err != nil {
-			return err
-		}
+	switch carrel.KindOf(err) {
+	case "":
 		out.pool(st)
+	case carrel.Unsupported:
+	default:
+		return err
 	}
 	if s.opts.Admission != nil {
 		out.gate(s.opts.Admission())

@@ -14,12 +14,15 @@ import (
 // metric was described, none is there twice.
 func TestPrometheus(t *testing.T) {
 	srv := start(t, &fake{}, func(o *Options) {
-		o.Pools = poolsFunc(func() carrel.PoolStatus {
+		o.Service = struct {
+			*fake
+			carrel.Pools
+		}{o.Service.(*fake), poolsFunc(func() carrel.PoolStatus {
 			return carrel.PoolStatus{Blanks: &carrel.BlankSentries{Keep: 2, Ready: 1, Missed: 9}, Cap: 8, Hits: 3, Memory: "hold", Kinds: []carrel.PoolKind{
 				{Template: "a \"b\"\\c", Tier: carrel.GVisor, Limits: carrel.Limits{CPUs: 0.5, MemoryMB: 64}, Ready: 2, Target: 3},
 				{Template: "base", Tier: carrel.GVisor, Golden: true, Making: 1},
 			}}
-		})
+		})}
 		o.Admission = func() admission.State { return admission.State{Limit: 4, Creates: 7, MeanMS: 80} }
 	})
 	resp, body := call(t, srv, "GET", "/carrel/v1/metrics", "")

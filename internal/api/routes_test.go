@@ -9,7 +9,7 @@ import (
 )
 
 // TestRoutesAgree: the mux panics on patterns that contradict one another.
-func TestRoutesAgree(t *testing.T) { New(Options{Key: "k"}) }
+func TestRoutesAgree(t *testing.T) { New(Options{Callers: adminKey("k")}) }
 
 // TestRoutesDocumented: what the package's documentation lists is what there is.
 func TestRoutesDocumented(t *testing.T) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -11,32 +10,28 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// secretRoutes are the secrets, in E2B's form and in ours. No answer has a value.
-func (s *Server) secretRoutes() {
-	const v1 = " /carrel/v1"
-	s.handle("GET /secrets", s.withSecrets(s.listSecrets))
-	s.handle("POST /secrets", s.withSecrets(s.createSecret))
-	s.handle("GET /secrets/{secretID}", s.withSecrets(s.getSecret))
-	s.handle("POST /secrets/{secretID}", s.withSecrets(s.updateSecret))
-	s.handle("DELETE /secrets/{secretID}", s.withSecrets(s.deleteSecret))
-	s.handle("GET"+v1+"/secrets", s.withSecrets(s.listSecretsOurs))
-	s.handle("POST"+v1+"/secrets", s.withSecrets(s.createSecretOurs))
-	s.handle("GET"+v1+"/secrets/{secret}", s.withSecrets(s.getSecretOurs))
-	s.handle("PUT"+v1+"/secrets/{secret}", s.withSecrets(s.updateSecretOurs))
-	s.handle("DELETE"+v1+"/secrets/{secret}", s.withSecrets(s.deleteSecretOurs))
-	s.handle("POST"+v1+"/secret-store/rekey", s.withSecrets(s.rekeySecrets))
-}
+// secretRoutes are the routes about secrets.
+type secretRoutes struct{ *Server }
 
-// Rekeyer is an optional part of Options.Secrets: it seals all secrets anew under
-// another key, a random one for nil.
-type Rekeyer interface {
-	RekeySecrets(ctx context.Context, key []byte) error
+// add adds the routes of secrets, in E2B's form and in ours. No answer has a value.
+func (s secretRoutes) add() {
+	const v1 = " /carrel/v1"
+	s.handle("GET /secrets", s.listSecrets)
+	s.handle("POST /secrets", s.createSecret)
+	s.handle("GET /secrets/{secretID}", s.getSecret)
+	s.handle("POST /secrets/{secretID}", s.updateSecret)
+	s.handle("DELETE /secrets/{secretID}", s.deleteSecret)
+	s.handle("GET"+v1+"/secrets", s.listSecretsOurs)
+	s.handle("POST"+v1+"/secrets", s.createSecretOurs)
+	s.handle("GET"+v1+"/secrets/{secret}", s.getSecretOurs)
+	s.handle("PUT"+v1+"/secrets/{secret}", s.updateSecretOurs)
+	s.handle("DELETE"+v1+"/secrets/{secret}", s.deleteSecretOurs)
+	s.handleAdmin("POST"+v1+"/secret-store/rekey", s.rekeySecrets)
 }
 
 // rekeySecrets changes the key that secrets are sealed with.
-func (s *Server) rekeySecrets(w http.ResponseWriter, r *http.Request) error {
-	rekeyer, ok := s.opts.Secrets.(Rekeyer)
-	if !ok {
+func (s secretRoutes) rekeySecrets(w http.ResponseWriter, r *http.Request) error {
+	if s.opts.Rekey == nil {
 		return later("", "changing the key of secrets")
 	}
 	var body struct {
@@ -45,21 +40,11 @@ func (s *Server) rekeySecrets(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}
-	if err := rekeyer.RekeySecrets(r.Context(), body.Key); err != nil {
+	if err := s.opts.Rekey(body.Key); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// withSecrets answers 501 where nothing keeps secrets.
-func (s *Server) withSecrets(h handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if s.opts.Secrets == nil {
-			return later("", "secrets")
-		}
-		return h(w, r)
-	}
 }
 
 // secretBody is E2B's Secret.
@@ -93,12 +78,12 @@ type secretUpdateBody struct {
 	Metadata map[string]string `json:"metadata"` // nil leaves what there is
 }
 
-func (s *Server) createSecret(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) createSecret(w http.ResponseWriter, r *http.Request) error {
 	var body newSecretBody
 	if err := decode(w, r, &body, false); err != nil {
 		return err
 	}
-	got, err := s.opts.Secrets.CreateSecret(r.Context(), carrel.NewSecret{Name: body.Name, Value: body.Value, Metadata: body.Metadata})
+	got, err := s.opts.Service.CreateSecret(r.Context(), carrel.NewSecret{Name: body.Name, Value: body.Value, Metadata: body.Metadata})
 	if err != nil {
 		return err
 	}
@@ -106,12 +91,12 @@ func (s *Server) createSecret(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) updateSecret(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) updateSecret(w http.ResponseWriter, r *http.Request) error {
 	var body secretUpdateBody
 	if err := decode(w, r, &body, false); err != nil {
 		return err
 	}
-	got, err := s.opts.Secrets.UpdateSecret(r.Context(), r.PathValue("secretID"), body.Value, body.Metadata)
+	got, err := s.opts.Service.UpdateSecret(r.Context(), r.PathValue("secretID"), body.Value, body.Metadata)
 	if err != nil {
 		return err
 	}
@@ -119,8 +104,8 @@ func (s *Server) updateSecret(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) getSecret(w http.ResponseWriter, r *http.Request) error {
-	got, err := s.opts.Secrets.GetSecret(r.Context(), r.PathValue("secretID"))
+func (s secretRoutes) getSecret(w http.ResponseWriter, r *http.Request) error {
+	got, err := s.opts.Service.GetSecret(r.Context(), r.PathValue("secretID"))
 	if err != nil {
 		return err
 	}
@@ -128,8 +113,8 @@ func (s *Server) getSecret(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) deleteSecret(w http.ResponseWriter, r *http.Request) error {
-	if err := s.opts.Secrets.DeleteSecret(r.Context(), r.PathValue("secretID")); err != nil {
+func (s secretRoutes) deleteSecret(w http.ResponseWriter, r *http.Request) error {
+	if err := s.opts.Service.DeleteSecret(r.Context(), r.PathValue("secretID")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -138,7 +123,7 @@ func (s *Server) deleteSecret(w http.ResponseWriter, r *http.Request) error {
 
 // listSecrets is E2B's list, page by page. A page's cursor is the name it ended with, so that
 // what comes and goes meanwhile moves nothing.
-func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	limit, cursor, err := paging(r.URL.Query(), "nextToken", 1)
 	if err != nil {
 		return err
@@ -147,7 +132,7 @@ func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return invalid("nextToken", "%q is not one of ours", clip(cursor))
 	}
-	all, err := s.opts.Secrets.ListSecrets(r.Context())
+	all, err := s.opts.Service.ListSecrets(r.Context())
 	if err != nil {
 		return err
 	}
@@ -168,8 +153,8 @@ func (s *Server) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) listSecretsOurs(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.opts.Secrets.ListSecrets(r.Context())
+func (s secretRoutes) listSecretsOurs(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.opts.Service.ListSecrets(r.Context())
 	if err != nil {
 		return err
 	}
@@ -180,12 +165,12 @@ func (s *Server) listSecretsOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) createSecretOurs(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) createSecretOurs(w http.ResponseWriter, r *http.Request) error {
 	var body carrel.NewSecret
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	got, err := s.opts.Secrets.CreateSecret(r.Context(), body)
+	got, err := s.opts.Service.CreateSecret(r.Context(), body)
 	if err != nil {
 		return err
 	}
@@ -193,8 +178,8 @@ func (s *Server) createSecretOurs(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-func (s *Server) getSecretOurs(w http.ResponseWriter, r *http.Request) error {
-	got, err := s.opts.Secrets.GetSecret(r.Context(), r.PathValue("secret"))
+func (s secretRoutes) getSecretOurs(w http.ResponseWriter, r *http.Request) error {
+	got, err := s.opts.Service.GetSecret(r.Context(), r.PathValue("secret"))
 	if err != nil {
 		return err
 	}
@@ -202,12 +187,12 @@ func (s *Server) getSecretOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) updateSecretOurs(w http.ResponseWriter, r *http.Request) error {
+func (s secretRoutes) updateSecretOurs(w http.ResponseWriter, r *http.Request) error {
 	var body secretUpdateBody
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	got, err := s.opts.Secrets.UpdateSecret(r.Context(), r.PathValue("secret"), body.Value, body.Metadata)
+	got, err := s.opts.Service.UpdateSecret(r.Context(), r.PathValue("secret"), body.Value, body.Metadata)
 	if err != nil {
 		return err
 	}
@@ -215,8 +200,8 @@ func (s *Server) updateSecretOurs(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-func (s *Server) deleteSecretOurs(w http.ResponseWriter, r *http.Request) error {
-	if err := s.opts.Secrets.DeleteSecret(r.Context(), r.PathValue("secret")); err != nil {
+func (s secretRoutes) deleteSecretOurs(w http.ResponseWriter, r *http.Request) error {
+	if err := s.opts.Service.DeleteSecret(r.Context(), r.PathValue("secret")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

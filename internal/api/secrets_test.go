@@ -21,7 +21,13 @@ func secretsServer(t *testing.T) func(method, path, body string) (*http.Response
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := start(t, newFake(), func(o *Options) { o.Secrets = v.For("") })
+	srv := start(t, newFake(), func(o *Options) {
+		o.Service = struct {
+			*fake
+			carrel.Secrets
+		}{o.Service.(*fake), v.For(carrel.DefaultProject)}
+		o.Rekey = v.Rekey
+	})
 	return func(method, path, body string) (*http.Response, string) {
 		resp, text := call(t, srv, method, path, body)
 		if strings.Contains(text, canary) || strings.Contains(fmt.Sprint(resp.Header), canary) {
@@ -160,7 +166,7 @@ func TestSecretsOurs(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	srv := start(t, newFake())
 	for _, path := range []string{"/secrets", "/secrets/a", "/carrel/v1/secrets", "/carrel/v1/secrets/a"} {
-		if resp, text := call(t, srv, "GET", path, ""); resp.StatusCode != 501 || !strings.Contains(text, "not supported") {
+		if resp, text := call(t, srv, "GET", path, ""); resp.StatusCode != 501 || !strings.Contains(text, "has no store of secrets") {
 			t.Error(path, resp.Status, text)
 		}
 	}

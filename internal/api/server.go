@@ -2,24 +2,21 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"log/slog"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/snapshot"
-	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Options is what the door needs to know.
 type Options struct {
 	Service carrel.Service
-	// Key is the API key that every request but /health must carry.
-	Key string
+	// Callers says who asks; every request but /health must show a key.
+	Callers Callers
 	// Version is the daemon's own version.
 	Version string
 	// Limits are the defaults of new sandboxes, shown as the templates' size.
@@ -28,14 +25,8 @@ type Options struct {
 	MaxTimeout time.Duration
 	// Snapshots is what keeps the service's snapshots; nil answers 501.
 	Snapshots SnapshotKeeper
-	// SSHKeys keeps the keys that may open SSH sessions; with nil there is no such endpoint.
-	SSHKeys SSHKeys
-	// Pools tells of the sandboxes that are kept ready; nil answers 501.
-	Pools carrel.Pools
-	// Audits is the audit log; nil answers 501.
-	Audits carrel.Audits
-	// Secrets are the secrets of whoever has the key; nil answers 501.
-	Secrets carrel.Secrets
+	// Rekey seals all secrets anew under another key, a random one for nil; nil answers 501.
+	Rekey func(key []byte) error
 	// Doctor reports on the drivers; nil answers 501.
 	Doctor func(ctx context.Context) ([]DriverReport, error)
 	// Admission says what goes on at the gate before each start; nil answers 501.
@@ -43,8 +34,6 @@ type Options struct {
 	// DefaultNetwork is for creations that say nothing of the network; nil is E2B's
 	// meaning through E2B's routes (the internet), and nothing at all through ours.
 	DefaultNetwork *carrel.Network
-	// Traces returns a sandbox's latest operations; nil answers 501.
-	Traces func(id carrel.ID) []carrel.Trace
 	// Ready says whether requests are served yet; nil means always.
 	Ready func() bool
 	// Done ends long answers (events, dialled streams) when it is closed, so that a
@@ -81,9 +70,9 @@ type SnapshotKeeper interface {
 // Server answers the control plane's requests. It is an [http.Handler], holds no
 // resources of its own and is safe for concurrent use.
 type Server struct {
-	opts   Options
-	keySum [sha256.Size]byte
-	mux    *http.ServeMux
+	opts     Options
+	mux      *http.ServeMux
+	patterns []string // of all routes
 
 	sessions sessions
 }
@@ -96,7 +85,7 @@ func New(opts Options) *Server {
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
 	}
-	s := &Server{opts: opts, keySum: sha256.Sum256([]byte(opts.Key)), mux: http.NewServeMux()}
+	s := &Server{opts: opts, mux: http.NewServeMux()}
 	s.routes()
 	return s
 }
@@ -106,6 +95,7 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 
 // handle adds a route.
 func (s *Server) handle(pattern string, h handler) {
+	s.patterns = append(s.patterns, pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
@@ -113,7 +103,21 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
+// handleAdmin adds a route for whoever looks after the machine: others are Forbidden.
+func (s *Server) handleAdmin(pattern string, h handler) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := carrel.RequireAdmin(r.Context(), r.Method+" "+clip(r.URL.Path)); err != nil {
+			return err
+		}
+		return h(w, r)
+	})
+}
+
+// Patterns lists the routes in the form of [http.ServeMux], but for /health.
+func (s *Server) Patterns() []string { return slices.Clone(s.patterns) }
+
 func (s *Server) routes() {
+	m, t := momentRoutes{s}, templateRoutes{s}
 	s.handle("POST /sandboxes", s.createV1)
 	s.handle("POST /v2/sandboxes", s.createV2)
 	s.handle("GET /sandboxes", s.listV1)
@@ -121,26 +125,26 @@ func (s *Server) routes() {
 	s.handle("GET /sandboxes/metrics", s.metricsOfMany)
 	s.handle("GET /sandboxes/{id}", s.get)
 	s.handle("DELETE /sandboxes/{id}", s.kill)
-	s.handle("POST /sandboxes/{id}/connect", s.connectV1)
-	s.handle("POST /v2/sandboxes/{id}/connect", s.connectV2)
+	s.handle("POST /sandboxes/{id}/connect", m.connectV1)
+	s.handle("POST /v2/sandboxes/{id}/connect", m.connectV2)
 	s.handle("POST /sandboxes/{id}/timeout", s.timeout)
 	s.handle("POST /sandboxes/{id}/refreshes", s.refresh)
-	s.handle("POST /sandboxes/{id}/pause", s.pause)
-	s.handle("POST /sandboxes/{id}/resume", s.resume)
-	s.handle("POST /sandboxes/{id}/fork", s.fork)
-	s.handle("POST /sandboxes/{id}/snapshots", s.takeSnapshot)
-	s.handle("GET /snapshots", s.snapshots)
+	s.handle("POST /sandboxes/{id}/pause", m.pause)
+	s.handle("POST /sandboxes/{id}/resume", m.resume)
+	s.handle("POST /sandboxes/{id}/fork", m.fork)
+	s.handle("POST /sandboxes/{id}/snapshots", m.takeSnapshot)
+	s.handle("GET /snapshots", m.snapshots)
 	s.handle("PUT /sandboxes/{id}/network", s.network)
 	s.handle("GET /sandboxes/{id}/metrics", s.metrics)
 	s.handle("GET /sandboxes/{id}/logs", s.logsV1)
 	s.handle("GET /v2/sandboxes/{id}/logs", s.logsV2)
-	s.handle("GET /templates", s.templates)
-	s.handle("GET /v2/templates", s.templates)
-	s.handle("GET /templates/{id}", s.template)
-	s.handle("DELETE /templates/{id}", s.deleteTemplate)
-	s.handle("GET /templates/aliases/{alias}", s.templateAlias)
-	s.handle("GET /teams", s.teams)
-	s.secretRoutes()
+	s.handle("GET /templates", t.templates)
+	s.handle("GET /v2/templates", t.templates)
+	s.handle("GET /templates/{id}", t.template)
+	s.handle("DELETE /templates/{id}", t.deleteTemplate)
+	s.handle("GET /templates/aliases/{alias}", t.templateAlias)
+	s.handle("GET /teams", t.teams)
+	secretRoutes{s}.add()
 	s.laterRoutes()
 	s.carrelRoutes()
 }
@@ -156,12 +160,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.health(w)
 		return
 	}
-	if err := s.authenticate(r); err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	r = r.WithContext(trace.Arrive(r.Context(), r.Header.Get("Traceparent")))
-	r, done, err := asCaller(r)
+	r, done, err := s.arrive(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -199,31 +198,6 @@ func allowOrigins(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Allow-Headers", "*, Authorization, X-API-KEY, Content-Type")
 		h.Set("Access-Control-Max-Age", "86400")
 	}
-}
-
-// authenticate checks the API key, in E2B's header or as a bearer token (the
-// CLI's access token).
-func (s *Server) authenticate(r *http.Request) error {
-	key := r.Header.Get("X-API-KEY")
-	if key == "" {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			key = strings.TrimSpace(token)
-		}
-	}
-	if key == "" {
-		p := tell(carrel.Unauthenticated, "authorization header is missing")
-		p.body.Hint = "send the API key in the header X-API-KEY; it is in the data directory's file api-key"
-		return p
-	}
-	// Hashing first makes the comparison take the same time for keys of any length.
-	sum := sha256.Sum256([]byte(key))
-	if s.opts.Key == "" || subtle.ConstantTimeCompare(sum[:], s.keySum[:]) != 1 {
-		p := tell(carrel.Unauthenticated, "Cannot get the team for the given API key")
-		p.body.Hint = "this is not the daemon's API key; it is in the data directory's file api-key"
-		return p
-	}
-	return nil
 }
 
 // noRoute answers for paths and methods there are not, in JSON: the SDKs can't

@@ -33,7 +33,7 @@ func toSnapshot(snap carrel.Snapshot) snapshotBody {
 }
 
 // takeSnapshot is E2B's way to keep the present moment.
-func (s *Server) takeSnapshot(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) takeSnapshot(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Server) takeSnapshot(w http.ResponseWriter, r *http.Request) error {
 }
 
 // snapshots is E2B's list: what was asked for, newest first.
-func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) snapshots(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	opts := carrel.SnapshotListOptions{Limit: maxPage}
 	if v := q.Get("sandboxID"); v != "" {
@@ -99,7 +99,7 @@ func (s *Server) snapshots(w http.ResponseWriter, r *http.Request) error {
 }
 
 // oneSnapshot is the list filtered by an ID, which the filter by name may be.
-func (s *Server) oneSnapshot(w http.ResponseWriter, r *http.Request, id carrel.SnapshotID, of carrel.ID) error {
+func (s momentRoutes) oneSnapshot(w http.ResponseWriter, r *http.Request, id carrel.SnapshotID, of carrel.ID) error {
 	out := []snapshotBody{}
 	snap, err := s.opts.Service.GetSnapshot(r.Context(), string(id))
 	switch {

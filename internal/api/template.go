@@ -9,6 +9,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
+// templateRoutes are the routes about templates.
+type templateRoutes struct{ *Server }
+
 // templateBody is E2B's Template.
 type templateBody struct {
 	TemplateID    string    `json:"templateID"`
@@ -42,7 +45,7 @@ type buildBody struct {
 	FinishedAt  time.Time `json:"finishedAt"`
 }
 
-func (s *Server) toTemplate(t carrel.Template) templateBody {
+func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
 		TemplateID: t.ID, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
 		Names: []string{t.Name}, Aliases: []string{t.Name},
@@ -59,7 +62,7 @@ func buildID(t carrel.Template) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-func (s *Server) templates(w http.ResponseWriter, r *http.Request) error {
+func (s templateRoutes) templates(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.opts.Service.ListTemplates(r.Context())
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func (s *Server) templates(w http.ResponseWriter, r *http.Request) error {
 }
 
 // findTemplate returns the template a text names.
-func (s *Server) findTemplate(r *http.Request, text string) (carrel.Template, error) {
+func (s templateRoutes) findTemplate(r *http.Request, text string) (carrel.Template, error) {
 	name, err := templateRef(text)
 	if err != nil {
 		return carrel.Template{}, err
@@ -88,7 +91,7 @@ func (s *Server) findTemplate(r *http.Request, text string) (carrel.Template, er
 	return t, err
 }
 
-func (s *Server) template(w http.ResponseWriter, r *http.Request) error {
+func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.findTemplate(r, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -104,7 +107,7 @@ func (s *Server) template(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request) error {
+func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.findTemplate(r, r.PathValue("alias"))
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request) error {
 
 // deleteTemplate removes a snapshot or a template, whichever has the name: E2B has
 // one set of names for both, and so has create.
-func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
+func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("id")
 	name, err := templateRef(text)
 	if err != nil {
@@ -143,9 +146,9 @@ func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 
 // teams answers with the one team there is: whoever holds the key. E2B's CLI
 // wants to pick one.
-func (s *Server) teams(w http.ResponseWriter, _ *http.Request) error {
+func (s templateRoutes) teams(w http.ResponseWriter, r *http.Request) error {
 	writeJSON(w, http.StatusOK, []any{map[string]any{
-		"teamID": "00000000-0000-8000-8000-000000000001", "name": "carrel", "apiKey": s.opts.Key, "isDefault": true,
+		"teamID": "00000000-0000-8000-8000-000000000001", "name": "carrel", "apiKey": s.opts.Callers.Shown(r), "isDefault": true,
 	}})
 	return nil
 }

@@ -14,7 +14,7 @@ var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming
 
 // pause is E2B's: 204, and 409 for a sandbox that is paused already, which its SDKs
 // tell from an error.
-func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ type resumeBody struct {
 
 // options are the body's in our words. A timeout of 0 asks for nothing more than
 // the sandbox last had.
-func (s *Server) resumeOptions(body resumeBody, seconds int32) (carrel.ResumeOptions, error) {
+func (s momentRoutes) resumeOptions(body resumeBody, seconds int32) (carrel.ResumeOptions, error) {
 	opts := carrel.ResumeOptions{FilesOnly: body.Memory != nil && !*body.Memory}
 	if body.Timeout != nil {
 		seconds = *body.Timeout
@@ -51,11 +51,11 @@ func (s *Server) resumeOptions(body resumeBody, seconds int32) (carrel.ResumeOpt
 	return opts, err
 }
 
-func (s *Server) connectV1(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) connectV1(w http.ResponseWriter, r *http.Request) error {
 	return s.connect(w, r, false)
 }
 
-func (s *Server) connectV2(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) connectV2(w http.ResponseWriter, r *http.Request) error {
 	return s.connect(w, r, true)
 }
 
@@ -63,7 +63,7 @@ func (s *Server) connectV2(w http.ResponseWriter, r *http.Request) error {
 // and is resumed. It makes sure that it lives for the timeout at least, and never
 // shortens its life. What happens to it by itself stays as it was: users of E2B
 // lost auto-pause by connecting again.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
+func (s momentRoutes) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, v2 bool) error 
 
 // resume is E2B's deprecated way to wake a sandbox: one that runs is a conflict. It
 // alone may change what happens at the timeout.
-func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) resume(w http.ResponseWriter, r *http.Request) error {
 	sb, err := s.find(r)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ type forkBody struct {
 }
 
 // fork is E2B's. Other than there, a paused sandbox can be forked, too.
-func (s *Server) fork(w http.ResponseWriter, r *http.Request) error {
+func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err

@@ -411,3 +411,30 @@ func TestQuestionThatIsGivenUp(t *testing.T) {
 		break // must leave nothing behind
 	}
 }
+
+// TestProjects: a project's decisions are found by its name, and no other's by a text in them.
+func TestProjects(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	for i, project := range []string{"a", "b", "a", ""} {
+		d := refusal(boxA, i+1)
+		d.Project, d.Reason = project, `"project":"b"`
+		l.Write(d)
+	}
+	for project, want := range map[string]int{"": 4, "a": 2, "b": 1, "c": 0} {
+		n := 0
+		for _, err := range l.Audit(t.Context(), carrel.AuditOptions{Project: project}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != want {
+			t.Errorf("%d of project %q, want %d", n, project, want)
+		}
+	}
+	for _, err := range l.Audit(t.Context(), carrel.AuditOptions{Project: `x"`}) {
+		if carrel.KindOf(err) != carrel.Invalid {
+			t.Error(err)
+		}
+	}
+}

@@ -35,6 +35,12 @@ func newMatcher(opts carrel.AuditOptions) (*matcher, error) {
 		}
 		m.needles = append(m.needles, fmt.Appendf(nil, `"id":%q`, string(opts.ID)))
 	}
+	if opts.Project != "" {
+		if err := carrel.CheckProject(opts.Project); err != nil {
+			return nil, invalid("project", "%q is not a project", clip(opts.Project, maxWord))
+		}
+		m.needles = append(m.needles, fmt.Appendf(nil, `"project":%q`, opts.Project))
+	}
 	if opts.Allowed != nil {
 		m.needles = append(m.needles, fmt.Appendf(nil, `"allowed":%v`, *opts.Allowed))
 	}
@@ -62,7 +68,7 @@ func invalid(field, format string, args ...any) error {
 // all reports whether every decision is wanted, Seq aside.
 func (m *matcher) all() bool {
 	o := m.opts
-	return o.ID == "" && o.Since.IsZero() && o.Until.IsZero() && o.Allowed == nil && o.Host == "" && o.Rule == "" && o.Secret == ""
+	return o.ID == "" && o.Project == "" && o.Since.IsZero() && o.Until.IsZero() && o.Allowed == nil && o.Host == "" && o.Rule == "" && o.Secret == ""
 }
 
 // overlaps reports whether a decision between two times can be wanted.
@@ -87,7 +93,7 @@ func (m *matcher) line(line []byte, at time.Time) (carrel.Decision, bool) {
 // decision reports whether a decision is wanted.
 func (m *matcher) decision(d carrel.Decision) bool {
 	o := m.opts
-	return (o.ID == "" || d.ID == o.ID) && (o.Allowed == nil || d.Allowed == *o.Allowed) && m.overlaps(d.Time, d.Time) &&
+	return (o.ID == "" || d.ID == o.ID) && (o.Project == "" || d.Project == o.Project) && (o.Allowed == nil || d.Allowed == *o.Allowed) && m.overlaps(d.Time, d.Time) &&
 		(o.Rule == "" || strings.Contains(d.Rule, o.Rule)) && (o.Secret == "" || slices.Contains(d.Secrets, o.Secret)) && m.host.match(d)
 }
 

@@ -44,6 +44,7 @@ func bound(d carrel.Decision, now time.Time) (carrel.Decision, int) {
 	id := string(d.ID)
 	cut(&id, maxWord)
 	d.ID = carrel.ID(id)
+	cut(&d.Project, maxWord)
 	cut(&d.Process, maxProcess)
 	cut(&d.Protocol, maxWord)
 	cut(&d.Name, maxName)

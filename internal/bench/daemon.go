@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/config"
 )
 
 // daemon is a carrel serve of the bench's own.
@@ -75,7 +76,7 @@ func (d *daemon) waitReady(ctx context.Context) error {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		raw, err := os.ReadFile(filepath.Join(d.dir, "daemon.json"))
-		key, keyErr := os.ReadFile(filepath.Join(d.dir, "api-key"))
+		key, keyErr := os.ReadFile(filepath.Join(d.dir, config.KeyFile))
 		var info struct{ URL string }
 		if err == nil && keyErr == nil && json.Unmarshal(raw, &info) == nil {
 			d.url, d.key = info.URL, strings.TrimSpace(string(key))

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/carrel-dev/carrel"
 )
 
 // holdings counts what a daemon and its sandboxes hold of this machine. Only what is the
@@ -34,11 +32,7 @@ const (
 // holdings looks at everything at once, when the kernels that are started ahead are there.
 func (d *daemon) holdings() holdings {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		pools, ok := d.svc.(carrel.Pools)
-		if !ok {
-			break
-		}
-		st, err := pools.Pool(context.Background())
+		st, err := d.svc.Pool(context.Background())
 		if err != nil || st.Blanks == nil || st.Blanks.Ready == st.Blanks.Keep {
 			break
 		}

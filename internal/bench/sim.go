@@ -13,9 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/tools"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/internal/run/simshell"
 )
 
 // justBash is the peer that was measured.
@@ -45,7 +43,8 @@ func benchSim(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	}
 	defer os.RemoveAll(dir)
 	log := filepath.Join(dir, "big")
-	if err := os.WriteFile(log, logLines(), 0o644); err != nil {
+	lines := logLines()
+	if err := os.WriteFile(log, lines, 0o644); err != nil {
 		return nil, err
 	}
 	hello := "hello\n"
@@ -61,7 +60,7 @@ func benchSim(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 		{Name: "cut | sort | uniq -c | sort -rn, 10 MB", Script: "cut -d' ' -f2 big | sort | uniq -c | sort -rn | md5sum", File: log, Rounds: o.samples(10), Warm: 1},
 		{Name: "wc, 10 MB", Script: "wc big | tr -s ' '", File: log, Rounds: o.samples(10), Warm: 1},
 	}
-	sb, err := newSimBench(log)
+	sb, err := newSimBench(lines)
 	if err != nil {
 		return nil, err
 	}
@@ -141,60 +140,16 @@ func scaled(in []float64, by float64) []float64 {
 	return out
 }
 
-// simBench makes machines.
-type simBench struct{ plain, logged *vfs.FS }
+// simBench makes machines: with nothing, and with the log.
+type simBench struct{ plain, logged *simshell.Rig }
 
-const simHome = "/home/user"
-
-func newSimBench(log string) (*simBench, error) {
-	disk := func(file string) (*vfs.FS, error) {
-		f := vfs.New(vfs.Options{})
-		if err := sh.Install(f, tools.Names()...); err != nil {
-			return nil, err
-		}
-		if err := sh.AddUser(f, "user", 1000); err != nil {
-			return nil, err
-		}
-		if file == "" {
-			return f, nil
-		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		return f, f.Root().WriteFile(simHome+"/big", b, 0o644)
-	}
-	plain, err := disk("")
+func newSimBench(log []byte) (*simBench, error) {
+	plain, err := simshell.NewRig("", nil)
 	if err != nil {
 		return nil, err
 	}
-	logged, err := disk(log)
+	logged, err := simshell.NewRig("big", log)
 	return &simBench{plain, logged}, err
-}
-
-// machine makes a machine with limits as the daemon's.
-func (sb *simBench) machine(from *vfs.FS) *sh.Machine {
-	return sh.New(sh.Config{FS: from.Clone(vfs.Options{Quota: 1 << 30}), Hostname: "bench", Commands: tools.All(), CPUs: 2,
-		Limits: sh.Limits{Procs: 128, Memory: 1 << 30, Output: 1 << 30, Steps: 1 << 40}})
-}
-
-// simRun runs a script and returns its output.
-func simRun(m *sh.Machine, script string) (string, error) {
-	out, errs := sh.NewPipe(), sh.NewPipe()
-	p, err := m.Start(sh.Spec{Path: "/bin/bash", Args: []string{"-c", script}, Dir: simHome, UID: 1000, GID: 1000,
-		Env: []string{"HOME=" + simHome, "PATH=/usr/bin:/bin"}, Out: out, Err: errs})
-	if err != nil {
-		return "", err
-	}
-	var text, bad bytes.Buffer
-	done := make(chan struct{})
-	go func() { _, _ = bad.ReadFrom(errs); close(done) }()
-	_, _ = text.ReadFrom(out)
-	<-done
-	if e := p.Wait(); e.Code != 0 {
-		return "", fmt.Errorf("%s: status %d %s %s", script, e.Code, e.Message, bad.String())
-	}
-	return text.String(), nil
 }
 
 // measure runs a task here, in milliseconds.
@@ -203,16 +158,16 @@ func (sb *simBench) measure(t *simTask) ([]float64, error) {
 	if t.File != "" {
 		from = sb.logged
 	}
-	m := sb.machine(from)
+	m := from.New()
 	defer func() { m.Close() }()
 	var times []float64
 	for i := range t.Rounds + t.Warm {
 		began := time.Now()
 		if t.Fresh {
 			m.Close()
-			m = sb.machine(from)
+			m = from.New()
 		}
-		got, err := simRun(m, t.Script)
+		got, err := m.Run(t.Script)
 		took := time.Since(began)
 		if err != nil {
 			return nil, err
@@ -310,10 +265,10 @@ func (sb *simBench) idle(n int) (row, error) {
 		return m.HeapAlloc + m.StackInuse
 	}
 	before := measure()
-	all := make([]*sh.Machine, n)
+	all := make([]simshell.RigMachine, n)
 	for i := range all {
-		all[i] = sb.machine(sb.plain)
-		if _, err := simRun(all[i], "echo $HOME > f"); err != nil {
+		all[i] = sb.plain.New()
+		if _, err := all[i].Run("echo $HOME > f"); err != nil {
 			return row{}, err
 		}
 	}
@@ -332,9 +287,9 @@ func (sb *simBench) crowd(n int) (row, error) {
 	began := time.Now()
 	for i := range n {
 		all.Go(func() {
-			m := sb.machine(sb.plain)
+			m := sb.plain.New()
 			defer m.Close()
-			got, err := simRun(m, script)
+			got, err := m.Run(script)
 			if err == nil && got != "7205\n" {
 				err = fmt.Errorf("a script of many says %q", got)
 			}

@@ -99,16 +99,12 @@ func (a *app) moment(flag, text string) (time.Time, error) {
 
 // audit prints decisions as they come.
 func (a *app) audit(ctx context.Context, svc carrel.Service, opts carrel.AuditOptions) error {
-	log, ok := svc.(carrel.Audits)
-	if !ok {
-		return &carrel.Error{Op: "read audit log", Kind: carrel.Unsupported, Err: errors.New("this service has none")}
-	}
 	p := auditPrinter{arrow: "→", oneSandbox: opts.ID != "", color: isTerminal(a.out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if plainTerminal(os.Getenv) {
 		p.arrow = "->"
 	}
 	n := 0
-	for d, err := range log.Audit(ctx, opts) {
+	for d, err := range svc.Audit(ctx, opts) {
 		if err != nil {
 			return err
 		}

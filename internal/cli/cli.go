@@ -28,8 +28,8 @@ type app struct {
 	in       *os.File
 	out, err io.Writer
 
-	url, key, dataDir string
-	json              bool
+	url, key, project, dataDir string
+	json                       bool
 
 	code int // exit status of a command that succeeded in running another
 
@@ -78,13 +78,14 @@ func (a *app) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&a.url, "url", "", "daemon's address (default: $CARREL_URL, or the local daemon's)")
 	f.StringVar(&a.key, "api-key", "", "API key (default: $CARREL_API_KEY, or the local daemon's api-key file)")
+	f.StringVar(&a.project, "project", "", "project to act for, with an administrator's key (default: $CARREL_PROJECT, or the key's own)")
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory of the local daemon (default: $CARREL_DATA_DIR, or the user's)")
 	f.BoolVar(&a.json, "json", false, "print results as JSON")
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
+		a.pauseCommand(), a.resumeCommand(), snapshotCommands{a}.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.traceCommand(), a.poolCommand(), a.doctorCommand(),
-		a.templateCommand(), a.portForwardCommand(), a.sshCommand(), a.sshProxyCommand(), a.sshKeyCommand(), a.caCommand(), a.secretCommand(), a.policyCommand(), a.benchCommand(), a.versionCommand(),
+		templateCommands{a}.templateCommand(), a.portForwardCommand(), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), a.licensesCommand(), a.versionCommand(),
 	)
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()

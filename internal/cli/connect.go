@@ -19,10 +19,11 @@ import (
 // daemon's files name, in this order.
 func (a *app) connect(context.Context) (carrel.Service, error) {
 	url, key := first(a.url, os.Getenv("CARREL_URL")), first(a.key, os.Getenv("CARREL_API_KEY"))
-	if url != "" && key != "" {
-		return client.New(url, key, trust(a.dataDirectory())...)
-	}
 	dir := a.dataDirectory()
+	opts := append(trust(dir), client.WithProject(first(a.project, os.Getenv("CARREL_PROJECT"))))
+	if url != "" && key != "" {
+		return client.New(url, key, opts...)
+	}
 	if url == "" {
 		found, err := localDaemon(dir)
 		if err != nil {
@@ -31,14 +32,14 @@ func (a *app) connect(context.Context) (carrel.Service, error) {
 		url = found
 	}
 	if key == "" {
-		raw, err := os.ReadFile(filepath.Join(dir, "api-key"))
+		raw, err := os.ReadFile(filepath.Join(dir, config.KeyFile))
 		if err != nil {
 			return nil, &carrel.Error{Op: "find the API key", Kind: carrel.Unauthenticated, Err: err,
 				Hint: "set CARREL_API_KEY, or --data-dir to the daemon's data directory"}
 		}
 		key = strings.TrimSpace(string(raw))
 	}
-	return client.New(url, key, trust(a.dataDirectory())...)
+	return client.New(url, key, opts...)
 }
 
 // localDaemon reads where the daemon of a data directory listens.

@@ -167,6 +167,8 @@ func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 				executables = append(executables, modesOf(info, target)...)
 			}
 			g.Go(func() error { return j.uploadFile(gctx, p, target) })
+		default:
+			j.leftOut(rel, "it is no file, directory or link")
 		}
 		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
 		return nil

@@ -52,6 +52,9 @@ func (j *copyJob) download(ctx context.Context, src, dst string) error {
 		return err
 	}
 	defer top.Close()
+	if j.hasTar(ctx) {
+		return j.downloadTar(ctx, top, info.Path)
+	}
 	return j.downloadTree(ctx, top, info.Path)
 }
 
@@ -99,6 +102,25 @@ func (j *copyJob) downloadFile(ctx context.Context, root *os.Root, info carrel.F
 	return j.downloadTo(ctx, info.Path, f)
 }
 
+// downloadWhole copies one file of a directory: all of it, or nothing.
+func (j *copyJob) downloadWhole(ctx context.Context, root *os.Root, info carrel.FileInfo, name string) error {
+	r, err := j.files.Read(ctx, info.Path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := writeWhole(root, name, 0o644|info.Mode.Perm()&0o111, counted{r, j}); err != nil {
+		return err
+	}
+	j.count.Add(1)
+	return nil
+}
+
+// leftOut tells the user what was not copied, and why.
+func (j *copyJob) leftOut(name, reason string) {
+	fmt.Fprintf(j.app.err, "carrel: left out %s: %s\n", printable(filepath.ToSlash(name)), printable(reason))
+}
+
 // downloadTree copies what is in a directory into root, one level after another.
 func (j *copyJob) downloadTree(ctx context.Context, root *os.Root, src string) error {
 	g, gctx := errgroup.WithContext(ctx)
@@ -136,15 +158,16 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 				return err
 			}
 		case e.Mode.IsRegular():
-			g.Go(func() error { return j.downloadFile(ctx, root, e, target) })
+			g.Go(func() error { return j.downloadWhole(ctx, root, e, target) })
+		default:
+			j.leftOut(target, "it is no file, directory or link")
 		}
 		j.bar.update(carrel.Progress{Stage: "download", Done: j.bytes.Load()})
 	}
 	return nil
 }
 
-// downloadLink makes a symbolic link that stays inside the copy of top, and names
-// one that would not.
+// downloadLink makes a symbolic link that was listed in the copy of top.
 func (j *copyJob) downloadLink(ctx context.Context, root *os.Root, top string, e carrel.FileInfo, target string) {
 	link := e.Target
 	if link == e.Path { // what the guest tells of a link to nothing
@@ -155,13 +178,18 @@ func (j *copyJob) downloadLink(ctx context.Context, root *os.Root, top string, e
 			link = rel
 		}
 	}
+	j.makeLink(root, target, link)
+}
+
+// makeLink makes a symbolic link that stays inside the copy, and names one that would not.
+func (j *copyJob) makeLink(root *os.Root, target, link string) {
 	if !staysInside(filepath.ToSlash(target), link) {
-		fmt.Fprintf(j.app.err, "carrel: left out %s: it links to %s, outside the copy\n", printable(target), printable(link))
+		j.leftOut(target, "it links to "+link+", outside the copy")
 		return
 	}
 	_ = root.Remove(target)
 	if err := root.Symlink(link, target); err != nil {
-		fmt.Fprintf(j.app.err, "carrel: left out %s: %v\n", printable(target), err)
+		j.leftOut(target, err.Error())
 		return
 	}
 	j.count.Add(1)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"io"
@@ -30,6 +31,26 @@ func (h hostile) Read(context.Context, string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("evil")), nil
 }
 
+// bare is a sandbox that has no programs.
+type bare struct{ carrel.Computer }
+
+func (bare) Run(context.Context, carrel.Command) (*carrel.Result, error) {
+	return &carrel.Result{ExitCode: 127}, nil
+}
+
+// lying is a sandbox whose tar writes what its owner wants.
+type lying struct {
+	carrel.Computer
+	archive []byte
+}
+
+func (l lying) Run(_ context.Context, cmd carrel.Command) (*carrel.Result, error) {
+	if cmd.Stdout != nil {
+		_, _ = cmd.Stdout.Write(l.archive) // the reader may have gone
+	}
+	return &carrel.Result{}, nil
+}
+
 func entry(name string, mode fs.FileMode, target string) carrel.FileInfo {
 	return carrel.FileInfo{Name: name, Path: "/d/" + name, Mode: mode, Target: target}
 }
@@ -50,31 +71,11 @@ func TestDownloadStaysInside(t *testing.T) {
 	}
 	for name, dirs := range cases {
 		t.Run(name, func(t *testing.T) {
-			here := t.TempDir()
-			precious := filepath.Join(here, "precious")
-			if err := os.WriteFile(precious, []byte("mine"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			here := beside(t)
 			a := &app{out: io.Discard, err: io.Discard}
-			j := &copyJob{app: a, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
+			j := &copyJob{app: a, comp: bare{}, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
 			_ = j.download(t.Context(), "/d", filepath.Join(here, "copy")) // may fail, or leave out
-			if got, err := os.ReadFile(precious); err != nil || string(got) != "mine" {
-				t.Errorf("the file beside the copy is now %q, %v", got, err)
-			}
-			copied := filepath.Join(here, "copy")
-			err := filepath.WalkDir(copied, func(p string, d fs.DirEntry, err error) error {
-				if err != nil || d.Type()&fs.ModeSymlink == 0 {
-					return err
-				}
-				real, err := filepath.EvalSymlinks(p)
-				if err == nil && real != copied && !strings.HasPrefix(real, copied+"/") {
-					t.Errorf("%s leads to %s", p, real)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			wantInside(t, here)
 		})
 	}
 }
@@ -88,7 +89,7 @@ func TestDownloadLinks(t *testing.T) {
 	}
 	here := t.TempDir()
 	var told bytes.Buffer
-	j := &copyJob{app: &app{out: io.Discard, err: &told}, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
+	j := &copyJob{app: &app{out: io.Discard, err: &told}, comp: bare{}, files: hostile{stat: carrel.FileInfo{Path: "/d", Mode: dir}, dirs: dirs}, bar: newBar(io.Discard)}
 	if err := j.download(t.Context(), "/d", filepath.Join(here, "copy")); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestDownloadLinks(t *testing.T) {
 func TestDownloadName(t *testing.T) {
 	here := t.TempDir()
 	a := &app{out: io.Discard, err: io.Discard}
-	j := &copyJob{app: a, files: hostile{stat: carrel.FileInfo{Path: "/x/.bashrc", Mode: 0o644}}, bar: newBar(io.Discard)}
+	j := &copyJob{app: a, comp: bare{}, files: hostile{stat: carrel.FileInfo{Path: "/x/.bashrc", Mode: 0o644}}, bar: newBar(io.Discard)}
 	if err := j.download(t.Context(), "report.csv", here); err != nil {
 		t.Fatal(err)
 	}
@@ -130,5 +131,98 @@ func TestStaysInside(t *testing.T) {
 		if got := staysInside(c.target, c.link); got != c.want {
 			t.Errorf("%s -> %s: %v", c.target, c.link, got)
 		}
+	}
+}
+
+// TestUnpackStaysInside copies directories whose archives lie. Nothing beside the copy may change, no
+// link in it may lead out, and no half file may stay.
+func TestUnpackStaysInside(t *testing.T) {
+	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4} }
+	link := func(name, to string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}
+	}
+	hard := func(name, to string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: to} }
+	dir := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755} }
+	cases := map[string][]tar.Header{
+		"the parent in a name":        {file("../precious")},
+		"the parent after a name":     {dir("a"), file("a/../../precious")},
+		"absolute":                    {file("/precious")},
+		"file over a link to beside":  {link("l", "../precious"), file("l")},
+		"file through a link":         {link("l", ".."), file("l/precious")},
+		"directory over a link":       {link("l", ".."), dir("l"), file("l/precious")},
+		"link in a link":              {link("l", "."), link("l/out", "..")},
+		"through another link":        {dir("s"), link("s/up", ".."), link("l", "s/up/../../precious")},
+		"hard link to beside":         {hard("l", "../precious"), file("l")},
+		"hard link to an absolute":    {hard("l", "/etc/passwd")},
+		"hard link to a link":         {link("l", "../precious"), hard("h", "l"), file("h")},
+		"a directory for a part":      {dir("f" + partSuffix), file("f")},
+		"a link for a part":           {link("f"+partSuffix, "../precious"), file("f")},
+		"a file, and below it a file": {file("f"), file("f/precious")},
+		"an archive that breaks off":  {file("whole"), {Name: "half", Typeflag: tar.TypeReg, Size: 1 << 20}},
+	}
+	for name, headers := range cases {
+		t.Run(name, func(t *testing.T) {
+			here := beside(t)
+			a := &app{out: io.Discard, err: io.Discard}
+			files := hostile{stat: carrel.FileInfo{Path: "/d", Mode: fs.ModeDir | 0o755}}
+			j := &copyJob{app: a, comp: lying{archive: archiveOf(t, headers)}, files: files, bar: newBar(io.Discard)}
+			err := j.download(t.Context(), "/d", filepath.Join(here, "copy")) // may fail, or leave out
+			wantInside(t, here)
+			if _, statErr := os.Lstat(filepath.Join(here, "copy", "half")); statErr == nil || name == "an archive that breaks off" && err == nil {
+				t.Errorf("half a file is there (%v), or the copy of half an archive succeeded: %v", statErr == nil, err)
+			}
+		})
+	}
+}
+
+// archiveOf writes headers, each file with the content "evil". One that says more breaks off.
+func archiveOf(t *testing.T, headers []tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		h.Mode |= 0o644
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := w.Write([]byte("evil")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = w.Close() // fails where the last file is not whole, which is meant
+	return b.Bytes()
+}
+
+// beside makes a directory with a file that no copy may touch.
+func beside(t *testing.T) string {
+	t.Helper()
+	here := t.TempDir()
+	if err := os.WriteFile(filepath.Join(here, "precious"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return here
+}
+
+// wantInside fails when the file beside the copy has changed, or a link in the copy leads out of it.
+func wantInside(t *testing.T, here string) {
+	t.Helper()
+	if got, err := os.ReadFile(filepath.Join(here, "precious")); err != nil || string(got) != "mine" {
+		t.Errorf("the file beside the copy is now %q, %v", got, err)
+	}
+	copied := filepath.Join(here, "copy")
+	err := filepath.WalkDir(copied, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		real, err := filepath.EvalSymlinks(p)
+		if err == nil && real != copied && !strings.HasPrefix(real, copied+"/") {
+			t.Errorf("%s leads to %s", p, real)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

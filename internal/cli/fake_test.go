@@ -27,9 +27,17 @@ func snapID(n int) carrel.SnapshotID {
 	return carrel.SnapshotID(fmt.Sprintf("s%07d%013d", n, 0))
 }
 
+// parts are what a fake need not have.
+type parts interface {
+	carrel.Sandboxes
+	carrel.Moments
+	carrel.Templates
+}
+
 // fake is a service with one sandbox, whose past is a field.
 type fake struct {
-	carrel.Service
+	parts
+	carrel.NoExtras
 	box      carrel.Sandbox
 	snaps    []carrel.Snapshot
 	forks    map[carrel.SnapshotID][]carrel.ID

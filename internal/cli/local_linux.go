@@ -52,11 +52,7 @@ func (a *app) doctorCommand() *cobra.Command {
 // printPoolLine says what the daemon keeps ready, where one runs.
 func (a *app) printPoolLine(ctx context.Context) {
 	_ = a.withService(ctx, func(svc carrel.Service) error { // none runs: there is nothing to say
-		pools, ok := svc.(carrel.Pools)
-		if !ok {
-			return nil
-		}
-		st, err := pools.Pool(ctx)
+		st, err := svc.Pool(ctx)
 		if err != nil {
 			return nil
 		}

@@ -14,8 +14,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// policyCommands are the commands about policies.
+type policyCommands struct{ *app }
+
 // policyCommand is "carrel policy …".
-func (a *app) policyCommand() *cobra.Command {
+func (a policyCommands) policyCommand() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Read, check and try policies: what may leave a sandbox", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(a.policyTestCommand(), a.policyCheckCommand(), a.policyShowCommand(), a.policyPresetsCommand(), a.policySchemaCommand())
@@ -23,7 +26,7 @@ func (a *app) policyCommand() *cobra.Command {
 }
 
 // policyTestCommand is "carrel policy test".
-func (a *app) policyTestCommand() *cobra.Command {
+func (a policyCommands) policyTestCommand() *cobra.Command {
 	var ref, sandbox, address string
 	c := &cobra.Command{
 		Use:   "test [--policy FILE|PRESET | --sandbox ID] 'METHOD URL'|'tcp HOST:PORT'|'udp HOST:PORT'|'tls HOST:PORT'|'dns NAME'",
@@ -60,7 +63,7 @@ func (a *app) policyTestCommand() *cobra.Command {
 }
 
 // policyOf returns the policy that the flags name.
-func (a *app) policyOf(ctx context.Context, ref, sandbox string) (*policy.Policy, error) {
+func (a policyCommands) policyOf(ctx context.Context, ref, sandbox string) (*policy.Policy, error) {
 	switch {
 	case (ref == "") == (sandbox == ""):
 		return nil, usage(errors.New("give --policy or --sandbox"))
@@ -79,7 +82,7 @@ func (a *app) policyOf(ctx context.Context, ref, sandbox string) (*policy.Policy
 }
 
 // networkOf asks for the rules of a sandbox.
-func (a *app) networkOf(ctx context.Context, sandbox string) (n carrel.Network, err error) {
+func (a policyCommands) networkOf(ctx context.Context, sandbox string) (n carrel.Network, err error) {
 	id, err := carrel.ParseID(sandbox)
 	if err != nil {
 		return n, err
@@ -94,7 +97,7 @@ func (a *app) networkOf(ctx context.Context, sandbox string) (n carrel.Network, 
 
 // printExplanation prints a verdict and how it came about. What is denied is an error,
 // with the exit status of one.
-func (a *app) printExplanation(x policy.Explanation) error {
+func (a policyCommands) printExplanation(x policy.Explanation) error {
 	if a.json {
 		if err := a.printJSON(x); err != nil {
 			return err
@@ -125,7 +128,7 @@ func (a *app) printExplanation(x policy.Explanation) error {
 }
 
 // policyCheckCommand is "carrel policy check".
-func (a *app) policyCheckCommand() *cobra.Command {
+func (a policyCommands) policyCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "check FILE…",
 		Short:   "Check policy files, and say what they mean",
@@ -147,7 +150,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
 }
 
 // checkPolicy checks one file and prints what it means.
-func (a *app) checkPolicy(name string) error {
+func (a policyCommands) checkPolicy(name string) error {
 	p, err := a.readPolicy(name)
 	if err != nil {
 		return err
@@ -167,7 +170,7 @@ func (a *app) checkPolicy(name string) error {
 }
 
 // readPolicy reads a file as Load does; "-" is standard input.
-func (a *app) readPolicy(name string) (carrel.Policy, error) {
+func (a policyCommands) readPolicy(name string) (carrel.Policy, error) {
 	if name != "-" {
 		if _, err := os.Stat(name); err != nil {
 			return carrel.Policy{}, &carrel.Error{Op: "read policy", Kind: carrel.NotFound, Err: err}
@@ -186,7 +189,7 @@ func (a *app) readPolicy(name string) (carrel.Policy, error) {
 }
 
 // printWords prints what a policy means.
-func (a *app) printWords(heading string, p *policy.Policy) error {
+func (a policyCommands) printWords(heading string, p *policy.Policy) error {
 	fmt.Fprintln(a.out, printable(heading))
 	for _, line := range p.Words() {
 		fmt.Fprintln(a.out, "  "+printable(line))
@@ -195,7 +198,7 @@ func (a *app) printWords(heading string, p *policy.Policy) error {
 }
 
 // policyShowCommand is "carrel policy show".
-func (a *app) policyShowCommand() *cobra.Command {
+func (a policyCommands) policyShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show the rules that a sandbox has now, in words; with --json as they were given", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -215,7 +218,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 }
 
 // policyPresetsCommand is "carrel policy presets".
-func (a *app) policyPresetsCommand() *cobra.Command {
+func (a policyCommands) policyPresetsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "presets [NAME]", Short: "List the lists of rules that have a name, or show one", Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -237,7 +240,7 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 	}
 }
 
-func (a *app) showPreset(name string) error {
+func (a policyCommands) showPreset(name string) error {
 	for _, p := range policy.Presets() {
 		if p.Name != name {
 			continue
@@ -255,7 +258,7 @@ func (a *app) showPreset(name string) error {
 }
 
 // policySchemaCommand is "carrel policy schema".
-func (a *app) policySchemaCommand() *cobra.Command {
+func (a policyCommands) policySchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of policy files, for editors", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/carrel-dev/carrel"
@@ -17,11 +16,7 @@ kind there are, how many there should be, and how often one was there when it wa
 (hits) or was not (misses). See carrel serve --warm and --warm-floor.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
-				pools, ok := svc.(carrel.Pools)
-				if !ok {
-					return &carrel.Error{Op: "look at the pool", Kind: carrel.Unsupported, Err: errors.New("this service keeps none ready")}
-				}
-				st, err := pools.Pool(c.Context())
+				st, err := svc.Pool(c.Context())
 				if err != nil {
 					return err
 				}

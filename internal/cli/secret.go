@@ -17,11 +17,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
+// secretCommands are the commands about secrets.
+type secretCommands struct{ *app }
+
 // mostSecret is more than a secret may have: enough to say so.
 const mostSecret = 128 << 10
 
 // secretCommand is "carrel secret …".
-func (a *app) secretCommand() *cobra.Command {
+func (a secretCommands) secretCommand() *cobra.Command {
 	c := &cobra.Command{Use: "secret", Short: "Keep secrets that are put into sandboxes' requests, and never into sandboxes", Args: cobra.NoArgs,
 		Long: `Keeps secrets such as API keys. A sandbox never holds one: a policy says into whose
 requests it is put, on their way out. No command and no API tells a secret's value.`,
@@ -32,17 +35,13 @@ requests it is put, on their way out. No command and no API tells a secret's val
 }
 
 // onSecrets runs fn with the service's secrets.
-func (a *app) onSecrets(ctx context.Context, fn func(carrel.Secrets) error) error {
+func (a secretCommands) onSecrets(ctx context.Context, fn func(carrel.Secrets) error) error {
 	return a.withService(ctx, func(svc carrel.Service) error {
-		s, ok := svc.(carrel.Secrets)
-		if !ok {
-			return &carrel.Error{Op: "find secrets", Kind: carrel.Unsupported, Err: errors.New("this service keeps no secrets")}
-		}
-		return fn(s)
+		return fn(svc)
 	})
 }
 
-func (a *app) secretSetCommand() *cobra.Command {
+func (a secretCommands) secretSetCommand() *cobra.Command {
 	var hosts, metadata []string
 	var file string
 	c := &cobra.Command{
@@ -116,7 +115,7 @@ func sameHosts(a, b []string) bool {
 func hostsText(hosts []string) string { return first(strings.Join(hosts, ", "), "any host") }
 
 // secretValue reads a value from a file, the terminal or standard input.
-func (a *app) secretValue(ctx context.Context, name, file string) (string, error) {
+func (a secretCommands) secretValue(ctx context.Context, name, file string) (string, error) {
 	var raw []byte
 	var err error
 	switch {
@@ -175,7 +174,7 @@ func readHidden(ctx context.Context, fd int) ([]byte, error) {
 	}
 }
 
-func (a *app) secretListCommand() *cobra.Command {
+func (a secretCommands) secretListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List secrets, without their values", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -197,7 +196,7 @@ func (a *app) secretListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) secretShowCommand() *cobra.Command {
+func (a secretCommands) secretShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME|ID", Aliases: []string{"inspect"}, Short: "Show what is told of a secret, which is not its value", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -218,7 +217,7 @@ func (a *app) secretShowCommand() *cobra.Command {
 	}
 }
 
-func (a *app) secretRemoveCommand() *cobra.Command {
+func (a secretCommands) secretRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME|ID…", Short: "Remove secrets; requests that need them fail from then on", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -237,7 +236,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 	}
 }
 
-func (a *app) secretRekeyCommand() *cobra.Command {
+func (a secretCommands) secretRekeyCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use: "rekey", Short: "Seal all secrets anew under another key", Args: cobra.NoArgs,

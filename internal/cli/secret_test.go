@@ -158,7 +158,7 @@ func TestSecretPrompt(t *testing.T) {
 
 // TestNoSecretsKept: a service that keeps none says so.
 func TestNoSecretsKept(t *testing.T) {
-	if got := (&fake{}).run(t, "secret", "list"); got.code != 8 || !strings.Contains(got.err, "keeps no secrets") {
+	if got := (&fake{}).run(t, "secret", "list"); got.code != 8 || !strings.Contains(got.err, "no store of secrets") {
 		t.Error(got)
 	}
 }

@@ -98,17 +98,20 @@ func (a *app) finishConfig(cfg *config.Config) error {
 	return cfg.Validate()
 }
 
-// announce tells a person where the daemon is. The key is shown once, when it is made.
-func (a *app) announce(url, key string, first bool) {
+// announce tells a person where the daemon is, and how to use it after its API key was made. It names
+// the key's file and never the key: stderr often goes to logs that others read.
+func (a *app) announce(url, _ string, first bool) {
 	if a.json {
 		_ = a.printJSON(map[string]string{"url": url})
 		return
 	}
 	fmt.Fprintf(a.err, "carrel: listening on %s\n", url)
-	if first {
-		fmt.Fprintf(a.err, "carrel: made an API key; it is kept in the data directory's file api-key\n\n")
-		fmt.Fprintf(a.err, "  export E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_API_KEY=%s\n\n", url, url, key)
+	if !first {
+		return
 	}
+	file := filepath.Join(a.dataDirectory(), config.KeyFile)
+	fmt.Fprintf(a.err, "carrel: made an API key; it is kept in %s\n\n", file)
+	fmt.Fprintf(a.err, "  export E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_API_KEY=\"$(cat '%s')\"\n\n", url, url, strings.ReplaceAll(file, "'", `'\''`))
 }
 
 // versionCommand is "carrel version".

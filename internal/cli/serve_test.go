@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,5 +52,16 @@ func TestStoreDirectory(t *testing.T) {
 		if err := a.finishConfig(&cfg); err != nil || cfg.SnapshotStore != want {
 			t.Errorf("%q: %q, %v", store, cfg.SnapshotStore, err)
 		}
+	}
+}
+
+// TestAnnounceKeepsTheKey: stderr often goes to logs that others read. A daemon that made its key
+// says where the key lies, and not what it is.
+func TestAnnounceKeepsTheKey(t *testing.T) {
+	var errs strings.Builder
+	a := &app{out: io.Discard, err: &errs, dataDir: "/srv/carrel"}
+	a.announce("http://127.0.0.1:7070", "e2b_secretsecretsecret", true)
+	if got := errs.String(); strings.Contains(got, "secret") || !strings.Contains(got, filepath.Join("/srv/carrel", config.KeyFile)) {
+		t.Errorf("a new daemon says:\n%s", got)
 	}
 }

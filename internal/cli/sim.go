@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
 
-	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/run/simshell"
 )
@@ -26,8 +24,6 @@ type simFlags struct {
 	seed           uint64
 	memory, output int
 	timeout        time.Duration
-	servers        []string
-	rules          string
 }
 
 // simCommand is "carrel sim".
@@ -65,17 +61,6 @@ network until you say otherwise. The exit status is the script's.`,
 				line, _ := strings.CutSuffix(guest.RefusalLine(d), " See "+guest.DeniedFile) // there is no such file here
 				fmt.Fprintln(a.err, line)
 			}
-			var undo cleanup.Stack
-			defer undo.Run()
-			if f.rules != "" && len(f.servers) == 0 {
-				return &carrel.Error{Op: "read flags", Kind: carrel.Invalid, Field: "--mcp-rules", Err: errors.New("it says what tools may be called with, and no --mcp gives any")}
-			}
-			if len(f.servers) > 0 {
-				var err error
-				if o.Programs, err = openTools(c.Context(), f.servers, f.rules, &undo); err != nil {
-					return err
-				}
-			}
 			code, err := simshell.Run(c.Context(), o)
 			if err != nil {
 				return ownFailure{err}
@@ -97,8 +82,8 @@ network until you say otherwise. The exit status is the script's.`,
 	fl.IntVar(&f.memory, "memory", 512, "MiB that its programs may hold, and as much again its disk")
 	fl.IntVar(&f.output, "output", 256, "MiB that it may write to its streams")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end it after so long")
-	fl.StringArrayVar(&f.servers, "mcp", nil, "a command that starts an MCP server, whose tools become programs; it runs on this host")
-	fl.StringVar(&f.rules, "mcp-rules", "", "a file of rules for what those tools may be called with")
+	fl.StringArrayVar(&o.Servers, "mcp", nil, "a command that starts an MCP server, whose tools become programs; it runs on this host")
+	fl.StringVar(&o.Rules, "mcp-rules", "", "a file of rules for what those tools may be called with")
 	fl.StringVar(&o.Table, "wire-table", "", "")
 	_ = fl.MarkHidden("wire-table") // a made-up internet for tests
 	return c
@@ -134,6 +119,9 @@ func (f *simFlags) fill(c *cobra.Command, o *simshell.Options) error {
 			kv += "=" + os.Getenv(name)
 		}
 		o.Env = append(o.Env, kv)
+	}
+	if o.Rules != "" && len(o.Servers) == 0 {
+		return bad("mcp-rules", fmt.Errorf("it says what tools may be called with, and no --mcp gives any"))
 	}
 	if f.memory <= 0 || f.output <= 0 || f.timeout < 0 {
 		return bad("memory, --output, --timeout", fmt.Errorf("they must be above nothing"))

@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// snapshotCommands are the commands about snapshots.
+type snapshotCommands struct{ *app }
+
 // snapshotCommand is "carrel snapshot ID" and the parent of "carrel snapshot …".
-func (a *app) snapshotCommand() *cobra.Command {
+func (a snapshotCommands) snapshotCommand() *cobra.Command {
 	var opts carrel.SnapshotOptions
 	c := &cobra.Command{
 		Use:   "snapshot ID",
@@ -40,7 +43,7 @@ beginning of its ID as carrel timeline shows it will do.`,
 }
 
 // printSnapshotID prints what a command made or changed.
-func (a *app) printSnapshotID(s carrel.Snapshot) error {
+func (a snapshotCommands) printSnapshotID(s carrel.Snapshot) error {
 	if a.json {
 		return a.printJSON(s)
 	}
@@ -48,7 +51,7 @@ func (a *app) printSnapshotID(s carrel.Snapshot) error {
 	return err
 }
 
-func (a *app) snapshotListCommand() *cobra.Command {
+func (a snapshotCommands) snapshotListCommand() *cobra.Command {
 	var opts carrel.SnapshotListOptions
 	var sandbox string
 	var limit int
@@ -84,7 +87,7 @@ were taken for pauses, forks and rollbacks, and by themselves.`,
 	return c
 }
 
-func (a *app) printSnapshots(all []carrel.Snapshot) error {
+func (a snapshotCommands) printSnapshots(all []carrel.Snapshot) error {
 	if a.json {
 		return a.printJSON(all)
 	}
@@ -100,7 +103,7 @@ func (a *app) printSnapshots(all []carrel.Snapshot) error {
 	return a.table([]string{"ID", "SANDBOX", "AGE", "CAUSE", "HOLDS", "SIZE", "ADDED", "KEPT", "NAMES", "LABEL"}, rows)
 }
 
-func (a *app) snapshotRemoveCommand() *cobra.Command {
+func (a snapshotCommands) snapshotRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm SNAPSHOT|NAME…", Short: "Remove snapshots; what came after them stays", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -123,7 +126,7 @@ func (a *app) snapshotRemoveCommand() *cobra.Command {
 	}
 }
 
-func (a *app) snapshotInspectCommand() *cobra.Command {
+func (a snapshotCommands) snapshotInspectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect SNAPSHOT|NAME", Aliases: []string{"info"}, Short: "Show one snapshot", Args: cobra.ExactArgs(1),
 		RunE: a.onSnapshot(func(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, _ []string) error {
@@ -153,7 +156,7 @@ func (a *app) snapshotInspectCommand() *cobra.Command {
 
 // onSnapshot is the body of a command whose first argument is a snapshot; rest are
 // the others.
-func (a *app) onSnapshot(fn func(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, rest []string) error) func(*cobra.Command, []string) error {
+func (a snapshotCommands) onSnapshot(fn func(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, rest []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		return a.withService(c.Context(), func(svc carrel.Service) error {
 			id, err := resolveSnapshot(c.Context(), svc, args[0], allSnapshots)
@@ -166,7 +169,7 @@ func (a *app) onSnapshot(fn func(ctx context.Context, svc carrel.Service, id car
 }
 
 // updateSnapshot changes a snapshot and prints its ID.
-func (a *app) updateSnapshot(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, u carrel.SnapshotUpdate) error {
+func (a snapshotCommands) updateSnapshot(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, u carrel.SnapshotUpdate) error {
 	snap, err := svc.UpdateSnapshot(ctx, id, u)
 	if err != nil {
 		return err
@@ -174,7 +177,7 @@ func (a *app) updateSnapshot(ctx context.Context, svc carrel.Service, id carrel.
 	return a.printSnapshotID(snap)
 }
 
-func (a *app) snapshotLabelCommand() *cobra.Command {
+func (a snapshotCommands) snapshotLabelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "label SNAPSHOT TEXT", Short: `Write a note on a snapshot; "" removes it`, Args: cobra.ExactArgs(2),
 		RunE: a.onSnapshot(func(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, rest []string) error {
@@ -189,7 +192,7 @@ func sameName(a, b string) bool {
 	return strings.TrimSuffix(a, defaultTag) == strings.TrimSuffix(b, defaultTag)
 }
 
-func (a *app) snapshotNameCommand() *cobra.Command {
+func (a snapshotCommands) snapshotNameCommand() *cobra.Command {
 	var remove bool
 	c := &cobra.Command{
 		Use: "name SNAPSHOT NAME", Short: "Give a snapshot one more name", Args: cobra.ExactArgs(2),
@@ -213,7 +216,7 @@ func (a *app) snapshotNameCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) snapshotKeepCommand() *cobra.Command {
+func (a snapshotCommands) snapshotKeepCommand() *cobra.Command {
 	var off bool
 	c := &cobra.Command{
 		Use: "keep SNAPSHOT|NAME", Short: "Keep a snapshot whatever the retention, and beyond its sandbox's end", Args: cobra.ExactArgs(1),

@@ -15,11 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// sshCommands are the commands about SSH and its keys.
+type sshCommands struct{ *app }
+
 // sshSuffix is what names of sandboxes end in for ssh, so that one stanza is for all.
 const sshSuffix = ".carrel"
 
 // sshCommand is "carrel ssh".
-func (a *app) sshCommand() *cobra.Command {
+func (a sshCommands) sshCommand() *cobra.Command {
 	f := execFlags{interactive: true}
 	var config bool
 	c := &cobra.Command{
@@ -66,7 +69,7 @@ For ssh, scp, sftp, rsync and editors themselves, put what --config prints into
 // sshConfig prints a stanza for ssh_config. The connection is a pipe to a process of
 // this user's own: there is nothing for a host key to prove, and it is a new one each
 // time.
-func (a *app) sshConfig() error {
+func (a sshCommands) sshConfig() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func shellQuote(s string) string {
 }
 
 // sshProxyCommand is "carrel ssh-proxy".
-func (a *app) sshProxyCommand() *cobra.Command {
+func (a sshCommands) sshProxyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ssh-proxy ID",
 		Short: "Speak SSH on standard input and output, for ssh's ProxyCommand",
@@ -120,7 +123,7 @@ See carrel ssh --config.`,
 }
 
 // sshProxy serves the one connection.
-func (a *app) sshProxy(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+func (a sshCommands) sshProxy(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 	if _, err := svc.Get(ctx, id); err != nil {
 		return err
 	}

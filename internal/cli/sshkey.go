@@ -13,26 +13,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// keyring is the part of a client that keeps SSH keys.
-type keyring interface {
-	SSHKeys(ctx context.Context) ([]carrel.SSHKey, error)
-	AddSSHKey(ctx context.Context, name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error)
-	RemoveSSHKey(ctx context.Context, name string) error
-}
-
 // withKeyring runs fn with the daemon's keys.
-func (a *app) withKeyring(ctx context.Context, fn func(keyring) error) error {
-	return a.withService(ctx, func(svc carrel.Service) error {
-		k, ok := svc.(keyring)
-		if !ok {
-			return &carrel.Error{Op: "open SSH keys", Kind: carrel.Unsupported, Err: errors.New("this service keeps none")}
-		}
-		return fn(k)
-	})
+func (a sshCommands) withKeyring(ctx context.Context, fn func(carrel.SSHAccess) error) error {
+	return a.withService(ctx, func(svc carrel.Service) error { return fn(svc) })
 }
 
 // sshKeyCommand is "carrel ssh-key".
-func (a *app) sshKeyCommand() *cobra.Command {
+func (a sshCommands) sshKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ssh-key",
 		Short: "The keys that may open SSH sessions (carrel serve --ssh-listen)",
@@ -43,7 +30,7 @@ func (a *app) sshKeyCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) sshKeyAdd() *cobra.Command {
+func (a sshCommands) sshKeyAdd() *cobra.Command {
 	var boxes []string
 	c := &cobra.Command{
 		Use:   "add NAME FILE",
@@ -62,7 +49,7 @@ func (a *app) sshKeyAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withKeyring(c.Context(), func(k keyring) error {
+			return a.withKeyring(c.Context(), func(k carrel.SSHAccess) error {
 				added, err := k.AddSSHKey(c.Context(), args[0], key, ids)
 				if err != nil {
 					return err
@@ -80,7 +67,7 @@ func (a *app) sshKeyAdd() *cobra.Command {
 }
 
 // readKey reads a public key's file. A private key is not even sent.
-func (a *app) readKey(name string) (string, error) {
+func (a sshCommands) readKey(name string) (string, error) {
 	var in io.Reader = a.in
 	if name != "-" {
 		f, err := os.Open(name)
@@ -100,11 +87,11 @@ func (a *app) readKey(name string) (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-func (a *app) sshKeyList() *cobra.Command {
+func (a sshCommands) sshKeyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the keys", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withKeyring(c.Context(), func(k keyring) error {
+			return a.withKeyring(c.Context(), func(k carrel.SSHAccess) error {
 				keys, err := k.SSHKeys(c.Context())
 				if err != nil {
 					return err
@@ -126,11 +113,11 @@ func (a *app) sshKeyList() *cobra.Command {
 	}
 }
 
-func (a *app) sshKeyRemove() *cobra.Command {
+func (a sshCommands) sshKeyRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME…", Aliases: []string{"remove"}, Short: "Let keys in no more; what they opened goes on", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withKeyring(c.Context(), func(k keyring) error {
+			return a.withKeyring(c.Context(), func(k carrel.SSHAccess) error {
 				for _, name := range args {
 					if err := k.RemoveSSHKey(c.Context(), name); err != nil {
 						return err

@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// templateCommands are the commands about templates.
+type templateCommands struct{ *app }
+
 // templateCommand is "carrel template …".
-func (a *app) templateCommand() *cobra.Command {
+func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(),
@@ -20,7 +23,7 @@ func (a *app) templateCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) templateListCommand() *cobra.Command {
+func (a templateCommands) templateListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List templates", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -46,7 +49,7 @@ func (a *app) templateListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) templateImportCommand() *cobra.Command {
+func (a templateCommands) templateImportCommand() *cobra.Command {
 	var how startFlags
 	c := &cobra.Command{
 		Use:   "import NAME PATH|-",
@@ -70,7 +73,7 @@ func (a *app) templateImportCommand() *cobra.Command {
 
 // openArchive opens what import reads: standard input, a file, or a directory,
 // which is sent as a tar stream.
-func (a *app) openArchive(path string) (io.ReadCloser, error) {
+func (a templateCommands) openArchive(path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(a.in), nil
 	}
@@ -88,7 +91,7 @@ func (a *app) openArchive(path string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-func (a *app) templatePullCommand() *cobra.Command {
+func (a templateCommands) templatePullCommand() *cobra.Command {
 	var how startFlags
 	c := &cobra.Command{
 		Use:   "pull NAME IMAGE",
@@ -106,7 +109,7 @@ func (a *app) templatePullCommand() *cobra.Command {
 }
 
 // makeTemplate runs a job that makes a template, with progress on stderr.
-func (a *app) makeTemplate(c *cobra.Command, job func(carrel.Service, func(carrel.Progress)) (carrel.Template, error)) error {
+func (a templateCommands) makeTemplate(c *cobra.Command, job func(carrel.Service, func(carrel.Progress)) (carrel.Template, error)) error {
 	return a.withService(c.Context(), func(svc carrel.Service) error {
 		bar := newBar(a.err)
 		t, err := job(svc, bar.update)
@@ -122,7 +125,7 @@ func (a *app) makeTemplate(c *cobra.Command, job func(carrel.Service, func(carre
 	})
 }
 
-func (a *app) templateInspectCommand() *cobra.Command {
+func (a templateCommands) templateInspectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect NAME", Short: "Show one template", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -144,7 +147,7 @@ func (a *app) templateInspectCommand() *cobra.Command {
 	}
 }
 
-func (a *app) templateRemoveCommand() *cobra.Command {
+func (a templateCommands) templateRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME…", Short: "Remove templates; running sandboxes keep theirs", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

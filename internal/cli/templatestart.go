@@ -8,12 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// startFlags say how a template starts.
-type startFlags struct{ start, ready string }
+// startFlags say how a template starts, and who may use it.
+type startFlags struct {
+	start, ready string
+	public       bool
+}
 
 func (f *startFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.start, "start", "", "shell command that sandboxes start with, in place of the image's own (\"\": none)")
 	c.Flags().StringVar(&f.ready, "ready", "", "shell command that succeeds when that is up: it is then started once, and each sandbox goes on from there")
+	c.Flags().BoolVar(&f.public, "public", false, "let every project make sandboxes of it (administrators; --public=false: no more)")
 }
 
 // update is what the flags that were given change; ok is false for nothing.
@@ -28,7 +32,10 @@ func (f *startFlags) update(c *cobra.Command) (u carrel.TemplateUpdate, ok bool)
 	if c.Flags().Changed("ready") {
 		u.Ready = &f.ready
 	}
-	return u, u.Start != nil || u.Ready != nil
+	if c.Flags().Changed("public") {
+		u.Public = &f.public
+	}
+	return u, u != (carrel.TemplateUpdate{})
 }
 
 // apply changes a template that was just made.
@@ -45,11 +52,11 @@ func (f *startFlags) apply(c *cobra.Command, svc carrel.Service, t carrel.Templa
 }
 
 // templateStartCommand is "carrel template start".
-func (a *app) templateStartCommand() *cobra.Command {
+func (a templateCommands) templateStartCommand() *cobra.Command {
 	var how startFlags
 	c := &cobra.Command{
-		Use:   "start NAME [--start COMMAND] [--ready COMMAND]",
-		Short: "Change how a template starts",
+		Use:   "start NAME [--start COMMAND] [--ready COMMAND] [--public]",
+		Short: "Change how a template starts, and who may use it",
 		Long: `Changes the command that sandboxes of a template start with. With --ready too, the template is
 started once, in the background; when the ready command succeeds, that moment is kept, and
 each sandbox goes on from it with the command's server up. Until then, and where that fails,
@@ -59,7 +66,7 @@ sandboxes start the command themselves. See carrel template inspect.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			u, ok := how.update(c)
 			if !ok {
-				return usage(errors.New("nothing to change: give --start, --ready or both"))
+				return usage(errors.New("nothing to change: give --start, --ready or --public"))
 			}
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				t, err := svc.UpdateTemplate(c.Context(), args[0], u)

@@ -44,7 +44,7 @@ func TestVerbs(t *testing.T) {
 		{line: "--json resume $ID", want: outcome{out: `{"failed":[],"resumed":["` + box + `"],"running":[]}` + "\n", calls: []string{"resume {Timeout:0s FilesOnly:false}"}}, tune: paused},
 
 		{line: "snapshot $ID --name warm:v1 --label hello --files-only", want: outcome{out: s1 + "\n", calls: []string{"snapshot {Name:warm:v1 Label:hello FilesOnly:true Cause: Detail:}"}}},
-		{line: "snapshot inspect s0000002", want: outcome{out: "*", calls: []string{"list {Sandbox: Name: Limit:0 Cursor: Auto:true}"}}},
+		{line: "snapshot inspect s0000002", want: outcome{out: "*", calls: []string{"list {Sandbox: Project: Name: Limit:0 Cursor: Auto:true}"}}},
 		{line: "snapshot label $1 text", want: outcome{out: s1 + "\n", calls: []string{"update " + s1 + ` label "text"`}}},
 		{line: "snapshot name $1 warm", want: outcome{out: s1 + "\n", calls: []string{"update " + s1 + ` names ["warm"]`}}},
 		{line: "snapshot name base --remove base", want: outcome{out: s2 + "\n", calls: []string{"update " + s2 + ` names ["base:v2"]`}}, tune: named},
@@ -80,13 +80,13 @@ func TestVerbs(t *testing.T) {
 			err: "carrel: what was left behind is kept; to go there again: carrel rollback " + box + " --last\n"}},
 		{line: "rollback $ID", want: outcome{code: 3, err: "carrel: find snapshot: " + box + ": it has no snapshot to go back to\nhint: take one before the next risk: carrel snapshot " + box + "\n"}, tune: unkept},
 
-		{line: "diff $1 s0000003", want: outcome{calls: []string{"list {Sandbox: Name: Limit:0 Cursor: Auto:true}", "diff " + s1 + " " + s3}}},
+		{line: "diff $1 s0000003", want: outcome{calls: []string{"list {Sandbox: Project: Name: Limit:0 Cursor: Auto:true}", "diff " + s1 + " " + s3}}},
 		{line: "diff $ID", want: outcome{calls: []string{"diff " + s2 + " " + s3}}},
 		{line: "diff $2", want: outcome{calls: []string{"diff " + s1 + " " + s2}}},
 		{line: "--json diff $2", want: outcome{out: `{"from":"` + s1 + `","to":"` + s2 + `","changes":[]}` + "\n", calls: []string{"diff " + s1 + " " + s2}}},
 		{line: "diff $1", want: outcome{code: 3, err: "carrel: find snapshot: " + box + ": " + s1 + " is the first snapshot: there is none to compare it with\nhint: name two: carrel diff SNAPSHOT SNAPSHOT\n"}},
 
-		{line: "create --from s0000002", want: outcome{out: box + "\n", calls: []string{"list {Sandbox: Name: Limit:0 Cursor: Auto:true}", `create from "` + s2 + `" ` + noLife}}},
+		{line: "create --from s0000002", want: outcome{out: box + "\n", calls: []string{"list {Sandbox: Project: Name: Limit:0 Cursor: Auto:true}", `create from "` + s2 + `" ` + noLife}}},
 		{line: "create --from base", want: outcome{out: box + "\n", calls: []string{`create from "` + s2 + `" ` + noLife}}, tune: named},
 		{line: "create --on-timeout pause --auto-resume --pause-idle 5m --idle-cpu 2 --checkpoint-every 10m --checkpoint-before ^rm --checkpoint-before a,b --keep-last 7 --keep-for 24h",
 			want: outcome{out: box + "\n", calls: []string{`create from "" {OnTimeout:pause FilesOnly:false AutoResume:true Idle:{After:5m0s CPUPct:2 IgnoreCommands:false} ` +

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -27,11 +26,7 @@ sent to that collector.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.RunE = a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
-		t, ok := svc.(carrel.Tracer)
-		if !ok {
-			return &carrel.Error{Op: "trace", Kind: carrel.Unsupported, Err: errors.New("this service keeps no traces")}
-		}
-		traces, err := t.Traces(ctx, id)
+		traces, err := svc.Traces(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -30,10 +30,16 @@ func (j *copyJob) uploadTree(ctx context.Context, src, dst string) error {
 	if err != nil {
 		return err
 	}
-	if res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"tar", "--version"}, User: j.user}); err != nil || res.ExitCode != 0 {
+	if !j.hasTar(ctx) {
 		return j.uploadEach(ctx, src, there.Path)
 	}
 	return j.uploadTar(ctx, src, there.Path)
+}
+
+// hasTar reports whether the sandbox has a tar.
+func (j *copyJob) hasTar(ctx context.Context) bool {
+	res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"tar", "--version"}, User: j.user})
+	return err == nil && res.ExitCode == 0
 }
 
 // uploadTar streams the small files to a tar in the sandbox, with their modes and
@@ -71,6 +77,7 @@ func (j *copyJob) uploadTar(ctx context.Context, src, dst string) error {
 // pack writes src as an archive, large files as empty ones, and returns these.
 func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []string, err error) {
 	tw := tar.NewWriter(w)
+	names := hardLinks{}
 	err = filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -86,7 +93,12 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 		if err != nil {
 			return err
 		}
-		isLarge := info.Mode().IsRegular() && info.Size() >= largeFile
+		if first := names.first(info, filepath.ToSlash(rel)); first != "" {
+			j.count.Add(1)
+			return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: filepath.ToSlash(rel), Linkname: first, Format: tar.FormatPAX})
+		}
+		// A file with several names goes with the archive: one that is written later may lose them.
+		isLarge := info.Mode().IsRegular() && info.Size() >= largeFile && !names.has(info)
 		if isLarge {
 			large = append(large, filepath.ToSlash(rel))
 		}
@@ -99,7 +111,7 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 	return large, err
 }
 
-// packOne writes one directory, file or link; other kinds of file are left out.
+// packOne writes one directory, file or link. Other kinds of file are left out and named.
 func (j *copyJob) packOne(tw *tar.Writer, name, rel string, info fs.FileInfo, empty bool) error {
 	h := &tar.Header{Name: rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
@@ -116,6 +128,7 @@ func (j *copyJob) packOne(tw *tar.Writer, name, rel string, info fs.FileInfo, em
 		j.count.Add(1)
 		return tw.WriteHeader(h)
 	case !info.Mode().IsRegular():
+		j.leftOut(rel, "it is no file, directory or link")
 		return nil
 	case empty:
 		h.Mode |= 0o200

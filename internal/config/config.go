@@ -14,6 +14,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
+// KeyFile is the file in the data directory that holds the daemon's API key.
+const KeyFile = "api-key"
+
 // Config is everything the daemon can be told.
 type Config struct {
 	// Listen is the one address for the API and the gateway, host:port.

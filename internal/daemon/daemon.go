@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
@@ -44,6 +45,8 @@ type Options struct {
 	Listener net.Listener
 	// KillOnClose ends all sandboxes with the daemon.
 	KillOnClose bool
+	// Keys are API keys beside the daemon's own.
+	Keys []access.Key
 	// Logger replaces the one made from Config's log fields.
 	Logger *slog.Logger
 }
@@ -61,8 +64,10 @@ type Daemon struct {
 	server   *http.Server
 	parts    *parts
 	traces   *trace.Recorder
-	service  *service.Service
-	certs    certs.Source // nil without TLS
+	service  *service.Service // checks nobody's rights
+	callers  *access.Authenticator
+	access   *access.Service // the service as each caller sees it: what doors lead to
+	certs    certs.Source    // nil without TLS
 
 	sshKeys     *sshdoor.Keys
 	sshDoor     *sshdoor.Door // nil unless SSH is served
@@ -122,8 +127,12 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
 		return nil, err
 	}
+	d.callers = access.NewAuthenticator(append([]access.Key{{Name: "api-key", Secret: d.key, Role: carrel.RoleAdmin}}, opts.Keys...)...)
 	// Listening first tells of a taken port before anything is started.
 	if err := d.listen(opts.Listener, files); err != nil {
+		return nil, err
+	}
+	if d.sshKeys, err = sshdoor.OpenKeys(d.sshDir()); err != nil {
 		return nil, err
 	}
 	if err := d.openService(ctx, opts); err != nil {
@@ -192,9 +201,10 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 			d.closeErr = errors.Join(d.closeErr, err)
 		}
 	})
+	d.access = access.New(access.Options{Core: d.service, Secrets: d.parts.vault.For, Audits: d.parts.audits(), Traces: d.traces.Of, SSHKeys: d.sshKeys})
 	d.parts.late.Open(d.service)
 	door := hostdoor.New(hostdoor.Options{
-		Moments: d.service, Logger: d.log, Generation: d.service.Generation, Tokens: d.service.MintToken, Sandbox: d.service.Get,
+		Inside: d.callers.Inside, Moments: d.access, Logger: d.log, Generation: d.service.Generation, Tokens: d.service.MintToken, Sandbox: d.access.Get,
 	})
 	d.parts.door.Open(door)
 	d.undo.Add(func() { _ = door.Close() }) // before the service: it asks no more
@@ -210,16 +220,15 @@ func (d *Daemon) room() func(admission.Request, int) error {
 
 // openDoors makes the handlers over the service.
 func (d *Daemon) openDoors() {
-	gw := gateway.New(gateway.Options{Sandboxes: d.service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Key: d.key, Log: d.log})
+	// The gateway asks past access: who may use a port is for the sandbox's own tokens to say.
+	gw := gateway.New(gateway.Options{Sandboxes: d.service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers, Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
-		Service: d.service, Key: d.key, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
-		Snapshots: d.parts.snapshots, Secrets: d.parts.vault.For(""), Audits: d.parts.audits(), DefaultNetwork: d.network,
+		Service: d.access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
+		Snapshots: d.parts.snapshots, Rekey: d.parts.vault.Rekey, DefaultNetwork: d.network,
 		Admission: d.service.Admission,
 		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
-		Pools:     d.service,
-		Traces:    d.traces.Of,
-		Ready:     d.ready.Load, Done: d.stopping, Log: d.log, SSHKeys: d.sshKeys,
+		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
 	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)
 }
@@ -230,8 +239,9 @@ func (d *Daemon) URL() string { return d.url }
 // Key is the API key.
 func (d *Daemon) Key() string { return d.key }
 
-// Service is what the doors lead to.
-func (d *Daemon) Service() carrel.Service { return d.service }
+// Service is what the doors lead to, for the program that embeds the daemon: where the
+// context has no caller, it is [carrel.Local].
+func (d *Daemon) Service() carrel.Service { return d.access.As(carrel.Local()) }
 
 // Serve serves requests until ctx ends, then drains, and returns nil.
 func (d *Daemon) Serve(ctx context.Context) error {

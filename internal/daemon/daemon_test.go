@@ -32,6 +32,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -328,9 +329,7 @@ func TestHostileClients(t *testing.T) {
 // TestUnwantedBodies holds back bodies that nobody reads. The answer comes anyway,
 // and soon; without a key, a client can't keep its connection longer.
 func TestUnwantedBodies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a deadline")
-	}
+	testenv.Long(t, "waits for a deadline")
 	d := run(t, testConfig(t), Options{})
 	var wg sync.WaitGroup
 	for request, status := range map[string]string{

@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // hostileDriver makes sandboxes in which root has put a program of its own in the
@@ -80,9 +81,7 @@ func pour(head, piece string) func(net.Conn) {
 // gateway, where the guest answers with an attack. Each call ends in the time it
 // was given, memory stays bounded, and the sandbox can be killed.
 func TestHostileGuest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for time limits")
-	}
+	testenv.Long(t, "waits for time limits")
 	const (
 		ok     = "HTTP/1.1 200 OK\r\n"
 		proto  = ok + "Content-Type: application/proto\r\n"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/config"
 )
 
 // keyPrefix and 40 hexadecimal digits are what E2B's older SDKs insist on.
@@ -22,7 +23,7 @@ const keyPrefix = "e2b_"
 // apiKey reads the key of a data directory, or makes it. first says that it was
 // made now.
 func apiKey(dir string) (key string, first bool, err error) {
-	name := filepath.Join(dir, "api-key")
+	name := filepath.Join(dir, config.KeyFile)
 	raw, err := os.ReadFile(name)
 	switch {
 	case err == nil:

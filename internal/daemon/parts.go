@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor/sentrybin"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
@@ -161,11 +162,14 @@ func (p *parts) openReal(ctx context.Context, cfg config.Config, run string, log
 		p.lack("ns", carrel.NS, err)
 		return nil
 	}
-	gopts := gvisor.Options{Root: filepath.Join(run, "gvisor"), Network: p.wire, Log: log, Blanks: cfg.BlankSentries}
+	at := func(name string) hosted.Options {
+		return hosted.Options{Root: filepath.Join(run, name), Network: p.wire, Log: log}
+	}
+	gopts := gvisor.Options{Options: at("gvisor"), Blanks: cfg.BlankSentries}
 	if gopts.Executable, err = sentrybin.Extract(filepath.Join(cfg.CacheDir, "sentry")); err != nil {
 		log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
 	}
-	nopts := ns.Options{Root: filepath.Join(run, "ns"), Network: p.wire, Log: log, Files: p.imageFiles}
+	nopts := ns.Options{Options: at("ns"), Files: p.imageFiles}
 	if !p.passing {
 		if k, err := p.openKeeper(ctx, log, filepath.Join(run, "keeper.sock")); err != nil {
 			log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)

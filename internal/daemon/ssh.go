@@ -9,16 +9,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
-// openSSH opens the keys and, when there is an address for it, the SSH door.
+// sshDir is where the SSH door's keys are.
+func (d *Daemon) sshDir() string { return filepath.Join(d.cfg.DataDir, "ssh") }
+
+// openSSH opens the SSH door when there is an address for it.
 func (d *Daemon) openSSH() (err error) {
-	dir := filepath.Join(d.cfg.DataDir, "ssh")
-	if d.sshKeys, err = sshdoor.OpenKeys(dir); err != nil {
-		return err
-	}
 	if d.cfg.Ingress.SSHListen == "" {
 		return nil
 	}
-	host, err := sshdoor.HostKey(dir)
+	host, err := sshdoor.HostKey(d.sshDir())
 	if err != nil {
 		return err
 	}
@@ -26,7 +25,7 @@ func (d *Daemon) openSSH() (err error) {
 		return &carrel.Error{Op: "listen", Kind: carrel.Unavailable, Field: "ssh-listen", Err: err,
 			Hint: "another program has this address; choose one with --ssh-listen"}
 	}
-	d.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: d.service, HostKey: host, Keys: d.sshKeys, Log: d.log})
+	d.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: d.access, HostKey: host, Keys: d.sshKeys, Caller: d.callers.SSH, Log: d.log})
 	d.undo.Add(func() { // before the service
 		_ = d.sshListener.Close()
 		_ = d.sshDoor.Close()

@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"context"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -39,7 +38,7 @@ func (p *parts) openWire(cfg config.Config, log *slog.Logger) error {
 	}
 	p.closing(p.audit.Close)
 	opts := wire.Options{
-		Local: p.door.ServeConn, Authority: ca, Credentials: &p.late, Refused: p.late.Refused, Egress: p.late.Egress, Audit: p.audit.Write,
+		Local: p.door.ServeConn, Authority: ca, Credentials: &p.late, Refused: p.late.Refused, Egress: p.late.Egress, Audit: p.late.Owned(p.audit.Write),
 	}
 	if cfg.Wire.Table != "" {
 		t, err := wire.LoadTable(cfg.Wire.Table)
@@ -76,7 +75,7 @@ func (d *Daemon) openCredentials() (err error) {
 		return err
 	}
 	p.issuer, err = identity.Open(filepath.Join(d.cfg.DataDir, "identity"), identity.Options{
-		Issuer: d.issuerURL, Authorize: d.authorized, Alive: p.late.Alive, Logger: d.log,
+		Issuer: d.issuerURL, Authorize: d.authorize, Alive: d.alive, Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -93,14 +92,16 @@ func (d *Daemon) issuerURL() string {
 	return d.url
 }
 
-// authorized reports whether a request holds the API key.
-func (d *Daemon) authorized(r *http.Request) bool {
-	key := r.Header.Get("X-API-Key")
-	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); key == "" && strings.EqualFold(scheme, "Bearer") {
-		key = token
-	}
-	given, want := sha256.Sum256([]byte(key)), sha256.Sum256([]byte(d.key))
-	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+// authorize says whose question a request about an identity token is.
+func (d *Daemon) authorize(r *http.Request) (context.Context, error) {
+	c, err := d.callers.Caller(r)
+	return carrel.WithCaller(r.Context(), c), err
+}
+
+// alive reports whether there is a sandbox of that ID, for the caller.
+func (d *Daemon) alive(ctx context.Context, id carrel.ID) bool {
+	_, err := d.access.Get(ctx, id)
+	return err == nil
 }
 
 // publish answers what relying parties ask of identity tokens, without a key, and

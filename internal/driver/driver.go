@@ -51,6 +51,9 @@ type Info struct {
 	Name         string // "gvisor"
 	Tier         carrel.Tier
 	Capabilities Capabilities
+	// ProgramMark is how the files of the driver's own programs begin, which mean nothing in another tier. "" is none: its
+	// programs are real.
+	ProgramMark string
 }
 
 // Capabilities says what a driver's walls can do; the conformance suite checks
@@ -58,7 +61,7 @@ type Info struct {
 type Capabilities struct {
 	RealProcesses bool // runs real binaries (sim does not)
 	Isolation     bool // stops hostile native code
-	Recover       bool // instances outlive the daemon
+	Recover       bool // instances outlive the daemon: the driver is a Sweeper
 	MemoryLimit   bool // Limits.MemoryMB is enforced on this host
 	CPULimit      bool
 	PidLimit      bool
@@ -168,6 +171,15 @@ type Finding struct {
 	What string // "memory limits are not enforced"
 	Why  string // "no writable cgroup: /sys/fs/cgroup/… is owned by root"
 	Hint string // "run as root, or …"
+}
+
+// Sweeper is an optional part of a Driver. Every driver whose instances outlive the daemon is one: a daemon may die between the
+// start of a sandbox and the moment when its handle is stored, and then nobody knows the sandbox.
+type Sweeper interface {
+	// Sweep ends all sandboxes of this driver that are not in known, and removes all that is left of them but the files in their
+	// Spec.Dir, which are the caller's (overlay.Remove removes them: some directories have no permissions). Drivers with another root on the same host are not touched. It is called once,
+	// after the recoveries and before the first Create. It goes on after an error and returns all errors joined.
+	Sweep(ctx context.Context, known []carrel.ID) error
 }
 
 // Blanker is an optional part of a Driver that starts kernels of sandboxes before there is a sandbox for them.
@@ -284,9 +296,11 @@ func As[T any](v any) (T, bool) {
 // injected into drivers.
 type Network interface {
 	// Attach starts a user-space stack on fd, the host's end of a link: a
-	// SOCK_SEQPACKET socket that carries one Ethernet frame per message, or the file
-	// of a TAP device, which says itself whether frames have a header. Attach owns fd,
-	// also on error.
+	// SOCK_SEQPACKET socket that carries one Ethernet frame per message, the file
+	// of a TAP device, which says itself whether frames have a header, or a SOCK_STREAM
+	// Unix socket, where the length of each frame stands before it (32 bits in network order). Attach
+	// owns fd, also on error. The first two may be attached again after the link was closed or its daemon
+	// died. A stream may not: nobody knows where in it a frame begins then.
 	Attach(ctx context.Context, spec LinkSpec, fd *os.File) (Link, error)
 }
 

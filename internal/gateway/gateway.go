@@ -37,10 +37,18 @@ type Options struct {
 	Sandboxes Sandboxes
 	// MaxPerSandbox caps the requests under way to one sandbox; 0 is 1024.
 	MaxPerSandbox int
-	// Key is the daemon's API key. It is taken off requests that carry it here by
-	// mistake: nothing inside a sandbox may see it.
-	Key string
-	Log *slog.Logger
+	// Callers knows the API keys, and says on whose behalf a visit is; nil knows none.
+	Callers Callers
+	Log     *slog.Logger
+}
+
+// Callers is what the gateway asks the authenticator for; package access implements it.
+type Callers interface {
+	// Strip takes API keys off a request that carries them here by mistake: nothing inside
+	// a sandbox may see one.
+	Strip(h http.Header)
+	// Visit returns the context of a request to a port of a sandbox.
+	Visit(ctx context.Context, sb carrel.Sandbox) context.Context
 }
 
 // Gateway proxies requests to ports in sandboxes. It is safe for concurrent use;
@@ -143,6 +151,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	if ans := g.admit(r, rt); ans != nil {
 		ans.write(w, r)
 		return
+	}
+	if g.opts.Callers != nil {
+		r = r.WithContext(g.opts.Callers.Visit(r.Context(), rt.sandbox))
 	}
 	if !g.enter(t.ID) {
 		tooMany(t, g.opts.MaxPerSandbox).write(w, r)
@@ -305,7 +316,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		h.Del("Connection")
 		h.Del("Http2-Settings")
 	}
-	strip(h, "X-Api-Key", g.opts.Key)
+	if g.opts.Callers != nil {
+		g.opts.Callers.Strip(h)
+	}
 	if _, agent := p.In.Header["User-Agent"]; !agent {
 		h["User-Agent"] = nil // keep Go from adding its own
 	}

@@ -31,6 +31,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
@@ -332,7 +333,7 @@ func TestHeadersInside(t *testing.T) {
 	})
 	w := newWorld(t)
 	id := string(w.add(t, carrel.Sandbox{AccessToken: "tok"}, map[uint16]http.Handler{carrel.GuestPort: see, 3000: see}))
-	srv := front(t, w, Options{Key: "e2b_key"})
+	srv := front(t, w, Options{Callers: access.NewAuthenticator(access.Key{Secret: "e2b_key"})})
 	send := func(port string, extra ...string) {
 		ask(t, "GET", srv.URL+"/", nil, append([]string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", port, "X-API-KEY", "e2b_key",
 			"e2b-traffic-access-token", "x", "X-Forwarded-For", "6.6.6.6", "Host", "sandbox.example.com"}, extra...)...)

@@ -208,9 +208,11 @@ func TestRealWebSocket(t *testing.T) {
 // TestServerSentEvents: each event is there before the next is made, over HTTP/1.1
 // and HTTP/2.
 func TestServerSentEvents(t *testing.T) {
-	next := make(chan struct{})
+	// Each visit has events of its own: the first one's handler may not have ended when the second begins.
+	events := map[string]chan struct{}{"/false": make(chan struct{}), "/true": make(chan struct{})}
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		next := events[r.URL.Path]
 		rw.Header().Set("Content-Type", "text/event-stream")
 		for i := 0; ; i++ {
 			fmt.Fprintf(rw, "data: %d\n\n", i)
@@ -228,7 +230,7 @@ func TestServerSentEvents(t *testing.T) {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca}, ForceAttemptHTTP2: h2, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		}}
-		resp, err := (&http.Client{Transport: tr}).Get(fmt.Sprintf("https://3000-%s.example.com/", id))
+		resp, err := (&http.Client{Transport: tr}).Get(fmt.Sprintf("https://3000-%s.example.com/%v", id, h2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +241,7 @@ func TestServerSentEvents(t *testing.T) {
 				t.Fatalf("h2=%v: %q, %v", h2, line, err)
 			}
 			_, _ = br.ReadString('\n')
-			next <- struct{}{}
+			events[fmt.Sprintf("/%v", h2)] <- struct{}{}
 		}
 		if (resp.ProtoMajor == 2) != h2 {
 			t.Errorf("it was %s", resp.Proto)

@@ -208,6 +208,8 @@ func fileInfo(e *filesystem.EntryInfo) carrel.FileInfo {
 		mode |= fs.ModeSymlink // the guest gives the type of what it leads to
 	case e.GetType() == filesystem.FileType_FILE_TYPE_DIRECTORY:
 		mode |= fs.ModeDir
+	case e.GetType() == filesystem.FileType_FILE_TYPE_UNSPECIFIED:
+		mode |= fs.ModeIrregular // a pipe, a socket or a device: to read it as a file could wait for ever
 	}
 	return carrel.FileInfo{
 		Name: e.GetName(), Path: e.GetPath(), Size: e.GetSize(), Mode: mode,

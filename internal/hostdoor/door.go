@@ -20,6 +20,9 @@ type Moments interface {
 
 // Options configures a [Door].
 type Options struct {
+	// Inside returns the context of what a program inside of a sandbox asks for; nil
+	// leaves it as it is.
+	Inside func(ctx context.Context, id carrel.ID) context.Context
 	// Moments takes the snapshots. Required.
 	Moments Moments
 	// Generation says how often a sandbox has been restored; nil is never.
@@ -96,7 +99,11 @@ func New(o Options) *Door {
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, callerKey{}, callerOf(c))
+			id := callerOf(c)
+			if o.Inside != nil {
+				ctx = o.Inside(ctx, id)
+			}
+			return context.WithValue(ctx, callerKey{}, id)
 		},
 	}
 	d.server.SetKeepAlivesEnabled(false)

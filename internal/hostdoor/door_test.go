@@ -18,6 +18,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -324,9 +325,7 @@ func TestCallerGone(t *testing.T) {
 
 // TestSlowCaller: a request that does not arrive is given up.
 func TestSlowCaller(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a deadline")
-	}
+	testenv.Long(t, "waits for a deadline")
 	var a asked
 	d := open(t, a.snapshot)
 	for _, raw := range []string{"POST /check", strings.TrimSuffix(post("{}"), "}")} {

@@ -81,7 +81,11 @@ func (i *Issuer) publish(w http.ResponseWriter, use string, bundle bool) {
 
 // introspect is RFC 7662.
 func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
-	if i.opts.Authorize == nil || !i.opts.Authorize(r) {
+	ctx, err := r.Context(), error(nil)
+	if i.opts.Authorize != nil {
+		ctx, err = i.opts.Authorize(r)
+	}
+	if i.opts.Authorize == nil || err != nil {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		answer(w, http.StatusUnauthorized, 0, oauthError{"invalid_token", "send the API key"})
 		return
@@ -99,7 +103,7 @@ func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, 0, oauthError{"invalid_request", "want one token"})
 		return
 	}
-	answer(w, http.StatusOK, 0, i.Introspect(r.Context(), r.PostForm.Get("token")))
+	answer(w, http.StatusOK, 0, i.Introspect(ctx, r.PostForm.Get("token")))
 }
 
 // Introspection says what a token is worth now. Of one that is worth nothing only that is said.

@@ -69,7 +69,12 @@ func start(t *testing.T, change ...func(*identity.Options)) *world {
 	}))
 	t.Cleanup(w.web.Close)
 	w.opts = identity.Options{Issuer: func() string { return w.web.URL + "/" }, Now: w.clock.Now,
-		Authorize: func(r *http.Request) bool { return r.Header.Get("X-API-KEY") == apiKey }}
+		Authorize: func(r *http.Request) (context.Context, error) {
+			if r.Header.Get("X-API-KEY") != apiKey {
+				return nil, carrel.Unauthenticated
+			}
+			return r.Context(), nil
+		}}
 	for _, f := range change {
 		f(&w.opts)
 	}

@@ -52,8 +52,9 @@ type Options struct {
 	// Alive says whether a sandbox still is; nil believes it of all that were not revoked.
 	// It closes the gap of a daemon that died between a sandbox's end and its revocation.
 	Alive func(context.Context, carrel.ID) bool
-	// Authorize says whether a request may ask what a token is worth; nil says no.
-	Authorize func(*http.Request) bool
+	// Authorize says whether a request may ask what a token is worth, and returns the
+	// context that Alive is then asked with; nil says no.
+	Authorize func(*http.Request) (context.Context, error)
 	// Now tells the time; nil is time.Now.
 	Now func() time.Time
 	// Logger takes what goes wrong beside a request; nil discards it.

@@ -35,9 +35,12 @@ type Image struct {
 type Store interface {
 	// List returns all templates, by name.
 	List(ctx context.Context) ([]Image, error)
-	// Get finds one by ID or name, making the built-in ones on first use.
+	// Get finds one by ID or name, making the built-in ones on first use. A name is looked
+	// for among the built-in ones, those of the caller's project and the public ones of the
+	// default project, in this order. It checks nobody's rights: an ID finds any.
 	Get(ctx context.Context, nameOrID string) (Image, error)
-	// Import makes a template from an archive stream and replaces one of the same name.
+	// Import makes a template of the caller's project from an archive stream, and replaces
+	// its one of the same name.
 	Import(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (Image, error)
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)

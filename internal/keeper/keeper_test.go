@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -194,9 +195,7 @@ func TestConcurrent(t *testing.T) {
 }
 
 func TestTenThousandFiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 files in short mode")
-	}
+	testenv.Long(t, "10,000 files in short mode")
 	_, c := start(t)
 	f, err := os.Open("/dev/null")
 	if err != nil {
@@ -245,9 +244,7 @@ func TestGarbageIsRefused(t *testing.T) {
 
 // Without files and clients it ends and leaves no socket; Start makes a new one.
 func TestEndsByItself(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits several seconds")
-	}
+	testenv.Long(t, "waits several seconds")
 	path, c := start(t)
 	p := pid(t, path)
 	c.Close()
@@ -272,9 +269,7 @@ func TestEndsByItself(t *testing.T) {
 
 // What a keeper holds is reached under its directory's new name, too; when the directory is gone it ends, whatever it holds.
 func TestForgotten(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits several seconds")
-	}
+	testenv.Long(t, "waits several seconds")
 	path, c := start(t)
 	p := pid(t, path)
 	r, w, err := os.Pipe()

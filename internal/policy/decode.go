@@ -2,7 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"slices"
@@ -56,7 +58,7 @@ func readTree(data []byte) (*yaml.Node, *syntaxFault) {
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
-		if err.Error() == "EOF" {
+		if errors.Is(err, io.EOF) {
 			return nil, &syntaxFault{fault: *faultf("", "a policy that lets nothing out is written {}", "the file is empty"), line: 1, column: 1}
 		}
 		m := yamlLine.FindStringSubmatch(err.Error())
@@ -69,7 +71,7 @@ func readTree(data []byte) (*yaml.Node, *syntaxFault) {
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
 		return nil, &syntaxFault{fault: *faultf("", "", "a second document begins here"), line: second.Line, column: second.Column}
-	} else if err.Error() != "EOF" {
+	} else if !errors.Is(err, io.EOF) {
 		return nil, &syntaxFault{fault: *faultf("", "", "%s", yamlLine.ReplaceAllString(err.Error(), "")), line: doc.Line, column: 1}
 	}
 	if len(doc.Content) != 1 {

@@ -128,15 +128,15 @@ func TestNoRoom(t *testing.T) {
 	h.clean(t)
 }
 
-// TestTenantOwns: a sandbox is its tenant's, whose turn its wakes are.
-func TestTenantOwns(t *testing.T) {
+// TestProjectOwns: a sandbox is its caller's project's, whose turn its wakes are.
+func TestProjectOwns(t *testing.T) {
 	h := newHouse(t, nil)
-	sb, err := h.Create(admission.WithTenant(t.Context(), "team"), carrel.CreateOptions{})
+	sb, err := h.Create(carrel.WithCaller(t.Context(), carrel.Caller{Project: "team"}), carrel.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec, err := h.store.GetSandbox(t.Context(), sb.ID); err != nil || rec.Owner != "team" {
-		t.Errorf("the owner is %q (%v)", rec.Owner, err)
+	if rec, err := h.store.GetSandbox(t.Context(), sb.ID); err != nil || rec.Sandbox.Project != "team" {
+		t.Errorf("the project is %q (%v)", rec.Sandbox.Project, err)
 	}
 }
 

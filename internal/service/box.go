@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -97,13 +95,6 @@ func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	return sb
 }
 
-// newBox returns a box for a record.
-func (s *Service) newBox(rec state.Record, abort context.CancelCauseFunc) *box {
-	id := rec.Sandbox.ID
-	return &box{id: id, dir: filepath.Join(s.opts.Dir, string(id)), abort: abort, turn: make(chan struct{}, 1),
-		up: make(chan struct{}), gone: make(chan struct{}), rec: rec}
-}
-
 // guest returns the connection to the guest; nil without one.
 func (b *box) guest() *guest.Conn {
 	b.mu.Lock()
@@ -122,29 +113,6 @@ var (
 	errClosing = errors.New("the service is closing")
 	errKilled  = errors.New("the sandbox was killed while it started")
 )
-
-// update changes the record of a running sandbox: on the disk first, then here.
-func (s *Service) update(ctx context.Context, op string, b *box, change func(*state.Record)) (carrel.Sandbox, error) {
-	b.save.Lock()
-	defer b.save.Unlock()
-	rec := b.record()
-	if err := b.running(op); err != nil {
-		return carrel.Sandbox{}, err
-	}
-	change(&rec)
-	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
-		return carrel.Sandbox{}, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
-	b.rec = rec
-	b.rec.Sandbox.State = st
-	if st == carrel.Stopping {
-		return carrel.Sandbox{}, b.runningLocked(op)
-	}
-	return publicSandbox(rec.Sandbox), nil
-}
 
 // running returns an error unless the sandbox runs.
 func (b *box) running(op string) error {
@@ -179,30 +147,4 @@ func (b *box) openLocked(op string) error {
 		e.Kind = carrel.Conflict
 	}
 	return err
-}
-
-// SetTimeout implements carrel.Sandboxes. A duration of 0 ends the sandbox now.
-func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, extendOnly bool) (carrel.Sandbox, error) {
-	const op = "set timeout"
-	if err := s.checkTimeout(op, d); err != nil {
-		return carrel.Sandbox{}, err
-	}
-	b, err := s.find(op, id)
-	if err != nil {
-		return carrel.Sandbox{}, err
-	}
-	sb, err := s.update(ctx, op, b, func(r *state.Record) {
-		ends := time.Now().Add(d).UTC().Round(0)
-		if !extendOnly || ends.After(r.Sandbox.Ends) {
-			r.Sandbox.Ends = ends
-		}
-		if d > 0 {
-			r.Timeout = d
-		}
-	})
-	if err != nil {
-		return carrel.Sandbox{}, err
-	}
-	s.expiry.set(b, sb.Ends)
-	return sb, nil
 }

@@ -20,6 +20,16 @@ const (
 
 const eventCheckpointFailed = "sandbox.checkpoint_failed"
 
+// autopilot is what happens to sandboxes by itself: snapshots now and then, and pauses when
+// nothing goes on.
+type autopilot struct {
+	table   *table
+	journal *journal
+	archive *archive
+	moments *moments
+	meter   *meter
+}
+
 // rest is how a sandbox was when its last checkpoint was taken.
 type rest struct {
 	inst  driver.Instance
@@ -29,7 +39,7 @@ type rest struct {
 
 // checkpoints takes the snapshots of Checkpoints.Every, and looks at retention now
 // and then, until the service closes.
-func (s *Service) checkpoints() {
+func (au *autopilot) checkpoints() {
 	tries := newAttempts(checkpointTakes)
 	defer tries.wg.Wait()
 	tick := time.NewTicker(checkpointTick)
@@ -39,11 +49,11 @@ func (s *Service) checkpoints() {
 	for n := 1; ; n++ {
 		select {
 		case <-tick.C:
-		case <-s.ctx.Done():
+		case <-au.table.ctx.Done():
 			return
 		}
 		now := time.Now()
-		for _, b := range s.snapshot() {
+		for _, b := range au.table.snapshot() {
 			b.mu.Lock()
 			every, runs := b.rec.Sandbox.Lifecycle.Checkpoints.Every, b.rec.Sandbox.State == carrel.Running
 			b.mu.Unlock()
@@ -57,12 +67,12 @@ func (s *Service) checkpoints() {
 				plans[b] = p
 			}
 			if runs && !now.Before(p.first) {
-				tries.try(b, now, func() time.Time { return s.checkpoint(tries, b, p) })
+				tries.try(b, now, func() time.Time { return au.checkpoint(tries, b, p) })
 			}
 		}
 		if now.Sub(retained) >= retainEvery {
 			retained = now
-			tries.wg.Go(s.retain)
+			tries.wg.Go(au.archive.retain)
 		}
 		if n%tidyEvery == 0 {
 			tries.tidy()
@@ -91,26 +101,26 @@ func early(d time.Duration, share float64) time.Duration {
 
 // checkpoint takes one snapshot, unless nothing has happened since the one before. It
 // returns when the next is due.
-func (s *Service) checkpoint(tries *attempts, b *box, p *checkpointPlan) time.Time {
+func (au *autopilot) checkpoint(tries *attempts, b *box, p *checkpointPlan) time.Time {
 	next := func() time.Time { return time.Now().Add(early(p.every, 0.1)) }
-	err := s.takeCheckpoint(s.ctx, b, p)
+	err := au.takeCheckpoint(au.table.ctx, b, p)
 	switch {
 	case err == nil:
 		tries.worked(b)
 		return next()
-	case s.ctx.Err() != nil, b.running("") != nil: // ended, or paused: no failure
+	case au.table.ctx.Err() != nil, b.running("") != nil: // ended, or paused: no failure
 		return next()
 	}
 	wait := max(tries.failed(b), p.every)
-	s.tell(carrel.Event{Type: eventCheckpointFailed, ID: b.id,
+	au.journal.tell(carrel.Event{Type: eventCheckpointFailed, ID: b.id,
 		Message: fmt.Sprintf("its snapshot (every %v) could not be taken: %v; tried again in %v", p.every, err, wait)})
 	return time.Now().Add(wait)
 }
 
 // takeCheckpoint has the turn while it decides: what is paused by then keeps its
 // snapshot as it is.
-func (s *Service) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan) error {
-	ctx, release, err := s.take(ctx, "take snapshot", b)
+func (au *autopilot) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan) error {
+	ctx, release, err := au.table.take(ctx, "take snapshot", b)
 	if err != nil {
 		return err
 	}
@@ -118,7 +128,7 @@ func (s *Service) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan)
 	if b.running("") != nil {
 		return nil
 	}
-	now, changed, err := s.changed(ctx, b, p.last)
+	now, changed, err := au.changed(ctx, b, p.last)
 	if err != nil || !changed {
 		return err
 	}
@@ -126,10 +136,10 @@ func (s *Service) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan)
 	if l.Every <= 0 {
 		return nil // switched off meanwhile
 	}
-	if _, err := s.snap(ctx, b, wish{cause: carrel.CauseInterval, filesOnly: l.FilesOnly, detail: "every " + l.Every.String()}); err != nil {
+	if _, err := au.moments.snap(ctx, b, wish{cause: carrel.CauseInterval, filesOnly: l.FilesOnly, detail: "every " + l.Every.String()}); err != nil {
 		return err
 	}
-	if after, _, err := s.changed(ctx, b, rest{}); err == nil {
+	if after, _, err := au.changed(ctx, b, rest{}); err == nil {
 		now.stats.CPU = after.stats.CPU // what taking it used is no change
 	}
 	p.last = now
@@ -139,7 +149,7 @@ func (s *Service) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan)
 // changed measures a sandbox and compares it with an earlier measurement: was
 // somebody there, was the processor used for more than the guest's own rest, was
 // something written?
-func (s *Service) changed(ctx context.Context, b *box, last rest) (now rest, changed bool, err error) {
+func (au *autopilot) changed(ctx context.Context, b *box, last rest) (now rest, changed bool, err error) {
 	b.mu.Lock()
 	inst, used := b.inst, b.use
 	b.mu.Unlock()

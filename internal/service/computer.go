@@ -12,24 +12,24 @@ import (
 
 // Computer implements carrel.Sandboxes. It is good for the sandbox's whole life: each
 // use of it is a visit of its own, which wakes a sandbox that wakes by itself.
-func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
-	_, _, done, err := s.visit(ctx, id, false)
+func (m *moments) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	_, _, done, err := m.visit(ctx, id, false)
 	if err != nil {
 		return nil, err
 	}
 	done()
-	return &computer{s: s, id: id}, nil
+	return &computer{moments: m, id: id}, nil
 }
 
 // computer is the inside of a sandbox through whatever instance it has when used.
 type computer struct {
-	s  *Service
-	id carrel.ID
+	moments *moments
+	id      carrel.ID
 }
 
 // visit runs fn with the way in.
 func visit[T any](ctx context.Context, c *computer, fn func(*guest.Conn) (T, error)) (T, error) {
-	conn, done, err := c.s.Visit(ctx, c.id)
+	conn, done, err := c.moments.Visit(ctx, c.id)
 	if err != nil {
 		var none T
 		return none, err
@@ -55,7 +55,7 @@ func (c *computer) Attach(ctx context.Context, pid int, stdout, stderr io.Writer
 
 // process opens a connection to a process; the visit ends with it.
 func (c *computer) process(ctx context.Context, open func(*guest.Conn) (carrel.Process, error)) (carrel.Process, error) {
-	conn, done, err := c.s.Visit(ctx, c.id)
+	conn, done, err := c.moments.Visit(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *computer) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) 
 
 // Dial implements carrel.Computer.
 func (c *computer) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	conn, done, err := c.s.Visit(ctx, c.id)
+	conn, done, err := c.moments.Visit(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ type files struct {
 
 // Read implements carrel.Files. The visit lasts until the file is closed.
 func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
-	conn, done, err := f.c.s.Visit(ctx, f.c.id)
+	conn, done, err := f.c.moments.Visit(ctx, f.c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/service/filediff"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -18,16 +19,16 @@ const opDiff = "compare snapshots"
 // target, mode or owner is another; that it was written anew, with the same content,
 // is none. In the tier sim, whose template has no files to look at, a directory that
 // only one of the two touched is told of when nothing in it is.
-func (s *Service) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
-	a, err := s.findSnapshot(opDiff, string(from))
+func (ar *archive) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
+	a, err := ar.findSnapshot(ctx, opDiff, string(from))
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.findSnapshot(opDiff, string(to))
+	b, err := ar.findSnapshot(ctx, opDiff, string(to))
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.diff(ctx, a, b)
+	changes, err := ar.diff(ctx, a, b)
 	if err != nil {
 		out := &carrel.Error{Op: opDiff, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
 		if out.Kind == carrel.Invalid {
@@ -38,14 +39,14 @@ func (s *Service) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carre
 	return changes, nil
 }
 
-func (s *Service) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carrel.FileChange, error) {
-	was, err := s.readFiles(ctx, a)
+func (ar *archive) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carrel.FileChange, error) {
+	was, err := ar.readFiles(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", a.Snapshot.ID, err)
 	}
 	is := was
 	if a.Snapshot.ID != b.Snapshot.ID {
-		if is, err = s.readFiles(ctx, b); err != nil {
+		if is, err = ar.readFiles(ctx, b); err != nil {
 			return nil, fmt.Errorf("snapshot %s: %w", b.Snapshot.ID, err)
 		}
 	}
@@ -56,17 +57,17 @@ func (s *Service) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carrel
 	}
 	var base image.Files
 	if was.image != "" {
-		if base, err = s.opts.Images.Files(ctx, was.image); err != nil {
+		if base, err = ar.opts.Images.Files(ctx, was.image); err != nil {
 			return nil, err
 		}
 		defer func() { _ = base.Close() }() // it was only read
 	}
-	return compareLayers(ctx, base, was.layer, is.layer)
+	return filediff.Compare(ctx, base, was.layer, is.layer)
 }
 
 // content is what Diff knows of one snapshot.
 type content struct {
-	layer    *layer
+	layer    *filediff.Layer
 	template string // its name, or ID
 	image    string // the root image's path; "" where there is none
 	root     string // its name among the kept ones; "" where it is not
@@ -85,13 +86,13 @@ func (c content) sameRoot(o content) bool {
 }
 
 // readFiles reads what a snapshot holds of the filesystem.
-func (s *Service) readFiles(ctx context.Context, sr state.SnapshotRecord) (content, error) {
-	o, err := s.open(ctx, sr.Snapshot.ID, false, false)
+func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (content, error) {
+	o, err := ar.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
 		return content{}, err
 	}
 	defer o.release()
-	drv, root, err := s.home(ctx, sr.Record)
+	drv, root, err := ar.launcher.home(ctx, sr.Record)
 	if err != nil {
 		return content{}, err
 	}
@@ -103,13 +104,13 @@ func (s *Service) readFiles(ctx context.Context, sr state.SnapshotRecord) (conte
 	// A directory with the name of a sandbox that never is: what a crash leaves of it
 	// goes with the other leftovers.
 	id := carrel.NewID()
-	spec := driver.Spec{ID: id, Root: root, Guest: s.opts.GuestImage, Dir: filepath.Join(s.opts.Dir, string(id)), Limits: sr.Snapshot.Limits}
+	spec := driver.Spec{ID: id, Root: root, Guest: ar.opts.GuestImage, Dir: filepath.Join(ar.opts.Dir, string(id)), Limits: sr.Snapshot.Limits}
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
 		return content{}, fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() {
 		if err := os.RemoveAll(spec.Dir); err != nil {
-			s.log.Error("remove a directory", "err", err)
+			ar.log.Error("remove a directory", "err", err)
 		}
 	}()
 	c.layer, err = readVerified(ctx, o, r, spec)
@@ -118,7 +119,7 @@ func (s *Service) readFiles(ctx context.Context, sr state.SnapshotRecord) (conte
 
 // readVerified reads a snapshot's files while their checksums are read: damage
 // explains whatever else went wrong.
-func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec) (*layer, error) {
+func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec) (*filediff.Layer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	checked := make(chan error, 1)
@@ -129,10 +130,10 @@ func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver
 		}
 		checked <- err
 	}()
-	var l *layer
+	var l *filediff.Layer
 	stream, err := r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec)
 	if err == nil {
-		l, err = readLayer(ctx, stream, int64(spec.Limits.DiskMB)<<20+layerSlack)
+		l, err = filediff.Read(ctx, stream, int64(spec.Limits.DiskMB)<<20+filediff.HashSlack)
 		if cerr := stream.Close(); err == nil {
 			err = cerr
 		}

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -51,7 +50,7 @@ type Stats struct {
 // Stats counts the sandboxes.
 func (s *Service) Stats() Stats {
 	st := Stats{Max: s.opts.MaxSandboxes}
-	for _, b := range s.snapshot() {
+	for _, b := range s.table.snapshot() {
 		switch b.public().State {
 		case carrel.Starting:
 			st.Starting++
@@ -62,56 +61,4 @@ func (s *Service) Stats() Stats {
 		}
 	}
 	return st
-}
-
-// probes remembers which drivers were found to work. One that does not is asked
-// again by the next creation: its host may have been mended.
-type probes struct {
-	mu sync.Mutex
-	by map[carrel.Tier]*probe
-}
-
-type probe struct {
-	done chan struct{}
-	err  error // set before done is closed
-}
-
-const probeTime = 30 * time.Second
-
-// probe makes sure that a driver works on this host.
-func (s *Service) probe(ctx context.Context, d driver.Driver) error {
-	tier := d.Info().Tier
-	s.probes.mu.Lock()
-	p, asked := s.probes.by[tier]
-	if !asked {
-		p = &probe{done: make(chan struct{})}
-		if s.probes.by == nil {
-			s.probes.by = map[carrel.Tier]*probe{}
-		}
-		s.probes.by[tier] = p
-	}
-	s.probes.mu.Unlock()
-	if !asked && !s.spawn(func() { s.ask(d, tier, p) }) {
-		p.err = &carrel.Error{Op: "probe driver", Kind: carrel.Unavailable, Err: errClosing}
-		close(p.done)
-	}
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-		return &carrel.Error{Op: "probe driver", Kind: carrel.TimedOut, Err: context.Cause(ctx)}
-	}
-}
-
-// ask runs one probe for all who wait for it.
-func (s *Service) ask(d driver.Driver, tier carrel.Tier, p *probe) {
-	ctx, cancel := context.WithTimeout(s.ctx, probeTime)
-	defer cancel()
-	p.err = d.Probe(ctx)
-	if p.err != nil {
-		s.probes.mu.Lock()
-		delete(s.probes.by, tier)
-		s.probes.mu.Unlock()
-	}
-	close(p.done)
 }

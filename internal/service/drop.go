@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -30,17 +31,17 @@ const (
 
 // DeleteSnapshot implements carrel.Moments. Somebody asks for it, so what is Kept,
 // named or labelled goes too.
-func (s *Service) DeleteSnapshot(ctx context.Context, idOrName string) error {
-	sr, err := s.findSnapshot(opDrop, idOrName)
+func (ar *archive) DeleteSnapshot(ctx context.Context, idOrName string) error {
+	sr, err := ar.findSnapshot(ctx, opDrop, idOrName)
 	if err != nil {
 		return err
 	}
 	id := sr.Snapshot.ID
-	dropped, refused, err := s.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
+	dropped, refused, err := ar.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
 	// A sandbox that was just begun from it may still be reading its pages, which takes
 	// moments and is nothing that its caller knows of.
 	for end := time.Now().Add(heldTime); errors.Is(refused[id], errHeld) && time.Now().Before(end) && sleep(ctx, heldPause); {
-		dropped, refused, err = s.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
+		dropped, refused, err = ar.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
 	}
 	switch {
 	case err != nil:
@@ -48,11 +49,11 @@ func (s *Service) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	case refused[id] != nil:
 		return refused[id]
 	case len(dropped) == 0: // another was faster
-		_, err := s.findSnapshot(opDrop, string(id))
+		_, err := ar.findSnapshot(ctx, opDrop, string(id))
 		return err
 	}
-	if sb := sr.Snapshot.Sandbox; s.boxOf(sb) != nil {
-		s.tell(carrel.Event{Type: eventDropped, ID: sb, Message: fmt.Sprintf("snapshot %s was deleted on request", id),
+	if sb := sr.Snapshot.Sandbox; ar.table.boxOf(sb) != nil {
+		ar.journal.tell(carrel.Event{Type: eventDropped, ID: sb, Message: fmt.Sprintf("snapshot %s was deleted on request", id),
 			Fields: map[string]string{"snapshot": string(id)}})
 	}
 	return nil
@@ -74,43 +75,42 @@ type dropRule struct {
 // name one under box.save only, of its own sandbox or after a hold; so with box.save
 // of those that do, or could, and index.edit, and claim refusing what is held, none
 // gets a new user here.
-func (s *Service) dropSnapshots(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
+func (ar *archive) dropSnapshots(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
 	dropped []carrel.SnapshotID, refused map[carrel.SnapshotID]error, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
-	dropped, refused, err = s.dropRecords(ctx, ids, rule)
+	dropped, refused, err = ar.dropRecords(ctx, ids, rule)
 	if err != nil || len(dropped) == 0 {
 		return nil, refused, err
 	}
 	// From here on they are gone for everybody.
 	_ = failpoint.Hit(pointDropped)
 	for _, id := range dropped {
-		s.scrap(id)
+		ar.scrap(id)
 	}
 	return dropped, refused, nil
 }
 
 // dropRecords is the first half of dropSnapshots.
-func (s *Service) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
+func (ar *archive) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
 	dropped []carrel.SnapshotID, refused map[carrel.SnapshotID]error, err error) {
 	set := map[carrel.SnapshotID]bool{}
 	for _, id := range ids {
 		set[id] = true
 	}
-	boxes, unlock := s.lockUsers(set)
+	boxes, unlock := ar.lockUsers(set)
 	defer unlock()
-	s.snaps.edit.Lock()
-	defer s.snaps.edit.Unlock()
+	defer ar.snaps.LockEdits()()
 	refused = map[carrel.SnapshotID]error{}
-	for _, rec := range s.recordsOf(ctx, boxes, set) {
+	for _, rec := range ar.recordsOf(ctx, boxes, set) {
 		if p := rec.Paused; set[p] && rec.Sandbox.ID != rule.ended {
 			refused[p] = &carrel.Error{Op: opDrop, Kind: carrel.Conflict, ID: rec.Sandbox.ID, Field: "snapshotID",
 				Err: fmt.Errorf("the paused sandbox needs snapshot %s to resume", p), Hint: "resume or kill that sandbox first"}
 			delete(set, p)
 		}
 	}
-	claimed := s.snaps.claim(set, func(sr state.SnapshotRecord, held bool) bool {
+	claimed := ar.snaps.Claim(set, func(sr state.SnapshotRecord, held bool) bool {
 		id := sr.Snapshot.ID
 		if held {
 			refused[id] = &carrel.Error{Op: opDrop, Kind: carrel.Conflict, ID: sr.Snapshot.Sandbox, Field: "snapshotID",
@@ -123,7 +123,7 @@ func (s *Service) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule
 	if len(claimed) == 0 {
 		return nil, refused, nil
 	}
-	c := state.Change{PutSnapshots: s.snaps.orphans(claimed)}
+	c := state.Change{PutSnapshots: ar.snaps.Orphans(claimed)}
 	var moved []*box
 	for _, b := range boxes {
 		rec, ok := b.durable()
@@ -132,7 +132,7 @@ func (s *Service) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule
 		}
 		moved = append(moved, b)
 		if ok {
-			rec.Sandbox.Snapshot = above(claimed, rec.Sandbox.Snapshot)
+			rec.Sandbox.Snapshot = timeline.Above(claimed, rec.Sandbox.Snapshot)
 			c.Put = append(c.Put, rec)
 		}
 	}
@@ -140,15 +140,15 @@ func (s *Service) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule
 		c.DeleteSnapshots = append(c.DeleteSnapshots, id)
 	}
 	slices.Sort(c.DeleteSnapshots)
-	if err := s.apply(ctx, c); err != nil {
+	if err := ar.records.apply(ctx, c); err != nil {
 		for _, sr := range claimed {
-			s.snaps.put(sr)
+			ar.snaps.Put(sr)
 		}
 		return nil, refused, err
 	}
 	for _, b := range moved {
 		b.mu.Lock()
-		b.rec.Sandbox.Snapshot = above(claimed, b.rec.Sandbox.Snapshot)
+		b.rec.Sandbox.Snapshot = timeline.Above(claimed, b.rec.Sandbox.Snapshot)
 		b.mu.Unlock()
 	}
 	return c.DeleteSnapshots, refused, nil
@@ -156,40 +156,28 @@ func (s *Service) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule
 
 // recordsOf lists the records of boxes, and those of the snapshots' own sandboxes that
 // this service could not adopt: the next one may.
-func (s *Service) recordsOf(ctx context.Context, boxes []*box, set map[carrel.SnapshotID]bool) []state.Record {
+func (ar *archive) recordsOf(ctx context.Context, boxes []*box, set map[carrel.SnapshotID]bool) []state.Record {
 	var out []state.Record
 	for _, b := range boxes {
 		out = append(out, b.record())
 	}
 	for id := range set {
-		sr, ok := s.snaps.get(id)
-		if !ok || s.boxOf(sr.Snapshot.Sandbox) != nil {
+		sr, ok := ar.snaps.Get(id)
+		if !ok || ar.table.boxOf(sr.Snapshot.Sandbox) != nil {
 			continue
 		}
-		if rec, err := s.opts.Store.GetSandbox(ctx, sr.Snapshot.Sandbox); err == nil {
+		if rec, err := ar.opts.Store.GetSandbox(ctx, sr.Snapshot.Sandbox); err == nil {
 			out = append(out, rec)
 		}
 	}
 	return out
 }
 
-// above is the next older moment of one that goes, that stays.
-func above(gone map[carrel.SnapshotID]state.SnapshotRecord, id carrel.SnapshotID) carrel.SnapshotID {
-	for range len(gone) + 1 {
-		sr, ok := gone[id]
-		if !ok {
-			return id
-		}
-		id = sr.Snapshot.Parent
-	}
-	return "" // a circle
-}
-
 // lockUsers takes box.save of the sandboxes whose records name one of the snapshots,
 // or that they are moments of. Several are taken in the order of their IDs.
-func (s *Service) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlock func()) {
+func (ar *archive) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlock func()) {
 	for {
-		boxes = s.usersOf(set)
+		boxes = ar.usersOf(set)
 		for _, b := range boxes {
 			b.save.Lock()
 		}
@@ -198,7 +186,7 @@ func (s *Service) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unloc
 				b.save.Unlock()
 			}
 		}
-		missed := slices.ContainsFunc(s.usersOf(set), func(b *box) bool { return !slices.Contains(boxes, b) })
+		missed := slices.ContainsFunc(ar.usersOf(set), func(b *box) bool { return !slices.Contains(boxes, b) })
 		if !missed {
 			return boxes, unlock
 		}
@@ -207,14 +195,14 @@ func (s *Service) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unloc
 }
 
 // usersOf lists those sandboxes, by ID.
-func (s *Service) usersOf(set map[carrel.SnapshotID]bool) []*box {
+func (ar *archive) usersOf(set map[carrel.SnapshotID]bool) []*box {
 	owners := map[carrel.ID]bool{}
 	for id := range set {
-		if sr, ok := s.snaps.get(id); ok {
+		if sr, ok := ar.snaps.Get(id); ok {
 			owners[sr.Snapshot.Sandbox] = true
 		}
 	}
-	out := slices.DeleteFunc(s.snapshot(), func(b *box) bool {
+	out := slices.DeleteFunc(ar.table.snapshot(), func(b *box) bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return !owners[b.id] && !set[b.rec.Sandbox.Snapshot] && !set[b.rec.Paused]
@@ -239,44 +227,4 @@ func (b *box) durable() (_ state.Record, ok bool) {
 		}
 	}
 	return rec, true
-}
-
-// boxOf finds a sandbox; nil when it has gone.
-func (s *Service) boxOf(id carrel.ID) *box {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.boxes[id]
-}
-
-// claim takes the records of a set that ok agrees to out of the index, in one step
-// with looking at who holds them: nobody can begin to use them any more.
-func (x *index) claim(set map[carrel.SnapshotID]bool, ok func(sr state.SnapshotRecord, held bool) bool) map[carrel.SnapshotID]state.SnapshotRecord {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := map[carrel.SnapshotID]state.SnapshotRecord{}
-	for id := range set {
-		if sr, there := x.byID[id]; there && ok(sr, x.held[id] > 0) {
-			out[id] = sr
-			x.dropLocked(id)
-		}
-	}
-	return out
-}
-
-// orphans returns the records whose parents go, with the parents that they get.
-func (x *index) orphans(gone map[carrel.SnapshotID]state.SnapshotRecord) []state.SnapshotRecord {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var out []state.SnapshotRecord
-	for id := range x.byID {
-		sr := x.byID[id]
-		if _, ok := gone[sr.Snapshot.Parent]; !ok {
-			continue
-		}
-		if sr.Snapshot.Parent = above(gone, sr.Snapshot.Parent); sr.Snapshot.Parent == id {
-			sr.Snapshot.Parent = "" // the records were a circle
-		}
-		out = append(out, sr)
-	}
-	return out
 }

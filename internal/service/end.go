@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -16,19 +17,36 @@ import (
 // an end that began is finished.
 const endTime = 30 * time.Second
 
+// lifecycle ends sandboxes: on request, when their time is up, or because they ended by
+// themselves.
+type lifecycle struct {
+	opts     *Options
+	log      *slog.Logger
+	table    *table
+	rules    *rules
+	journal  *journal
+	records  *records
+	launcher *launcher
+	greeter  *greeter
+	networks *networks
+	archive  *archive
+	moments  *moments
+	expiry   expiry
+}
+
 // end ends a sandbox and returns when nothing of it is left. Several at once
 // share one end; its reason is the first one's.
-func (s *Service) end(ctx context.Context, b *box, reason carrel.EndReason, message string) error {
-	return s.endIf(ctx, b, verdict{reason, message}, nil)
+func (li *lifecycle) end(ctx context.Context, b *box, reason carrel.EndReason, message string) error {
+	return li.endIf(ctx, b, verdict{reason, message}, nil)
 }
 
 // endIf is end on the condition that cond, asked at the moment of decision with
 // box.mu held, still says so.
-func (s *Service) endIf(ctx context.Context, b *box, v verdict, cond func(carrel.Sandbox) bool) error {
-	if !s.hold() {
+func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(carrel.Sandbox) bool) error {
+	if !li.table.hold() {
 		return &carrel.Error{Op: "end sandbox", Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
 	}
-	defer s.wg.Done()
+	defer li.table.wg.Done()
 	for {
 		b.mu.Lock()
 		st, e := b.rec.Sandbox.State, b.ending
@@ -69,7 +87,7 @@ func (s *Service) endIf(ctx context.Context, b *box, v verdict, cond func(carrel
 			b.mu.Unlock()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 			defer cancel()
-			e.err = s.tearDown(ctx, b, v)
+			e.err = li.tearDown(ctx, b, v)
 			close(e.done)
 			return e.err
 		}
@@ -87,7 +105,7 @@ func isClosed(c chan struct{}) bool {
 
 // tearDown removes a sandbox that endIf has marked. When the driver can't, the
 // sandbox stays in the table, stopping, and is tried again.
-func (s *Service) tearDown(ctx context.Context, b *box, v verdict) error {
+func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
@@ -100,68 +118,53 @@ func (s *Service) tearDown(ctx context.Context, b *box, v verdict) error {
 		b.mu.Lock()
 		b.ending, b.failed = nil, &v
 		b.mu.Unlock()
-		s.remember(ctx, b) // so that a new service finishes it
-		s.expiry.set(b, time.Now().Add(retryEnd))
+		li.records.remember(ctx, b) // so that a new service finishes it
+		li.expiry.set(b, time.Now().Add(retryEnd))
 		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.KindOf(err), ID: b.id, Err: err,
 			Hint: "it is tried again every few seconds"}
 	}
 	b.closeConn()
-	s.forget(ctx, b, v, inst != nil)
+	li.forget(ctx, b, v, inst != nil)
 	return nil
-}
-
-// remember writes the record as it stands, as well as that goes.
-func (s *Service) remember(ctx context.Context, b *box) {
-	b.save.Lock()
-	defer b.save.Unlock()
-	if err := s.opts.Store.PutSandbox(ctx, b.record()); err != nil {
-		s.log.Error("write record", "sandbox", b.id, "err", err)
-	}
 }
 
 // forget removes what the service itself holds of a sandbox that is no more, and
 // tells its end. What the store refuses costs no more than a second report of the
 // end, by the next service. lived says that it had an instance.
-func (s *Service) forget(ctx context.Context, b *box, v verdict, lived bool) {
+func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) {
 	rec := b.record()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := os.RemoveAll(b.dir); err != nil {
-			s.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
+			li.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
 		}
 	})
 	wg.Go(func() {
-		if err := s.emit(ctx, endedEvent(rec.Sandbox, v)); err != nil {
-			s.log.Error("write event", "sandbox", b.id, "err", err)
+		if err := li.journal.emit(ctx, endedEvent(rec.Sandbox, v)); err != nil {
+			li.log.Error("write event", "sandbox", b.id, "err", err)
 		}
 	})
 	b.save.Lock()
-	if err := s.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
-		s.log.Error("delete record", "sandbox", b.id, "err", err)
+	if err := li.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
+		li.log.Error("delete record", "sandbox", b.id, "err", err)
 	}
 	b.save.Unlock()
-	wg.Go(func() { s.revoke(ctx, rec.Sandbox) })
+	wg.Go(func() { li.networks.revoke(ctx, rec.Sandbox) })
 	wg.Wait()
-	s.dropOf(ctx, b.id)
-	s.expiry.remove(b)
-	s.mu.Lock()
-	delete(s.boxes, b.id)
-	if lived {
-		s.live--
-	}
-	s.ended.add(b.id, v)
-	s.mu.Unlock()
+	li.archive.dropOf(ctx, b.id)
+	li.expiry.remove(b)
+	li.table.remove(rec.Sandbox, v, lived)
 	close(b.gone)
 }
 
 // watch ends a sandbox whose instance has ended by itself, and not because the
 // sandbox was paused.
-func (s *Service) watch(b *box, inst driver.Instance) {
-	exit, err := inst.Wait(s.ctx)
-	if s.ctx.Err() != nil {
+func (li *lifecycle) watch(b *box, inst driver.Instance) {
+	exit, err := inst.Wait(li.table.ctx)
+	if li.table.ctx.Err() != nil {
 		return // it lives on, for the next service
 	}
-	_ = b.settled(s.ctx) // what has the turn may be the one who ended it
+	_ = b.settled(li.table.ctx) // what has the turn may be the one who ended it
 	b.mu.Lock()
 	current := b.inst == inst
 	b.mu.Unlock()
@@ -174,11 +177,18 @@ func (s *Service) watch(b *box, inst driver.Instance) {
 	}
 	v.message = explain(b.public().Limits, v)
 	if v.reason != carrel.EndKilled {
-		s.log.Warn("sandbox ended by itself", "sandbox", b.id, "reason", v.reason, "message", v.message)
+		li.log.Warn("sandbox ended by itself", "sandbox", b.id, "reason", v.reason, "message", v.message)
 	}
-	if err := s.end(context.WithoutCancel(s.ctx), b, v.reason, v.message); err != nil {
-		s.log.Error("end sandbox", "sandbox", b.id, "err", err)
+	if err := li.end(context.WithoutCancel(li.table.ctx), b, v.reason, v.message); err != nil {
+		li.log.Error("end sandbox", "sandbox", b.id, "err", err)
 	}
+}
+
+// follow watches a new instance, and lets go of the snapshot it was made from when
+// all of it has been read.
+func (li *lifecycle) follow(b *box, inst driver.Instance, from *origin) {
+	li.table.spawn(func() { li.watch(b, inst) })
+	li.launcher.letGo(b.id, inst, from)
 }
 
 // explain names the limit, its value and what to change, where a limit ended it.
@@ -204,7 +214,8 @@ type endings struct {
 
 type verdictAt struct {
 	verdict
-	at time.Time
+	project string // whose sandbox it was
+	at      time.Time
 }
 
 // Bounds of endings.
@@ -213,11 +224,11 @@ const (
 	endingsFor  = time.Hour
 )
 
-func (e *endings) add(id carrel.ID, v verdict) {
+func (e *endings) add(id carrel.ID, project string, v verdict) {
 	if e.byID == nil {
 		e.byID = map[carrel.ID]verdictAt{}
 	}
-	e.byID[id] = verdictAt{v, time.Now()}
+	e.byID[id] = verdictAt{v, project, time.Now()}
 	e.order = append(e.order, id)
 	for len(e.order) > endingsKept || time.Since(e.byID[e.order[0]].at) > endingsFor {
 		delete(e.byID, e.order[0])
@@ -225,7 +236,29 @@ func (e *endings) add(id carrel.ID, v verdict) {
 	}
 }
 
-func (e *endings) get(id carrel.ID) (verdict, bool) {
+func (e *endings) get(id carrel.ID) (verdictAt, bool) {
 	v, ok := e.byID[id]
-	return v.verdict, ok
+	return v, ok
+}
+
+// Kill implements carrel.Sandboxes. Several at once all return when it has ended.
+func (li *lifecycle) Kill(ctx context.Context, id carrel.ID) error {
+	b, err := li.table.find("kill sandbox", id)
+	if err != nil {
+		return err
+	}
+	return li.end(ctx, b, carrel.EndKilled, "killed on request")
+}
+
+// endAll kills sandboxes, all at once.
+func (li *lifecycle) endAll(all []*box) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, b := range all {
+		wg.Go(func() {
+			errs[i] = li.end(context.Background(), b, carrel.EndKilled, "the service was closed")
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -45,7 +46,7 @@ type hub struct {
 	last int64 // the newest event's number
 }
 
-func (h *hub) init() { h.subs = map[chan struct{}]struct{}{} }
+func newHub() hub { return hub{subs: map[chan struct{}]struct{}{}} }
 
 func (h *hub) subscribe() chan struct{} {
 	h.mu.Lock()
@@ -80,14 +81,25 @@ func (h *hub) newest() int64 {
 	return h.last
 }
 
+// journal writes events and has them read.
+type journal struct {
+	opts  *Options
+	log   *slog.Logger
+	table *table
+	hub   hub
+}
+
 // emit stores an event and tells those who follow.
-func (s *Service) emit(ctx context.Context, e carrel.Event) error {
+func (j *journal) emit(ctx context.Context, e carrel.Event) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
 	e.Time = e.Time.UTC().Round(0)
-	stored, err := s.opts.Store.AppendEvent(ctx, e)
-	s.hub.wake(stored.Seq) // also after an error: it may have been written all the same
+	if e.ID != "" && e.Project == "" {
+		e.Project, _ = j.table.Project(e.ID)
+	}
+	stored, err := j.opts.Store.AppendEvent(ctx, e)
+	j.hub.wake(stored.Seq) // also after an error: it may have been written all the same
 	return err
 }
 
@@ -111,7 +123,7 @@ func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 	if start != "" {
 		fields["start"] = start
 	}
-	return carrel.Event{Type: eventCreated, ID: sb.ID, Time: sb.Started,
+	return carrel.Event{Type: eventCreated, ID: sb.ID, Project: sb.Project, Time: sb.Started,
 		Message: fmt.Sprintf("created from template %s in tier %s with %g CPUs, %d MiB of memory, %d MiB of disk and %d processes; ends at %s",
 			name, sb.Tier, l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, sb.Ends.UTC().Format(time.RFC3339)),
 		Fields: fields}
@@ -119,26 +131,26 @@ func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 
 // endedEvent tells how a sandbox ended.
 func endedEvent(sb carrel.Sandbox, v verdict) carrel.Event {
-	return carrel.Event{Type: eventEnded, ID: sb.ID, Reason: v.reason, Message: v.message,
+	return carrel.Event{Type: eventEnded, ID: sb.ID, Project: sb.Project, Reason: v.reason, Message: v.message,
 		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
 }
 
 // Events implements carrel.Sandboxes. Events that were forgotten for their age
 // are left out.
-func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
+func (j *journal) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
 	const op = "follow events"
 	if after == 0 {
-		after = s.hub.newest()
+		after = j.hub.newest()
 	}
 	return func(yield func(carrel.Event, error) bool) {
 		if after < 0 {
 			yield(carrel.Event{}, invalid(op, "after", "%d is negative", after))
 			return
 		}
-		wake := s.hub.subscribe()
-		defer s.hub.unsubscribe(wake)
+		wake := j.hub.subscribe()
+		defer j.hub.unsubscribe(wake)
 		for after := after; ; {
-			page, err := s.opts.Store.Events(ctx, "", after, eventPage)
+			page, err := j.opts.Store.Events(ctx, "", after, eventPage)
 			if ctx.Err() != nil {
 				return
 			}
@@ -159,7 +171,7 @@ func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Even
 			case <-wake:
 			case <-ctx.Done():
 				return
-			case <-s.ctx.Done():
+			case <-j.table.ctx.Done():
 				yield(carrel.Event{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: errClosing})
 				return
 			}
@@ -174,7 +186,7 @@ func (s *Service) trim() {
 	for {
 		now := time.Now()
 		before := now.Add(-keepAfterEnd)
-		for _, b := range s.snapshot() {
+		for _, b := range s.table.snapshot() {
 			if t := b.public().Started; t.Before(before) {
 				before = t
 			}
@@ -182,13 +194,13 @@ func (s *Service) trim() {
 		if oldest := now.Add(-keepAtMost); before.Before(oldest) {
 			before = oldest
 		}
-		if err := s.opts.Store.TrimEvents(s.ctx, before); err != nil && s.ctx.Err() == nil {
+		if err := s.opts.Store.TrimEvents(s.table.ctx, before); err != nil && s.table.ctx.Err() == nil {
 			s.log.Error("forget old events", "err", err)
 		}
-		s.sweepRoots()
+		s.roots.sweepRoots()
 		select {
 		case <-tick.C:
-		case <-s.ctx.Done():
+		case <-s.table.ctx.Done():
 			return
 		}
 	}
@@ -202,7 +214,7 @@ const (
 
 // Logs implements carrel.Sandboxes: what happened to a sandbox, in order. They
 // can be read for an hour after its end.
-func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
+func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
 	const op = "read logs"
 	if opts.Limit < 0 || opts.Limit > maxLogs {
 		return nil, invalid(op, "limit", "%d is not between 0 and %d", opts.Limit, maxLogs)
@@ -210,8 +222,8 @@ func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 	if opts.Limit == 0 {
 		opts.Limit = defaultLogs
 	}
-	b, missing := s.find(op, id)
-	events, err := s.eventsOf(ctx, id)
+	b, missing := j.table.find(op, id)
+	events, err := j.eventsOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -234,11 +246,11 @@ func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 }
 
 // eventsOf reads all events of one sandbox.
-func (s *Service) eventsOf(ctx context.Context, id carrel.ID) ([]carrel.Event, error) {
+func (j *journal) eventsOf(ctx context.Context, id carrel.ID) ([]carrel.Event, error) {
 	var out []carrel.Event
 	var after int64
 	for {
-		page, err := s.opts.Store.Events(ctx, id, after, eventPage)
+		page, err := j.opts.Store.Events(ctx, id, after, eventPage)
 		if err != nil {
 			return nil, err
 		}
@@ -272,4 +284,13 @@ func logEntry(e carrel.Event) carrel.LogEntry {
 		l.Level = "error"
 	}
 	return l
+}
+
+// tell writes an event that nothing depends on.
+func (j *journal) tell(e carrel.Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.table.ctx), undoTime)
+	defer cancel()
+	if err := j.emit(ctx, e); err != nil && j.table.ctx.Err() == nil {
+		j.log.Error("write event", "sandbox", e.ID, "err", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
 // expiry knows when each sandbox's time is up: one heap, one timer, one goroutine.
@@ -26,7 +27,7 @@ type dueAt struct {
 	over  bool // it has ended: it must not come back
 }
 
-func (e *expiry) init() { e.wake = make(chan struct{}, 1) }
+func newExpiry() expiry { return expiry{wake: make(chan struct{}, 1)} }
 
 // set puts a sandbox's end at a moment, whether it had one or not.
 func (e *expiry) set(b *box, at time.Time) {
@@ -90,13 +91,13 @@ const (
 )
 
 // expire ends sandboxes whose time is up, until the service closes.
-func (s *Service) expire() {
+func (li *lifecycle) expire() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		due, next, any := s.expiry.take(time.Now())
+		due, next, any := li.expiry.take(time.Now())
 		for _, b := range due {
-			s.spawn(func() { s.expired(b) })
+			li.table.spawn(func() { li.expired(b) })
 		}
 		if !any {
 			next = time.Hour
@@ -104,8 +105,8 @@ func (s *Service) expire() {
 		timer.Reset(next)
 		select {
 		case <-timer.C:
-		case <-s.expiry.wake:
-		case <-s.ctx.Done():
+		case <-li.expiry.wake:
+		case <-li.table.ctx.Done():
 			return
 		}
 	}
@@ -113,52 +114,52 @@ func (s *Service) expire() {
 
 // expired ends one sandbox whose time was up a moment ago, or tries again to end
 // one that would not go.
-func (s *Service) expired(b *box) {
-	ctx := context.WithoutCancel(s.ctx)
+func (li *lifecycle) expired(b *box) {
+	ctx := context.WithoutCancel(li.table.ctx)
 	b.mu.Lock()
 	sb, failed := b.rec.Sandbox, b.failed
 	b.mu.Unlock()
 	var err error
 	switch {
 	case failed != nil:
-		err = s.end(ctx, b, failed.reason, failed.message)
+		err = li.end(ctx, b, failed.reason, failed.message)
 	case sb.State == carrel.Pausing || sb.State == carrel.Resuming:
-		s.expiry.set(b, time.Now().Add(retryBusy))
+		li.expiry.set(b, time.Now().Add(retryBusy))
 	case sb.State == carrel.Paused:
 	case sb.Lifecycle.OnTimeout == carrel.ActionPause:
-		err = s.pauseLate(ctx, b)
+		err = li.pauseLate(ctx, b)
 	default:
 		d := sb.Ends.Sub(sb.Started).Round(time.Second)
-		err = s.endIf(ctx, b, verdict{carrel.EndTimeout, fmt.Sprintf(
+		err = li.endIf(ctx, b, verdict{carrel.EndTimeout, fmt.Sprintf(
 			"its timeout passed, %v after its start: create it with a longer timeout, or extend the timeout while it runs", d)},
 			func(sb carrel.Sandbox) bool {
 				late := !time.Now().Before(sb.Ends)
 				if !late { // extended meanwhile
-					s.expiry.set(b, sb.Ends)
+					li.expiry.set(b, sb.Ends)
 				}
 				return late
 			})
 	}
 	if err != nil {
-		s.log.Error("end sandbox", "sandbox", b.id, "err", err)
+		li.log.Error("end sandbox", "sandbox", b.id, "err", err)
 	}
 }
 
 // pauseLate pauses a sandbox whose time is up. When that can't be done now it runs
 // on and is tried again: its state is worth more than the timeout.
-func (s *Service) pauseLate(ctx context.Context, b *box) error {
+func (li *lifecycle) pauseLate(ctx context.Context, b *box) error {
 	var ends time.Time
 	late := func() bool {
 		ends = b.rec.Sandbox.Ends
 		return !time.Now().Before(ends)
 	}
-	sb, err := s.pauseIf(ctx, b, carrel.PauseOptions{FilesOnly: b.public().Lifecycle.FilesOnly, Cause: carrel.CauseTimeout}, late)
+	sb, err := li.moments.pauseIf(ctx, b, carrel.PauseOptions{FilesOnly: b.public().Lifecycle.FilesOnly, Cause: carrel.CauseTimeout}, late)
 	switch {
 	case err == nil && sb.State == carrel.Running: // extended meanwhile
-		s.expiry.set(b, ends)
+		li.expiry.set(b, ends)
 	case err != nil && carrel.KindOf(err) != carrel.NotFound && b.public().State == carrel.Running:
-		s.expiry.set(b, time.Now().Add(retryPause))
-		s.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
+		li.expiry.set(b, time.Now().Add(retryPause))
+		li.journal.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
 			Message: fmt.Sprintf("its timeout passed, but it could not be paused and runs on: %v; tried again in %v", err, retryPause)})
 	case carrel.KindOf(err) == carrel.Conflict, carrel.KindOf(err) == carrel.NotFound:
 		return nil
@@ -191,4 +192,30 @@ func (h *dueHeap) Pop() any {
 	b.due.in = false
 	*h = old[:len(old)-1]
 	return b
+}
+
+// SetTimeout implements carrel.Sandboxes. A duration of 0 ends the sandbox now.
+func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, extendOnly bool) (carrel.Sandbox, error) {
+	const op = "set timeout"
+	if err := li.rules.checkTimeout(op, d); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	b, err := li.table.find(op, id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
+		ends := time.Now().Add(d).UTC().Round(0)
+		if !extendOnly || ends.After(r.Sandbox.Ends) {
+			r.Sandbox.Ends = ends
+		}
+		if d > 0 {
+			r.Timeout = d
+		}
+	})
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	li.expiry.set(b, sb.Ends)
+	return sb, nil
 }

@@ -2,9 +2,7 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"runtime"
 	"sync"
@@ -29,34 +27,34 @@ const (
 )
 
 // Fork implements carrel.Moments.
-func (s *Service) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
 	if o.Count == 0 {
 		o.Count = 1
 	}
 	if o.Count < 1 || o.Count > mostForks {
 		return nil, invalid(opFork, "count", "%d is not between 1 and %d", o.Count, mostForks)
 	}
-	if err := s.checkTimeout(opFork, o.Timeout); err != nil {
+	if err := m.rules.checkTimeout(opFork, o.Timeout); err != nil {
 		return nil, err
 	}
-	b, err := s.find(opFork, id)
+	b, err := m.table.find(opFork, id)
 	if err != nil {
 		return nil, err
 	}
 	if b.public().State == carrel.Starting {
 		return nil, b.running(opFork)
 	}
-	ctx, span := s.opts.Traces.Begin(ctx, "fork", id)
+	ctx, span := m.opts.Traces.Begin(ctx, "fork", id)
 	defer span.End()
 	moment := trace.Mark(ctx, "snapshot")
-	sr, release, err := s.forkPoint(ctx, b)
+	sr, release, err := m.forkPoint(ctx, b)
 	moment.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	_ = failpoint.Hit(pointForked)
-	from, err := s.open(ctx, sr.Snapshot.ID, false, false)
+	from, err := m.archive.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
 		return nil, &carrel.Error{Op: opFork, ID: id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
 	}
@@ -67,13 +65,13 @@ func (s *Service) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	// One reading of the checksums does for all.
 	verdict := sync.OnceValue(func() error { return from.files.Verify(ctx) })
 	from.verify = func(context.Context) error { return verdict() }
-	return s.forks(ctx, sr, from, o), nil
+	return m.forks(ctx, sr, from, o), nil
 }
 
 // forkPoint is the moment that forks begin from: the present one of a running
 // sandbox, or the one that a paused sandbox would resume from.
-func (s *Service) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord, release func(), err error) {
-	tctx, done, err := s.take(ctx, opFork, b)
+func (m *moments) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord, release func(), err error) {
+	tctx, done, err := m.table.take(ctx, opFork, b)
 	if err != nil {
 		return state.SnapshotRecord{}, nil, err
 	}
@@ -81,16 +79,16 @@ func (s *Service) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord
 	var sr state.SnapshotRecord
 	if b.public().State == carrel.Paused {
 		var ok bool
-		if sr, ok = s.snaps.get(b.record().Paused); !ok {
+		if sr, ok = m.snaps.Get(b.record().Paused); !ok {
 			err = &carrel.Error{Kind: carrel.NotFound, Err: errors.New("the snapshot of the paused sandbox is lost")}
 		}
 	} else {
-		sr, err = s.snap(tctx, b, wish{cause: carrel.CauseFork})
+		sr, err = m.snap(tctx, b, wish{cause: carrel.CauseFork})
 	}
 	if err != nil {
 		return sr, nil, b.momentError(tctx, opFork, err)
 	}
-	release, ok := s.snaps.hold(sr.Snapshot.ID)
+	release, ok := m.snaps.Hold(sr.Snapshot.ID)
 	if !ok {
 		return sr, nil, &carrel.Error{Op: opFork, Kind: carrel.Conflict, ID: b.id, Err: errors.New("its snapshot was deleted meanwhile")}
 	}
@@ -98,13 +96,13 @@ func (s *Service) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord
 }
 
 // forks makes the new sandboxes, some at once.
-func (s *Service) forks(ctx context.Context, sr state.SnapshotRecord, from *origin, o carrel.ForkOptions) []carrel.ForkResult {
+func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *origin, o carrel.ForkOptions) []carrel.ForkResult {
 	out := make([]carrel.ForkResult, o.Count)
 	var g errgroup.Group
 	g.SetLimit(forksByCPU * runtime.NumCPU())
 	for i := range out {
 		g.Go(func() error {
-			sb, err := s.born(ctx, sr, from, o.Timeout)
+			sb, err := m.born(ctx, sr, from, o.Timeout)
 			out[i] = carrel.ForkResult{Sandbox: sb, Err: err}
 			return nil
 		})
@@ -114,88 +112,65 @@ func (s *Service) forks(ctx context.Context, sr state.SnapshotRecord, from *orig
 }
 
 // born makes one sandbox from a moment, like its parent but for its ID and tokens.
-func (s *Service) born(ctx context.Context, sr state.SnapshotRecord, from *origin, timeout time.Duration) (carrel.Sandbox, error) {
+func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origin, timeout time.Duration) (carrel.Sandbox, error) {
 	opts := carrel.CreateOptions{
 		Timeout: timeout, Limits: sr.Record.Sandbox.Limits, Metadata: sr.Record.Sandbox.Metadata,
 		Network: sr.Record.Sandbox.Network, Lifecycle: sr.Record.Sandbox.Lifecycle, Tokens: sr.Record.Sandbox.Tokens,
 		Insecure: sr.Record.Sandbox.AccessToken == "",
 	}
-	p, err := s.planFrom(ctx, sr, opts)
+	p, err := m.creator.planFrom(ctx, sr, opts)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	p.from = from.share()
-	return s.make(trace.Detach(ctx), p)
+	return m.creator.make(trace.Detach(ctx), p)
 }
 
 // planFrom is plan for a sandbox that is made from a moment.
-func (s *Service) planFrom(ctx context.Context, sr state.SnapshotRecord, opts carrel.CreateOptions) (*plan, error) {
+func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts carrel.CreateOptions) (*plan, error) {
 	if opts.Tier != "" && opts.Tier != sr.Snapshot.Tier {
 		return nil, invalid(opCreate, "tier", "snapshot %s is of tier %q, not %q", sr.Snapshot.ID, sr.Snapshot.Tier, opts.Tier)
 	}
-	drv, root, err := s.home(ctx, sr.Record)
+	drv, root, err := cr.launcher.home(ctx, sr.Record)
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err, Hint: carrel.HintOf(err)}
 	}
 	opts.Limits = fill(opts.Limits, sr.Record.Sandbox.Limits)
 	ttl := opts.Timeout
 	if ttl == 0 {
-		ttl = min(s.opts.DefaultTimeout, s.opts.MaxTimeout)
+		ttl = min(cr.opts.DefaultTimeout, cr.opts.MaxTimeout)
 	}
 	now := time.Now().UTC().Round(0)
 	old := sr.Record
 	sb := copySandbox(carrel.Sandbox{
-		ID: carrel.NewID(), Template: old.Sandbox.Template, Alias: old.Sandbox.Alias, Tier: old.Sandbox.Tier, State: carrel.Starting,
+		ID: carrel.NewID(), Project: old.Sandbox.Project, Template: old.Sandbox.Template, Alias: old.Sandbox.Alias, Tier: old.Sandbox.Tier, State: carrel.Starting,
 		Limits: opts.Limits, Metadata: opts.Metadata, Network: opts.Network, Lifecycle: opts.Lifecycle,
-		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: s.opts.Domain,
+		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: cr.opts.Domain,
 		Snapshot: sr.Snapshot.ID, Generation: 1, Tokens: opts.Tokens,
 	})
-	s.giveTokens(&sb, opts)
+	cr.giveTokens(&sb, opts)
 	env := maps.Clone(old.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	maps.Copy(env, opts.Env)
-	rec := state.Record{Sandbox: sb, Env: env, User: old.User, WorkDir: old.WorkDir, Owner: old.Owner, Start: old.Start,
+	rec := state.Record{Sandbox: sb, Env: env, User: old.User, WorkDir: old.WorkDir, Start: old.Start,
 		Timeout: ttl, Born: sr.Snapshot.ID, Root: old.Root, Guest: old.Guest}
 	return &plan{driver: drv, root: root, rec: rec, ttl: ttl}, nil
 }
 
 // planSnapshot is plan for a template's name that means a snapshot.
-func (s *Service) planSnapshot(ctx context.Context, name string, opts carrel.CreateOptions) (*plan, error) {
-	sr, foreign, err := s.moment(ctx, name)
+func (cr *creator) planSnapshot(ctx context.Context, name string, opts carrel.CreateOptions) (*plan, error) {
+	sr, foreign, err := cr.archive.moment(ctx, name)
 	var p *plan
 	if err == nil {
-		p, err = s.planFrom(ctx, sr, opts)
+		p, err = cr.planFrom(ctx, sr, opts)
 	}
 	if err == nil {
-		p.from, err = s.open(ctx, sr.Snapshot.ID, false, foreign)
+		p.from, err = cr.archive.open(ctx, sr.Snapshot.ID, false, foreign)
 	}
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err, Hint: carrel.HintOf(err)}
 	}
 	return p, nil
-}
-
-// moment finds a snapshot by its ID or name. One that another machine put into the
-// shared store, a foreign one, is found by its ID.
-func (s *Service) moment(ctx context.Context, name string) (sr state.SnapshotRecord, foreign bool, err error) {
-	sr, ok := s.snaps.named(name)
-	if ok {
-		return sr, false, nil
-	}
-	if s.opts.Snapshots == nil {
-		return sr, false, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
-	}
-	id := carrel.SnapshotID(name)
-	m, err := s.opts.Snapshots.Get(ctx, id)
-	if err != nil {
-		return sr, false, err
-	}
-	if err := json.Unmarshal(m.Meta, &sr); err != nil || sr.Snapshot.ID != id || hidden(sr.Snapshot) {
-		return sr, false, &carrel.Error{Kind: carrel.Invalid, Field: "snapshotID",
-			Err: fmt.Errorf("snapshot %s was not made by a service like this one", id)}
-	}
-	sr.Record.Root = "" // a file of that machine
-	return sr, true, nil
 }

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -112,9 +116,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// greeter tells guests who they are, and asks what every sandbox is asked.
+type greeter struct {
+	opts    *Options
+	log     *slog.Logger
+	table   *table
+	journal *journal
+	rises   rises
+	orders  atomic.Uint64 // of the newest /init; see guest.InitRequest.Order
+}
+
 // greet waits for the guest and gives it its identity. It ends at once when the
 // sandbox dies meanwhile, and says how.
-func (s *Service) greet(ctx context.Context, b *box, l *line) error {
+func (g *greeter) greet(ctx context.Context, b *box, l *line) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -124,7 +138,7 @@ func (s *Service) greet(ctx context.Context, b *box, l *line) error {
 		}
 	}()
 	tctx, span := trace.Start(ctx, "greet")
-	err := s.introduce(tctx, b, l)
+	err := g.introduce(tctx, b, l)
 	span.EndWith(err)
 	if err != nil && ctx.Err() != nil {
 		var died *carrel.Error
@@ -188,11 +202,11 @@ func (r *rises) note(tier carrel.Tier, took time.Duration) {
 }
 
 // introduce knocks and sends /init until the guest has taken it.
-func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
+func (g *greeter) introduce(ctx context.Context, b *box, l *line) error {
 	began, tier := time.Now(), b.public().Tier
 	var patience time.Duration
 	if l.fresh {
-		patience = s.rises.patience(tier)
+		patience = g.rises.patience(tier)
 	}
 	for {
 		if err := l.knock(ctx, patience); err != nil {
@@ -200,9 +214,9 @@ func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
 		}
 		if l.fresh {
 			l.fresh, patience = false, 0
-			s.rises.note(tier, time.Since(began))
+			g.rises.note(tier, time.Since(began))
 		}
-		err := s.init(ctx, b, l.restored)
+		err := g.init(ctx, b, l.restored)
 		switch carrel.KindOf(err) {
 		case "":
 			return nil
@@ -217,36 +231,36 @@ func (s *Service) introduce(ctx context.Context, b *box, l *line) error {
 }
 
 // init gives the guest its identity. It may be repeated.
-func (s *Service) init(ctx context.Context, b *box, restored bool) error {
+func (g *greeter) init(ctx context.Context, b *box, restored bool) error {
 	ctx, cancel := context.WithTimeout(ctx, initTry)
 	defer cancel()
 	ctx, span := trace.Start(ctx, "init")
 	defer span.End()
-	req := s.nextInit(b)
+	req := g.nextInit(b)
 	req.Restored = restored
 	return b.guest().Init(ctx, req)
 }
 
 // nextInit is the next /init of a sandbox's guest. Record and order are read in one step: the
 // higher order has the newer record.
-func (s *Service) nextInit(b *box) guest.InitRequest {
+func (g *greeter) nextInit(b *box) guest.InitRequest {
 	b.mu.Lock()
-	rec, order := b.recordLocked(), s.orders.Add(1)
+	rec, order := b.recordLocked(), g.orders.Add(1)
 	b.mu.Unlock()
-	req := s.initRequest(rec)
+	req := g.initRequest(rec)
 	req.Order, req.Timestamp = order, time.Now()
 	return req
 }
 
 // initRequest is what a guest is told about itself, but for when.
-func (s *Service) initRequest(r state.Record) guest.InitRequest {
+func (g *greeter) initRequest(r state.Record) guest.InitRequest {
 	req := guest.InitRequest{
 		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken,
 		DefaultUser: r.User, DefaultWorkdir: r.WorkDir,
 		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
 		Generation: r.Sandbox.Generation, CheckpointBefore: r.Sandbox.Lifecycle.Checkpoints.Before,
 	}
-	s.equip(&req, r.Sandbox.Network)
+	g.equip(&req, r.Sandbox.Network)
 	if req.EnvVars == nil {
 		req.EnvVars = map[string]string{}
 	}
@@ -258,8 +272,8 @@ const startTag = "carrel.start"
 
 // startCommand runs the template's entrypoint in the background, as it would run
 // in a container. The sandbox does not depend on it.
-func (s *Service) startCommand(b *box, args []string) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.opts.StartTimeout)
+func (g *greeter) startCommand(b *box, args []string) {
+	ctx, cancel := context.WithTimeout(g.table.ctx, g.opts.StartTimeout)
 	defer cancel()
 	conn := b.guest()
 	if conn == nil {
@@ -268,14 +282,90 @@ func (s *Service) startCommand(b *box, args []string) {
 	p, err := conn.Start(ctx, carrel.Command{Args: args, Tag: startTag})
 	e := carrel.Event{Type: eventStart, ID: b.id, Message: fmt.Sprintf("started the template's command %q", args)}
 	if err != nil {
-		if s.ctx.Err() != nil || isClosed(b.gone) {
+		if g.table.ctx.Err() != nil || isClosed(b.gone) {
 			return
 		}
 		e.Type, e.Message = eventStartFailed, fmt.Sprintf("the template's command %q could not start: %v", args, err)
 	} else {
 		_ = p.Close() // disconnects: it runs on
 	}
-	if err := s.emit(ctx, e); err != nil && s.ctx.Err() == nil {
-		s.log.Error("write event", "sandbox", b.id, "err", err)
+	if err := g.journal.emit(ctx, e); err != nil && g.table.ctx.Err() == nil {
+		g.log.Error("write event", "sandbox", b.id, "err", err)
 	}
+}
+
+// settle lets a guest finish what it writes after it got its identity, and the hooks that it
+// then runs, so that no snapshot holds half of that. It waits no longer than most.
+func (g *greeter) settle(ctx context.Context, b *box, most time.Duration) {
+	conn := b.guest()
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if _, err := conn.GuestMetrics(ctx); err != nil { // that route waits for it, unlike /health and the activity's
+		g.log.Debug("settle", "sandbox", b.id, "err", err)
+	}
+}
+
+// leave has the guest end its streams with a reason. A guest that can't is cut off
+// later.
+func (g *greeter) leave(ctx context.Context, b *box, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := b.guest().Leave(ctx, reason); err != nil && ctx.Err() == nil {
+		g.log.Debug("end streams", "sandbox", b.id, "err", err)
+	}
+}
+
+// touch runs a command that does nothing, a few times, and asks for it in both of the languages that clients
+// speak: what the guest does for the first time in either takes it 2 ms. A template without that shell
+// is not the poorer for it.
+func (g *greeter) touch(ctx context.Context, conn *guest.Conn, times int) error {
+	tctx, cancel := context.WithTimeout(ctx, touchTime)
+	defer cancel()
+	conns := [...]*guest.Conn{conn.AsJSON(), conn}
+	for _, args := range [][]string{{"/bin/bash", "-l", "-c", "/bin/true"}, {"/bin/sh", "-c", "/bin/true"}} {
+		works := false
+		for i := range times {
+			res, err := conns[i%len(conns)].Run(tctx, carrel.Command{Args: args})
+			if works = err == nil && res.ExitCode == 0; !works {
+				break
+			}
+		}
+		if works {
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// equip adds what a sandbox under these rules must have: the authority to trust,
+// and variables with placeholders, which never beat its own.
+func (g *greeter) equip(req *guest.InitRequest, n carrel.Network) {
+	if n.Policy == nil && len(n.Rules) == 0 {
+		return
+	}
+	p, err := policy.Compile(n)
+	if err != nil {
+		return // checked when it was given; the wire refuses it too
+	}
+	if p.Opens() {
+		req.Authority = g.opts.Authority
+	}
+	req.Silent = n.Policy != nil && n.Policy.Silent
+	env := p.Env()
+	if len(env) == 0 {
+		return
+	}
+	env = maps.Clone(env)
+	maps.Copy(env, req.EnvVars)
+	req.EnvVars = env
+}
+
+// told reports whether a guest must know of these rules.
+func (g *greeter) told(n carrel.Network) bool {
+	var req guest.InitRequest
+	g.equip(&req, n)
+	return req.Authority != "" || req.Silent || len(req.EnvVars) > 0
 }

@@ -21,7 +21,7 @@ const (
 // idle pauses sandboxes in which nothing happens, until the service closes. A tick
 // looks at numbers that are there anyway; only a sandbox that is quiet by those is
 // measured once more and its guest asked.
-func (s *Service) idle() {
+func (au *autopilot) idle() {
 	tries := newAttempts(idlePauses)
 	defer tries.wg.Wait()
 	tick := time.NewTicker(idleTick)
@@ -29,16 +29,16 @@ func (s *Service) idle() {
 	for n := 1; ; n++ {
 		select {
 		case <-tick.C:
-		case <-s.ctx.Done():
+		case <-au.table.ctx.Done():
 			return
 		}
 		now := time.Now()
-		for _, b := range s.snapshot() {
+		for _, b := range au.table.snapshot() {
 			b.mu.Lock()
 			quiet := b.quietLocked(now)
 			b.mu.Unlock()
 			if quiet {
-				tries.try(b, now, func() time.Time { return s.pauseIdle(tries, b) })
+				tries.try(b, now, func() time.Time { return au.pauseIdle(tries, b) })
 			}
 		}
 		if n%tidyEvery == 0 {
@@ -81,16 +81,16 @@ func (r *samples) peak(since time.Time) float64 {
 
 // pauseIdle pauses a sandbox that looks quiet, if it is on a second look. It returns
 // when to look again.
-func (s *Service) pauseIdle(tries *attempts, b *box) time.Time {
+func (au *autopilot) pauseIdle(tries *attempts, b *box) time.Time {
 	l := b.public().Lifecycle
 	again := time.Now().Add(min(max(l.Idle.After/10, idleTick), time.Minute))
-	busy, err := s.busyInside(b, l.Idle)
+	busy, err := au.busyInside(b, l.Idle)
 	if err == nil && busy {
 		return again
 	}
 	if err == nil {
 		var sb carrel.Sandbox
-		sb, err = s.pauseIf(s.ctx, b, carrel.PauseOptions{FilesOnly: l.FilesOnly, Cause: carrel.CauseIdle},
+		sb, err = au.moments.pauseIf(au.table.ctx, b, carrel.PauseOptions{FilesOnly: l.FilesOnly, Cause: carrel.CauseIdle},
 			func() bool { return b.quietLocked(time.Now()) && b.rec.Sandbox.Lifecycle.FilesOnly == l.FilesOnly })
 		if err == nil && sb.State == carrel.Running { // somebody came
 			return again
@@ -100,19 +100,19 @@ func (s *Service) pauseIdle(tries *attempts, b *box) time.Time {
 	case err == nil:
 		tries.worked(b)
 		return time.Time{}
-	case s.ctx.Err() != nil, b.running("") != nil: // it was ended, or paused by another
+	case au.table.ctx.Err() != nil, b.running("") != nil: // it was ended, or paused by another
 		return again
 	}
 	wait := tries.failed(b)
-	s.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
+	au.journal.tell(carrel.Event{Type: eventPauseFailed, ID: b.id,
 		Message: fmt.Sprintf("it is idle, but could not be paused and runs on: %v; tried again in %v", err, wait)})
 	return time.Now().Add(wait)
 }
 
 // busyInside measures a sandbox once more, since the newest sample may be from before
 // something began, and asks its guest what goes on in there.
-func (s *Service) busyInside(b *box, l carrel.Idle) (bool, error) {
-	if err := s.measure(s.ctx, b); err != nil {
+func (au *autopilot) busyInside(b *box, l carrel.Idle) (bool, error) {
+	if err := au.meter.measure(au.table.ctx, b); err != nil {
 		return false, fmt.Errorf("measure it: %w", err)
 	}
 	b.mu.Lock()
@@ -121,7 +121,7 @@ func (s *Service) busyInside(b *box, l carrel.Idle) (bool, error) {
 	if peak < 0 || peak >= threshold(l) || conn == nil {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, activityTime)
+	ctx, cancel := context.WithTimeout(au.table.ctx, activityTime)
 	defer cancel()
 	a, err := conn.Activity(ctx)
 	if err != nil {

@@ -51,12 +51,12 @@ func (l *Late) Egress(id carrel.ID) carrel.Network {
 	return carrel.Network{}
 }
 
-// Alive reports whether there is a sandbox of that ID.
-func (l *Late) Alive(ctx context.Context, id carrel.ID) bool {
-	s := l.service.Load()
-	if s == nil {
-		return false
+// Owned returns a writer of decisions that says, of each, whose sandbox it is about.
+func (l *Late) Owned(write func(carrel.Decision)) func(carrel.Decision) {
+	return func(d carrel.Decision) {
+		if s := l.service.Load(); s != nil {
+			d.Project, _ = s.Project(d.ID)
+		}
+		write(d)
 	}
-	_, err := s.Get(ctx, id)
-	return err == nil
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,16 +27,16 @@ const (
 
 // SetLifecycle implements carrel.Moments. It works on a paused sandbox too, where it
 // counts from the next resumption on.
-func (s *Service) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+func (li *lifecycle) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	const op = "set lifecycle"
-	if err := s.checkLifecycle(op, l); err != nil {
+	if err := li.rules.checkLifecycle(op, l); err != nil {
 		return carrel.Sandbox{}, err
 	}
-	b, err := s.find(op, id)
+	b, err := li.table.find(op, id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	drv, err := s.opts.Drivers.Get(b.public().Tier)
+	drv, err := li.opts.Drivers.Get(b.public().Tier)
 	if err == nil {
 		err = canPause(drv, l)
 	}
@@ -53,13 +52,13 @@ func (s *Service) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifec
 			}
 			continue
 		case carrel.Paused:
-			sb, done, err := s.setPausedLifecycle(ctx, b, l)
+			sb, done, err := li.setPausedLifecycle(ctx, b, l)
 			if err != nil || done {
 				return sb, err
 			}
 			continue // it was resumed meanwhile
 		}
-		sb, err := s.setRunningLifecycle(ctx, op, b, l)
+		sb, err := li.setRunningLifecycle(ctx, op, b, l)
 		if carrel.KindOf(err) == carrel.Conflict && b.public().State != carrel.Starting {
 			continue // it was paused meanwhile
 		}
@@ -69,16 +68,16 @@ func (s *Service) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifec
 
 // setRunningLifecycle is SetLifecycle of a running sandbox, whose guest is told anew
 // what it must know of it.
-func (s *Service) setRunningLifecycle(ctx context.Context, op string, b *box, l carrel.Lifecycle) (carrel.Sandbox, error) {
+func (li *lifecycle) setRunningLifecycle(ctx context.Context, op string, b *box, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	same := false
-	sb, err := s.update(ctx, op, b, func(r *state.Record) {
+	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
 		same = slices.Equal(r.Sandbox.Lifecycle.Checkpoints.Before, l.Checkpoints.Before)
 		r.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
 	})
 	if err != nil || same {
 		return sb, err
 	}
-	if err := s.tellLifecycle(ctx, b); err != nil {
+	if err := li.tellLifecycle(ctx, b); err != nil {
 		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: b.id,
 			Err: fmt.Errorf("it is recorded, but the guest could not be told which commands need a snapshot: %w", err), Hint: carrel.HintOf(err)}
 	}
@@ -88,8 +87,8 @@ func (s *Service) setRunningLifecycle(ctx context.Context, op string, b *box, l 
 // tellLifecycle repeats /init. It has the turn, so that the guest is not told by a
 // connection that a pause just closed; a sandbox that is paused by then learns it
 // when it resumes.
-func (s *Service) tellLifecycle(ctx context.Context, b *box) error {
-	ctx, release, err := s.take(ctx, "set lifecycle", b)
+func (li *lifecycle) tellLifecycle(ctx context.Context, b *box) error {
+	ctx, release, err := li.table.take(ctx, "set lifecycle", b)
 	if err != nil {
 		return err
 	}
@@ -97,12 +96,12 @@ func (s *Service) tellLifecycle(ctx context.Context, b *box) error {
 	if b.public().State != carrel.Running {
 		return nil
 	}
-	return s.init(ctx, b, false)
+	return li.greeter.init(ctx, b, false)
 }
 
 // setPausedLifecycle is SetLifecycle of a paused sandbox; done is false when it is
 // not paused any more.
-func (s *Service) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifecycle) (_ carrel.Sandbox, done bool, err error) {
+func (li *lifecycle) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifecycle) (_ carrel.Sandbox, done bool, err error) {
 	b.save.Lock()
 	defer b.save.Unlock()
 	rec := b.record()
@@ -110,29 +109,13 @@ func (s *Service) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifec
 		return carrel.Sandbox{}, false, nil
 	}
 	rec.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
-	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
+	if err := li.opts.Store.PutSandbox(ctx, rec); err != nil {
 		return carrel.Sandbox{}, false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle
 	return publicSandbox(b.rec.Sandbox), true, nil
-}
-
-// checkLifecycle checks each field by itself.
-func (s *Service) checkLifecycle(op string, l carrel.Lifecycle) error {
-	switch l.OnTimeout {
-	case "", carrel.ActionKill, carrel.ActionPause:
-	default:
-		return invalid(op, "lifecycle.onTimeout", "%s is neither %q nor %q", clip(string(l.OnTimeout)), carrel.ActionKill, carrel.ActionPause)
-	}
-	return first(
-		checkSpan(op, "lifecycle.idle.after", l.Idle.After, minIdle),
-		s.checkCPU(op, l.Idle.CPUPct),
-		checkSpan(op, "lifecycle.checkpoints.every", l.Checkpoints.Every, minEvery),
-		checkPatterns(op, l.Checkpoints.Before),
-		checkRetention(op, l.Retention),
-	)
 }
 
 // checkSpan checks a duration of which 0 means none.
@@ -144,22 +127,6 @@ func checkSpan(op, field string, d, least time.Duration) error {
 		return invalid(op, field, "%v is less than %v", d, least)
 	case d > longest:
 		return invalid(op, field, "%v is more than ten years", d)
-	}
-	return nil
-}
-
-// checkCPU checks a threshold: what is more than all cores a sandbox may have would
-// call every sandbox idle.
-func (s *Service) checkCPU(op string, pct float64) error {
-	const field, most = "lifecycle.idle.cpuPct", 1024 * cpuPctByCore
-	cores := s.opts.MaxLimits.CPUs
-	switch {
-	case math.IsNaN(pct) || math.IsInf(pct, 0):
-		return invalid(op, field, "%v is not a number", pct)
-	case pct < 0:
-		return invalid(op, field, "%v is negative", pct)
-	case pct > most, cores > 0 && pct > cores*cpuPctByCore:
-		return invalid(op, field, "%v is more than all processors together: one of them is %d", pct, cpuPctByCore)
 	}
 	return nil
 }

@@ -3,13 +3,11 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
 )
 
 const (
@@ -31,31 +29,16 @@ func (p position) compare(q position) int {
 func positionOf(sb carrel.Sandbox) position { return position{sb.Started, sb.ID} }
 
 // cursor writes a position as clients see it: opaque text.
-func (p position) cursor() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.started.UnixNano(), 10) + ":" + string(p.id)))
-}
+func (p position) cursor() string { return timeline.WriteCursor(p.started, string(p.id)) }
 
 // parseCursor reads what cursor wrote.
 func parseCursor(s string) (position, error) {
-	const longest = 128
-	bad := invalid(opList, "nextToken", "%s is not a token of this list", clip(s))
-	if len(s) > longest {
-		return position{}, bad
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		return position{}, bad
-	}
-	nanos, name, ok := strings.Cut(string(raw), ":")
-	n, err := strconv.ParseInt(nanos, 10, 64)
-	if !ok || err != nil {
-		return position{}, bad
-	}
+	at, name, ok := timeline.ReadCursor(s)
 	id, err := carrel.ParseID(name)
-	if err != nil {
-		return position{}, bad
+	if !ok || err != nil {
+		return position{}, invalid(opList, "nextToken", "%s is not a token of this list", clip(s))
 	}
-	return position{time.Unix(0, n), id}, nil
+	return position{at, id}, nil
 }
 
 // List implements carrel.Sandboxes. Paging is stable: sandboxes that come or go
@@ -107,7 +90,7 @@ type listed struct {
 
 // matching lists those that pass the filters, in no order, and counts the running.
 func (s *Service) matching(o carrel.ListOptions) (out []listed, running int) {
-	all := s.snapshot()
+	all := s.table.snapshot()
 	out = make([]listed, 0, len(all))
 	for _, b := range all {
 		b.mu.Lock()
@@ -140,6 +123,9 @@ func checkList(o carrel.ListOptions) error {
 // matches reports whether a sandbox passes a list's filters.
 func matches(sb *carrel.Sandbox, o *carrel.ListOptions) bool {
 	if len(o.States) > 0 && !slices.Contains(o.States, sb.State) {
+		return false
+	}
+	if o.Project != "" && o.Project != sb.Project {
 		return false
 	}
 	if o.Template != "" && o.Template != sb.Template && o.Template != sb.Alias {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -96,25 +97,32 @@ func (r *samples) rest(m carrel.Metric, usual, most time.Duration) {
 	r.every, r.due = every, m.Time.Add(every)
 }
 
+// meter measures sandboxes.
+type meter struct {
+	opts  *Options
+	log   *slog.Logger
+	table *table
+}
+
 // Metrics implements carrel.Sandboxes.
-func (s *Service) Metrics(ctx context.Context, id carrel.ID, from, to time.Time) ([]carrel.Metric, error) {
+func (me *meter) Metrics(ctx context.Context, id carrel.ID, from, to time.Time) ([]carrel.Metric, error) {
 	const op = "read metrics"
 	if !from.IsZero() && !to.IsZero() && to.Before(from) {
 		return nil, invalid(op, "end", "it is before start")
 	}
-	b, err := s.find(op, id)
+	b, err := me.table.find(op, id)
 	if err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	none := len(b.samples.ring) == 0
-	old := b.rec.Sandbox.State == carrel.Running && time.Since(b.samples.at) > s.opts.SampleEvery
+	old := b.rec.Sandbox.State == carrel.Running && time.Since(b.samples.at) > me.opts.SampleEvery
 	if old {
 		b.samples.stir() // whoever asks will ask again
 	}
 	b.mu.Unlock()
 	if old && (to.IsZero() || to.After(time.Now())) || none && old {
-		if err := s.measure(ctx, b); err != nil && none {
+		if err := me.measure(ctx, b); err != nil && none {
 			return nil, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: id, Err: err}
 		}
 	}
@@ -124,7 +132,7 @@ func (s *Service) Metrics(ctx context.Context, id carrel.ID, from, to time.Time)
 }
 
 // measure takes one sample.
-func (s *Service) measure(ctx context.Context, b *box) error {
+func (me *meter) measure(ctx context.Context, b *box) error {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
@@ -158,7 +166,7 @@ func (s *Service) measure(ctx context.Context, b *box) error {
 	}
 	b.samples.at, b.samples.cpu = now, st.CPU
 	b.samples.add(m)
-	b.samples.rest(m, s.opts.SampleEvery, idle/4)
+	b.samples.rest(m, me.opts.SampleEvery, idle/4)
 	return nil
 }
 
@@ -178,39 +186,39 @@ func metric(st driver.Stats, l carrel.Limits) carrel.Metric {
 
 // sample measures every running sandbox whose time it is, spread over the interval,
 // until the service closes.
-func (s *Service) sample() {
-	tick := time.NewTicker(s.opts.SampleEvery)
+func (me *meter) sample() {
+	tick := time.NewTicker(me.opts.SampleEvery)
 	defer tick.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, sampleWorkers)
 	for {
-		soon := time.Now().Add(s.opts.SampleEvery / 2)
-		all := slices.DeleteFunc(s.snapshot(), func(b *box) bool {
+		soon := time.Now().Add(me.opts.SampleEvery / 2)
+		all := slices.DeleteFunc(me.table.snapshot(), func(b *box) bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.rec.Sandbox.State != carrel.Running || b.samples.due.After(soon)
 		})
-		gap := s.opts.SampleEvery / time.Duration(len(all)+1)
+		gap := me.opts.SampleEvery / time.Duration(len(all)+1)
 		for _, b := range all {
 			select {
 			case slots <- struct{}{}:
-			case <-s.ctx.Done():
+			case <-me.table.ctx.Done():
 				return
 			}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				if err := s.measure(s.ctx, b); err != nil && s.ctx.Err() == nil {
-					s.log.Debug("measure sandbox", "sandbox", b.id, "err", err)
+				if err := me.measure(me.table.ctx, b); err != nil && me.table.ctx.Err() == nil {
+					me.log.Debug("measure sandbox", "sandbox", b.id, "err", err)
 				}
 			})
-			if !sleep(s.ctx, gap) {
+			if !sleep(me.table.ctx, gap) {
 				return
 			}
 		}
 		select {
 		case <-tick.C:
-		case <-s.ctx.Done():
+		case <-me.table.ctx.Done():
 			return
 		}
 	}

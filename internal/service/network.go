@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -23,9 +24,9 @@ type Networks interface {
 
 // Vault reveals secrets to the wire; package vault implements it.
 type Vault interface {
-	// Reveal returns the value of an owner's secret that may be put into a request to
+	// Reveal returns the value of a project's secret that may be put into a request to
 	// host. Errors: NotFound; Forbidden for another host.
-	Reveal(ctx context.Context, owner, ref, host string) (string, error)
+	Reveal(ctx context.Context, project, ref, host string) (string, error)
 }
 
 // Issuer signs identity tokens; package identity implements it.
@@ -40,18 +41,27 @@ const opNetwork = "set network"
 // refusedTime bounds the telling of one refusal to a guest. The wire does not wait for all of it.
 const refusedTime = 10 * time.Second
 
+// networks gives sandboxes their rules, and the wire what it asks for on their behalf.
+type networks struct {
+	opts    *Options
+	log     *slog.Logger
+	table   *table
+	records *records
+	greeter *greeter
+}
+
 // SetNetwork implements carrel.Sandboxes. The wire's rules change first: a guest, which
 // may be hostile and slow, does not delay what takes something away.
-func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
 	if err := checkNetwork(opNetwork, n); err != nil {
 		return carrel.Sandbox{}, err
 	}
-	b, err := s.find(opNetwork, id)
+	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	var before carrel.Network
-	sb, err := s.update(ctx, opNetwork, b, func(r *state.Record) {
+	sb, err := ne.records.update(ctx, opNetwork, b, func(r *state.Record) {
 		before = r.Sandbox.Network
 		r.Sandbox.Network = cloneNetwork(n)
 		switch {
@@ -64,11 +74,11 @@ func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	if err := s.applyNetwork(opNetwork, b); err != nil {
+	if err := ne.applyNetwork(opNetwork, b); err != nil {
 		return carrel.Sandbox{}, err
 	}
-	if s.told(before) || s.told(n) {
-		if err := s.init(ctx, b, false); err != nil {
+	if ne.greeter.told(before) || ne.greeter.told(n) {
+		if err := ne.greeter.init(ctx, b, false); err != nil {
 			return carrel.Sandbox{}, &carrel.Error{Op: opNetwork, ID: id, Kind: carrel.KindOf(err),
 				Err: fmt.Errorf("the rules hold, but the sandbox was not told what to trust: %w", err), Hint: "try again"}
 		}
@@ -78,13 +88,13 @@ func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network
 
 // applyNetwork tells the wire a sandbox's rules. It reads them afresh, so that of
 // two at once the last one's rules are the last to be applied.
-func (s *Service) applyNetwork(op string, b *box) error {
-	if s.opts.Networks == nil {
+func (ne *networks) applyNetwork(op string, b *box) error {
+	if ne.opts.Networks == nil {
 		return nil
 	}
 	b.save.Lock()
 	defer b.save.Unlock()
-	err := s.opts.Networks.SetNetwork(b.id, b.record().Sandbox.Network)
+	err := ne.opts.Networks.SetNetwork(b.id, b.record().Sandbox.Network)
 	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out at all
 		return nil
 	}
@@ -93,68 +103,38 @@ func (s *Service) applyNetwork(op string, b *box) error {
 
 // Egress is what may leave a sandbox at this moment: nothing of one that is not known. The wire asks when it makes a link, which a
 // simulated sandbox's is only when it is wanted.
-func (s *Service) Egress(id carrel.ID) carrel.Network {
-	b, err := s.find(opNetwork, id)
+func (ne *networks) Egress(id carrel.ID) carrel.Network {
+	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
 		return carrel.Network{}
 	}
 	return cloneNetwork(b.record().Sandbox.Network)
 }
 
-// told reports whether a guest must know of these rules.
-func (s *Service) told(n carrel.Network) bool {
-	var req guest.InitRequest
-	s.equip(&req, n)
-	return req.Authority != "" || req.Silent || len(req.EnvVars) > 0
-}
-
-// equip adds what a sandbox under these rules must have: the authority to trust,
-// and variables with placeholders, which never beat its own.
-func (s *Service) equip(req *guest.InitRequest, n carrel.Network) {
-	if n.Policy == nil && len(n.Rules) == 0 {
-		return
-	}
-	p, err := policy.Compile(n)
-	if err != nil {
-		return // checked when it was given; the wire refuses it too
-	}
-	if p.Opens() {
-		req.Authority = s.opts.Authority
-	}
-	req.Silent = n.Policy != nil && n.Policy.Silent
-	env := p.Env()
-	if len(env) == 0 {
-		return
-	}
-	env = maps.Clone(env)
-	maps.Copy(env, req.EnvVars)
-	req.EnvVars = env
-}
-
 // Secret reveals a secret for a request of a sandbox to host: to the wire alone.
-func (s *Service) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
+func (ne *networks) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
 	const op = "reveal secret"
-	b, err := s.find(op, id)
+	b, err := ne.table.find(op, id)
 	if err != nil {
 		return "", err
 	}
-	if s.opts.Vault == nil {
+	if ne.opts.Vault == nil {
 		return "", &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("no secret %s: this service keeps none", clip(name))}
 	}
-	return s.opts.Vault.Reveal(ctx, b.record().Owner, name, host)
+	return ne.opts.Vault.Reveal(ctx, b.record().Sandbox.Project, name, host)
 }
 
 // Token mints one of a sandbox's identity tokens, for a request of its own.
-func (s *Service) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
-	t, err := s.MintToken(ctx, id, name, "")
+func (ne *networks) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
+	t, err := ne.MintToken(ctx, id, name, "")
 	return t.Value, err
 }
 
 // MintToken mints one of a sandbox's identity tokens, by its name or, where that is
 // "", by its audience. Error: NotFound for one that the sandbox was not given.
-func (s *Service) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
+func (ne *networks) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
 	const op = "mint token"
-	b, err := s.find(op, id)
+	b, err := ne.table.find(op, id)
 	if err != nil {
 		return carrel.Token{}, err
 	}
@@ -172,30 +152,30 @@ func (s *Service) MintToken(ctx context.Context, id carrel.ID, name, audience st
 	case !ok:
 		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("the sandbox has no token %s", clip(name+audience)),
 			Hint: "tokens are given when the sandbox is created: carrel create --token NAME=AUDIENCE"}
-	case s.opts.Issuer == nil:
+	case ne.opts.Issuer == nil:
 		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, ID: id, Err: errors.New("this service signs no tokens")}
 	case sb.State == carrel.Stopping:
 		return carrel.Token{}, &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: errors.New("the sandbox is ending")}
 	}
-	return s.opts.Issuer.Mint(ctx, sb, spec)
+	return ne.opts.Issuer.Mint(ctx, sb, spec)
 }
 
 // revoke declares a sandbox's tokens void. They end by themselves within the hour:
 // a failure is told and no more.
-func (s *Service) revoke(ctx context.Context, sb carrel.Sandbox) {
-	if s.opts.Issuer == nil || len(sb.Tokens) == 0 {
+func (ne *networks) revoke(ctx context.Context, sb carrel.Sandbox) {
+	if ne.opts.Issuer == nil || len(sb.Tokens) == 0 {
 		return
 	}
-	if err := s.opts.Issuer.Revoke(ctx, sb.ID); err != nil {
-		s.log.Error("revoke tokens", "sandbox", sb.ID, "err", err)
+	if err := ne.opts.Issuer.Revoke(ctx, sb.ID); err != nil {
+		ne.log.Error("revoke tokens", "sandbox", sb.ID, "err", err)
 	}
 }
 
 // Refused tells a sandbox that the wire refused it something, and returns which
 // program it was, if its guest could find out. A sandbox that can't be told is not
 // told: the audit log has it.
-func (s *Service) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
-	b, err := s.find("tell refusal", id)
+func (ne *networks) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
+	b, err := ne.table.find("tell refusal", id)
 	if err != nil {
 		return guest.RefusalReply{}
 	}
@@ -209,7 +189,7 @@ func (s *Service) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) gu
 	defer cancel()
 	reply, err := conn.Refused(ctx, r)
 	if err != nil {
-		s.log.Debug("tell refusal", "sandbox", id, "err", err)
+		ne.log.Debug("tell refusal", "sandbox", id, "err", err)
 	}
 	return reply
 }

@@ -128,8 +128,8 @@ func (i *issuer) Revoke(_ context.Context, id carrel.ID) error {
 // vault has one secret, of the owner "" and for one host.
 type vault struct{}
 
-func (vault) Reveal(_ context.Context, owner, ref, host string) (string, error) {
-	if owner != "" || ref != "key" {
+func (vault) Reveal(_ context.Context, project, ref, host string) (string, error) {
+	if project != carrel.DefaultProject || ref != "key" {
 		return "", &carrel.Error{Kind: carrel.NotFound}
 	}
 	if host != "api.example.com" {

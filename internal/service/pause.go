@@ -20,23 +20,23 @@ const (
 )
 
 // Pause implements carrel.Moments.
-func (s *Service) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
+func (m *moments) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
 	if o.Cause == "" {
 		o.Cause = carrel.CausePause
 	}
-	b, err := s.find(opPause, id)
+	b, err := m.table.find(opPause, id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	ctx, span := s.opts.Traces.Begin(ctx, "pause", id)
-	sb, err := s.pauseIf(ctx, b, o, nil)
+	ctx, span := m.opts.Traces.Begin(ctx, "pause", id)
+	sb, err := m.pauseIf(ctx, b, o, nil)
 	span.EndWith(err)
 	return sb, err
 }
 
 // pauseIf pauses on the condition that cond, asked with box.mu held when the turn
 // has come, still says so. A sandbox of which it does not is returned as it is.
-func (s *Service) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, cond func() bool) (carrel.Sandbox, error) {
+func (m *moments) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, cond func() bool) (carrel.Sandbox, error) {
 	switch st := b.public().State; st {
 	case carrel.Paused, carrel.Pausing:
 		return carrel.Sandbox{}, b.alreadyPaused(st)
@@ -44,7 +44,7 @@ func (s *Service) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, co
 	default:
 		return carrel.Sandbox{}, b.running(opPause)
 	}
-	ctx, release, err := s.take(ctx, opPause, b)
+	ctx, release, err := m.table.take(ctx, opPause, b)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
@@ -64,9 +64,9 @@ func (s *Service) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, co
 	case !wanted:
 		return b.public(), nil
 	}
-	if err := s.pause(ctx, b, wish{cause: o.Cause, filesOnly: o.FilesOnly}); err != nil {
+	if err := m.pause(ctx, b, wish{cause: o.Cause, filesOnly: o.FilesOnly}); err != nil {
 		err = b.momentError(ctx, opPause, err)
-		s.log.Warn("pause sandbox", "sandbox", b.id, "err", err)
+		m.log.Warn("pause sandbox", "sandbox", b.id, "err", err)
 		return carrel.Sandbox{}, err
 	}
 	return b.public(), nil
@@ -77,49 +77,49 @@ func (b *box) alreadyPaused(st carrel.State) error {
 }
 
 // pause takes a sandbox that is marked as pausing to paused, or back to running.
-func (s *Service) pause(ctx context.Context, b *box, w wish) error {
-	if most := s.opts.MaxPaused; most > 0 && s.paused() >= most {
+func (m *moments) pause(ctx context.Context, b *box, w wish) error {
+	if most := m.opts.MaxPaused; most > 0 && m.table.paused() >= most {
 		b.setState(carrel.Pausing, carrel.Running)
 		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("all %d sandboxes that may be paused are", most),
 			Hint: "kill some, or raise the limit (carrel serve --max-paused)"}
 	}
 	span := trace.Mark(ctx, "end streams")
-	s.leave(ctx, b, "the sandbox was paused: connect again, and it goes on")
+	m.greeter.leave(ctx, b, "the sandbox was paused: connect again, and it goes on")
 	span.End()
 	span = trace.Mark(ctx, "snapshot")
-	sr, err := s.still(ctx, b, w)
+	sr, err := m.still(ctx, b, w)
 	span.EndWith(err)
 	if err == nil {
 		span := trace.Mark(ctx, "record")
 		b.mu.Lock()
 		b.rec.Sound = w.filesOnly && w.cause == carrel.CausePause
 		b.mu.Unlock()
-		err = s.recordPaused(ctx, b, []state.SnapshotRecord{sr}, sr.Snapshot.ID, false)
+		err = m.recordPaused(ctx, b, []state.SnapshotRecord{sr}, sr.Snapshot.ID, false)
 		span.EndWith(err)
 		if err != nil {
-			s.scrap(sr.Snapshot.ID)
+			m.archive.scrap(sr.Snapshot.ID)
 		}
 	}
 	if err != nil {
-		s.unpause(b)
+		m.unpause(b)
 		return err
 	}
 	_ = failpoint.Hit(pointRecorded)
 	var told sync.WaitGroup
 	told.Go(func() {
-		s.tell(carrel.Event{Type: eventPaused, ID: b.id, Message: fmt.Sprintf("paused (%s) as snapshot %s", w.cause, sr.Snapshot.ID),
+		m.journal.tell(carrel.Event{Type: eventPaused, ID: b.id, Message: fmt.Sprintf("paused (%s) as snapshot %s", w.cause, sr.Snapshot.ID),
 			Fields: map[string]string{"snapshot": string(sr.Snapshot.ID), "cause": string(w.cause)}})
 	})
 	span = trace.Mark(ctx, "end the instance")
-	s.putAway(b)
+	m.putAway(b)
 	told.Wait()
 	span.End()
-	s.spawn(func() { s.prune(b.id) })
+	m.table.spawn(func() { m.archive.prune(b.id) })
 	return nil
 }
 
 // still keeps the moment of a sandbox in which nothing moves any more.
-func (s *Service) still(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
+func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
@@ -131,22 +131,12 @@ func (s *Service) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	if err := failpoint.Hit(pointFrozen); err != nil {
 		return state.SnapshotRecord{}, err
 	}
-	return s.keep(ctx, b, w)
-}
-
-// leave has the guest end its streams with a reason. A guest that can't is cut off
-// later.
-func (s *Service) leave(ctx context.Context, b *box, reason string) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
-	defer cancel()
-	if err := b.guest().Leave(ctx, reason); err != nil && ctx.Err() == nil {
-		s.log.Debug("end streams", "sandbox", b.id, "err", err)
-	}
+	return m.archive.keep(ctx, b, w)
 }
 
 // recordPaused writes that a sandbox is paused at a snapshot: from here on it is,
 // whatever happens to its instance.
-func (s *Service) recordPaused(ctx context.Context, b *box, put []state.SnapshotRecord, at carrel.SnapshotID, wake bool) error {
+func (m *moments) recordPaused(ctx context.Context, b *box, put []state.SnapshotRecord, at carrel.SnapshotID, wake bool) error {
 	b.save.Lock()
 	defer b.save.Unlock()
 	if ctx.Err() != nil {
@@ -159,8 +149,8 @@ func (s *Service) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 	rec.Sandbox.State, rec.Sandbox.Snapshot, rec.Paused, rec.Wake = carrel.Paused, at, at, wake
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // written or not, nothing in between
 	defer cancel()
-	if err := s.apply(ctx, state.Change{Put: []state.Record{rec}, PutSnapshots: put}); err != nil {
-		s.takeBack(ctx, b, put)
+	if err := m.records.apply(ctx, state.Change{Put: []state.Record{rec}, PutSnapshots: put}); err != nil {
+		m.records.takeBack(ctx, b, put)
 		return err
 	}
 	b.mu.Lock()
@@ -172,15 +162,15 @@ func (s *Service) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 }
 
 // unpause lets a sandbox run on whose pause failed.
-func (s *Service) unpause(b *box) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+func (m *moments) unpause(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
 	defer cancel()
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
 	if f, ok := driver.As[driver.Freezer](inst); ok {
 		if err := f.Thaw(ctx); err != nil {
-			s.log.Error("thaw sandbox", "sandbox", b.id, "err", err) // its end is seen by watch
+			m.log.Error("thaw sandbox", "sandbox", b.id, "err", err) // its end is seen by watch
 		}
 	}
 	b.setState(carrel.Pausing, carrel.Running)
@@ -188,8 +178,8 @@ func (s *Service) unpause(b *box) {
 
 // putAway ends the instance of a sandbox that is recorded as paused. One that does
 // not go is tried again before it resumes, and at the next start.
-func (s *Service) putAway(b *box) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), endTime)
+func (m *moments) putAway(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), endTime)
 	defer cancel()
 	b.mu.Lock()
 	inst := b.inst
@@ -198,8 +188,8 @@ func (s *Service) putAway(b *box) {
 	b.rec.Sandbox.State = carrel.Paused
 	b.samples.at = time.Time{} // another process is measured from now on
 	b.mu.Unlock()
-	s.expiry.clear(b)
-	s.count(-1)
+	m.lifecycle.expiry.clear(b)
+	m.table.count(-1)
 	if conn != nil {
 		_ = conn.Close()
 	}
@@ -207,7 +197,7 @@ func (s *Service) putAway(b *box) {
 		return
 	}
 	if err := inst.Destroy(ctx); err != nil {
-		s.log.Error("destroy the instance of a paused sandbox", "sandbox", b.id, "err", err)
+		m.log.Error("destroy the instance of a paused sandbox", "sandbox", b.id, "err", err)
 		b.mu.Lock()
 		b.left = inst
 		b.mu.Unlock()
@@ -215,15 +205,15 @@ func (s *Service) putAway(b *box) {
 	}
 	_ = failpoint.Hit(pointDestroyed)
 	if err := os.RemoveAll(b.dir); err != nil {
-		s.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
+		m.log.Error("remove sandbox's directory", "sandbox", b.id, "err", err)
 	}
-	s.spawn(func() { s.forgetHandle(b) })
+	m.table.spawn(func() { m.forgetHandle(b) })
 }
 
 // forgetHandle writes that a paused sandbox has no instance, so that the next
 // service need not look for one.
-func (s *Service) forgetHandle(b *box) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTime)
+func (m *moments) forgetHandle(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
 	defer cancel()
 	b.save.Lock()
 	defer b.save.Unlock()
@@ -232,8 +222,8 @@ func (s *Service) forgetHandle(b *box) {
 		return
 	}
 	rec.Handle = nil
-	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
-		s.log.Debug("write record", "sandbox", b.id, "err", err)
+	if err := m.opts.Store.PutSandbox(ctx, rec); err != nil {
+		m.log.Debug("write record", "sandbox", b.id, "err", err)
 		return
 	}
 	b.mu.Lock()
@@ -256,25 +246,4 @@ func (b *box) clearLeft(ctx context.Context) error {
 	b.left = nil
 	b.mu.Unlock()
 	return os.RemoveAll(b.dir)
-}
-
-// count counts the sandboxes that have an instance.
-func (s *Service) count(d int) {
-	s.mu.Lock()
-	s.live += d
-	s.mu.Unlock()
-}
-
-// paused counts those that have none.
-func (s *Service) paused() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.boxes) - s.live
-}
-
-// errFull is the answer when no more sandboxes may live.
-func (s *Service) errFull(op string) error {
-	return &carrel.Error{Op: op, Kind: carrel.Exhausted,
-		Err:  fmt.Errorf("all %d sandboxes that may live at once do", s.opts.MaxSandboxes),
-		Hint: "kill or pause some, wait for their timeouts, or raise the limit (carrel serve --max-sandboxes)"}
 }

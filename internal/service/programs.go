@@ -14,7 +14,7 @@ func (s *Service) Provide(_ context.Context, id carrel.ID, programs ...carrel.Pr
 	if err := carrel.CheckPrograms(programs); err != nil {
 		return nil, err
 	}
-	b, err := s.find(op, id)
+	b, err := s.table.find(op, id)
 	if err != nil {
 		return nil, err
 	}

@@ -23,27 +23,27 @@ const (
 )
 
 // Promote implements carrel.Moments.
-func (s *Service) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
-	b, err := s.find(opPromote, id)
+func (m *moments) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
+	b, err := m.table.find(opPromote, id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	p, err := s.planPromotion(ctx, b, o)
+	p, err := m.planPromotion(ctx, b, o)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	// Who asked may hang up: what began is finished.
-	ctx, release, err := s.take(context.WithoutCancel(ctx), opPromote, b)
+	ctx, release, err := m.table.take(context.WithoutCancel(ctx), opPromote, b)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	defer release()
-	if err := s.move(ctx, b, p); err != nil {
+	if err := m.move(ctx, b, p); err != nil {
 		err = b.momentError(ctx, opPromote, err)
-		s.log.Warn("promote sandbox", "sandbox", id, "tier", p.tier, "err", err)
+		m.log.Warn("promote sandbox", "sandbox", id, "tier", p.tier, "err", err)
 		return carrel.Sandbox{}, err
 	}
-	s.tell(carrel.Event{Type: eventPromoted, ID: id, Message: fmt.Sprintf("moved from tier %s to %s", carrel.Sim, p.tier),
+	m.journal.tell(carrel.Event{Type: eventPromoted, ID: id, Message: fmt.Sprintf("moved from tier %s to %s", carrel.Sim, p.tier),
 		Fields: map[string]string{"tier": string(p.tier)}})
 	return b.public(), nil
 }
@@ -56,7 +56,7 @@ type promotion struct {
 }
 
 // planPromotion checks a request, while nothing has happened yet.
-func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOptions) (*promotion, error) {
+func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOptions) (*promotion, error) {
 	fail := func(kind carrel.Kind, field string, err error, hint string) (*promotion, error) {
 		return nil, &carrel.Error{Op: opPromote, Kind: kind, ID: b.id, Field: field, Err: err, Hint: hint}
 	}
@@ -65,7 +65,7 @@ func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	}
 	tier := o.Tier
 	if tier == "" {
-		if tier = s.opts.DefaultTier; tier == carrel.Sim {
+		if tier = m.opts.DefaultTier; tier == carrel.Sim {
 			tier = carrel.GVisor
 		}
 	}
@@ -76,11 +76,11 @@ func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	if name == "" {
 		name = image.Base
 	}
-	img, err := s.template(ctx, name, tier)
+	img, err := m.templates.template(ctx, name, tier)
 	if err != nil {
 		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
 	}
-	drv, err := s.driver(ctx, tier, img)
+	drv, err := m.creator.driver(ctx, tier, img)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +88,14 @@ func (s *Service) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor or ns")
 	}
 	p := &promotion{tier: drv.Info().Tier, img: img}
-	p.root, _ = s.keepRoot(img)
+	p.root, _ = m.roots.keepRoot(img)
 	return p, nil
 }
 
 // move is Promote with the turn: the sandbox pauses in its tier and wakes in the other.
-func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
+func (m *moments) move(ctx context.Context, b *box, p *promotion) (err error) {
 	// Before it is paused: one that is refused runs on.
-	ctx, pass, err := s.enterWake(ctx, opPromote, b)
+	ctx, pass, err := m.gates.enterWake(ctx, opPromote, b)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
 		if !b.setState(carrel.Running, carrel.Pausing) {
 			return b.running(opPromote)
 		}
-		if err := s.pause(ctx, b, wish{cause: carrel.CausePromote, filesOnly: true, detail: "to tier " + string(p.tier)}); err != nil {
+		if err := m.pause(ctx, b, wish{cause: carrel.CausePromote, filesOnly: true, detail: "to tier " + string(p.tier)}); err != nil {
 			return err
 		}
 		ran = true
@@ -117,9 +117,9 @@ func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
 	before := b.record()
 	moved := before
 	moved.Sandbox.Tier, moved.Sandbox.Template, moved.Sandbox.Alias, moved.Root = p.tier, p.img.ID, p.img.Name, p.root
-	err = s.rerecord(ctx, b, moved)
+	err = m.rerecord(ctx, b, moved)
 	if err == nil {
-		err = s.resume(ctx, b, comeback{})
+		err = m.resume(ctx, b, comeback{})
 	}
 	if err == nil {
 		return nil
@@ -127,12 +127,12 @@ func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
 	// It goes on where it was.
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if rerr := s.rerecord(undo, b, before); rerr != nil {
+	if rerr := m.rerecord(undo, b, before); rerr != nil {
 		return fmt.Errorf("it is paused, in tier %s: %w (%w)", b.public().Tier, err, rerr)
 	}
 	if ran {
-		if rerr := s.resume(context.WithoutCancel(ctx), b, comeback{}); rerr != nil {
-			s.staysPaused(b)
+		if rerr := m.resume(context.WithoutCancel(ctx), b, comeback{}); rerr != nil {
+			m.staysPaused(b)
 			return fmt.Errorf("it is paused, in tier %s: %w (%w)", carrel.Sim, err, rerr)
 		}
 	}
@@ -140,11 +140,11 @@ func (s *Service) move(ctx context.Context, b *box, p *promotion) (err error) {
 }
 
 // rerecord replaces the record of a paused sandbox.
-func (s *Service) rerecord(ctx context.Context, b *box, rec state.Record) error {
+func (m *moments) rerecord(ctx context.Context, b *box, rec state.Record) error {
 	b.save.Lock()
 	defer b.save.Unlock()
-	if err := s.opts.Store.PutSandbox(ctx, rec); err != nil {
-		s.takeBack(ctx, b, nil)
+	if err := m.opts.Store.PutSandbox(ctx, rec); err != nil {
+		m.records.takeBack(ctx, b, nil)
 		return err
 	}
 	b.mu.Lock()
@@ -156,10 +156,11 @@ func (s *Service) rerecord(ctx context.Context, b *box, rec state.Record) error 
 }
 
 // pour puts the files of another driver's snapshot into a sandbox whose guest is up.
-func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
+func (m *moments) pour(ctx context.Context, b *box, from *origin) error {
 	var files io.ReadCloser
+	mark := "" // of the files that mean nothing here
 	err := error(&carrel.Error{Kind: carrel.Unsupported, Err: fmt.Errorf("there is no driver %q to read the snapshot with", from.info.Driver)})
-	for _, drv := range s.opts.Drivers.All() {
+	for _, drv := range m.opts.Drivers.All() {
 		if drv.Info().Name != from.info.Driver {
 			continue
 		}
@@ -167,6 +168,7 @@ func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
 		if rerr != nil {
 			return rerr
 		}
+		mark = drv.Info().ProgramMark
 		files, err = r.SnapshotFiles(ctx, from.files.Dir(), from.info, driver.Spec{ID: b.id, Dir: b.dir, Limits: b.public().Limits})
 	}
 	if err != nil {
@@ -179,7 +181,7 @@ func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
 	sifted := make(chan error, 1)
 	go func() {
 		var err error
-		gone, err = sift(into, files)
+		gone, err = sift(into, files, mark)
 		_ = into.CloseWithError(err)
 		sifted <- err
 	}()
@@ -203,14 +205,12 @@ func (s *Service) pour(ctx context.Context, b *box, from *origin) error {
 	return nil
 }
 
-// simStub is how the programs of the simulated tier's template begin, which mean nothing elsewhere.
-const simStub = "\x7fSIM\n"
-
 // system are the directories and files that belong to a tier and not to a sandbox's user.
 var system = []string{"dev", "proc", "sys", "run/carrel", ".carrel", "etc/passwd", "etc/group", "etc/shadow", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
 
-// sift copies a tar stream without what belongs to the tier that it comes from. gone are the paths that were removed there.
-func sift(w io.Writer, r io.Reader) (gone []string, err error) {
+// sift copies a tar stream without what belongs to the tier that it comes from: system, and files that begin with mark. gone are
+// the paths that were removed there.
+func sift(w io.Writer, r io.Reader, mark string) (gone []string, err error) {
 	tr, tw := tar.NewReader(r), tar.NewWriter(w)
 	dropped := map[string]bool{}
 	for {
@@ -233,12 +233,12 @@ func sift(w io.Writer, r io.Reader) (gone []string, err error) {
 		case h.Typeflag == tar.TypeBlock || h.Typeflag == tar.TypeLink && dropped[strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")]:
 			continue
 		}
-		head := make([]byte, min(h.Size, int64(len(simStub))))
+		head := make([]byte, min(h.Size, int64(len(mark))))
 		if h.Typeflag == tar.TypeReg {
 			if _, err := io.ReadFull(tr, head); err != nil {
 				return nil, err
 			}
-			if string(head) == simStub {
+			if mark != "" && string(head) == mark {
 				dropped[name] = true
 				continue
 			}

@@ -24,6 +24,7 @@ func TestSift(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	const mark = "\x7fMARK\n"
 	put(tar.Header{Name: "home/user/f", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000}, "hello")
 	put(tar.Header{Name: "home/user/empty", Typeflag: tar.TypeReg, Mode: 0o600}, "")
 	put(tar.Header{Name: "home/user/short", Typeflag: tar.TypeReg, Mode: 0o600}, "\x7f")
@@ -34,8 +35,8 @@ func TestSift(t *testing.T) {
 	put(tar.Header{Name: "proc/1/x", Typeflag: tar.TypeReg}, "")
 	put(tar.Header{Name: "run/carrel/token", Typeflag: tar.TypeReg}, "")
 	put(tar.Header{Name: "run/carrelling", Typeflag: tar.TypeReg}, "")
-	put(tar.Header{Name: "home/user/stub", Typeflag: tar.TypeReg}, simStub+"sort\n")
-	put(tar.Header{Name: "usr/local/bin/deploy", Typeflag: tar.TypeReg, Mode: 0o755}, simStub+"/deploy\n") // of its owner's
+	put(tar.Header{Name: "home/user/stub", Typeflag: tar.TypeReg}, mark+"sort\n")
+	put(tar.Header{Name: "usr/local/bin/deploy", Typeflag: tar.TypeReg, Mode: 0o755}, mark+"/deploy\n") // of its owner's
 	put(tar.Header{Name: "home/user/stub2", Typeflag: tar.TypeLink, Linkname: "home/user/stub"}, "")
 	put(tar.Header{Name: "home/user/hard", Typeflag: tar.TypeLink, Linkname: "/../home/user/f"}, "")
 	put(tar.Header{Name: "home/user/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}, "")
@@ -48,7 +49,7 @@ func TestSift(t *testing.T) {
 	}
 	whole := in.Bytes()
 	var out bytes.Buffer
-	gone, err := sift(&out, bytes.NewReader(whole))
+	gone, err := sift(&out, bytes.NewReader(whole), mark)
 	if err != nil || !slices.Equal(gone, []string{"/etc/gone"}) {
 		t.Errorf("gone %q, %v", gone, err)
 	}
@@ -72,7 +73,7 @@ func TestSift(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	for _, n := range []int{100, 513, 515, len(whole) / 2} {
-		if _, err := sift(io.Discard, bytes.NewReader(whole[:n])); n%512 != 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := sift(io.Discard, bytes.NewReader(whole[:n]), mark); n%512 != 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("of %d bytes: %v", n, err)
 		}
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
 )
 
 // rootsDir holds the root images that sandboxes and snapshots need, as hard links:
@@ -22,14 +24,22 @@ const rootsDir = ".roots"
 // than any creation takes.
 const youngRoot = time.Hour
 
-func (s *Service) rootFile(name string) string {
-	return filepath.Join(s.opts.Dir, rootsDir, name)
+// roots keeps the root images that something needs.
+type roots struct {
+	opts  *Options
+	log   *slog.Logger
+	table *table
+	snaps *timeline.Index
+}
+
+func (r *roots) rootFile(name string) string {
+	return filepath.Join(r.opts.Dir, rootsDir, name)
 }
 
 // keepRoot makes sure of a template's image. It returns the name of the link, and
 // the path to use; where no link can be made (another filesystem) the name is "",
 // and the template itself must stay.
-func (s *Service) keepRoot(img image.Image) (name, path string) {
+func (r *roots) keepRoot(img image.Image) (name, path string) {
 	fi, err := os.Stat(img.Path)
 	if err != nil || !fi.Mode().IsRegular() {
 		return "", img.Path // a tier without files, or the driver's error to tell
@@ -40,7 +50,7 @@ func (s *Service) keepRoot(img image.Image) (name, path string) {
 	}
 	// An inode number is not used again while there is a link to it.
 	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
-	path = s.rootFile(name)
+	path = r.rootFile(name)
 	if have, err := os.Stat(path); err == nil && os.SameFile(have, fi) {
 		// Not each time: drivers know what an image holds by its times, and would read it again.
 		if time.Since(time.Unix(st.Ctim.Unix())) > youngRoot/2 {
@@ -52,7 +62,7 @@ func (s *Service) keepRoot(img image.Image) (name, path string) {
 		return "", img.Path
 	}
 	if err := os.Link(img.Path, path); err != nil && !errors.Is(err, os.ErrExist) {
-		s.log.Warn("a template's image can't be linked: its sandboxes can't resume after it changed", "template", img.ID, "err", err)
+		r.log.Warn("a template's image can't be linked: its sandboxes can't resume after it changed", "template", img.ID, "err", err)
 		return "", img.Path
 	}
 	return name, path
@@ -65,25 +75,25 @@ func touch(path string) {
 }
 
 // rootPath finds a kept image.
-func (s *Service) rootPath(name string) (string, bool) {
+func (r *roots) rootPath(name string) (string, bool) {
 	if name == "" || name != filepath.Base(name) {
 		return "", false
 	}
-	path := s.rootFile(name)
+	path := r.rootFile(name)
 	_, err := os.Stat(path)
 	return path, err == nil
 }
 
 // sweepRoots removes links that nothing needs any more.
-func (s *Service) sweepRoots() {
+func (r *roots) sweepRoots() {
 	need := map[string]bool{}
-	for _, b := range s.snapshot() {
+	for _, b := range r.table.snapshot() {
 		need[b.record().Root] = true
 	}
-	for _, sr := range s.snaps.all() {
+	for _, sr := range r.snaps.All() {
 		need[sr.Record.Root] = true
 	}
-	entries, err := os.ReadDir(filepath.Join(s.opts.Dir, rootsDir))
+	entries, err := os.ReadDir(filepath.Join(r.opts.Dir, rootsDir))
 	if err != nil {
 		return
 	}
@@ -93,8 +103,8 @@ func (s *Service) sweepRoots() {
 			continue
 		}
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok && time.Since(time.Unix(st.Ctim.Unix())) > youngRoot {
-			if err := os.Remove(s.rootFile(e.Name())); err != nil {
-				s.log.Warn("remove an unused root image", "err", err)
+			if err := os.Remove(r.rootFile(e.Name())); err != nil {
+				r.log.Warn("remove an unused root image", "err", err)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func TestKeepingARootLeavesItsTimes(t *testing.T) {
 	if err := os.WriteFile(img.Path, []byte("image"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{opts: Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler)}
+	s := &roots{opts: &Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler)}
 	changed := func() syscall.Timespec {
 		t.Helper()
 		name, path := s.keepRoot(img)

@@ -21,36 +21,63 @@
 // changes a sandbox's instance, or takes a moment of it, has its turn (box.turn):
 // one at a time for each sandbox.
 //
-// # Locks
-//
-// Service.mu guards the table, box.mu one sandbox's fields, box.save the order of
-// writes of one record, index.mu the snapshots known. Order: box.turn (which is no
-// lock: drivers are called with it), box.save (several boxes' by ID), index.edit,
-// box.mu or index.mu, expiry.mu; Service.mu and
-// index.mu are never held together with others. No driver and no network is called under a lock; under
-// box.save the store is, and the wire is told its rules.
-//
 // # Parts
 //
+// Service is a front. Behind it, each part has one concern, and the lock of what it guards:
+//
+//	table      the sandboxes there are, the places among those that may live     table.mu
+//	journal    events                                                            hub.mu
+//	gates      where a start waits for its turn (package admission)
+//	rules      limits on what may be asked for
+//	records    writes of records, in their order                                 box.save
+//	roots      root images that something needs
+//	templates  what sandboxes are made from
+//	launcher   has drivers stand sandboxes up and take them down                 probes.mu
+//	greeter    tells guests who they are                                         rises.mu
+//	networks   rules, and what the wire asks for
+//	creator    plans and makes sandboxes
+//	lifecycle  ends them, on request, at their time, or when they end            expiry.mu
+//	recovery   takes over what an earlier service left
+//	moments    pause, resume, fork, rollback, promotion, visits
+//	archive    snapshots: kept, shown, compared, removed
+//	meter, autopilot   what is measured, and what happens by itself
+//
+// Parts in packages of their own, which know no sandbox: timeline (the index of snapshots),
+// warm (sandboxes made ahead; nursery makes them), golden (templates' own starts; ripener
+// makes them), filediff (comparing snapshots' files).
+//
 // Store, images and drivers are injected and stay the caller's to close.
+//
+// # Locks
+//
+// box.mu guards one sandbox's fields, box.save the order of writes of one record. The order:
+//
+//  1. box.turn, which is no lock: drivers are called with it
+//  2. box.save, several boxes' by ID
+//  3. timeline.Index.LockEdits
+//  4. box.mu
+//  5. expiry.mu, and a table's spawn, which takes table.mu
+//
+// All others are leaves: nothing else is taken under table.mu, hub.mu, probes.mu, rises.mu,
+// and the locks of timeline, warm and golden. No driver and no network is called under a
+// lock; under box.save the store is, and the wire is told its rules.
 package service
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/service/golden"
+	"github.com/carrel-dev/carrel/internal/service/warm"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
@@ -162,40 +189,46 @@ func fill(l, def carrel.Limits) carrel.Limits {
 	return l
 }
 
-// Service implements [carrel.Service] over drivers on this machine. It is safe
-// for concurrent use.
+// Service implements the parts of [carrel.Service] that need drivers on this machine.
+// It is safe for concurrent use. It is a front for its own parts, and starts and stops them.
+//
+// It does what it is asked and checks nobody's rights: package access does, and stands
+// between it and the doors. The caller in the context says to which project a new sandbox
+// or template belongs, and in which project a name is looked for.
 type Service struct {
-	opts Options
+	opts *Options
 	log  *slog.Logger
 
-	// ctx ends at Close; every goroutine that spawn started ends with it.
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	expiry  expiry
-	hub     hub
-	probes  probes
-	snaps   index
-	warm    warmPool
-	rises   rises
-	goldens goldens
-	orders  atomic.Uint64   // of the newest /init; see guest.InitRequest.Order
-	gate    *admission.Gate // before each start
-	builds  *admission.Gate // before each template
-
-	mu      sync.Mutex
-	boxes   map[carrel.ID]*box
-	live    int // boxes that have an instance, or are getting one
-	ended   endings
-	closing bool           // nothing new begins
-	drained bool           // nothing at all begins: set right before wg is waited for
-	wg      sync.WaitGroup // Add is called under mu while drained is false
+	table     *table
+	journal   *journal
+	gates     *gates
+	records   *records
+	roots     *roots
+	templates *templates
+	greeter   *greeter
+	networks  *networks
+	creator   *creator
+	lifecycle *lifecycle
+	recovery  *recovery
+	moments   *moments
+	archive   *archive
+	meter     *meter
+	autopilot *autopilot
+	ripener   *ripener
+	warm      *warm.Pool[*prepared]
+	goldens   *golden.Starts
 
 	closed   chan struct{} // closed when Close is done
 	closeErr error
 }
 
-var _ carrel.Service = (*Service)(nil)
+var _ interface {
+	carrel.Sandboxes
+	carrel.Moments
+	carrel.Templates
+	carrel.Programs
+	carrel.Pools
+} = (*Service)(nil)
 
 // New returns a Service that has adopted every sandbox in the store that still
 // runs. ctx bounds that adoption only.
@@ -211,13 +244,7 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
-	s := &Service{opts: opts, log: opts.Logger, boxes: map[carrel.ID]*box{}, closed: make(chan struct{})}
-	s.openGates()
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.hub.init()
-	s.expiry.init()
-	s.warm.init(opts.Warm)
-	s.goldens.init()
+	s := assemble(ctx, &opts)
 	if err := s.begin(ctx); err != nil {
 		s.opts.KillOnClose = false // what was adopted is not ours to end
 		_ = s.Close()              // the first error is the one to tell
@@ -229,143 +256,59 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 // begin announces the service, adopts what runs and starts the clockwork.
 func (s *Service) begin(ctx context.Context) error {
 	// This event is also how the service learns the number of the newest one.
-	if err := s.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
+	if err := s.journal.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
 		return err
 	}
-	s.orders.Store(uint64(s.hub.newest()) << 32) // above all that an earlier service gave out: events' numbers rise
-	if err := s.loadIndex(ctx); err != nil {
+	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // above all that an earlier service gave out: events' numbers rise
+	if err := s.archive.loadIndex(ctx); err != nil {
 		return err
 	}
-	s.loadGoldens(ctx)
-	if err := s.recover(ctx); err != nil {
+	s.ripener.load(ctx)
+	if err := s.recovery.recover(ctx); err != nil {
 		return err
 	}
-	for _, b := range s.snapshot() {
+	for _, b := range s.table.snapshot() {
 		if b.record().Wake {
-			s.spawn(func() { s.wakeUp(b) })
+			s.table.spawn(func() { s.recovery.wakeUp(b) })
 		}
 	}
-	for _, work := range []func(){s.expire, s.sample, s.trim, s.idle, s.checkpoints, s.keepWarm} {
-		s.spawn(work)
+	for _, work := range []func(){s.lifecycle.expire, s.meter.sample, s.trim, s.autopilot.idle, s.autopilot.checkpoints, func() { s.warm.Keep(s.table.ctx) }} {
+		s.table.spawn(work)
 	}
 	return nil
-}
-
-// spawn runs fn in a goroutine that Close waits for, and reports whether it did:
-// a closing service starts nothing.
-func (s *Service) spawn(fn func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		fn()
-	}()
-	return true
-}
-
-// hold makes Close wait for the caller, who calls s.wg.Done, and reports whether
-// it is still time for that. What ends a sandbox may begin as long as Close itself
-// may end some.
-func (s *Service) hold() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.drained {
-		s.wg.Add(1)
-	}
-	return !s.drained
 }
 
 // Close stops the service. Creations under way are undone. Sandboxes are left
 // running for the next service, or killed where Options.KillOnClose says so.
 func (s *Service) Close() error {
-	s.mu.Lock()
-	first := !s.closing
-	s.closing = true
-	all := s.snapshotLocked()
-	s.mu.Unlock()
+	all, first := s.table.close()
 	if !first {
 		<-s.closed
 		return s.closeErr
 	}
 	defer close(s.closed)
-	s.closeGates()
+	s.gates.close()
 	for _, b := range all {
 		b.abort(errClosing)
 	}
 	if s.opts.KillOnClose {
-		s.closeErr = s.endAll(all)
+		s.closeErr = s.lifecycle.endAll(all)
 	} else {
 		for _, b := range all { // what is under way ends before or after, not between
 			b.interrupt(errClosing)
 		}
 	}
-	s.mu.Lock()
-	s.drained = true
-	s.mu.Unlock()
-	s.cancel()
-	s.wg.Wait()
-	s.drainWarm()
+	s.table.drain()
+	s.warm.Drain()
 	for _, b := range all {
 		b.closeConn()
 	}
 	return s.closeErr
 }
 
-// endAll kills sandboxes, all at once.
-func (s *Service) endAll(all []*box) error {
-	var wg sync.WaitGroup
-	errs := make([]error, len(all))
-	for i, b := range all {
-		wg.Go(func() {
-			errs[i] = s.end(context.Background(), b, carrel.EndKilled, "the service was closed")
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// snapshotLocked lists the table. Called with mu held.
-func (s *Service) snapshotLocked() []*box {
-	all := make([]*box, 0, len(s.boxes))
-	for _, b := range s.boxes {
-		all = append(all, b)
-	}
-	return all
-}
-
-func (s *Service) snapshot() []*box {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.snapshotLocked()
-}
-
-// find returns a sandbox's box. Its error says how the sandbox ended, where that
-// is still known.
-func (s *Service) find(op string, id carrel.ID) (*box, error) {
-	if _, err := carrel.ParseID(string(id)); err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.NotFound, Err: err}
-	}
-	s.mu.Lock()
-	b, ok := s.boxes[id]
-	e, known := s.ended.get(id)
-	s.mu.Unlock()
-	if ok {
-		return b, nil
-	}
-	err := &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: errors.New("no such sandbox")}
-	if known {
-		err.Err = fmt.Errorf("the sandbox ended (%s): %s", e.reason, e.message)
-	}
-	return nil, err
-}
-
 // Get implements carrel.Sandboxes.
 func (s *Service) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
-	b, err := s.find("get sandbox", id)
+	b, err := s.table.find("get sandbox", id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
@@ -374,74 +317,9 @@ func (s *Service) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
 
 // Generation is how often a sandbox has been restored; 0 for one that is gone.
 func (s *Service) Generation(id carrel.ID) int {
-	b, err := s.find("get sandbox", id)
+	b, err := s.table.find("get sandbox", id)
 	if err != nil {
 		return 0
 	}
 	return b.public().Generation
-}
-
-// Kill implements carrel.Sandboxes. Several at once all return when it has ended.
-func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
-	b, err := s.find("kill sandbox", id)
-	if err != nil {
-		return err
-	}
-	return s.end(ctx, b, carrel.EndKilled, "killed on request")
-}
-
-// ListTemplates implements carrel.Templates.
-func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) {
-	images, err := s.opts.Images.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]carrel.Template, len(images))
-	for i, img := range images {
-		out[i] = s.goldens.marked(img.Template)
-	}
-	return out, nil
-}
-
-// GetTemplate implements carrel.Templates.
-func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
-	img, err := s.opts.Images.Get(ctx, nameOrID)
-	return s.goldens.marked(img.Template), err
-}
-
-// ImportTemplate implements carrel.Templates.
-func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
-	pass, err := s.enterBuild(ctx, "import template")
-	if err != nil {
-		return carrel.Template{}, err
-	}
-	defer pass.Done(nil)
-	img, err := s.opts.Images.Import(ctx, name, archive, progress)
-	s.templatesChanged()
-	return img.Template, err
-}
-
-// PullTemplate implements carrel.Templates.
-func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
-	pass, err := s.enterBuild(ctx, "pull template")
-	if err != nil {
-		return carrel.Template{}, err
-	}
-	defer pass.Done(nil)
-	img, err := s.opts.Images.Pull(ctx, name, ref, progress)
-	s.templatesChanged()
-	return img.Template, err
-}
-
-// UpdateTemplate implements carrel.Templates.
-func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
-	img, err := s.opts.Images.Update(ctx, nameOrID, u)
-	s.templatesChanged()
-	return s.goldens.marked(img.Template), err
-}
-
-// DeleteTemplate implements carrel.Templates.
-func (s *Service) DeleteTemplate(ctx context.Context, nameOrID string) error {
-	defer s.templatesChanged()
-	return s.opts.Images.Delete(ctx, nameOrID)
 }

@@ -8,43 +8,6 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// take gets the turn of a sandbox, once those before have ended. The context that
-// it returns ends with ctx, with an end of the sandbox, and with the service; the
-// turn is over with release.
-func (s *Service) take(ctx context.Context, op string, b *box) (_ context.Context, release func(), err error) {
-	if !s.hold() {
-		return nil, nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
-	}
-	select {
-	case b.turn <- struct{}{}:
-	case <-ctx.Done():
-		s.wg.Done()
-		return nil, nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	b.mu.Lock()
-	b.stop = stop
-	b.mu.Unlock()
-	if s.isClosing() {
-		stop(errClosing)
-	}
-	return ctx, func() {
-		b.mu.Lock()
-		b.stop = nil
-		b.mu.Unlock()
-		stop(nil)
-		<-b.turn
-		s.wg.Done()
-	}, nil
-}
-
-// isClosing reports whether Close has begun.
-func (s *Service) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
-}
-
 // interrupt asks what has the turn to give up.
 func (b *box) interrupt(cause error) {
 	b.mu.Lock()

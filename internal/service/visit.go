@@ -24,10 +24,10 @@ const leastAwake = 5 * time.Minute
 // being idle until done is called. A paused sandbox that wakes by itself is resumed
 // first, and one that is being paused or resumed is waited for. Errors: NotFound,
 // Conflict.
-func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
-	conn, first, done, err := s.visit(ctx, id, true)
+func (m *moments) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
+	conn, first, done, err := m.visit(ctx, id, true)
 	if first {
-		_, span := s.opts.Traces.Begin(ctx, "first request", id)
+		_, span := m.opts.Traces.Begin(ctx, "first request", id)
 		leave := done
 		done = func() { span.End(); leave() }
 	}
@@ -35,9 +35,9 @@ func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, do
 }
 
 // visit is Visit; first says that the instance had no request before this one. A visit that is none itself only looks.
-func (s *Service) visit(ctx context.Context, id carrel.ID, request bool) (conn *guest.Conn, first bool, done func(), err error) {
+func (m *moments) visit(ctx context.Context, id carrel.ID, request bool) (conn *guest.Conn, first bool, done func(), err error) {
 	const op = "connect to sandbox"
-	b, err := s.find(op, id)
+	b, err := m.table.find(op, id)
 	if err != nil {
 		return nil, false, nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Service) visit(ctx context.Context, id carrel.ID, request bool) (conn *
 		case st == carrel.Running:
 			return conn, first, sync.OnceFunc(b.leaveUse), nil
 		case st == carrel.Paused && wakes, st == carrel.Resuming:
-			_, _, err = s.bringBack(ctx, id, comeback{least: leastAwake})
+			_, _, err = m.bringBack(ctx, id, comeback{least: leastAwake})
 		case st == carrel.Pausing && wakes:
 			err = b.settled(ctx)
 		default:

@@ -78,20 +78,42 @@ func (d *Door) serverConfig() *ssh.ServerConfig {
 	// Called when a key is offered, before it was proven to be the caller's: nothing
 	// may depend on what sandboxes there are.
 	cfg.PublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		known, ok := d.opts.Keys.find(key.Marshal())
-		if !ok {
+		if len(d.opts.Keys.find(key.Marshal())) == 0 {
 			return nil, errRefused
 		}
-		return &ssh.Permissions{Extensions: map[string]string{"key": known.Name}}, nil
+		return &ssh.Permissions{}, nil
 	}
-	cfg.VerifiedPublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		known, ok := d.opts.Keys.find(key.Marshal())
-		if !ok || !d.allowed(known, c.User()) {
-			return nil, errRefused
+	cfg.VerifiedPublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey, _ *ssh.Permissions, _ string) (*ssh.Permissions, error) {
+		for _, known := range d.opts.Keys.find(key.Marshal()) { // one for each project that has it
+			if d.allowed(known, c.User()) {
+				return &ssh.Permissions{Extensions: map[string]string{extKey: known.Name, extProject: known.Project}}, nil
+			}
 		}
-		return p, nil
+		return nil, errRefused
 	}
 	return cfg
+}
+
+// What a connection's permissions say of the key that opened it.
+const (
+	extKey     = "key"
+	extProject = "project"
+)
+
+// keyOf is the key that opened a connection; it has no name where none was asked for.
+func keyOf(p *ssh.Permissions) carrel.SSHKey {
+	if p == nil {
+		return carrel.SSHKey{}
+	}
+	return carrel.SSHKey{Name: p.Extensions[extKey], Project: p.Extensions[extProject]}
+}
+
+// caller returns the context of what is done for a key's holder.
+func (d *Door) caller(ctx context.Context, key carrel.SSHKey) context.Context {
+	if d.opts.Caller == nil {
+		return ctx
+	}
+	return d.opts.Caller(ctx, key)
 }
 
 // allowed reports whether a proven key opens the sandbox that a user name says. A
@@ -103,6 +125,6 @@ func (d *Door) allowed(key carrel.SSHKey, name string) bool {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, 5*time.Second)
 	defer cancel()
-	_, err := d.opts.Sandboxes.Get(ctx, t.id)
+	_, err := d.opts.Sandboxes.Get(d.caller(ctx, key), t.id)
 	return err == nil
 }

@@ -15,6 +15,7 @@ type client struct {
 	door   *Door
 	conn   *ssh.ServerConn
 	target target
+	key    carrel.SSHKey // its name and project
 
 	mu       sync.Mutex
 	channels int // open
@@ -23,7 +24,7 @@ type client struct {
 
 // serve serves the connection until it ends.
 func (c *client) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) {
-	ctx, cancel := context.WithCancel(c.door.ctx)
+	ctx, cancel := context.WithCancel(c.door.caller(c.door.ctx, c.key))
 	c.idle = time.AfterFunc(c.door.opts.IdleTime, func() { _ = c.conn.Close() })
 	var wg sync.WaitGroup
 	wg.Go(func() { c.answer(requests) })

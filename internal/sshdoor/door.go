@@ -27,6 +27,8 @@ type Options struct {
 	HostKey   ssh.Signer
 	// Keys are those that may pass.
 	Keys *Keys
+	// Caller returns the context of what is done for a key's holder; nil leaves it as it is.
+	Caller func(ctx context.Context, key carrel.SSHKey) context.Context
 	// Only makes it a door to one sandbox, for whoever holds the connection: no key is
 	// asked for. It is for a pipe to a process that the caller started.
 	Only carrel.ID
@@ -135,12 +137,9 @@ func (d *Door) ServeConn(c net.Conn) {
 	if !ok {
 		return
 	}
-	key := ""
-	if conn.Permissions != nil {
-		key = conn.Permissions.Extensions["key"]
-	}
-	d.opts.Log.Info("ssh: connected", "sandbox", t.id, "key", key, "from", c.RemoteAddr())
-	(&client{door: d, conn: conn, target: t}).serve(channels, requests)
+	key := keyOf(conn.Permissions)
+	d.opts.Log.Info("ssh: connected", "sandbox", t.id, "key", key.Name, "project", key.Project, "from", c.RemoteAddr())
+	(&client{door: d, conn: conn, target: t, key: key}).serve(channels, requests)
 }
 
 // Close ends all connections and returns when none is served any more.

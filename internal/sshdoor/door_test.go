@@ -125,7 +125,7 @@ func (h *house) admit() {
 	testenv.Need(h.t, "ssh", err)
 	var public string
 	h.key, public = h.newKey("mine")
-	if _, err := h.keys.Add("mine", public, nil); err != nil {
+	if _, err := h.keys.Add("", "mine", public, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -326,7 +326,7 @@ func (h *house) signer(name string, known bool, boxes ...carrel.ID) ssh.Signer {
 		h.t.Fatal(err)
 	}
 	if known {
-		if _, err := h.keys.Add(name, string(ssh.MarshalAuthorizedKey(s.PublicKey())), boxes); err != nil {
+		if _, err := h.keys.Add("", name, string(ssh.MarshalAuthorizedKey(s.PublicKey())), boxes); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -377,7 +377,7 @@ func TestStrangers(t *testing.T) {
 		}
 		c.Close()
 	}
-	if err := h.keys.Remove("good"); err != nil {
+	if err := h.keys.Remove("", "good"); err != nil {
 		t.Fatal(err)
 	}
 	if c, _ := h.dialAs(string(h.box.ID), good); c != nil {
@@ -575,10 +575,10 @@ func TestAtOnce(t *testing.T) {
 				return
 			}
 			name := fmt.Sprintf("key-%d", i)
-			if _, err := h.keys.Add(name, string(ssh.MarshalAuthorizedKey(s.PublicKey())), nil); err != nil {
+			if _, err := h.keys.Add("", name, string(ssh.MarshalAuthorizedKey(s.PublicKey())), nil); err != nil {
 				t.Error(err)
 			}
-			if err := h.keys.Remove(name); err != nil {
+			if err := h.keys.Remove("", name); err != nil {
 				t.Error(err)
 			}
 		}

@@ -2,6 +2,7 @@ package sshdoor
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
@@ -31,7 +32,7 @@ type Keys struct {
 	file string
 
 	mu   sync.Mutex
-	keys []entry // by name
+	keys []entry // by name, then by project
 }
 
 // entry is a key as it is kept and as it is compared.
@@ -77,9 +78,11 @@ func (k *Keys) List() []carrel.SSHKey {
 	return out
 }
 
-// Add adds a key under a name, for these sandboxes, or for all when there are none.
-// It is durable when Add returns. Errors: Invalid, AlreadyExists, Exhausted.
-func (k *Keys) Add(name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error) {
+// Add adds a key of a project under a name, for these of its sandboxes, or for all of them
+// when there are none; the project "" has the sandboxes of all projects. Each project has
+// names of its own, and one key may be several projects'. It is durable when Add returns.
+// Errors: Invalid, AlreadyExists, Exhausted.
+func (k *Keys) Add(project, name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error) {
 	const op = "add SSH key"
 	invalid := func(field string, err error, hint string) (carrel.SSHKey, error) {
 		return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: err, Hint: hint}
@@ -97,13 +100,13 @@ func (k *Keys) Add(name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey
 		}
 	}
 	e := entry{blob: key.Marshal(), SSHKey: carrel.SSHKey{
-		Name: name, PublicKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), Fingerprint: ssh.FingerprintSHA256(key),
+		Name: name, Project: project, PublicKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), Fingerprint: ssh.FingerprintSHA256(key),
 		Sandboxes: slices.Clone(sandboxes), Added: time.Now().UTC().Truncate(time.Second),
 	}}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, old := range k.keys {
-		if old.Name == name || bytes.Equal(old.blob, e.blob) {
+		if old.Project == project && (old.Name == name || bytes.Equal(old.blob, e.blob)) {
 			return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Err: fmt.Errorf("key %s is there under the name %q", old.Fingerprint, old.Name),
 				Hint: "carrel ssh-key rm " + old.Name}
 		}
@@ -112,17 +115,19 @@ func (k *Keys) Add(name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey
 		return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.Exhausted, Err: fmt.Errorf("there are %d keys already", maxKeys)}
 	}
 	next := append(slices.Clone(k.keys), e)
-	slices.SortFunc(next, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(next, func(a, b entry) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Project, b.Project))
+	})
 	return e.SSHKey, k.save(op, next)
 }
 
-// Remove removes the key of this name. Connections that it opened go on. Error:
+// Remove removes a project's key of this name. Connections that it opened go on. Error:
 // NotFound.
-func (k *Keys) Remove(name string) error {
+func (k *Keys) Remove(project, name string) error {
 	const op = "remove SSH key"
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next := slices.DeleteFunc(slices.Clone(k.keys), func(e entry) bool { return e.Name == name })
+	next := slices.DeleteFunc(slices.Clone(k.keys), func(e entry) bool { return e.Name == name && e.Project == project })
 	if len(next) == len(k.keys) {
 		return &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no key is named %q", name)}
 	}
@@ -149,17 +154,17 @@ func (k *Keys) save(op string, next []entry) error {
 	return nil
 }
 
-// find returns the key that is known by these bytes. Public keys are no secret: how
+// find returns the keys that are known by these bytes, one of each project. Public keys are no secret: how
 // long it takes tells nothing that matters.
-func (k *Keys) find(blob []byte) (carrel.SSHKey, bool) {
+func (k *Keys) find(blob []byte) (found []carrel.SSHKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.keys {
 		if bytes.Equal(e.blob, blob) {
-			return e.SSHKey, true
+			found = append(found, e.SSHKey)
 		}
 	}
-	return carrel.SSHKey{}, false
+	return found
 }
 
 // parseKey reads one public key as ssh-keygen writes it. Options, certificates and

@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 	}
 	one := testKey(t)
 	id := carrel.NewID()
-	got, err := k.Add("laptop", strings.TrimSpace(one)+" me@example.com", []carrel.ID{id})
+	got, err := k.Add("", "laptop", strings.TrimSpace(one)+" me@example.com", []carrel.ID{id})
 	if err != nil || !strings.HasPrefix(got.Fingerprint, "SHA256:") || strings.Contains(got.PublicKey, "@") {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -47,21 +47,21 @@ func TestKeys(t *testing.T) {
 		"a bad name":      {"a\nb", testKey(t), carrel.Invalid},
 		"a name too long": {strings.Repeat("a", 65), testKey(t), carrel.Invalid},
 	} {
-		if _, err := k.Add(c.name, c.key, nil); carrel.KindOf(err) != c.kind {
+		if _, err := k.Add("", c.name, c.key, nil); carrel.KindOf(err) != c.kind {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := k.Add("second", testKey(t), nil); err != nil {
+	if _, err := k.Add("", "second", testKey(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	again, err := OpenKeys(dir)
 	if err != nil || len(again.List()) != 2 || again.List()[0].Sandboxes[0] != id {
 		t.Fatalf("read again: %+v, %v", again.List(), err)
 	}
-	if err := again.Remove("laptop"); err != nil {
+	if err := again.Remove("", "laptop"); err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Remove("laptop"); carrel.KindOf(err) != carrel.NotFound {
+	if err := again.Remove("", "laptop"); carrel.KindOf(err) != carrel.NotFound {
 		t.Errorf("removed twice: %v", err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "keys.json")); err != nil || info.Mode().Perm() != 0o600 {

@@ -6,7 +6,9 @@
 package state
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -20,7 +22,6 @@ type Record struct {
 	Env     map[string]string // default environment, given to the guest
 	User    string            // default user
 	WorkDir string            // default working directory
-	Owner   string            // the API key's name
 	Start   []string          // the template's own command, run at every boot
 	// Timeout is the one it was last given: what it gets when it wakes by itself.
 	Timeout time.Duration
@@ -52,6 +53,30 @@ type SnapshotRecord struct {
 	Snapshot carrel.Snapshot
 	// Record is the sandbox's at that moment: what a fork is made from. It holds secrets.
 	Record Record
+}
+
+// UnmarshalJSON reads a record also as it was before sandboxes had a project.
+func (r *Record) UnmarshalJSON(raw []byte) error {
+	type plain Record
+	old := struct {
+		*plain
+		Owner string // the project, or "" for the only one
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(raw, &old); err != nil {
+		return err
+	}
+	r.Sandbox.Project = cmp.Or(r.Sandbox.Project, old.Owner, carrel.DefaultProject)
+	return nil
+}
+
+// UnmarshalJSON reads a record also as it was before snapshots had a project.
+func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
+	type plain SnapshotRecord
+	if err := json.Unmarshal(raw, (*plain)(r)); err != nil {
+		return err
+	}
+	r.Snapshot.Project = cmp.Or(r.Snapshot.Project, r.Record.Sandbox.Project)
+	return nil
 }
 
 // Change is a set of writes that happen together or not at all. They are made in

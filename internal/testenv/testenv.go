@@ -24,3 +24,18 @@ func Need(t testing.TB, name string, missing error) {
 	}
 	t.Skipf("needs %s, missing here: %v", name, missing)
 }
+
+// Long skips a test that takes long, or loads the machine, when -short is given. why says which.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short: " + why)
+	}
+}
+
+// Inapplicable skips a case that has nothing to check here, whatever the machine has: a part of another test that runs in a process of
+// its own, a promise that a driver does not make, a case for another kind of user. What a machine could have and lacks is for [Need].
+func Inapplicable(t testing.TB, why string) {
+	t.Helper()
+	t.Skip("does not apply: " + why)
+}

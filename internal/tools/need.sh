@@ -1,58 +1,89 @@
 #!/usr/bin/env bash
-# need.sh TOOL… makes sure that tools are there. As root on Debian it installs what
+# need.sh [--list FILE]... TOOL... makes sure that tools are there. As root on Debian it installs what
 # is missing; elsewhere it says exactly what to install and fails.
+#
+# FILE has lines of a program, its Debian package, and perhaps a script that succeeds where the program is there.
 set -euo pipefail
 
-declare -A package=([gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps [go]=golang-go [ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip [bash]=bash [gawk]=gawk [rg]=ripgrep [jq]=jq [sqlite3]=sqlite3
-	[bc]=bc [dc]=dc [zip]=zip [unzip]=unzip [zstd]=zstd [xz]=xz-utils [bzip2]=bzip2 [patch]=patch [file]=file [column]=bsdextrautils [sponge]=moreutils [pv]=pv
-	[dos2unix]=dos2unix [cal]=ncal [time]=time [uuidgen]=uuid-runtime [envsubst]=gettext-base [xxd]=xxd [tree]=tree [cpio]=cpio [ar]=binutils [chromium]=chromium
-	[bwrap]=bubblewrap [runc]=runc [socat]=socat)
-missing=()
+declare -A package=(
+	[gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps
+	[ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip [bash]=bash [patch]=patch [rg]=ripgrep
+	[chromium]=chromium [bwrap]=bubblewrap [runc]=runc [socat]=socat [mmdebstrap]=mmdebstrap [fsck.ext4]=e2fsprogs)
+declare -A probe=(
+	[gcc]="type -P gcc && test -e /usr/include/stdlib.h"
+	[venv]="python3 -c 'import venv, ensurepip'"
+	[pip]="/usr/bin/python3 -c 'import pip'") # the python3 that sandboxes have
+tools=()
+
+# Version 20 or newer: Debian 12 has 18, so it comes from npm.
+node_min=20
+probe[node]="(( \$(node -p 'process.versions.node.split(\".\")[0]') >= $node_min ))"
+
+while [ $# -gt 0 ]; do
+	case "$1" in
+	--list)
+		while read -r name pkg script; do
+			case "$name" in "" | "#"*) continue ;; esac
+			[ "$pkg" != - ] || continue # a name that no machine has
+			tools+=("$name")
+			[ -n "${package[$name]:-}" ] || package[$name]=$pkg
+			[ -z "$script" ] || probe[$name]=$script
+		done <"$2"
+		shift ;;
+	*) tools+=("$1") ;;
+	esac
+	shift
+done
 
 have() {
-	case "$1" in
-	venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
-	pip) /usr/bin/python3 -c 'import pip' 2>/dev/null ;; # the one that sandboxes have
-	time) [ -x /usr/bin/time ] ;; # not the shell's own
-	*) command -v "$1" >/dev/null ;;
-	esac
+	local script='type -P -- "$0"'
+	bash -c "${probe[$1]:-$script}" "$1" >/dev/null 2>&1
 }
 
-for tool in "$@"; do have "$tool" || missing+=("$tool"); done
-
-if [ ${#missing[@]} -gt 0 ]; then
-	packages=()
-	for tool in "${missing[@]}"; do packages+=(${package[$tool]}); done
-	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		echo "need: installing ${packages[*]}" >&2
-		export DEBIAN_FRONTEND=noninteractive
-		apt-get update -qq >&2
-		apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
-	else
-		echo "need: missing: ${missing[*]}" >&2
-		echo "hint: install them, on Debian with: sudo apt-get install ${packages[*]}" >&2
+check_go() {
+	local version
+	version=$(go env GOVERSION 2>/dev/null | sed 's/^go//') || version=
+	if [ "$(printf '%s\n1.26\n' "${version:-0}" | sort -V | head -1)" != 1.26 ]; then
+		echo "need: Carrel needs Go 1.26 or newer; here is ${version:-none}" >&2
+		echo "hint: install it from go.dev/dl" >&2
 		exit 1
 	fi
-	for tool in "${missing[@]}"; do
-		have "$tool" || { echo "need: $tool is still missing after the installation" >&2; exit 1; }
-	done
+}
+
+missing=()
+packages=()
+for tool in "${tools[@]}"; do
+	if [ "$tool" = go ]; then
+		check_go
+	elif ! have "$tool"; then
+		missing+=("$tool")
+		packages+=(${package[$tool]})
+	fi
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "need: missing: ${missing[*]}" >&2
+	echo "hint: install them, on Debian with: sudo apt-get install ${packages[*]}" >&2
+	case " ${missing[*]} " in *" node "*)
+		echo "hint: Node.js has to be $node_min or newer; npm has it too: npm install --global node@$node_min" >&2 ;;
+	esac
+	exit 1
 fi
 
-# Versions that matter.
-for tool in "$@"; do
-	case "$tool" in
-	go)
-		version=$(go env GOVERSION | sed 's/^go//')
-		if [ "$(printf '%s\n1.26\n' "$version" | sort -V | head -1)" != 1.26 ]; then
-			echo "need: Go $version is too old; Carrel needs 1.26 or newer" >&2
-			echo "hint: install it from go.dev/dl" >&2
-			exit 1
-		fi ;;
-	node)
-		if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
-			echo "need: Node $(node --version) is too old; the E2B SDK needs 20 or newer" >&2
-			echo "hint: install a newer Node.js, for instance: npm install --global node@20" >&2
-			exit 1
-		fi ;;
-	esac
+echo "need: installing ${packages[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq >&2
+apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+case " ${missing[*]} " in *" node "*)
+	if ! have node; then
+		echo "need: Debian's Node.js is too old; installing version $node_min from npm" >&2
+		command -v npm >/dev/null || apt-get install -y -qq --no-install-recommends npm >&2
+		npm install --global --silent "node@$node_min" >&2
+		hash -r
+	fi ;;
+esac
+for tool in "${missing[@]}"; do
+	have "$tool" || { echo "need: $tool is still missing after the installation" >&2; exit 1; }
 done

@@ -14,7 +14,6 @@ import (
 // The bounds. Those of metadata are E2B's.
 const (
 	maxName      = 128
-	maxOwner     = 64
 	maxValue     = 64 << 10
 	maxEntries   = 32
 	maxEntryKey  = 128
@@ -39,8 +38,17 @@ func invalid(field, format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
 }
 
+// ownerOf is a project's name in files: that of the default project is "", as it was when
+// there was no other.
+func ownerOf(project string) string {
+	if project == carrel.DefaultProject {
+		return ""
+	}
+	return project
+}
+
 func checkOwner(owner string) error {
-	if len(owner) > maxOwner || strings.Trim(owner, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+	if owner != "" && carrel.CheckProject(owner) != nil {
 		return invalid("owner", "%q is not an owner", clip(owner))
 	}
 	return nil

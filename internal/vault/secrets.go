@@ -158,8 +158,8 @@ func withOp(op string, err error) error {
 	return err
 }
 
-// For returns the secrets of one owner.
-func (v *Vault) For(owner string) carrel.Secrets { return secrets{v, owner} }
+// For returns the secrets of one project.
+func (v *Vault) For(project string) carrel.Secrets { return secrets{v, ownerOf(project)} }
 
 // secrets is one owner's part of a vault.
 type secrets struct {

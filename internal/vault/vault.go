@@ -30,9 +30,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Vault keeps the secrets of all owners. An owner's ID is a short text in lower case;
-// "" is the one owner that a daemon has today. It is safe for concurrent use, and the
-// only one to use its directory.
+// Vault keeps the secrets of all projects, each its own: the owner of a secret is a
+// project's name, or "" for [carrel.DefaultProject]. It is safe for concurrent use, and
+// the only one to use its directory.
 type Vault struct {
 	dir  string
 	opts Options
@@ -250,11 +250,11 @@ func (v *Vault) findBroken(owner, ref string) string {
 	return ""
 }
 
-// Reveal returns a secret's value, to be put into a request to host. It is for the
+// Reveal returns the value of a project's secret, to be put into a request to host. It is for the
 // wire alone. Errors: NotFound; Forbidden when the secret is not for that host.
-func (v *Vault) Reveal(_ context.Context, owner, ref, host string) (string, error) {
+func (v *Vault) Reveal(_ context.Context, project, ref, host string) (string, error) {
 	const op = "reveal secret"
-	r, err := v.find(op, owner, ref)
+	r, err := v.find(op, ownerOf(project), ref)
 	if err != nil {
 		return "", err
 	}

@@ -16,13 +16,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// kind is what a link's file is. Each carries one frame per read and write.
+// kind is what a link's file is. All but a stream carry one frame per read and write.
 type kind int
 
 const (
 	socket        kind = iota // a SOCK_SEQPACKET socket
 	tapPlain                  // a TAP device of this kernel
 	tapWithHeader             // the same with a struct virtio_net_hdr before each frame
+	stream                    // a SOCK_STREAM socket of this machine with a length before each frame
 )
 
 // device reads and writes the frames of one link.
@@ -34,10 +35,13 @@ type device struct {
 	// out is the header of the frame that is written. Under the endpoint's tx.
 	out  [virtioSize]byte
 	outs [][]byte
+
+	in    frameReader // of a stream; the reader's
+	batch *frameBatch // of a stream. Under the endpoint's tx
 }
 
-// openDevice takes over fd.
-func openDevice(fd *os.File) (device, error) {
+// openDevice takes over fd, of a link with this MTU.
+func openDevice(fd *os.File, mtu int) (device, error) {
 	defer fd.Close()
 	raw, err := fd.SyscallConn()
 	if err != nil {
@@ -61,17 +65,24 @@ func openDevice(fd *os.File) (device, error) {
 		_ = d.file.Close()
 		return device{}, err
 	}
+	if d.kind == stream {
+		d.in.limit, d.batch = limitFor(mtu), new(frameBatch)
+	}
 	return d, nil
 }
 
-var errNoLink = errors.New("the link is neither a SOCK_SEQPACKET socket nor the TAP device of a live namespace")
+var errNoLink = errors.New("the link is neither a SOCK_SEQPACKET socket, a SOCK_STREAM socket of this machine nor the TAP device of a live namespace")
 
 func kindOf(fd int) (kind, error) {
 	if t, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
-		if t != unix.SOCK_SEQPACKET {
-			return 0, errNoLink
+		domain, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		switch {
+		case t == unix.SOCK_SEQPACKET:
+			return socket, nil
+		case t == unix.SOCK_STREAM && domain == unix.AF_UNIX:
+			return stream, nil
 		}
-		return socket, nil
+		return 0, errNoLink
 	}
 	switch header, ok := tap.Header(fd); {
 	case !ok:
@@ -90,7 +101,7 @@ const socketBuffer = 8 << 20
 // slow, so never more than that may be under way. That buffer can't be read from
 // here: the driver sets both ends alike, and this end's size, before it is
 // changed, stands for it. A TAP device's queue counts
-// frames and has room for a window.
+// frames and has room for a window; a stream loses nothing.
 func (d *device) window() int {
 	if d.kind != socket {
 		return maxWindow
@@ -148,9 +159,16 @@ func (d *device) receive() (frame *buffer.View, err error) {
 	return frame, err
 }
 
-// readFrame reads one frame. What it is read into is guessed from the last one: long
+// readFrame reads one frame, or from a stream the next of those that were read. What it is read into is guessed from the last one: long
 // and short ones come in rows, and either way is right for both.
 func (d *device) readFrame(fd int) (*buffer.View, error) {
+	if d.kind == stream {
+		frame, err := d.readStream(fd)
+		if err != nil {
+			return nil, err
+		}
+		return buffer.NewViewWithData(frame), nil
+	}
 	var rest [overflowSize]byte
 	if d.long {
 		v := buffer.NewViewSize(frameSize)

@@ -3,8 +3,9 @@
 // # The story
 //
 // A sandbox has one Ethernet link, and its other end is a file descriptor in the
-// daemon: a SOCK_SEQPACKET socket with one frame per message, or a TAP device in the
-// sandbox's own network namespace (package tap). [Wire.Attach] puts a TCP/IP stack in user space on that descriptor. The stack is the sandbox's whole
+// daemon: a SOCK_SEQPACKET socket with one frame per message, a TAP device in the
+// sandbox's own network namespace (package tap), or a Unix stream with the length of each frame before it (stream.go), as virtual
+// machines have. [Wire.Attach] puts a TCP/IP stack in user space on that descriptor. The stack is the sandbox's whole
 // outside world: its gateway, its resolver and every address it may try to reach.
 // There is no route, bridge or NAT on the host, nothing inside can go round it, and
 // two sandboxes can't see each other because each has a wire of its own.
@@ -61,7 +62,7 @@
 //
 // The stack keeps nothing that outlives it. After a restart of the daemon the same
 // descriptor, kept by package keeper, gets a new stack: open connections are reset,
-// new ones work. [Link.Close] resets what is open and returns when every goroutine
+// new ones work. A stream needs a new connection for that: the old daemon may have died within a frame. [Link.Close] resets what is open and returns when every goroutine
 // has ended.
 //
 // Lock order: Wire.mu before a link's locks; no lock is held while dialling. Options.Audit

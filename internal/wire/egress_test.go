@@ -311,14 +311,7 @@ func TestBounds(t *testing.T) {
 // The default resolver asks the host's name servers, over UDP and then TCP.
 func TestHostResolver(t *testing.T) {
 	z := &zone{records: map[string]string{"api.example.com.": "203.0.113.9"}}
-	p, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", p.LocalAddr().String())
-	if err != nil {
-		t.Skip("the port is taken for TCP")
-	}
+	l, p := sameport(t)
 	h := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		a, _ := z.Exchange(t.Context(), q)
 		if _, udp := w.RemoteAddr().(*net.UDPAddr); udp {
@@ -339,6 +332,7 @@ func TestHostResolver(t *testing.T) {
 	q := new(dns.Msg)
 	q.SetQuestion("api.example.com.", dns.TypeTXT)
 	var a *dns.Msg
+	var err error
 	for range 1000 { // the servers may not be up yet
 		if a, err = r.Exchange(t.Context(), q); err == nil {
 			break

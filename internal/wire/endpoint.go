@@ -72,7 +72,7 @@ func newEndpoint(fd *os.File, mtu int, mac, peer string) (*endpoint, error) {
 		_ = fd.Close()
 		return nil, err
 	}
-	d, err := openDevice(fd)
+	d, err := openDevice(fd, mtu)
 	if err != nil {
 		return nil, err
 	}
@@ -171,25 +171,42 @@ func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
 func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	e.tx.Lock()
 	defer e.tx.Unlock()
-	for i, pkt := range pkts.AsSlice() {
-		if err := e.send(e.parts(pkt)); err != nil {
-			e.dropped.Add(uint64(pkts.Len() - i))
+	all := pkts.AsSlice()
+	for sent := 0; sent < len(all); {
+		n, err := e.sendSome(all[sent:])
+		sent += n
+		if err != nil {
+			e.dropped.Add(uint64(len(all) - sent))
 			if errors.Is(err, os.ErrClosed) || gone(err) {
-				return i, &tcpip.ErrClosedForSend{}
+				return sent, &tcpip.ErrClosedForSend{}
 			}
-			return i, &tcpip.ErrNoBufferSpace{}
+			return sent, &tcpip.ErrNoBufferSpace{}
 		}
 	}
-	return pkts.Len(), nil
+	return len(all), nil
 }
 
-// send writes one frame. Called with tx held.
-func (e *endpoint) send(parts [][]byte) error {
+// sendSome writes the first packets: one, or of a stream as many as go at once. Called with tx held.
+func (e *endpoint) sendSome(pkts []*stack.PacketBuffer) (sent int, err error) {
+	if e.kind != stream {
+		parts := e.parts(pkts[0])
+		if err := e.send(func(fd int) (bool, error) { return e.write(fd, parts) }); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	}
+	taken := e.batch.gather(pkts)
+	err = e.send(e.writeBatch)
+	return e.batch.finish(taken), err
+}
+
+// send calls write until there is room for all that it has to write, or for as long as the link may take. Called with tx held.
+func (e *endpoint) send(write func(fd int) (full bool, err error)) error {
 	var err error
 	waiting := false
 	cerr := e.conn.Write(func(fd uintptr) bool {
 		var full bool
-		if full, err = e.write(int(fd), parts); !full || e.stalled || e.closing.Load() {
+		if full, err = write(int(fd)); !full || e.stalled || e.closing.Load() {
 			return true
 		}
 		if !waiting {

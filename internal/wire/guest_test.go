@@ -33,9 +33,12 @@ type guest struct {
 	t testing.TB
 }
 
-// pair returns the two ends of a link: the host's, and the guest's.
+// pair returns the two ends of a link: the host's, and the guest's. Within TestOverStream the host's is a stream.
 func pair(t testing.TB, buffer int) (host *os.File, guestFD int) {
 	t.Helper()
+	if overStream(t) {
+		return streamPair(t)
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -151,7 +151,7 @@ func TestPlaces(t *testing.T) {
 // testMounted works in directories that are mounts themselves.
 func testMounted(t *testing.T, w *world, line string) {
 	if w.uid != 0 {
-		t.Skip("only root mounts")
+		testenv.Inapplicable(t, "only root mounts")
 	}
 	for name, mount := range map[string]string{
 		"bind":             "mount --bind $D/lower $D/at",

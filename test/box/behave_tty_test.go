@@ -125,9 +125,7 @@ func (s *screen) ends() syscall.WaitStatus {
 
 // TestTerminal is a person at a shell in a box.
 func TestTerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("keys typed at the right moment need a machine that is not busy: part of make test-all; internal/box has the terminal's own tests")
-	}
+	testenv.Long(t, "keys typed at the right moment need a machine that is not busy: part of make test-all; internal/box has the terminal's own tests")
 	both(t, func(t *testing.T, w *world) {
 		needBox(t, w)
 		w.sub(t, "an interactive shell", func(t *testing.T) { testShell(t, w, "bash", "--norc", "-i") })

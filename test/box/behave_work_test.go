@@ -57,8 +57,8 @@ func works() []work {
 func TestWork(t *testing.T) {
 	for _, job := range works() {
 		t.Run(job.name, func(t *testing.T) {
-			if job.long && testing.Short() {
-				t.Skip("long")
+			if job.long {
+				testenv.Long(t, "the work takes long")
 			}
 			if job.need != "" {
 				_, err := exec.LookPath(job.need)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // attack is one case of the escape suite.
@@ -43,12 +45,12 @@ type attack struct {
 
 // run tries it without the box, where it must do harm, and in the box, where it must not.
 func (a attack) run(t *testing.T) {
-	if a.long && testing.Short() {
-		t.Skip("long")
+	if a.long {
+		testenv.Long(t, "the attack takes long")
 	}
 	both(t, func(t *testing.T, w *world) {
 		if a.only != "" && a.only != w.name {
-			t.Skip("only for " + a.only)
+			testenv.Inapplicable(t, "only for "+a.only)
 		}
 		t.Run("unboxed", func(t *testing.T) {
 			w := newWorld(t, w.who)

@@ -145,9 +145,7 @@ func TestPage(t *testing.T) {
 
 // TestWASI runs the machine as a plain program of a WASI runtime that gives it no files and no network.
 func TestWASI(t *testing.T) {
-	if testing.Short() {
-		t.Skip("building and compiling the module takes a minute; test-all has it")
-	}
+	testenv.Long(t, "building and compiling the module takes a minute; test-all has it")
 	wasm := filepath.Join(t.TempDir(), "sim.wasm")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", wasm, "github.com/carrel-dev/carrel/cmd/carrel-play")
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")

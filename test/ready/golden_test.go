@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -210,9 +211,7 @@ func TestGoldenKilled(t *testing.T) {
 // TestGoldenNeverReady has a template whose ready command never succeeds: what is created boots, and who asks is told why.
 // It takes the two minutes that a template is given.
 func TestGoldenNeverReady(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than two minutes")
-	}
+	testenv.Long(t, "takes more than two minutes")
 	t.Parallel()
 	h := open(t)
 	h.cli(t, "template", "import", "srv", root(t), "--start", startLine, "--ready", "echo the cache is cold; false")

@@ -327,9 +327,7 @@ func (w *world) testCrash(t *testing.T) {
 // TestPatientReader takes no output for longer than an impatient daemon would wait:
 // a person in a pager.
 func TestPatientReader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 40 s")
-	}
+	testenv.Long(t, "takes 40 s")
 	w := start(t)
 	id, _ := w.box(t, carrel.CreateOptions{})
 	cmd := w.CLI("exec", string(id), "--", "seq", "5000000")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -39,7 +40,7 @@ func TestOverload(t *testing.T) {
 	}{carrel.Exhausted: {"RateLimitError", 2}, carrel.Unavailable: {"ServiceBusyError", 1}} {
 		t.Run(string(kind), func(t *testing.T) {
 			s := &refusing{kind: kind}
-			srv := httptest.NewServer(api.New(api.Options{Service: s, Key: "e2b_0000000000000000000000000000000000000000"}))
+			srv := httptest.NewServer(api.New(api.Options{Service: s, Callers: access.NewAuthenticator(access.Key{Secret: "e2b_0000000000000000000000000000000000000000", Role: carrel.RoleAdmin})}))
 			defer srv.Close()
 			cmd := exec.Command("node", "js/overload.mjs", want.name)
 			cmd.Env = append(os.Environ(), "E2B_API_URL="+srv.URL, "E2B_API_KEY=e2b_0000000000000000000000000000000000000000")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // testNeighbours checks that two sandboxes can't see each other.
@@ -49,7 +50,7 @@ func (s *suite) testNeighbours(t *testing.T) {
 // testBombs checks that a sandbox that takes all it can harms only itself.
 func (s *suite) testBombs(t *testing.T) {
 	if s.attack == "" || !s.info.Capabilities.Isolation {
-		t.Skip("the driver runs no code that could take anything")
+		testenv.Inapplicable(t, "the driver runs no code that could take anything")
 	}
 	s.heavy(t)
 	d := s.open(t)
@@ -87,7 +88,7 @@ func (s *suite) testBombs(t *testing.T) {
 	}
 	t.Run("forks", func(t *testing.T) {
 		if !s.info.Capabilities.PidLimit {
-			t.Skip("the number of processes is not limited on this host")
+			testenv.Inapplicable(t, "the number of processes is not limited on this host")
 		}
 		b := s.box(t, d)
 		b.upload(t)
@@ -111,7 +112,7 @@ func (s *suite) testBombs(t *testing.T) {
 	})
 	t.Run("disk", func(t *testing.T) {
 		if !s.info.Capabilities.DiskLimit {
-			t.Skip("the disk is not limited on this host")
+			testenv.Inapplicable(t, "the disk is not limited on this host")
 		}
 		b := s.box(t, d)
 		b.upload(t)
@@ -146,7 +147,7 @@ func (s *suite) testBombs(t *testing.T) {
 	})
 	t.Run("memory beside a neighbour", func(t *testing.T) {
 		if !s.info.Capabilities.MemoryLimit {
-			t.Skip("memory is not limited on this host")
+			testenv.Inapplicable(t, "memory is not limited on this host")
 		}
 		b := s.box(t, d)
 		b.upload(t)

@@ -12,7 +12,8 @@
 // # What is checked
 //
 // The contract: what Info promises, the life of an instance, dialling, statistics,
-// how it ends, Destroy in any state, recovery, and that nothing is left behind. And
+// how it ends, Destroy in any state, recovery, the sweep after a daemon died, and that nothing is left
+// behind. And
 // the wall: the suite plants canaries on the host (files, sockets, listeners, keys,
 // processes, a terminal), then a program inside, running as root, does what it can
 // to reach them; see package attack. A case passes when no canary was touched, and
@@ -100,6 +101,7 @@ func Run(t *testing.T, h Harness) {
 	s.group(t, "destroy", s.testDestroy)
 	s.group(t, "many", s.testMany)
 	s.group(t, "recover", s.testRecover)
+	s.group(t, "sweep", s.testSweep)
 	s.group(t, "snapshot", s.testSnapshot)
 	s.group(t, "neighbours", s.testNeighbours)
 	s.group(t, "escape", s.testEscape)
@@ -117,7 +119,7 @@ func or[T int | float64](v, def T) T {
 func (s *suite) group(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		if why := s.Skip[name]; why != "" {
-			t.Skip(why)
+			testenv.Inapplicable(t, why)
 		}
 		f(t)
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestHostProcess runs the suite against a driver without any wall: the guest as an
@@ -32,16 +33,14 @@ const envFault = "DRIVERTEST_FAULT"
 // TestFaulty is that copy; alone it does nothing.
 func TestFaulty(t *testing.T) {
 	if os.Getenv(envFault) == "" {
-		t.Skip("only as a child of TestSuiteCanFail")
+		testenv.Inapplicable(t, "only as a child of TestSuiteCanFail")
 	}
 	run(t, nil)
 }
 
 // A suite that can't fail proves nothing.
 func TestSuiteCanFail(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the suite several times: not with -short")
-	}
+	testenv.Long(t, "runs the suite several times")
 	for fault, c := range map[string]struct{ group, text string }{
 		"shared files": {"neighbours", "a file of one is read in the other"},
 		"leaves files": {"destroy$/^twice", "left behind: file"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func (s *suite) testEnd(t *testing.T) {
@@ -46,7 +47,7 @@ func (s *suite) testEnd(t *testing.T) {
 		b := s.box(t, d)
 		host := b.hostProcesses()
 		if len(host) == 0 {
-			t.Skip("no process of the host stands for the sandbox")
+			testenv.Inapplicable(t, "no process of the host stands for the sandbox")
 		}
 		for _, p := range host {
 			_ = syscall.Kill(p, syscall.SIGKILL)
@@ -58,7 +59,7 @@ func (s *suite) testEnd(t *testing.T) {
 	t.Run("guest died", func(t *testing.T) {
 		// Only where process 1 is the sandbox's own: without isolation it is the host's.
 		if c := s.info.Capabilities; !c.Isolation || !c.RealProcesses {
-			t.Skip("the driver does not isolate")
+			testenv.Inapplicable(t, "the driver does not isolate")
 		}
 		b := s.box(t, d)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -78,7 +79,7 @@ func (s *suite) testEnd(t *testing.T) {
 	})
 	t.Run("out of memory", func(t *testing.T) {
 		if !s.info.Capabilities.MemoryLimit || s.attack == "" {
-			t.Skip("memory is not limited on this host")
+			testenv.Inapplicable(t, "memory is not limited on this host")
 		}
 		s.heavy(t)
 		b := s.box(t, d)
@@ -113,9 +114,7 @@ func waitShort(in driver.Instance, limit time.Duration) (driver.Exit, error) {
 // heavy skips cases that load the machine.
 func (s *suite) heavy(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("loads the machine: not with -short")
-	}
+	testenv.Long(t, "loads the machine")
 }
 
 func (s *suite) testDestroy(t *testing.T) {

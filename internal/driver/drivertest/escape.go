@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // testEscape plants canaries and lets the attack program go for them.
@@ -24,7 +25,7 @@ func (s *suite) testEscape(t *testing.T) {
 		return
 	}
 	if !s.info.Capabilities.Isolation {
-		t.Skip("the driver does not claim to isolate")
+		testenv.Inapplicable(t, "the driver does not claim to isolate")
 	}
 	b.upload(t)
 	cases := []struct {
@@ -81,7 +82,7 @@ func (s *suite) testEscape(t *testing.T) {
 	for _, k := range cases {
 		t.Run(k.name, func(t *testing.T) {
 			if why := s.Skip["escape/"+k.name]; why != "" {
-				t.Skip(why)
+				testenv.Inapplicable(t, why)
 			}
 			k.run(t)
 			c.wantUntouched(t)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func (s *suite) testInfo(t *testing.T) {
@@ -63,7 +64,7 @@ func (s *suite) testLife(t *testing.T) {
 	t.Run("files", func(t *testing.T) { b.testFiles(t) })
 	t.Run("private", func(t *testing.T) {
 		if !s.info.Capabilities.Isolation {
-			t.Skip("the driver does not isolate")
+			testenv.Inapplicable(t, "the driver does not isolate")
 		}
 		if out := b.must(t, "hostname"); out != string(b.spec.ID) {
 			t.Errorf("the host name is %q, want the sandbox's ID", out)

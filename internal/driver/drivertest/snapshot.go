@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // moment is a snapshot that a case took.
@@ -21,7 +22,7 @@ type moment struct {
 // testSnapshot runs every case of the snapshot contract.
 func (s *suite) testSnapshot(t *testing.T) {
 	if !s.info.Capabilities.Snapshot {
-		t.Skip("the driver says that it takes no snapshots")
+		testenv.Inapplicable(t, "the driver says that it takes no snapshots")
 	}
 	for _, c := range []struct {
 		name string
@@ -51,7 +52,7 @@ func (s *suite) testSnapshot(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if why := s.Skip["snapshot/"+c.name]; why != "" {
-				t.Skip(why)
+				testenv.Inapplicable(t, why)
 			}
 			c.run(t)
 		})

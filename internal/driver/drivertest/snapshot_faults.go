@@ -104,7 +104,7 @@ func (s *suite) testSnapshotCancelled(t *testing.T) {
 func smallDisk(t testing.TB, mib int) string {
 	t.Helper()
 	if os.Getuid() != 0 { // a driver's run without root is its second: other tests ask for root by name
-		t.Skip("only root mounts a small filesystem")
+		testenv.Inapplicable(t, "only root mounts a small filesystem")
 	}
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0755", mib)); err != nil {

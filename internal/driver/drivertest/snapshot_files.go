@@ -16,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // treeScript makes what the attack program's part "tree" makes, for shells with
@@ -250,7 +251,7 @@ const fill = `i=0; mkdir -p /fill; while [ $i -lt %d ] && cat /block > /fill/$i;
 
 func (s *suite) testDiskAfterRestore(t *testing.T) {
 	if !s.info.Capabilities.DiskLimit {
-		t.Skip("the disk is not limited on this host")
+		testenv.Inapplicable(t, "the disk is not limited on this host")
 	}
 	d := s.open(t)
 	b := s.box(t, d)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // freezer is the instance's, or none.
@@ -16,7 +17,7 @@ func (s *suite) testFreeze(t *testing.T) {
 	b := s.box(t, d)
 	f, ok := b.freezer()
 	if !ok {
-		t.Skip("the driver's instances are no Freezers")
+		testenv.Inapplicable(t, "the driver's instances are no Freezers")
 	}
 	ctx := t.Context()
 	// still checks that a command does not end.
@@ -101,7 +102,7 @@ func (s *suite) testFreeze(t *testing.T) {
 // testFrozenRecovered checks that a frozen sandbox is one after Recover, too.
 func (s *suite) testFrozenRecovered(t *testing.T) {
 	if !s.info.Capabilities.Recover {
-		t.Skip("the driver says that instances do not outlive it")
+		testenv.Inapplicable(t, "the driver says that instances do not outlive it")
 	}
 	first := s.New(t)
 	b, err := s.tryBox(t.Context(), first, s.spec(t))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // witnessPort is where the witness listens inside.
@@ -129,7 +130,7 @@ func (a testimony) wantKept(t testing.TB, before testimony, round int) {
 
 func (s *suite) testMemorySurvives(t *testing.T) {
 	if !s.info.Capabilities.MemorySnapshot {
-		t.Skip("the driver says that its snapshots hold no memory")
+		testenv.Inapplicable(t, "the driver says that its snapshots hold no memory")
 	}
 	d := s.open(t)
 	b := s.box(t, d)

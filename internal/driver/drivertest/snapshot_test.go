@@ -17,13 +17,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestFaultySnapshots runs the suite on a driver whose snapshots are faulty, in a
 // copy of this test that has to fail; alone it does nothing.
 func TestFaultySnapshots(t *testing.T) {
 	if os.Getenv(envFault) == "" {
-		t.Skip("only as a child of TestSnapshotCasesCanFail")
+		testenv.Inapplicable(t, "only as a child of TestSnapshotCasesCanFail")
 	}
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) driver.Driver {
 		return &faulty{Driver: sim.New(sim.Options{}), fault: os.Getenv(envFault)}
@@ -32,9 +33,7 @@ func TestFaultySnapshots(t *testing.T) {
 
 // Each fault must be found by the case that is there for it.
 func TestSnapshotCasesCanFail(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the suite several times: not with -short")
-	}
+	testenv.Long(t, "runs the suite several times")
 	for fault, c := range map[string]struct{ group, text string }{
 		"says too little":  {"info", "the driver is a Restorer: true"},
 		"says memory":      {"snapshot/later_writes", "says memory: true"},

@@ -15,14 +15,17 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // newBlank returns a driver with so many blank sentries ready, and its root.
 func newBlank(t *testing.T, n int) (*gvisor.Driver, string) {
 	t.Helper()
 	root := shortDir(t)
-	return openBlank(t, root, &memKeeper{files: map[string]*os.File{}}, n), root
+	return openBlank(t, root, &drivertest.Keeper{}, n), root
 }
 
 // sentriesOf lists the sentries of the driver with this root, blank ones too.
@@ -283,7 +286,7 @@ func TestBlankBadJob(t *testing.T) {
 // TestBlankOfADeadDaemon kills a process with blanks and a sandbox that was one: the blanks end, the sandbox goes on, and what sweeps knows it.
 func TestBlankOfADeadDaemon(t *testing.T) {
 	root, dir := shortDir(t), t.TempDir()
-	k := &memKeeper{files: map[string]*os.File{}}
+	k := &drivertest.Keeper{}
 	serveKeeper(t, filepath.Join(root, "keeper"), k)
 	handle, kill := createElsewhere(t, "TestRoleBlanks", "blanks", root, dir)
 	if n := len(sentriesOf(root)); n != 3 {
@@ -335,10 +338,10 @@ func TestBlankOfADeadDaemon(t *testing.T) {
 // TestRoleBlanks is the other process of TestBlankOfADeadDaemon.
 func TestRoleBlanks(t *testing.T) {
 	if os.Getenv(envRole) != "blanks" {
-		t.Skip("a part of another test")
+		testenv.Inapplicable(t, "a part of another test")
 	}
 	root := os.Getenv("CARREL_TEST_ROOT")
-	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: dirKeeper{filepath.Join(root, "keeper")}, Executable: images.exe, Log: slog.Default(), Blanks: 2})
+	d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: testNetwork{}, Keeper: dirKeeper{filepath.Join(root, "keeper")}, Executable: images.exe, Log: slog.Default()}, Blanks: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 		if err != nil {
 			closeConn(b.conn)
 			d.uids.drop(b.uid)
-			destroyGroup(context.Background(), b.group)
+			hosted.DestroyGroup(context.Background(), b.group)
 		}
 	}()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -291,7 +291,7 @@ func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "blank"), os.NewFile(uintptr(fds[1]), "blank")
-	defer closeAll(ours, theirs)
+	defer hosted.CloseAll(ours, theirs)
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, err
@@ -320,8 +320,8 @@ func (d *Driver) endBlank(b *blank) (status string) {
 	proc.Kill(b.pidfd)
 	hosted.WaitDead(ctx, b.pidfd)
 	status = proc.Reap(b.pidfd, b.pid)
-	closeAll(b.pidfd)
-	destroyGroup(ctx, b.group)
+	hosted.CloseAll(b.pidfd)
+	hosted.DestroyGroup(ctx, b.group)
 	d.uids.drop(b.uid)
 	return status
 }

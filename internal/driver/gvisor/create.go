@@ -7,71 +7,44 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"gvisor.dev/gvisor/runsc/boot"
 
-	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
-	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-const opCreate = "create sandbox"
+// bounds are the limits of sandboxes that can start.
+var bounds = hosted.Bounds{MinMemoryMB: 64, MemoryFor: "the sandbox's kernel", MinPids: 16}
+
+// remedies are for errors of a creation.
+var remedies = hosted.Remedies{NoSpace: "the host's disk is full", Forbidden: hosted.HintNamespaces}
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-	if err := checkSpec(spec); err != nil {
+	if err := bounds.Check(spec); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, d.createError(opCreate, spec.ID, err)
-	}
-	of, err := d.madeOf(spec)
+	in, err := d.createFresh(ctx, spec)
 	if err != nil {
-		return nil, d.createError(opCreate, spec.ID, err)
-	}
-	in, err := d.create(ctx, spec, of, nil)
-	if err != nil {
-		return nil, d.createError(opCreate, spec.ID, err)
+		return nil, remedies.Explain(hosted.OpCreate, spec.ID, err)
 	}
 	return in, nil
 }
 
-// checkSpec refuses what would otherwise fail half way.
-func checkSpec(s driver.Spec) error {
-	bad := func(field, format string, args ...any) error {
-		return &carrel.Error{Op: opCreate, Kind: carrel.Invalid, ID: s.ID, Field: field, Err: fmt.Errorf(format, args...)}
+// createFresh creates a sandbox that no snapshot is the beginning of.
+func (d *Driver) createFresh(ctx context.Context, spec driver.Spec) (*Instance, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	if _, err := carrel.ParseID(string(s.ID)); err != nil {
-		return err
+	of, err := d.madeOf(spec)
+	if err != nil {
+		return nil, err
 	}
-	for field, path := range map[string]string{"root.image": s.Root.Image, "guest": s.Guest, "dir": s.Dir} {
-		if !filepath.IsAbs(path) {
-			return bad(field, "%q is not an absolute path", path)
-		}
-	}
-	l := s.Limits
-	switch {
-	case l.MemoryMB < minMemoryMB:
-		return bad("memoryMB", "%d MiB is less than the %d the sandbox's kernel needs", l.MemoryMB, minMemoryMB)
-	case l.DiskMB < 1:
-		return bad("diskMB", "%d is not positive", l.DiskMB)
-	case l.CPUs <= 0:
-		return bad("cpus", "%g is not positive", l.CPUs)
-	case l.Pids < minPids:
-		return bad("pids", "%d is less than %d", l.Pids, minPids)
-	}
-	return nil
+	return d.create(ctx, spec, of, nil)
 }
-
-// The least a sandbox can start with.
-const (
-	minMemoryMB = 64
-	minPids     = 16
-)
 
 // hostTasks is how many host tasks stand for so many tasks inside, at most: a
 // process with its threads for each address space, twice over because the limit
@@ -97,12 +70,12 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	defer undo.Run()
 	l := &launch{spec: spec, made: of, saved: s, sock: d.sockPath(spec.ID)}
 	undo.Add(func() { removeFiles(l.sock, spec.Dir) })
-	defer func() { closeAll(l.sync, l.pages) }()
-	undo.Add(func() { closeAll(l.guestLog) })
+	defer func() { hosted.CloseAll(l.sync, l.pages) }()
+	undo.Add(func() { hosted.CloseAll(l.guestLog) })
 	if err := d.start(ctx, l, blank); err != nil {
 		return nil, err
 	}
-	undo.Add(func() { destroyGroup(ctx, l.group) })
+	undo.Add(func() { hosted.DestroyGroup(ctx, l.group) })
 	in := d.newInstance(l)
 	undo.Add(in.Abandon)
 	// The control protocol knows no context: ending the process ends every call.
@@ -140,23 +113,11 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			guest.Close()
-		}
-	}()
 	in.rec.MTU = mtu
-	if k := in.d.opts.Keeper; k != nil {
-		if err := k.Put(ctx, in.rec.Link, host); err != nil {
-			host.Close()
-			return nil, fmt.Errorf("keep the link: %w", err)
-		}
+	if err := in.d.links.Open(ctx, &in.Life, &in.rec.Record, mtu, host); err != nil {
+		guest.Close()
+		return nil, err
 	}
-	link, err := in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: mtu}, host)
-	if err != nil {
-		return nil, fmt.Errorf("attach the link: %w", err)
-	}
-	in.SetLink(link)
 	return guest, nil
 }
 
@@ -208,46 +169,9 @@ func (in *Instance) bootError(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
 	if in.outOfMemory() {
-		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("%s: %w", in.memoryLimit(), err), Hint: "give it more memory"}
+		return hosted.OutOfMemory(in.rec.MemoryMB, err)
 	}
 	return err
-}
-
-// createError wraps what create returns.
-func (d *Driver) createError(op string, id carrel.ID, err error) error {
-	out := &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
-	var inner *carrel.Error
-	switch {
-	case errors.As(err, &inner):
-		out.Kind, out.Field, out.Hint = inner.Kind, inner.Field, inner.Hint
-		if err == error(inner) && inner.Op == "" && inner.Err != nil {
-			out.Err = inner.Err // its field is said once
-		}
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Kind = carrel.TimedOut
-	case errors.Is(err, context.Canceled):
-		out.Kind = carrel.Unavailable
-	case errors.Is(err, os.ErrNotExist):
-		out.Kind = carrel.NotFound
-	case errors.Is(err, os.ErrExist):
-		out.Kind = carrel.AlreadyExists
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		out.Kind, out.Hint = carrel.Exhausted, "the host's disk is full"
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		out.Kind, out.Hint = carrel.Exhausted, "raise the limit of open files (ulimit -n)"
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		out.Kind, out.Hint = carrel.Exhausted, "the host is out of processes or memory"
-	case errors.Is(err, os.ErrPermission):
-		out.Kind, out.Hint = carrel.Unsupported, hintNamespaces
-	}
-	return out
-}
-
-// destroyGroup removes a group also when ctx has ended.
-func destroyGroup(ctx context.Context, g *cgroup.Group) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosted.UndoTime)
-	defer cancel()
-	_ = g.Destroy(ctx)
 }
 
 // removeFiles removes our files of one sandbox.
@@ -256,14 +180,5 @@ func removeFiles(sock, dir string) {
 	if dir != "" {
 		_ = os.Remove(filepath.Join(dir, diskFile))
 		_ = os.Remove(filepath.Join(dir, logFile))
-	}
-}
-
-// closeAll closes what is open.
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close()
-		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestCreateAnswers(t *testing.T) {
@@ -39,9 +40,7 @@ func TestCreateAnswers(t *testing.T) {
 
 // TestManyAtOnce creates 50 sandboxes at the same time, as the contract demands.
 func TestManyAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("50 sandboxes take a while")
-	}
+	testenv.Long(t, "50 sandboxes take a while")
 	d, k := newDriver(t)
 	const n = 50
 	var wg sync.WaitGroup
@@ -62,8 +61,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d sandboxes created, asked and destroyed in %v", n, time.Since(start))
-	if k.len() != 0 {
-		t.Errorf("%d links are still kept", k.len())
+	if k.Len() != 0 {
+		t.Errorf("%d links are still kept", k.Len())
 	}
 }
 
@@ -123,7 +122,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 				t.Errorf("kind %q, want %q", carrel.KindOf(err), c.kind)
 			}
 			nothingLeft(t, spec)
-			if k.len() != 0 {
+			if k.Len() != 0 {
 				t.Error("a link is still kept")
 			}
 		})
@@ -145,7 +144,7 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 		}
 		nothingLeft(t, spec)
 	}
-	if k.len() != 0 {
+	if k.Len() != 0 {
 		t.Error("a link is still kept")
 	}
 }

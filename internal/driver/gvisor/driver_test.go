@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
@@ -41,9 +42,9 @@ func suite(t *testing.T, blanks int) {
 			defer mu.Unlock()
 			open, ok := states[t.Name()]
 			if !ok {
-				dir, k := shortDir(t), &memKeeper{files: map[string]*os.File{}}
+				dir, k := shortDir(t), &drivertest.Keeper{}
 				open = func(t testing.TB) driver.Driver {
-					d, err := gvisor.New(gvisor.Options{Root: dir, Network: w, Keeper: k, Executable: images.exe, Blanks: blanks})
+					d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: dir, Network: w, Keeper: k, Executable: images.exe}, Blanks: blanks})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -21,7 +21,10 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // pidOf reads the sentry's pid out of a handle.
@@ -83,7 +86,7 @@ func TestCrashReasons(t *testing.T) {
 type dirKeeper struct{ path string }
 
 // serveKeeper answers a dirKeeper with k.
-func serveKeeper(t *testing.T, path string, k *memKeeper) {
+func serveKeeper(t *testing.T, path string, k *drivertest.Keeper) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {
@@ -102,7 +105,7 @@ func serveKeeper(t *testing.T, path string, k *memKeeper) {
 }
 
 // serveKept answers one request.
-func serveKept(c *net.UnixConn, k *memKeeper) {
+func serveKept(c *net.UnixConn, k *drivertest.Keeper) {
 	defer c.Close()
 	buf, oob := make([]byte, 256), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
@@ -176,7 +179,7 @@ func (k dirKeeper) Delete(_ context.Context, name string) error {
 // adopts it here.
 func TestRecoverInANewProcess(t *testing.T) {
 	root, dir := shortDir(t), t.TempDir()
-	k := &memKeeper{files: map[string]*os.File{}}
+	k := &drivertest.Keeper{}
 	serveKeeper(t, filepath.Join(root, "keeper"), k)
 	d := openDriver(t, root, dirKeeper{filepath.Join(root, "keeper")})
 
@@ -208,7 +211,7 @@ func TestRecoverInANewProcess(t *testing.T) {
 	if _, err := d.Recover(t.Context(), handle); !errors.Is(err, carrel.NotFound) {
 		t.Errorf("recovering a dead sandbox: %v", err)
 	}
-	if k.len() != 0 {
+	if k.Len() != 0 {
 		t.Error("its link is still kept")
 	}
 }
@@ -254,10 +257,10 @@ func readHandle(t *testing.T, r io.Reader) driver.Handle {
 // TestRoleCreate is the other process of TestRecoverInANewProcess.
 func TestRoleCreate(t *testing.T) {
 	if os.Getenv(envRole) != "create" {
-		t.Skip("a part of another test")
+		testenv.Inapplicable(t, "a part of another test")
 	}
 	root := os.Getenv("CARREL_TEST_ROOT")
-	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: dirKeeper{filepath.Join(root, "keeper")}, Executable: images.exe, Log: slog.Default()})
+	d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: testNetwork{}, Keeper: dirKeeper{filepath.Join(root, "keeper")}, Executable: images.exe, Log: slog.Default()}})
 	if err != nil {
 		t.Fatal(err)
 	}

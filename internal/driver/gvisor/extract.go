@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
@@ -36,7 +37,7 @@ type work struct {
 func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.File) (*work, error) {
 	id := carrel.NewID() // of its own: the sandbox that the snapshot is of may live
 	group, err := d.groups.Create(string(id), cgroup.Limits{
-		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(minPids),
+		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(bounds.MinPids),
 	})
 	if err != nil {
 		return nil, err
@@ -44,12 +45,12 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	w := &work{group: group, cmd: exec.Command(d.program.path)}
 	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
 	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
-	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: maxWords}
+	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: hosted.MaxWords}
 	w.cmd.Stdin, w.cmd.ExtraFiles = d.program.null, files
 	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
 	proc.CloseOnExec(3)
 	if err := proc.Alone(func() error { return group.Start(w.cmd.SysProcAttr, w.cmd.Start) }); err != nil {
-		destroyGroup(context.Background(), group)
+		hosted.DestroyGroup(context.Background(), group)
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return w, nil
@@ -60,7 +61,7 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 func (w *work) wait() error {
 	err := w.cmd.Wait()
 	oom := w.group.Events().OOMKills > 0
-	destroyGroup(context.Background(), w.group)
+	hosted.DestroyGroup(context.Background(), w.group)
 	text := strings.TrimSpace(w.stderr.String())
 	switch {
 	case err == nil:
@@ -112,7 +113,7 @@ func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, i
 // The contents stay where they are.
 func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*saved, error) {
 	var images []*os.File
-	defer func() { closeAll(images...) }()
+	defer func() { hosted.CloseAll(images...) }()
 	for _, name := range []string{spec.Root.Image, spec.Guest} {
 		f, err := os.Open(name)
 		if err != nil {
@@ -161,12 +162,12 @@ func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.Snap
 	if err := d.CanRestore(info, driver.RestoreOptions{FilesOnly: true}); err != nil {
 		return nil, err
 	}
-	if err := checkSpec(spec); err != nil {
+	if err := bounds.Check(spec); err != nil {
 		return nil, err
 	}
 	r, err := d.snapshotFiles(ctx, dir, info, spec)
 	if err != nil {
-		return nil, d.createError(opFiles, spec.ID, err)
+		return nil, remedies.Explain(opFiles, spec.ID, err)
 	}
 	return r, nil
 }

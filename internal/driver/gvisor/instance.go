@@ -2,12 +2,10 @@ package gvisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -21,17 +19,10 @@ const recordVersion = 1
 
 // record is what the handle holds: all that finds a sandbox again.
 type record struct {
-	Version int       `json:"v"`
-	ID      carrel.ID `json:"id"`
-	hosted.Process
-	UID      int          `json:"uid"`
-	Sock     string       `json:"sock"`
-	Dir      string       `json:"dir"`
-	Link     string       `json:"link"` // its name at the keeper
-	MTU      int          `json:"mtu"`
-	MemoryMB int          `json:"memoryMB"`
-	DiskMB   int          `json:"diskMB"`
-	Group    cgroup.Paths `json:"cgroup"`
+	hosted.Record
+	UID  int    `json:"uid"`
+	Sock string `json:"sock"`
+	MTU  int    `json:"mtu"`
 
 	// What its snapshots are to say. Empty in the handles of older builds.
 	Build  string        `json:"build,omitempty"` // see Driver.buildName, at its start
@@ -52,7 +43,7 @@ type Instance struct {
 
 	guestLog *os.File // nil after Recover
 
-	overMemory atomic.Bool // guardMemory ended it
+	memory hosted.MemoryGuard
 
 	taking  atomic.Bool   // a snapshot is being taken
 	iceLock chan struct{} // holds one entry while ice is in use
@@ -61,21 +52,17 @@ type Instance struct {
 
 var _ driver.Instance = (*Instance)(nil)
 
-// linkName is the name of a sandbox's link at the keeper.
-func linkName(id carrel.ID) string { return "gvisor/" + string(id) }
-
 // newInstance watches a sentry that was just started.
 func (d *Driver) newInstance(l *launch) *Instance {
 	in := &Instance{
 		d: d, group: l.group, guestLog: l.guestLog, ice: iceThawed,
 		rec: record{
-			Version: recordVersion, ID: l.spec.ID, Process: hosted.NewProcess(l.pid),
-			UID: l.uid, Sock: l.sock, Dir: l.spec.Dir, Link: linkName(l.spec.ID),
-			MemoryMB: l.spec.Limits.MemoryMB, DiskMB: l.inside().DiskMB, Group: l.group.Paths(),
+			Record: hosted.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group), UID: l.uid, Sock: l.sock,
 			Build: l.made.build, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
 			Images: []string{l.spec.Root.Image, l.spec.Guest},
 		},
 	}
+	in.rec.DiskMB = l.inside().DiskMB
 	if l.saved != nil {
 		in.rec.Loads = loadsFiles
 		if l.saved.memory {
@@ -89,7 +76,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 // begin starts the watch.
 func (in *Instance) begin(pidfd *os.File) {
 	in.iceLock = make(chan struct{}, 1)
-	in.d.track(in)
+	in.d.live.Enter(in)
 	in.Begin(in.params(pidfd))
 }
 
@@ -98,28 +85,19 @@ func (in *Instance) params(pidfd *os.File) hosted.Params {
 		ID: in.rec.ID, PID: in.rec.PID, Pidfd: pidfd, Log: in.d.log, Guard: in.guardMemory,
 		// As the first process of its pid namespace it takes all others with it. Through the pidfd it can't hit a stranger with
 		// a reused pid.
-		Kill: func() { proc.Kill(pidfd) }, Reason: in.reason, Remove: in.remove, Forget: func() { in.d.forget(in) },
+		Kill: func() { proc.Kill(pidfd) }, Reason: in.reason, Remove: in.remove, Forget: func() { in.d.live.Strike(in) },
 	}
 }
 
 // Handle implements driver.Instance.
-func (in *Instance) Handle() driver.Handle {
-	b, err := json.Marshal(in.rec)
-	if err != nil {
-		panic("gvisor: handle: " + err.Error()) // plain fields always encode
-	}
-	return b
-}
+func (in *Instance) Handle() driver.Handle { return hosted.Encode(in.rec) }
 
 // remove removes what is left of a dead sandbox.
 func (in *Instance) remove(ctx context.Context) error {
-	var err error
-	if k := in.d.opts.Keeper; k != nil {
-		err = k.Delete(ctx, in.rec.Link)
-	}
+	err := in.d.links.Drop(ctx, in.rec.Link)
 	removeFiles(in.rec.Sock, in.rec.Dir)
 	err = errors.Join(err, in.group.Destroy(ctx))
-	closeAll(in.guestLog)
+	hosted.CloseAll(in.guestLog)
 	in.d.uids.drop(in.rec.UID)
 	return err
 }
@@ -130,6 +108,3 @@ func (in *Instance) remove(ctx context.Context) error {
 func (in *Instance) preferForOOM() {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(in.rec.PID)+"/oom_score_adj", []byte("1000"), 0)
 }
-
-// now is when something ended.
-func now() time.Time { return time.Now().UTC() }

@@ -2,7 +2,6 @@ package gvisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -20,8 +19,8 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
-	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/spawn"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -34,9 +33,6 @@ const (
 
 // nobody is the sentry's uid and gid in its own user namespace.
 const nobody = 65534
-
-// maxGuestLog bounds what the guest's standard error may hold, in bytes.
-const maxGuestLog = 64 << 10
 
 // sentryEnv is the sentry's whole environment: without it Go's runtime would keep
 // files of the host's control group open, to follow its limits.
@@ -155,7 +151,7 @@ func (d *Driver) start(ctx context.Context, l *launch, blank bool) error {
 	span.EndWith(err)
 	if err != nil {
 		d.uids.drop(l.uid)
-		destroyGroup(ctx, l.group)
+		hosted.DestroyGroup(ctx, l.group)
 	}
 	return err
 }
@@ -222,27 +218,14 @@ func (l *launch) addPages() error {
 	return nil
 }
 
-// addStdio donates the guest's standard streams: nothing to read, nothing to
-// write but a sealed piece of memory for what it says when it can't start. A
-// file would let the sandbox fill the host's disk through /proc/1/fd/2.
+// addStdio donates the guest's standard streams: nothing to read, and nothing to write but its log.
 func (l *launch) addStdio() error {
 	null, err := l.own(os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0))
 	if err != nil {
 		return err
 	}
-	fd, err := unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return os.NewSyscallError("memfd_create", err)
-	}
-	l.guestLog = os.NewFile(uintptr(fd), "guest-stderr")
-	if err := l.guestLog.Truncate(maxGuestLog); err != nil {
+	if l.guestLog, err = hosted.NewGuestLog(); err != nil {
 		return err
-	}
-	if _, err := unix.FcntlInt(l.guestLog.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
-		return os.NewSyscallError("fcntl F_ADD_SEALS", err)
 	}
 	l.donate("stdio-fds", null)
 	l.donate("stdio-fds", null)
@@ -334,30 +317,9 @@ func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files 
 }
 
 // execSelf starts the process from this one, which takes longer the more memory this one holds.
-func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, _ *os.File, err error) {
-	proc.CloseOnExec(3) // whatever else this program has open
-	var process *os.Process
-	pidfd := -1
+func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
 	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}
-	attr.Sys.PidFD = &pidfd
-	err = proc.Alone(func() error {
-		return group.Start(attr.Sys, func() (err error) {
-			process, err = os.StartProcess(d.program.path, r.Args, attr)
-			return err
-		})
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	if pidfd < 0 {
-		_ = process.Kill()
-		_, _ = process.Wait()
-		return 0, nil, errors.New("this kernel has no pidfd (Linux 5.3 or newer is needed)")
-	}
-	// Nonblocking makes it a file the runtime's poller can wait for.
-	_ = unix.SetNonblock(pidfd, true)
-	pid = process.Pid
-	return pid, os.NewFile(uintptr(pidfd), "pidfd"), process.Release() // the pidfd does all
+	return hosted.Start(d.program.path, r.Args, attr, group, nil)
 }
 
 // namespaces are the attributes of a process that is alone: nobody in its user
@@ -368,9 +330,8 @@ func (d *Driver) namespaces(uid int) *syscall.SysProcAttr {
 		gid = os.Getegid()
 	}
 	return &syscall.SysProcAttr{
-		Setsid: true,
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS |
-			unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Setsid:      true,
+		Cloneflags:  hosted.AllNamespaces,
 		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},

@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/runsc/config"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // TestFilterIsGVisorsOwn compares the filter rendered from our compiled form with
@@ -118,7 +119,7 @@ func TestUIDsOfAContainer(t *testing.T) {
 		{"in two pieces", "0 0 1950000000\n1950000000 1950000000 1000000000\n", false},
 		{"nonsense", "a b c\n", false},
 	} {
-		if got := mapsUIDs(c.uidMap, firstUID, uids); got != c.want {
+		if got := hosted.MapsIDs(c.uidMap, firstUID, uids); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

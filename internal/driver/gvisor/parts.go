@@ -21,7 +21,6 @@ import (
 const (
 	sentryName  = "carrel-sentry"         // the kernel of one sandbox
 	umountName  = "/proc/self/exe umount" // started by the sentry, before it gives up its rights
-	selfName    = "/proc/self/exe"        // the running binary, also after it was replaced on disk
 	filterName  = "carrel-filter"         // compiles the sentries' system call filter
 	nsProbeName = "carrel-ns-probe"       // tries the namespaces, see Probe
 	extractName = "carrel-extract"        // takes the files out of a memory, see extractPart

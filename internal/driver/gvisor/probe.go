@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"errors"
@@ -9,22 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
-
-// hintNamespaces is what to do where user namespaces are refused.
-const hintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
-	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
-
-// hintGroups is what to do where no control group may be made.
-const hintGroups = "run as root, or have a control group delegated (version 2 with systemd: " +
-	"systemd-run --user --scope -p Delegate=yes carrel serve; in a service: Delegate=yes and DelegateSubgroup=daemon)"
 
 // Probe implements driver.Driver: it starts a process in the namespaces a sentry
 // gets and compiles the system call filter, some 50 ms together, and asks the kernel for the rest.
@@ -48,7 +39,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 		return unsupported(fmt.Errorf("pidfd_open: %w", err), "use Linux 5.3 or newer")
 	}
 	unix.Close(pidfd)
-	if err := checkStatic(d.program.path, d.opts.Executable == ""); err != nil {
+	if err := checkStatic(d.program.path, d.opts.Executable == hosted.SelfName); err != nil {
 		return unsupported(err, "build it with CGO_ENABLED=0 (also: CGO_ENABLED=0 go run, CGO_ENABLED=0 go test): it is started again in an empty root, where no loader is")
 	}
 	if _, err := d.filter(); err != nil { // also makes the first Create as fast as the others
@@ -82,50 +73,24 @@ func checkStatic(name string, self bool) error {
 
 // probeNamespaces starts nsProbe.
 func (d *Driver) probeNamespaces(ctx context.Context) error {
-	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.program.path)
 	cmd.Args = []string{nsProbeName}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
-	cmd.Stdin, cmd.Stderr = d.program.null, &stderr
+	cmd.Stdin = d.program.null
 	cmd.SysProcAttr = d.namespaces(d.sandboxUID(""))
-	err := cmd.Run()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return &carrel.Error{Op: "probe gvisor", Kind: carrel.TimedOut, Err: cause}
-	}
-	if text := strings.TrimSpace(stderr.String()); text != "" {
-		err = fmt.Errorf("%w: %s", err, text)
-	}
-	hint := hintNamespaces
-	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // what clone(2) says at a limit
-		most, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
-		err = fmt.Errorf("the limit of user namespaces is reached (user.max_user_namespaces is %s)", strings.TrimSpace(string(most)))
-		hint = "raise it: sysctl user.max_user_namespaces=15000, also in the containers around this one"
-	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
-		hint = "the binary must be executable by every user, and this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)"
-	}
-	return &carrel.Error{Op: "probe gvisor", Kind: carrel.Unsupported, Err: fmt.Errorf("new namespaces: %w", err), Hint: hint}
+	return hosted.Trial{Op: "probe gvisor", Cmd: cmd,
+		RootHint: "the binary must be executable by every user, and this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)",
+	}.Run(ctx)
 }
 
 // Report implements driver.Reporter.
 func (d *Driver) Report(context.Context) []driver.Finding {
-	var out []driver.Finding
-	for _, c := range []struct {
-		controller cgroup.Controller
-		what       string
-	}{
-		{cgroup.Memory, "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended"},
-		{cgroup.CPU, "processor limits are not enforced"},
-		{cgroup.Pids, "the host tasks of a sandbox are not bounded (the processes inside are)"},
-	} {
-		if err := d.groups.Missing()[c.controller]; err != nil {
-			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hintGroups})
-		}
-	}
+	out := hosted.GroupFindings(d.groups, map[cgroup.Controller]string{
+		cgroup.Memory: "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended",
+		cgroup.CPU:    "processor limits are not enforced",
+		cgroup.Pids:   "the host tasks of a sandbox are not bounded (the processes inside are)",
+	})
 	if !d.root {
 		out = append(out, driver.Finding{
 			What: "all sandboxes share one host uid",
@@ -134,7 +99,7 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 		})
 	}
 	if host, guest, mtu, err := newLink(); err == nil {
-		closeAll(host, guest)
+		hosted.CloseAll(host, guest)
 		if mtu < bigMTU {
 			out = append(out, driver.Finding{
 				What: fmt.Sprintf("the network of a sandbox is slower (frames of %d bytes instead of %d)", mtu, bigMTU),
@@ -145,6 +110,3 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 	}
 	return out
 }
-
-// oneLine joins the lines of a joined error.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

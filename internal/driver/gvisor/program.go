@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,4 +62,4 @@ func (p *program) files(rest ...*os.File) ([]*os.File, error) {
 	return append([]*os.File{p.null}, rest...), nil
 }
 
-func (p *program) close() { closeAll(p.file, p.null) }
+func (p *program) close() { hosted.CloseAll(p.file, p.null) }

@@ -1,13 +1,10 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -24,11 +21,9 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	}
 	d.uids.hold(rec.UID)
 	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group)}
-	pidfd, err := rec.Open()
-	if err == nil {
-		err = in.Relink(ctx, d.opts.Keeper, rec.Link, d.opts.Network, driver.LinkSpec{ID: rec.ID, MTU: rec.MTU})
-	}
-	if err = in.Settle(ctx, err, in.params(pidfd)); err != nil {
+	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, rec.MTU) }
+	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)
+	if err != nil {
 		return nil, err
 	}
 	in.begin(pidfd)
@@ -36,18 +31,11 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 }
 
 // decode checks a handle; nothing is touched yet.
-func decode(h driver.Handle) (*record, error) {
-	return hosted.Decode(h, recordVersion, func(r *record) (int, carrel.ID, hosted.Process) { return r.Version, r.ID, r.Process })
-}
+func decode(h driver.Handle) (*record, error) { return hosted.Decode[record](h, recordVersion) }
 
-// Sweep removes what earlier processes left of sandboxes that are not in known:
-// a daemon that died between starting a sentry and storing its handle. Call it
-// after the recoveries and before the first Create.
+// Sweep implements driver.Sweeper. Only then sentries are started ahead: they would look like something left behind.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
-	keep := map[string]bool{}
-	for _, id := range known {
-		keep[string(id)] = true
-	}
+	keep := hosted.Known(known)
 	var errs []error
 	strays, kept := d.sentries(keep)
 	for _, pid := range strays {
@@ -64,19 +52,13 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	socks, _ := filepath.Glob(filepath.Join(d.opts.Root, "*.sock"))
 	for _, s := range socks {
 		if id := strings.TrimSuffix(filepath.Base(s), ".sock"); !keep[id] {
-			errs = append(errs, os.Remove(s))
-			if k := d.opts.Keeper; k != nil {
-				errs = append(errs, k.Delete(ctx, linkName(carrel.ID(id))))
-			}
+			errs = append(errs, os.Remove(s), d.links.Drop(ctx, d.links.Name(carrel.ID(id))))
 		}
 	}
 	if d.works.Load() {
-		d.blanks.begin() // not earlier: they would look like something left behind
+		d.blanks.begin()
 	}
-	if err := errors.Join(errs...); err != nil {
-		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
-	}
-	return nil
+	return hosted.SweepError(errs)
 }
 
 // strayNames are the parts that can outlive a daemon.
@@ -86,23 +68,15 @@ var strayNames = []string{sentryName, extractName, tarName}
 // that are. Its blanks are neither.
 func (d *Driver) sentries(keep map[string]bool) (strays []int, kept map[int]bool) {
 	kept = map[int]bool{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		args := bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0})
-		ours := len(args) > 2 && slices.Contains(strayNames, string(args[0])) &&
-			slices.ContainsFunc(args, func(a []byte) bool { return string(a) == "--root="+d.opts.Root })
+	hosted.Strays(func(pid int, args []string) {
+		ours := len(args) > 2 && slices.Contains(strayNames, args[0]) && slices.Contains(args, "--root="+d.opts.Root)
 		switch {
 		case !ours:
-		case keep[string(args[len(args)-1])]:
+		case keep[args[len(args)-1]]:
 			kept[pid] = true
 		case !d.blanks.owns(pid, ""):
 			strays = append(strays, pid)
 		}
-	}
+	})
 	return strays, kept
 }

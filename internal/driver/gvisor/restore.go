@@ -56,15 +56,15 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	if err := d.CanRestore(info, opts); err != nil {
 		return nil, err
 	}
-	if err := checkSpec(spec); err != nil {
+	if err := bounds.Check(spec); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, d.createError(opRestore, spec.ID, context.Cause(ctx))
+		return nil, remedies.Explain(opRestore, spec.ID, context.Cause(ctx))
 	}
 	in, err := d.restore(ctx, dir, info, spec, opts)
 	if err != nil {
-		return nil, d.createError(opRestore, spec.ID, err)
+		return nil, remedies.Explain(opRestore, spec.ID, err)
 	}
 	return in, nil
 }

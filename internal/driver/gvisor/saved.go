@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // sideFile is our own file in a snapshot: what has to be known before a sentry may
@@ -64,7 +65,7 @@ type saved struct {
 // close closes the files. Sentries keep their own copies.
 func (s *saved) close() {
 	if s != nil {
-		closeAll(s.files...)
+		hosted.CloseAll(s.files...)
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	_ "github.com/carrel-dev/carrel/internal/driver/gvisor/umounter" // as in carrel-sentry
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
@@ -155,9 +154,9 @@ func writeImage(name string, dirs []string, files map[string][]byte) error {
 }
 
 // newDriver returns a driver of this test's own with a keeper.
-func newDriver(t testing.TB) (*gvisor.Driver, *memKeeper) {
+func newDriver(t testing.TB) (*gvisor.Driver, *drivertest.Keeper) {
 	t.Helper()
-	k := &memKeeper{files: map[string]*os.File{}}
+	k := &drivertest.Keeper{}
 	d := openDriver(t, shortDir(t), k)
 	return d, k
 }
@@ -172,7 +171,7 @@ func openDriver(t testing.TB, root string, k hosted.FDKeeper) *gvisor.Driver {
 // openBlank returns a driver that keeps so many blank sentries, when they are ready.
 func openBlank(t testing.TB, root string, k hosted.FDKeeper, blanks int) *gvisor.Driver {
 	t.Helper()
-	d, err := gvisor.New(gvisor.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe, Blanks: blanks})
+	d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe}, Blanks: blanks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,68 +276,4 @@ func tryGet(in driver.Instance, path string) (string, bool, error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return string(b), resp.StatusCode == http.StatusOK, err
-}
-
-// memKeeper keeps copies of files in this process.
-type memKeeper struct {
-	mu    sync.Mutex
-	files map[string]*os.File
-}
-
-func (k *memKeeper) Put(_ context.Context, name string, f *os.File) error {
-	c, err := dupFile(f)
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.files[name] = c
-	return nil
-}
-
-func (k *memKeeper) Get(_ context.Context, name string) (*os.File, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f, ok := k.files[name]
-	if !ok {
-		return nil, &carrel.Error{Kind: carrel.NotFound}
-	}
-	return dupFile(f)
-}
-
-func (k *memKeeper) Delete(_ context.Context, name string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if f, ok := k.files[name]; ok {
-		f.Close()
-		delete(k.files, name)
-	}
-	return nil
-}
-
-func (k *memKeeper) len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.files)
-}
-
-// dupFile copies a descriptor.
-func dupFile(f *os.File) (*os.File, error) {
-	rc, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	fd, errno := -1, syscall.Errno(0)
-	err = rc.Control(func(old uintptr) {
-		var r uintptr
-		r, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 3)
-		fd = int(r)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if errno != 0 {
-		return nil, errno
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 var _ driver.Snapshotter = (*Instance)(nil)
@@ -69,20 +70,20 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 		if err != nil {
 			return err
 		}
-		defer closeAll(files...)
+		defer hosted.CloseAll(files...)
 		return in.checkpoint(ctx, files)
 	}
 	out, err := createFiles(dir, filesFiles)
 	if err != nil {
 		return err
 	}
-	defer closeAll(out...)
+	defer hosted.CloseAll(out...)
 	// The memory is needed on the way only: it has no names, and goes by itself.
 	files, err := scratchFiles(dir, memoryFiles)
 	if err != nil {
 		return err
 	}
-	defer closeAll(files...)
+	defer hosted.CloseAll(files...)
 	if err := in.checkpoint(ctx, files); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll(images...)
+	defer hosted.CloseAll(images...)
 	return in.d.runExtract(ctx, in.rec.Inside, files, images, out)
 }
 
@@ -110,7 +111,7 @@ func (in *Instance) openImages() ([]*os.File, error) {
 			f, err = os.Open(in.rec.Images[i])
 		}
 		if err != nil {
-			closeAll(files...)
+			hosted.CloseAll(files...)
 			return nil, err
 		}
 		files = append(files, f)
@@ -139,12 +140,12 @@ func scratchFiles(dir string, names []string) ([]*os.File, error) {
 	for _, name := range names {
 		f, err := os.CreateTemp(dir, "."+name+"-*")
 		if err != nil {
-			closeAll(files...)
+			hosted.CloseAll(files...)
 			return nil, err
 		}
 		files = append(files, f)
 		if err := os.Remove(f.Name()); err != nil {
-			closeAll(files...)
+			hosted.CloseAll(files...)
 			return nil, err
 		}
 	}
@@ -157,7 +158,7 @@ func createFiles(dir string, names []string) ([]*os.File, error) {
 	for i, name := range names {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
 		if err != nil {
-			closeAll(files...)
+			hosted.CloseAll(files...)
 			removeAll(dir, names[:i])
 			if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) {
 				return nil, &carrel.Error{Kind: carrel.Invalid, Field: "dir", Err: fmt.Errorf("not an empty directory: %w", err)}

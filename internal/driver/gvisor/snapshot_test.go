@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 )
 
 // snapshot takes one into a new directory.
@@ -180,14 +181,14 @@ func TestGenerations(t *testing.T) {
 	if first, last := sizes[0], sizes[n-1]; last > first+first/4+4<<20 {
 		t.Errorf("generations grow from %d to %d bytes", first, last)
 	}
-	if k.len() != 1 {
-		t.Errorf("%d links are kept", k.len())
+	if k.Len() != 1 {
+		t.Errorf("%d links are kept", k.Len())
 	}
 }
 
 // TestRestoreAfterRecover restores, recovers in another driver, and snapshots there.
 func TestRestoreAfterRecover(t *testing.T) {
-	root, k := shortDir(t), &memKeeper{files: map[string]*os.File{}}
+	root, k := shortDir(t), &drivertest.Keeper{}
 	d := openDriver(t, root, k)
 	in, err := d.Create(t.Context(), stateSpec(t))
 	if err != nil {
@@ -326,8 +327,8 @@ func TestRestoreRefusals(t *testing.T) {
 			nothingLeft(t, spec)
 		})
 	}
-	if k.len() != 1 {
-		t.Errorf("%d links are kept", k.len())
+	if k.Len() != 1 {
+		t.Errorf("%d links are kept", k.Len())
 	}
 	more := newSpec(t)
 	more.Limits = carrel.Limits{CPUs: 1, MemoryMB: 400, DiskMB: 100, Pids: 200}
@@ -356,7 +357,7 @@ func TestCancelledRestoreLeavesNothing(t *testing.T) {
 			nothingLeft(t, spec)
 		}
 	}
-	if k.len() != 1 {
-		t.Errorf("%d links are kept", k.len())
+	if k.Len() != 1 {
+		t.Errorf("%d links are kept", k.Len())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
 )
 
 // spawnersOf lists the processes that start sentries for a driver with this root.
@@ -26,7 +27,7 @@ func spawnersOf(root string) (pids []int) {
 // TestSpawnerIsKilled: what it started lives on, sandboxes are made without it, and after a while another takes its place.
 func TestSpawnerIsKilled(t *testing.T) {
 	root := shortDir(t)
-	d := openBlank(t, root, &memKeeper{files: map[string]*os.File{}}, 0)
+	d := openBlank(t, root, &drivertest.Keeper{}, 0)
 	first := spawnersOf(root)
 	if len(first) != 1 {
 		t.Fatalf("spawners %v", first)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestSentryIsBare looks at the sentry from outside: what it holds is all that
@@ -214,7 +215,7 @@ func TestInsideSeesNothingOfTheHost(t *testing.T) {
 // TestRootless runs the main tests as an unprivileged user.
 func TestRootless(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(envRole) != "" {
-		t.Skip("runs from the root test only")
+		testenv.Inapplicable(t, "runs from the root test only")
 	}
 	tmp, err := os.MkdirTemp("", "cr")
 	if err != nil {

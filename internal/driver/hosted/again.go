@@ -13,19 +13,9 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
-
-// FDKeeper holds open files under names while the daemon is away. Package keeper's
-// client is one.
-type FDKeeper interface {
-	// Put keeps a copy of f under name, in place of an earlier one.
-	Put(ctx context.Context, name string, f *os.File) error
-	// Get returns a copy of what was put under name. Error: NotFound.
-	Get(ctx context.Context, name string) (*os.File, error)
-	// Delete closes what is kept under name; nothing kept is no error.
-	Delete(ctx context.Context, name string) error
-}
 
 // Process names a sandbox's first process for as long as the host is up. It is part of a handle.
 type Process struct {
@@ -66,56 +56,73 @@ func Lost(format string, args ...any) error {
 // OpRecover is the Op of errors of a recovery.
 const OpRecover = "recover sandbox"
 
-// Decode reads a handle into a driver's record of which it gives the version and the two that every one has. Errors: Invalid,
-// Unsupported for another version.
-func Decode[T any](h driver.Handle, version int, of func(*T) (v int, id carrel.ID, p Process)) (*T, error) {
+// Record is what every handle holds. A driver's own record embeds it.
+type Record struct {
+	Version int       `json:"v"`
+	ID      carrel.ID `json:"id"`
+	Process
+	Dir      string       `json:"dir"`
+	Link     string       `json:"link"` // its name at the keeper
+	MemoryMB int          `json:"memoryMB"`
+	DiskMB   int          `json:"diskMB"` // 0 where nothing bounds it
+	Group    cgroup.Paths `json:"cgroup"`
+}
+
+// NewRecord describes a sandbox that was just started.
+func NewRecord(version int, s driver.Spec, link string, pid int, group *cgroup.Group) Record {
+	return Record{Version: version, ID: s.ID, Process: NewProcess(pid), Dir: s.Dir, Link: link,
+		MemoryMB: s.Limits.MemoryMB, DiskMB: s.Limits.DiskMB, Group: group.Paths()}
+}
+
+// Common returns the record itself, of any that embeds it.
+func (r *Record) Common() *Record { return r }
+
+// Encode writes a driver's record as a handle.
+func Encode(record any) driver.Handle {
+	b, err := json.Marshal(record)
+	if err != nil {
+		panic("hosted: handle: " + err.Error()) // plain fields always encode
+	}
+	return b
+}
+
+// Decode reads a handle into a driver's record. Nothing is touched yet. Errors: Invalid, Unsupported for another version.
+func Decode[T any, P interface {
+	*T
+	Common() *Record
+}](h driver.Handle, version int) (*T, error) {
 	rec := new(T)
 	if err := json.Unmarshal(h, rec); err != nil {
 		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Invalid, Field: "handle", Err: err}
 	}
-	v, id, p := of(rec)
-	if v != version {
-		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Unsupported, ID: id,
-			Err: fmt.Errorf("its handle has version %d, this build knows %d", v, version)}
+	r := P(rec).Common()
+	if r.Version != version {
+		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Unsupported, ID: r.ID,
+			Err: fmt.Errorf("its handle has version %d, this build knows %d", r.Version, version)}
 	}
-	if _, err := carrel.ParseID(string(id)); err != nil || p.PID <= 1 {
+	if _, err := carrel.ParseID(string(r.ID)); err != nil || r.PID <= 1 {
 		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Invalid, Field: "handle", Err: errors.New("names no sandbox")}
 	}
 	return rec, nil
 }
 
-// Relink takes a link back from the keeper, where it has a name, and connects it.
-func (l *Life) Relink(ctx context.Context, k FDKeeper, name string, n driver.Network, spec driver.LinkSpec) error {
-	if k == nil {
-		return Lost("no keeper held its link")
+// Adopt finds a sandbox again by its record and connects its link with reopen ([Links.Reopen]); the driver then calls [Life.Begin] with the same params. The pidfd
+// that params is called with is nil where the process is not there any more. Errors: NotFound where the sandbox is lost, whose
+// leftovers are then removed, and Unavailable where only the way to it is blocked now: it lives, so nothing is touched.
+func (l *Life) Adopt(ctx context.Context, r *Record, reopen func(context.Context) error, params func(pidfd *os.File) Params) (*os.File, error) {
+	pidfd, err := r.Open()
+	if err == nil {
+		err = reopen(ctx)
 	}
-	f, err := k.Get(ctx, name)
-	if err != nil {
-		return fmt.Errorf("its link: %w", err)
-	}
-	link, err := n.Attach(ctx, spec, f)
-	if err != nil {
-		return fmt.Errorf("attach its link: %w", err)
-	}
-	l.SetLink(link)
-	return nil
-}
-
-// Settle ends an attempt to find a sandbox again that failed with err: it is discarded where it is lost (NotFound), and let be where
-// only the way to it is blocked now (Unavailable). p.Pidfd is nil if its process is not there any more. A nil err stays nil.
-func (l *Life) Settle(ctx context.Context, err error, p Params) error {
 	switch {
 	case err == nil:
-		return nil
+		return pidfd, nil
 	case carrel.KindOf(err) != carrel.NotFound:
-		// It lives: no reason to end it.
-		if p.Pidfd != nil {
-			_ = p.Pidfd.Close()
-		}
-		return &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: p.ID, Err: err}
+		CloseAll(pidfd)
+		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: r.ID, Err: err}
 	}
-	l.discard(ctx, p)
-	return &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: p.ID, Err: err}
+	l.discard(ctx, params(pidfd))
+	return nil, &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: r.ID, Err: err}
 }
 
 // discard ends and removes a sandbox that can't be adopted.
@@ -147,19 +154,4 @@ func WaitDead(ctx context.Context, pidfd *os.File) {
 		_ = pidfd.Close() // ends the wait
 		<-done
 	}
-}
-
-// KillStray ends a process that no daemon knows any more, and waits for its end.
-func KillStray(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return nil // gone
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("kill leftover %d: %w", pid, err)
-	}
-	WaitDead(ctx, f)
-	return ctx.Err()
 }

@@ -61,7 +61,7 @@ type Params struct {
 	Forget func()
 }
 
-// Begin starts the watch over a process. It is called once, before anything else but [Life.SetLink], [Life.Relink] and [Life.CloseLink].
+// Begin starts the watch over a process. It is called once, before anything else but [Life.SetLink] and [Life.CloseLink].
 func (l *Life) Begin(p Params) {
 	l.Params = p
 	l.ended, l.left, l.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})

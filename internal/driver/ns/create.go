@@ -2,70 +2,44 @@ package ns
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
-	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-const opCreate = "create sandbox"
+// bounds are the limits of sandboxes that can start. 32 bits count the blocks of twice that disk.
+var bounds = hosted.Bounds{MinMemoryMB: 32, MemoryFor: "the guest", MinPids: 16, MaxDiskMB: 8 << 20}
+
+// remedies are for errors of a creation.
+var remedies = hosted.Remedies{
+	NoSpace:   "the host's disk is full, or a limit of user namespaces or mounts is reached (sysctl user.max_user_namespaces)",
+	Forbidden: hosted.HintNamespaces,
+}
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-	if err := checkSpec(spec); err != nil {
+	return d.build(ctx, hosted.OpCreate, spec, func() (*Instance, error) { return d.create(ctx, spec, nil) })
+}
+
+// build checks what is asked for, has create do it, and explains its error.
+func (d *Driver) build(ctx context.Context, op string, spec driver.Spec, create func() (*Instance, error)) (driver.Instance, error) {
+	if err := bounds.Check(spec); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, d.createError(opCreate, spec.ID, err)
+		return nil, remedies.Explain(op, spec.ID, err)
 	}
-	in, err := d.create(ctx, spec, nil)
+	in, err := create()
 	if err != nil {
-		return nil, d.createError(opCreate, spec.ID, err)
+		return nil, remedies.Explain(op, spec.ID, err)
 	}
 	return in, nil
-}
-
-// The least a sandbox can start with, and the most that can be made.
-const (
-	minMemoryMB = 32
-	minPids     = 16
-
-	maxDiskMB = 8 << 20 // whose blocks 32 bits can count, and half of that
-)
-
-// checkSpec refuses what would otherwise fail half way.
-func checkSpec(s driver.Spec) error {
-	bad := func(field, format string, args ...any) error {
-		return &carrel.Error{Op: opCreate, Kind: carrel.Invalid, ID: s.ID, Field: field, Err: fmt.Errorf(format, args...)}
-	}
-	if _, err := carrel.ParseID(string(s.ID)); err != nil {
-		return err
-	}
-	for field, path := range map[string]string{"root.image": s.Root.Image, "guest": s.Guest, "dir": s.Dir} {
-		if !filepath.IsAbs(path) {
-			return bad(field, "%q is not an absolute path", path)
-		}
-	}
-	l := s.Limits
-	switch {
-	case l.MemoryMB < minMemoryMB:
-		return bad("memoryMB", "%d MiB is less than the %d the guest needs", l.MemoryMB, minMemoryMB)
-	case l.DiskMB < 1 || l.DiskMB > maxDiskMB:
-		return bad("diskMB", "%d is not between 1 and %d", l.DiskMB, maxDiskMB)
-	case l.CPUs <= 0:
-		return bad("cpus", "%g is not positive", l.CPUs)
-	case l.Pids < minPids:
-		return bad("pids", "%d is less than %d", l.Pids, minPids)
-	}
-	return nil
 }
 
 // create builds the sandbox; on an error it leaves nothing. fill, if set, writes what is already in the upper
@@ -93,7 +67,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 		return nil, err
 	}
 	l.group = group
-	undo.Add(func() { destroyGroup(ctx, group) })
+	undo.Add(func() { hosted.DestroyGroup(ctx, group) })
 	l.ice = d.ice.create(string(spec.ID), group)
 	undo.Add(func() { l.ice.remove() })
 	for _, t := range []struct {
@@ -109,8 +83,8 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 	if err := d.makeLayer(l); err != nil {
 		return nil, err
 	}
-	defer func() { closeAll(l.disk, l.mounts, l.link) }()
-	undo.Add(func() { closeAll(l.guestLog) })
+	defer func() { hosted.CloseAll(l.disk, l.mounts, l.link) }()
+	undo.Add(func() { hosted.CloseAll(l.guestLog) })
 	if err := d.start(ctx, l); err != nil {
 		return nil, err
 	}
@@ -118,7 +92,9 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 	// From here on the instance's own end removes all.
 	undo.Release()
 	undo.Add(in.Abandon)
-	if err := in.openLink(ctx, l); err != nil {
+	link := l.link
+	l.link = nil
+	if err := d.links.Open(ctx, &in.Life, &in.rec.Record, tap.DefaultMTU, link); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -128,61 +104,6 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 	return in, nil
 }
 
-// openLink connects the daemon's end of the link.
-func (in *Instance) openLink(ctx context.Context, l *launch) error {
-	file := l.link
-	l.link = nil
-	if k := in.d.opts.Keeper; k != nil {
-		if err := k.Put(ctx, in.rec.Link, file); err != nil {
-			file.Close()
-			return fmt.Errorf("keep the link: %w", err)
-		}
-	}
-	link, err := in.d.opts.Network.Attach(ctx, driver.LinkSpec{ID: in.rec.ID, MTU: tap.DefaultMTU}, file)
-	if err != nil {
-		return fmt.Errorf("attach the link: %w", err)
-	}
-	in.SetLink(link)
-	return nil
-}
-
-// createError wraps what create returns.
-func (d *Driver) createError(op string, id carrel.ID, err error) error {
-	out := &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
-	var inner *carrel.Error
-	switch {
-	case errors.As(err, &inner):
-		out.Kind, out.Field, out.Hint = inner.Kind, inner.Field, inner.Hint
-		if err == error(inner) && inner.Op == "" && inner.Err != nil {
-			out.Err = inner.Err // its field is said once
-		}
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Kind = carrel.TimedOut
-	case errors.Is(err, context.Canceled):
-		out.Kind = carrel.Unavailable
-	case errors.Is(err, os.ErrNotExist):
-		out.Kind = carrel.NotFound
-	case errors.Is(err, os.ErrExist):
-		out.Kind = carrel.AlreadyExists
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		out.Kind, out.Hint = carrel.Exhausted, "the host's disk is full, or a limit of user namespaces or mounts is reached (sysctl user.max_user_namespaces)"
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		out.Kind, out.Hint = carrel.Exhausted, "raise the limit of open files (ulimit -n)"
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		out.Kind, out.Hint = carrel.Exhausted, "the host is out of processes or memory"
-	case errors.Is(err, os.ErrPermission):
-		out.Kind, out.Hint = carrel.Unsupported, hintNamespaces
-	}
-	return out
-}
-
-// destroyGroup removes a group also when ctx has ended.
-func destroyGroup(ctx context.Context, g *cgroup.Group) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosted.UndoTime)
-	defer cancel()
-	_ = g.Destroy(ctx)
-}
-
 // removeFiles removes our files of one sandbox.
 func removeFiles(dir string) {
 	if dir == "" {
@@ -190,14 +111,5 @@ func removeFiles(dir string) {
 	}
 	_ = os.Remove(filepath.Join(dir, diskFile))
 	_ = os.Remove(filepath.Join(dir, scratchDir))
-	removeTree(filepath.Join(dir, diskDir))
-}
-
-// closeAll closes what is open.
-func closeAll(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
+	_ = overlay.Remove(filepath.Join(dir, diskDir))
 }

@@ -2,13 +2,8 @@ package ns
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/carrel-dev/carrel"
@@ -16,37 +11,24 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
-	"github.com/carrel-dev/carrel/internal/linux/proc"
-	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Options are what a driver is made of.
+// Options are what a driver is made of. Root also holds unpacked templates; Executable is the binary of the stage.
 type Options struct {
-	// Root is a directory of this driver's own, for unpacked templates. Its path also
-	// tells this driver's sandboxes from those of another on the same host.
-	Root string
-	// Network makes the daemon's ends of the links.
-	Network driver.Network
-	// Keeper holds them while the daemon is away. Without one nothing can be recovered.
-	Keeper hosted.FDKeeper
+	hosted.Options
 	// Files opens an EROFS image for reading: a user who may not mount one unpacks it.
 	Files func(ctx context.Context, image string) (image.Files, error)
 	// Device is where TAP devices are given out; "" is /dev/net/tun.
 	Device string
-	// Executable is the binary of the stage. "" is the running one, whose main must call reexec.Run with
-	// [Parts]. Every user must be allowed to execute it.
-	Executable string
-	// Log takes what a person may need later. nil discards it.
-	Log *slog.Logger
 }
 
 // Driver is the ns tier.
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
-	exe    string
 	mark   string // tells this driver's processes, see Sweep
 	groups *cgroup.Hierarchy
+	links  hosted.Links
 	ice    *freezers
 
 	// full: we are root of the host and may give out ids and mount images. bounded:
@@ -57,49 +39,32 @@ type Driver struct {
 	templates templates
 	roots     rootIDs
 
-	mu        sync.Mutex
-	instances map[*Instance]struct{} // all that are not destroyed
-	ranges    map[uint32]bool        // first ids of the ranges in use
+	live hosted.Books[*Instance]
+
+	mu     sync.Mutex
+	ranges map[uint32]bool // first ids of the ranges in use
 }
 
 var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Reporter = (*Driver)(nil)
+	_ driver.Sweeper  = (*Driver)(nil)
 )
 
 // New returns a driver. It makes opts.Root and the parent control groups, starts
 // nothing. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open ns driver"
-	proc.CloseOnExec(3) // what this process was started with is no sandbox's
-	if opts.Root == "" || !filepath.IsAbs(opts.Root) {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "root", Err: fmt.Errorf("%q is not an absolute path", opts.Root)}
+	if opts.Files == nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "files", Err: errors.New("no reader of images given")}
 	}
-	if opts.Network == nil || opts.Files == nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "network", Err: errors.New("no network, or no reader of images, given")}
-	}
-	if opts.Executable == "" {
-		if !reexec.Ready() {
-			return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported,
-				Err:  errors.New("this program can't start itself as a sandbox"),
-				Hint: "call carrel's re-exec hook first thing in main, or name the carrel binary"}
-		}
-		opts.Executable = selfName
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	if err := os.MkdirAll(opts.Root, 0o700); err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
-	}
-	sum := sha256.Sum256([]byte(opts.Root))
-	name := hex.EncodeToString(sum[:4])
-	groups, err := cgroup.Open("carrel/ns-" + name)
+	groups, err := opts.Prepare(op, "carrel/ns-")
 	if err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+		return nil, err
 	}
-	d := &Driver{opts: opts, log: opts.Log, exe: opts.Executable, mark: "ns-" + name + "/", groups: groups, ice: openFreezers("carrel/ns-" + name),
-		instances: map[*Instance]struct{}{}, ranges: map[uint32]bool{}}
+	mark := "ns-" + opts.Mark()
+	d := &Driver{opts: opts, log: opts.Log, mark: mark + "/", groups: groups, links: opts.Links(name), ice: openFreezers("carrel/" + mark),
+		ranges: map[uint32]bool{}}
 	d.why = map[string]error{"full": canMap(), "bounded": canBound()}
 	d.full = d.why["full"] == nil
 	d.bounded = d.full && d.why["bounded"] == nil
@@ -107,11 +72,14 @@ func New(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// track remembers an instance for Close.
+// name is the driver's own.
+const name = "ns"
+
+// track remembers an instance for Close, and its ids.
 func (d *Driver) track(in *Instance) {
+	d.live.Enter(in)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.instances[in] = struct{}{}
 	if in.rec.FirstID != 0 {
 		d.ranges[in.rec.FirstID] = true
 	}
@@ -119,15 +87,13 @@ func (d *Driver) track(in *Instance) {
 
 // forget is the opposite of track.
 func (d *Driver) forget(in *Instance) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.instances, in)
-	delete(d.ranges, in.rec.FirstID)
+	d.live.Strike(in)
+	d.dropRange(in.rec.FirstID)
 }
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: "ns", Tier: carrel.NS, Capabilities: driver.Capabilities{
+	return driver.Info{Name: name, Tier: carrel.NS, Capabilities: driver.Capabilities{
 		RealProcesses: true,
 		Isolation:     true,
 		Recover:       d.opts.Keeper != nil,
@@ -142,13 +108,10 @@ func (d *Driver) Info() driver.Info {
 
 // Close implements driver.Driver. Sandboxes live on.
 func (d *Driver) Close() error {
-	d.mu.Lock()
-	instances := d.instances
-	d.instances = map[*Instance]struct{}{}
-	d.mu.Unlock()
-	for in := range instances {
+	for _, in := range d.live.All() {
+		d.live.Strike(in)
 		in.Release()
-		closeAll(in.guestLog)
+		hosted.CloseAll(in.guestLog)
 	}
 	d.templates.close()
 	d.ice.close()

@@ -5,14 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestExt4IsSound has the filesystem's own checker look at disks of many sizes.
 func TestExt4IsSound(t *testing.T) {
 	fsck, err := exec.LookPath("fsck.ext4")
-	if err != nil {
-		t.Skip("no fsck.ext4 on this machine")
-	}
+	testenv.Need(t, "fsck", err)
 	for _, mb := range []int64{1, 2, 16, 64, 100, 127, 128, 129, 250, 1024, 10240} {
 		f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
 		if err != nil {

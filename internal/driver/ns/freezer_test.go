@@ -47,7 +47,7 @@ func TestFreezers(t *testing.T) {
 				f.thaw()
 				_ = cmd.Wait()
 			}()
-			in := &Instance{rec: record{Process: hosted.Process{PID: pid}}, ice: loadFreezer(f.path())}
+			in := &Instance{rec: record{Record: hosted.Record{Process: hosted.Process{PID: pid}}}, ice: loadFreezer(f.path())}
 			size := func() int64 {
 				info, err := os.Stat(ticks)
 				if err != nil {
@@ -99,7 +99,7 @@ func TestFreezeMeetsVfork(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	in := &Instance{rec: record{Process: hosted.Process{PID: cmd.Process.Pid}}, ice: &freezer{}}
+	in := &Instance{rec: record{Record: hosted.Record{Process: hosted.Process{PID: cmd.Process.Pid}}}, ice: &freezer{}}
 	defer func() {
 		for _, p := range proc.Tree(in.rec.PID) {
 			if victim, err := os.FindProcess(p); err == nil {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
@@ -33,7 +33,7 @@ func canMap() error {
 	if err != nil {
 		return err
 	}
-	if !mapsIDs(string(b), firstID, rangeLen*rangesOf) {
+	if !hosted.MapsIDs(string(b), firstID, rangeLen*rangesOf) {
 		return errors.New("this container's root has no ids to give out")
 	}
 	// Only who may mount a filesystem of a block device gets past the first call.
@@ -42,18 +42,6 @@ func canMap() error {
 		return fmt.Errorf("mount EROFS: %w", err)
 	}
 	return os.NewSyscallError("close", unix.Close(fd))
-}
-
-// mapsIDs reports whether one line of a uid_map covers count ids from first on.
-func mapsIDs(uidMap string, first, count int64) bool {
-	for line := range strings.Lines(uidMap) {
-		var inside, outside, length int64
-		if _, err := fmt.Sscan(line, &inside, &outside, &length); err == nil &&
-			inside <= first && first+count <= inside+length {
-			return true
-		}
-	}
-	return false
 }
 
 // takeRange finds a range of host ids that no sandbox of this driver has. Another driver's may
@@ -97,7 +85,7 @@ func userNamespace(first uint32) (*os.File, error) {
 	defer runtime.UnlockOSThread()
 	var p *os.Process
 	err := proc.Alone(func() (err error) {
-		p, err = os.StartProcess(selfName, []string{"carrel-ids"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
+		p, err = os.StartProcess(hosted.SelfName, []string{"carrel-ids"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: idMap(first, 0),
 			GidMappings: idMap(first, 0),

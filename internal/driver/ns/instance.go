@@ -2,14 +2,10 @@ package ns
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
@@ -21,18 +17,11 @@ const recordVersion = 1
 
 // record is what the handle holds: all that finds a sandbox again.
 type record struct {
-	Version int       `json:"v"`
-	ID      carrel.ID `json:"id"`
-	hosted.Process
-	FirstID  uint32       `json:"firstID,omitempty"`
-	Dir      string       `json:"dir"`
-	Link     string       `json:"link"` // its name at the keeper
-	MemoryMB int          `json:"memoryMB"`
-	DiskMB   int          `json:"diskMB"` // 0 where nothing bounds it
-	Group    cgroup.Paths `json:"cgroup"`
-	Ice      string       `json:"freezer,omitempty"` // see freezer
-	Root     string       `json:"root,omitempty"`    // names the template's content
-	Lower    string       `json:"lower,omitempty"`   // the unpacked template that it lies on
+	hosted.Record
+	FirstID uint32 `json:"firstID,omitempty"`
+	Ice     string `json:"freezer,omitempty"` // see freezer
+	Root    string `json:"root,omitempty"`    // names the template's content
+	Lower   string `json:"lower,omitempty"`   // the unpacked template that it lies on
 }
 
 // Instance is one sandbox.
@@ -46,16 +35,13 @@ type Instance struct {
 	guestLog *os.File // nil after Recover
 	drop     func()   // gives its templates back
 
-	overMemory atomic.Bool // guardMemory ended it
-	used       diskUse
+	memory hosted.MemoryGuard
+	used   diskUse
 
 	iceLock chan struct{} // holds one entry during a freeze, a thaw or a snapshot
 }
 
 var _ driver.Instance = (*Instance)(nil)
-
-// linkName is the name of a sandbox's link at the keeper.
-func linkName(id carrel.ID) string { return "ns/" + string(id) }
 
 // newInstance watches a sandbox that was just started.
 func (d *Driver) newInstance(l *launch) *Instance {
@@ -63,15 +49,15 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		d: d, group: l.group, ice: l.ice, guestLog: l.guestLog,
 		drop: sync.OnceFunc(func() { d.templates.drop(l.lowerKey); d.templates.drop(l.guestKey) }),
 		rec: record{
-			Version: recordVersion, ID: l.spec.ID, Process: hosted.NewProcess(l.pid), FirstID: l.first,
-			Dir: l.spec.Dir, Link: linkName(l.spec.ID), MemoryMB: l.spec.Limits.MemoryMB, Group: l.group.Paths(), Ice: l.ice.path(), Root: l.root,
+			Record:  hosted.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
+			FirstID: l.first, Ice: l.ice.path(), Root: l.root,
 		},
 	}
 	if !d.full {
 		in.rec.Lower = l.lower
 	}
-	if d.bounded {
-		in.rec.DiskMB = l.spec.Limits.DiskMB
+	if !d.bounded {
+		in.rec.DiskMB = 0
 	}
 	in.begin(l.pidfd)
 	return in
@@ -93,29 +79,17 @@ func (in *Instance) params(pidfd *os.File) hosted.Params {
 }
 
 // Handle implements driver.Instance.
-func (in *Instance) Handle() driver.Handle {
-	b, err := json.Marshal(in.rec)
-	if err != nil {
-		panic("ns: handle: " + err.Error()) // plain fields always encode
-	}
-	return b
-}
+func (in *Instance) Handle() driver.Handle { return hosted.Encode(in.rec) }
 
 // remove removes what is left of a dead sandbox.
 func (in *Instance) remove(ctx context.Context) error {
-	var errs []error
-	if k := in.d.opts.Keeper; k != nil {
-		errs = append(errs, k.Delete(ctx, in.rec.Link))
-	}
+	err := in.d.links.Drop(ctx, in.rec.Link)
 	removeFiles(in.rec.Dir)
-	errs = append(errs, in.group.Destroy(ctx))
+	err = errors.Join(err, in.group.Destroy(ctx))
 	in.ice.remove()
 	if in.drop != nil {
 		in.drop()
 	}
-	closeAll(in.guestLog)
-	return errors.Join(errs...)
+	hosted.CloseAll(in.guestLog)
+	return err
 }
-
-// now is when something ended.
-func now() time.Time { return time.Now().UTC() }

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
@@ -23,9 +23,6 @@ import (
 
 // scratchDir is a directory in Spec.Dir: there the stage of an ordinary user mounts.
 const scratchDir = "root"
-
-// maxGuestLog bounds what the guest's standard error may hold, in bytes.
-const maxGuestLog = 64 << 10
 
 // fill writes into an upper layer, as which first host id is root's; 0 is the caller.
 type fill func(upper string, first uint32) error
@@ -111,7 +108,7 @@ func filter() seccomp.Filter {
 
 // start starts the stage and takes the link from it.
 func (d *Driver) start(ctx context.Context, l *launch) (err error) {
-	if l.guestLog, err = newGuestLog(); err != nil {
+	if l.guestLog, err = hosted.NewGuestLog(); err != nil {
 		return err
 	}
 	told, err := d.orderFile(l)
@@ -149,11 +146,11 @@ func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if text := logText(l.guestLog); text != "" {
+	if text := hosted.GuestWords(l.guestLog); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
 	if oom {
-		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("the memory limit of %d MiB was reached: %w", l.spec.Limits.MemoryMB, err), Hint: "give it more memory"}
+		return hosted.OutOfMemory(l.spec.Limits.MemoryMB, err)
 	}
 	return fmt.Errorf("build the sandbox: %w", err)
 }
@@ -196,28 +193,6 @@ func (d *Driver) orderFile(l *launch) (*os.File, error) {
 	return f, nil
 }
 
-// newGuestLog is a sealed piece of memory for what the guest says when it can't start. A file
-// would let the sandbox fill the host's disk through /proc/1/fd/2.
-func newGuestLog() (*os.File, error) {
-	fd, err := unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate("guest-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	f := os.NewFile(uintptr(fd), "guest-stderr")
-	if err := f.Truncate(maxGuestLog); err != nil {
-		f.Close()
-		return nil, err
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
-		f.Close()
-		return nil, os.NewSyscallError("fcntl F_ADD_SEALS", err)
-	}
-	return f, nil
-}
-
 // exec starts the stage in its namespaces, its group and, where we made them, its mounts.
 func (d *Driver) exec(l *launch, told, socket *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0)
@@ -225,51 +200,36 @@ func (d *Driver) exec(l *launch, told, socket *os.File) error {
 		return err
 	}
 	defer null.Close()
-	pidfd := -1
-	var process *os.Process
 	attr := &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GODEBUG=containermaxprocs=0", "CARREL_NS=" + d.mark + string(l.spec.ID)},
 		Files: []*os.File{null, null, l.guestLog, told, socket},
 		Sys:   d.namespaces(l.first),
 	}
-	attr.Sys.PidFD = &pidfd
-	proc.CloseOnExec(3) // whatever else this program has open
-	err = apart(func() error {
-		return l.group.Start(attr.Sys, func() error {
+	args := []string{stageName, d.mark + string(l.spec.ID)}
+	err = apart(func() (err error) {
+		l.pid, l.pidfd, err = hosted.Start(d.opts.Executable, args, attr, l.group, func() error {
 			// The calling thread is one that ends afterwards, of apart or of the group.
-			if l.mounts != nil {
-				if err := enter(l.mounts); err != nil {
-					return err
-				}
+			if l.mounts == nil {
+				return nil
 			}
-			return proc.Alone(func() (err error) {
-				process, err = os.StartProcess(d.exe, []string{stageName, d.mark + string(l.spec.ID)}, attr)
-				return err
-			})
+			return enter(l.mounts)
 		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("new namespaces: %w", err)
 	}
-	if pidfd < 0 {
-		_ = process.Kill()
-		_, _ = process.Wait()
-		return errors.New("this kernel has no pidfd (Linux 5.3 or newer is needed)")
-	}
-	_ = unix.SetNonblock(pidfd, true) // makes it a file the runtime's poller can wait for
-	l.pid, l.pidfd = process.Pid, os.NewFile(uintptr(pidfd), "pidfd")
 	l.ice.add(l.pid)
-	return process.Release() // the pidfd does all
+	return nil
 }
 
 // namespaces are the attributes of a process that is alone. As root of the host it keeps the host's root until it has
 // opened its devices; its rights are over its own namespaces only, from the start.
 func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
-		Setsid: true,
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS |
-			unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Setsid:                     true,
+		Cloneflags:                 hosted.AllNamespaces,
 		UidMappings:                idMap(first, os.Geteuid()),
 		GidMappings:                idMap(first, os.Getegid()),
 		GidMappingsEnableSetgroups: first != 0,

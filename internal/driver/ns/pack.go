@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // Extended attributes. The overlay of a user namespace keeps its own under user.overlay, and those that a program inside sets
@@ -147,7 +148,7 @@ func (p *packer) regular(name string, h *tar.Header, st unix.Stat_t) error {
 	defer f.Close()
 	h.Typeflag, h.Size = tar.TypeReg, st.Size
 	const worth = 64 << 10
-	if st.Size-st.Blocks*blockSize >= worth {
+	if st.Size-st.Blocks*hosted.BlockSize >= worth {
 		return p.sparse(f, h)
 	}
 	if err := p.tw.WriteHeader(h); err != nil {

@@ -1,7 +1,6 @@
 package ns
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,17 +13,10 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
-
-// hintNamespaces is what to do where user namespaces are refused.
-const hintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
-	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
-
-// hintGroups is what to do where no control group may be made.
-const hintGroups = "run as root, or have a control group delegated (version 2 with systemd: " +
-	"systemd-run --user --scope -p Delegate=yes carrel serve; in a service: Delegate=yes and DelegateSubgroup=daemon)"
 
 // probeName is the part that tries what a stage will do.
 const probeName = "carrel-ns-try"
@@ -40,37 +32,21 @@ func (d *Driver) Probe(ctx context.Context) error {
 	} else {
 		unix.Close(pidfd)
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.exe)
+	cmd := exec.CommandContext(ctx, d.opts.Executable)
 	cmd.Args = []string{probeName, d.opts.Device}
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.Stderr = &stderr
 	first := uint32(0)
 	if d.full {
 		first = firstID
 	}
 	cmd.SysProcAttr = d.namespaces(first)
-	err := cmd.Run()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return &carrel.Error{Op: "probe ns", Kind: carrel.TimedOut, Err: cause}
-	}
-	if text := strings.TrimSpace(stderr.String()); text != "" {
-		what, hint, _ := strings.Cut(text, "\n")
-		return unsupported(errors.New(what), hint)
-	}
-	hint := hintNamespaces
-	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // what clone(2) says at a limit
-		most, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
-		err = fmt.Errorf("the limit of user namespaces is reached (user.max_user_namespaces is %s)", strings.TrimSpace(string(most)))
-		hint = "raise it: sysctl user.max_user_namespaces=15000, also in the containers around this one"
-	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
-		hint = "this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)"
-	}
-	return unsupported(fmt.Errorf("new namespaces: %w", err), hint)
+	return hosted.Trial{Op: "probe ns", Cmd: cmd,
+		RootHint: "this container must allow new namespaces (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID)",
+		Said: func(text string) (what, hint string) {
+			what, hint, _ = strings.Cut(text, "\n")
+			return what, hint
+		},
+	}.Run(ctx)
 }
 
 // try is the part: it does what a stage does first, and says on standard error what was refused, and the remedy.
@@ -84,7 +60,7 @@ func try() {
 		refused(errors.New("not in namespaces of its own"), "")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		refused(os.NewSyscallError("mount private", err), hintNamespaces)
+		refused(os.NewSyscallError("mount private", err), hosted.HintNamespaces)
 	}
 	if err := mountProc("/proc"); err != nil {
 		refused(fmt.Errorf("in a new user namespace: %w", err), "this container hides parts of /proc: run it with an unmasked one (docker: --security-opt systempaths=unconfined), or on the host")
@@ -95,7 +71,7 @@ func try() {
 	}
 	_ = link.Close()
 	if err := becomeRoot(); err != nil {
-		refused(err, hintNamespaces)
+		refused(err, hosted.HintNamespaces)
 	}
 	if err := tryOverlay(); err != nil {
 		refused(fmt.Errorf("overlay in a new user namespace: %w", err), "use Linux 5.13 or newer with overlayfs (modprobe overlay)")
@@ -127,31 +103,24 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 		Why:  "namespaces, Landlock and a system call filter are the walls of this tier",
 		Hint: "for code that attacks the kernel use --tier gvisor",
 	}}
-	for _, c := range []struct {
-		controller cgroup.Controller
-		what       string
-	}{
-		{cgroup.Memory, "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended, and memory files that no process maps are not counted"},
-		{cgroup.CPU, "processor limits are not enforced"},
-		{cgroup.Pids, "the processes of a sandbox are bounded for each of its users, and not in all"},
-	} {
-		if err := d.groups.Missing()[c.controller]; err != nil && (c.controller != cgroup.Pids || d.full) {
-			out = append(out, driver.Finding{What: c.what, Why: oneLine(err), Hint: hintGroups})
-		}
+	lacks := map[cgroup.Controller]string{
+		cgroup.Memory: "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended, and memory files that no process maps are not counted",
+		cgroup.CPU:    "processor limits are not enforced",
 	}
+	if d.full { // else the limit for each user is that of the one user
+		lacks[cgroup.Pids] = "the processes of a sandbox are bounded for each of its users, and not in all"
+	}
+	out = append(out, hosted.GroupFindings(d.groups, lacks)...)
 	if err := d.why["full"]; err != nil {
 		out = append(out, driver.Finding{
 			What: "inside, everything belongs to root and runs as root, who is this user outside; templates are unpacked before their first use; what a sandbox writes to the disk is not bounded",
-			Why:  oneLine(err) + ", which may map one id and mount no image",
+			Why:  hosted.OneLine(err) + ", which may map one id and mount no image",
 			Hint: "run as the host's root to give each sandbox ids and a disk of its own, or use --tier gvisor",
 		})
 	} else if err := d.why["bounded"]; err != nil {
 		out = append(out, driver.Finding{
-			What: "what a sandbox writes to the disk is not bounded", Why: oneLine(err), Hint: "make loop devices and ext4 available (modprobe loop ext4)",
+			What: "what a sandbox writes to the disk is not bounded", Why: hosted.OneLine(err), Hint: "make loop devices and ext4 available (modprobe loop ext4)",
 		})
 	}
 	return out
 }
-
-// oneLine joins the lines of a joined error.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

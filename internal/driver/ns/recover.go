@@ -1,12 +1,7 @@
 package ns
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -18,39 +13,29 @@ import (
 
 // Recover implements driver.Driver.
 func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance, error) {
-	rec, err := hosted.Decode(h, recordVersion, func(r *record) (int, carrel.ID, hosted.Process) { return r.Version, r.ID, r.Process })
+	rec, err := hosted.Decode[record](h, recordVersion)
 	if err != nil {
 		return nil, err
 	}
 	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group), ice: loadFreezer(rec.Ice)}
-	pidfd, err := rec.Open()
-	if err == nil {
-		err = in.Relink(ctx, d.opts.Keeper, rec.Link, d.opts.Network, driver.LinkSpec{ID: rec.ID, MTU: tap.DefaultMTU})
-	}
-	if err = in.Settle(ctx, err, in.params(pidfd)); err != nil {
+	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, tap.DefaultMTU) }
+	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)
+	if err != nil {
 		return nil, err
 	}
 	in.begin(pidfd)
 	return in, nil
 }
 
-// Sweep removes what earlier processes left of sandboxes that are not in known:
-// a daemon that died between starting one and storing its handle. Call it
-// after the recoveries and before the first Create.
+// Sweep implements driver.Sweeper.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
-	keep := map[string]bool{}
-	for _, id := range known {
-		keep[string(id)] = true
-	}
+	keep := hosted.Known(known)
 	var errs []error
 	for pid, id := range d.strays() {
 		if keep[id] {
 			continue
 		}
-		errs = append(errs, hosted.KillStray(ctx, pid))
-		if k := d.opts.Keeper; k != nil {
-			errs = append(errs, k.Delete(ctx, linkName(carrel.ID(id))))
-		}
+		errs = append(errs, hosted.KillStray(ctx, pid), d.links.Drop(ctx, d.links.Name(carrel.ID(id))))
 	}
 	for _, name := range d.groups.List() {
 		if !keep[name] {
@@ -59,30 +44,22 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	}
 	d.ice.sweep(keep)
 	d.sweepUnpacked()
-	if err := errors.Join(errs...); err != nil {
-		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
-	}
-	return nil
+	return hosted.SweepError(errs)
 }
 
-// strays are the first processes of this driver's sandboxes, by their arguments. Code inside may write such arguments,
-// too: it would have its own process ended.
+// strays are the first processes of this driver's sandboxes, by their arguments.
 func (d *Driver) strays() map[int]string {
 	out := map[int]string{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		args := strings.Split(string(bytes.TrimSuffix(b, []byte{0})), "\x00")
+	hosted.Strays(func(pid int, args []string) {
 		if args[0] != stageName && args[0] != driver.GuestPath {
-			continue
+			return
 		}
-		if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, d.mark) }); i >= 0 {
-			out[pid] = strings.TrimPrefix(args[i], d.mark)
+		for _, a := range args {
+			if id, ours := strings.CutPrefix(a, d.mark); ours {
+				out[pid] = id
+				return
+			}
 		}
-	}
+	})
 	return out
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/store"
@@ -104,7 +105,7 @@ var files = sync.OnceValues(func() (image.Store, error) {
 // state is what drivers of one test share: a directory, a keeper and a wire.
 type state struct {
 	dir    string
-	keeper *memKeeper
+	keeper *drivertest.Keeper
 	wire   *wire.Wire
 }
 
@@ -112,7 +113,7 @@ func newState(t testing.TB) *state {
 	t.Helper()
 	w := wire.New(wire.Options{})
 	t.Cleanup(func() { w.Close() })
-	return &state{dir: t.TempDir(), keeper: &memKeeper{files: map[string]*os.File{}}, wire: w}
+	return &state{dir: t.TempDir(), keeper: &drivertest.Keeper{}, wire: w}
 }
 
 // open returns a driver that the test's end closes.
@@ -131,7 +132,7 @@ func (s *state) openOnly(t testing.TB) *ns.Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := ns.New(ns.Options{Root: s.dir, Network: s.wire, Keeper: s.keeper, Files: st.Files, Device: need(t).Device})
+	d, err := ns.New(ns.Options{Options: hosted.Options{Root: s.dir, Network: s.wire, Keeper: s.keeper}, Files: st.Files, Device: need(t).Device})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ const stranger = 54329
 // TestRootless runs the tests as an ordinary user.
 func TestRootless(t *testing.T) {
 	if os.Getenv(envState) != "" {
-		t.Skip("runs from the root test only")
+		testenv.Inapplicable(t, "runs from the root test only")
 	}
 	if os.Geteuid() != 0 {
 		testenv.Need(t, "rootless", errors.New("root, to become another user"))
@@ -286,55 +287,4 @@ func copyWithLibraries(path, as, dir string) error {
 		}
 	}
 	return nil
-}
-
-// memKeeper keeps copies of files in this process.
-type memKeeper struct {
-	mu    sync.Mutex
-	files map[string]*os.File
-}
-
-func (k *memKeeper) Put(_ context.Context, name string, f *os.File) error {
-	c, err := dupFile(f)
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.files[name] = c
-	return nil
-}
-
-func (k *memKeeper) Get(_ context.Context, name string) (*os.File, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f, ok := k.files[name]
-	if !ok {
-		return nil, &carrel.Error{Kind: carrel.NotFound}
-	}
-	return dupFile(f)
-}
-
-func (k *memKeeper) Delete(_ context.Context, name string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if f, ok := k.files[name]; ok {
-		f.Close()
-		delete(k.files, name)
-	}
-	return nil
-}
-
-// dupFile copies a descriptor.
-func dupFile(f *os.File) (*os.File, error) {
-	rc, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	fd := -1
-	cerr := rc.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
-	if err = errors.Join(cerr, err); err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }

@@ -163,22 +163,14 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	if err := d.CanRestore(info, opts); err != nil {
 		return nil, err
 	}
-	if err := checkSpec(spec); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, d.createError(opRestore, spec.ID, err)
-	}
-	l, err := d.open(dir, info, spec)
-	if err != nil {
-		return nil, d.createError(opRestore, spec.ID, err)
-	}
-	defer l.Close()
-	in, err := d.create(ctx, spec, func(upper string, first uint32) error { return fillLayer(ctx, l, upper, first) })
-	if err != nil {
-		return nil, d.createError(opRestore, spec.ID, err)
-	}
-	return in, nil
+	return d.build(ctx, opRestore, spec, func() (*Instance, error) {
+		l, err := d.open(dir, info, spec)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		return d.create(ctx, spec, func(upper string, first uint32) error { return fillLayer(ctx, l, upper, first) })
+	})
 }
 
 // SnapshotFiles implements driver.Restorer: what is kept is such a stream.
@@ -187,11 +179,11 @@ func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.Snap
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, d.createError("read a snapshot's files", spec.ID, err)
+		return nil, remedies.Explain("read a snapshot's files", spec.ID, err)
 	}
 	l, err := d.open(dir, info, spec)
 	if err != nil {
-		return nil, d.createError("read a snapshot's files", spec.ID, err)
+		return nil, remedies.Explain("read a snapshot's files", spec.ID, err)
 	}
 	return l, nil
 }

@@ -22,7 +22,6 @@ import (
 // Names of the parts the own binary plays.
 const (
 	stageName = "carrel-ns"
-	selfName  = "/proc/self/exe" // the running binary, also after it was replaced on disk
 )
 
 // Descriptors of the stage beyond the standard ones.

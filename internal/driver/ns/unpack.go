@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
 // unpackedDir holds templates that were unpacked, in the driver's directory.
@@ -46,7 +47,7 @@ func (d *Driver) unpack(ctx context.Context, name, key string) (string, error) {
 		err = os.Rename(tmp, dir)
 	}
 	if err != nil {
-		removeTree(tmp)
+		_ = overlay.Remove(tmp)
 		if _, lerr := os.Lstat(dir); lerr == nil && errors.Is(err, fs.ErrExist) {
 			return dir, nil // another process was faster
 		}
@@ -74,11 +75,9 @@ func touch(stamp string) {
 // and none was made of for long.
 func (d *Driver) sweepUnpacked() {
 	used := map[string]bool{}
-	d.mu.Lock()
-	for in := range d.instances {
+	for _, in := range d.live.All() {
 		used[in.rec.Lower] = true
 	}
-	d.mu.Unlock()
 	entries, _ := os.ReadDir(filepath.Join(d.opts.Root, unpackedDir))
 	for _, e := range entries {
 		dir := filepath.Join(d.opts.Root, unpackedDir, e.Name())
@@ -89,7 +88,7 @@ func (d *Driver) sweepUnpacked() {
 		if err == nil && time.Since(info.ModTime()) < unusedFor {
 			continue
 		}
-		removeTree(dir)
+		_ = overlay.Remove(dir)
 		_ = os.Remove(dir + stampSuffix)
 	}
 }
@@ -193,18 +192,4 @@ func (u *unpacker) regular(name, to string, info image.File) error {
 func setTime(name string, t time.Time) error {
 	ts := unix.NsecToTimespec(t.UnixNano())
 	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// removeTree removes a tree of which all is ours, also where a directory may not be written to.
-func removeTree(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	_ = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if e != nil && e.IsDir() {
-			_ = os.Chmod(p, 0o700) // before it is read
-		}
-		return nil
-	})
-	_ = os.RemoveAll(dir)
 }

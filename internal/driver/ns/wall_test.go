@@ -13,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // box is a sandbox and the way to its guest.
@@ -198,7 +199,7 @@ func TestOutside(t *testing.T) {
 func TestDiskIsBounded(t *testing.T) {
 	d := newState(t).open(t)
 	if !d.Info().Capabilities.DiskLimit {
-		t.Skip("nothing bounds the disk for this user")
+		testenv.Inapplicable(t, "nothing bounds the disk for this user")
 	}
 	spec := newSpec(t)
 	spec.Limits.DiskMB = 8

@@ -14,9 +14,10 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/tools"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/tool"
+	"github.com/carrel-dev/carrel/shell/tools"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // Limits of one command, which no request sets.
@@ -82,7 +83,7 @@ var templateTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // newTemplate builds the start state: the tools, two users and their homes.
 func newTemplate() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{Now: func() time.Time { return templateTime }})
-	if err := sh.Install(f, tools.Names()...); err != nil {
+	if err := interp.Install(f, tools.Names()...); err != nil {
 		return nil, err
 	}
 	v := f.Root()
@@ -107,7 +108,7 @@ const (
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: "sim", Tier: carrel.Sim, Capabilities: driver.Capabilities{
+	return driver.Info{Name: "sim", Tier: carrel.Sim, ProgramMark: tool.ProgramMark, Capabilities: driver.Capabilities{
 		MemoryLimit: true, PidLimit: true, DiskLimit: true, Snapshot: true,
 	}}
 }

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // entry turns a description of the filesystem's into the agent's. The agent wants

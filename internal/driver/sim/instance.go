@@ -15,9 +15,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/tools"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/tools"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // instance is one simulated sandbox.
@@ -27,7 +27,7 @@ type instance struct {
 	limits   carrel.Limits
 	fs       *vfs.FS
 	template *vfs.FS // what fs began as
-	machine  *sh.Machine
+	machine  *interp.Machine
 	agent    *agent.Agent
 	server   *http.Server
 	link     *listener
@@ -52,8 +52,8 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 		served: make(chan struct{}), ending: make(chan struct{}), done: make(chan struct{})}
 	i.out, i.programs = newWay(i, d.opts), d.programs
 	i.programs.attach(i.id, i.fs)
-	i.machine = sh.New(sh.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(), Lookup: i.lookup, HTTP: i.out.http(),
-		Limits: sh.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
+	i.machine = interp.New(interp.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(), Lookup: i.lookup, HTTP: i.out.http(),
+		Limits: interp.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
 	i.host.init(d.opts.Local)
 	i.agent = agent.New(agent.Config{
 		System: &system{i: i}, Logger: d.opts.Logger.With("sandbox", spec.ID),

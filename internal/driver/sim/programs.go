@@ -9,10 +9,9 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/program"
-	"github.com/carrel-dev/carrel/internal/sh/tool"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/tool"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 var (
@@ -70,7 +69,7 @@ func stub(disk *vfs.FS, name string) error {
 // mark stands before the names of the owner's programs in their files: an own git is not the machine's.
 const mark = "/"
 
-func stubText(name string) []byte { return sh.Stub(mark + name) }
+func stubText(name string) []byte { return interp.Stub(mark + name) }
 
 // find returns a sandbox's program.
 func (p *programs) find(id carrel.ID, name string) *carrel.Program {
@@ -156,7 +155,7 @@ func (p *programs) take(id carrel.ID, list []carrel.Program) {
 	}
 }
 
-// lookup is sh.Config.Lookup of one instance. A file that leads nowhere is left by who provided a program and has gone, or came
+// lookup is interp.Config.Lookup of one instance. A file that leads nowhere is left by who provided a program and has gone, or came
 // with the files of another sandbox.
 func (i *instance) lookup(name string) tool.Command {
 	name, own := strings.CutPrefix(name, mark)
@@ -169,5 +168,5 @@ func (i *instance) lookup(name string) tool.Command {
 			return c.Errorf(127, "nobody provides this program to this sandbox")
 		}
 	}
-	return program.Command(i.id, p)
+	return programCommand(i.id, p)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/callback"
-	"github.com/carrel-dev/carrel/internal/sh/program"
 )
 
 // maxCalls bounds the programs of one sandbox's owner that run at once.
@@ -83,7 +82,7 @@ func (r *remote) call(conn net.Conn, name string) error {
 		_ = conn.SetReadDeadline(time.Time{})
 		about.Name = p.Name
 		// What goes wrong is seen at the other end. The sandbox's end closes the connection, and so ends the program's context.
-		_ = callback.Answer(context.Background(), conn, r.id, about, func(ctx context.Context, c *carrel.ProgramCall) int { return program.Run(ctx, p, c) })
+		_ = callback.Answer(context.Background(), conn, r.id, about, func(ctx context.Context, c *carrel.ProgramCall) int { return runProgram(ctx, p, c) })
 	}
 	if !r.serve(serve, conn, &r.calls, maxCalls) {
 		return fmt.Errorf("%d programs of its owner's run already", maxCalls)

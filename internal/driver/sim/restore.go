@@ -10,7 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // CanRestore implements driver.Restorer: snapshots of this driver and format.

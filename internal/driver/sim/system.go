@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/guest/agent"
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // system is the simulated operating system, as the agent sees it.
@@ -39,16 +39,16 @@ func (s *system) Names(uid, gid uint32) (owner, group string) {
 
 // Start implements agent.System.
 func (s *system) Start(cmd agent.Cmd) (agent.Proc, error) {
-	spec := sh.Spec{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, UID: cmd.User.UID, GID: cmd.User.GID}
+	spec := interp.Spec{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, UID: cmd.User.UID, GID: cmd.User.GID}
 	p := &proc{}
 	if cmd.TTY != nil {
 		p.tty = s.i.machine.NewTTY(cmd.TTY.Cols, cmd.TTY.Rows)
 		spec.TTY = p.tty
 	} else {
-		p.out, p.err = sh.NewPipe(), sh.NewPipe()
+		p.out, p.err = interp.NewPipe(), interp.NewPipe()
 		spec.Out, spec.Err = p.out, p.err
 		if cmd.Stdin {
-			p.in = sh.NewPipe()
+			p.in = interp.NewPipe()
 			spec.Stdin = p.in
 		}
 	}
@@ -82,9 +82,9 @@ func (s *system) Identify(hostname string, _ time.Time) error {
 
 // proc is a process of the simulated shell as the agent's.
 type proc struct {
-	p            *sh.Process
-	in, out, err *sh.Pipe // in may be nil
-	tty          *sh.TTY  // instead of the three
+	p            *interp.Process
+	in, out, err *interp.Pipe // in may be nil
+	tty          *interp.TTY  // instead of the three
 	release      sync.Once
 }
 
@@ -93,7 +93,7 @@ var _ agent.Proc = (*proc)(nil)
 func (p *proc) PID() int { return p.p.PID() }
 
 // stdin is the writing end of a pipe.
-type stdin struct{ p *sh.Pipe }
+type stdin struct{ p *interp.Pipe }
 
 func (s stdin) Write(b []byte) (int, error) { return s.p.Write(b) }
 func (s stdin) Close() error                { s.p.CloseWrite(); return nil }
@@ -141,7 +141,7 @@ func (p *proc) Wait() agent.ExitStatus {
 		}
 		return out
 	}
-	out := agent.ExitStatus{Code: -1, Signal: e.Signal, Status: "signal: " + sh.SignalText(e.Signal)}
+	out := agent.ExitStatus{Code: -1, Signal: e.Signal, Status: "signal: " + interp.SignalText(e.Signal)}
 	if out.ErrorMsg = out.Status; e.Message != "" {
 		out.ErrorMsg += " (" + e.Message + ")"
 	}

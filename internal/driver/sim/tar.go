@@ -9,13 +9,12 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/internal/driver/sparsetar"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // tarStream makes a tar stream of differences as it is read. No goroutine stands
@@ -124,8 +123,7 @@ func (s *tarStream) entry(x vfs.Difference) error {
 	return s.tw.WriteHeader(h)
 }
 
-// file begins a plain file. One with holes to speak of is written as GNU's sparse
-// form, version 1.0, so that a hole of a terabyte is not a terabyte of zeros.
+// file begins a plain file. One with holes to speak of is written without them.
 func (s *tarStream) file(h *tar.Header, x vfs.Difference) error {
 	const worth = 64 << 10
 	if x.Info.Size-x.Info.Used < worth {
@@ -139,10 +137,16 @@ func (s *tarStream) file(h *tar.Header, x vfs.Difference) error {
 	if err := s.tw.Flush(); err != nil { // the padding of the entry before
 		return err
 	}
-	size, err := writeSparse(&s.out, h, x)
-	if err != nil {
-		return err
+	var pieces []sparsetar.Piece
+	for off, data := range x.Blocks() {
+		pieces = append(pieces, sparsetar.Piece{At: off, Size: int64(len(data))})
 	}
+	h.Size = x.Info.Size
+	head, size, err := sparsetar.Head(h, pieces)
+	if err != nil {
+		return &carrel.Error{Op: "read snapshot", Kind: carrel.Unsupported, Err: err}
+	}
+	s.out.Write(head)
 	s.body = newFileBody(x, &s.out, size, false)
 	return nil
 }
@@ -170,7 +174,7 @@ func (b *fileBody) next() (done bool, err error) {
 	case !ok && b.dense:
 		return true, b.zeros(b.size - b.at)
 	case !ok: // the data's own padding
-		return true, b.zeros(-b.at & 511)
+		return true, b.zeros(sparsetar.Padding(b.at))
 	case b.dense:
 		if err := b.zeros(off - b.at); err != nil {
 			return true, err
@@ -200,81 +204,4 @@ func unixMode(m fs.FileMode) int64 {
 		}
 	}
 	return out
-}
-
-// writeSparse writes the headers and the map of a sparse file, which archive/tar
-// reads and does not write, and returns the size of the data that follow.
-func writeSparse(w io.Writer, h *tar.Header, x vfs.Difference) (size int64, err error) {
-	var list strings.Builder
-	count := 0
-	for off, data := range x.Blocks() {
-		fmt.Fprintf(&list, "%d\n%d\n", off, len(data))
-		size += int64(len(data))
-		count++
-	}
-	// The file's end is said by an empty piece there.
-	sparse := fmt.Sprintf("%d\n%s%d\n0\n", count+1, list.String(), x.Info.Size)
-	sparse += strings.Repeat("\x00", -len(sparse)&511)
-	records := map[string]string{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": x.Path,
-		"GNU.sparse.realsize": strconv.FormatInt(x.Info.Size, 10), "size": strconv.FormatInt(int64(len(sparse))+size, 10),
-		"uid": strconv.Itoa(h.Uid), "gid": strconv.Itoa(h.Gid), "mtime": paxTime(h.ModTime.Unix(), h.ModTime.Nanosecond())}
-	for k, v := range h.PAXRecords {
-		records[k] = v
-	}
-	var pax strings.Builder
-	for k, v := range records {
-		pax.WriteString(paxRecord(k, v))
-	}
-	text := pax.String()
-	if len(text) >= 1<<20 { // no reader takes more
-		return 0, &carrel.Error{Op: "read snapshot", Kind: carrel.Unsupported, Err: fmt.Errorf("%s: %w", x.Path, syscall.E2BIG)}
-	}
-	out := rawHeader("PaxHeaders.0/sparse", 'x', 0o644, int64(len(text))) + text + strings.Repeat("\x00", -len(text)&511) +
-		rawHeader("GNUSparseFile.0/sparse", tar.TypeReg, h.Mode, 0) + sparse
-	_, err = io.WriteString(w, out)
-	return size, err
-}
-
-// paxTime is a time as PAX writes it; before 1970 the fraction counts the other way.
-func paxTime(sec int64, nsec int) string {
-	if sec < 0 && nsec > 0 {
-		sec, nsec = sec+1, 1e9-nsec
-		if sec == 0 {
-			return fmt.Sprintf("-0.%09d", nsec)
-		}
-	}
-	return fmt.Sprintf("%d.%09d", sec, nsec)
-}
-
-// paxRecord is "LENGTH KEY=VALUE\n", the length being that of all of it.
-func paxRecord(k, v string) string {
-	n := len(k) + len(v) + 3
-	for {
-		if s := fmt.Sprintf("%d %s=%s\n", n, k, v); len(s) == n {
-			return s
-		} else {
-			n = len(s)
-		}
-	}
-}
-
-// rawHeader is a header block. What it has no room for stands in the PAX records.
-func rawHeader(name string, kind byte, mode, size int64) string {
-	b := make([]byte, 512)
-	copy(b, name)
-	for _, f := range []struct {
-		at, width int
-		value     int64
-	}{{100, 8, mode}, {108, 8, 0}, {116, 8, 0}, {124, 12, size}, {136, 12, 0}} {
-		copy(b[f.at:], fmt.Sprintf("%0*o", f.width-1, f.value))
-	}
-	b[156] = kind
-	copy(b[257:], "ustar\x0000")
-	copy(b[148:], "        ")
-	var sum int64
-	for _, c := range b {
-		sum += int64(c)
-	}
-	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
-	return string(b)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
-	"github.com/carrel-dev/carrel/internal/sh/outside"
-	"github.com/carrel-dev/carrel/internal/sh/tool"
+	"github.com/carrel-dev/carrel/shell/outside"
+	"github.com/carrel-dev/carrel/shell/tool"
 )
 
 // Inside is the sandbox's end of its network link: the only way out. Package wire has one.

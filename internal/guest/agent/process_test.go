@@ -26,6 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
 	"github.com/carrel-dev/carrel/internal/guest/process"
 	"github.com/carrel-dev/carrel/internal/guest/process/processconnect"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // guestUnderTest is an agent over the real Linux, behind a real HTTP server.
@@ -328,7 +329,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
+		testenv.Need(t, "root", errors.New("root, to become another user"))
 	}
 	g := newGuest(t, func(c *agent.Config) { c.DefaultWorkdir = "/" })
 	for user, want := range map[string]string{"bm9ib2R5Og==": "nobody 65534 /nonexistent", "cm9vdDo=": "root 0 /root"} {

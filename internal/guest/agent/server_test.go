@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/guest/process"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // ask sends a request and returns the answer's status, header and body.
@@ -230,9 +231,7 @@ func TestTunnel(t *testing.T) {
 	for _, network := range []string{"tcp4", "tcp6"} {
 		t.Run(network, func(t *testing.T) {
 			l, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
-			if err != nil {
-				t.Skip(err)
-			}
+			testenv.Need(t, network, err)
 			defer l.Close()
 			served := make(chan error, 1)
 			go func() {
@@ -340,9 +339,7 @@ func FuzzEnvelope(f *testing.F) {
 // TestUnwantedBody holds back a body that nobody reads, since the token is
 // missing. The answer comes anyway, and then the end.
 func TestUnwantedBody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a deadline")
-	}
+	testenv.Long(t, "waits for a deadline")
 	g := newGuest(t, trustAll)
 	if code, _, _ := g.ask(t, "POST", "/init", `{"accessToken":"secret"}`); code != 204 {
 		t.Fatal(code)

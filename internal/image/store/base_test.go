@@ -58,9 +58,7 @@ func TestBaseHoldsNoSecrets(t *testing.T) {
 	if os.Getuid() != 0 {
 		testenv.Need(t, "root", errors.New("canaries in /root and /usr can be planted by root only"))
 	}
-	if testing.Short() {
-		t.Skip("makes a whole base")
-	}
+	testenv.Long(t, "makes a whole base")
 	var random [16]byte
 	_, _ = rand.Read(random[:])
 	token := "canary" + hex.EncodeToString(random[:])

@@ -82,7 +82,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	t := carrel.Template{ID: id, Name: name, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
+	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
 		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start}
 	if source != "" {
 		t.Source += ": " + source
@@ -163,13 +163,14 @@ func diskSize(f *os.File) (int64, error) {
 func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	for _, other := range s.byID {
 		// The newest of a name counts, also where the clock went back.
-		if other.Name == t.Name && !other.Created.Before(t.Created) {
-			t.Created = other.Created.Add(1)
+		if other.own() == e.own() && !other.Created.Before(e.Created) {
+			e.Created = other.Created.Add(1)
 		}
 	}
-	raw, err := json.MarshalIndent(t, "", "  ")
+	raw, err := json.MarshalIndent(e.Template, "", "  ")
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -180,11 +181,10 @@ func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
 		return image.Image{}, err
 	}
 	for _, other := range s.byID {
-		if other.Name == t.Name {
+		if other.own() == e.own() {
 			other.old = true
 		}
 	}
-	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	s.byID[t.ID] = e
 	return e.Image, nil
 }

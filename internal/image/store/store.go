@@ -72,6 +72,11 @@ type entry struct {
 	old bool // another has taken its name
 }
 
+// ownName is a name as each project has its own.
+type ownName struct{ project, name string }
+
+func (e *entry) own() ownName { return ownName{e.Project, e.Name} }
+
 const (
 	imageFile    = "image.erofs"
 	manifestFile = "template.json"
@@ -124,7 +129,7 @@ func (s *Store) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	newest := map[string]*entry{}
+	newest := map[ownName]*entry{}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -141,12 +146,12 @@ func (s *Store) load(ctx context.Context) error {
 			continue
 		}
 		s.byID[t.ID] = t
-		if n := newest[t.Name]; n == nil || t.Created.After(n.Created) {
-			newest[t.Name] = t
+		if n := newest[t.own()]; n == nil || t.Created.After(n.Created) {
+			newest[t.own()] = t
 		}
 	}
 	for id, t := range s.byID {
-		if newest[t.Name] != t {
+		if newest[t.own()] != t {
 			delete(s.byID, id)
 			s.sweep(id, errors.New("another template has taken its name"))
 		}
@@ -167,6 +172,7 @@ func (s *Store) readManifest(id string) (*entry, error) {
 	if t.ID != id {
 		return nil, fmt.Errorf("the manifest is of %q", t.ID)
 	}
+	t.Project = cmp.Or(t.Project, carrel.DefaultProject) // it is older than projects
 	t.Path = filepath.Join(s.opts.Dir, id, imageFile)
 	if _, err := os.Stat(t.Path); err != nil {
 		return nil, err
@@ -256,23 +262,31 @@ func (s *Store) get(ctx context.Context, nameOrID string, check bool, progress f
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.find(name); t != nil {
+	if t := s.find(ctx, name); t != nil {
 		return t.Image, nil
 	}
 	return image.Image{}, notFound("get template", nameOrID)
 }
 
-// find returns the template of that ID or name; mu is held.
-func (s *Store) find(nameOrID string) *entry {
+// find returns the template of that ID, or the one that has the name for the caller; mu
+// is held.
+func (s *Store) find(ctx context.Context, nameOrID string) *entry {
 	if t := s.byID[nameOrID]; t != nil {
 		return t
 	}
+	own := ownName{carrel.CallerOf(ctx).Project, nameOrID}
+	shared := ownName{carrel.DefaultProject, nameOrID}
+	var found *entry
 	for _, t := range s.byID {
-		if t.Name == nameOrID && !t.old {
+		switch {
+		case t.old:
+		case t.own() == own:
 			return t
+		case t.own() == shared && t.Public:
+			found = t
 		}
 	}
-	return nil
+	return found
 }
 
 func notFound(op, nameOrID string) error {
@@ -286,7 +300,7 @@ func notFound(op, nameOrID string) error {
 
 // Delete removes a template, and with it older ones of its name. Errors:
 // NotFound, Forbidden (a built-in one).
-func (s *Store) Delete(_ context.Context, nameOrID string) error {
+func (s *Store) Delete(ctx context.Context, nameOrID string) error {
 	const op = "delete template"
 	name := untag(nameOrID)
 	if isBuiltIn(name) {
@@ -294,9 +308,9 @@ func (s *Store) Delete(_ context.Context, nameOrID string) error {
 	}
 	s.mu.Lock()
 	var gone []string
-	if t := s.find(name); t != nil {
+	if t := s.find(ctx, name); t != nil {
 		for id, other := range s.byID {
-			if other == t || !t.old && other.Name == t.Name {
+			if other == t || !t.old && other.own() == t.own() {
 				gone = append(gone, id)
 				delete(s.byID, id)
 			}

@@ -20,9 +20,9 @@ const (
 	maxStartBytes = 64 << 10 // of all arguments together, and of the ready command
 )
 
-// Update changes how a template starts. Errors: NotFound, Forbidden (a built-in one),
+// Update changes how a template starts, and whose it may be. Errors: NotFound, Forbidden (a built-in one),
 // Invalid.
-func (s *Store) Update(_ context.Context, nameOrID string, u carrel.TemplateUpdate) (image.Image, error) {
+func (s *Store) Update(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (image.Image, error) {
 	const op = "update template"
 	if err := checkUpdate(op, u); err != nil {
 		return image.Image{}, err
@@ -34,7 +34,7 @@ func (s *Store) Update(_ context.Context, nameOrID string, u carrel.TemplateUpda
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.find(name)
+	e := s.find(ctx, name)
 	if e == nil {
 		return image.Image{}, notFound(op, nameOrID)
 	}
@@ -44,6 +44,9 @@ func (s *Store) Update(_ context.Context, nameOrID string, u carrel.TemplateUpda
 	}
 	if u.Ready != nil {
 		t.Ready = *u.Ready
+	}
+	if u.Public != nil {
+		t.Public = *u.Public
 	}
 	raw, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {

@@ -218,3 +218,38 @@ func BenchmarkStart(b *testing.B) {
 		_ = g.Destroy(context.Background())
 	}
 }
+
+// TestOthersClose: others of the same name come and go, as boxes of one user do. Each that goes removes
+// the parent if it is empty, and a group is made all the same.
+func TestOthersClose(t *testing.T) {
+	h := open(t)
+	name := fmt.Sprintf("carrel-test-%d", os.Getpid())
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if other, err := cgroup.Open(name); err == nil {
+					_ = other.Close()
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		g, err := h.Create(fmt.Sprintf("closing-%d", i), cgroup.Limits{Pids: 10})
+		if err != nil {
+			t.Errorf("group %d: %v", i, err)
+			break
+		}
+		if err := g.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	others.Wait()
+}

@@ -78,12 +78,7 @@ func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("create cgroup: %w", err)
 	}
 	for _, d := range g.dirs() {
-		err := os.Mkdir(d, 0o755)
-		if errors.Is(err, fs.ErrNotExist) {
-			h.remake()
-			err = os.Mkdir(d, 0o755)
-		}
-		if err != nil {
+		if err := h.makeGroupDir(d); err != nil {
 			return undo(err)
 		}
 		made = append(made, d)
@@ -92,6 +87,24 @@ func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 		return undo(err)
 	}
 	return g, nil
+}
+
+// parentTries bounds how often a parent is made again that others remove.
+const parentTries = 100
+
+// makeGroupDir makes a group's directory. Others of the same name may close at the same time, and each
+// that closes removes a parent in which there is no group yet. Without its group a box of root would have
+// no limit of processes.
+func (h *Hierarchy) makeGroupDir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	for range parentTries {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		h.remake()
+		err = os.Mkdir(dir, 0o755)
+	}
+	return err
 }
 
 // Limit sets limits of a group that was made without them: a limit that is there can be raised or lowered, but for that on memory.

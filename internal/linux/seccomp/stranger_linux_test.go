@@ -44,7 +44,7 @@ func TestClosedMemory(t *testing.T) {
 // TestAsStranger runs the other tests that start processes as an unprivileged user.
 func TestAsStranger(t *testing.T) {
 	if os.Geteuid() == stranger {
-		t.Skip("this is the stranger")
+		testenv.Inapplicable(t, "this is the stranger")
 	}
 	if os.Geteuid() != 0 {
 		testenv.Need(t, "root", errors.New("root, to become another user"))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,11 +18,10 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
-	"github.com/carrel-dev/carrel/internal/sh"
-	"github.com/carrel-dev/carrel/internal/sh/hostfs"
-	"github.com/carrel-dev/carrel/internal/sh/program"
-	"github.com/carrel-dev/carrel/internal/sh/tools"
-	"github.com/carrel-dev/carrel/internal/sh/vfs"
+	"github.com/carrel-dev/carrel/shell/hostfs"
+	"github.com/carrel-dev/carrel/shell/interp"
+	"github.com/carrel-dev/carrel/shell/tools"
+	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
 // Mode says what becomes of what is written below a mounted directory.
@@ -58,11 +58,13 @@ type Options struct {
 	Policy *carrel.Policy
 	Table  string
 
-	Limits sh.Limits
+	Limits interp.Limits
 	DiskMB int     // what may be written in memory; 0 is no limit
-	Seed   *uint64 // makes it deterministic, see sh.Config
-	// Programs are there besides the machine's own, and go before them.
-	Programs []carrel.Program
+	Seed   *uint64 // makes it deterministic, see interp.Config
+	// Servers are command lines that start MCP servers on this host. Their tools are programs of the machine, and go before
+	// its own. Rules is a file that says what they may be called with; "" allows every call.
+	Servers []string
+	Rules   string
 	// Denied, if given, is told what the policy refused.
 	Denied func(carrel.Decision)
 }
@@ -71,22 +73,25 @@ type Options struct {
 const (
 	userName = "user"
 	userID   = 1000
+	home     = "/home/" + userName
 )
 
 // Run runs it and returns the exit status. Errors are those of what was asked for: Invalid, NotFound, Unsupported.
 func Run(ctx context.Context, o Options) (status int, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-	disk, err := o.disk(&undo)
+	granted, err := openServers(ctx, o.Servers, o.Rules, &undo)
 	if err != nil {
 		return 0, err
 	}
-	config := sh.Config{FS: disk, Hostname: "sim", Limits: o.Limits, Seed: o.Seed, Commands: tools.All()}
-	if len(o.Programs) > 0 {
+	disk, err := o.disk(slices.Collect(maps.Keys(granted)), &undo)
+	if err != nil {
+		return 0, err
+	}
+	config := interp.Config{FS: disk, Hostname: "sim", Limits: o.Limits, Seed: o.Seed, Commands: tools.All()}
+	if len(granted) > 0 {
 		config.Commands = maps.Clone(config.Commands)
-		for _, p := range o.Programs {
-			config.Commands[p.Name] = program.Command("", &p)
-		}
+		maps.Copy(config.Commands, granted)
 	}
 	env := o.Env
 	if o.Policy != nil {
@@ -97,25 +102,22 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 		undo.Add(way.Close)
 		config.HTTP, env = way, append(more, env...)
 	}
-	m := sh.New(config)
+	m := interp.New(config)
 	undo.Add(m.Close)
 	return o.run(ctx, m, env)
 }
 
-// disk makes the machine's disk.
-func (o Options) disk(undo *cleanup.Stack) (*vfs.FS, error) {
+// disk makes the machine's disk, with files for the programs that it has besides its own.
+func (o Options) disk(programs []string, undo *cleanup.Stack) (*vfs.FS, error) {
 	fail := func(kind carrel.Kind, field string, err error) (*vfs.FS, error) {
 		return nil, &carrel.Error{Op: "make the machine", Kind: kind, Field: field, Err: err}
 	}
-	names := tools.Names()
-	for _, p := range o.Programs {
-		names = append(names, p.Name)
-	}
+	names := append(tools.Names(), programs...)
 	empty := vfs.New(vfs.Options{})
-	if err := sh.Install(empty, names...); err != nil {
+	if err := interp.Install(empty, names...); err != nil {
 		return fail(carrel.Internal, "", err)
 	}
-	if err := sh.AddUser(empty, userName, userID); err != nil {
+	if err := interp.AddUser(empty, userName, userID); err != nil {
 		return fail(carrel.Internal, "", err)
 	}
 	disk := empty.Clone(vfs.Options{Quota: int64(o.DiskMB) << 20}) // what it begins with is not counted
@@ -163,9 +165,8 @@ func kindOf(err error) carrel.Kind {
 }
 
 // spec is what the machine is to start.
-func (o Options) spec(env []string) (sh.Spec, error) {
-	home := "/home/" + userName
-	s := sh.Spec{Path: "bash", Dir: o.Dir, UID: userID, GID: userID,
+func (o Options) spec(env []string) (interp.Spec, error) {
+	s := interp.Spec{Path: "bash", Dir: o.Dir, UID: userID, GID: userID,
 		Env: append([]string{"HOME=" + home, "USER=" + userName, "LOGNAME=" + userName, "SHELL=/bin/bash", "LANG=C.UTF-8",
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, env...)}
 	if s.Dir == "" {
@@ -190,7 +191,7 @@ func (o Options) spec(env []string) (sh.Spec, error) {
 }
 
 // run starts the shell and carries its streams.
-func (o Options) run(ctx context.Context, m *sh.Machine, env []string) (int, error) {
+func (o Options) run(ctx context.Context, m *interp.Machine, env []string) (int, error) {
 	s, err := o.spec(env)
 	if err != nil {
 		return 0, err
@@ -203,13 +204,13 @@ func (o Options) run(ctx context.Context, m *sh.Machine, env []string) (int, err
 		}
 		defer restore()
 	} else {
-		in := sh.NewPipe()
-		s.Stdin, s.Out, s.Err = in, sh.NewPipe(), sh.NewPipe()
+		in := interp.NewPipe()
+		s.Stdin, s.Out, s.Err = in, interp.NewPipe(), interp.NewPipe()
 		go func() { // it ends with the process, or with the input
 			_, _ = io.Copy(in, o.In)
 			in.CloseWrite()
 		}()
-		for pipe, to := range map[*sh.Pipe]io.Writer{s.Out: o.Out, s.Err: o.Err} {
+		for pipe, to := range map[*interp.Pipe]io.Writer{s.Out: o.Out, s.Err: o.Err} {
 			out.Go(func() {
 				if _, err := io.Copy(to, pipe); err != nil {
 					pipe.CloseRead() // nobody reads: a broken pipe inside
@@ -242,7 +243,7 @@ func (o Options) run(ctx context.Context, m *sh.Machine, env []string) (int, err
 }
 
 // terminal connects the machine's terminal to this process's.
-func (o Options) terminal(ctx context.Context, m *sh.Machine, s *sh.Spec, out *sync.WaitGroup) (restore func(), err error) {
+func (o Options) terminal(ctx context.Context, m *interp.Machine, s *interp.Spec, out *sync.WaitGroup) (restore func(), err error) {
 	fd := int(o.In.Fd())
 	cols, rows, err := term.GetSize(fd)
 	if err != nil {

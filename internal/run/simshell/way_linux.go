@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 	"github.com/carrel-dev/carrel/internal/run"
 	"github.com/carrel-dev/carrel/internal/run/wired"
-	"github.com/carrel-dev/carrel/internal/sh/outside"
 	"github.com/carrel-dev/carrel/internal/wire"
+	"github.com/carrel-dev/carrel/shell/outside"
 )
 
 // way is the machine's way out: the wire that boxes have, with a stack of its own at the other end.

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/sh/outside"
+	"github.com/carrel-dev/carrel/shell/outside"
 )
 
 // way is the machine's way out, which there is on Linux only.

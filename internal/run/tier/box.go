@@ -134,15 +134,11 @@ func (b *box) mourn(ctx context.Context) {
 
 // listen tells what the network refused: as it happens, or what is left to tell.
 func (b *box) listen(ctx context.Context, follow bool) {
-	audits, ok := b.svc.(carrel.Audits)
-	if !ok {
-		return
-	}
 	refused := false
 	b.mu.Lock()
 	o := carrel.AuditOptions{ID: b.id, Since: b.start, Allowed: &refused, After: b.heard, Follow: follow, Limit: 10_000}
 	b.mu.Unlock()
-	for d, err := range audits.Audit(ctx, o) {
+	for d, err := range b.svc.Audit(ctx, o) {
 		if err != nil {
 			return
 		}

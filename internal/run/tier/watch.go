@@ -16,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
@@ -83,7 +84,7 @@ func reap(ctx context.Context, dir string) error {
 	roots, err := filepath.Glob(filepath.Join(dir, "carrel-*", "gvisor"))
 	errs := []error{err}
 	for _, root := range roots {
-		d, err := gvisor.New(gvisor.Options{Root: root, Network: nowhere{}})
+		d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: nowhere{}}})
 		if err != nil {
 			errs = append(errs, err)
 			continue

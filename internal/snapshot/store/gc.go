@@ -77,7 +77,7 @@ func (g *collector) sweep() error {
 	}
 	for _, de := range drafts {
 		s.mu.Lock()
-		held := s.drafts[carrel.SnapshotID(de.Name())] || strings.HasPrefix(de.Name(), "fill-") && s.filling()
+		held := s.drafts[carrel.SnapshotID(de.Name())]
 		s.mu.Unlock()
 		if held {
 			continue
@@ -92,16 +92,6 @@ func (g *collector) sweep() error {
 		err = errors.Join(err, os.RemoveAll(s.path(dirTrash, de.Name())))
 	}
 	return err
-}
-
-// filling reports whether anything is being unpacked; mu is held.
-func (s *Store) filling() bool {
-	for _, e := range s.entries {
-		if e.fill != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // mark finds what is in use.

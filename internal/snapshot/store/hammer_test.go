@@ -3,7 +3,9 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -197,5 +199,45 @@ func TestDeleteWhileOpen(t *testing.T) {
 				t.Fatalf("left: %v", left)
 			}
 		})
+	}
+}
+
+// TestDeletedWhileUnpacked: a snapshot is deleted, and a GC runs, while an Open unpacks it. The Open
+// says that it is not there, and not that it is damaged.
+func TestDeletedWhileUnpacked(t *testing.T) {
+	m := newMemory()
+	dir := memoryDir(t)
+	s := open(t, store.Options{Dir: dir, Blobs: m, Reserve: -1, HotBytes: 1})
+	ctx := t.Context()
+	id := carrel.NewSnapshotID()
+	ok(t, take(s, id, content{"pages.img": random(1, 64<<10), "state": random(2, 3000)}))
+	ok(t, s.Flush(ctx))
+	s.Evict()
+	var once sync.Once
+	met := false
+	set := func(fail func(op, name string) error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.fail = fail
+	}
+	set(func(op, _ string) error {
+		if fills, _ := filepath.Glob(filepath.Join(dir, "drafts", "fill-*", "*")); op == "get" && len(fills) > 0 {
+			once.Do(func() {
+				met = true
+				// The content stays readable, so that the Open gets as far as its own files.
+				set(func(op, _ string) error {
+					if op == "delete" {
+						return errors.New("the blobs can't be deleted now")
+					}
+					return nil
+				})
+				_ = s.Delete(ctx, id)
+				_, _ = s.GC(ctx)
+			})
+		}
+		return nil
+	})
+	if _, err := read(s, id); carrel.KindOf(err) != carrel.NotFound || !met {
+		t.Errorf("deleted while it was unpacked (%v): %v, want NotFound", met, err)
 	}
 }

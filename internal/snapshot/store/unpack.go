@@ -65,20 +65,19 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	if err := s.makeRoom("open snapshot", p.Manifest.Size); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.path(dirDrafts), "fill-")
+	dir, done, err := s.fillDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // after the rename there is nothing to remove
+	defer done() // after the rename there is nothing to remove
 	err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
 	if carrel.KindOf(err) == carrel.NotFound {
 		// A GC may have moved its chunks since the manifest was read, here or elsewhere.
-		p, err = s.refresh(ctx, id)
-		if err == nil {
-			_ = os.RemoveAll(filepath.Join(dir, filesDir))
-			err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
+		if p, err = s.refresh(ctx, id); err != nil {
+			return err // NotFound: there is no such snapshot any more
 		}
-		if carrel.KindOf(err) == carrel.NotFound && !strings.Contains(err.Error(), "no snapshot") {
+		_ = os.RemoveAll(filepath.Join(dir, filesDir))
+		if err = s.unpack(ctx, p, filepath.Join(dir, filesDir)); carrel.KindOf(err) == carrel.NotFound {
 			err = invalid("content is missing: %w", err)
 		}
 	}
@@ -110,6 +109,27 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	e.hot, e.damaged = true, false
 	s.hot += e.size
 	return step("unpack.renamed")
+}
+
+// fillDir makes a directory for a hot copy that is being made. It is held as a draft is, so that a GC
+// leaves it alone, also when the snapshot is deleted meanwhile. done removes it.
+func (s *Store) fillDir() (dir string, done func(), err error) {
+	name := "fill-" + carrel.NewSnapshotID()
+	s.mu.Lock()
+	s.drafts[name] = true
+	s.mu.Unlock()
+	dir = s.path(dirDrafts, string(name))
+	done = func() {
+		_ = os.RemoveAll(dir)
+		s.mu.Lock()
+		delete(s.drafts, name)
+		s.mu.Unlock()
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		done()
+		return "", nil, err
+	}
+	return dir, done, nil
 }
 
 // refresh reads a packed manifest again from the blobs.

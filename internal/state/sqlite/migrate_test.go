@@ -46,12 +46,12 @@ func TestVersionOne(t *testing.T) {
 	started := time.Unix(1789000000, 0).UTC()
 	want := state.Record{
 		Sandbox: carrel.Sandbox{
-			ID: "iaaaaaaaaaaaaaaaaaaaa", Template: "tpl1", Alias: "base", Tier: carrel.GVisor, State: carrel.Running,
+			ID: "iaaaaaaaaaaaaaaaaaaaa", Project: "key1", Template: "tpl1", Alias: "base", Tier: carrel.GVisor, State: carrel.Running,
 			Limits: carrel.Limits{CPUs: 2, MemoryMB: 512, DiskMB: 1024, Pids: 256}, Metadata: map[string]string{"a": "b"},
 			Network: carrel.Network{Internet: true}, Started: started, Ends: started.Add(5 * time.Minute),
 			AccessToken: "secret", EnvdVersion: "0.2.0",
 		},
-		Handle: []byte(`{"v":1}`), Env: map[string]string{"A": "b"}, User: "user", WorkDir: "/w", Owner: "key1",
+		Handle: []byte(`{"v":1}`), Env: map[string]string{"A": "b"}, User: "user", WorkDir: "/w",
 	}
 	for range 2 { // the second Open has nothing to migrate
 		s := open(t, path)

@@ -76,7 +76,7 @@ func changeDoesEverything(t *testing.T, s state.Store) {
 
 	fresh := Record(now().Add(2))
 	freshSnap := SnapshotRecord(fresh, now().Add(2))
-	old.Owner, oldSnap.Snapshot.Label = "changed", "changed"
+	old.User, oldSnap.Snapshot.Label = "changed", "changed"
 	ok(t, s.Apply(t.Context(), state.Change{
 		Put: []state.Record{old, fresh}, Delete: []carrel.ID{gone.Sandbox.ID},
 		PutSnapshots: []state.SnapshotRecord{oldSnap, freshSnap}, DeleteSnapshots: []carrel.SnapshotID{goneSnap.Snapshot.ID},
@@ -93,13 +93,13 @@ func changeDoesEverything(t *testing.T, s state.Store) {
 func changeInOrder(t *testing.T, s state.Store) {
 	twice, both := Record(now()), Record(now())
 	second := twice
-	second.Owner = "second"
+	second.User = "second"
 	snap := SnapshotRecord(twice, now())
 	ok(t, s.Apply(t.Context(), state.Change{
 		Put: []state.Record{twice, both, second}, Delete: []carrel.ID{both.Sandbox.ID},
 		PutSnapshots: []state.SnapshotRecord{snap}, DeleteSnapshots: []carrel.SnapshotID{snap.Snapshot.ID},
 	}))
-	if got := must[[]state.Record](t)(s.Sandboxes(t.Context())); len(got) != 1 || got[0].Owner != "second" {
+	if got := must[[]state.Record](t)(s.Sandboxes(t.Context())); len(got) != 1 || got[0].User != "second" {
 		t.Errorf("records %+v", got)
 	}
 	if got := must[[]state.SnapshotRecord](t)(s.Snapshots(t.Context())); len(got) != 0 {
@@ -116,7 +116,7 @@ func changeUndone(t *testing.T, s state.Store) {
 	bad := Record(now())
 	bad.Sandbox.Limits.CPUs = math.NaN()
 	changed := old
-	changed.Owner = "changed"
+	changed.User = "changed"
 	good := state.Change{
 		Put: []state.Record{changed, Record(now())}, Delete: []carrel.ID{old.Sandbox.ID},
 		PutSnapshots: []state.SnapshotRecord{SnapshotRecord(old, now())}, DeleteSnapshots: []carrel.SnapshotID{oldSnap.Snapshot.ID},

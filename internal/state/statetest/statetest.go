@@ -60,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 func Record(started time.Time) state.Record {
 	return state.Record{
 		Sandbox: carrel.Sandbox{
-			ID: carrel.NewID(), Template: "tpl1", Alias: "base", Tier: carrel.GVisor, State: carrel.Running,
+			ID: carrel.NewID(), Project: "key1", Template: "tpl1", Alias: "base", Tier: carrel.GVisor, State: carrel.Running,
 			Limits:   carrel.Limits{CPUs: 1.5, MemoryMB: 512, DiskMB: 1024, Pids: 99},
 			Metadata: map[string]string{"name": "Zoë \"quoted\" \x00 日本"},
 			Network:  carrel.Network{Internet: true, AllowOut: []string{"example.com"}, DenyOut: []string{"0.0.0.0/0"}, PrivateTraffic: true},
@@ -74,7 +74,7 @@ func Record(started time.Time) state.Record {
 			Snapshot: carrel.NewSnapshotID(), Generation: 3,
 			AccessToken: "secret-a", TrafficToken: "secret-t", EnvdVersion: carrel.EnvdVersion, Domain: "d.example.com",
 		},
-		Handle: []byte{'{', 0, 0xff, '}'}, Env: map[string]string{"A": "b=c\nd"}, User: "user", WorkDir: "/w", Owner: "key1",
+		Handle: []byte{'{', 0, 0xff, '}'}, Env: map[string]string{"A": "b=c\nd"}, User: "user", WorkDir: "/w",
 		Start: []string{"python3", "-m", "http.server"}, Timeout: 7 * time.Minute,
 		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(),
 	}
@@ -84,7 +84,7 @@ func Record(started time.Time) state.Record {
 // set, for tests.
 func SnapshotRecord(r state.Record, created time.Time) state.SnapshotRecord {
 	return state.SnapshotRecord{Record: r, Snapshot: carrel.Snapshot{
-		ID: carrel.NewSnapshotID(), Sandbox: r.Sandbox.ID, Parent: carrel.NewSnapshotID(), Created: created,
+		ID: carrel.NewSnapshotID(), Sandbox: r.Sandbox.ID, Project: r.Sandbox.Project, Parent: carrel.NewSnapshotID(), Created: created,
 		Cause: carrel.CauseCommand, Names: []string{"clean:v1", "clean"}, Label: "before \"it\" 日本", Memory: true, Kept: true,
 		Detail: "rm -rf /\x00", Tier: r.Sandbox.Tier, Template: r.Sandbox.Template, Alias: r.Sandbox.Alias,
 		Limits: r.Sandbox.Limits, Size: 1 << 40, New: -1,
@@ -117,7 +117,7 @@ func recordRoundTrip(t *testing.T, s state.Store) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	empty := state.Record{Sandbox: carrel.Sandbox{ID: carrel.NewID()}}
+	empty := state.Record{Sandbox: carrel.Sandbox{ID: carrel.NewID(), Project: carrel.DefaultProject}}
 	ok(t, s.PutSandbox(t.Context(), empty))
 	if got := must[state.Record](t)(s.GetSandbox(t.Context(), empty.Sandbox.ID)); !reflect.DeepEqual(got, empty) {
 		t.Errorf("got %+v\nwant %+v", got, empty)

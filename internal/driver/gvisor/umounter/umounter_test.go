@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // passedBy is the status of a child that the package did not take for the one it serves.
@@ -43,7 +45,7 @@ func play(t *testing.T, uid int, args string, say string) int {
 	}
 	err = cmd.Run()
 	if cmd.ProcessState == nil {
-		t.Skipf("no namespaces: %v", err)
+		testenv.Need(t, "userns", err)
 	}
 	return cmd.ProcessState.ExitCode()
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/guest/oshost/spawn"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // run starts a program, and returns what it wrote and how it ended.
@@ -118,7 +119,7 @@ func TestStartFails(t *testing.T) {
 
 func TestStartAs(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to become somebody else")
+		testenv.Need(t, "root", errors.New("root, to become somebody else"))
 	}
 	both(t, func(t *testing.T) {
 		for _, groups := range [][]uint32{{1234, 77}, nil} {

@@ -1,0 +1,125 @@
+package access
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Create implements carrel.Sandboxes. The sandbox belongs to the caller's project.
+func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	const op = "create sandbox"
+	c, ctx, err := s.user(ctx, op)
+	if err == nil {
+		err = s.mayStart(ctx, op, c, opts.Template)
+	}
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return s.opts.Core.Create(ctx, opts)
+}
+
+// Get implements carrel.Sandboxes.
+func (s *Service) Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error) {
+	ctx, err := s.itself(ctx, "get sandbox", id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return s.opts.Core.Get(ctx, id)
+}
+
+// List implements carrel.Sandboxes.
+func (s *Service) List(ctx context.Context, opts carrel.ListOptions) (carrel.Page, error) {
+	c, ctx, err := s.user(ctx, "list sandboxes")
+	if err != nil {
+		return carrel.Page{}, err
+	}
+	if c.Role != carrel.RoleAdmin {
+		opts.Project = c.Project
+	}
+	return s.opts.Core.List(ctx, opts)
+}
+
+// Kill implements carrel.Sandboxes.
+func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
+	ctx, err := s.sandbox(ctx, "kill sandbox", id)
+	if err != nil {
+		return err
+	}
+	return s.opts.Core.Kill(ctx, id)
+}
+
+// SetTimeout implements carrel.Sandboxes.
+func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, extendOnly bool) (carrel.Sandbox, error) {
+	ctx, err := s.sandbox(ctx, "set timeout", id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return s.opts.Core.SetTimeout(ctx, id, d, extendOnly)
+}
+
+// SetNetwork implements carrel.Sandboxes.
+func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+	ctx, err := s.sandbox(ctx, "set network", id)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	return s.opts.Core.SetNetwork(ctx, id, n)
+}
+
+// Computer implements carrel.Sandboxes. A sandbox never changes its project, so what was
+// judged here stays true for as long as the Computer is used.
+func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	ctx, err := s.sandbox(ctx, "connect to sandbox", id)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Core.Computer(ctx, id)
+}
+
+// Metrics implements carrel.Sandboxes.
+func (s *Service) Metrics(ctx context.Context, id carrel.ID, from, to time.Time) ([]carrel.Metric, error) {
+	ctx, err := s.sandbox(ctx, "read metrics", id)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Core.Metrics(ctx, id, from, to)
+}
+
+// Logs implements carrel.Sandboxes.
+func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
+	ctx, err := s.past(ctx, "read logs", id)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Core.Logs(ctx, id, opts)
+}
+
+// Events implements carrel.Sandboxes. What concerns no sandbox is for administrators.
+func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
+	c, ctx, err := s.user(ctx, "follow events")
+	if err != nil {
+		return failed[carrel.Event](err)
+	}
+	all := s.opts.Core.Events(ctx, after)
+	return func(yield func(carrel.Event, error) bool) {
+		for e, err := range all {
+			if err == nil && !c.Sees(e.Project) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// failed is a stream that ends with an error.
+func failed[T any](err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		yield(none, err)
+	}
+}

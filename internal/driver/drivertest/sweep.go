@@ -1,0 +1,89 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/overlay"
+)
+
+// testSweep lets a daemon die that knew two sandboxes, of which the next one knows one.
+func (s *suite) testSweep(t *testing.T) {
+	d := s.open(t)
+	if _, ok := driver.As[driver.Sweeper](d); !ok {
+		if s.info.Capabilities.Recover {
+			t.Error("instances outlive the daemon, and the driver is no Sweeper: nobody would remove a forgotten one")
+		}
+		return
+	}
+	if !s.info.Capabilities.Recover {
+		s.sweep(t, d) // there is nothing to be swept, and that is no error
+		return
+	}
+	kept, lost := s.forget(t)
+	d = s.open(t)
+	in, err := d.Recover(t.Context(), kept.in.Handle())
+	if err != nil {
+		t.Fatalf("recover: %v", err)
+	}
+	again := s.adopt(kept.spec, in)
+	t.Cleanup(func() { again.destroy(t) })
+	t.Run("another driver", func(t *testing.T) {
+		s.sweep(t, s.open(t)) // with a state of its own, as each test has
+		if len(lost.hostProcesses()) == 0 && s.info.Capabilities.RealProcesses {
+			t.Error("it ended a sandbox that is not its own")
+		}
+	})
+	s.sweep(t, d, kept.spec.ID)
+	// What is in its directory is the caller's to remove, as the service does.
+	if err := overlay.Remove(lost.spec.Dir); err != nil {
+		t.Error(err)
+	}
+	s.wantGone(t, lost.spec)
+	if err := again.ready(t.Context()); err != nil {
+		t.Fatalf("the one that is known does not answer: %v", err)
+	}
+	if out := again.must(t, "cat /tmp/mark"); out != "kept" {
+		t.Errorf("the one that is known says %q", out)
+	}
+	s.sweep(t, d, kept.spec.ID) // once more, with nothing to do
+	again.must(t, "true")
+	s.box(t, d).must(t, "true") // a creation after it
+}
+
+// forget makes two sandboxes with a driver that is then closed.
+func (s *suite) forget(t *testing.T) (kept, lost *box) {
+	t.Helper()
+	first := s.New(t)
+	defer func() {
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, b := range []**box{&kept, &lost} {
+		var err error
+		if *b, err = s.tryBox(t.Context(), first, s.spec(t)); err != nil {
+			t.Fatal(err)
+		}
+		(*b).must(t, "echo kept > /tmp/mark")
+		_ = (*b).conn.Close()
+	}
+	return kept, lost
+}
+
+// sweep calls Sweep.
+func (s *suite) sweep(t *testing.T, d driver.Driver, known ...carrel.ID) {
+	t.Helper()
+	sw, ok := driver.As[driver.Sweeper](d)
+	if !ok {
+		t.Fatal("the driver is no Sweeper any more")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := sw.Sweep(ctx, known); err != nil {
+		t.Errorf("sweep: %v", err)
+	}
+}

@@ -1,0 +1,58 @@
+package gvisor
+
+import (
+	"archive/tar"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/driver/sparsetar"
+)
+
+// write writes a regular file, one with holes without them. out is what tw writes to.
+func (p pages) write(out io.Writer, tw *tar.Writer, h *tar.Header, c contents) error {
+	h.Size = int64(c.size)
+	var pieces []sparsetar.Piece
+	stored := int64(0)
+	for _, s := range c.segments {
+		pieces = append(pieces, sparsetar.Piece{At: int64(s.start), Size: int64(s.end - s.start)})
+		stored += int64(s.end - s.start)
+	}
+	if stored == h.Size {
+		if err := tw.WriteHeader(h); err != nil {
+			return err
+		}
+		if err := p.copySegments(tw, c); err != nil {
+			return err
+		}
+		return tw.Flush()
+	}
+	if err := tw.Flush(); err != nil { // the last entry's padding
+		return err
+	}
+	// Other records describe the entry that was read.
+	h.PAXRecords = maps.Clone(h.PAXRecords)
+	maps.DeleteFunc(h.PAXRecords, func(k, _ string) bool { return !strings.HasPrefix(k, "SCHILY.xattr.") })
+	head, data, err := sparsetar.Head(h, pieces)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(head); err != nil {
+		return err
+	}
+	if err := p.copySegments(out, c); err != nil {
+		return err
+	}
+	_, err = out.Write(make([]byte, sparsetar.Padding(data)))
+	return err
+}
+
+// copySegments writes what a file holds, without its holes.
+func (p pages) copySegments(out io.Writer, c contents) error {
+	for _, s := range c.segments {
+		if err := p.copy(out, s.at, s.end-s.start); err != nil {
+			return err
+		}
+	}
+	return nil
+}

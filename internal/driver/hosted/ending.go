@@ -1,0 +1,123 @@
+//go:build linux
+
+package hosted
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+)
+
+// Ending is what a driver knows of a sandbox's end.
+type Ending struct {
+	Killed bool   // it was asked for
+	Status string // of the first process, if it was our child
+	// First names the first process: "the sandbox's kernel".
+	First string
+	// Events are the control group's. They must be read while it exists.
+	Events cgroup.Events
+	// OverMemory says that a [MemoryGuard] ended it.
+	OverMemory bool
+	MemoryMB   int
+	// PidsReached is what to say when the control group refused a process.
+	PidsReached string
+	// Words are the last that it said. Nobody asks for them after an end that was asked for.
+	Words func() string
+}
+
+// Exit says how a sandbox ended that ends now.
+func (e Ending) Exit() driver.Exit {
+	x := driver.Exit{Time: time.Now().UTC()}
+	if e.Killed {
+		x.Reason, x.Message = carrel.EndKilled, "destroyed"
+		return x
+	}
+	if e.OverMemory || e.Events.OOMKills > 0 {
+		x.Reason, x.Message = carrel.EndOutOfMemory, MemoryReached(e.MemoryMB)+": give the sandbox more memory"
+		return x
+	}
+	parts := []string{e.First + " ended"}
+	if e.Status != "" {
+		parts[0] += " (" + e.Status + ")"
+	}
+	if e.Events.PidsMax > 0 {
+		parts = append(parts, e.PidsReached)
+	}
+	if text := e.Words(); text != "" {
+		parts = append(parts, text)
+	}
+	x.Reason, x.Message = carrel.EndCrashed, strings.Join(parts, ": ")
+	return x
+}
+
+// MemoryReached says which limit was hit.
+func MemoryReached(mb int) string { return fmt.Sprintf("the memory limit of %d MiB was reached", mb) }
+
+// OutOfMemory is the error of a sandbox that reached its limit before it was ready.
+func OutOfMemory(mb int, err error) error {
+	return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("%s: %w", MemoryReached(mb), err), Hint: "give it more memory"}
+}
+
+// MaxWords bounds how much of a log goes into a message, in bytes.
+const MaxWords = 1 << 10
+
+// maxGuestLog bounds what the guest's standard error may hold, in bytes.
+const maxGuestLog = 64 << 10
+
+// NewGuestLog is a sealed piece of memory for what the guest says on its standard error when it can't start. A file would let the
+// sandbox fill the host's disk through /proc/1/fd/2.
+func NewGuestLog() (_ *os.File, err error) {
+	const name = "guest-stderr"
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err = f.Truncate(maxGuestLog); err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		err = os.NewSyscallError("fcntl F_ADD_SEALS", err)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// GuestWords is the end of what a guest's log holds; "" where there is no log, as after Recover. The sealed memory has its full size
+// from the start, zeros after the text.
+func GuestWords(log *os.File) string {
+	if log == nil {
+		return ""
+	}
+	b := make([]byte, maxGuestLog)
+	n, _ := log.ReadAt(b, 0)
+	if i := bytes.IndexByte(b[:n], 0); i >= 0 {
+		n = i
+	}
+	return lastLines(b[:n])
+}
+
+// lastLines is the end of b, cut at a line.
+func lastLines(b []byte) string {
+	b = bytes.TrimSpace(b)
+	if len(b) > MaxWords {
+		b = b[len(b)-MaxWords:]
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			b = b[i+1:]
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,223 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/snapshot"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// archive keeps snapshots, shows them, and removes them.
+type archive struct {
+	opts     *Options
+	log      *slog.Logger
+	table    *table
+	snaps    *timeline.Index
+	journal  *journal
+	records  *records
+	launcher *launcher
+}
+
+// loadIndex reads the records, and removes contents without a record: a service
+// died between the two, and nobody was told of them.
+func (ar *archive) loadIndex(ctx context.Context) error {
+	if ar.opts.Snapshots == nil {
+		return nil
+	}
+	all, err := ar.opts.Store.Snapshots(ctx)
+	if err != nil {
+		return &carrel.Error{Op: opRecover, Kind: carrel.KindOf(err), Err: err}
+	}
+	ar.snaps.Put(all...)
+	ids, err := ar.opts.Snapshots.List(ctx)
+	if err != nil {
+		return &carrel.Error{Op: opRecover, Kind: carrel.KindOf(err), Err: err}
+	}
+	there := make(map[carrel.SnapshotID]bool, len(ids))
+	for _, id := range ids {
+		there[id] = true
+		if _, ok := ar.snaps.Get(id); !ok {
+			if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
+				ar.log.Error("remove a snapshot that was never announced", "snapshot", id, "err", err)
+			}
+		}
+	}
+	for _, sr := range all {
+		if !there[sr.Snapshot.ID] {
+			ar.log.Error("the content of a snapshot is not where it was", "snapshot", sr.Snapshot.ID, "sandbox", sr.Snapshot.Sandbox)
+		}
+	}
+	return nil
+}
+
+// findSnapshot finds a snapshot by ID, or by its name in the caller's project.
+func (ar *archive) findSnapshot(ctx context.Context, op, idOrName string) (state.SnapshotRecord, error) {
+	sr, ok := ar.snaps.Named(projectOf(ctx), idOrName)
+	if !ok {
+		return state.SnapshotRecord{}, &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "snapshotID",
+			Err: fmt.Errorf("no snapshot %s", clip(idOrName)), Hint: "see carrel snapshot ls"}
+	}
+	return sr, nil
+}
+
+// keep has the present moment of a sandbox written and made durable; no record
+// names it yet. The caller has the turn.
+func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	snapper, ok := driver.As[driver.Snapshotter](inst)
+	switch {
+	case ar.opts.Snapshots == nil:
+		return state.SnapshotRecord{}, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
+	case !ok:
+		return state.SnapshotRecord{}, &carrel.Error{Kind: carrel.Unsupported,
+			Err: fmt.Errorf("sandboxes of tier %s have no snapshots", b.public().Tier)}
+	}
+	id := carrel.NewSnapshotID()
+	draft, err := ar.opts.Snapshots.Begin(ctx, id)
+	if err != nil {
+		return state.SnapshotRecord{}, err
+	}
+	defer func() { _ = draft.Discard() }() // nothing, when it was committed
+	stop := draft.WriteBack()
+	info, err := snapper.Snapshot(ctx, draft.Dir(), driver.SnapshotOptions{FilesOnly: w.filesOnly})
+	stop()
+	if err == nil {
+		err = failpoint.Hit(pointTaken)
+	}
+	if err != nil {
+		return state.SnapshotRecord{}, err
+	}
+	sr := ar.describe(b.record(), id, info, w)
+	meta, err := json.Marshal(sr)
+	if err != nil {
+		return state.SnapshotRecord{}, err
+	}
+	m, err := draft.Commit(ctx, snapshot.Manifest{Version: snapshot.ManifestVersion, ID: id,
+		Created: sr.Snapshot.Created, Info: info, Line: string(b.id), Meta: meta})
+	if err != nil {
+		ar.scrap(id) // it may exist all the same
+		return state.SnapshotRecord{}, err
+	}
+	sr.Snapshot.Size = m.Size
+	if err := failpoint.Hit(pointCommitted); err != nil {
+		ar.scrap(id)
+		return state.SnapshotRecord{}, err
+	}
+	return sr, nil
+}
+
+// describe is the record of a moment.
+func (ar *archive) describe(rec state.Record, id carrel.SnapshotID, info driver.SnapshotInfo, w wish) state.SnapshotRecord {
+	sb := rec.Sandbox
+	sn := carrel.Snapshot{
+		ID: id, Sandbox: sb.ID, Project: sb.Project, Parent: sb.Snapshot, Created: time.Now().UTC().Round(0), Cause: w.cause,
+		Label: w.label, Detail: w.detail, Memory: info.Memory, Kept: w.cause == carrel.CauseRequest || w.cause == carrel.CauseGuest,
+		Tier: sb.Tier, Template: sb.Template, Alias: sb.Alias, Limits: sb.Limits, New: -1,
+	}
+	if w.name != "" {
+		sn.Names = []string{w.name}
+	}
+	rec.Handle, rec.Wake, rec.Paused, rec.Sound = nil, false, "", false
+	return state.SnapshotRecord{Snapshot: sn, Record: rec}
+}
+
+// scrap removes the content of a snapshot that has no record. What can't be removed
+// now is tried again, by the next service at the latest.
+func (ar *archive) scrap(id carrel.SnapshotID) {
+	if ar.tryScrap(id) {
+		return
+	}
+	ar.table.spawn(func() {
+		for sleep(ar.table.ctx, scrapAgain) && !ar.tryScrap(id) {
+		}
+	})
+}
+
+// tryScrap reports whether it worked.
+func (ar *archive) tryScrap(id carrel.SnapshotID) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ar.table.ctx), undoTime)
+	defer cancel()
+	if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
+		ar.log.Error("remove the content of a snapshot", "snapshot", id, "err", err)
+		return false
+	}
+	return true
+}
+
+// renamed returns the records that lose a name because sr takes it.
+func (ar *archive) renamed(sr state.SnapshotRecord) []state.SnapshotRecord {
+	var out []state.SnapshotRecord
+	for _, name := range sr.Snapshot.Names {
+		had, ok := ar.snaps.Named(sr.Snapshot.Project, name)
+		if !ok || had.Snapshot.ID == sr.Snapshot.ID || !slices.Contains(had.Snapshot.Names, name) {
+			continue
+		}
+		had.Snapshot.Names = slices.DeleteFunc(slices.Clone(had.Snapshot.Names), func(n string) bool { return n == name })
+		out = append(out, had)
+	}
+	return out
+}
+
+// open gets a snapshot's content ready. A foreign one is another machine's and not
+// in the index.
+func (ar *archive) open(ctx context.Context, id carrel.SnapshotID, filesOnly, foreign bool) (*origin, error) {
+	if ar.opts.Snapshots == nil {
+		return nil, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
+	}
+	drop, ok := ar.snaps.Hold(id)
+	switch {
+	case ok:
+	case foreign:
+		drop = func() {}
+	default:
+		return nil, &carrel.Error{Kind: carrel.NotFound, Field: "snapshotID", Err: fmt.Errorf("snapshot %s is gone", id)}
+	}
+	files, err := ar.opts.Snapshots.Open(ctx, id)
+	if err != nil {
+		drop()
+		return nil, err
+	}
+	o := &origin{id: id, files: files, info: files.Manifest().Info, filesOnly: filesOnly, verify: files.Verify,
+		users: &users{close: func() { _ = files.Close(); drop() }}, once: &sync.Once{}}
+	o.users.n.Store(1)
+	return o, nil
+}
+
+// moment finds a snapshot by its ID or name. One that another machine put into the
+// shared store, a foreign one, is found by its ID.
+func (ar *archive) moment(ctx context.Context, name string) (sr state.SnapshotRecord, foreign bool, err error) {
+	sr, ok := ar.snaps.Named(projectOf(ctx), name)
+	if ok {
+		return sr, false, nil
+	}
+	if ar.opts.Snapshots == nil {
+		return sr, false, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
+	}
+	id := carrel.SnapshotID(name)
+	m, err := ar.opts.Snapshots.Get(ctx, id)
+	if err != nil {
+		return sr, false, err
+	}
+	if err := json.Unmarshal(m.Meta, &sr); err != nil || sr.Snapshot.ID != id || timeline.Hidden(sr.Snapshot) {
+		return sr, false, &carrel.Error{Kind: carrel.Invalid, Field: "snapshotID",
+			Err: fmt.Errorf("snapshot %s was not made by a service like this one", id)}
+	}
+	sr.Record.Root = "" // a file of that machine
+	return sr, true, nil
+}
+
+// errNoSnapshots is the answer where snapshots can't be kept.
+var errNoSnapshots = errors.New("this service keeps no snapshots")

@@ -1,0 +1,55 @@
+package service
+
+import (
+	"context"
+
+	"github.com/carrel-dev/carrel/internal/service/golden"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/service/warm"
+)
+
+// assemble makes the parts of a service and acquaints them. Nothing runs yet.
+func assemble(ctx context.Context, o *Options) *Service {
+	log := o.Logger
+	s := &Service{opts: o, log: log, closed: make(chan struct{})}
+	t := newTable(ctx, o)
+	snaps := timeline.New()
+	rules := &rules{opts: o}
+	j := &journal{opts: o, log: log, table: t, hub: newHub()}
+	roots := &roots{opts: o, log: log, table: t, snaps: snaps}
+	records := &records{opts: o, log: log, table: t, snaps: snaps}
+	launcher := &launcher{opts: o, log: log, table: t, roots: roots}
+	greeter := &greeter{opts: o, log: log, table: t, journal: j}
+	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
+	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher}
+
+	// These know each other: what ends makes room for what is made, and the other way round.
+	gates := &gates{opts: o, table: t}
+	nursery := &nursery{opts: o, log: log, table: t, records: records, launcher: launcher, greeter: greeter, gates: gates}
+	ripener := &ripener{opts: o, log: log, table: t, snaps: snaps, journal: j, roots: roots, records: records,
+		launcher: launcher, greeter: greeter, gates: gates, archive: archive, nursery: nursery}
+	pool := warm.New(o.Warm, nursery, log)
+	goldens := golden.New(ripener)
+	templates := &templates{opts: o, table: t, gates: gates, warm: pool, goldens: goldens}
+	lifecycle := &lifecycle{opts: o, log: log, table: t, rules: rules, journal: j, records: records, launcher: launcher,
+		greeter: greeter, networks: networks, archive: archive, expiry: newExpiry()}
+	creator := &creator{opts: o, log: log, table: t, snaps: snaps, rules: rules, journal: j, roots: roots, records: records,
+		templates: templates, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
+		lifecycle: lifecycle, ripener: ripener, warm: pool, goldens: goldens}
+	moments := &moments{opts: o, log: log, table: t, snaps: snaps, rules: rules, journal: j, roots: roots, records: records,
+		templates: templates, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
+		lifecycle: lifecycle, creator: creator}
+	lifecycle.moments = moments
+	nursery.creator, nursery.warm = creator, pool
+	ripener.warm, ripener.goldens = pool, goldens
+	gates.open(pool)
+
+	s.table, s.journal, s.records, s.roots, s.greeter, s.networks = t, j, records, roots, greeter, networks
+	s.gates, s.ripener, s.warm, s.goldens, s.templates = gates, ripener, pool, goldens, templates
+	s.archive, s.lifecycle, s.creator, s.moments = archive, lifecycle, creator, moments
+	s.meter = &meter{opts: o, log: log, table: t}
+	s.autopilot = &autopilot{table: t, journal: j, archive: archive, moments: moments, meter: s.meter}
+	s.recovery = &recovery{opts: o, log: log, table: t, snaps: snaps, journal: j, archive: archive, greeter: greeter,
+		networks: networks, lifecycle: lifecycle, moments: moments, nursery: nursery}
+	return s
+}

@@ -1,0 +1,207 @@
+package service
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// Computer implements carrel.Sandboxes.
+func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	return s.moments.Computer(ctx, id)
+}
+
+// Create implements carrel.Sandboxes.
+func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	return s.creator.Create(ctx, opts)
+}
+
+// Events implements carrel.Sandboxes.
+func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
+	return s.journal.Events(ctx, after)
+}
+
+// Kill implements carrel.Sandboxes.
+func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
+	return s.lifecycle.Kill(ctx, id)
+}
+
+// Logs implements carrel.Sandboxes.
+func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
+	return s.journal.Logs(ctx, id, opts)
+}
+
+// Metrics implements carrel.Sandboxes.
+func (s *Service) Metrics(ctx context.Context, id carrel.ID, from, to time.Time) ([]carrel.Metric, error) {
+	return s.meter.Metrics(ctx, id, from, to)
+}
+
+// SetNetwork implements carrel.Sandboxes.
+func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+	return s.networks.SetNetwork(ctx, id, n)
+}
+
+// SetTimeout implements carrel.Sandboxes.
+func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, extendOnly bool) (carrel.Sandbox, error) {
+	return s.lifecycle.SetTimeout(ctx, id, d, extendOnly)
+}
+
+// DeleteSnapshot implements carrel.Moments.
+func (s *Service) DeleteSnapshot(ctx context.Context, idOrName string) error {
+	return s.archive.DeleteSnapshot(ctx, idOrName)
+}
+
+// Diff implements carrel.Moments.
+func (s *Service) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
+	return s.archive.Diff(ctx, from, to)
+}
+
+// Fork implements carrel.Moments.
+func (s *Service) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	return s.moments.Fork(ctx, id, o)
+}
+
+// GetSnapshot implements carrel.Moments.
+func (s *Service) GetSnapshot(ctx context.Context, idOrName string) (carrel.Snapshot, error) {
+	return s.archive.GetSnapshot(ctx, idOrName)
+}
+
+// ListSnapshots implements carrel.Moments.
+func (s *Service) ListSnapshots(ctx context.Context, o carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
+	return s.archive.ListSnapshots(ctx, o)
+}
+
+// Pause implements carrel.Moments.
+func (s *Service) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
+	return s.moments.Pause(ctx, id, o)
+}
+
+// Promote implements carrel.Moments.
+func (s *Service) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
+	return s.moments.Promote(ctx, id, o)
+}
+
+// Resume implements carrel.Moments.
+func (s *Service) Resume(ctx context.Context, id carrel.ID, o carrel.ResumeOptions) (carrel.Sandbox, bool, error) {
+	return s.moments.Resume(ctx, id, o)
+}
+
+// Rollback implements carrel.Moments.
+func (s *Service) Rollback(ctx context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
+	return s.moments.Rollback(ctx, id, to, o)
+}
+
+// SetLifecycle implements carrel.Moments.
+func (s *Service) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
+	return s.lifecycle.SetLifecycle(ctx, id, l)
+}
+
+// Snapshot implements carrel.Moments.
+func (s *Service) Snapshot(ctx context.Context, id carrel.ID, o carrel.SnapshotOptions) (carrel.Snapshot, error) {
+	return s.moments.Snapshot(ctx, id, o)
+}
+
+// Timeline implements carrel.Moments.
+func (s *Service) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline, error) {
+	return s.archive.Timeline(ctx, id)
+}
+
+// UpdateSnapshot implements carrel.Moments.
+func (s *Service) UpdateSnapshot(ctx context.Context, id carrel.SnapshotID, u carrel.SnapshotUpdate) (carrel.Snapshot, error) {
+	return s.archive.UpdateSnapshot(ctx, id, u)
+}
+
+// DeleteTemplate implements carrel.Templates.
+func (s *Service) DeleteTemplate(ctx context.Context, nameOrID string) error {
+	return s.templates.DeleteTemplate(ctx, nameOrID)
+}
+
+// GetTemplate implements carrel.Templates.
+func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
+	return s.templates.GetTemplate(ctx, nameOrID)
+}
+
+// ImportTemplate implements carrel.Templates.
+func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
+	return s.templates.ImportTemplate(ctx, name, archive, progress)
+}
+
+// ListTemplates implements carrel.Templates.
+func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) {
+	return s.templates.ListTemplates(ctx)
+}
+
+// PullTemplate implements carrel.Templates.
+func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
+	return s.templates.PullTemplate(ctx, name, ref, progress)
+}
+
+// UpdateTemplate implements carrel.Templates.
+func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
+	return s.templates.UpdateTemplate(ctx, nameOrID, u)
+}
+
+// Admission is what goes on at the gate before each start.
+func (s *Service) Admission() admission.State {
+	return s.gates.Admission()
+}
+
+// Egress is what may leave a sandbox at this moment: nothing of one that is not known. The wire asks when it makes a link, which a
+// simulated sandbox's is only when it is wanted.
+func (s *Service) Egress(id carrel.ID) carrel.Network {
+	return s.networks.Egress(id)
+}
+
+// MintToken mints one of a sandbox's identity tokens, by its name or, where that is
+// "", by its audience. Error: NotFound for one that the sandbox was not given.
+func (s *Service) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
+	return s.networks.MintToken(ctx, id, name, audience)
+}
+
+// PastProject says whose a sandbox is, or was: also of one that ended before this service
+// began, as long as there are events of it.
+func (s *Service) PastProject(ctx context.Context, id carrel.ID) (project string, known bool, err error) {
+	return s.journal.PastProject(ctx, id)
+}
+
+// Project says whose a sandbox is that lives or ended lately. It reads memory alone and
+// wakes nothing.
+func (s *Service) Project(id carrel.ID) (project string, known bool) {
+	return s.table.Project(id)
+}
+
+// Refused tells a sandbox that the wire refused it something, and returns which
+// program it was, if its guest could find out. A sandbox that can't be told is not
+// told: the audit log has it.
+func (s *Service) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
+	return s.networks.Refused(ctx, id, r)
+}
+
+// Secret reveals a secret for a request of a sandbox to host: to the wire alone.
+func (s *Service) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
+	return s.networks.Secret(ctx, id, name, host)
+}
+
+// SnapshotProject says whose a snapshot is, of this machine's or of another's in the
+// shared store.
+func (s *Service) SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool) {
+	return s.archive.SnapshotProject(ctx, id)
+}
+
+// Token mints one of a sandbox's identity tokens, for a request of its own.
+func (s *Service) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
+	return s.networks.Token(ctx, id, name)
+}
+
+// Visit returns the way to a sandbox's ports for one request, which keeps it from
+// being idle until done is called. A paused sandbox that wakes by itself is resumed
+// first, and one that is being paused or resumed is waited for. Errors: NotFound,
+// Conflict.
+func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
+	return s.moments.Visit(ctx, id)
+}

@@ -1,0 +1,106 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/trace"
+)
+
+// records writes what the store knows of sandboxes and snapshots.
+type records struct {
+	opts  *Options
+	log   *slog.Logger
+	table *table
+	snaps *timeline.Index
+}
+
+// update changes the record of a running sandbox: on the disk first, then here.
+func (r *records) update(ctx context.Context, op string, b *box, change func(*state.Record)) (carrel.Sandbox, error) {
+	b.save.Lock()
+	defer b.save.Unlock()
+	rec := b.record()
+	if err := b.running(op); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	change(&rec)
+	if err := r.opts.Store.PutSandbox(ctx, rec); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
+	b.rec = rec
+	b.rec.Sandbox.State = st
+	if st == carrel.Stopping {
+		return carrel.Sandbox{}, b.runningLocked(op)
+	}
+	return publicSandbox(rec.Sandbox), nil
+}
+
+// remember writes the record as it stands, as well as that goes.
+func (r *records) remember(ctx context.Context, b *box) {
+	b.save.Lock()
+	defer b.save.Unlock()
+	if err := r.opts.Store.PutSandbox(ctx, b.record()); err != nil {
+		r.log.Error("write record", "sandbox", b.id, "err", err)
+	}
+}
+
+// putSandbox writes a record as a part of an operation.
+func (r *records) putSandbox(ctx context.Context, rec state.Record) error {
+	span := trace.Mark(ctx, "record")
+	err := r.opts.Store.PutSandbox(ctx, rec)
+	span.EndWith(err)
+	return err
+}
+
+// unrecord deletes the record of a creation that failed, unless a later step
+// could not be undone and needs it.
+func (r *records) unrecord(b *box) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.table.ctx), undoTime)
+	defer cancel()
+	b.mu.Lock()
+	stuck := b.failed != nil
+	b.undoing, b.rec.Sandbox.State = true, carrel.Stopping
+	b.mu.Unlock()
+	if stuck {
+		r.remember(ctx, b) // the next service finishes it
+		return
+	}
+	if err := r.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
+		r.log.Error("delete record", "sandbox", b.id, "err", err)
+	}
+}
+
+// apply makes a change durable and then known.
+func (r *records) apply(ctx context.Context, c state.Change) error {
+	if err := r.opts.Store.Apply(ctx, c); err != nil {
+		return err
+	}
+	for _, id := range c.DeleteSnapshots {
+		r.snaps.Drop(id)
+	}
+	r.snaps.Put(c.PutSnapshots...)
+	return nil
+}
+
+// takeBack writes a record as it was before a write that failed: a disk that errs may
+// have taken it all the same, and then the next service would believe it. The caller
+// holds box.save.
+func (r *records) takeBack(ctx context.Context, b *box, put []state.SnapshotRecord) {
+	rec, ok := b.durable()
+	if !ok {
+		return // its end deletes the record
+	}
+	c := state.Change{Put: []state.Record{rec}}
+	for _, sr := range put {
+		c.DeleteSnapshots = append(c.DeleteSnapshots, sr.Snapshot.ID)
+	}
+	if err := r.apply(ctx, c); err != nil {
+		r.log.Error("take back a record that could not be written", "sandbox", b.id, "err", err)
+	}
+}

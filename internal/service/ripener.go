@@ -1,0 +1,174 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/admission"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/service/golden"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/service/warm"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// ripener makes templates' own starts, and finds those that earlier services made.
+type ripener struct {
+	opts     *Options
+	log      *slog.Logger
+	table    *table
+	snaps    *timeline.Index
+	journal  *journal
+	roots    *roots
+	records  *records
+	launcher *launcher
+	greeter  *greeter
+	gates    *gates
+	archive  *archive
+	nursery  *nursery
+	warm     *warm.Pool[*prepared]
+	goldens  *golden.Starts
+}
+
+var _ golden.Host = (*ripener)(nil)
+
+const (
+	// readyPause is how often the ready command is run, and readyTry how long one run of it
+	// may take.
+	readyPause = 100 * time.Millisecond
+	readyTry   = 10 * time.Second
+	// readyOutput is how much of what it wrote last is shown where it never succeeds.
+	readyOutput = 200
+)
+
+// start makes a template's own start. like is a plan for a sandbox of the template.
+func (r *ripener) start(ctx context.Context, key string, img image.Image, like *plan) (id carrel.SnapshotID, took time.Duration, err error) {
+	began := time.Now()
+	pass, err := r.awaitSpare(ctx, like.rec.Sandbox)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*r.opts.StartTimeout+r.opts.ReadyTimeout)
+		defer cancel()
+		began = time.Now()
+		id, err = r.ripen(ctx, key, img, like, pass)
+	}
+	return id, time.Since(began), err
+}
+
+// ripen makes a sandbox that is nobody's, has it become ready, keeps its moment and ends
+// it. pass is its turn, until it has booted.
+func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *plan, pass *admission.Pass) (_ carrel.SnapshotID, err error) {
+	defer func() { pass.Done(err) }()
+	rec := like.rec
+	rec.Sandbox.ID, rec.Sandbox.State, rec.Sandbox.AccessToken = carrel.NewID(), state.Warm, newToken()
+	rec.Sandbox.Metadata, rec.Sandbox.Tokens, rec.Sandbox.Network, rec.Sandbox.TrafficToken = nil, nil, carrel.Network{}, ""
+	rec.Sandbox.Lifecycle, rec.Env, rec.Sandbox.Project = carrel.Lifecycle{}, img.Env, ""
+	b := r.table.newBox(rec, func(error) {})
+	var undo cleanup.Stack
+	defer undo.Run()
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the sandbox's directory: %w", err)
+	}
+	undo.Add(func() { _ = os.RemoveAll(b.dir) })
+	if err := r.nursery.record(ctx, b); err != nil {
+		return "", err
+	}
+	undo.Add(func() { r.records.unrecord(b) })
+	inst, line, err := r.launcher.stand(ctx, b, like.driver, like.root, nil)
+	if err != nil {
+		return "", err
+	}
+	undo.Add(func() { r.launcher.destroy(b, inst) })
+	undo.Add(line.hangUp)
+	conn := line.conn(rec.Sandbox)
+	b.adopt(inst, conn, like.ttl)
+	undo.Add(func() { _ = conn.Close() })
+	if err := r.nursery.record(ctx, b); err != nil {
+		return "", err
+	}
+	if err := r.greeter.greet(ctx, b, line); err != nil {
+		return "", err
+	}
+	pass.Done(nil) // what it now waits for is its own
+	if err := r.awaitReady(ctx, conn, img); err != nil {
+		return "", err
+	}
+	_ = r.greeter.touch(ctx, conn, touches) // what the first command needs is in the moment, too
+	return r.keep(ctx, key, b, inst)
+}
+
+// awaitSpare waits for as long as ctx allows until the machine has time for a template.
+func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission.Pass, error) {
+	for {
+		pass, err := r.gates.enterSpare(ctx, sb, "template")
+		if !errors.Is(err, admission.ErrBusy) || ctx.Err() != nil {
+			return pass, err
+		}
+	}
+}
+
+// awaitReady runs the start command, and then the ready command until it succeeds.
+func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Image) error {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.ReadyTimeout)
+	defer cancel()
+	p, err := conn.Start(ctx, carrel.Command{Args: img.Start, Tag: startTag})
+	if err != nil {
+		return fmt.Errorf("its start command %q could not be started: %w", img.Start, err)
+	}
+	_ = p.Close() // disconnects: it runs on
+	last := "it was not run yet"
+	for {
+		tctx, cancel := context.WithTimeout(ctx, readyTry)
+		res, err := conn.Run(tctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}})
+		cancel()
+		switch {
+		case err == nil && res.ExitCode == 0:
+			return nil
+		case err == nil:
+			out := append(res.Stdout, res.Stderr...)
+			last = fmt.Sprintf("it exited with status %d and wrote %q", res.ExitCode, out[max(0, len(out)-readyOutput):])
+		case ctx.Err() == nil:
+			last = err.Error()
+		}
+		if !sleep(ctx, readyPause) {
+			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
+				Err:  fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, r.opts.ReadyTimeout, last),
+				Hint: "see whether the start command works: carrel create " + img.Name + ", carrel exec"}
+		}
+	}
+}
+
+// keep keeps the moment of a sandbox that is ready.
+func (r *ripener) keep(ctx context.Context, key string, b *box, inst driver.Instance) (carrel.SnapshotID, error) {
+	r.greeter.settle(ctx, b, leaveTime)
+	r.greeter.leave(ctx, b, "the template is ready")
+	if f, ok := driver.As[driver.Freezer](inst); ok {
+		if err := f.Freeze(ctx); err != nil {
+			return "", err
+		}
+	}
+	b.mu.Lock()
+	b.rec.Sandbox.AccessToken, b.rec.Env = "", nil
+	b.mu.Unlock()
+	sr, err := r.archive.keep(ctx, b, wish{cause: carrel.CauseTemplate, detail: key})
+	if err != nil {
+		return "", err
+	}
+	sr.Snapshot.Kept = true
+	if !sr.Snapshot.Memory {
+		r.archive.scrap(sr.Snapshot.ID)
+		return "", errors.New("its moment could be kept without memory only")
+	}
+	if err := r.records.apply(ctx, state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
+		r.archive.scrap(sr.Snapshot.ID)
+		return "", err
+	}
+	return sr.Snapshot.ID, nil
+}

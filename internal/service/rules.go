@@ -1,0 +1,101 @@
+package service
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// rules are the limits on what may be asked for.
+type rules struct{ opts *Options }
+
+// checkOptions checks each field by itself.
+func (r *rules) checkOptions(o carrel.CreateOptions) error {
+	if len(o.Template) > maxTemplate || strings.ContainsFunc(o.Template, isControl) || !utf8.ValidString(o.Template) {
+		return invalid(opCreate, "templateID", "not a template's name or ID")
+	}
+	return first(
+		r.checkTimeout(opCreate, o.Timeout),
+		checkMetadata(o.Metadata),
+		checkEnv(o.Env),
+		r.checkLimits(o.Limits),
+		checkNetwork(opCreate, o.Network),
+		checkTokens(opCreate, o.Tokens),
+		r.checkLifecycle(opCreate, o.Lifecycle),
+	)
+}
+
+func (r *rules) checkTimeout(op string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return invalid(op, "timeout", "%v is negative", d)
+	case d > r.opts.MaxTimeout:
+		most := r.opts.MaxTimeout.String()
+		if r.opts.MaxTimeout%time.Hour == 0 {
+			most = fmt.Sprintf("%d hours", r.opts.MaxTimeout/time.Hour)
+		}
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "timeout", Err: fmt.Errorf("it cannot be greater than %s", most),
+			Hint: "raise the maximum with carrel serve --max-timeout"}
+	}
+	return nil
+}
+
+// checkLimits checks what a request asks for; zero asks for nothing.
+func (r *rules) checkLimits(l carrel.Limits) error {
+	most := r.opts.MaxLimits
+	for _, c := range []struct {
+		field     string
+		got, most float64
+	}{
+		{"cpuCount", l.CPUs, most.CPUs},
+		{"memoryMB", float64(l.MemoryMB), float64(most.MemoryMB)},
+		{"diskSizeMB", float64(l.DiskMB), float64(most.DiskMB)},
+		{"pids", float64(l.Pids), float64(most.Pids)},
+	} {
+		switch {
+		case math.IsNaN(c.got) || math.IsInf(c.got, 0):
+			return invalid(opCreate, c.field, "%v is not a number", c.got)
+		case c.got < 0:
+			return invalid(opCreate, c.field, "%v is negative", c.got)
+		case c.most > 0 && c.got > c.most:
+			return invalid(opCreate, c.field, "%v is more than the %v a sandbox may have here", c.got, c.most)
+		}
+	}
+	return nil
+}
+
+// checkLifecycle checks each field by itself.
+func (r *rules) checkLifecycle(op string, l carrel.Lifecycle) error {
+	switch l.OnTimeout {
+	case "", carrel.ActionKill, carrel.ActionPause:
+	default:
+		return invalid(op, "lifecycle.onTimeout", "%s is neither %q nor %q", clip(string(l.OnTimeout)), carrel.ActionKill, carrel.ActionPause)
+	}
+	return first(
+		checkSpan(op, "lifecycle.idle.after", l.Idle.After, minIdle),
+		r.checkCPU(op, l.Idle.CPUPct),
+		checkSpan(op, "lifecycle.checkpoints.every", l.Checkpoints.Every, minEvery),
+		checkPatterns(op, l.Checkpoints.Before),
+		checkRetention(op, l.Retention),
+	)
+}
+
+// checkCPU checks a threshold: what is more than all cores a sandbox may have would
+// call every sandbox idle.
+func (r *rules) checkCPU(op string, pct float64) error {
+	const field, most = "lifecycle.idle.cpuPct", 1024 * cpuPctByCore
+	cores := r.opts.MaxLimits.CPUs
+	switch {
+	case math.IsNaN(pct) || math.IsInf(pct, 0):
+		return invalid(op, field, "%v is not a number", pct)
+	case pct < 0:
+		return invalid(op, field, "%v is negative", pct)
+	case pct > most, cores > 0 && pct > cores*cpuPctByCore:
+		return invalid(op, field, "%v is more than all processors together: one of them is %d", pct, cpuPctByCore)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package timeline
+
+import (
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// Claim takes the records of a set that ok agrees to out of the index, in one step
+// with looking at who holds them: nobody can begin to use them any more.
+func (x *Index) Claim(set map[carrel.SnapshotID]bool, ok func(sr state.SnapshotRecord, held bool) bool) map[carrel.SnapshotID]state.SnapshotRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := map[carrel.SnapshotID]state.SnapshotRecord{}
+	for id := range set {
+		if sr, there := x.byID[id]; there && ok(sr, x.held[id] > 0) {
+			out[id] = sr
+			x.dropLocked(id)
+		}
+	}
+	return out
+}
+
+// Orphans returns the records whose parents go, with the parents that they get.
+func (x *Index) Orphans(gone map[carrel.SnapshotID]state.SnapshotRecord) []state.SnapshotRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []state.SnapshotRecord
+	for id := range x.byID {
+		sr := x.byID[id]
+		if _, ok := gone[sr.Snapshot.Parent]; !ok {
+			continue
+		}
+		if sr.Snapshot.Parent = Above(gone, sr.Snapshot.Parent); sr.Snapshot.Parent == id {
+			sr.Snapshot.Parent = "" // the records were a circle
+		}
+		out = append(out, sr)
+	}
+	return out
+}
+
+// Above is the next older moment of one that goes, that stays.
+func Above(gone map[carrel.SnapshotID]state.SnapshotRecord, id carrel.SnapshotID) carrel.SnapshotID {
+	for range len(gone) + 1 {
+		sr, ok := gone[id]
+		if !ok {
+			return id
+		}
+		id = sr.Snapshot.Parent
+	}
+	return "" // a circle
+}

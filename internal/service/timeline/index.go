@@ -1,0 +1,166 @@
+package timeline
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// Index is all snapshots that this service knows, in memory. What is in it is
+// durable: it follows the store. A record in it is never changed in place.
+type Index struct {
+	edit sync.Mutex // see LockEdits
+
+	mu    sync.Mutex
+	byID  map[carrel.SnapshotID]state.SnapshotRecord
+	names map[ownName]carrel.SnapshotID
+	of    map[carrel.ID]map[carrel.SnapshotID]struct{} // by sandbox
+	held  map[carrel.SnapshotID]int                    // in use by an operation: not to be deleted
+}
+
+// ownName is a name as each project has its own.
+type ownName struct{ project, name string }
+
+// New returns an empty index.
+func New() *Index {
+	return &Index{byID: map[carrel.SnapshotID]state.SnapshotRecord{}, names: map[ownName]carrel.SnapshotID{},
+		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}}
+}
+
+// LockEdits makes the caller the only one who changes records that exist. It is held over
+// the store's write.
+func (x *Index) LockEdits() (unlock func()) {
+	x.edit.Lock()
+	return x.edit.Unlock
+}
+
+// Put adds or replaces records.
+func (x *Index) Put(all ...state.SnapshotRecord) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, sr := range all {
+		x.dropLocked(sr.Snapshot.ID)
+		x.byID[sr.Snapshot.ID] = sr
+		for _, n := range sr.Snapshot.Names {
+			x.names[ownName{sr.Snapshot.Project, n}] = sr.Snapshot.ID
+		}
+		set := x.of[sr.Snapshot.Sandbox]
+		if set == nil {
+			set = map[carrel.SnapshotID]struct{}{}
+			x.of[sr.Snapshot.Sandbox] = set
+		}
+		set[sr.Snapshot.ID] = struct{}{}
+	}
+}
+
+// Drop forgets a record.
+func (x *Index) Drop(id carrel.SnapshotID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.dropLocked(id)
+}
+
+func (x *Index) dropLocked(id carrel.SnapshotID) {
+	sr, ok := x.byID[id]
+	if !ok {
+		return
+	}
+	delete(x.byID, id)
+	for _, n := range sr.Snapshot.Names {
+		if own := (ownName{sr.Snapshot.Project, n}); x.names[own] == id {
+			delete(x.names, own)
+		}
+	}
+	set := x.of[sr.Snapshot.Sandbox]
+	delete(set, id)
+	if len(set) == 0 {
+		delete(x.of, sr.Snapshot.Sandbox)
+	}
+}
+
+// Get finds a record by ID.
+func (x *Index) Get(id carrel.SnapshotID) (state.SnapshotRecord, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	sr, ok := x.byID[id]
+	return sr, ok
+}
+
+// Named finds a record by ID, or by its name in a project; a name without a tag also
+// finds name:default.
+func (x *Index) Named(project, idOrName string) (state.SnapshotRecord, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if sr, ok := x.byID[carrel.SnapshotID(idOrName)]; ok {
+		if Hidden(sr.Snapshot) {
+			return state.SnapshotRecord{}, false // a record shares its slices, which a caller without it may write into
+		}
+		return sr, true
+	}
+	id, ok := x.names[ownName{project, idOrName}]
+	if !ok {
+		id, ok = x.names[ownName{project, idOrName + ":default"}]
+	}
+	if !ok {
+		return state.SnapshotRecord{}, false
+	}
+	return x.byID[id], true
+}
+
+// All lists the records in no order.
+func (x *Index) All() []state.SnapshotRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Collect(maps.Values(x.byID))
+}
+
+// IsAncestor reports whether old is id or one of the moments it came after.
+func (x *Index) IsAncestor(old, id carrel.SnapshotID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for range len(x.byID) + 1 { // records are not trusted to be free of circles
+		if id == old {
+			return true
+		}
+		sr, ok := x.byID[id]
+		if !ok {
+			return false
+		}
+		id = sr.Snapshot.Parent
+	}
+	return false
+}
+
+// Hold keeps a snapshot from being deleted until release. ok is false when it is gone.
+func (x *Index) Hold(id carrel.SnapshotID) (release func(), ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, ok := x.byID[id]; !ok {
+		return nil, false
+	}
+	x.held[id]++
+	return sync.OnceFunc(func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.held[id]--; x.held[id] == 0 {
+			delete(x.held, id)
+		}
+	}), true
+}
+
+// Hidden reports whether a snapshot is the service's own and not shown.
+func Hidden(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseTemplate }
+
+// Owners lists the sandboxes that have snapshots.
+func (x *Index) Owners() []carrel.ID {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]carrel.ID, 0, len(x.of))
+	for id := range x.of {
+		out = append(out, id)
+	}
+	return out
+}

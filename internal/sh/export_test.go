@@ -1,4 +1,0 @@
-package sh
-
-// Front is the process group in front of the terminal.
-func (t *TTY) Front() int { return t.group() }

@@ -1,8 +1,0 @@
-//go:build js || wasip1
-
-package tools
-
-import "github.com/carrel-dev/carrel/internal/sh/tool"
-
-// native are programs that a WebAssembly module does not have.
-var native []func() map[string]tool.Command

@@ -1,0 +1,60 @@
+package eval
+
+// code is a compiled expression, in the forms in which its result may be wanted. All four do the
+// same work.
+type code struct {
+	val  func(m *machine) value
+	num  func(m *machine) float64
+	str  func(m *machine) string
+	cond func(m *machine) bool
+	// isNum and isStr say that the result is always a number, or always a string.
+	isNum, isStr bool
+}
+
+// ofNum makes code of what gives numbers.
+func ofNum(num func(m *machine) float64) code {
+	return code{num: num, isNum: true,
+		val:  func(m *machine) value { return value{n: num(m), k: kindNumber} },
+		str:  func(m *machine) string { return m.numberText(num(m)) },
+		cond: func(m *machine) bool { return num(m) != 0 }}
+}
+
+// ofStr makes code of what gives strings.
+func ofStr(str func(m *machine) string) code {
+	return code{str: str, isStr: true,
+		val:  func(m *machine) value { return value{s: str(m), k: kindString} },
+		num:  func(m *machine) float64 { return leadingNumber(str(m)) },
+		cond: func(m *machine) bool { return str(m) != "" }}
+}
+
+// ofVal makes code of what gives anything.
+func ofVal(val func(m *machine) value) code {
+	return code{val: val,
+		num: func(m *machine) float64 { return val(m).num() },
+		str: func(m *machine) string {
+			v := val(m)
+			if v.k == kindNumber {
+				return m.numberText(v.n)
+			}
+			return v.s
+		},
+		cond: func(m *machine) bool { return val(m).truth() }}
+}
+
+// ofCond makes code of what gives 1 or 0.
+func ofCond(cond func(m *machine) bool) code {
+	return code{cond: cond, isNum: true,
+		val: func(m *machine) value { return boolean(cond(m)) },
+		num: func(m *machine) float64 {
+			if cond(m) {
+				return 1
+			}
+			return 0
+		},
+		str: func(m *machine) string {
+			if cond(m) {
+				return "1"
+			}
+			return "0"
+		}}
+}

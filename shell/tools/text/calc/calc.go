@@ -1,0 +1,18 @@
+// Package calc has the calculators bc and dc, with numbers of any length.
+//
+// Their programs are hostile: nesting, depth of calls and digits are bounded, each operation is paid for by the size of its
+// numbers, and what variables hold by its bytes.
+package calc
+
+import (
+	"github.com/carrel-dev/carrel/shell/tool"
+	"github.com/carrel-dev/carrel/shell/tools/text/usage"
+)
+
+// Commands returns the programs of this package by name.
+func Commands() map[string]tool.Command {
+	return usage.Commands(map[string]usage.Program{
+		"bc": {Run: bc, Args: "[options] [file ...]", What: "An arbitrary precision calculator language."},
+		"dc": {Run: dc, Args: "[OPTION] [file ...]", What: "A reverse-polish desk calculator."},
+	})
+}

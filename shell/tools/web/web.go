@@ -1,0 +1,12 @@
+// Package web has curl and wget.
+//
+// They have no socket: each request, and each hop of a redirect, goes to tool.HTTP, which judges it by the sandbox's policy.
+// Credentials, and headers that carry them, are not sent on to another host.
+package web
+
+import "github.com/carrel-dev/carrel/shell/tool"
+
+// Commands returns the programs of this package by name.
+func Commands() map[string]tool.Command {
+	return map[string]tool.Command{"curl": runCurl, "wget": runWget}
+}
