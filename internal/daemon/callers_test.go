@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
+	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
@@ -483,6 +485,57 @@ func TestSecretsOfProjects(t *testing.T) {
 		if got != want || (want == "") != (carrel.KindOf(err) == carrel.NotFound) {
 			t.Errorf("%s gets %q, %v", id, got, err)
 		}
+	}
+}
+
+// TestTokensOfProjects: a sandbox gets its identity tokens whosever it is, also when the wire asks for
+// one; what a token is worth is told to those who see its sandbox.
+func TestTokensOfProjects(t *testing.T) {
+	n := newNeighbours(t)
+	sb, err := n.owner.Create(t.Context(), carrel.CreateOptions{Tokens: map[string]carrel.TokenSpec{"vault": {Audience: "vault.example.com"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := n.parts.late.Token(context.Background(), sb.ID, "vault") // the wire asks in nobody's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	worth := func(key, project string) string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL()+identity.IntrospectPath, strings.NewReader(url.Values{"token": {token}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("X-API-KEY", key)
+		if project != "" {
+			req.Header.Set("Carrel-Tenant", project)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		told, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", resp.Status, told, err)
+		}
+		return string(told)
+	}
+	for _, c := range [...]struct{ key, project string }{{n.Key(), "a"}, {n.Key(), ""}} {
+		if got := worth(c.key, c.project); !strings.Contains(got, `"active":true`) || !strings.Contains(got, "/project/a/sandbox/"+string(sb.ID)) {
+			t.Errorf("for project %q: %s", c.project, got)
+		}
+	}
+	for _, s := range n.strangers() {
+		if got := strings.TrimSpace(worth(s.key, s.project)); got != `{"active":false}` {
+			t.Errorf("%s is told %s", s.name, got)
+		}
+	}
+	if err := n.owner.Kill(t.Context(), sb.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.parts.late.Token(context.Background(), sb.ID, "vault"); err == nil {
+		t.Error("a sandbox that has ended gets a token")
 	}
 }
 

@@ -92,15 +92,21 @@ func (d *Daemon) issuerURL() string {
 	return d.url
 }
 
-// authorize says whose question a request about an identity token is.
-func (d *Daemon) authorize(r *http.Request) (context.Context, error) {
+// authorize says which sandboxes' tokens a request may ask about: those that its caller sees.
+func (d *Daemon) authorize(r *http.Request) (func(context.Context, carrel.ID) bool, error) {
 	c, err := d.callers.Caller(r)
-	return carrel.WithCaller(r.Context(), c), err
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, id carrel.ID) bool {
+		_, err := d.access.Get(carrel.WithCaller(ctx, c), id)
+		return err == nil
+	}, nil
 }
 
-// alive reports whether there is a sandbox of that ID, for the caller.
+// alive reports whether there is a sandbox of that ID, whosever it is.
 func (d *Daemon) alive(ctx context.Context, id carrel.ID) bool {
-	_, err := d.access.Get(ctx, id)
+	_, err := d.service.Get(ctx, id)
 	return err == nil
 }
 

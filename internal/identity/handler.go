@@ -81,11 +81,11 @@ func (i *Issuer) publish(w http.ResponseWriter, use string, bundle bool) {
 
 // introspect is RFC 7662.
 func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
-	ctx, err := r.Context(), error(nil)
+	var sees func(context.Context, carrel.ID) bool
 	if i.opts.Authorize != nil {
-		ctx, err = i.opts.Authorize(r)
+		sees, _ = i.opts.Authorize(r)
 	}
-	if i.opts.Authorize == nil || err != nil {
+	if sees == nil {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		answer(w, http.StatusUnauthorized, 0, oauthError{"invalid_token", "send the API key"})
 		return
@@ -103,7 +103,11 @@ func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, 0, oauthError{"invalid_request", "want one token"})
 		return
 	}
-	answer(w, http.StatusOK, 0, i.Introspect(ctx, r.PostForm.Get("token")))
+	told := i.Introspect(r.Context(), r.PostForm.Get("token"))
+	if told.Active && !sees(r.Context(), told.Carrel.Sandbox) {
+		told = Introspection{} // another's token is worth nothing to the caller
+	}
+	answer(w, http.StatusOK, 0, told)
 }
 
 // Introspection says what a token is worth now. Of one that is worth nothing only that is said.

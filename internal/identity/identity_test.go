@@ -54,6 +54,8 @@ type world struct {
 	web   *httptest.Server
 	opts  identity.Options
 	mu    sync.Mutex
+	// hidden is a sandbox that the key's holder does not see.
+	hidden carrel.ID
 }
 
 const apiKey = "the-key"
@@ -69,11 +71,11 @@ func start(t *testing.T, change ...func(*identity.Options)) *world {
 	}))
 	t.Cleanup(w.web.Close)
 	w.opts = identity.Options{Issuer: func() string { return w.web.URL + "/" }, Now: w.clock.Now,
-		Authorize: func(r *http.Request) (context.Context, error) {
+		Authorize: func(r *http.Request) (func(context.Context, carrel.ID) bool, error) {
 			if r.Header.Get("X-API-KEY") != apiKey {
 				return nil, carrel.Unauthenticated
 			}
-			return r.Context(), nil
+			return func(_ context.Context, id carrel.ID) bool { return id != w.hidden }, nil
 		}}
 	for _, f := range change {
 		f(&w.opts)
@@ -197,13 +199,13 @@ func TestVerifiedByOthers(t *testing.T) {
 // TestMint: what a sandbox's token says is what the service knows of the sandbox.
 func TestMint(t *testing.T) {
 	w := start(t)
-	sb := carrel.Sandbox{ID: carrel.NewID(), Template: "base", Generation: 2, Metadata: map[string]string{"task": "t1", "org": "other"}}
+	sb := carrel.Sandbox{ID: carrel.NewID(), Project: "blue", Template: "base", Generation: 2, Metadata: map[string]string{"task": "t1", "org": "other"}}
 	token, err := w.Mint(t.Context(), sb, carrel.TokenSpec{Audience: "a", Scopes: []string{"s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := w.Introspect(t.Context(), token.Value)
-	if !got.Active || got.Audience != "a" || got.Scope != "s" || got.Subject != "spiffe://127.0.0.1/org/default/project/default/sandbox/"+string(sb.ID)+"/task/t1" ||
+	if !got.Active || got.Audience != "a" || got.Scope != "s" || got.Subject != "spiffe://127.0.0.1/org/default/project/blue/sandbox/"+string(sb.ID)+"/task/t1" ||
 		got.Carrel.Template != "base" || got.Carrel.Generation != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -475,6 +477,20 @@ func TestAlive(t *testing.T) {
 	}
 	if _, err := w.Sign(t.Context(), identity.Claims{Sandbox: gone, Audience: "a"}, 0); carrel.KindOf(err) != carrel.Forbidden {
 		t.Error(err)
+	}
+}
+
+// TestHidden: another's sandbox gets its tokens, and who does not see it hears nothing of what they are worth.
+func TestHidden(t *testing.T) {
+	w := start(t)
+	w.hidden = carrel.NewID()
+	token := w.mint(t, identity.Claims{Sandbox: w.hidden}, 0)
+	if w.active(t, token.Value) {
+		t.Error("told of a token of another's sandbox")
+	}
+	w.hidden = ""
+	if !w.active(t, token.Value) {
+		t.Error("not active")
 	}
 }
 

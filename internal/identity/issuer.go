@@ -49,12 +49,13 @@ type Options struct {
 	Issuer func() string
 	// TrustDomain is the first part of SPIFFE IDs; "" is the issuer's host name.
 	TrustDomain string
-	// Alive says whether a sandbox still is; nil believes it of all that were not revoked.
-	// It closes the gap of a daemon that died between a sandbox's end and its revocation.
+	// Alive says whether there still is a sandbox, whosever it is; nil believes it of all that
+	// were not revoked. It closes the gap of a daemon that died between a sandbox's end and
+	// its revocation.
 	Alive func(context.Context, carrel.ID) bool
-	// Authorize says whether a request may ask what a token is worth, and returns the
-	// context that Alive is then asked with; nil says no.
-	Authorize func(*http.Request) (context.Context, error)
+	// Authorize says whether a request may ask what a token is worth, and about which
+	// sandboxes; nil says no.
+	Authorize func(*http.Request) (sees func(context.Context, carrel.ID) bool, err error)
 	// Now tells the time; nil is time.Now.
 	Now func() time.Time
 	// Logger takes what goes wrong beside a request; nil discards it.
@@ -164,7 +165,7 @@ const TaskKey = "task"
 // Mint makes one of the tokens that a sandbox was given, of the default life. What it
 // says comes from the service's record of the sandbox. Errors as of Sign.
 func (i *Issuer) Mint(ctx context.Context, sb carrel.Sandbox, spec carrel.TokenSpec) (carrel.Token, error) {
-	return i.Sign(ctx, Claims{Sandbox: sb.ID, Task: sb.Metadata[TaskKey], Audience: spec.Audience, Scopes: spec.Scopes,
+	return i.Sign(ctx, Claims{Sandbox: sb.ID, Project: sb.Project, Task: sb.Metadata[TaskKey], Audience: spec.Audience, Scopes: spec.Scopes,
 		Template: sb.Template, Generation: sb.Generation}, 0)
 }
 
