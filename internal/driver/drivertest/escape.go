@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,6 +43,7 @@ func (s *suite) testEscape(t *testing.T) {
 			b.run(t, time.Minute, map[string]string{"OWN": own}, "environ", own, c.token).wantRefused(t, "environ", "environ")
 		}},
 		{"proc and sys", func(t *testing.T) { b.escapeKnobs(t, c) }},
+		{"what tells of the host", b.escapeTelltales},
 		{"mounts", func(t *testing.T) {
 			a := b.run(t, time.Minute, nil, append([]string{"mounts", c.token}, c.paths...)...)
 			for _, w := range a.worked("canary", "mount debugfs", "mount ext4") {
@@ -114,6 +116,45 @@ func (b *box) escapeKnobs(t *testing.T, c *canaries) {
 	}
 }
 
+// telltales are commands that say what machine this is: how it was booted, its devices, its disks.
+var telltales = []string{"cat /proc/cmdline", "cat /proc/bootconfig", "cat /proc/partitions", "cat /proc/diskstats", "cat /proc/swaps", "cat /proc/mdstat", "cat /proc/modules",
+	"cat /proc/interrupts", "cat /proc/softirqs", "cat /proc/iomem", "cat /proc/zoneinfo", "cat /proc/buddyinfo", "cat /proc/bus/pci/devices",
+	"cat /proc/bus/input/devices", "cat /proc/slabinfo", "ls /proc/irq", "ls /sys/block", "ls /sys/class/block", "ls /sys/bus/pci/devices",
+	"ls /sys/bus/virtio/devices", "ls /sys/bus/usb/devices", "ls /sys/module", "ls /sys/fs", "cat /sys/class/dmi/id/product_uuid", "cat /sys/class/dmi/id/product_name",
+	"cat /sys/class/dmi/id/board_serial", "cat /sys/hypervisor/uuid", "cat /sys/firmware/dmi/tables/DMI | od -An -tx1"}
+
+// escapeTelltales has nothing of what tells of the host come back from inside: no line's first three words, since counters move.
+func (b *box) escapeTelltales(t *testing.T) {
+	begins := func(text string) map[string]bool {
+		out := map[string]bool{}
+		for line := range strings.Lines(text) {
+			if words := strings.Fields(line); len(words) > 0 && strings.ContainsAny(line, "0123456789/-_") {
+				out[strings.Join(words[:min(3, len(words))], " ")] = true
+			}
+		}
+		return out
+	}
+	tried := 0
+	for _, command := range telltales {
+		host, _ := exec.CommandContext(t.Context(), "sh", "-c", command+" 2>/dev/null").Output()
+		want := begins(string(host))
+		if len(want) == 0 {
+			continue
+		}
+		tried++
+		out, _, _ := b.exec(t.Context(), command+" 2>/dev/null")
+		for line := range begins(out) {
+			if want[line] {
+				t.Errorf("%s shows the host's %q", command, line)
+				break
+			}
+		}
+	}
+	if tried < 5 {
+		t.Errorf("only %d of these say something on this host", tried)
+	}
+}
+
 // escapeNetwork goes for everything that this host, its neighbours and the gateway
 // might answer on.
 func (b *box) escapeNetwork(t *testing.T, c *canaries) {
@@ -177,6 +218,7 @@ func (s *suite) testRefusesCode(t *testing.T, b *box, c *canaries) {
 			t.Error("the host's environment is there")
 		}
 	})
+	t.Run("what tells of the host", b.escapeTelltales)
 	t.Run("host network", func(t *testing.T) {
 		_, port, _ := net.SplitHostPort(c.tcp)
 		n, _ := strconv.Atoi(port)

@@ -15,15 +15,18 @@ import (
 // deviceNames are the devices that a sandbox has. None tells or steers anything.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// What /proc and /sys show beyond the sandbox. Files and directories that a kernel does not have are left out.
+// What /proc shows beyond the sandbox. Files and directories that a kernel does not have are left out.
 var (
-	// readOnly steers the machine; masked tells of it.
-	readOnly = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+	// readOnly steers the machine; masked tells of it: how it was booted, its devices, its disks and their use.
+	readOnly = []string{"/proc/sys", "/proc/fs", "/proc/sysrq-trigger"}
 	masked   = []string{"/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
-		"/proc/sched_debug", "/proc/scsi", "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kallsyms", "/proc/kpagecount", "/proc/kpageflags",
-		"/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/iomem", "/proc/ioports", "/proc/config.gz", "/proc/driver",
-		"/sys/firmware", "/sys/kernel", "/sys/fs", "/sys/module", "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/powercap",
-		"/sys/devices/virtual/dmi", "/sys/block", "/sys/dev"}
+		"/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/softirqs", "/proc/irq",
+		"/proc/kallsyms", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/buddyinfo",
+		"/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/pressure", "/proc/iomem", "/proc/ioports", "/proc/dma", "/proc/mtrr", "/proc/config.gz",
+		"/proc/cmdline", "/proc/bootconfig", "/proc/modules", "/proc/dynamic_debug", "/proc/driver", "/proc/bus", "/proc/devices", "/proc/misc",
+		"/proc/consoles", "/proc/fb", "/proc/partitions", "/proc/diskstats", "/proc/mdstat", "/proc/swaps"}
+	// sysKept is all that there is of /sys: what programs count processors with, and the sandbox's own network.
+	sysKept = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/devices/virtual/net", "/sys/class/net"}
 )
 
 // openDevices takes hold of the host's devices while they can be seen.
@@ -87,18 +90,41 @@ func mountProc(dir string) error {
 	return nil
 }
 
-// mountSys mounts the network namespace's own, or an empty directory where this host hides parts
-// of its own from us: the kernel then shows none.
+// mountSys makes a /sys of the few directories in sysKept, and an empty one where the kernel gives this namespace none.
 func mountSys() error {
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_RDONLY
-	err := unix.Mount("sysfs", "/sys", "sysfs", flags, "")
-	if errors.Is(err, unix.EPERM) {
-		err = unix.Mount("tmpfs", "/sys", "tmpfs", flags, "mode=755,size=4k")
-	}
-	if err != nil {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	kept := map[string]int{}
+	err := unix.Mount("sysfs", "/sys", "sysfs", flags|unix.MS_RDONLY, "")
+	switch {
+	case err == nil:
+		for _, name := range sysKept {
+			m, err := unix.OpenTree(unix.AT_FDCWD, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+			if errors.Is(err, unix.ENOENT) {
+				continue
+			}
+			if err != nil {
+				return &os.PathError{Op: "open_tree", Path: name, Err: err}
+			}
+			kept[name] = m
+		}
+		if err := unix.Unmount("/sys", unix.MNT_DETACH); err != nil {
+			return &os.PathError{Op: "unmount", Path: "/sys", Err: err}
+		}
+	case !errors.Is(err, unix.EPERM):
 		return &os.PathError{Op: "mount", Path: "/sys", Err: err}
 	}
-	return nil
+	if err := unix.Mount("tmpfs", "/sys", "tmpfs", flags, "mode=755,size=16k"); err != nil {
+		return &os.PathError{Op: "mount", Path: "/sys", Err: err}
+	}
+	for name, m := range kept {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+		if err := place(m, name); err != nil {
+			return err
+		}
+	}
+	return remountReadOnly("/sys", true)
 }
 
 // mountDev makes /dev of the few devices, terminals and shared memory.
@@ -163,7 +189,7 @@ func ownBootID() error {
 	return errors.Join(remountReadOnly(bootIDFile, true), os.Remove(tmp))
 }
 
-// mask hides and closes what /proc and /sys show of the machine.
+// mask hides and closes what /proc shows of the machine.
 func mask() error {
 	for _, name := range readOnly {
 		if err := unix.Mount(name, name, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {

@@ -3,6 +3,7 @@ package ns_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,8 +117,16 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s worked: %q", line, out)
 		}
 	}
-	if out := b.must("ls /proc | wc -w; ls /sys/kernel /sys/module /sys/firmware /sys/fs 2>/dev/null | wc -w"); !strings.Contains(out, "\n4") {
-		t.Errorf("/proc and the masks of /sys: %q", out) // the four names that ls prints itself
+	if out := b.must("cd /sys; echo * class/* devices/* devices/*/*; ls class/net"); out != "class devices class/net devices/system devices/virtual devices/system/cpu devices/system/node devices/virtual/net\neth0\nlo" {
+		t.Errorf("/sys: %s", out)
+	}
+	for _, c := range hostLinks(t) {
+		if out, _ := b.sh("root", "cat /sys/class/net/*/address"); strings.Contains(out, c) {
+			t.Errorf("/sys has the host's link with the address %s", c)
+		}
+	}
+	if out := b.must("cat /sys/devices/system/cpu/online /sys/class/net/lo/address"); !strings.HasPrefix(out, "0") || !strings.HasSuffix(out, "\n00:00:00:00:00:00") {
+		t.Errorf("processors and the network's first link: %q", out)
 	}
 	if out := b.must("ls /dev"); out != "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero" {
 		t.Errorf("/dev: %s", out)
@@ -125,6 +134,22 @@ func TestRights(t *testing.T) {
 	if out := b.must("cat /proc/self/cgroup"); strings.Contains(out, "carrel") {
 		t.Errorf("the host's groups are named: %s", out)
 	}
+}
+
+// hostLinks are the hardware addresses of this host.
+func hostLinks(t *testing.T) []string {
+	t.Helper()
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, i := range all {
+		if a := i.HardwareAddr.String(); a != "" && i.Flags&net.FlagLoopback == 0 {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // TestUsers: where there are ids, users are what they are anywhere; where there is one, everything is root's.
