@@ -16,36 +16,36 @@ const jqUsage = `Usage:	jq [OPTIONS] FILTER [FILES...]
 `
 
 const jqHelp = `
-jq is a tool for processing JSON inputs, applying the given filter to
-its JSON text inputs and producing the filter's results as JSON on
-standard output.
+Runs FILTER on each JSON value of its input and prints what comes out.
 
-Options:
-  -n, --null-input          use ` + "`null`" + ` as the single input value
-  -R, --raw-input           read each line as string instead of JSON
-  -s, --slurp               read all inputs into an array
-  -c, --compact-output      compact instead of pretty-printed output
-  -r, --raw-output          output strings without escapes and quotes
-      --raw-output0         like -r with NUL after each output
-  -j, --join-output         like -r without newline after each output
-  -a, --ascii-output        only ASCII, the rest as escapes
-  -S, --sort-keys           sort keys of objects
-  -C, --color-output        colorize output
-  -M, --monochrome-output   don't colorize output
-      --tab                 indent with tabs
-      --indent n            indent with n spaces (max 7)
-      --stream              parse input as stream of paths and leaves
-      --seq                 use application/json-seq
-  -f, --from-file file      load the filter from a file
-      --arg name value      set $name to a string
-      --argjson name value  set $name to a JSON value
-      --slurpfile name file set $name to an array of a file's values
-      --rawfile name file   set $name to a file's text
-      --args                what follows are strings for $ARGS.positional
-      --jsonargs            what follows are JSON values for it
-  -e, --exit-status         exit by the last output: 0, 1 or 4
-  -V, --version             show the version
-  -h, --help                show this help
+Input:
+  -n, --null-input          the filter runs once, on null; input and inputs read
+  -R, --raw-input           each line is a string
+  -s, --slurp               all values become one array, or with -R all text one string
+      --stream              values come in pieces: [path, leaf]
+      --seq                 values begin with the byte RS (RFC 7464), printed ones too
+
+Output:
+  -r, --raw-output          strings without quotes
+      --raw-output0         the same, and a zero byte in place of each line's end
+  -j, --join-output         the same, and nothing in place of it
+  -a, --ascii-output        characters outside of ASCII as \u and their number
+  -c, --compact-output      each value in one line
+      --tab, --indent N     how far to indent: a tab, or 0 to 7 spaces
+  -S, --sort-keys           keys in order
+  -C, --color-output        with colors; -M, --monochrome-output: without
+  -e, --exit-status         end with 1 when the last value is null or false, with 4
+                            when there is none
+
+Filter and variables:
+  -f, --from-file FILE      FILE holds the filter
+      --arg NAME TEXT       $NAME is a string
+      --argjson NAME JSON   $NAME is that value
+      --rawfile NAME FILE   $NAME is what FILE holds, as one string
+      --slurpfile NAME FILE $NAME is an array of the values in FILE
+      --args, --jsonargs    arguments after it are $ARGS.positional, not files
+
+  -V, --version, -h, --help
 `
 
 // wrong is a usage error.

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-const xanHelp = `xan - CSV toolkit for data manipulation
+const xanHelp = `xan works on tables in CSV.
 
 Usage: xan <COMMAND> [OPTIONS] [FILE]
 

@@ -35,7 +35,7 @@ func file(c *tool.Call) int {
 		names = append(strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), names...)
 	}
 	if len(names) == 0 {
-		fmt.Fprintln(c.Err, "Usage: file [-bcCdEhikLlNnprsSvzZ0] [--apple] [--extension] [--mime-encoding]\n            [--mime-type] [-F <separator>] [-f <namefile>]\n            <file> ...")
+		fmt.Fprintln(c.Err, "Usage: file [OPTION...] [FILE...]")
 		return 1
 	}
 	wide := 0

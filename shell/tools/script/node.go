@@ -91,17 +91,15 @@ type options struct {
 
 const nodeUsage = `Usage: node [options] [ script.js ] [arguments]
        node [options] -e "script" [arguments]
+Runs JavaScript: a file, the text after -e or -p, or with - (or nothing) its input.
 
-Options:
-  -                           script read from stdin
-  -c, --check                 syntax check script without executing
-  -e, --eval=...              evaluate script
-  -h, --help                  print node command line options
-  --input-type=...            module or commonjs for string input
-  -p, --print [...]           evaluate script and print result
-  -r, --require=...           CommonJS module to preload
-  --tools=RULES               let the script call the machine's commands as tools.NAME({...}), as the rules in a JSON file allow
-  -v, --version               print Node.js version
+  -e, --eval TEXT        run TEXT
+  -p, --print TEXT       run TEXT and print the value of its last expression
+  -c, --check            say whether the syntax is right, and run nothing
+  -r, --require MODULE   load MODULE first
+  --input-type=KIND      TEXT or the input is a module, or commonjs
+  --tools=RULES          let the script call the machine's commands as tools.NAME({...}), as the rules in a JSON file allow
+  -v, --version, -h, --help
 `
 
 // nodeOptions reads the command line as node does: its own options end at the script.

@@ -79,15 +79,12 @@ type pythonRun struct {
 
 // pythonUsage is what python3 --help says.
 const pythonUsage = `usage: python3 [option] ... [-c cmd | -m mod | file | -] [arg] ...
-Options:
--c cmd : program passed in as string (terminates option list)
--h     : print this help message and exit (also -? or --help)
--I     : isolate Python from the user's environment
--m mod : run library module as a script (terminates option list)
--V     : print the Python version number and exit (also --version)
-file   : program read from script file
--      : program read from stdin
-arg ...: arguments passed to program in sys.argv[1:]
+Runs Python: the text after -c, the module after -m, a file, or what it reads from
+standard input. The program finds what comes after in sys.argv.
+
+-I             leave the script's own directory out of sys.path
+-V, --version  tell which Python this is
+-h, -?, --help print this
 
 This is CPython in WebAssembly: threads, sockets, fork and C extensions of others are not there; subprocess and
 urllib.request go through the machine.
@@ -155,7 +152,7 @@ func (o *pythonOptions) parse() (status int, ok bool) {
 }
 
 // pythonHint ends the messages about options.
-const pythonHint = "usage: python3 [option] ... [-c cmd | -m mod | file | -] [arg] ...\nTry `python -h' for more information.\n"
+const pythonHint = "usage: python3 [option] ... [-c cmd | -m mod | file | -] [arg] ...\nTry 'python3 -h' for more information.\n"
 
 // letters reads a bundle of short options. With ok false python ends with the status.
 func (o *pythonOptions) letters(a string) (status int, ok bool) {

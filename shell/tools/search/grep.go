@@ -42,27 +42,34 @@ var grepLong = []string{"extended-regexp=E", "fixed-strings=F", "basic-regexp=G"
 	long("group-separator", optGroupSep, ":"), long("no-group-separator", optNoGroupSep, "")}
 
 const grepUsage = `Usage: grep [OPTION]... PATTERNS [FILE]...
-Search for PATTERNS in each FILE.
-Example: grep -i 'hello world' menu.h main.c
-PATTERNS can contain multiple patterns separated by newlines.
+Prints the lines of files in which it finds a pattern. Every line of PATTERNS is a
+pattern of its own. The input is read where a file is named -, or none is named and
+-r is not given.
 
-  -E, -F, -G, -P            extended, fixed, basic (the default), Perl's expressions
-  -e, --regexp=PATTERNS     -f, --file=FILE
-  -i, --ignore-case         -w, --word-regexp       -x, --line-regexp
-  -v, --invert-match        -m, --max-count=NUM     -z, --null-data
-  -n, --line-number         -b, --byte-offset       -H, --with-filename
-  -h, --no-filename         --label=LABEL           -o, --only-matching
-  -q, --quiet, --silent     -s, --no-messages       -a, --text
-  -I                        --binary-files=TYPE     -d, --directories=ACTION
-  -r, --recursive           -R, --dereference-recursive
-  --include=GLOB            --exclude=GLOB          --exclude-from=FILE
-  --exclude-dir=GLOB        -L, --files-without-match
-  -l, --files-with-matches  -c, --count             -T, --initial-tab
-  -Z, --null                -A, -B, -C NUM, -NUM    --color[=WHEN]
+What a pattern is:
+  -G -E -F -P    basic expressions (if nothing is said), extended ones, plain text, Perl's
+  -e, --regexp=PATTERNS, -f, --file=FILE
+  -i, --ignore-case, --no-ignore-case, -w, --word-regexp, -x, --line-regexp
 
-When FILE is '-', read standard input.  With no FILE, read '.' if
-recursive, '-' otherwise.  Exit status is 0 if any line is selected, 1
-otherwise; if any error occurs and -q is not given, the exit status is 2.
+What is selected:
+  -v, --invert-match, -m, --max-count=NUM, -z, --null-data
+  -a, --text, -I, --binary-files=TYPE
+
+What is printed in place of lines:
+  -c, --count, -l, --files-with-matches, -L, --files-without-match
+  -o, --only-matching, -q, --quiet, --silent
+
+What is printed beside them:
+  -n, --line-number, -b, --byte-offset, -H, --with-filename, -h, --no-filename
+  -A, -B, -C NUM, -NUM, --group-separator=SEP, --no-group-separator
+  -Z, --null, -T, --initial-tab, --label=LABEL, --color[=WHEN], -s, --no-messages
+
+Which files:
+  -r, --recursive, -R, --dereference-recursive, -d, --directories=ACTION
+  --include=GLOB, --exclude=GLOB, --exclude-from=FILE, --exclude-dir=GLOB
+
+It ends with 0 when it has selected something, with 1 when not, and with 2 after an
+error. An error does not count with -q when something was selected.
 `
 
 // grep is one run of grep.

@@ -36,34 +36,26 @@ type shell struct {
 }
 
 const usage = `Usage: sqlite3 [OPTIONS] FILENAME [SQL]
-FILENAME is the name of an SQLite database. A new database is created
-if the file does not previously exist.
-OPTIONS include:
-   -ascii               set output mode to 'ascii'
-   -bail                stop after hitting an error
-   -batch               force batch I/O
-   -box                 set output mode to 'box'
-   -column              set output mode to 'column'
-   -cmd COMMAND         run "COMMAND" before reading stdin
-   -csv                 set output mode to 'csv'
-   -echo                print inputs before execution
-   -init FILENAME       read/process named file
-   -[no]header          turn headers on or off
-   -help                show this message
-   -html                set output mode to HTML
-   -interactive         force interactive I/O
-   -json                set output mode to 'json'
-   -line                set output mode to 'line'
-   -list                set output mode to 'list'
-   -markdown            set output mode to 'markdown'
-   -newline SEP         set output row separator. Default: '\n'
-   -nullvalue TEXT      set text string for NULL values. Default ''
-   -quote               set output mode to 'quote'
-   -readonly            open the database read-only
-   -separator SEP       set output column separator. Default: '|'
-   -table               set output mode to 'table'
-   -tabs                set output mode to 'tabs'
-   -version             show SQLite version
+Runs SQL, or the commands on its input, on the database in FILENAME. There is no need
+for the file to exist; :memory: and "" name databases without one.
+
+How rows are printed:
+   -ascii -box -column -csv -html -json -line -list -markdown -quote -table -tabs
+                        in this form; -list at first
+   -header, -noheader   with the names of columns, or without
+   -separator TEXT      between columns, "|" at first
+   -newline TEXT        after rows, a line feed at first
+   -nullvalue TEXT      in place of NULL, nothing at first
+
+What is run:
+   -cmd COMMAND         this before everything else
+   -init FILE           this file first
+   -bail                nothing more after an error
+   -echo                each command is printed, too
+   -readonly            nothing may change the database
+   -batch, -interactive taken and ignored
+
+   -help, -version      this text, or the version
 `
 
 // runSqlite is sqlite3.

@@ -123,7 +123,7 @@ func ps(c *tool.Call) int {
 	format := "pid,tname=TTY,time,ucmd=CMD"
 	args := c.Args
 	fail := func(err error) int {
-		fmt.Fprintf(c.Err, "%v\n\nUsage:\n ps [options]\n\n Try 'ps --help <simple|list|output|threads|misc|all>'\n  or 'ps --help <s|l|o|t|m|a>'\n for additional help text.\n", err)
+		fmt.Fprintf(c.Err, "%v\n\nUsage:\n ps [options]\n", err)
 		return 1
 	}
 	for len(args) > 0 {

@@ -221,7 +221,7 @@ func timeCommand(c *tool.Call) int {
 		return 125
 	}
 	if len(f.Args) == 0 {
-		fmt.Fprintf(c.Err, "Usage: time [-apvV] [-f format] [-o file] [--append] [--verbose]\n       [--portability] [--format=format] [--output=file] [--version]\n       [--quiet] [--help] command [arg...]\n")
+		fmt.Fprintf(c.Err, "Usage: time [-apvV] [-f format] [-o file] command [arg...]\n")
 		return 125
 	}
 	out := c.Err

@@ -278,21 +278,23 @@ Features: HTTP2 HTTPS-proxy libz SSL
 `
 
 const curlHelp = `Usage: curl [options...] <url>
- -d, --data <data>          HTTP POST data
- -f, --fail                 Fail fast with no output on HTTP errors
- -h, --help <category>      Get help for commands
- -i, --include              Include protocol response headers in the output
- -o, --output <file>        Write to file instead of stdout
- -O, --remote-name          Write output to a file named as the remote file
- -s, --silent               Silent mode
- -T, --upload-file <file>   Transfer local FILE to destination
- -u, --user <user:password> Server user and password
- -A, --user-agent <name>    Send User-Agent <name> to server
- -v, --verbose              Make the operation more talkative
- -V, --version              Show version number and quit
-Other options: -b -c -C -D -e -F -G -H -I -J -k -K -L -m -r -R -S -w -X -z
- --compressed --connect-timeout --create-dirs --data-binary --data-raw --data-urlencode --fail-with-body --json
- --max-filesize --max-redirs --next --oauth2-bearer --output-dir --retry --retry-delay --url --url-query
+Fetches what is at a URL, or sends something there.
+
+Request:
+ -X METHOD, -H 'NAME: VALUE', -A AGENT, -e REFERER, -u USER:PASSWORD, -b COOKIES
+ -d TEXT, --data-raw, --data-binary, --data-urlencode, --json: a body (@FILE: from FILE)
+ -F NAME=VALUE: a form;  -T FILE: upload;  -G: what -d gave goes into the URL
+ -I: headers only;  -r RANGE;  -z TIME: if newer;  --oauth2-bearer TOKEN;  --url-query TEXT
+Answer:
+ -o FILE, -O (under the URL's last name), -J (under the server's), --output-dir DIR
+ -i: headers, too;  -D FILE: headers there;  -c FILE: cookies there;  -w FORMAT: facts after it
+ -f, --fail-with-body: errors of HTTP are errors;  --compressed;  -R: keep the file's time
+Way:
+ -L: follow redirects, --max-redirs N;  -m SECONDS, --connect-timeout SECONDS
+ --retry N, --retry-delay SECONDS;  -C OFFSET: go on;  --max-filesize BYTES;  -k: any certificate
+Rest:
+ -s: no progress, no errors;  -S: errors after all;  -v: tell all;  -K FILE: options from FILE
+ --url URL;  --next: options anew;  --create-dirs;  -V: version;  -h: this
 `
 
 // curl is one run.

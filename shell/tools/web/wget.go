@@ -25,12 +25,16 @@ const (
 	wgetServer  = 8
 )
 
-const wgetHelp = `GNU Wget, a non-interactive network retriever.
-Usage: wget [OPTION]... [URL]...
-  -q quiet  -nv less verbose  -O FILE write to FILE  -P DIR save in DIR  -c continue  -N only newer files
-  -nc don't overwrite  -S show headers  --spider only look  -i FILE read URLs  -t N tries  -T SECONDS timeout
-  -U AGENT  --header=H  --user=U --password=P  --method=M  --post-data=S  --post-file=F  --body-data=S  --body-file=F
-  --max-redirect=N  --no-check-certificate  --content-disposition  --save-cookies/--load-cookies FILE
+const wgetHelp = `Usage: wget [OPTION]... [URL]...
+Saves what is at URLs in files.
+
+Files:    -O FILE one for all, -P DIR where, -c go on with a part, -N only what is newer, -nc none anew
+          -i FILE URLs from there, --content-disposition the server's name
+Request:  -U AGENT  --header=LINE  --user=NAME --password=TEXT  --method=NAME
+          --post-data=TEXT  --post-file=FILE  --body-data=TEXT  --body-file=FILE
+          --load-cookies FILE  --save-cookies FILE  --no-check-certificate
+Way:      -t TRIES  -T SECONDS  --max-redirect=N  --spider fetch nothing
+Messages: -q none, -nv few, -S the answer's headers, too
 `
 
 // wget is one run.

@@ -12,7 +12,7 @@ import (
 // Commands returns the programs of this package by name.
 func Commands() map[string]tool.Command {
 	return usage.Commands(map[string]usage.Program{
-		"bc": {Run: bc, Args: "[options] [file ...]", What: "An arbitrary precision calculator language."},
-		"dc": {Run: dc, Args: "[OPTION] [file ...]", What: "A reverse-polish desk calculator."},
+		"bc": {Run: bc, Args: "[options] [file ...]", What: "Calculates what lines of numbers and operators say, with as many digits as they need."},
+		"dc": {Run: dc, Args: "[OPTION] [file ...]", What: "Calculates on a stack: numbers first, their operator after them."},
 	})
 }
