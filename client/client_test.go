@@ -22,6 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -255,14 +256,16 @@ func TestImport(t *testing.T) {
 	pr, pw := io.Pipe()
 	go func() {
 		_, _ = io.WriteString(pw, "first ")
-		for {
+		told := testenv.Within(t.Context(), time.Minute, func() error {
 			mu.Lock()
-			n := len(stages)
-			mu.Unlock()
-			if n > 0 {
-				break
+			defer mu.Unlock()
+			if len(stages) == 0 {
+				return errors.New("no progress was told")
 			}
-			time.Sleep(time.Millisecond)
+			return nil
+		})
+		if told != nil {
+			t.Error(told)
 		}
 		_, _ = io.WriteString(pw, "second")
 		pw.Close()

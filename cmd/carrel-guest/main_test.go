@@ -89,23 +89,21 @@ func start(t *testing.T, command func(bin string, args ...string) *exec.Cmd, arg
 		}
 	})
 	g.client = processconnect.NewProcessClient(&http.Client{Transport: &http.Transport{}}, g.url, connect.WithProtoJSON())
-	for {
-		resp, err := http.Get(g.url + "/health")
-		if err == nil {
-			_ = resp.Body.Close()
-			t.Logf("answers after %v", time.Since(began))
-			return g
-		}
+	testenv.EventuallyNil(t, "the guest answers", func() error {
 		select {
 		case err := <-g.ended:
 			g.ended <- err
 			testenv.Need(t, "mount", fmt.Errorf("guest ended: %w: %s", err, g.stderr.String()))
-		case <-time.After(time.Millisecond):
+		default:
 		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("no answer")
+		resp, err := http.Get(g.url + "/health")
+		if err == nil {
+			_ = resp.Body.Close()
 		}
-	}
+		return err
+	})
+	t.Logf("answers after %v", time.Since(began))
+	return g
 }
 
 // sh runs a shell line and returns its output and end.
@@ -228,16 +226,12 @@ func TestReaping(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var left []string
-	for range 3000 {
-		if left = childrenOf(g.cmd.Process.Pid); len(left) == 0 {
-			break
+	testenv.EventuallyNil(t, "all are reaped", func() error {
+		if left := childrenOf(g.cmd.Process.Pid); len(left) > 0 {
+			return fmt.Errorf("%q are not", left)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if len(left) > 0 {
-		t.Errorf("not reaped: %q", left)
-	}
+		return nil
+	})
 	// A daemon that left its session is ended with the sandbox.
 	out, _, err := g.sh("setsid sleep 300 </dev/null >/dev/null 2>&1 & echo started", rootUser...)
 	if err != nil || out != "started\n" {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/box"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func init() { helpers["parent"] = parent }
@@ -38,16 +39,13 @@ func parent() {
 // gone waits for the end of a process.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the process is gone", func() error {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil || strings.Contains(string(b), ") Z ") {
-			return
+			return nil
 		}
-		if time.Now().After(end) {
-			t.Errorf("process %d is still there: %s", pid, b)
-			return
-		}
-	}
+		return fmt.Errorf("process %d is still there: %s", pid, b)
+	})
 }
 
 func TestEndsWithItsParent(t *testing.T) {
@@ -70,13 +68,13 @@ func TestEndsWithItsParent(t *testing.T) {
 			if _, err := fmt.Sscan(line, &pids[0], &pids[1]); err != nil {
 				t.Fatal(line)
 			}
-			all := descendants(pids[0])
-			for end := time.Now().Add(time.Minute); len(all) < 4; all = descendants(pids[0]) {
-				if time.Now().After(end) {
-					t.Fatalf("only %v", all)
+			var all []int
+			testenv.EventuallyNil(t, "all four run", func() error {
+				if all = descendants(pids[0]); len(all) < 4 {
+					return fmt.Errorf("only %v", all)
 				}
-				time.Sleep(5 * time.Millisecond)
-			}
+				return nil
+			})
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

@@ -137,31 +137,28 @@ func startAuthority(t *testing.T, tlsPort, httpPort int) *authority {
 	})
 	a := &authority{directory: "https://" + listen + "/dir", rootsFile: roots, issued: x509.NewCertPool()}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, DisableKeepAlives: true}}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the ACME server answers", func() error {
 		resp, err := client.Get("https://" + management + "/roots/0")
-		if err == nil {
-			raw, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if a.issued.AppendCertsFromPEM(raw) {
-				return a
-			}
+		if err != nil {
+			return err
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the ACME server does not answer: %v", err)
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if !a.issued.AppendCertsFromPEM(raw) {
+			return fmt.Errorf("no certificate in %q, %v", raw, err) //nolint:errorlint // there may be none
 		}
-	}
+		return nil
+	})
+	return a
 }
 
 // await shakes hands until a certificate of the authority is there.
 func (a *authority) await(t *testing.T, addr, name string) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if _, err = shake(addr, name, a.issued, nil); err == nil {
-			return
-		}
+	err := testenv.Within(t.Context(), 2*time.Minute, func() error { _, err := shake(addr, name, a.issued, nil); return err })
+	if err != nil {
+		t.Fatalf("no certificate for %s: %v", name, err)
 	}
-	t.Fatalf("no certificate for %s: %v", name, err)
 }
 
 // TestACME gets certificates from a real ACME server, proven over the daemon's own

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -120,14 +121,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		t.Errorf("with a broken key in its file: %v", err)
 	}
 	writePair(t, ca, filepath.Dir(cert), "new.example.com")
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		if _, err = shake(addr, "new.example.com", ca.Pool(), nil); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the new certificate is not served: %v", err)
-		}
-	}
+	testenv.EventuallyNil(t, "the new certificate is served", func() error { _, err := shake(addr, "new.example.com", ca.Pool(), nil); return err })
 }
 
 func TestFilesRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 // Package testenv decides whether a test may run on this machine. A test that
 // needs something calls [Need]; where CARREL_REQUIRE names that something, as it
-// does in CI, its absence is a failure and not a skip.
+// does in CI, its absence is a failure and not a skip. It also waits for a
+// test: [Eventually].
 package testenv
 
 import (

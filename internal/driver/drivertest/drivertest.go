@@ -180,16 +180,8 @@ func (s *suite) adopt(spec driver.Spec, in driver.Instance) *box {
 func (b *box) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for {
-		err := b.conn.Health(ctx)
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(5 * time.Millisecond):
-		}
+	if err := testenv.Within(ctx, time.Minute, func() error { return b.conn.Health(ctx) }); err != nil {
+		return err
 	}
 	return b.conn.Init(ctx, guest.InitRequest{Timestamp: time.Now(), SandboxID: string(b.spec.ID),
 		Hostname: string(b.spec.ID), DefaultUser: "root"})

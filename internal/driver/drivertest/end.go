@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -292,14 +293,10 @@ func (s *suite) testRecover(t *testing.T) {
 // wantGone checks that nothing on the host names the sandbox or its directory.
 func (s *suite) wantGone(t testing.TB, spec driver.Spec) {
 	t.Helper()
-	var left []string
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if left = remains(spec); len(left) == 0 {
-			return
+	testenv.EventuallyNil(t, "nothing is left behind", func() error {
+		if left := remains(spec); len(left) > 0 {
+			return errors.New(strings.Join(left, "; "))
 		}
-		if time.Now().After(end) {
-			break
-		}
-	}
-	t.Errorf("left behind: %s", strings.Join(left, "; "))
+		return nil
+	})
 }

@@ -178,22 +178,12 @@ func (b *box) wantLine(t testing.TB, dial func(context.Context, uint16) (net.Con
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for {
-		c, err := dial(ctx, port)
-		if err == nil {
-			_ = c.SetDeadline(time.Now().Add(time.Minute))
-			got, err := io.ReadAll(c)
-			c.Close()
-			if err != nil || string(got) != want+"\n" {
-				t.Errorf("port %d said %q, %v", port, got, err)
-			}
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("port %d: %v", port, err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	var c net.Conn
+	testenv.EventuallyNil(t, fmt.Sprintf("port %d answers", port), func() (err error) { c, err = dial(ctx, port); return err })
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if got, err := io.ReadAll(c); err != nil || string(got) != want+"\n" {
+		t.Errorf("port %d said %q, %v", port, got, err)
 	}
 }
 

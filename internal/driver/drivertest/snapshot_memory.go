@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,24 +51,16 @@ func (b *box) tell(t testing.TB, line string) (net.Conn, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for {
-		c, err := b.in.Dial(ctx, witnessPort)
-		if err == nil {
-			_ = c.SetDeadline(time.Now().Add(time.Minute))
-			_, _ = fmt.Fprintln(c, line)
-			answer, err := bufio.NewReader(c).ReadString('\n')
-			if err != nil {
-				t.Fatalf("the witness answers %q with %q, %v", line, answer, err)
-			}
-			_ = c.SetDeadline(time.Time{})
-			return c, answer
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the witness does not answer: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	var c net.Conn
+	testenv.EventuallyNil(t, "the witness answers", func() (err error) { c, err = b.in.Dial(ctx, witnessPort); return err })
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_, _ = fmt.Fprintln(c, line)
+	answer, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the witness answers %q with %q, %v", line, answer, err)
 	}
+	_ = c.SetDeadline(time.Time{})
+	return c, answer
 }
 
 // ask returns the witness's testimony.
@@ -173,18 +166,13 @@ func (s *suite) testMemorySurvives(t *testing.T) {
 // wantHeldClosed waits until every connection from outside has ended inside.
 func (b *box) wantHeldClosed(t testing.TB) {
 	t.Helper()
-	var held []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		held = b.ask(t).Held
-		open := false
-		for _, h := range held {
-			open = open || !strings.HasPrefix(h, "closed")
+	testenv.EventuallyNil(t, "connections from outside end in the restored copy", func() error {
+		held := b.ask(t).Held
+		if len(held) == 0 || slices.ContainsFunc(held, func(h string) bool { return !strings.HasPrefix(h, "closed") }) {
+			return fmt.Errorf("they are %v", held)
 		}
-		if !open && len(held) > 0 {
-			return
-		}
-	}
-	t.Errorf("connections from outside are still %v in the restored copy", held)
+		return nil
+	})
 }
 
 // lines collects what a process prints.
@@ -222,12 +210,7 @@ func (b *box) testGuestKept(t testing.TB, pid int) {
 	defer p.Close()
 	c, _ := b.tell(t, "say a word after restore")
 	c.Close()
-	for end := time.Now().Add(time.Minute); !out.has("a word after restore"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Error("what the process prints after the restore does not come out")
-			return
-		}
-	}
+	testenv.Eventually(t, "what the process prints after the restore comes out", func() bool { return out.has("a word after restore") })
 }
 
 // testRefreshed checks what every restored sandbox must have anew.

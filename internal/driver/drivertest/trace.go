@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // remains lists what a sandbox left on the host: processes, cgroups, mounts, and
@@ -118,18 +119,22 @@ func (tr trace) wantSame(t testing.TB) {
 	t.Helper()
 	const slack = 4
 	var now trace
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	err := testenv.Within(t.Context(), time.Minute, func() error {
 		now = takeTrace()
-		if now.goroutines <= tr.goroutines+slack && now.files <= tr.files+slack && now.children <= tr.children {
-			return
+		if now.goroutines > tr.goroutines+slack || now.files > tr.files+slack || now.children > tr.children {
+			return fmt.Errorf("left behind: before %s, after %s", tr, now)
 		}
+		return nil
+	})
+	if err == nil {
+		return
 	}
 	detail := ""
 	if now.goroutines > tr.goroutines+slack {
 		buf := make([]byte, 1<<20)
 		detail = string(buf[:runtime.Stack(buf, true)])
 	}
-	t.Errorf("left behind: before %s, after %s\n%s", tr, now, detail)
+	t.Errorf("%v\n%s", err, detail)
 }
 
 func (tr trace) String() string {

@@ -237,8 +237,7 @@ func TestBlankIsKilled(t *testing.T) {
 		in, err := d.Create(t.Context(), spec)
 		done <- result{in, err}
 	}()
-	for end := time.Now().Add(time.Minute); d.Blanks().Taken == taken && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
+	testenv.Eventually(t, "a blank is taken", func() bool { return d.Blanks().Taken != taken })
 	time.Sleep(20 * time.Millisecond) // mostly it has its job by now; killed before, it must come to the same
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -293,8 +292,12 @@ func TestBlankOfADeadDaemon(t *testing.T) {
 		t.Errorf("%d sentries, two of them wait", n)
 	}
 	kill()
-	for end := time.Now().Add(time.Minute); len(sentriesOf(root)) > 1 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-	}
+	testenv.EventuallyNil(t, "the blanks end", func() error {
+		if all := sentriesOf(root); len(all) > 1 {
+			return fmt.Errorf("sentries: %v", all)
+		}
+		return nil
+	})
 
 	d := openBlank(t, root, dirKeeper{filepath.Join(root, "keeper")}, 0)
 	in, err := d.Recover(t.Context(), handle)

@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestFastPathIsKnown fails when gVisor's state is not, or not where, we take it to be.
@@ -56,10 +57,9 @@ func TestFastPathWaits(t *testing.T) {
 			t.Errorf("at first the fast path is put off for %d periods", got)
 		}
 	}
-	for end := time.Now().Add(time.Minute); !s.monitorParked.Load() && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
-	if !s.monitorParked.Load() || s.stubFastPathEnabled.Load() {
-		t.Fatal("it did not park")
+	testenv.Eventually(t, "the monitor parks", s.monitorParked.Load)
+	if s.stubFastPathEnabled.Load() {
+		t.Fatal("it parked, and the fast path is on")
 	}
 	s.stubFPBackoff, s.sentryFPBackoff = 0, 0 // as after a burst that had the fast path; curState is gVisor's by now, which would look for measurements
 	done := make(chan struct{})

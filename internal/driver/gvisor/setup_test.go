@@ -185,11 +185,12 @@ func openBlank(t testing.TB, root string, k hosted.FDKeeper, blanks int) *gvisor
 func readyBlanks(t testing.TB, d *gvisor.Driver, n int) {
 	t.Helper()
 	d.BeginBlanks()
-	for end := time.Now().Add(time.Minute); d.Blanks().Ready != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not %d: %+v", n, d.Blanks())
+	testenv.EventuallyNil(t, fmt.Sprintf("%d are ready", n), func() error {
+		if b := d.Blanks(); b.Ready != n {
+			return fmt.Errorf("%+v", b)
 		}
-	}
+		return nil
+	})
 }
 
 // shortDir is a temporary directory whose path leaves room for a socket's name.
@@ -241,18 +242,9 @@ func client(in driver.Instance) *http.Client {
 }
 
 // dial connects to the guest once it listens.
-func dial(ctx context.Context, in driver.Instance) (net.Conn, error) {
-	deadline := time.Now().Add(time.Minute)
-	for {
-		c, err := in.Dial(ctx, carrel.GuestPort)
-		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
-			return c, err
-		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
+func dial(ctx context.Context, in driver.Instance) (c net.Conn, err error) {
+	err = testenv.Within(ctx, time.Minute, func() error { c, err = in.Dial(ctx, carrel.GuestPort); return err })
+	return c, err
 }
 
 // get asks the guest and returns its answer and whether it was a success.

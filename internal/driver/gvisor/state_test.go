@@ -142,16 +142,18 @@ func runInside(t testing.TB, in driver.Instance, cmd string) string {
 func startState(t testing.TB, in driver.Instance, mb, files int) {
 	t.Helper()
 	runInside(t, in, fmt.Sprintf("python3 /state.py %d %d > /tmp/state.log 2>&1 < /dev/null &", mb, files))
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
+	err := testenv.Within(t.Context(), 2*time.Minute, func() error {
 		out := runInside(t, in, "cat /tmp/state.log")
-		if strings.Contains(out, "ready") {
-			return
-		}
-		if time.Now().After(deadline) || strings.Contains(out, "Traceback") {
+		if strings.Contains(out, "Traceback") {
 			t.Fatalf("the state program: %s", out)
 		}
-		time.Sleep(20 * time.Millisecond)
+		if !strings.Contains(out, "ready") {
+			return fmt.Errorf("the state program: %s", out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -93,9 +93,7 @@ func TestRestoredIsBare(t *testing.T) {
 	}
 	loaded(t, in)
 	// It closes what it loaded with just after it says that it is through.
-	for deadline := time.Now().Add(time.Minute); holdsSnapshot(pid) && time.Now().Before(deadline); {
-		time.Sleep(5 * time.Millisecond)
-	}
+	testenv.Eventually(t, "the snapshot is closed", func() bool { return !holdsSnapshot(pid) })
 	checkRoot(t, pid)
 	checkDescriptors(t, pid)
 }

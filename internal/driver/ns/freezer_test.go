@@ -1,6 +1,8 @@
 package ns
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,15 +57,7 @@ func TestFreezers(t *testing.T) {
 				}
 				return info.Size()
 			}
-			until := func(what string, ok func() bool) {
-				t.Helper()
-				for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatal(what)
-					}
-				}
-			}
-			until("nothing ticks", func() bool { return size() > 0 })
+			testenv.Eventually(t, "something ticks", func() bool { return size() > 0 })
 			for range 5 { // what they start meanwhile is born there
 				for _, p := range proc.Tree(pid) {
 					if f.dir != "" {
@@ -72,7 +66,7 @@ func TestFreezers(t *testing.T) {
 				}
 			}
 			for range 2 {
-				until("does not freeze", func() bool { done, err := in.step(true); return err == nil && done })
+				testenv.Eventually(t, "it is frozen", func() bool { done, err := in.step(true); return err == nil && done })
 			}
 			if !in.isFrozen() {
 				t.Error("it is frozen and does not look so")
@@ -83,12 +77,12 @@ func TestFreezers(t *testing.T) {
 				t.Errorf("it ticked %d times while frozen", after-before)
 			}
 			for range 2 {
-				until("does not thaw", func() bool { done, err := in.step(false); return err == nil && done })
+				testenv.Eventually(t, "it is thawed", func() bool { done, err := in.step(false); return err == nil && done })
 			}
 			if in.isFrozen() {
 				t.Error("it is thawed and does not look so")
 			}
-			until("does not go on", func() bool { return size() > before })
+			testenv.Eventually(t, "it goes on", func() bool { return size() > before })
 		})
 	}
 }
@@ -110,14 +104,13 @@ func TestFreezeMeetsVfork(t *testing.T) {
 	}()
 	for range 60 {
 		for _, frozen := range []bool{true, false} {
-			for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-				if done, err := in.step(frozen); err == nil && done {
-					break
+			testenv.EventuallyNil(t, fmt.Sprintf("frozen is %v", frozen), func() error {
+				done, err := in.step(frozen)
+				if err == nil && !done {
+					err = errors.New("not all of it is")
 				}
-				if time.Now().After(end) {
-					t.Fatalf("frozen %v: it never is", frozen)
-				}
-			}
+				return err
+			})
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

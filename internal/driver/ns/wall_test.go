@@ -52,15 +52,7 @@ func adopt(t testing.TB, spec driver.Spec, in driver.Instance) *box {
 	t.Helper()
 	b := &box{t: t, spec: spec, in: in, conn: guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})}
 	t.Cleanup(func() { _ = b.conn.Close() })
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		err := b.conn.Health(t.Context())
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	testenv.EventuallyNil(t, "the guest answers", func() error { return b.conn.Health(t.Context()) })
 	if err := b.conn.Init(t.Context(), guest.InitRequest{Timestamp: time.Now(), SandboxID: string(spec.ID), Hostname: string(spec.ID), DefaultUser: "root"}); err != nil {
 		t.Fatal(err)
 	}
@@ -289,11 +281,7 @@ func TestFreeze(t *testing.T) {
 	again := adopt(t, spec, in)
 	defer again.destroy()
 	n := again.must("wc -l < /tmp/ticks")
-	for end := time.Now().Add(time.Minute); again.must("wc -l < /tmp/ticks") == n; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not go on after the thaw")
-		}
-	}
+	testenv.Eventually(t, "it goes on after the thaw", func() bool { return again.must("wc -l < /tmp/ticks") != n })
 	if err := f.Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}

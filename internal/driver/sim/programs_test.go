@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // patience is how long a test waits for what must come.
@@ -103,13 +104,13 @@ func TestProgramsInWorkers(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}
-	deadline := time.Now().Add(patience)
-	for ended.Load() < 3 && time.Now().Before(deadline) { // flood, and waits twice
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := ended.Load(); n != 3 {
-		t.Errorf("%d programs have heard that their process has ended", n)
-	}
+	// They are flood, and waits twice.
+	testenv.EventuallyNil(t, "three programs hear that their process has ended", func() error {
+		if n := ended.Load(); n != 3 {
+			return fmt.Errorf("%d have", n)
+		}
+		return nil
+	})
 	if _, err := p.Provide(id, []carrel.Program{{Name: "up", Run: func(context.Context, *carrel.ProgramCall) int { return 0 }}}); !errors.Is(err, carrel.Conflict) {
 		t.Errorf("the same name again: %v", err)
 	}

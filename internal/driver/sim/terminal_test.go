@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // box makes a sandbox and a connection to its guest.
@@ -54,20 +55,16 @@ func (s *screen) Write(b []byte) (int, error) {
 // want waits until the screen shows text, and forgets all up to it.
 func (s *screen) want(t testing.TB, text string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the screen shows a text", func() error {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		at := strings.Index(s.buf.String(), text)
-		if at >= 0 {
-			s.buf.Next(at + len(text))
+		if at < 0 {
+			return fmt.Errorf("it lacks %q: %q", text, s.buf.String())
 		}
-		s.mu.Unlock()
-		if at >= 0 {
-			return
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.Fatalf("the screen lacks %q: %q", text, s.buf.String())
+		s.buf.Next(at + len(text))
+		return nil
+	})
 }
 
 // TestTerminal is an interactive session as the SDKs start one.
