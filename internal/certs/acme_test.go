@@ -144,10 +144,10 @@ func startAuthority(t *testing.T, tlsPort, httpPort int) *authority {
 		}
 		defer resp.Body.Close()
 		raw, err := io.ReadAll(resp.Body)
-		if !a.issued.AppendCertsFromPEM(raw) {
-			return fmt.Errorf("no certificate in %q, %v", raw, err) //nolint:errorlint // there may be none
+		if err == nil && !a.issued.AppendCertsFromPEM(raw) {
+			err = fmt.Errorf("no certificate in %q", raw)
 		}
-		return nil
+		return err
 	})
 	return a
 }

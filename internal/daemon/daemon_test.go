@@ -49,7 +49,7 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("key %q, first %v", d.Key(), d.firstRun)
 	}
 	for name, mode := range map[string]os.FileMode{"": 0o700, "api-key": 0o600, "daemon.json": 0o600, "state.db": 0o600} {
-		waitFor(t, func() bool { _, err := os.Stat(filepath.Join(cfg.DataDir, name)); return err == nil })
+		testenv.EventuallyNil(t, "the file is there", func() error { _, err := os.Stat(filepath.Join(cfg.DataDir, name)); return err })
 		info, err := os.Stat(filepath.Join(cfg.DataDir, name))
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%q: %v %v", name, info.Mode(), err)
@@ -81,15 +81,6 @@ func TestFirstStart(t *testing.T) {
 	}
 	if again := run(t, cfg, Options{}); again.Key() != key || again.firstRun {
 		t.Error("the second start made a new key")
-	}
-}
-
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain")
-		}
 	}
 }
 
@@ -380,13 +371,16 @@ func TestTLS(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool {
+	testenv.EventuallyNil(t, "the new certificate is served", func() error {
 		c, err := tls.Dial("tcp", strings.TrimPrefix(d.URL(), "https://"), &tls.Config{RootCAs: second, ServerName: "api.box.example.com"})
 		if err != nil {
-			return false
+			return err
 		}
 		defer c.Close()
-		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64() == 2
+		if n := c.ConnectionState().PeerCertificates[0].SerialNumber; n.Int64() != 2 {
+			return fmt.Errorf("it is number %v", n)
+		}
+		return nil
 	})
 	// The client's streams work over TLS as well.
 	svc, err := client.New(d.URL(), d.Key(), client.WithTLSConfig(&tls.Config{RootCAs: second, ServerName: "api.box.example.com"}))

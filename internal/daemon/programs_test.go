@@ -133,7 +133,12 @@ func TestPrograms(t *testing.T) {
 		t.Errorf("a client that has gone: %q", got)
 	}
 	wait(t, ended)
-	waitFor(t, func() bool { return strings.Contains(sh(sb.ID, "up"), "up: command not found") })
+	testenv.EventuallyNil(t, "the program is gone", func() error {
+		if said := sh(sb.ID, "up"); !strings.Contains(said, "up: command not found") {
+			return fmt.Errorf("it said %q", said)
+		}
+		return nil
+	})
 
 	// The worker dies while a program runs: the program is told.
 	if _, err := svc.(carrel.Programs).Provide(ctx, sb.ID, list...); err != nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // sleepy is the lifecycle of a sandbox that wakes by itself.
@@ -61,9 +62,12 @@ func (w *world) restore(t *testing.T, id carrel.ID, ports map[uint16]http.Handle
 // quiet waits until every visit was ended, and fails if one was ended twice.
 func (w *world) quiet(t *testing.T, visits int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); w.dones.Load() < int32(visits) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.EventuallyNil(t, fmt.Sprintf("%d visits are ended", visits), func() error {
+		if d := w.dones.Load(); d < int32(visits) {
+			return fmt.Errorf("of %d visits %d are", w.visits.Load(), d)
+		}
+		return nil
+	})
 	if v, d := w.visits.Load(), w.dones.Load(); v != int32(visits) || d != int32(visits) {
 		t.Errorf("%d visits, %d ended, want %d of each", v, d, visits)
 	}
@@ -570,14 +574,13 @@ func TestLivesForget(t *testing.T) {
 		}
 		seen[n] = true
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	testenv.EventuallyNil(t, "the lives are forgotten", func() error {
 		runtime.GC()
 		l.mu.Lock()
-		left := len(l.known)
-		l.mu.Unlock()
-		if left <= 1 { // the last one may still be in a register
-			return
+		defer l.mu.Unlock()
+		if left := len(l.known); left > 1 { // the last one may still be in a register
+			return fmt.Errorf("%d lives are remembered", left)
 		}
-	}
-	t.Errorf("%d lives are remembered", len(l.known))
+		return nil
+	})
 }

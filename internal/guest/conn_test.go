@@ -26,6 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -263,7 +264,7 @@ func TestTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool { return strings.Contains(out.String(), "30 100") })
+	testenv.Eventually(t, "the terminal has its size", func() bool { return strings.Contains(out.String(), "30 100") })
 	if err := p.Resize(t.Context(), carrel.Size{Cols: 77, Rows: 22}); err != nil {
 		t.Fatal(err)
 	}
@@ -293,15 +294,6 @@ func (s *safeBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-func await(t *testing.T, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain")
-		}
-	}
 }
 
 // TestDisconnect shows that neither Close nor the end of ctx kills, and that a
@@ -377,7 +369,7 @@ func TestTimeout(t *testing.T) {
 	if !errors.Is(err, carrel.TimedOut) || res == nil || string(res.Stdout) != "begun\n" {
 		t.Errorf("%+v, %v, want TimedOut and the output so far", res, err)
 	}
-	await(t, func() bool { all, err := w.Processes(t.Context()); return err == nil && len(all) == 0 })
+	testenv.Eventually(t, "no process is left", func() bool { all, err := w.Processes(t.Context()); return err == nil && len(all) == 0 })
 }
 
 // TestRunCancelled shows that Run leaves no process when its context ends.
@@ -388,7 +380,7 @@ func TestRunCancelled(t *testing.T) {
 	if _, err := w.Run(ctx, carrel.Command{Shell: "sleep 60"}); !errors.Is(err, carrel.TimedOut) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want TimedOut", err)
 	}
-	await(t, func() bool { all, err := w.Processes(t.Context()); return err == nil && len(all) == 0 })
+	testenv.Eventually(t, "no process is left", func() bool { all, err := w.Processes(t.Context()); return err == nil && len(all) == 0 })
 }
 
 func TestSignal(t *testing.T) {

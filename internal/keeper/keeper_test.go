@@ -248,11 +248,7 @@ func TestEndsByItself(t *testing.T) {
 	path, c := start(t)
 	p := pid(t, path)
 	c.Close()
-	for end := time.Now().Add(time.Minute); syscall.Kill(p, 0) == nil; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the keeper is still there")
-		}
-	}
+	testenv.Eventually(t, "the keeper ends", func() bool { return syscall.Kill(p, 0) != nil })
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its socket is still there: %v", err)
 	}
@@ -302,11 +298,7 @@ func TestForgotten(t *testing.T) {
 		t.Errorf("it ended while it had a client: %v", err)
 	}
 	c.Close()
-	for end := time.Now().Add(time.Minute); syscall.Kill(p, 0) == nil; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the keeper is still there")
-		}
-	}
+	testenv.Eventually(t, "the keeper ends", func() bool { return syscall.Kill(p, 0) != nil })
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // a pipe's own
 		t.Errorf("what it held is still open: %v", err)
 	}
@@ -381,7 +373,7 @@ func TestRevive(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its copies are closed", func() bool { return openFiles(t) <= before-len(wants)-1 })
+	testenv.Eventually(t, "its copies are closed", func() bool { return openFiles(t) <= before-len(wants)-1 })
 	select {
 	case r := <-told:
 		t.Errorf("once more: %+v", r)
@@ -396,7 +388,7 @@ func TestKeeperGone(t *testing.T) {
 	if err := syscall.Kill(p, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is dead", func() bool { return pid(t, path) != p })
+	testenv.Eventually(t, "it is dead", func() bool { return pid(t, path) != p })
 	if err := c.Put(t.Context(), "now", fileWith(t, "x")); carrel.KindOf(err) != carrel.Unavailable {
 		t.Errorf("it gave %v", err)
 	}
@@ -428,7 +420,7 @@ func TestReviveFails(t *testing.T) {
 		t.Error("a request did not fail")
 	}
 	close(refuse)
-	eventually(t, "it keeps both", func() bool {
+	testenv.Eventually(t, "it keeps both", func() bool {
 		if err := c.Put(t.Context(), "b", fileWith(t, "b")); err != nil {
 			return false
 		}
@@ -458,13 +450,4 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(list)
-}
-
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in half a minute: %s", what)
-		}
-	}
 }

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"testing"
@@ -28,16 +29,19 @@ func TestMain(m *testing.M) {
 type late struct{ run.Wire }
 
 func (l late) Attach(ctx context.Context, link *os.File) error {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	over := testenv.Within(ctx, time.Minute, func() error {
 		raw, err := link.SyscallConn()
 		if err != nil {
 			return err
 		}
 		lives := false
-		_ = raw.Control(func(fd uintptr) { _, lives = tap.Header(int(fd)) })
-		if !lives {
-			break
+		if err := raw.Control(func(fd uintptr) { _, lives = tap.Header(int(fd)) }); err == nil && lives {
+			return errors.New("the box goes on")
 		}
+		return nil
+	})
+	if over != nil {
+		return over
 	}
 	return l.Wire.Attach(ctx, link)
 }

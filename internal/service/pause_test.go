@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func (d *den) pause(t testing.TB, id carrel.ID, o carrel.PauseOptions) {
@@ -266,11 +268,12 @@ func TestPausedSurvivesRestart(t *testing.T) {
 	if got, err := d.Get(t.Context(), sb.ID); err != nil || got.State != carrel.Paused || !got.Lifecycle.AutoResume {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	for end := time.Now().Add(time.Minute); d.now(t, back.ID) != carrel.Running; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the rollback was not finished: it is %s", d.now(t, back.ID))
+	testenv.EventuallyNil(t, "the rollback is finished", func() error {
+		if st := d.now(t, back.ID); st != carrel.Running {
+			return fmt.Errorf("it is %s", st)
 		}
-	}
+		return nil
+	})
 	if got, err := d.Get(t.Context(), back.ID); err != nil || got.Snapshot != backTo {
 		t.Errorf("it went back to %s, want %s; %v", got.Snapshot, backTo, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestCreate(t *testing.T) {
@@ -304,16 +305,17 @@ func TestAbandonedCreate(t *testing.T) {
 // awaitOne waits until one sandbox's guest is being initialised.
 func awaitOne(t *testing.T, h *house) carrel.ID {
 	t.Helper()
-	for range 60_000 {
+	var one carrel.ID
+	testenv.Eventually(t, "a sandbox starts", func() bool {
 		for _, id := range h.drv.ids() {
 			if in := h.drv.get(id); in != nil && len(in.inits()) > 0 {
-				return id
+				one = id
+				return true
 			}
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("no sandbox starts")
-	return ""
+		return false
+	})
+	return one
 }
 
 func TestQuota(t *testing.T) {
@@ -716,15 +718,12 @@ func TestRestart(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for range 60_000 {
-		if st := next.Stats(); st.Running == len(made) && st.Stopping == 0 {
-			break
+	testenv.EventuallyNil(t, "all of them run and the rest is stopped", func() error {
+		if st := next.Stats(); st.Running != len(made) || st.Stopping != 0 {
+			return fmt.Errorf("%+v, want %d running", st, len(made))
 		}
-		time.Sleep(time.Millisecond)
-	}
-	if st := next.Stats(); st.Running != len(made) {
-		t.Errorf("%+v, want %d running", st, len(made))
-	}
+		return nil
+	})
 	if dirs, _ := filepath.Glob(filepath.Join(h.dir, "*")); len(dirs) != len(made) {
 		t.Errorf("%d directories, want %d", len(dirs), len(made))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/memory"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // realFake is the fake driver as one of real processes, which are worth keeping ready.
@@ -63,11 +64,7 @@ func (h *house) openWarm(t testing.TB, warm service.WarmOptions, change func(*se
 // until waits for a condition, long enough for a slow machine.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited a minute for: %s", what)
-		}
-	}
+	testenv.Eventually(t, what, cond)
 }
 
 // status is the state of the pool.

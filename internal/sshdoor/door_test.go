@@ -487,15 +487,13 @@ func (h *house) await(what string, ok func(int) bool) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(h.t, what+" runs", func() error {
 		list, err := comp.Processes(h.t.Context())
-		if err == nil && ok(len(list)) {
-			return
+		if err == nil && !ok(len(list)) {
+			err = fmt.Errorf("%v run", list)
 		}
-		if time.Now().After(end) {
-			h.t.Fatalf("%s does not run: %v, %v", what, list, err)
-		}
-	}
+		return err
+	})
 }
 
 // TestBounds: handshakes, tries and channels are bounded.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -122,15 +123,7 @@ func TestNothingGetsOut(t *testing.T) {
 	}
 	u := g.udp("203.0.113.9", 9999)
 	// The answer, port unreachable, is an error of the next call.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := u.Write([]byte("out")); err != nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Error("UDP is swallowed, want port unreachable")
-			break
-		}
-	}
+	testenv.Eventually(t, "UDP gets port unreachable", func() bool { _, err := u.Write([]byte("out")); return err != nil })
 	if a := ask(t, g, "api.example.com.", dns.TypeA); a.Rcode != dns.RcodeNameError {
 		t.Errorf("a name gave %v, want NXDOMAIN", dns.RcodeToString[a.Rcode])
 	}
@@ -296,16 +289,13 @@ func TestBounds(t *testing.T) {
 	for _, c := range held {
 		c.Close()
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the places are given back", func() error {
 		c, err := g.dial(within(t, time.Minute), "203.0.113.9", 80)
 		if err == nil {
 			c.Close()
-			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the places are not given back: %v", err)
-		}
-	}
+		return err
+	})
 }
 
 // The default resolver asks the host's name servers, over UDP and then TCP.
@@ -332,14 +322,8 @@ func TestHostResolver(t *testing.T) {
 	q := new(dns.Msg)
 	q.SetQuestion("api.example.com.", dns.TypeTXT)
 	var a *dns.Msg
-	var err error
-	for range 1000 { // the servers may not be up yet
-		if a, err = r.Exchange(t.Context(), q); err == nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil || len(a.Answer) != 40 {
-		t.Fatalf("%v, %v", a, err)
+	testenv.EventuallyNil(t, "the servers answer", func() (err error) { a, err = r.Exchange(t.Context(), q); return err })
+	if len(a.Answer) != 40 {
+		t.Fatalf("%v", a)
 	}
 }

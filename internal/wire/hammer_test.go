@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	guestwords "github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -139,12 +140,7 @@ func TestHammerPolicy(t *testing.T) {
 		}
 	})
 	time.Sleep(time.Second)
-	for end := time.Now().Add(time.Minute); len(log.all()) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Error("nothing in the log")
-			break
-		}
-	}
+	testenv.Eventually(t, "something is in the log", func() bool { return len(log.all()) > 0 })
 	wr.Close()
 	time.Sleep(300 * time.Millisecond)
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -58,16 +59,13 @@ func TestLimits(t *testing.T) {
 			for _, o := range open {
 				o.Close()
 			}
-			for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			testenv.EventuallyNil(t, "a place is given back", func() error {
 				conn, err := g.dial(within(t, time.Minute), goodIPv4, 80)
 				if err == nil {
 					conn.Close()
-					break
 				}
-				if time.Now().After(end) {
-					t.Fatal("no place is given back")
-				}
-			}
+				return err
+			})
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -51,15 +52,12 @@ func TestPortUsedAgain(t *testing.T) {
 		for i := range times {
 			var conn *gonet.TCPConn
 			// The sandbox's own end takes a moment to be over.
-			for {
-				if conn, err = gonet.DialTCPWithBind(within(t, time.Minute), g.Stack, from, server, c.proto); err == nil {
-					break
-				}
-				if !strings.Contains(err.Error(), "in use") {
+			testenv.EventuallyNil(t, "the port is free", func() (err error) {
+				if conn, err = gonet.DialTCPWithBind(within(t, time.Minute), g.Stack, from, server, c.proto); err != nil && !strings.Contains(err.Error(), "in use") {
 					t.Fatalf("connection %d to %s: %v", i, c.to, err)
 				}
-				time.Sleep(100 * time.Microsecond)
-			}
+				return err
+			})
 			if said, err := io.ReadAll(conn); err != nil || string(said) != "bye" {
 				t.Fatalf("connection %d to %s: %q, %v", i, c.to, said, err)
 			}

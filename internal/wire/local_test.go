@@ -13,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	guestwords "github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -136,14 +137,7 @@ func TestLocalBound(t *testing.T) {
 		_ = c.Close()
 	}
 	// The places are given back a moment after the connections have ended.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if dial() == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("there is no room again")
-		}
-	}
+	testenv.EventuallyNil(t, "there is room again", dial)
 	for _, c := range open {
 		_ = c.Close()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/filesystem"
 	"github.com/carrel-dev/carrel/internal/guest/filesystem/filesystemconnect"
 	"github.com/carrel-dev/carrel/internal/guest/process"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 const leaving = "the sandbox was paused"
@@ -207,19 +208,17 @@ func TestLeaveInput(t *testing.T) {
 // activity asks until the guest's activity is as it should be.
 func (g *guestUnderTest) activity(t testing.TB, is func(guest.Activity) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the activity is as wanted", func() error {
 		code, _, body := g.ask(t, "GET", guest.ActivityPath, "")
 		var a guest.Activity
 		if err := json.Unmarshal([]byte(body), &a); err != nil || code != 200 {
 			t.Fatal(code, body, err)
 		}
-		if is(a) {
-			return
+		if !is(a) {
+			return fmt.Errorf("it is %+v", a)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("activity is %+v", a)
-		}
-	}
+		return nil
+	})
 }
 
 // TestLeaveTransfers: uploads, downloads and tunnels break off, and none of them

@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/carrel-dev/carrel/internal/guest/process"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // 100 MB go through whole, and neither side holds more than a little of it.
@@ -131,13 +132,7 @@ func TestStalledClient(t *testing.T) {
 // awaitFile waits until a file is there.
 func awaitFile(t *testing.T, g *guestUnderTest, name string) {
 	t.Helper()
-	for range 2000 {
-		if g.mustRun(t, sh("test -e "+name)).end.GetExitCode() == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("no %s", name)
+	testenv.Eventually(t, "there is "+name, func() bool { return g.mustRun(t, sh("test -e "+name)).end.GetExitCode() == 0 })
 }
 
 // What nobody listens to is kept up to a limit, the newest of it, also when it

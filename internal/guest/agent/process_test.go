@@ -529,20 +529,18 @@ func TestTimeout(t *testing.T) {
 // awaitGone waits until a process is no longer listed.
 func awaitGone(t testing.TB, g *guestUnderTest, pid uint32) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	testenv.EventuallyNil(t, fmt.Sprintf("process %d is gone", pid), func() error {
 		list, err := g.client.List(t.Context(), connect.NewRequest(&process.ListRequest{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone := true
 		for _, p := range list.Msg.GetProcesses() {
-			gone = gone && p.GetPid() != pid
+			if p.GetPid() == pid {
+				return fmt.Errorf("it is still there: %v", p)
+			}
 		}
-		if gone {
-			return
-		}
-	}
-	t.Errorf("process %d is still there", pid)
+		return nil
+	})
 }
 
 func TestDisconnectAndReconnect(t *testing.T) {
@@ -559,11 +557,7 @@ func TestDisconnectAndReconnect(t *testing.T) {
 		}
 	}
 	touch("go")
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(dir + "/wrote"); err == nil || time.Now().After(end) {
-			break
-		}
-	}
+	testenv.EventuallyNil(t, "it has written", func() error { _, err := os.Stat(dir + "/wrote"); return err })
 	time.Sleep(50 * time.Millisecond)
 	done := make(chan *events)
 	go func() {
@@ -657,14 +651,14 @@ func TestBackgroundChild(t *testing.T) {
 	// The child goes on after its echo into a pipe that nobody reads.
 	pid, _ := strconv.Atoi(lines[1])
 	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
-	for range 2000 {
-		if data, _ := os.ReadFile(dir + "/mark"); string(data) == "survived\n" {
-			g.mustRun(t, sh(fmt.Sprintf("pkill -P %d; kill %[1]d", pid)))
-			return
+	testenv.EventuallyNil(t, "the background child survives", func() error {
+		data, err := os.ReadFile(dir + "/mark")
+		if err == nil && string(data) != "survived\n" {
+			err = fmt.Errorf("its mark is %q", data)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Error("the background child did not survive")
+		return err
+	})
+	g.mustRun(t, sh(fmt.Sprintf("pkill -P %d; kill %[1]d", pid)))
 }
 
 // The same on a terminal, whose end no close of a pipe tells.

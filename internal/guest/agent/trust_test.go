@@ -75,13 +75,13 @@ func (r *rooted) text(t testing.TB, name string) string {
 // wait returns when a file holds a text.
 func (r *rooted) wait(t testing.TB, name, text string) {
 	t.Helper()
-	for range 6000 {
-		if b, _ := os.ReadFile(r.at(name)); string(b) == text {
-			return
+	testenv.EventuallyNil(t, name+" holds what it should", func() error {
+		b, err := os.ReadFile(r.at(name))
+		if err == nil && string(b) != text {
+			err = fmt.Errorf("it holds %.300q and not %.300q", b, text)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%s does not hold what it should", name)
+		return err
+	})
 }
 
 func (r *rooted) put(t testing.TB, name, text string) {

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/carrel-dev/carrel/internal/guest/filesystem"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // word is a short form of an event: "create a/b".
@@ -245,9 +246,9 @@ func TestWatchersThatPoll(t *testing.T) {
 	var got []string
 	take := func(want string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !slices.Contains(got, want); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("no %q in %q", want, got)
+		testenv.EventuallyNil(t, "it is told of "+want, func() error {
+			if slices.Contains(got, want) {
+				return nil
 			}
 			resp, err := d.fs.GetWatcherEvents(ctx, connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: id}))
 			must(t, err)
@@ -257,7 +258,8 @@ func TestWatchersThatPoll(t *testing.T) {
 					t.Errorf("%s has no entry", word(e))
 				}
 			}
-		}
+			return fmt.Errorf("so far %q", got)
+		})
 	}
 	d.put("x", "1")
 	take("write x")
@@ -286,18 +288,19 @@ func TestWatcherThatIsForgotten(t *testing.T) {
 		must(t, os.Rename(d.path("x"), d.path("y")))
 		must(t, os.Rename(d.path("y"), d.path("x")))
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(t, "the watcher gives up", func() error {
 		resp, err := d.fs.GetWatcherEvents(ctx, connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: made.Msg.GetWatcherId()}))
 		if err != nil {
 			if code := connect.CodeOf(err); code != connect.CodeResourceExhausted && code != connect.CodeInternal {
 				t.Fatal(err)
 			}
-			return // too many, here or in the kernel's queue
+			return nil // too many, here or in the kernel's queue
 		}
-		if len(resp.Msg.GetEvents()) > 1<<16 || time.Now().After(deadline) {
-			t.Fatalf("%d events at once", len(resp.Msg.GetEvents()))
+		if n := len(resp.Msg.GetEvents()); n > 1<<16 {
+			t.Fatalf("%d events at once", n)
 		}
-	}
+		return fmt.Errorf("it told of %d events", len(resp.Msg.GetEvents()))
+	})
 }
 
 func TestCloseEndsWatches(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/testenv"
@@ -50,15 +49,13 @@ func TestUnifiedGroup(t *testing.T) {
 	if err != nil || !strings.Contains(string(own), "0::/"+filepath.Base(dir)+"\n") && !strings.Contains(string(own), "/"+filepath.Base(dir)+"\n") {
 		t.Errorf("it was born in %q, %v", own, err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(t, "both are in the group", func() error {
 		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err == nil && len(strings.Fields(string(procs))) == 2 {
-			break
+		if err == nil && len(strings.Fields(string(procs))) != 2 {
+			err = fmt.Errorf("in it is %q", procs)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("in the group: %q, %v", procs, err)
-		}
-	}
+		return err
+	})
 	if err := g.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -580,10 +580,8 @@ func TestKilled(t *testing.T) {
 		for _, watched := range []bool{true, false} {
 			dir := w.kill(watched)
 			if watched && w.tier != carrel.Sim {
-				waitFor(t, "the end of the sandbox", func() bool {
-					_, err := os.Lstat(dir)
-					return err != nil && len(mentioning(dir)) == 0
-				})
+				awaitEnd(t, dir)
+				testenv.Eventually(t, "its directory is gone", func() bool { _, err := os.Lstat(dir); return err != nil })
 			} else if _, err := os.Lstat(dir); err != nil {
 				t.Error(err)
 			}
@@ -591,7 +589,7 @@ func TestKilled(t *testing.T) {
 			if _, err := os.Lstat(dir); err == nil {
 				t.Errorf("%s is left", dir)
 			}
-			waitFor(t, "the end of the sandbox", func() bool { return len(mentioning(dir)) == 0 })
+			awaitEnd(t, dir)
 		}
 	})
 }
@@ -628,14 +626,15 @@ func (w *world) kill(watched bool) (dir string) {
 	return left[0]
 }
 
-// waitFor waits until something is so.
-func waitFor(t *testing.T, what string, so func() bool) {
+// awaitEnd returns when no process names a sandbox's directory.
+func awaitEnd(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s", what)
+	testenv.EventuallyNil(t, "the sandbox ends", func() error {
+		if left := mentioning(dir); len(left) > 0 {
+			return fmt.Errorf("processes %v are of it", left)
 		}
-	}
+		return nil
+	})
 }
 
 // TestVictim is the process that TestKilled kills.

@@ -3,6 +3,7 @@ package warm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/pool"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -189,15 +191,12 @@ func (f *fakeHost) End(context.Context, int) error {
 // eventually waits until the pool is as it should be.
 func (f *fakeHost) eventually(what string, ok func(carrel.PoolStatus) bool) {
 	f.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		st := f.pool.Status()
-		if ok(st) {
-			return
+	testenv.EventuallyNil(f.t, what, func() error {
+		if st := f.pool.Status(); !ok(st) {
+			return fmt.Errorf("%+v", st)
 		}
-		if time.Now().After(end) {
-			f.t.Fatalf("%s: %+v", what, st)
-		}
-	}
+		return nil
+	})
 }
 
 // TestLockIsFreeInCalls has a pool do all that it does, with a host and a reader of memory
@@ -232,12 +231,7 @@ func TestLockIsFreeInCalls(t *testing.T) {
 	f.mu.Lock()
 	close(f.over[one.Sandbox])
 	f.mu.Unlock()
-	for end := time.Now().Add(30 * time.Second); !f.pool.IsDead(one) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	if !f.pool.IsDead(one) {
-		t.Error("the end of one that was taken out is not known")
-	}
+	testenv.Eventually(t, "the end of one that was taken out is known", func() bool { return f.pool.IsDead(one) })
 	f.pool.Discard(one)
 	if !f.pool.GiveWay(1) {
 		t.Error("nothing gave way")

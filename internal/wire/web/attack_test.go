@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
@@ -367,13 +368,12 @@ func TestCrowds(t *testing.T) {
 			}
 		}
 		r.reported(2)
-		for range 60_000 {
-			if r.proxy.Open() == 0 {
-				return
+		testenv.EventuallyNil(t, "no request is open", func() error {
+			if n := r.proxy.Open(); n > 0 {
+				return fmt.Errorf("%d are", n)
 			}
-			time.Sleep(time.Millisecond)
-		}
-		t.Error("a request stays open")
+			return nil
+		})
 	})
 }
 

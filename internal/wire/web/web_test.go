@@ -23,6 +23,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
@@ -241,17 +242,16 @@ func (r *rig) url(path string) string {
 // reported waits for n decisions.
 func (r *rig) reported(n int) []carrel.Decision {
 	r.t.Helper()
-	for range 6000 {
+	var d []carrel.Decision
+	testenv.EventuallyNil(r.t, fmt.Sprintf("%d decisions come", n), func() error {
 		r.mu.Lock()
-		d := slices.Clone(r.decisions)
-		r.mu.Unlock()
-		if len(d) >= n {
-			return d
+		defer r.mu.Unlock()
+		if d = slices.Clone(r.decisions); len(d) < n {
+			return fmt.Errorf("so far %v", d)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	r.t.Fatalf("%d decisions did not come", n)
-	return nil
+		return nil
+	})
+	return d
 }
 
 // raw sends bytes and returns the answer's head and the rest.
