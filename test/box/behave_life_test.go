@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // started is a command that runs and has said "up".
@@ -76,13 +78,12 @@ func marked(mark string) (pids []string) {
 // noneLeft waits a moment for all marked processes to be gone.
 func noneLeft(t *testing.T, mark string) {
 	t.Helper()
-	var left []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if left = marked(mark); len(left) == 0 {
-			return
+	testenv.EventuallyNil(t, "no process is left", func() error {
+		if left := marked(mark); len(left) > 0 {
+			return fmt.Errorf("%v are", left)
 		}
-	}
-	t.Errorf("processes are left: %v", left)
+		return nil
+	})
 }
 
 // children starts processes that try to outlive the box.
@@ -121,12 +122,13 @@ func TestLife(t *testing.T) {
 				mark := "mark-" + word()
 				cmd := w.box(append(c.flags, "-c", strings.ReplaceAll(children, "MARK", mark)+c.then)...)
 				s := w.start(cmd)
-				for end := time.Now().Add(time.Minute); len(marked(mark)) < 5 && c.do != nil; time.Sleep(10 * time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("the children did not start: %v", marked(mark))
-					}
-				}
 				if c.do != nil {
+					testenv.EventuallyNil(t, "the children start", func() error {
+						if all := marked(mark); len(all) < 5 {
+							return fmt.Errorf("only %v did", all)
+						}
+						return nil
+					})
 					if err := c.do(cmd.Process); err != nil {
 						t.Fatal(err)
 					}
@@ -184,11 +186,12 @@ func testStop(t *testing.T, w *world) {
 		if err := cmd.Process.Signal(step.send); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(30 * time.Second); step.state != "" && !strings.Contains(step.state, processState(cmd.Process.Pid)); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("after %v the runner is in state %s", step.send, processState(cmd.Process.Pid))
+		testenv.EventuallyNil(t, "the runner's state changes", func() error {
+			if is := processState(cmd.Process.Pid); step.state != "" && !strings.Contains(step.state, is) {
+				return fmt.Errorf("after %v it is %s", step.send, is)
 			}
-		}
+			return nil
+		})
 	}
 	if st := s.end(); !st.Signaled() || st.Signal() != syscall.SIGTERM {
 		t.Errorf("%v %s", st, s.errs)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // internet is a made-up internet of a few servers, and a table that leads there.
@@ -151,16 +153,20 @@ func testServers(t *testing.T, w *world) {
 	for _, network := range [][]string{nil, {"--internet"}} {
 		args := append([]string{"--publish", outside + ":8123"}, network...)
 		s := w.start(w.box(append(args, "-c", "echo up; "+server+"wait")...))
-		var got string
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && got == ""; time.Sleep(20 * time.Millisecond) {
-			if r, err := http.Get("http://" + outside + "/README.md"); err == nil {
-				body, _ := io.ReadAll(r.Body)
-				_ = r.Body.Close()
-				got = string(body)
+		err := testenv.Within(t.Context(), time.Minute, func() error {
+			r, err := http.Get("http://" + outside + "/README.md")
+			if err != nil {
+				return err
 			}
-		}
-		if got != "hello\n" {
-			t.Errorf("published %v: %q %s", network, got, s.errs)
+			body, err := io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			if err == nil && string(body) != "hello\n" {
+				err = fmt.Errorf("it says %q", body)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("published %v: %v %s", network, err, s.errs)
 		}
 		_ = s.cmd.Process.Signal(os.Interrupt)
 		_ = s.cmd.Process.Kill()

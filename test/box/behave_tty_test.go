@@ -2,6 +2,7 @@ package box_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -82,21 +83,17 @@ func (s *screen) types(text string) {
 // sees waits for a text after what was seen before.
 func (s *screen) sees(text string) {
 	s.w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	testenv.EventuallyNil(s.w.t, "the screen shows a text", func() error {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		all := s.text.String()
 		i := strings.Index(all[s.seen:], text)
-		if i >= 0 {
-			s.seen += i + len(text)
+		if i < 0 {
+			return fmt.Errorf("no %q on it:\n%s", text, all)
 		}
-		s.mu.Unlock()
-		if i >= 0 {
-			return
-		}
-		if time.Now().After(end) {
-			s.w.t.Fatalf("no %q on the screen:\n%s", text, all)
-		}
-	}
+		s.seen += i + len(text)
+		return nil
+	})
 }
 
 // says types a line and waits for an answer, which the line itself must not hold.

@@ -178,17 +178,14 @@ func startAgent(w *world) []string {
 	if err := os.Chown(key, w.uid, w.uid); err != nil {
 		w.t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	testenv.EventuallyNil(w.t, "the agent takes a key", func() error {
 		add := w.command("ssh-add", key)
 		add.Env = append(add.Env, "SSH_AUTH_SOCK="+socket)
-		r := w.run(add)
-		if r.code == 0 {
-			break
+		if r := w.run(add); r.code != 0 {
+			return errors.New(r.all())
 		}
-		if time.Now().After(end) {
-			w.t.Fatal(r.all())
-		}
-	}
+		return nil
+	})
 	// In the files the comment is no secret.
 	_, _ = os.Remove(key), os.Remove(key+".pub")
 	return []string{"agent=" + socket}

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -110,7 +112,7 @@ func answers(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 // that are gone. The ends of some may take a moment.
 func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	_ = testenv.Within(t.Context(), time.Minute, func() error { // what is left then is the answer
 		left = nil
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, p := range processes {
@@ -129,8 +131,10 @@ func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string
 				left = append(left, "a mount of "+string(id))
 			}
 		}
-		if len(left) == 0 || time.Now().After(end) {
-			return left
+		if len(left) > 0 {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
+	return left
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -56,7 +57,7 @@ func TestKillNine(t *testing.T) {
 	if err := syscall.Kill(pidOf(t, keeper), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	daemontest.Eventually(t, time.Minute, "the links are kept again", func() bool {
+	testenv.Eventually(t, "the links are kept again", func() bool {
 		return strings.Contains(d.Log(), "has the links of all that runs")
 	})
 	_ = svc.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -148,14 +149,7 @@ func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
 		if err := syscall.Kill(d.PID(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, err := os.Stat(file); err != nil {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatal("the daemon does not take its fail points")
-			}
-		}
+		testenv.Eventually(t, "the daemon takes its fail points", func() bool { _, err := os.Stat(file); return err != nil })
 	}
 }
 
@@ -261,18 +255,17 @@ func clearSnapshots(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc
 			t.Errorf("%s: delete %s: %v", what, sn.ID, err)
 		}
 	}
-	var left []string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		left = nil
+	testenv.EventuallyNil(t, what+": the snapshot store is empty", func() error {
+		var left []string
 		for _, dir := range []string{"drafts", "hot", "trash"} {
 			found, _ := filepath.Glob(filepath.Join(d.Dir, "snapshots", dir, "*"))
 			left = append(left, found...)
 		}
-		if len(left) == 0 {
-			return
+		if len(left) > 0 {
+			return fmt.Errorf("it has %v", left)
 		}
-	}
-	t.Errorf("%s: the snapshot store still has %v", what, left)
+		return nil
+	})
 }
 
 // TestDiskFullAtEachStep fills the disk at each step instead: the operation fails as

@@ -4,7 +4,11 @@ package daemontest
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // Daemon is a carrel serve of a test's own.
@@ -170,13 +176,17 @@ func (d *Daemon) Restart() {
 // PID is the daemon's process ID.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Eventually waits for a condition, for so long at most.
+// Eventually is [testenv.Eventually] for what takes longer: it waits for so long at most.
 func Eventually(t testing.TB, most time.Duration, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(most); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v for: %s", most, what)
+	err := testenv.Within(context.Background(), most, func() error {
+		if !cond() {
+			return errors.New(what)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("waited in vain for %v for: %v", most, err)
 	}
 }
 
@@ -203,20 +213,18 @@ func (d *Daemon) launch() {
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testenv.EventuallyNil(d.t, "the daemon starts", func() error {
 		raw, err := os.ReadFile(filepath.Join(d.Dir, "daemon.json"))
 		key, keyErr := os.ReadFile(filepath.Join(d.Dir, "api-key"))
 		var info struct {
 			URL string `json:"url"`
 		}
-		if err == nil && keyErr == nil && json.Unmarshal(raw, &info) == nil {
-			d.URL, d.Key = info.URL, strings.TrimSpace(string(key))
-			return
+		if err := cmp.Or(err, keyErr, json.Unmarshal(raw, &info)); err != nil {
+			return fmt.Errorf("%w\n%s", err, d.log)
 		}
-		if time.Now().After(end) {
-			d.t.Fatalf("the daemon did not start:\n%s", d.log)
-		}
-	}
+		d.URL, d.Key = info.URL, strings.TrimSpace(string(key))
+		return nil
+	})
 }
 
 // stop kills the sandboxes and the daemon.

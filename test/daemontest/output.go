@@ -2,10 +2,14 @@ package daemontest
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // Output collects what a program writes while it runs.
@@ -31,9 +35,13 @@ func (o *Output) String() string {
 // Until waits for a text.
 func (o *Output) Until(t testing.TB, text string) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !strings.Contains(o.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not say %q:\n%s", text, o)
+	err := testenv.Within(context.Background(), 2*time.Minute, func() error {
+		if said := o.String(); !strings.Contains(said, text) {
+			return fmt.Errorf("it did not say %q:\n%s", text, said)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

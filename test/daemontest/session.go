@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // Session is a program in a sandbox that one talks to on its standard input, or its
@@ -53,20 +54,20 @@ func (s *Session) Attach(ctx context.Context, c carrel.Computer) (*Session, erro
 
 // Until waits for a whole line that holds mark, and returns it.
 func (s *Session) Until(ctx context.Context, mark string) (string, error) {
-	for end := time.Now().Add(time.Minute); ; {
+	var found string
+	err := testenv.Within(ctx, time.Minute, func() error {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		text := s.out.String()
-		s.mu.Unlock()
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, mark) && strings.HasSuffix(line, "\n") {
-				return strings.TrimSpace(line), nil
+				found = strings.TrimSpace(line)
+				return nil
 			}
 		}
-		if time.Now().After(end) || ctx.Err() != nil {
-			return "", fmt.Errorf("process %d did not say %q:\n%s", s.PID, mark, text)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return fmt.Errorf("process %d did not say %q:\n%s", s.PID, mark, text)
+	})
+	return found, err
 }
 
 // Ask sends a line and returns the answer that begins with mark.

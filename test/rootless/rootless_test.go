@@ -254,13 +254,15 @@ func (w *world) testProcesses(t *testing.T) {
 	if got := sh(t, c, "", "for i in $(seq 300); do sleep 20 & done 2>&1 | head; true"); !strings.Contains(got, "Resource temporarily unavailable") {
 		t.Errorf("300 processes of 64: %q", got)
 	}
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // they end by themselves
+	err := testenv.Within(t.Context(), 2*time.Minute, func() error { // they end by themselves
 		res, err := c.Run(t.Context(), carrel.Command{Shell: "echo alive", User: "root", Timeout: time.Minute})
-		if err == nil && string(res.Stdout) == "alive\n" {
-			return
-		} else if time.Now().After(end) {
-			t.Fatalf("after it: %+v, %v", res, err)
+		if err == nil && string(res.Stdout) != "alive\n" {
+			err = fmt.Errorf("%+v", res)
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("after it: %v", err)
 	}
 }
 

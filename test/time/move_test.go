@@ -3,6 +3,7 @@ package time
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/snapshot/s3/s3test"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -29,17 +31,18 @@ func connect(t *testing.T, d *daemontest.Daemon) carrel.Service {
 // arrived waits until a snapshot is in the object store.
 func arrived(ctx context.Context, t *testing.T, svc carrel.Service, id carrel.SnapshotID) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	err := testenv.Within(ctx, 2*time.Minute, func() error {
 		sn, err := svc.GetSnapshot(ctx, string(id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sn.New >= 0 {
-			return
+		if sn.New < 0 {
+			return fmt.Errorf("snapshot %s does not get there: %+v", id, sn)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("snapshot %s does not get there", id)
-		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -9,14 +9,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestNobodyHangsWithoutServer touches a mask after the server has gone.
 func TestNobodyHangsWithoutServer(t *testing.T) {
 	b := start(t, os.Geteuid(), "-")
-	for !strings.Contains(b.text(), "binds") { // its binds need the server
-		time.Sleep(time.Millisecond)
-	}
+	// Its binds need the server.
+	testenv.EventuallyNil(t, "it binds", func() error {
+		if said := b.text(); !strings.Contains(said, "binds") {
+			return fmt.Errorf("it said %q", said)
+		}
+		return nil
+	})
 	ok(t, b.server.Close())
 	ok(t, b.server.Close())
 	_ = b.stdin.Close()

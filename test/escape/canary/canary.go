@@ -18,6 +18,7 @@ import (
 	"crypto/tls"
 
 	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // Canary is one server: all TCP and UDP ports of some addresses.
@@ -129,12 +130,12 @@ func (c *Canary) Settle(t testing.TB) {
 		}
 		defer conn.Close()
 		own := barrier + conn.LocalAddr().String()
-		c.until(t, "packet of its own", func() bool {
+		c.until(t, "its own packet has come", func() bool {
 			_, _ = io.WriteString(conn, own)
 			return c.passed == own
 		})
 	}
-	c.until(t, "end of all connections", func() bool { return len(c.open) == 0 })
+	c.until(t, "all connections have ended", func() bool { return len(c.open) == 0 })
 }
 
 // Forget drops everything.
@@ -146,17 +147,11 @@ func (c *Canary) Forget() {
 
 func (c *Canary) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(t, "canary "+c.Name+": "+what, func() bool {
 		c.mu.Lock()
-		done := ok()
-		c.mu.Unlock()
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("canary %s: no %s after a minute", c.Name, what)
-		}
-	}
+		defer c.mu.Unlock()
+		return ok()
+	})
 }
 
 // Serve serves a listener until it is closed.

@@ -134,26 +134,29 @@ func (s *Server) run() error {
 // await returns when the server answers, or has ended.
 func (s *Server) await(ctx context.Context, ended chan error) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for {
+	var over error
+	err := testenv.Within(ctx, time.Minute, func() error {
+		select {
+		case over = <-ended:
+			ended <- over
+			over = fmt.Errorf("it ended: %w", over)
+			return nil
+		default:
+		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/health", http.NoBody)
 		if err != nil {
 			return err
 		}
-		if resp, err := client.Do(req); err == nil {
+		resp, err := client.Do(req)
+		if err == nil {
 			_ = resp.Body.Close() // empty
-			if resp.StatusCode == http.StatusOK {
-				return nil
+			if resp.StatusCode != http.StatusOK {
+				err = errors.New(resp.Status)
 			}
 		}
-		select {
-		case err := <-ended:
-			ended <- err
-			return fmt.Errorf("it ended: %w", err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err
+	})
+	return errors.Join(over, err)
 }
 
 // Stop ends the server, as a power cut would. Idempotent.
