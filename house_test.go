@@ -1,6 +1,9 @@
 package carrel_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"regexp"
@@ -117,4 +120,122 @@ func TestSkipsAreNamed(t *testing.T) {
 			t.Errorf("%s:%d: %s…): use testenv.Need, testenv.Long or testenv.Inapplicable", name, lineOf(text, at[0]), text[at[0]:at[1]])
 		}
 	}
+}
+
+// waiters are the functions of tests that have a loop of their own which sleeps and comes to an end by itself, and why they do not wait
+// with testenv.Eventually, EventuallyNil or Within.
+var waiters = map[string]string{
+	"internal/testenv/wait.go Within":                   "is the one",
+	"shell/internal/patience/patience.go Until":         "is the one of the shell's house, which imports nothing of Carrel's",
+	"internal/admission/machine_test.go run":            "plays a machine: its time is what is tested",
+	"internal/admission/machine_test.go flood":          "sends requests at a rate",
+	"internal/audit/follow_test.go TestFollowFromNow":   "writes until the test is over",
+	"internal/audit/follow_test.go TestHammer":          "is a slow reader",
+	"internal/driver/ns/bench_test.go BenchmarkCreate":  "measures: the steps are short",
+	"internal/service/pause_test.go TestAutoPauseHolds": "lets time pass in a bubble",
+	"internal/wire/hammer_test.go TestHammerPolicy":     "changes the policy while others use it",
+	"internal/wire/world_test.go await":                 "is woken by what comes, and has no steps",
+	"test/crash/crash_test.go load":                     "runs commands until the daemon is killed",
+}
+
+// TestWaitsAreOne: a test waits with the one helper, which has one bound, ends before the test's own deadline does, and says what it
+// waited for. A loop waits when it sleeps, and looks at the clock or can be left.
+func TestWaitsAreOne(t *testing.T) {
+	loops, found := 0, map[string]bool{}
+	for name, text := range sources(t) {
+		if !strings.HasSuffix(name, ".go") || !strings.HasSuffix(name, "_test.go") && !strings.Contains(text, `"testing"`) {
+			continue
+		}
+		at := token.NewFileSet()
+		file, err := parser.ParseFile(at, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if !isLoop(n) {
+					return true
+				}
+				loops++
+				if !waits(n) {
+					return true
+				}
+				who := name + " " + f.Name.Name
+				found[who] = true
+				if waiters[who] == "" {
+					t.Errorf("%s: %s waits in a loop of its own: use testenv.Eventually, EventuallyNil or Within (or say in waiters why not)", at.Position(n.Pos()), f.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+	for who := range waiters {
+		if !found[who] {
+			t.Errorf("%s has no loop that waits any more: take it off the list", who)
+		}
+	}
+	if loops < 1000 {
+		t.Errorf("%d loops: the tests were not found", loops)
+	}
+}
+
+// TestWaitsAreFound tries the rule on loops.
+func TestWaitsAreFound(t *testing.T) {
+	for loop, want := range map[string]bool{
+		`for end := time.Now().Add(x); !ok(); time.Sleep(y) { if time.Now().After(end) { t.Fatal() } }`: true,
+		`for time.Now().Before(end) { if ok() { return }; time.Sleep(y) }`:                              true,
+		`for range 100 { if ok() { break }; time.Sleep(y) }`:                                            true,
+		`for !ok() { time.Sleep(y) }`:                                                                   true,
+		`for { if ok() { return }; select { case <-ctx.Done(): case <-time.After(y): } }`:               true,
+		`for { if ok() { break }; <-time.Tick(y) }`:                                                     true,
+		`for range 10 { time.Sleep(y); check() }`:                                                       false, // lets time pass
+		`for range 10 { go func() { time.Sleep(y); return }() }`:                                        false, // each on its own
+		`for _, c := range cases { for !ok() { next() }; time.Sleep(y) }`:                               false, // the inner one does not sleep
+		`for { if time.Now().After(end) { return } }`:                                                   false,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc f() { "+loop+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := waits(file.Decls[0].(*ast.FuncDecl).Body.List[0]); got != want {
+			t.Errorf("%s: waits is %v, want %v", loop, got, want)
+		}
+	}
+}
+
+func isLoop(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.ForStmt, *ast.RangeStmt:
+		return true
+	}
+	return false
+}
+
+// waits reports whether a loop sleeps, and looks at the clock or can be left. What a loop or a function inside it does is that one's.
+func waits(loop ast.Node) bool {
+	sleeps, ends := false, false
+	if l, ok := loop.(*ast.ForStmt); ok {
+		ends = l.Cond != nil
+	}
+	ast.Inspect(loop, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt, *ast.FuncLit:
+			return n == loop
+		case *ast.ReturnStmt:
+			ends = true
+		case *ast.BranchStmt:
+			ends = ends || n.Tok == token.BREAK
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" {
+				sleeps = sleeps || slices.Contains([]string{"Sleep", "After", "Tick"}, n.Sel.Name)
+				ends = ends || slices.Contains([]string{"Now", "Until", "Since"}, n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return sleeps && ends
 }

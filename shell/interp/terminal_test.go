@@ -1,11 +1,13 @@
 package interp_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/carrel-dev/carrel/shell/internal/patience"
 	"github.com/carrel-dev/carrel/shell/interp"
 )
 
@@ -66,13 +68,14 @@ func (s *session) want(text string) {
 // until waits for a condition.
 func (s *session) until(what string, so func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.t.Fatalf("the screen lacks %q after %q", what, s.text.String()[s.seen:])
+	patience.Until(s.t, "the screen is right", func() error {
+		if so() {
+			return nil
 		}
-	}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("it lacks %q after %q", what, s.text.String()[s.seen:])
+	})
 }
 
 // job waits until a job is in front of the terminal, where the keys that stop and end it reach it.
