@@ -44,8 +44,8 @@ type world struct {
 	ports map[carrel.ID]map[uint16]string // address of the listener
 	conns map[carrel.ID]*guest.Conn
 
-	onVisit       func(ctx context.Context, id carrel.ID) error // nil lets everybody in at once
-	visits, dones atomic.Int32
+	onVisit              func(ctx context.Context, id carrel.ID) error // nil lets everybody in at once
+	visits, dones, lists atomic.Int32
 }
 
 func newWorld(t *testing.T) *world {
@@ -106,6 +106,7 @@ func (w *world) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
 }
 
 func (w *world) List(context.Context, carrel.ListOptions) (carrel.Page, error) {
+	w.lists.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var p carrel.Page
@@ -378,6 +379,54 @@ func TestSignature(t *testing.T) {
 		resp, body := ask(t, "GET", srv.URL+"/files?path=a.txt&username=user&signature="+bad, nil)
 		if resp.StatusCode != 401 || strings.TrimSpace(body) != `{"message":"invalid signature","code":401}` {
 			t.Errorf("bad signature: %d %s", resp.StatusCode, body)
+		}
+	}
+}
+
+// TestSignatureBounds: what is too long to be a path, a user or a time is refused with its name, before any sandbox is looked at,
+// and so is what can't be a signature.
+func TestSignatureBounds(t *testing.T) {
+	w := newWorld(t)
+	w.add(t, carrel.Sandbox{AccessToken: "mine"}, map[uint16]http.Handler{carrel.GuestPort: say("mine")})
+	srv := front(t, w, Options{})
+	sum := sha256.Sum256([]byte("a"))
+	shaped := url.QueryEscape("v1_" + base64.RawStdEncoding.EncodeToString(sum[:]))
+	for _, c := range []struct {
+		query string
+		code  int
+		says  string
+	}{
+		{"path=" + strings.Repeat("p", 4096) + "&signature=" + shaped, 400, "path is 4096 bytes long, more than 4095"},
+		{"path=" + strings.Repeat("%2E", 4096) + "&signature=" + shaped, 400, "path is 4096 bytes long"},
+		{"path=a&username=" + strings.Repeat("u", 257) + "&signature=" + shaped, 400, "username is 257 bytes long"},
+		{"path=a&signature_expiration=" + strings.Repeat("9", 21) + "&signature=" + shaped, 400, "signature_expiration is 21 bytes long"},
+		{"path=" + strings.Repeat("p", 4095) + "&signature=" + shaped, 401, "invalid signature"},
+		{"path=a&signature=v1_" + strings.Repeat("A", 1<<10), 401, "invalid signature"},
+	} {
+		before := w.lists.Load()
+		resp, body := ask(t, "GET", srv.URL+"/files?"+c.query, nil)
+		if resp.StatusCode != c.code || !strings.Contains(body, c.says) {
+			t.Errorf("%.80s…: %d %s", c.query, resp.StatusCode, body)
+		}
+		if looked := w.lists.Load() != before; looked != (c.code == 401 && strings.HasSuffix(c.query, shaped)) {
+			t.Errorf("%.80s…: sandboxes were looked at: %v", c.query, looked)
+		}
+	}
+}
+
+// BenchmarkSignature is what a request without any right costs among 10,000 sandboxes.
+func BenchmarkSignature(b *testing.B) {
+	sum := sha256.Sum256([]byte("a"))
+	r := httptest.NewRequest("GET", "/files?path="+strings.Repeat("p", 4095)+"&signature="+url.QueryEscape("v1_"+base64.RawStdEncoding.EncodeToString(sum[:])), nil)
+	for b.Loop() {
+		sig, err := signatureOf(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range 10000 {
+			if sig.madeWith("e2b_0123456789abcdef0123456789abcdef") {
+				b.Fatal("made with it")
+			}
 		}
 	}
 }

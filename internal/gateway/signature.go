@@ -4,11 +4,22 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"fmt"
+	"hash"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+)
+
+// Bounds on what a signature is made of. The digest of it is begun before it is known who asks.
+const (
+	maxSignedPath = 4095 // bytes, as the guest's own bound on a path
+	maxSignedUser = 256
+	maxSignedTime = 20 // digits of an int64, with its sign
 )
 
 // signed reports whether a request is for a signed file URL.
@@ -19,32 +30,56 @@ func signed(r *http.Request) bool {
 
 // signature is one that a request brought, without the token it was made with.
 type signature struct {
-	head, tail string
-	given      []byte
+	head  hash.Cloner // what comes before the token is in it
+	tail  []byte
+	given []byte // the digest; empty matches nothing
 }
 
-// signatureOf reads the signature of a request that is signed.
-func signatureOf(r *http.Request) signature {
+// signatureOf reads the signature of a request that is signed. The error is of kind Invalid and names the field that is too long.
+func signatureOf(r *http.Request) (signature, error) {
 	q := r.URL.Query()
+	for _, f := range [...]struct {
+		name string
+		most int
+	}{{"path", maxSignedPath}, {"username", maxSignedUser}, {"signature_expiration", maxSignedTime}} {
+		if n := len(q.Get(f.name)); n > f.most {
+			return signature{}, invalid("", fmt.Sprintf("%s is %d bytes long, more than %d", f.name, n, f.most))
+		}
+	}
 	op := "read"
 	if r.Method == http.MethodPost || (r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") == http.MethodPost) {
 		op = "write"
 	}
-	s := signature{head: q.Get("path") + ":" + op + ":" + q.Get("username") + ":", given: []byte(q.Get("signature"))}
-	if exp := q.Get("signature_expiration"); exp != "" {
-		s.tail = ":" + exp
+	var s signature
+	if text, ok := strings.CutPrefix(q.Get("signature"), "v1_"); ok && len(text) == base64.RawStdEncoding.EncodedLen(sha256.Size) {
+		if given, err := base64.RawStdEncoding.DecodeString(text); err == nil {
+			s.given = given
+		}
 	}
-	return s
+	if s.given == nil {
+		return s, nil
+	}
+	head := sha256.New()
+	_, _ = io.WriteString(head, q.Get("path")+":"+op+":"+q.Get("username")+":")
+	s.head = head.(hash.Cloner)
+	if exp := q.Get("signature_expiration"); exp != "" {
+		s.tail = []byte(":" + exp)
+	}
+	return s, nil
 }
 
 // madeWith reports whether the signature was made with this token.
 func (s signature) madeWith(token string) bool {
-	if token == "" {
+	if token == "" || s.given == nil {
 		return false
 	}
-	sum := sha256.Sum256([]byte(s.head + token + s.tail))
-	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-	return subtle.ConstantTimeCompare(s.given, []byte(want)) == 1
+	h, err := s.head.Clone()
+	if err != nil {
+		return false
+	}
+	_, _ = io.WriteString(h, token)
+	_, _ = h.Write(s.tail)
+	return subtle.ConstantTimeCompare(s.given, h.Sum(nil)) == 1
 }
 
 // expired reports whether a signature's time is over. What is no time is left to
@@ -58,7 +93,13 @@ func expired(r *http.Request, now time.Time) bool {
 // else one that is paused or on the way there or back. The guest checks it again,
 // with its expiry.
 func (g *Gateway) bySignature(r *http.Request) (Target, error) {
-	sig := signatureOf(r)
+	sig, err := signatureOf(r)
+	if err != nil {
+		return Target{}, err
+	}
+	if sig.given == nil {
+		return Target{}, badSignature
+	}
 	for _, states := range [][]carrel.State{{carrel.Running}, {carrel.Pausing, carrel.Paused, carrel.Resuming}} {
 		opts := carrel.ListOptions{States: states, Limit: 100}
 		for {
@@ -76,9 +117,11 @@ func (g *Gateway) bySignature(r *http.Request) (Target, error) {
 			}
 		}
 	}
-	return Target{}, &carrel.Error{Op: "check signature", Kind: carrel.Unauthenticated,
-		Err: &routeError{Message: "invalid signature"}}
+	return Target{}, badSignature
 }
+
+// badSignature answers a signature that no sandbox's token made.
+var badSignature = &carrel.Error{Op: "check signature", Kind: carrel.Unauthenticated, Err: &routeError{Message: "invalid signature"}}
 
 // mayWake reports whether a request to a paused sandbox's guest shows that it may
 // use the guest: it brings the access token, or a signature made with it. The
@@ -88,5 +131,9 @@ func mayWake(r *http.Request, sb carrel.Sandbox) bool {
 	if sb.AccessToken == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Access-Token")), []byte(sb.AccessToken)) == 1 {
 		return true
 	}
-	return signed(r) && signatureOf(r).madeWith(sb.AccessToken) && !expired(r, time.Now())
+	if !signed(r) {
+		return false
+	}
+	sig, err := signatureOf(r)
+	return err == nil && sig.madeWith(sb.AccessToken) && !expired(r, time.Now())
 }
