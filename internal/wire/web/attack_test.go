@@ -2,11 +2,15 @@ package web_test
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -271,6 +275,108 @@ func TestLimitsOfServers(t *testing.T) {
 			continue
 		}
 		res.Body.Close()
+	}
+}
+
+// rawTLSServer has serve speak for a server that says it knows HTTP/1.1.
+func rawTLSServer(t *testing.T, leaf *tls.Certificate, serve func(*tls.Conn)) net.Listener {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				serve(c.(*tls.Conn))
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	return l
+}
+
+// TestSecretInOurWords: a server that has got a secret answers with it wherever an answer can be wrong. Neither what the sandbox gets
+// instead nor what is reported holds it, in whatever case.
+func TestSecretInOurWords(t *testing.T) {
+	const echo = "echoed-5ec2e7-of-the-server"
+	answers := map[string]string{
+		"no HTTP":             echo + "\r\n\r\n",
+		"a version":           "HTTP/" + echo + " 200 OK\r\n\r\n",
+		"a status":            "HTTP/1.1 " + echo + "\r\n\r\n",
+		"a reason":            "HTTP/1.1 999999 " + echo + "\r\n\r\n",
+		"a line without name": "HTTP/1.1 200 OK\r\n" + echo + "\r\n\r\n",
+		"a name":              "HTTP/1.1 200 OK\r\n" + echo + " : x\r\n\r\n",
+		"a folded line":       "HTTP/1.1 200 OK\r\nX: y\r\n " + echo + "\x00\r\n\r\n",
+		"a value":             "HTTP/1.1 200 OK\r\nX: " + echo + "\x01\r\n\r\n",
+		"a length":            "HTTP/1.1 200 OK\r\nContent-Length: " + echo + "\r\n\r\n",
+		"a transfer encoding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + echo + "\r\n\r\n",
+		"an encoding":         "HTTP/1.1 200 OK\r\nContent-Encoding: " + echo + "\r\nContent-Length: 1\r\n\r\nx",
+		"two encodings":       "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, " + echo + "\r\nContent-Length: 1\r\n\r\nx",
+		"a chunk's size":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + echo + "\r\n",
+		"a trailer":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + echo + "\r\n\r\n",
+		"a switch":            "HTTP/1.1 101 X\r\nUpgrade: " + echo + "\r\nConnection: Upgrade\r\n\r\n",
+	}
+	outside, err := pki.New("outside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := outside.Leaf(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h2 := range []bool{false, true} {
+		for name, answer := range answers {
+			t.Run(fmt.Sprintf("%s/h2=%v", name, h2), func(t *testing.T) {
+				l := rawTLSServer(t, leaf, func(c *tls.Conn) {
+					if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+						_, _ = io.WriteString(c, answer)
+						_ = c.CloseWrite()
+					}
+				})
+				r := newRig(t, l.Addr(), true, outside)
+				r.secrets["key"] = echo
+				r.inject(carrel.Injection{Bearer: "key"})
+				var got bytes.Buffer
+				res, err := r.client(h2).Get(r.url("/"))
+				if err != nil {
+					fmt.Fprint(&got, err)
+				} else {
+					_ = res.Header.Write(&got)
+					_, _ = io.Copy(&got, res.Body)
+					_ = res.Trailer.Write(&got)
+					res.Body.Close()
+				}
+				for _, text := range []string{got.String(), fmt.Sprintf("%+v", r.reported(1))} {
+					if strings.Contains(strings.ToLower(text), echo) {
+						t.Errorf("it is in %q", text)
+					}
+				}
+			})
+		}
+		// In a certificate, which comes before a request, from one that came before.
+		spoilt, err := outside.Leaf(echo + ".example.net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _ := outsideServer(t, true, http.HandlerFunc(echoHandler))
+		s.TLS.Certificates[0] = *spoilt
+		r := newRig(t, s.Listener.Addr(), true, outside)
+		res, err := r.client(h2).Get(r.url("/"))
+		if err != nil || res.StatusCode != 502 {
+			t.Fatal(res, err)
+		}
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if text := fmt.Sprintf("%s %+v", b, r.reported(1)); strings.Contains(text, echo) || !strings.Contains(text, "it is for other names") {
+			t.Error(text)
+		}
 	}
 }
 

@@ -7,18 +7,27 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
 
+// undecoded are the encodings that servers are known to use and that are not undone here.
+var undecoded = []string{"br", "compress", "x-compress", "dcb", "dcz", "identity", "snappy"}
+
 // decodable reports whether an encoding can be undone: a server may encode although it
-// was asked not to, and only what can be read can be scrubbed.
+// was asked not to, and only what can be read can be scrubbed. An encoding that nobody knows is not
+// named: a server could answer with a secret there, in a spelling that is not searched for.
 func decodable(encoding string) error {
 	switch encoding {
 	case "", "gzip", "x-gzip", "deflate", "zstd":
 		return nil
 	}
-	return errors.New("the answer is encoded (" + visible(encoding) + "), so that secrets can't be found in it")
+	what := "in a way that is not known here"
+	if slices.Contains(undecoded, encoding) {
+		what = encoding
+	}
+	return errors.New("the answer is encoded (" + what + "), so that secrets can't be found in it")
 }
 
 // decoded undoes an encoding that is decodable.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -281,7 +282,7 @@ func (h *http2) forward(w http.ResponseWriter, r *http.Request, q *request, e *e
 			h.report(ctx, e, statusGone)
 			panic(http.ErrAbortHandler)
 		}
-		h.refuse(w, r, q, e, unreachable(e.verdict, err))
+		h.refuse(w, r, q, e, unreachable(e.verdict, unanswered(err)))
 		return
 	}
 	defer res.Body.Close()
@@ -308,6 +309,26 @@ func (h *http2) forward(w http.ResponseWriter, r *http.Request, q *request, e *e
 	if err != nil {
 		panic(http.ErrAbortHandler) // the sandbox must not take the answer for whole
 	}
+}
+
+// unanswered says why no answer came, in words of our own: those of package net/http quote what the server sent, and a
+// server may send a secret back.
+func unanswered(err error) error {
+	if own, ok := errors.AsType[dialError](err); ok {
+		return own.error
+	}
+	if own, ok := errors.AsType[*carrel.Error](err); ok {
+		return own
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+		return &carrel.Error{Kind: carrel.TimedOut, Err: errors.New("the server did not answer in time")}
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the server ended the connection without an answer")
+	case isTransport(err):
+		return errors.New("the connection to the server broke")
+	}
+	return errors.New("what the server answers is not HTTP as it is to be")
 }
 
 // outgoing writes the request anew.

@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -32,7 +34,7 @@ type upstream struct {
 func (p *Proxy) dial(ctx context.Context, s *Session, f policy.Flow, v policy.Verdict, protos []string, keep func(net.Conn) net.Conn) (net.Conn, error) {
 	conn, err := s.Dial(ctx, f, v)
 	if err != nil {
-		return nil, err
+		return nil, dialError{err}
 	}
 	if keep != nil {
 		conn = keep(conn)
@@ -55,17 +57,55 @@ func (p *Proxy) dial(ctx context.Context, s *Session, f policy.Flow, v policy.Ve
 	return t, nil
 }
 
+// dialError is why a server could not be reached. It holds nothing that a server said.
+type dialError struct{ error }
+
+// Unwrap has its cause looked at.
+func (e dialError) Unwrap() error { return e.error }
+
 // handshakeError says what is wrong with a server's TLS.
 func handshakeError(name string, err error) error {
 	var unverified *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unverified):
-		return &carrel.Error{Kind: carrel.Denied, Err: errors.New("the certificate of " + name + " is not to be trusted: " + unverified.Err.Error()),
+		return &carrel.Error{Kind: carrel.Denied, Err: errors.New("the certificate of " + name + " is not to be trusted: " + distrust(unverified.Err)),
 			Hint: "the server's certificate must be valid for its name and come from an authority that the host trusts"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &carrel.Error{Kind: carrel.TimedOut, Err: errors.New("TLS with " + name + " took too long")}
 	}
-	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("TLS with " + name + ": " + err.Error())}
+	what := "the handshake failed"
+	if alert, ok := errors.AsType[tls.AlertError](err); ok {
+		what = "the server ended the handshake: " + alert.Error()
+	} else if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		what = "the server does not speak TLS"
+	} else if isTransport(err) || errors.Is(err, io.EOF) {
+		what = "the connection broke"
+	}
+	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("TLS with " + name + ": " + what)}
+}
+
+// distrust says what is wrong with a certificate, without anything that stands in it: a server could have put a secret there
+// that it had got before.
+func distrust(err error) string {
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "it is for other names"
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "it comes from an authority that this host does not know"
+	}
+	if bad, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		switch bad.Reason {
+		case x509.Expired:
+			return "it is expired, or not valid yet"
+		case x509.IncompatibleUsage:
+			return "it is not for servers"
+		case x509.NotAuthorizedToSign, x509.TooManyIntermediates:
+			return "it was signed by a certificate that may not sign it"
+		case x509.CANotAuthorizedForThisName:
+			return "its authority may not sign for this name"
+		}
+	}
+	return "it is not valid"
 }
 
 // connect returns a connection for a request: the one of the request before, when
