@@ -45,6 +45,7 @@ var (
 	listedName   = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 	bareSkip     = regexp.MustCompile(`\b\w+\.Skip(f|Now)?\(`)
 	readError    = regexp.MustCompile(`strings\.(Contains|HasPrefix|HasSuffix|Index|EqualFold|Cut)\w*\(\w+\.Error\(\)|MatchString\(\w+\.Error\(\)|\.Error\(\) [!=]= "[^"]|switch \w+\.Error\(\)`)
+	compileCall  = regexp.MustCompile(`\bpolicy\.Compile\(`)
 	linknameHead = "## Names of gVisor's and Go's that are no API"
 )
 
@@ -85,6 +86,40 @@ var readsText = []string{
 	"internal/api/strict.go",              // encoding/json has no type for an unknown field
 	"internal/image/registry/registry.go", // the registry library has none for two failures
 	"internal/state/statetest/snapshots.go",
+}
+
+// compiles are the files that may compile a policy. Each owns what it compiles and hands it on as
+// it is.
+var compiles = []string{
+	"internal/service/network.go", // a sandbox's: when they are given, or found in a record
+	"internal/run/wired/wired.go", // a box's of "carrel run"
+	"internal/cli/policy.go",      // those that "carrel policy" explains
+	"internal/bench/wire.go",      // the bench's own
+}
+
+// TestPoliciesAreCompiledOnce: rules are compiled where they come from. All others are given the
+// compiled policy, so that no two can judge by different rules.
+func TestPoliciesAreCompiledOnce(t *testing.T) {
+	found := map[string]int{}
+	for name, text := range sources(t) {
+		if strings.HasSuffix(name, "_test.go") || within(name, "internal/policy") {
+			continue
+		}
+		for _, at := range compileCall.FindAllStringIndex(text, -1) {
+			found[name]++
+			if !slices.Contains(compiles, name) {
+				t.Errorf("%s:%d compiles a policy: take a *policy.Policy from who has it", name, lineOf(text, at[0]))
+			}
+		}
+	}
+	for _, name := range compiles {
+		switch n := found[name]; {
+		case n == 0:
+			t.Errorf("%s does not compile policies any more: take it off the list", name)
+		case n > 1 && within(name, "internal/service"), n > 1 && within(name, "internal/run"):
+			t.Errorf("%s compiles policies in %d places", name, n)
+		}
+	}
 }
 
 // TestErrorsAreNotRead: code branches on an error's kind or type, never on its text. The shell's house prints what programs print,

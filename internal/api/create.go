@@ -64,7 +64,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout i
 		if noSuchTemplate(err, opts.Template) {
 			return templateNotFound(*body.TemplateID)
 		}
-		return err
+		return networkError(err)
 	}
 	writeJSON(w, http.StatusCreated, toSandbox(sb))
 	return nil
@@ -98,7 +98,7 @@ func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 	if opts.Lifecycle, err = body.lifecycle(); err != nil {
 		return opts, err
 	}
-	if opts.Network, err = body.Network.policy(body.AllowInternetAccess); err != nil {
+	if opts.Network, err = body.Network.network(body.AllowInternetAccess); err != nil {
 		return opts, err
 	}
 	if body.Network == nil && body.AllowInternetAccess == nil && s.opts.DefaultNetwork != nil {
@@ -241,9 +241,6 @@ func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 		opts.Network = *body.Network
 	} else if s.opts.DefaultNetwork != nil {
 		opts.Network = *s.opts.DefaultNetwork
-	}
-	if err := checkRules(opts.Network.AllowOut, opts.Network.DenyOut); err != nil {
-		return err
 	}
 	sb, err := s.opts.Service.Create(r.Context(), opts)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 // parts are what a fake need not have.
@@ -179,6 +180,9 @@ func newFake() *fake {
 		return box, nil
 	}
 	f.create = func(o carrel.CreateOptions) (carrel.Sandbox, error) {
+		if _, err := policy.Compile(o.Network); err != nil { // as the service checks it
+			return carrel.Sandbox{}, err
+		}
 		if o.Template != "" && o.Template != "base" {
 			return carrel.Sandbox{}, &carrel.Error{Op: "create sandbox", Kind: carrel.NotFound, Field: "template"}
 		}
@@ -194,7 +198,12 @@ func newFake() *fake {
 	}
 	f.kill = func(id carrel.ID) error { _, err := f.get(id); return err }
 	f.setTimeout = func(id carrel.ID, _ time.Duration, _ bool) (carrel.Sandbox, error) { return f.get(id) }
-	f.setNetwork = func(id carrel.ID, _ carrel.Network) (carrel.Sandbox, error) { return f.get(id) }
+	f.setNetwork = func(id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+		if _, err := policy.Compile(n); err != nil {
+			return carrel.Sandbox{}, err
+		}
+		return f.get(id)
+	}
 	f.list = func(carrel.ListOptions) (carrel.Page, error) {
 		return carrel.Page{Sandboxes: []carrel.Sandbox{box}, Next: "more", Running: 7}, nil
 	}

@@ -1,9 +1,8 @@
 package api
 
 import (
-	"net"
+	"errors"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -25,28 +24,28 @@ type networkBody struct {
 // allTraffic is E2B's name for everything.
 const allTraffic = "0.0.0.0/0"
 
-// policy checks E2B's network fields and puts them into our words. When nothing
+// network puts E2B's network fields into our words; the service checks them. When nothing
 // is said, E2B's meaning is that the internet may be reached.
 //
 // What is allowed beats what is denied. Blocking all traffic also turns the plain
 // switch off, so that IPv6 and names are meant too.
-func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
+func (n *networkBody) network(allowInternet *bool) (carrel.Network, error) {
 	out := carrel.Network{Internet: allowInternet == nil || *allowInternet}
 	if n == nil {
 		return out, nil
 	}
-	if err := checkRules(n.AllowOut, n.DenyOut); err != nil {
-		return out, err
-	}
 	if n.MaskRequestHost != nil {
-		if err := checkMask(*n.MaskRequestHost); err != nil {
-			return out, err
+		if out.MaskHost = *n.MaskRequestHost; out.MaskHost == "" { // which in our words is none
+			return out, invalid("network.maskRequestHost", "mask request host is not valid: it is empty")
 		}
-		out.MaskHost = *n.MaskRequestHost
 	}
-	var err error
-	if out.HTTPSPorts, err = checkPorts(n.HTTPSPorts); err != nil {
-		return out, err
+	for _, p := range n.HTTPSPorts {
+		if int32(uint16(p)) != p { // our words have no such port
+			return out, invalid("network.httpsPorts", "%d can't be a port that speaks TLS", p)
+		}
+		if !slices.Contains(out.HTTPSPorts, uint16(p)) {
+			out.HTTPSPorts = append(out.HTTPSPorts, uint16(p))
+		}
 	}
 	out.AllowOut, out.DenyOut, out.Rules, out.EgressProxy = n.AllowOut, n.DenyOut, n.Rules, n.EgressProxy
 	out.PrivateTraffic = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
@@ -56,104 +55,32 @@ func (n *networkBody) policy(allowInternet *bool) (carrel.Network, error) {
 	return out, nil
 }
 
-// checkRules checks the two lists as E2B does: what is denied are addresses or
-// blocks, what is allowed may also be names, and names need everything else to be
-// denied.
-func checkRules(allowOut, denyOut []string) error {
-	const most = 1000
-	if len(allowOut) > most || len(denyOut) > most {
-		return invalid("network", "more than %d rules", most)
+// networkError puts an error about network rules into E2B's words. Its field is named as
+// E2B's requests name it, and a text of E2B's own stands alone. Other errors stay as they
+// are.
+func networkError(err error) error {
+	ce, ok := errors.AsType[*carrel.Error](err)
+	if !ok || ce.Kind != carrel.Invalid || ce.Err == nil {
+		return err
 	}
-	for _, rule := range denyOut {
-		if !isAddress(rule) {
-			p := tell(carrel.Invalid, "invalid denied CIDR %s", clip(rule))
-			p.body.Field = "network.denyOut"
-			return p
+	root := ce.Field
+	if i := strings.IndexAny(root, ".["); i >= 0 {
+		root = root[:i]
+	}
+	switch root {
+	case "allowOut", "denyOut", "maskHost":
+		if root == "maskHost" {
+			root = "maskRequestHost"
 		}
-	}
-	names := false
-	for _, rule := range allowOut {
-		switch {
-		case isAddress(rule):
-		case isDomain(rule):
-			names = true
-		default:
-			p := tell(carrel.Invalid, "invalid allowed address %s", clip(rule))
-			p.body.Field = "network.allowOut"
-			return p
-		}
-	}
-	if names && !slices.Contains(denyOut, allTraffic) {
-		p := tell(carrel.Invalid, "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
-		p.body.Field = "network.denyOut"
+		p := tell(carrel.Invalid, "%v", ce.Err)
+		p.body.Field, p.body.Hint = "network."+root, ce.Hint
 		return p
+	case "rules", "egressProxy", "httpsPorts":
+		renamed := *ce
+		renamed.Field = "network." + ce.Field
+		return &renamed
 	}
-	return nil
-}
-
-// isAddress reports whether a rule is an IP address or a block of them.
-func isAddress(rule string) bool {
-	if _, err := netip.ParsePrefix(rule); err == nil {
-		return true
-	}
-	a, err := netip.ParseAddr(rule)
-	return err == nil && a.Zone() == "" && !a.IsUnspecified()
-}
-
-// isDomain reports whether a rule is a DNS name, "*", or a name below "*.".
-func isDomain(rule string) bool {
-	name := strings.TrimPrefix(rule, "*.")
-	if rule == "*" {
-		return true
-	}
-	if name == "" || len(name) > 253 || strings.Contains(name, "/") {
-		return false
-	}
-	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for _, c := range []byte(strings.ToLower(label)) {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	_, numeric := netip.ParseAddr(name)
-	return numeric != nil && strings.Trim(name, "0123456789.") != ""
-}
-
-// checkMask checks a host with an optional port, which may be E2B's ${PORT}.
-func checkMask(mask string) error {
-	host := mask
-	if h, _, err := net.SplitHostPort(mask); err == nil {
-		host = h
-	} else if strings.Contains(mask, ":") {
-		return tell(carrel.Invalid, "mask request host is not valid: %s", clip(mask))
-	}
-	for _, c := range host {
-		if c > 0x7e {
-			return tell(carrel.Invalid, "mask request host '%s' is not ASCII. Please use ASCII characters only.", clip(host))
-		}
-	}
-	if !isDomain(strings.ReplaceAll(host, "${PORT}", "0")) && !isAddress(host) {
-		return tell(carrel.Invalid, "mask request host is not valid: %s", clip(mask))
-	}
-	return nil
-}
-
-// checkPorts checks the ports whose servers speak TLS.
-func checkPorts(given []int32) ([]uint16, error) {
-	var ports []uint16
-	for _, p := range given {
-		if p < 1 || p > 65535 || p == int32(carrel.GuestPort) {
-			return nil, invalid("network.httpsPorts", "%d can't be a port that speaks TLS", p)
-		}
-		if !slices.Contains(ports, uint16(p)) {
-			ports = append(ports, uint16(p))
-		}
-	}
-	return ports, nil
+	return err
 }
 
 // network replaces the egress rules of a running sandbox; what is left out is
@@ -167,14 +94,14 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}
-	want, err := body.policy(body.AllowInternetAccess)
+	want, err := body.network(body.AllowInternetAccess)
 	if err != nil {
 		return err
 	}
 	// An update is about egress only.
 	want.PrivateTraffic, want.MaskHost, want.HTTPSPorts = sb.Network.PrivateTraffic, sb.Network.MaskHost, sb.Network.HTTPSPorts
 	if _, err := s.opts.Service.SetNetwork(r.Context(), sb.ID, want); err != nil {
-		return notFoundAs(sb.ID, err)
+		return networkError(notFoundAs(sb.ID, err))
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

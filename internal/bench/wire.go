@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -73,7 +74,11 @@ func benchWire(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 		return nil, err
 	}
 	defer b.peer.stop()
-	b.wire = wire.New(wire.Options{Dialer: wireTable(), Egress: func(carrel.ID) carrel.Network { return carrel.Network{Internet: true} }})
+	internet, err := policy.Compile(carrel.Network{Internet: true})
+	if err != nil {
+		return nil, err
+	}
+	b.wire = wire.New(wire.Options{Dialer: wireTable(), Egress: func(carrel.ID) *policy.Policy { return internet }})
 	defer b.wire.Close()
 
 	table := filepath.Join(dir, "table.json")

@@ -142,9 +142,8 @@ func defaultNetwork(cfg config.Wire) (*carrel.Network, error) {
 	}
 	p, err := policy.Load(cfg.DefaultPolicy)
 	if err == nil {
-		n := &carrel.Network{Policy: &p}
-		if _, err = policy.Compile(*n); err == nil {
-			return n, nil
+		if err = policy.Check(p); err == nil {
+			return &carrel.Network{Policy: &p}, nil
 		}
 	}
 	return nil, &carrel.Error{Op: "configure", Kind: carrel.Invalid, Field: "default-policy", Err: err, Hint: carrel.HintOf(err)}

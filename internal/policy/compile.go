@@ -26,29 +26,42 @@ type Policy struct {
 	allowECH bool
 	e2b      bool // E2B's form
 	opens    bool
+	silent   bool
+	proxy    *carrel.EgressProxy
 }
 
-// Compile checks a network and makes it ready. Error: Invalid, with the field
-// ("policy.rules[2].ports", "allowOut") and the reason.
+// Compile checks a network, all of its fields, and makes it ready. The policy keeps nothing
+// of n that the caller could change. How many entries E2B's fields may have is for the
+// caller to say. Error: Invalid, with the field ("policy.rules[2].ports", "allowOut") and
+// the reason.
 func Compile(n carrel.Network) (*Policy, error) {
-	if err := checkProxy(n.EgressProxy); err != nil {
-		return nil, err.public("")
+	p, under, err := compileNetwork(n)
+	if err == nil {
+		err = first(checkProxy(n.EgressProxy), checkMask(n.MaskHost), checkHTTPSPorts(n.HTTPSPorts))
 	}
-	if n.Policy == nil {
-		p, err := compileE2B(n)
-		if err != nil {
-			return nil, err.public("")
-		}
-		return p, nil
-	}
-	if n.Internet || len(n.AllowOut) > 0 || len(n.DenyOut) > 0 || len(n.Rules) > 0 {
-		return nil, faultf("policy", "", "a network has either a policy or E2B's internet, allowOut, denyOut and rules").public("")
-	}
-	p, err := compile(*n.Policy)
 	if err != nil {
-		return nil, err.public("policy")
+		return nil, err.public(under)
+	}
+	if n.EgressProxy != nil {
+		proxy := *n.EgressProxy
+		p.proxy = &proxy
 	}
 	return p, nil
+}
+
+// compileNetwork makes the form ready that a network has. An error's field is below under.
+func compileNetwork(n carrel.Network) (p *Policy, under string, err *fault) {
+	if n.Policy == nil {
+		p, err = compileE2B(n)
+		return p, "", err
+	}
+	if n.Internet || len(n.AllowOut) > 0 || len(n.DenyOut) > 0 || len(n.Rules) > 0 {
+		return nil, "", faultf("policy", "", "a network has either a policy or E2B's internet, allowOut, denyOut and rules")
+	}
+	if p, err = compile(*n.Policy); err != nil {
+		return nil, "policy", err
+	}
+	return p, "", nil
 }
 
 // Check checks a policy. Error: Invalid, with the field ("policy.rules[2].ports").
@@ -59,7 +72,7 @@ func Check(p carrel.Policy) error {
 	return nil
 }
 
-// Bounds of one policy.
+// Bounds of one policy in Carrel's own form.
 const (
 	maxRules        = 1000
 	maxDestinations = 10_000
@@ -70,7 +83,7 @@ const (
 
 // compile makes a policy of Carrel's own form ready.
 func compile(src carrel.Policy) (*Policy, *fault) {
-	p := &Policy{}
+	p := &Policy{silent: src.Silent}
 	switch src.Default {
 	case "", "deny":
 		p.setFallback(false, defaultDeny)
@@ -193,6 +206,18 @@ func (p *Policy) Injections() []carrel.Injection {
 // Opens reports whether TLS to any host would be opened: the sandbox must then
 // trust the wire's authority.
 func (p *Policy) Opens() bool { return p.opens }
+
+// Proxy returns what all TCP goes through; nil for none.
+func (p *Policy) Proxy() *carrel.EgressProxy {
+	if p.proxy == nil {
+		return nil
+	}
+	proxy := *p.proxy
+	return &proxy
+}
+
+// IsSilent reports whether the sandbox is told nothing of refusals.
+func (p *Policy) IsSilent() bool { return p.silent }
 
 // Placeholder is the value of a variable of an injection that gives none.
 const Placeholder = "carrel-placeholder"

@@ -3,10 +3,8 @@ package policy
 import (
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -17,19 +15,11 @@ import (
 // names too. Private addresses stay closed even if they are named.
 func compileE2B(n carrel.Network) (*Policy, *fault) {
 	p := &Policy{e2b: true}
-	for _, l := range []struct {
-		at   string
-		list []string
-	}{{"allowOut", n.AllowOut}, {"denyOut", n.DenyOut}} {
-		if len(l.list) > maxRules {
-			return nil, faultf(l.at, "", "%d rules, at most %d may be", len(l.list), maxRules)
-		}
-	}
 	var allow, deny []destination
 	for i, s := range n.DenyOut {
 		d, ok := blockE2B(s)
 		if !ok {
-			return nil, faultf(fmt.Sprintf("denyOut[%d]", i), "", "invalid denied CIDR %s", clip(s))
+			return nil, faultf(fmt.Sprintf("denyOut[%d]", i), "", "invalid denied CIDR %s", bare(s))
 		}
 		deny = append(deny, d)
 	}
@@ -39,7 +29,7 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 		if !ok {
 			var err error
 			if d, _, err = parseDestination(s); err != nil || d.prefix.IsValid() {
-				return nil, faultf(fmt.Sprintf("allowOut[%d]", i), "", "%s is no address, CIDR or domain", clip(s))
+				return nil, faultf(fmt.Sprintf("allowOut[%d]", i), "", "invalid allowed address %s", bare(s))
 			}
 			named = true
 		}
@@ -47,7 +37,7 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 	}
 	everything := func(d destination) bool { return d.any }
 	if named && !slices.ContainsFunc(deny, everything) {
-		return nil, faultf("allowOut", "", "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
+		return nil, faultf("denyOut", "", "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
 	}
 	p.addE2B("allowOut", true, allow)
 	p.addE2B("denyOut", false, deny)
@@ -72,7 +62,7 @@ func (p *Policy) addE2B(label string, allow bool, dests []destination) {
 }
 
 // blockE2B reads an address or a CIDR, as leniently as E2B does. All of IPv4 or of
-// IPv6 is everything.
+// IPv6 is everything. 0.0.0.0 and :: alone are no address of anybody.
 func blockE2B(s string) (destination, bool) {
 	if pre, err := netip.ParsePrefix(s); err == nil {
 		if pre.Bits() == 0 {
@@ -87,7 +77,7 @@ func blockE2B(s string) (destination, bool) {
 		return destination{prefix: pre.Masked()}, true
 	}
 	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
+	if err != nil || a.Zone() != "" || a.IsUnspecified() {
 		return destination{}, false
 	}
 	a = plainAddr(a)
@@ -97,9 +87,6 @@ func blockE2B(s string) (destination, bool) {
 // addTransforms makes injections of E2B's rules. Of one host the headers of all rules
 // are put in, the last of the same name; rules of different hosts are not merged.
 func (p *Policy) addTransforms(rules map[string][]carrel.NetworkRule) *fault {
-	if len(rules) > maxInjections {
-		return faultf("rules", "", "rules for %d hosts, at most %d may be", len(rules), maxInjections)
-	}
 	seen := map[destination]string{}
 	for _, host := range slices.Sorted(maps.Keys(rules)) {
 		at := "rules." + host[:min(len(host), maxNameLen)]
@@ -131,35 +118,6 @@ func (p *Policy) addTransforms(rules map[string][]carrel.NetworkRule) *fault {
 		if len(headers) > 0 {
 			p.inject.add(injection{Injection: carrel.Injection{Host: d.hostText(), Headers: headers}}, d)
 		}
-	}
-	return nil
-}
-
-// checkProxy checks a SOCKS5 proxy's address and credentials.
-func checkProxy(e *carrel.EgressProxy) *fault {
-	const at = "egressProxy"
-	if e == nil {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(e.Address)
-	if err != nil {
-		return faultf(at+".address", "", "%s is not host:port", clip(e.Address))
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return faultf(at+".address", "", "%s has no port from 1 to 65535", clip(e.Address))
-	}
-	if _, err := netip.ParseAddr(host); err != nil {
-		if _, err := parseName(host); err != nil {
-			return faultf(at+".address", "", "%s", err)
-		}
-	}
-	switch {
-	case len(e.Username) > 255:
-		return faultf(at+".username", "", "longer than 255 bytes")
-	case len(e.Password) > 255:
-		return faultf(at+".password", "", "longer than 255 bytes")
-	case e.Password != "" && e.Username == "":
-		return faultf(at+".password", "", "a password needs a username")
 	}
 	return nil
 }

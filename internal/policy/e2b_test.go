@@ -150,18 +150,16 @@ func TestE2BTransforms(t *testing.T) {
 
 func TestCompileRefuses(t *testing.T) {
 	one := map[string][]carrel.NetworkRule{"a.example": {{Transform: &carrel.NetworkTransform{Headers: map[string]string{"Host": "b"}}}}}
-	many := make([]string, 1001)
-	for i := range many {
-		many[i] = "203.0.113.9"
-	}
 	for name, c := range map[string]struct {
 		n            carrel.Network
 		field, words string
 	}{
-		"denied name":        {carrel.Network{DenyOut: []string{"example.com"}}, "denyOut[0]", "invalid denied CIDR"},
-		"nonsense":           {carrel.Network{AllowOut: []string{"300.1.1.1"}, DenyOut: []string{all4}}, "allowOut[0]", "no address, CIDR or domain"},
-		"names without deny": {carrel.Network{AllowOut: []string{"example.com"}}, "allowOut", "ALL_TRAFFIC"},
-		"too many":           {carrel.Network{AllowOut: many}, "allowOut", "at most 1000"},
+		"denied name":        {carrel.Network{DenyOut: []string{"example.com"}}, "denyOut[0]", "invalid denied CIDR example.com"},
+		"denied zero":        {carrel.Network{DenyOut: []string{"0.0.0.0"}}, "denyOut[0]", "invalid denied CIDR 0.0.0.0"},
+		"nonsense":           {carrel.Network{AllowOut: []string{"300.1.1.1"}, DenyOut: []string{all4}}, "allowOut[0]", "invalid allowed address 300.1.1.1"},
+		"a port":             {carrel.Network{AllowOut: []string{"203.0.113.9", "a.example:443"}, DenyOut: []string{all4}}, "allowOut[1]", "invalid allowed address a.example:443"},
+		"allowed zero":       {carrel.Network{AllowOut: []string{"::"}}, "allowOut[0]", "invalid allowed address ::"},
+		"names without deny": {carrel.Network{AllowOut: []string{"example.com"}}, "denyOut", "ALL_TRAFFIC"},
 		"transform":          {carrel.Network{Rules: one}, "rules.a.example.Host", "can't be set"},
 		"star":               {carrel.Network{Rules: map[string][]carrel.NetworkRule{"*": {{}}}}, "rules.*", "every host"},
 		"block":              {carrel.Network{Rules: map[string][]carrel.NetworkRule{"203.0.113.0/24": {{}}}}, "rules.203.0.113.0/24", "no name"},
@@ -171,13 +169,68 @@ func TestCompileRefuses(t *testing.T) {
 		"proxy":              {carrel.Network{EgressProxy: &carrel.EgressProxy{Address: "example.com"}}, "egressProxy.address", "host:port"},
 		"proxy port":         {carrel.Network{EgressProxy: &carrel.EgressProxy{Address: "example.com:0"}}, "egressProxy.address", "1 to 65535"},
 		"proxy password":     {carrel.Network{EgressProxy: &carrel.EgressProxy{Address: "example.com:1080", Password: "x"}}, "egressProxy.password", "username"},
+		"proxy, our form":    {carrel.Network{Policy: &carrel.Policy{}, EgressProxy: &carrel.EgressProxy{Address: "x"}}, "egressProxy.address", "host:port"},
+		"mask, a path":       {carrel.Network{MaskHost: "x.example.com/x"}, "maskHost", "mask request host is not valid: x.example.com/x"},
+		"mask, a line":       {carrel.Network{MaskHost: "a\r\nX-Evil: 1"}, "maskHost", `not valid: a\r\nX-Evil: 1`},
+		"mask, not ASCII":    {carrel.Network{MaskHost: "bücher.example.com:80"}, "maskHost", "mask request host 'bücher.example.com' is not ASCII. Please use ASCII characters only."},
+		"mask, a port only":  {carrel.Network{MaskHost: ":80"}, "maskHost", "not valid"},
+		"mask, no port":      {carrel.Network{MaskHost: "x.example.com:65536"}, "maskHost", "not valid"},
+		"mask, numbers":      {carrel.Network{MaskHost: "${PORT}"}, "maskHost", "not valid"},
+		"mask, long":         {carrel.Network{MaskHost: strings.Repeat("a.", 128)}, "maskHost", "not valid"},
+		"mask, half":         {carrel.Network{MaskHost: "[::1"}, "maskHost", "not valid"},
+		"mask, star":         {carrel.Network{MaskHost: "*.example.com"}, "maskHost", "not valid"},
+		"mask, zero":         {carrel.Network{MaskHost: "0.0.0.0:80"}, "maskHost", "not valid"},
+		"port zero":          {carrel.Network{HTTPSPorts: []uint16{443, 0}}, "httpsPorts", "0 can't be a port that speaks TLS"},
+		"the guest's port":   {carrel.Network{Policy: &carrel.Policy{}, HTTPSPorts: []uint16{carrel.GuestPort}}, "httpsPorts", "49983 can't be"},
 	} {
 		_, err := policy.Compile(c.n)
 		var e *carrel.Error
 		if !errors.As(err, &e) || e.Kind != carrel.Invalid || e.Field != c.field || !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%s: field %q: %v", name, e.Field, err)
+			t.Errorf("%s: %+v: %v", name, e, err)
 		}
 	}
 	// E2B's own forms of what can't be reached are no mistake: they open nothing.
 	compiled(t, carrel.Network{AllowOut: []string{"127.0.0.1", "10.0.0.1/8", "::ffff:1.2.3.4", "::ffff:1.2.3.0/120"}, EgressProxy: &carrel.EgressProxy{Address: "[2001:db8::1]:1080", Username: "u", Password: "p"}})
+}
+
+// TestCompileAccepts: hosts that requests from outside may be told they are for.
+func TestCompileAccepts(t *testing.T) {
+	for _, mask := range []string{"localhost", "x.example.com:${PORT}", "app-${PORT}.example.com", "x.example.com:8080", "203.0.113.9", "203.0.113.9:1${PORT}", "[2001:db8::1]:80", "[2001:db8::1]"} {
+		compiled(t, carrel.Network{MaskHost: mask, HTTPSPorts: []uint16{8443}})
+	}
+}
+
+// TestPolicyKeepsNothing: a policy does not change when its network is changed afterwards, nor
+// when what it returned is.
+func TestPolicyKeepsNothing(t *testing.T) {
+	set := func(headers map[string]string) []carrel.NetworkRule {
+		return []carrel.NetworkRule{{Transform: &carrel.NetworkTransform{Headers: headers}}}
+	}
+	headers := map[string]string{"X-Key": "given"}
+	e2b := carrel.Network{AllowOut: []string{"203.0.113.9"}, Rules: map[string][]carrel.NetworkRule{"api.example.com": set(headers)},
+		EgressProxy: &carrel.EgressProxy{Address: "proxy.example.com:1080", Username: "u", Password: "p"}}
+	ours := carrel.Network{Policy: &carrel.Policy{Silent: true, Rules: []carrel.Rule{{Allow: []string{"203.0.113.9"}, Ports: []string{"443"}, Methods: []string{"GET"}, Paths: []string{"/a"}}},
+		Inject: []carrel.Injection{{Host: "api.example.com", Headers: map[string]string{"X-Key": "given"}}}}}
+	p, q := compiled(t, e2b), compiled(t, ours)
+	if p.IsSilent() || !q.IsSilent() || q.Proxy() != nil {
+		t.Errorf("silent %v, %v; proxy %v", p.IsSilent(), q.IsSilent(), q.Proxy())
+	}
+	e2b.AllowOut[0], headers["X-Key"], e2b.EgressProxy.Password = "198.51.100.1", "changed", "changed"
+	r, in := &ours.Policy.Rules[0], &ours.Policy.Inject[0]
+	r.Allow[0], r.Ports[0], r.Methods[0], r.Paths[0], in.Headers["X-Key"] = "198.51.100.1", "80", "PUT", "/b", "changed"
+	p.Proxy().Password = "changed"
+	if *p.Proxy() != (carrel.EgressProxy{Address: "proxy.example.com:1080", Username: "u", Password: "p"}) {
+		t.Errorf("the proxy is now %+v", p.Proxy())
+	}
+	if v := p.Judge(tcp(site, 22)); !v.Allow {
+		t.Errorf("%+v", v)
+	}
+	if v := q.Judge(opened(tcp(site, 443), "GET", site, "/a")); !v.Allow {
+		t.Errorf("%+v", v)
+	}
+	for _, have := range [][]carrel.Injection{p.Injections(), q.Injections()} {
+		if len(have) != 1 || have[0].Headers["X-Key"] != "given" {
+			t.Errorf("%+v", have)
+		}
+	}
 }

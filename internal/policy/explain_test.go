@@ -81,7 +81,7 @@ func TestDescribe(t *testing.T) {
 		"default: deny: nothing is allowed":   {Policy: &carrel.Policy{}},
 		"internet: true: everything else is allowed, but for this host, link-local and private addresses\nTCP goes through the SOCKS5 proxy example.com:1080": {
 			Internet: true, EgressProxy: &carrel.EgressProxy{Address: "example.com:1080", Username: "me", Password: "secret"}},
-		`nothing is allowed: check policy: allowOut[0]: "" is no address, CIDR or domain`: {AllowOut: []string{""}},
+		`nothing is allowed: check policy: allowOut[0]: invalid allowed address ""`: {AllowOut: []string{""}},
 		`rule 1 (all of it): allow *.example.com, 203.0.113.0/24, 203.0.113.9, example.com over HTTP without TLS, port 80, 8000-8999, GET on /a/**; at most 3 connections at once, 0.5 requests per second, 10 bytes per second out
 rule 2: deny everything over UDP
 default: allow: everything else is allowed, but for this host, link-local and private addresses

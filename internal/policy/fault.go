@@ -42,3 +42,13 @@ func (f *fault) public(under string) error {
 
 // Error implements error, for parsers.
 func (f *fault) Error() string { return f.reason }
+
+// first returns the first fault there is.
+func first(faults ...*fault) *fault {
+	for _, f := range faults {
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}

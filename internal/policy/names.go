@@ -167,3 +167,12 @@ func clip(s string) string {
 	}
 	return fmt.Sprintf("%q", s)
 }
+
+// bare is clip without quotes, for E2B's texts, which have none.
+func bare(s string) string {
+	if s == "" {
+		return `""`
+	}
+	q := clip(s)
+	return q[1 : len(q)-1]
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -30,6 +31,7 @@ type box struct {
 
 	mu      sync.Mutex
 	rec     state.Record
+	egress  *policy.Policy  // compiled from rec's network, and changes with it; never nil
 	inst    driver.Instance // nil while it is paused
 	conn    *guest.Conn
 	left    driver.Instance         // of before it was paused, where that could not be destroyed
@@ -93,6 +95,13 @@ func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	sb.Tokens = cloneTokens(sb.Tokens)
 	sb.Lifecycle.Checkpoints.Before = slices.Clone(sb.Lifecycle.Checkpoints.Before)
 	return sb
+}
+
+// rules returns what may leave the sandbox.
+func (b *box) rules() *policy.Policy {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.egress
 }
 
 // guest returns the connection to the guest; nil without one.

@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
@@ -31,6 +32,7 @@ type plan struct {
 	driver driver.Driver
 	root   driver.Root
 	rec    state.Record
+	egress *policy.Policy // compiled from rec's network
 	ttl    time.Duration
 	from   *origin              // the snapshot it is made from; nil for a template
 	warm   *warm.One[*prepared] // what was made ahead for it; nil for nothing

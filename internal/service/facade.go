@@ -9,6 +9,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 // Computer implements carrel.Sandboxes.
@@ -151,9 +152,10 @@ func (s *Service) Admission() admission.State {
 	return s.gates.Admission()
 }
 
-// Egress is what may leave a sandbox at this moment: nothing of one that is not known. The wire asks when it makes a link, which a
-// simulated sandbox's is only when it is wanted.
-func (s *Service) Egress(id carrel.ID) carrel.Network {
+// Egress is what may leave a sandbox at this moment; nil, which is nothing, of one that is
+// not known. The wire asks when it makes a link. A simulated sandbox's link is made only
+// when it is wanted.
+func (s *Service) Egress(id carrel.ID) *policy.Policy {
 	return s.networks.Egress(id)
 }
 

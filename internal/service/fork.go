@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -65,7 +66,7 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	// One reading of the checksums does for all.
 	verdict := sync.OnceValue(func() error { return from.files.Verify(ctx) })
 	from.verify = func(context.Context) error { return verdict() }
-	return m.forks(ctx, sr, from, o), nil
+	return m.forks(ctx, sr, from, o)
 }
 
 // forkPoint is the moment that forks begin from: the present one of a running
@@ -96,29 +97,33 @@ func (m *moments) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord
 }
 
 // forks makes the new sandboxes, some at once.
-func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *origin, o carrel.ForkOptions) []carrel.ForkResult {
+func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *origin, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
 	out := make([]carrel.ForkResult, o.Count)
+	egress, err := compileNetwork(opFork, sr.Record.Sandbox.Network) // one for all
+	if err != nil {
+		return nil, err
+	}
 	var g errgroup.Group
 	g.SetLimit(forksByCPU * runtime.NumCPU())
 	for i := range out {
 		g.Go(func() error {
-			sb, err := m.born(ctx, sr, from, o.Timeout)
+			sb, err := m.born(ctx, sr, from, egress, o.Timeout)
 			out[i] = carrel.ForkResult{Sandbox: sb, Err: err}
 			return nil
 		})
 	}
 	_ = g.Wait() // each result has its own error
-	return out
+	return out, nil
 }
 
 // born makes one sandbox from a moment, like its parent but for its ID and tokens.
-func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origin, timeout time.Duration) (carrel.Sandbox, error) {
+func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origin, egress *policy.Policy, timeout time.Duration) (carrel.Sandbox, error) {
 	opts := carrel.CreateOptions{
 		Timeout: timeout, Limits: sr.Record.Sandbox.Limits, Metadata: sr.Record.Sandbox.Metadata,
 		Network: sr.Record.Sandbox.Network, Lifecycle: sr.Record.Sandbox.Lifecycle, Tokens: sr.Record.Sandbox.Tokens,
 		Insecure: sr.Record.Sandbox.AccessToken == "",
 	}
-	p, err := m.creator.planFrom(ctx, sr, opts)
+	p, err := m.creator.planFrom(ctx, sr, opts, egress)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
@@ -126,8 +131,9 @@ func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origi
 	return m.creator.make(trace.Detach(ctx), p)
 }
 
-// planFrom is plan for a sandbox that is made from a moment.
-func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts carrel.CreateOptions) (*plan, error) {
+// planFrom is plan for a sandbox that is made from a moment. egress is compiled from the
+// network of opts.
+func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts carrel.CreateOptions, egress *policy.Policy) (*plan, error) {
 	if opts.Tier != "" && opts.Tier != sr.Snapshot.Tier {
 		return nil, invalid(opCreate, "tier", "snapshot %s is of tier %q, not %q", sr.Snapshot.ID, sr.Snapshot.Tier, opts.Tier)
 	}
@@ -156,15 +162,15 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 	maps.Copy(env, opts.Env)
 	rec := state.Record{Sandbox: sb, Env: env, User: old.User, WorkDir: old.WorkDir, Start: old.Start,
 		Timeout: ttl, Born: sr.Snapshot.ID, Root: old.Root, Guest: old.Guest}
-	return &plan{driver: drv, root: root, rec: rec, ttl: ttl}, nil
+	return &plan{driver: drv, root: root, rec: rec, egress: egress, ttl: ttl}, nil
 }
 
 // planSnapshot is plan for a template's name that means a snapshot.
-func (cr *creator) planSnapshot(ctx context.Context, name string, opts carrel.CreateOptions) (*plan, error) {
+func (cr *creator) planSnapshot(ctx context.Context, name string, opts carrel.CreateOptions, egress *policy.Policy) (*plan, error) {
 	sr, foreign, err := cr.archive.moment(ctx, name)
 	var p *plan
 	if err == nil {
-		p, err = cr.planFrom(ctx, sr, opts)
+		p, err = cr.planFrom(ctx, sr, opts, egress)
 	}
 	if err == nil {
 		p.from, err = cr.archive.open(ctx, sr.Snapshot.ID, false, foreign)

@@ -245,22 +245,23 @@ func (g *greeter) init(ctx context.Context, b *box, restored bool) error {
 // higher order has the newer record.
 func (g *greeter) nextInit(b *box) guest.InitRequest {
 	b.mu.Lock()
-	rec, order := b.recordLocked(), g.orders.Add(1)
+	rec, egress, order := b.recordLocked(), b.egress, g.orders.Add(1)
 	b.mu.Unlock()
-	req := g.initRequest(rec)
+	req := g.initRequest(rec, egress)
 	req.Order, req.Timestamp = order, time.Now()
 	return req
 }
 
-// initRequest is what a guest is told about itself, but for when.
-func (g *greeter) initRequest(r state.Record) guest.InitRequest {
+// initRequest is what a guest is told about itself, but for when. egress is compiled from
+// the record's network.
+func (g *greeter) initRequest(r state.Record, egress *policy.Policy) guest.InitRequest {
 	req := guest.InitRequest{
 		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken,
 		DefaultUser: r.User, DefaultWorkdir: r.WorkDir,
 		SandboxID: string(r.Sandbox.ID), Hostname: string(r.Sandbox.ID), TemplateID: r.Sandbox.Template,
 		Generation: r.Sandbox.Generation, CheckpointBefore: r.Sandbox.Lifecycle.Checkpoints.Before,
 	}
-	g.equip(&req, r.Sandbox.Network)
+	g.equip(&req, egress)
 	if req.EnvVars == nil {
 		req.EnvVars = map[string]string{}
 	}
@@ -342,30 +343,22 @@ func (g *greeter) touch(ctx context.Context, conn *guest.Conn, times int) error 
 
 // equip adds what a sandbox under these rules must have: the authority to trust,
 // and variables with placeholders, which never beat its own.
-func (g *greeter) equip(req *guest.InitRequest, n carrel.Network) {
-	if n.Policy == nil && len(n.Rules) == 0 {
-		return
-	}
-	p, err := policy.Compile(n)
-	if err != nil {
-		return // checked when it was given; the wire refuses it too
-	}
+func (g *greeter) equip(req *guest.InitRequest, p *policy.Policy) {
 	if p.Opens() {
 		req.Authority = g.opts.Authority
 	}
-	req.Silent = n.Policy != nil && n.Policy.Silent
+	req.Silent = p.IsSilent()
 	env := p.Env()
 	if len(env) == 0 {
 		return
 	}
-	env = maps.Clone(env)
 	maps.Copy(env, req.EnvVars)
 	req.EnvVars = env
 }
 
 // told reports whether a guest must know of these rules.
-func (g *greeter) told(n carrel.Network) bool {
+func (g *greeter) told(p *policy.Policy) bool {
 	var req guest.InitRequest
-	g.equip(&req, n)
+	g.equip(&req, p)
 	return req.Authority != "" || req.Silent || len(req.EnvVars) > 0
 }

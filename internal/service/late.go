@@ -7,6 +7,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 // Late is a [Service] that opens later, for the wire, which is made before it. The
@@ -43,12 +44,12 @@ func (l *Late) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest
 	return guest.RefusalReply{}
 }
 
-// Egress is [Service.Egress].
-func (l *Late) Egress(id carrel.ID) carrel.Network {
+// Egress is [Service.Egress]. Nothing leaves before there is one.
+func (l *Late) Egress(id carrel.ID) *policy.Policy {
 	if s := l.service.Load(); s != nil {
 		return s.Egress(id)
 	}
-	return carrel.Network{}
+	return nil
 }
 
 // Owned returns a writer of decisions that says, of each, whose sandbox it is about.

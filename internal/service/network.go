@@ -16,10 +16,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Networks takes a sandbox's network rules; package wire implements it. A
+// Networks takes what may leave a sandbox; package wire implements it. A
 // sandbox without a link (NotFound) is no error.
 type Networks interface {
-	SetNetwork(id carrel.ID, n carrel.Network) error
+	SetNetwork(id carrel.ID, p *policy.Policy) error
 }
 
 // Vault reveals secrets to the wire; package vault implements it.
@@ -53,16 +53,17 @@ type networks struct {
 // SetNetwork implements carrel.Sandboxes. The wire's rules change first: a guest, which
 // may be hostile and slow, does not delay what takes something away.
 func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
-	if err := checkNetwork(opNetwork, n); err != nil {
+	egress, err := compileNetwork(opNetwork, n)
+	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	var before carrel.Network
-	sb, err := ne.records.update(ctx, opNetwork, b, func(r *state.Record) {
-		before = r.Sandbox.Network
+	var before *policy.Policy
+	sb, err := ne.records.updateRules(ctx, opNetwork, b, egress, func(r *state.Record) {
+		before = b.rules()
 		r.Sandbox.Network = cloneNetwork(n)
 		switch {
 		case !n.PrivateTraffic:
@@ -77,7 +78,7 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 	if err := ne.applyNetwork(opNetwork, b); err != nil {
 		return carrel.Sandbox{}, err
 	}
-	if ne.greeter.told(before) || ne.greeter.told(n) {
+	if ne.greeter.told(before) || ne.greeter.told(egress) {
 		if err := ne.greeter.init(ctx, b, false); err != nil {
 			return carrel.Sandbox{}, &carrel.Error{Op: opNetwork, ID: id, Kind: carrel.KindOf(err),
 				Err: fmt.Errorf("the rules hold, but the sandbox was not told what to trust: %w", err), Hint: "try again"}
@@ -94,21 +95,22 @@ func (ne *networks) applyNetwork(op string, b *box) error {
 	}
 	b.save.Lock()
 	defer b.save.Unlock()
-	err := ne.opts.Networks.SetNetwork(b.id, b.record().Sandbox.Network)
+	err := ne.opts.Networks.SetNetwork(b.id, b.rules())
 	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out at all
 		return nil
 	}
 	return &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err}
 }
 
-// Egress is what may leave a sandbox at this moment: nothing of one that is not known. The wire asks when it makes a link, which a
-// simulated sandbox's is only when it is wanted.
-func (ne *networks) Egress(id carrel.ID) carrel.Network {
+// Egress is what may leave a sandbox at this moment; nil, which is nothing, of one that is
+// not known. The wire asks when it makes a link. A simulated sandbox's link is made only
+// when it is wanted.
+func (ne *networks) Egress(id carrel.ID) *policy.Policy {
 	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
-		return carrel.Network{}
+		return nil
 	}
-	return cloneNetwork(b.record().Sandbox.Network)
+	return b.rules()
 }
 
 // Secret reveals a secret for a request of a sandbox to host: to the wire alone.
@@ -180,9 +182,9 @@ func (ne *networks) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) 
 		return guest.RefusalReply{}
 	}
 	b.mu.Lock()
-	conn, n := b.conn, b.rec.Sandbox.Network
+	conn, egress := b.conn, b.egress
 	b.mu.Unlock()
-	if conn == nil || n.Policy != nil && n.Policy.Silent {
+	if conn == nil || egress.IsSilent() {
 		return guest.RefusalReply{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, refusedTime)
@@ -196,35 +198,36 @@ func (ne *networks) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) 
 
 // Bounds on network rules and tokens.
 const (
-	maxPorts    = 1000    // of one kind
-	maxMask     = 255     // bytes
-	maxTokens   = 32      // of one sandbox
-	maxName     = 128     // bytes of a token's name
-	maxAudience = 2 << 10 // bytes
-	maxScopes   = 32
+	maxOut       = 1000    // of E2B's rules that allow, and of those that deny
+	maxRuleHosts = 1000    // that E2B's rules put something into requests to
+	maxPorts     = 1000    // that speak TLS
+	maxTokens    = 32      // of one sandbox
+	maxName      = 128     // bytes of a token's name
+	maxAudience  = 2 << 10 // bytes
+	maxScopes    = 32
 )
 
-// checkNetwork checks network rules, with E2B's words where it has some.
-func checkNetwork(op string, n carrel.Network) error {
-	if _, err := policy.Compile(n); err != nil {
-		if e, ok := errors.AsType[*carrel.Error](err); ok {
-			e.Op = op
+// compileNetwork checks network rules and makes them ready. Package policy checks what each
+// may say. How many there may be is checked here, and first: it bounds the work.
+func compileNetwork(op string, n carrel.Network) (*policy.Policy, error) {
+	for _, c := range []struct {
+		field, what string
+		got, most   int
+	}{
+		{"allowOut", "network rules", len(n.AllowOut), maxOut},
+		{"denyOut", "network rules", len(n.DenyOut), maxOut},
+		{"rules", "hosts", len(n.Rules), maxRuleHosts},
+		{"httpsPorts", "ports", len(n.HTTPSPorts), maxPorts},
+	} {
+		if c.got > c.most {
+			return nil, invalid(op, c.field, "%d %s are more than the %d that a sandbox may have", c.got, c.what, c.most)
 		}
-		return err
 	}
-	if len(n.HTTPSPorts) > maxPorts {
-		return invalid(op, "httpsPorts", "%d ports, at most %d may be", len(n.HTTPSPorts), maxPorts)
+	p, err := policy.Compile(n)
+	if e, ok := errors.AsType[*carrel.Error](err); ok {
+		e.Op = op
 	}
-	for _, p := range n.HTTPSPorts {
-		if p == 0 || p == carrel.GuestPort {
-			return invalid(op, "httpsPorts", "%d can't be a port that speaks TLS", p)
-		}
-	}
-	odd := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`/\@?#"<>`, c) }
-	if len(n.MaskHost) > maxMask || strings.ContainsFunc(n.MaskHost, odd) {
-		return invalid(op, "maskHost", "%s is no host", clip(n.MaskHost))
-	}
-	return nil
+	return p, err
 }
 
 // checkTokens checks the identity tokens that a sandbox is to have.

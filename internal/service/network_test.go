@@ -4,50 +4,70 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
 // networks records what the wire is told.
 type networks struct {
-	mu  sync.Mutex
-	set map[carrel.ID]carrel.Network
+	mu   sync.Mutex
+	told map[carrel.ID][]*policy.Policy
 }
 
-func (n *networks) SetNetwork(id carrel.ID, rules carrel.Network) error {
+func (n *networks) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.set[id] = rules
+	if n.told == nil {
+		n.told = map[carrel.ID][]*policy.Policy{}
+	}
+	n.told[id] = append(n.told[id], p)
 	return nil
 }
 
-func (n *networks) of(id carrel.ID) carrel.Network {
+// of returns what the wire goes by; before it is told of a sandbox, that is nothing.
+func (n *networks) of(id carrel.ID) *policy.Policy {
+	all := n.all(id)
+	if len(all) == 0 {
+		return &policy.Policy{}
+	}
+	return all[len(all)-1]
+}
+
+// all returns all that the wire was told of a sandbox.
+func (n *networks) all(id carrel.ID) []*policy.Policy {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.set[id]
+	return slices.Clone(n.told[id])
+}
+
+// opens reports whether a policy lets a connection out to anywhere.
+func opens(p *policy.Policy) bool {
+	return p.Judge(policy.Flow{Addr: netip.MustParseAddr("203.0.113.9"), Port: 22}).Allow
 }
 
 func TestNetwork(t *testing.T) {
-	n := &networks{set: map[carrel.ID]carrel.Network{}}
+	n := &networks{}
 	h := newHouse(t, func(o *service.Options) { o.Networks = n })
 	sb := h.create(t, carrel.CreateOptions{Network: carrel.Network{Internet: true}})
-	if !n.of(sb.ID).Internet {
-		t.Errorf("the wire was told %+v", n.set)
+	if !opens(n.of(sb.ID)) {
+		t.Error("the wire was told that nothing gets out")
 	}
 	got, err := h.SetNetwork(t.Context(), sb.ID, carrel.Network{DenyOut: []string{"10.0.0.0/8"}})
-	if err != nil || got.Network.Internet || n.of(sb.ID).Internet || len(n.of(sb.ID).DenyOut) != 1 {
-		t.Errorf("%+v, %v, the wire was told %+v", got, err, n.set)
+	if err != nil || got.Network.Internet || len(got.Network.DenyOut) != 1 || opens(n.of(sb.ID)) {
+		t.Errorf("%+v, %v, the wire was told that all gets out: %v", got, err, opens(n.of(sb.ID)))
 	}
 }
 
 // TestNetworkSecrets: what is a secret of the request reaches the wire and nobody else.
 func TestNetworkSecrets(t *testing.T) {
-	n := &networks{set: map[carrel.ID]carrel.Network{}}
+	n := &networks{}
 	h := newHouse(t, func(o *service.Options) { o.Networks = n })
 	proxy := &carrel.EgressProxy{Address: "proxy.example.com:1080", Username: "u", Password: "hunter2"}
 	sb := h.create(t, carrel.CreateOptions{Network: carrel.Network{Internet: true, EgressProxy: proxy}})
@@ -64,7 +84,7 @@ func TestNetworkSecrets(t *testing.T) {
 			t.Errorf("a caller is told %+v", p)
 		}
 	}
-	if p := n.of(sb.ID).EgressProxy; p == nil || p.Password != "hunter2" {
+	if p := n.of(sb.ID).Proxy(); p == nil || p.Password != "hunter2" {
 		t.Errorf("the wire is told %+v", p)
 	}
 	proxy.Address = "elsewhere.example.com:1"
@@ -193,12 +213,12 @@ func TestBadTokens(t *testing.T) {
 // TestHostileGuestDelaysNothing: rules that take something away hold before a guest, which
 // may not want to answer, is told of anything.
 func TestHostileGuestDelaysNothing(t *testing.T) {
-	n := &networks{set: map[carrel.ID]carrel.Network{}}
+	n := &networks{}
 	var told, held atomic.Bool
 	h := newHouse(t, func(o *service.Options) { o.Networks, o.Authority = n, "the authority" })
 	h.drv.InitFn = func(id carrel.ID) int {
 		if told.Load() {
-			held.Store(n.of(id).Policy == nil && !n.of(id).Internet)
+			held.Store(!opens(n.of(id)))
 			return http.StatusInternalServerError
 		}
 		return http.StatusNoContent

@@ -95,7 +95,7 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 		defer p.from.release() // follow has a share of its own
 	}
 	p.rec.Sandbox.State, p.rec.Sandbox.AccessToken = state.Warm, newToken()
-	b := n.table.newBox(p.rec, func(error) {})
+	b := n.table.newBox(p.rec, p.egress, func(error) {})
 	var undo cleanup.Stack
 	defer undo.Run()
 	if err := os.Mkdir(b.dir, 0o700); err != nil {
@@ -132,7 +132,7 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	}
 	undo.Release()
 	n.launcher.letGo(b.id, inst, p.from.share())
-	told := n.greeter.initRequest(b.record())
+	told := n.greeter.initRequest(b.record(), b.rules())
 	one := oneOf(&prepared{box: b, line: line, boots: p.from.boots(), told: &told, driver: p.driver}, key)
 	return one, nil
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
@@ -20,6 +21,12 @@ type records struct {
 
 // update changes the record of a running sandbox: on the disk first, then here.
 func (r *records) update(ctx context.Context, op string, b *box, change func(*state.Record)) (carrel.Sandbox, error) {
+	return r.updateRules(ctx, op, b, nil, change)
+}
+
+// updateRules is update for a change of the record's network, which egress is compiled
+// from. Nil is for a change that leaves the network alone.
+func (r *records) updateRules(ctx context.Context, op string, b *box, egress *policy.Policy, change func(*state.Record)) (carrel.Sandbox, error) {
 	b.save.Lock()
 	defer b.save.Unlock()
 	rec := b.record()
@@ -35,6 +42,9 @@ func (r *records) update(ctx context.Context, op string, b *box, change func(*st
 	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
 	b.rec = rec
 	b.rec.Sandbox.State = st
+	if egress != nil {
+		b.egress = egress
+	}
 	if st == carrel.Stopping {
 		return carrel.Sandbox{}, b.runningLocked(op)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -130,7 +131,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 // paused, or of a resumption that nobody finished, is removed; kept says that it
 // could not be.
 func (r *recovery) recoverPaused(ctx context.Context, rec state.Record, inst driver.Instance) (kept bool) {
-	b := r.table.newBox(rec, func(error) {})
+	b := r.table.newBox(rec, r.egress(rec), func(error) {})
 	close(b.up)
 	b.rec.Sandbox.Domain = r.opts.Domain
 	if inst != nil {
@@ -144,6 +145,17 @@ func (r *recovery) recoverPaused(ctx context.Context, rec state.Record, inst dri
 		r.log.Error("the snapshot that a sandbox would resume from is lost", "sandbox", b.id, "snapshot", rec.Paused)
 	}
 	return kept
+}
+
+// egress compiles a recorded network. One that this service would not take lets nothing
+// out until it is set anew.
+func (r *recovery) egress(rec state.Record) *policy.Policy {
+	p, err := compileNetwork(opRecover, rec.Sandbox.Network)
+	if err != nil {
+		r.log.Error("nothing gets out of an adopted sandbox", "sandbox", rec.Sandbox.ID, "err", err)
+		return &policy.Policy{}
+	}
+	return p
 }
 
 // bury forgets a sandbox that is no more, and tells its end unless the service
@@ -172,7 +184,7 @@ func (r *recovery) bury(ctx context.Context, rec state.Record, v verdict) error 
 // adopt puts a surviving sandbox into the table, with the deadline it had.
 func (r *recovery) adopt(rec state.Record, inst driver.Instance) {
 	id := rec.Sandbox.ID
-	b := r.table.newBox(rec, func(error) {})
+	b := r.table.newBox(rec, r.egress(rec), func(error) {})
 	b.inst = inst
 	b.use.last = time.Now()
 	close(b.up)

@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
@@ -70,7 +71,7 @@ func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *
 	rec.Sandbox.ID, rec.Sandbox.State, rec.Sandbox.AccessToken = carrel.NewID(), state.Warm, newToken()
 	rec.Sandbox.Metadata, rec.Sandbox.Tokens, rec.Sandbox.Network, rec.Sandbox.TrafficToken = nil, nil, carrel.Network{}, ""
 	rec.Sandbox.Lifecycle, rec.Env, rec.Sandbox.Project = carrel.Lifecycle{}, img.Env, ""
-	b := r.table.newBox(rec, func(error) {})
+	b := r.table.newBox(rec, &policy.Policy{}, func(error) {})
 	var undo cleanup.Stack
 	defer undo.Run()
 	if err := os.Mkdir(b.dir, 0o700); err != nil {

@@ -8,25 +8,28 @@ import (
 	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 )
 
 // rules are the limits on what may be asked for.
 type rules struct{ opts *Options }
 
-// checkOptions checks each field by itself.
-func (r *rules) checkOptions(o carrel.CreateOptions) error {
+// checkOptions checks each field by itself. It returns the compiled network.
+func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
 	if len(o.Template) > maxTemplate || strings.ContainsFunc(o.Template, isControl) || !utf8.ValidString(o.Template) {
-		return invalid(opCreate, "templateID", "not a template's name or ID")
+		return nil, invalid(opCreate, "templateID", "not a template's name or ID")
 	}
-	return first(
+	if err := first(
 		r.checkTimeout(opCreate, o.Timeout),
 		checkMetadata(o.Metadata),
 		checkEnv(o.Env),
 		r.checkLimits(o.Limits),
-		checkNetwork(opCreate, o.Network),
 		checkTokens(opCreate, o.Tokens),
 		r.checkLifecycle(opCreate, o.Lifecycle),
-	)
+	); err != nil {
+		return nil, err
+	}
+	return compileNetwork(opCreate, o.Network)
 }
 
 func (r *rules) checkTimeout(op string, d time.Duration) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -127,6 +128,10 @@ func TestBadInput(t *testing.T) {
 		o.MaxTimeout = 2 * time.Hour
 	})
 	long := strings.Repeat("x", 300<<10)
+	hosts := map[string][]carrel.NetworkRule{}
+	for i := range 1001 {
+		hosts[fmt.Sprintf("h%d.example.com", i)] = nil
+	}
 	for _, c := range []struct {
 		field string
 		kind  carrel.Kind
@@ -157,7 +162,11 @@ func TestBadInput(t *testing.T) {
 		{"pids", carrel.Invalid, carrel.CreateOptions{Limits: carrel.Limits{Pids: 2001}}},
 		{"denyOut[0]", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{DenyOut: []string{"example.com"}}}},
 		{"allowOut[0]", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: []string{"a b"}}}},
-		{"allowOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: []string{"example.com"}}}},
+		{"denyOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: []string{"example.com"}}}},
+		{"allowOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{AllowOut: slices.Repeat([]string{"203.0.113.9"}, 1001)}}},
+		{"denyOut", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{DenyOut: slices.Repeat([]string{"203.0.113.9"}, 1001)}}},
+		{"httpsPorts", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{HTTPSPorts: slices.Repeat([]uint16{443}, 1001)}}},
+		{"rules", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{Rules: hosts}}},
 		{"httpsPorts", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{HTTPSPorts: []uint16{carrel.GuestPort}}}},
 		{"maskHost", carrel.Invalid, carrel.CreateOptions{Network: carrel.Network{MaskHost: "a\r\nX-Evil: 1"}}},
 	} {

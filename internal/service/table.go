@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -160,18 +161,18 @@ func (t *table) boxOf(id carrel.ID) *box {
 	return t.boxes[id]
 }
 
-// newBox returns a box for a record.
-func (t *table) newBox(rec state.Record, abort context.CancelCauseFunc) *box {
+// newBox returns a box for a record. egress is compiled from the record's network.
+func (t *table) newBox(rec state.Record, egress *policy.Policy, abort context.CancelCauseFunc) *box {
 	id := rec.Sandbox.ID
 	return &box{id: id, dir: filepath.Join(t.opts.Dir, string(id)), abort: abort, turn: make(chan struct{}, 1),
-		up: make(chan struct{}), gone: make(chan struct{}), rec: rec}
+		up: make(chan struct{}), gone: make(chan struct{}), rec: rec, egress: egress}
 }
 
 // reserve takes a place for a new sandbox. The check and the taking are one step,
 // so parallel creations never exceed the quota. On success s.wg counts it.
 func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	id := p.rec.Sandbox.ID
-	b := t.newBox(p.rec, abort)
+	b := t.newBox(p.rec, p.egress, abort)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closing {

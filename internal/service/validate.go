@@ -28,7 +28,8 @@ func invalid(op, field, format string, args ...any) error {
 
 // plan checks a request and finds its template and driver.
 func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, error) {
-	if err := cr.rules.checkOptions(opts); err != nil {
+	egress, err := cr.rules.checkOptions(opts)
+	if err != nil {
 		return nil, err
 	}
 	name := opts.Template
@@ -36,12 +37,12 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 		name = cr.opts.DefaultTemplate
 	}
 	if _, err := carrel.ParseSnapshotID(name); err == nil {
-		return cr.planSnapshot(ctx, name, opts)
+		return cr.planSnapshot(ctx, name, opts, egress)
 	}
 	img, err := cr.templates.template(ctx, name, opts.Tier)
 	if errors.Is(err, carrel.NotFound) {
 		if _, ok := cr.snaps.Named(projectOf(ctx), name); ok { // a template's name means the template
-			return cr.planSnapshot(ctx, name, opts)
+			return cr.planSnapshot(ctx, name, opts, egress)
 		}
 	}
 	if err != nil {
@@ -58,7 +59,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err := canPause(drv, opts.Lifecycle); err != nil {
 		return nil, err
 	}
-	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, ttl: ttl}
+	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
 	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
 	cr.planGolden(p, img)

@@ -91,7 +91,7 @@ func (cr *creator) takeOver(p *plan) {
 	if told == nil || told.AccessToken == "" || p.rec.Sandbox.AccessToken == "" {
 		return
 	}
-	want := cr.greeter.initRequest(p.rec)
+	want := cr.greeter.initRequest(p.rec, p.egress)
 	want.AccessToken, want.Generation = told.AccessToken, told.Generation
 	if reflect.DeepEqual(want, *told) {
 		p.told, p.rec.Sandbox.AccessToken = true, told.AccessToken

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/warm"
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -16,7 +17,7 @@ func (n *nursery) recover(ctx context.Context, rec state.Record, inst driver.Ins
 	if inst == nil {
 		return false, n.forget(ctx, rec.Sandbox.ID)
 	}
-	b := n.table.newBox(rec, func(error) {})
+	b := n.table.newBox(rec, &policy.Policy{}, func(error) {})
 	b.rec.Sandbox.AccessToken = newToken()
 	found := &prepared{box: b, line: &line{inst: inst}, boots: rec.Sandbox.Generation == 0}
 	b.inst, b.conn = inst, found.line.conn(b.rec.Sandbox)

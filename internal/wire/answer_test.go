@@ -19,11 +19,11 @@ import (
 func FuzzAnswer(f *testing.F) {
 	w := New(Options{Resolver: only{f, "api.example.com."}})
 	l := &Link{id: carrel.NewID(), wire: w, ctx: context.Background()}
-	r, err := w.compile(carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"api.example.com"}}}}})
+	p, err := policy.Compile(carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"api.example.com"}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	l.rules.Store(r)
+	l.rules.Store(w.newRules(p))
 	l.out = newEgress(l)
 	for _, q := range []*dns.Msg{
 		new(dns.Msg).SetQuestion("api.example.com.", dns.TypeA), new(dns.Msg).SetQuestion("API.example.com.", dns.TypeTXT),

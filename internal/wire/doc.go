@@ -11,7 +11,7 @@
 // two sandboxes can't see each other because each has a wire of its own.
 //
 // Inwards, [Link.Dial] connects from the gateway's address to a port of the
-// sandbox. Outwards, a [carrel.Network] decides, made ready by package policy: what it
+// sandbox. Outwards, a [policy.Policy] decides: what it
 // forbids is answered at once, TCP with a reset, UDP with port unreachable, names
 // with NXDOMAIN, so that programs fail fast instead of hanging. What it allows is
 // carried by ordinary sockets of the daemon. The ICMP of the outside is not served.

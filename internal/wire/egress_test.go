@@ -18,6 +18,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
@@ -104,8 +105,18 @@ func canary(t testing.TB) (tcp, udp string) {
 	return l.Addr().String(), p.LocalAddr().String()
 }
 
-func always(n carrel.Network) func(carrel.ID) carrel.Network {
-	return func(carrel.ID) carrel.Network { return n }
+// ready compiles rules that are known to be right.
+func ready(n carrel.Network) *policy.Policy {
+	p, err := policy.Compile(n)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func always(n carrel.Network) func(carrel.ID) *policy.Policy {
+	p := ready(n)
+	return func(carrel.ID) *policy.Policy { return p }
 }
 
 func TestNothingGetsOut(t *testing.T) {
@@ -224,7 +235,7 @@ func TestInternet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if err := w.SetNetwork(id, carrel.Network{}); err != nil {
+	if err := w.SetNetwork(id, nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = open.SetDeadline(time.Now().Add(time.Minute))
@@ -235,7 +246,7 @@ func TestInternet(t *testing.T) {
 		c.Close()
 		t.Error("connected after the switch")
 	}
-	if err := w.SetNetwork(carrel.NewID(), carrel.Network{}); carrel.KindOf(err) != carrel.NotFound {
+	if err := w.SetNetwork(carrel.NewID(), nil); carrel.KindOf(err) != carrel.NotFound {
 		t.Errorf("an unknown sandbox gave %v", err)
 	}
 }

@@ -76,9 +76,9 @@ func TestHammer(t *testing.T) {
 		u.Close()
 	})
 	loop(1, func() {
-		_ = w.SetNetwork(id, carrel.Network{Internet: false})
+		_ = w.SetNetwork(id, ready(carrel.Network{Internet: false}))
 		time.Sleep(5 * time.Millisecond)
-		_ = w.SetNetwork(id, carrel.Network{Internet: true})
+		_ = w.SetNetwork(id, ready(carrel.Network{Internet: true}))
 		time.Sleep(20 * time.Millisecond)
 	})
 	time.Sleep(500 * time.Millisecond)
@@ -133,7 +133,7 @@ func TestHammerPolicy(t *testing.T) {
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			n := []carrel.Network{onlyAPI, everything, notEvil, {}, everythingPrivate}[i%5]
-			if err := wr.SetNetwork(id, n); err != nil && carrel.KindOf(err) != carrel.NotFound {
+			if err := wr.SetNetwork(id, ready(n)); err != nil && carrel.KindOf(err) != carrel.NotFound {
 				t.Error(err)
 			}
 			time.Sleep(7 * time.Millisecond)

@@ -26,9 +26,8 @@ func TestInside(t *testing.T) {
 	defer web.Close()
 	table := &wire.Table{Names: map[string][]string{"good.example.com": {"192.0.2.1", "2001:db8::1"}, "bad.example.com": {"192.0.2.2"}},
 		Dial: map[string]string{"192.0.2.1:80": web.Listener.Addr().String(), "192.0.2.2:80": web.Listener.Addr().String()}}
-	w := wire.New(wire.Options{Dialer: table, Resolver: table, Egress: func(carrel.ID) carrel.Network {
-		return carrel.Network{AllowOut: []string{"good.example.com"}, DenyOut: []string{"0.0.0.0/0"}}
-	}})
+	w := wire.New(wire.Options{Dialer: table, Resolver: table,
+		Egress: always(carrel.Network{AllowOut: []string{"good.example.com"}, DenyOut: []string{"0.0.0.0/0"}})})
 	defer w.Close()
 	host, fd := pair(t, 0)
 	in, err := wire.NewInside(os.NewFile(uintptr(fd), "inside"), 16000)

@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 
 // TestNoLocal: without a Local the port is closed.
 func TestNoLocal(t *testing.T) {
-	_, _, _, g := newLink(t, wire.Options{Egress: func(carrel.ID) carrel.Network { return carrel.Network{Internet: true} }})
+	_, _, _, g := newLink(t, wire.Options{Egress: always(carrel.Network{Internet: true})})
 	if c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort); err == nil {
 		_ = c.Close()
 		t.Error("it is open")
@@ -166,7 +166,7 @@ func TestLocalPolicy(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.SetNetwork(id, carrel.Network{DenyOut: []string{"0.0.0.0/0"}}); err != nil {
+	if err := w.SetNetwork(id, ready(carrel.Network{DenyOut: []string{"0.0.0.0/0"}})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Write([]byte("x")); err != nil {

@@ -16,13 +16,12 @@ type rules struct {
 	proxy  *carrel.EgressProxy // nil for none
 }
 
-// compile makes a network ready. Error: Invalid.
-func (w *Wire) compile(n carrel.Network) (*rules, error) {
-	p, err := policy.Compile(n)
-	if err != nil {
-		return nil, err
+// newRules returns what a link under a policy goes by; nil lets nothing out.
+func (w *Wire) newRules(p *policy.Policy) *rules {
+	if p == nil {
+		p = &policy.Policy{}
 	}
-	return &rules{Policy: p, host: w.host, limits: newLimits(p.Limits()), proxy: n.EgressProxy}, nil
+	return &rules{Policy: p, host: w.host, limits: newLimits(p.Limits()), proxy: p.Proxy()}
 }
 
 // reachable reports whether an address may be told to the sandbox at all, or be its proxy:

@@ -85,9 +85,7 @@ func socks(c io.ReadWriter, proxy *carrel.EgressProxy, host string, port uint16)
 		return errors.New("it does not take the way of signing in that is set")
 	}
 	if method == socksPassword {
-		if len(proxy.Username) > 255 || len(proxy.Password) > 255 {
-			return errors.New("user name or password too long")
-		}
+		// Package policy takes none that is longer than a byte can count.
 		b := append([]byte{1, byte(len(proxy.Username))}, proxy.Username...)
 		b = append(append(b, byte(len(proxy.Password))), proxy.Password...)
 		if err := exchange(c, b, answer); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
@@ -36,8 +37,9 @@ type Credentials = web.Credentials
 // Options configures a Wire. The zero value lets nothing out.
 type Options struct {
 	// Egress says what may leave a sandbox; it is asked once, at Attach. Nil means
-	// that nothing gets out. SetNetwork changes the answer later.
-	Egress func(carrel.ID) carrel.Network
+	// that nothing gets out, as the function and as its answer. SetNetwork changes the
+	// answer later.
+	Egress func(carrel.ID) *policy.Policy
 	// Dialer is used for allowed connections; nil is a plain net.Dialer.
 	Dialer Dialer
 	// Resolver answers allowed DNS questions; nil asks the host's name servers.
@@ -70,7 +72,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Egress == nil {
-		o.Egress = func(carrel.ID) carrel.Network { return carrel.Network{} }
+		o.Egress = func(carrel.ID) *policy.Policy { return nil }
 	}
 	if o.Dialer == nil {
 		o.Dialer = &net.Dialer{Timeout: dialTimeout}
@@ -130,12 +132,7 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 		_ = old.Close()
 	}
 	seen := w.changes.Load()
-	r, err := w.compile(w.opts.Egress(spec.ID))
-	if err != nil {
-		_ = fd.Close()
-		return nil, attachError(spec.ID, carrel.Invalid, err)
-	}
-	l, err := newLink(w, spec, fd, r)
+	l, err := newLink(w, spec, fd, w.newRules(w.opts.Egress(spec.ID)))
 	if err != nil {
 		return nil, attachError(spec.ID, carrel.Internal, err)
 	}
@@ -158,12 +155,8 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 
 // SetNetwork changes what may leave a running sandbox. Open connections that are
 // no longer allowed are cut. Limits of bytes are for connections that are opened
-// afterwards. Errors: Invalid, NotFound.
-func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
-	r, err := w.compile(n)
-	if err != nil {
-		return err
-	}
+// afterwards. Nil lets nothing out. Error: NotFound.
+func (w *Wire) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	w.changes.Add(1)
 	w.mu.Lock()
 	l := w.links[id]
@@ -172,7 +165,7 @@ func (w *Wire) SetNetwork(id carrel.ID, n carrel.Network) error {
 		return &carrel.Error{Op: "set network", Kind: carrel.NotFound, ID: id,
 			Err: errors.New("the sandbox has no link")}
 	}
-	l.setRules(r)
+	l.setRules(w.newRules(p))
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -93,9 +94,11 @@ func TestWayOut(t *testing.T) {
 	table := &wire.Table{Names: map[string][]string{"good.example.com": {"192.0.2.1"}, "bad.example.com": {"192.0.2.2"}},
 		Dial: map[string]string{"192.0.2.1:80": web.Listener.Addr().String(), "192.0.2.2:80": web.Listener.Addr().String()}}
 	open := func(t *testing.T) *wire.Wire {
-		w := wire.New(wire.Options{Dialer: table, Resolver: table, Egress: func(carrel.ID) carrel.Network {
-			return carrel.Network{AllowOut: []string{"good.example.com"}, DenyOut: []string{"0.0.0.0/0"}}
-		}})
+		p, err := policy.Compile(carrel.Network{AllowOut: []string{"good.example.com"}, DenyOut: []string{"0.0.0.0/0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := wire.New(wire.Options{Dialer: table, Resolver: table, Egress: func(carrel.ID) *policy.Policy { return p }})
 		t.Cleanup(func() { _ = w.Close() })
 		return w
 	}
@@ -132,7 +135,7 @@ func TestWayOut(t *testing.T) {
 			if err := json.Unmarshal(in.Handle(), &h); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.SetNetwork(h.ID, carrel.Network{}); err != nil {
+			if err := w.SetNetwork(h.ID, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := shell(t, c, "curl -sS http://good.example.com/; echo $?"); strings.Contains(got, "page of") {

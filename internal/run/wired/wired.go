@@ -35,12 +35,11 @@ var _ run.Wire = (*way)(nil)
 
 // Open makes the way out for one box.
 func Open(o run.WireOptions) (run.Wire, error) {
-	network := carrel.Network{Policy: &o.Policy}
-	compiled, err := policy.Compile(network)
+	compiled, err := policy.Compile(carrel.Network{Policy: &o.Policy})
 	if err != nil {
 		return nil, err
 	}
-	opts := wire.Options{Egress: func(carrel.ID) carrel.Network { return network }, Audit: o.Decided, Credentials: secrets(o.Lookup)}
+	opts := wire.Options{Egress: func(carrel.ID) *policy.Policy { return compiled }, Audit: o.Decided, Credentials: secrets(o.Lookup)}
 	w := &way{env: compiled.Env()}
 	if compiled.Opens() {
 		// It lives as long as the box: nobody else ever trusts it.
