@@ -82,7 +82,7 @@ type Progress struct {
 type Config struct {
 	// Tier is the default tier of new sandboxes; "" is Sim.
 	Tier Tier
-	// DataDir holds templates and records; "" is a temporary directory that Close removes.
+	// DataDir holds templates and secrets; "" is a temporary directory that Close removes.
 	DataDir string
 	// Limits are the defaults for new sandboxes.
 	Limits Limits
@@ -108,7 +108,8 @@ func RegisterOpener(open func(context.Context, Config) (Service, error)) {
 //
 //	import _ "github.com/carrel-dev/carrel/local"
 //
-// Close kills every sandbox it made.
+// Every tier that works on this machine is there, and opened when it is first asked for: Unsupported
+// says what the machine lacks. Close kills every sandbox it made. The end of the process without Close does so, too.
 func Open(ctx context.Context, cfg Config) (Service, error) {
 	openerMu.Lock()
 	open := opener

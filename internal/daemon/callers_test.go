@@ -481,7 +481,7 @@ func TestSecretsOfProjects(t *testing.T) {
 	}
 	for id, want := range map[carrel.ID]string{n.box.ID: "the value", n.asleep.ID: "the value", forks[0].Sandbox.ID: "the value", other.ID: ""} {
 		// What the wire asks for when it puts a secret into a request.
-		got, err := n.parts.late.Secret(ctx, id, "secret-of-a", "api.example.com")
+		got, err := n.parts.Credentials().Secret(ctx, id, "secret-of-a", "api.example.com")
 		if got != want || (want == "") != (carrel.KindOf(err) == carrel.NotFound) {
 			t.Errorf("%s gets %q, %v", id, got, err)
 		}
@@ -496,7 +496,7 @@ func TestTokensOfProjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := n.parts.late.Token(context.Background(), sb.ID, "vault") // the wire asks in nobody's name
+	token, err := n.parts.Credentials().Token(context.Background(), sb.ID, "vault") // the wire asks in nobody's name
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -534,7 +534,7 @@ func TestTokensOfProjects(t *testing.T) {
 	if err := n.owner.Kill(t.Context(), sb.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.parts.late.Token(context.Background(), sb.ID, "vault"); err == nil {
+	if _, err := n.parts.Credentials().Token(context.Background(), sb.ID, "vault"); err == nil {
 		t.Error("a sandbox that has ended gets a token")
 	}
 }

@@ -14,20 +14,24 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
-	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/certs"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/gateway"
-	"github.com/carrel-dev/carrel/internal/hostdoor"
-	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/identity"
+	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/trace"
 	"github.com/carrel-dev/carrel/internal/version"
 )
+
+// Reexec is the table of parts that this binary plays when a driver or the daemon
+// starts it again. Program's main hands it to reexec.Run first of all.
+func Reexec() reexec.Parts { return assembly.Parts() }
 
 // Hooks are told what happens.
 type Hooks struct {
@@ -62,12 +66,11 @@ type Daemon struct {
 
 	listener net.Listener
 	server   *http.Server
-	parts    *parts
+	parts    *assembly.Assembly // what is below the doors
 	traces   *trace.Recorder
-	service  *service.Service // checks nobody's rights
+	issuer   *identity.Issuer
 	callers  *access.Authenticator
-	access   *access.Service // the service as each caller sees it: what doors lead to
-	certs    certs.Source    // nil without TLS
+	certs    certs.Source // nil without TLS
 
 	sshKeys     *sshdoor.Keys
 	sshDoor     *sshdoor.Door // nil unless SSH is served
@@ -167,70 +170,44 @@ func (d *Daemon) listen(l net.Listener, files uint64) error {
 
 // openService opens the parts below the doors.
 func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
-	if d.parts, err = openParts(ctx, d.cfg, opts.Drivers, d.log); err != nil {
-		return err
-	}
-	d.undo.Add(func() {
-		if err := d.parts.close(); err != nil {
-			d.log.Error("close", "err", err)
-			d.closeErr = errors.Join(d.closeErr, err)
-		}
-	})
-	if err := d.openCredentials(); err != nil {
-		return err
-	}
 	if err := d.openTraces(ctx); err != nil {
 		return err
 	}
-	d.service, err = service.New(ctx, service.Options{
-		Store: d.parts.state, Images: d.parts.images, Snapshots: d.parts.snapshots, Drivers: d.parts.registry, Networks: d.parts.networks(),
-		Authority: d.parts.authorityPEM(), Vault: d.parts.vault, Issuer: d.parts.issuer, GuestImage: d.parts.guestImage, Dir: filepath.Join(d.cfg.DataDir, "sandboxes"),
-		Domain: d.cfg.Domain, DefaultTier: d.parts.defaultTier, DefaultTemplate: d.cfg.DefaultTemplate,
-		Limits: d.cfg.Limits, MaxLimits: d.cfg.MaxLimits, DefaultTimeout: d.cfg.DefaultTimeout, MaxTimeout: d.cfg.MaxTimeout,
-		Traces:       d.traces,
-		MaxSandboxes: d.cfg.MaxSandboxes, MaxPaused: d.cfg.MaxPaused, KillOnClose: opts.KillOnClose, Logger: d.log,
-		Warm:        warmOptions(d.cfg.Warm),
-		MaxStarting: d.cfg.MaxStarting, MaxQueued: d.cfg.MaxQueued, MaxWait: d.cfg.MaxWait, Room: d.room(),
+	if err := d.openIssuer(); err != nil {
+		return err
+	}
+	d.parts, err = assembly.Open(ctx, assembly.Options{
+		Config: d.cfg, Lasting: lasting(d.cfg), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
+		Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 	})
 	if err != nil {
 		return err
 	}
-	d.undo.Add(func() {
-		if err := d.service.Close(); err != nil {
-			d.log.Error("close service", "err", err)
-			d.closeErr = errors.Join(d.closeErr, err)
-		}
-	})
-	d.access = access.New(access.Options{Core: d.service, Secrets: d.parts.vault.For, Audits: d.parts.audits(), Traces: d.traces.Of, SSHKeys: d.sshKeys})
-	d.parts.late.Open(d.service)
-	door := hostdoor.New(hostdoor.Options{
-		Inside: d.callers.Inside, Moments: d.access, Logger: d.log, Generation: d.service.Generation, Tokens: d.service.MintToken, Sandbox: d.access.Get,
-	})
-	d.parts.door.Open(door)
-	d.undo.Add(func() { _ = door.Close() }) // before the service: it asks no more
+	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
 	return nil
 }
 
-// room looks whether the machine has room for one more sandbox. It is asked once the
-// service is there.
-func (d *Daemon) room() func(admission.Request, int) error {
-	return admission.NewHost(admission.HostOptions{Dir: d.cfg.DataDir, MemoryReserve: d.cfg.MemoryReserve, Overcommit: d.cfg.MemoryOvercommit,
-		Committed: func() int { return d.service.Committed() }}).Check
+// closed keeps the error of a part that was closed.
+func (d *Daemon) closed(what string, err error) {
+	if err != nil {
+		d.log.Error(what, "err", err)
+		d.closeErr = errors.Join(d.closeErr, err)
+	}
 }
 
 // openDoors makes the handlers over the service.
 func (d *Daemon) openDoors() {
 	// The gateway asks past access: who may use a port is for the sandbox's own tokens to say.
-	gw := gateway.New(gateway.Options{Sandboxes: d.service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers, Log: d.log})
+	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers, Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
-		Service: d.access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
-		Snapshots: d.parts.snapshots, Rekey: d.parts.vault.Rekey, DefaultNetwork: d.network,
-		Admission: d.service.Admission,
-		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return d.parts.report(ctx), nil },
+		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
+		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
+		Admission: d.parts.Service.Admission,
+		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return rows(d.parts.Examine(ctx)), nil },
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
-	d.server = newServer(gw.Wrap(d.parts.publish(control)), d.log)
+	d.server = newServer(gw.Wrap(d.publish(control)), d.log)
 }
 
 // URL is where clients on this machine reach the daemon.
@@ -241,7 +218,7 @@ func (d *Daemon) Key() string { return d.key }
 
 // Service is what the doors lead to, for the program that embeds the daemon: where the
 // context has no caller, it is [carrel.Local].
-func (d *Daemon) Service() carrel.Service { return d.access.As(carrel.Local()) }
+func (d *Daemon) Service() carrel.Service { return d.parts.Access.As(carrel.Local()) }
 
 // Serve serves requests until ctx ends, then drains, and returns nil.
 func (d *Daemon) Serve(ctx context.Context) error {
@@ -256,8 +233,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })
 	}
-	wg.Go(func() { d.parts.prepare(ctx, d.log) })
-	wg.Go(func() { d.parts.collect(ctx, d.cfg, d.log) })
+	wg.Go(func() { d.parts.Tend(ctx) })
 	d.ready.Store(true)
 	if err := d.announce(); err != nil {
 		return err
@@ -265,7 +241,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	defer os.Remove(d.announcement()) // the next to start must not be taken for this one
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.strictListener()) }()
-	d.log.Info("ready", "url", d.url, "tier", d.parts.defaultTier)
+	d.log.Info("ready", "url", d.url, "tier", d.parts.Tier)
 	select {
 	case err := <-served:
 		return &carrel.Error{Op: "serve", Kind: carrel.Internal, Err: err}

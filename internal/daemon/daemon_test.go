@@ -30,13 +30,12 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	if reexec.Run(sim.Parts(inside)) { // this binary as a worker
+	if reexec.Run(Reexec()) { // this binary as a worker
 		return
 	}
 	goleak.VerifyTestMain(m)

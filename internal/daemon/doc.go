@@ -1,12 +1,11 @@
-// Package daemon wires the parts together and runs them: it is the only place
-// that knows every implementation.
+// Package daemon gives a service doors and runs them: package assembly puts together what
+// is below the doors, this one adds the listeners, the certificates and the keys.
 //
 // # Start
 //
 // The data directory is made private and locked, so that two daemons can't share
-// it; the API key is made at the first start. Then come, from below: the keeper
-// process and the wire, the drivers, templates and records, the service (which
-// adopts the sandboxes that still run) and the doors on one listener. When
+// it; the API key is made at the first start. Then come the service, which
+// adopts the sandboxes that still run, and the doors on one listener. When
 // requests are served, <data>/daemon.json says where, and Hooks.Ready is called.
 //
 // # Stop

@@ -8,7 +8,9 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/service"
 )
 
 // DoctorRow says whether one driver works on this host, and what to do if not.
@@ -23,12 +25,25 @@ func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 	}
 	defer os.RemoveAll(scratch)
 	cfg.DataDir = filepath.Join(scratch, "data")
-	p := &parts{passing: true}
-	defer p.close() //nolint:errcheck // nothing was written that could be lost
-	quiet := slog.New(slog.DiscardHandler)
-	if err := p.openDrivers(ctx, cfg, nil, quiet); err != nil {
+	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		return nil, err
 	}
-	p.defaultTier, _ = p.chooseTier(ctx, cfg.DefaultTier, quiet) // none that works is what the rows say
-	return p.report(ctx), nil
+	return rows(checks), nil
+}
+
+// rows are checks as the API tells them.
+func rows(checks []service.Check) []DoctorRow {
+	out := make([]DoctorRow, 0, len(checks))
+	for _, c := range checks {
+		row := DoctorRow{Driver: c.Driver, Tier: c.Tier, OK: c.Err == nil, Default: c.Default}
+		if c.Err != nil {
+			row.Problem, row.Hint = c.Err.Error(), carrel.HintOf(c.Err)
+		}
+		for _, f := range c.Findings {
+			row.Findings = append(row.Findings, api.Finding(f))
+		}
+		out = append(out, row)
+	}
+	return out
 }

@@ -81,10 +81,10 @@ func (d *Daemon) knownHost(ctx context.Context, host string) error {
 	if err != nil || !ok {
 		return fmt.Errorf("%s is not the host name of a sandbox", host)
 	}
-	if d.service == nil {
+	if d.parts == nil {
 		return errors.New("not ready")
 	}
-	sb, err := d.service.Get(ctx, target.ID)
+	sb, err := d.parts.Service.Get(ctx, target.ID)
 	if err != nil {
 		return err
 	}

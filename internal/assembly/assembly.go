@@ -1,0 +1,269 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
+	"github.com/carrel-dev/carrel/internal/admission"
+	"github.com/carrel-dev/carrel/internal/audit"
+	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/snapshot"
+	"github.com/carrel-dev/carrel/internal/snapshot/disk"
+	snapshots "github.com/carrel-dev/carrel/internal/snapshot/store"
+	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/state/memory"
+	"github.com/carrel-dev/carrel/internal/trace"
+	"github.com/carrel-dev/carrel/internal/vault"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// Options say what to put together.
+type Options struct {
+	// Config says where things are and what bounds them. What it says of doors is not looked at.
+	Config config.Config
+	// Lasting makes the service a lasting one; nil makes it a passing one. A passing service keeps templates and secrets in
+	// Config.DataDir, and nothing where that is "".
+	Lasting *Lasting
+
+	// Drivers replaces the drivers of this build. The assembly closes them, and has no wire.
+	Drivers []driver.Driver
+	// Programs are in every simulated sandbox of a passing service.
+	Programs []carrel.Program
+	// KillOnClose ends all sandboxes with the service. Those of a passing one always end.
+	KillOnClose bool
+
+	// Callers knows who asks from inside a sandbox; nil is one without keys.
+	Callers *access.Authenticator
+	// Nobody is the caller of a context that has none; the zero Caller may do nothing.
+	Nobody carrel.Caller
+	// Issuer signs sandboxes' identity tokens; nil can't.
+	Issuer service.Issuer
+	// SSHKeys are the keys of all projects; nil has none.
+	SSHKeys access.Keys
+	// Traces measures operations; nil doesn't.
+	Traces *trace.Recorder
+	// Log takes what a person may need later; nil discards it.
+	Log *slog.Logger
+}
+
+// Lasting opens what only a lasting service has. All functions are required.
+type Lasting struct {
+	// State opens the records.
+	State func(ctx context.Context, file string) (state.Store, error)
+	// Blobs opens where snapshots' content lies, dir unless the configuration names another place. shared says that other machines
+	// may use it, too.
+	Blobs func(ctx context.Context, dir string) (b snapshot.Blobs, shared bool, err error)
+	// Sentry writes the small program that gVisor's kernels run into dir, and returns its path.
+	Sentry func(dir string) (string, error)
+}
+
+// Assembly is a service and what it is made of.
+type Assembly struct {
+	// Service checks nobody's rights.
+	Service *service.Service
+	// Access is the service as each caller sees it: what doors lead to.
+	Access *access.Service
+	// Snapshots keeps the content of snapshots.
+	Snapshots *snapshots.Store
+	// Vault keeps the secrets of all projects.
+	Vault *vault.Vault
+	// Tier is the tier of sandboxes that ask for none.
+	Tier carrel.Tier
+
+	opts       Options
+	cfg        config.Config
+	log        *slog.Logger
+	dir        string   // where all is kept that is the service\'s own
+	scratch    *scratch // that directory; nil where the service is a lasting one
+	state      state.Store
+	images     *store.Store
+	drivers    *driver.Registry
+	wire       *wire.Wire      // nil where drivers were given
+	authority  *pki.CA         // opens TLS on the wire
+	audit      *audit.Log      // of the wire
+	late       service.Late    // the service, for the wire
+	door       hostdoor.Late   // what sandboxes may ask of this host
+	guest      string          // the guest's image; "" where the drivers know it
+	keeperless bool            // no keeper is started
+	missing    []service.Check // drivers that could not even be made
+	undo       cleanup.Stack
+	errs       []error
+}
+
+// Open opens all parts; on error none is left open. The service adopts the sandboxes that still run.
+func Open(ctx context.Context, opts Options) (_ *Assembly, err error) {
+	a := from(opts)
+	defer func() {
+		if err != nil {
+			a.undo.Run()
+		}
+	}()
+	if err := a.openDir(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.openDrivers(ctx); err != nil {
+		return nil, err
+	}
+	if a.Tier, err = a.chooseTier(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.openStores(ctx); err != nil {
+		return nil, err
+	}
+	if a.Vault, err = vault.Open(filepath.Join(a.cfg.DataDir, "secrets"), vault.Options{KeyFile: a.cfg.Wire.SecretKeyFile, Logger: a.log}); err != nil {
+		return nil, err
+	}
+	if err := a.openService(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// from returns an assembly of which nothing is open.
+func from(opts Options) *Assembly {
+	a := &Assembly{opts: opts, cfg: opts.Config, log: opts.Log}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.opts.Callers == nil {
+		a.opts.Callers = access.NewAuthenticator()
+	}
+	if a.passing() {
+		a.opts.KillOnClose = true
+	}
+	return a
+}
+
+// passing says that the service ends with this process, and everything with it.
+func (a *Assembly) passing() bool { return a.opts.Lasting == nil }
+
+// openDir decides where the service keeps what is its own.
+func (a *Assembly) openDir(ctx context.Context) (err error) {
+	a.dir = a.cfg.DataDir
+	if !a.passing() {
+		return nil
+	}
+	if a.scratch, err = openScratch(ctx); err != nil {
+		return err
+	}
+	a.closing(a.scratch.close)
+	a.dir = a.scratch.dir
+	if a.cfg.DataDir == "" {
+		a.cfg.DataDir = a.dir
+	}
+	return nil
+}
+
+// closing has close called when the assembly is closed, and its error kept.
+func (a *Assembly) closing(close func() error) {
+	a.undo.Add(func() { a.errs = append(a.errs, close()) })
+}
+
+// Close closes the parts, last first. Sandboxes live on, unless they end with the service. It is called once.
+func (a *Assembly) Close() error {
+	a.undo.Run()
+	return errors.Join(a.errs...)
+}
+
+// openStores opens the records, the templates and the snapshots.
+func (a *Assembly) openStores(ctx context.Context) (err error) {
+	if a.passing() {
+		a.state = memory.Open()
+	} else if a.state, err = a.opts.Lasting.State(ctx, filepath.Join(a.dir, "state.db")); err != nil {
+		return err
+	}
+	a.closing(a.state.Close)
+	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir, Logger: a.log})
+	if err != nil {
+		return err
+	}
+	a.closing(a.images.Close)
+	return a.openSnapshots(ctx, filepath.Join(a.dir, "snapshots"))
+}
+
+// openSnapshots opens the snapshot store: hot copies in dir, packs where the configuration says.
+func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
+	var blobs snapshot.Blobs
+	var shared bool
+	if a.passing() {
+		blobs, err = disk.Open(filepath.Join(dir, "blobs"))
+	} else {
+		blobs, shared, err = a.opts.Lasting.Blobs(ctx, filepath.Join(dir, "blobs"))
+	}
+	if err != nil {
+		return err
+	}
+	a.closing(blobs.Close)
+	a.Snapshots, err = snapshots.Open(ctx, snapshots.Options{Dir: dir, Blobs: blobs, Shared: shared,
+		Quota: a.cfg.SnapshotQuota, HotBytes: a.cfg.SnapshotCache, Log: a.log})
+	if err != nil {
+		return err
+	}
+	a.closing(a.Snapshots.Close)
+	return nil
+}
+
+// openService makes the service and tells those of it who were made before.
+func (a *Assembly) openService(ctx context.Context) (err error) {
+	c := a.cfg
+	a.Service, err = service.New(ctx, service.Options{
+		Store: a.state, Images: a.images, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
+		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, Dir: filepath.Join(a.dir, "sandboxes"),
+		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
+		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
+		Traces:       a.opts.Traces,
+		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
+		Warm:        warmOptions(c.Warm),
+		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),
+	})
+	if err != nil {
+		return err
+	}
+	a.closing(a.Service.Close)
+	access := access.New(access.Options{Core: a.Service, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody})
+	a.Access = access
+	a.late.Open(a.Service)
+	door := hostdoor.New(hostdoor.Options{
+		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
+	})
+	a.door.Open(door)
+	a.closing(door.Close) // before the service: it asks no more
+	return nil
+}
+
+// traces returns a sandbox's latest operations; nil where they are not measured.
+func (a *Assembly) traces() func(carrel.ID) []carrel.Trace {
+	if a.opts.Traces == nil {
+		return nil
+	}
+	return a.opts.Traces.Of
+}
+
+// room looks whether the machine has room for one more sandbox. It is asked once the service is there. A passing service takes
+// what it is asked to: its process has one user, who sees the machine.
+func (a *Assembly) room() func(admission.Request, int) error {
+	if a.passing() {
+		return nil
+	}
+	return admission.NewHost(admission.HostOptions{Dir: a.cfg.DataDir, MemoryReserve: a.cfg.MemoryReserve, Overcommit: a.cfg.MemoryOvercommit,
+		Committed: func() int { return a.Service.Committed() }}).Check
+}
+
+// warmOptions is what the service keeps ready.
+func warmOptions(c config.Warm) service.WarmOptions {
+	out := service.WarmOptions{Cap: c.Cap}
+	for _, f := range c.Floors {
+		out.Floors = append(out.Floors, service.WarmFloor(f))
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/driver/ns"
+	"github.com/carrel-dev/carrel/internal/driver/sim"
+	"github.com/carrel-dev/carrel/internal/guest/guestbin"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/keeper"
+	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/wire"
+)
+
+// Parts are the parts that a program with an assembly plays when a driver starts it again. Its main, or an init function, hands
+// them to [reexec.Run] first of all.
+func Parts() reexec.Parts {
+	all := reexec.Parts{}
+	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts()} {
+		maps.Copy(all, table)
+	}
+	all[reaperName] = reap
+	return all
+}
+
+// inside makes a simulated sandbox's end of its link.
+func inside(fd *os.File, mtu int) (sim.Inside, error) { return wire.NewInside(fd, mtu) }
+
+// strongest lists the tiers that a service chooses its default from.
+var strongest = []carrel.Tier{carrel.MicroVM, carrel.GVisor, carrel.NS, carrel.Sim}
+
+// openDrivers makes the drivers of this build, or takes the ones given.
+func (a *Assembly) openDrivers(ctx context.Context) error {
+	drivers := a.opts.Drivers
+	if drivers == nil {
+		if err := a.openWire(); err != nil {
+			return err
+		}
+		var err error
+		if a.passing() {
+			drivers = a.passingDrivers()
+		} else if drivers, err = a.lastingDrivers(ctx); err != nil {
+			return err
+		}
+	}
+	a.drivers = driver.NewRegistry(drivers...)
+	a.closing(a.drivers.Close)
+	return nil
+}
+
+// passingDrivers are the drivers of a passing service: the simulation in this process, and those of real sandboxes, which open
+// themselves when they are wanted.
+func (a *Assembly) passingDrivers() []driver.Driver {
+	guest := sync.OnceValues(func() (string, error) { return guestbin.Extract(filepath.Join(a.dir, "guest")) })
+	return []driver.Driver{
+		sim.New(sim.Options{Logger: a.log, Programs: a.opts.Programs, Local: a.door.ServeConn, Link: sim.LinkBy(a.wire, inside)}),
+		&deferred{name: "gvisor", tier: carrel.GVisor, watch: a.scratch.watch, guest: guest, memory: true, make: func() (driver.Driver, error) {
+			return gvisor.New(gvisor.Options{Options: a.hosted("gvisor")})
+		}},
+		&deferred{name: "ns", tier: carrel.NS, watch: a.scratch.watch, guest: guest, make: func() (driver.Driver, error) {
+			return ns.New(ns.Options{Options: a.hosted("ns"), Files: a.imageFiles})
+		}},
+	}
+}
+
+// hosted are the options of a driver with real processes.
+func (a *Assembly) hosted(name string) hosted.Options {
+	return hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
+}
+
+// lastingDrivers are the drivers of a lasting service, as far as they can be made.
+func (a *Assembly) lastingDrivers(ctx context.Context) ([]driver.Driver, error) {
+	if err := os.MkdirAll(filepath.Join(a.dir, driversDir), 0o700); err != nil {
+		return nil, &carrel.Error{Op: "open data directory", Kind: carrel.Internal, Err: err}
+	}
+	return append(a.openReal(ctx), a.openSim(ctx)), nil
+}
+
+// openSim makes the driver of simulated sandboxes: in worker processes, or in this one where there can be none.
+func (a *Assembly) openSim(ctx context.Context) driver.Driver {
+	pool, err := sim.NewPool(sim.PoolOptions{Logger: a.log, Local: a.door.ServeConn, Network: a.wire})
+	if err == nil {
+		if err = pool.Probe(ctx); err == nil {
+			return pool
+		}
+		_ = pool.Close() // it has nothing yet
+	}
+	a.log.Warn("simulated sandboxes run in this process, without walls of their own", "err", err, "hint", carrel.HintOf(err))
+	return sim.New(sim.Options{Logger: a.log, Local: a.door.ServeConn, Link: sim.LinkBy(a.wire, inside)})
+}
+
+// openReal makes the drivers that run real programs, as far as they can be made. The keeper holds their
+// links while no daemon runs; where it can't be had, sandboxes end with the daemon.
+func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
+	var err error
+	if a.guest, err = guestbin.Extract(filepath.Join(a.dir, "guest")); err != nil {
+		a.lack("gvisor", carrel.GVisor, err)
+		a.lack("ns", carrel.NS, err)
+		return nil
+	}
+	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries}
+	if gopts.Executable, err = a.opts.Lasting.Sentry(filepath.Join(a.cfg.CacheDir, "sentry")); err != nil {
+		a.log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
+	}
+	nopts := ns.Options{Options: a.hosted("ns"), Files: a.imageFiles}
+	if !a.keeperless {
+		if k, err := a.openKeeper(ctx, filepath.Join(a.dir, driversDir, "keeper.sock")); err != nil {
+			a.log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
+		} else {
+			gopts.Keeper, nopts.Keeper = k, k
+		}
+	}
+	if d, err := gvisor.New(gopts); err != nil {
+		a.lack("gvisor", carrel.GVisor, err)
+	} else {
+		drivers = append(drivers, d)
+	}
+	if d, err := ns.New(nopts); err != nil {
+		a.lack("ns", carrel.NS, err)
+	} else {
+		drivers = append(drivers, d)
+	}
+	return drivers
+}
+
+// imageFiles opens an image for a driver that can't mount it. The store is opened after the drivers.
+func (a *Assembly) imageFiles(ctx context.Context, path string) (image.Files, error) {
+	if a.images == nil {
+		return nil, &carrel.Error{Op: "read template", Kind: carrel.Unavailable, Err: errors.New("the templates are not open yet")}
+	}
+	return a.images.Files(ctx, path)
+}
+
+func (a *Assembly) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {
+	if !reexec.Ready() { // the child would run this program's own main
+		return nil, errors.New("this program can't start itself as the keeper")
+	}
+	if err := keeper.Start(ctx, "", socket); err != nil {
+		return nil, err
+	}
+	k, err := keeper.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	k.Revive(func(ctx context.Context) error { return keeper.Start(ctx, "", socket) }, func(files int, err error) {
+		if err != nil {
+			a.log.Error("the keeper was killed and could not be started again: what runs now is lost if this daemon dies, too", "socket", socket, "err", err)
+			return
+		}
+		a.log.Warn("the keeper was killed; a new one has the links of all that runs", "socket", socket, "links", files)
+	})
+	a.closing(k.Close)
+	return k, nil
+}
+
+// lack remembers a driver that could not be made.
+func (a *Assembly) lack(name string, tier carrel.Tier, err error) {
+	a.missing = append(a.missing, service.Check{Driver: name, Tier: tier, Err: err})
+}
+
+// chooseTier returns the tier asked for, which must be there, or the strongest that works on this host. A lasting service
+// opens where the tier asked for does not work: what it needs may come later. A passing one does not.
+func (a *Assembly) chooseTier(ctx context.Context) (carrel.Tier, error) {
+	if asked := a.cfg.DefaultTier; asked != "" {
+		d, err := a.drivers.Get(asked)
+		if err != nil {
+			return "", err
+		}
+		if err := d.Probe(ctx); err != nil {
+			if a.passing() {
+				return "", err
+			}
+			a.log.Warn("the default tier does not work on this host", "tier", asked, "err", err, "hint", carrel.HintOf(err))
+		}
+		return asked, nil
+	}
+	for _, t := range strongest {
+		d, err := a.drivers.Get(t)
+		if err != nil {
+			continue
+		}
+		if err := d.Probe(ctx); err != nil {
+			a.log.Warn("tier does not work on this host", "tier", t, "err", err, "hint", carrel.HintOf(err))
+			continue
+		}
+		return t, nil
+	}
+	return "", &carrel.Error{Op: "choose tier", Kind: carrel.Unsupported, Err: errors.New("no tier works on this host"), Hint: "see: carrel doctor"}
+}

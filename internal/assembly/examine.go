@@ -1,0 +1,38 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/service"
+)
+
+// Examine opens the drivers that a lasting service of these options would have, without its keeper, asks each whether it works on
+// this host, and closes them. It writes to Config.DataDir and Config.CacheDir.
+func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
+	a := from(opts)
+	a.keeperless = true
+	defer a.undo.Run() // nothing was written that could be lost
+	if err := a.openDir(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.openDrivers(ctx); err != nil {
+		return nil, err
+	}
+	a.Tier, _ = a.chooseTier(ctx) // none that works is what the checks say
+	return a.Examine(ctx), nil
+}
+
+// Examine says of each driver whether it works here, afresh.
+func (a *Assembly) Examine(ctx context.Context) []service.Check {
+	out := []service.Check{}
+	for _, d := range a.drivers.All() {
+		info := d.Info()
+		c := service.Check{Driver: info.Name, Tier: info.Tier, Default: info.Tier == a.Tier, Err: d.Probe(ctx)}
+		if r, ok := driver.As[driver.Reporter](d); ok {
+			c.Findings = r.Report(ctx)
+		}
+		out = append(out, c)
+	}
+	return append(out, a.missing...)
+}

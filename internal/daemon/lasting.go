@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/assembly"
+	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/driver/gvisor/sentrybin"
+	"github.com/carrel-dev/carrel/internal/snapshot"
+	"github.com/carrel-dev/carrel/internal/snapshot/disk"
+	"github.com/carrel-dev/carrel/internal/snapshot/s3"
+	"github.com/carrel-dev/carrel/internal/state"
+	"github.com/carrel-dev/carrel/internal/state/sqlite"
+)
+
+// lasting opens the parts of the service that only a daemon has.
+func lasting(cfg config.Config) *assembly.Lasting {
+	return &assembly.Lasting{
+		State:  func(ctx context.Context, file string) (state.Store, error) { return sqlite.Open(ctx, file) },
+		Blobs:  func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) { return openBlobs(ctx, cfg, dir) },
+		Sentry: sentrybin.Extract,
+	}
+}
+
+// openBlobs opens where packs lie: in dir, or where the configuration says. shared says that other machines may use it, too.
+func openBlobs(ctx context.Context, cfg config.Config, dir string) (_ snapshot.Blobs, shared bool, err error) {
+	switch where := cfg.SnapshotStore; {
+	case strings.HasPrefix(where, "s3://"):
+		b, err := openS3(ctx, where, cfg.S3)
+		return b, true, err
+	case where != "":
+		b, err := disk.Open(where)
+		return b, true, err // a network filesystem, perhaps
+	}
+	b, err := disk.Open(dir)
+	return b, false, err
+}
+
+// openS3 opens an object store. What its address does not say comes from the
+// environment, by way of the configuration.
+func openS3(ctx context.Context, where string, cfg config.S3) (snapshot.Blobs, error) {
+	if u, err := url.Parse(where); err == nil {
+		q := u.Query()
+		for name, value := range map[string]string{"endpoint": cfg.Endpoint, "region": cfg.Region} {
+			if value != "" && !q.Has(name) {
+				q.Set(name, value)
+			}
+		}
+		u.RawQuery = q.Encode()
+		where = u.String()
+	}
+	loc, err := s3.ParseLocation(where)
+	if err != nil {
+		return nil, err
+	}
+	return s3.Open(ctx, loc, s3.Options{AccessKey: cfg.AccessKeyID, SecretKey: string(cfg.SecretAccessKey),
+		SessionToken: string(cfg.SessionToken), Proxy: http.ProxyFromEnvironment})
+}
