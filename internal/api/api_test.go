@@ -430,6 +430,33 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// TestNetworkWords: what E2B says of network rules is said in its words and nothing else, when a sandbox
+// is made and when its rules change.
+func TestNetworkWords(t *testing.T) {
+	srv := start(t, newFake())
+	for body, want := range map[string]string{
+		`{"denyOut":["example.com"]}`:                               "invalid denied CIDR example.com",
+		`{"allowOut":["300.1.1.1"]}`:                                "invalid allowed address 300.1.1.1",
+		`{"allowOut":["example.com"],"denyOut":["8.8.8.8"]}`:        "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
+		`{"maskRequestHost":"x.example.com/x"}`:                     "mask request host is not valid: x.example.com/x",
+		`{"denyOut":["` + strings.Repeat("x", 200) + `\u001b[1m"]}`: "invalid denied CIDR " + strings.Repeat("x", 80) + "…",
+	} {
+		for _, c := range [][2]string{{"POST", "/v2/sandboxes"}, {"PUT", "/sandboxes/" + boxID + "/network"}} {
+			sent := body
+			if c[0] == "POST" {
+				sent = `{"templateID":"base","network":` + body + `}`
+			} else if strings.Contains(body, "mask") {
+				continue // an update leaves it as it is
+			}
+			resp, got := call(t, srv, c[0], c[1], sent)
+			var e errorBody
+			if err := json.Unmarshal([]byte(got), &e); err != nil || resp.StatusCode != http.StatusBadRequest || e.Message != want || !strings.HasPrefix(e.Field, "network.") {
+				t.Errorf("%s %s: %s, want %q", c[0], body, got, want)
+			}
+		}
+	}
+}
+
 func TestNetworkUpdate(t *testing.T) {
 	var got carrel.Network
 	f := newFake()
