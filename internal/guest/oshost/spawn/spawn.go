@@ -5,6 +5,9 @@
 // kernel clears them by itself when it is asked to (CLONE_CLEAR_SIGHAND, Linux 5.5). And as the
 // child shares our memory until it becomes the program, it needs no pipe to say why it did
 // not. What can't be started this way is started by package syscall.
+//
+// The child shares the memory, but not the stack: clone3 gives it one of its own. It begins in a
+// function of its own there, so that nothing in our frames changes while we wait for it.
 package spawn
 
 import (
@@ -82,14 +85,25 @@ type cloneArgs struct {
 
 // What x/sys has names for, and package syscall has not.
 const (
-	sysClone3      = 435
 	clearHandlers  = 0x100000000
 	cloneVM        = 0x100
 	cloneVFork     = 0x4000
 	sigSetMask     = 2
 	signalSetBytes = 8
 	rlimitNOFILE   = 7
-	exitFailed     = 253 // as package syscall has it; nobody sees it
+	exitFailed     = 127 // nobody sees it
+	maxErrno       = 4095
+)
+
+// childStack is the stack of the child; there is one at a time, under syscall.ForkLock. The linker holds what runs on it,
+// functions that can't grow a stack, to less than 1 KB.
+var childStack [4 << 10]byte
+
+const (
+	// argumentRoom is above the end of the stack, for the argument of become.
+	argumentRoom = 32
+	// stackAlign is how the end of a stack is aligned; arm64 insists.
+	stackAlign = 16
 )
 
 // start is Start, or errRefused.
@@ -120,87 +134,89 @@ func start(path string, argv []string, attr *Attr) (int, error) {
 	if l := &given.OpenFiles; l.Soft < l.Hard {
 		o.limit = l // package syscall has raised it for us
 	}
+	base := uintptr(unsafe.Pointer(&childStack))
+	o.clone.stack = uint64(base)
+	o.clone.stackSize = uint64((base+unsafe.Sizeof(childStack)-argumentRoom)&^(stackAlign-1) - base)
 	syscall.ForkLock.Lock()
-	pid, errno := vfork(o)
-	afterFork()
+	result := clone(o)
 	syscall.ForkLock.Unlock()
-	if errno != 0 {
+	if errno := syscall.Errno(-result); errno != 0 && errno <= maxErrno {
 		if errno == syscall.EINVAL || errno == syscall.EPERM {
 			errno = errRefused // a flag that it does not know, or a filter that lets no clone3 pass
 		}
 		return 0, errno
 	}
+	pid := int(result)
 	if o.failed != 0 {
 		var status syscall.WaitStatus
 		for {
-			if _, err := syscall.Wait4(int(pid), &status, 0, nil); err != syscall.EINTR {
+			if _, err := syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
 				break
 			}
 		}
 		return 0, o.failed
 	}
-	return int(pid), nil
+	return pid, nil
 }
 
-// vfork makes the child, which runs on in this very frame until it has become the
-// program: nothing here may return in it, and in the parent nothing but the result may be
-// used. The caller calls afterFork in either case.
+// clone makes the child and waits until it is the program, or has failed. The result is the
+// kernel's: the child's number, or an error below zero.
 //
-//go:noinline
+//go:norace
+func clone(o *order) uintptr {
+	beforeFork()
+	result := cloneOnto(&o.clone, unsafe.Sizeof(o.clone), o)
+	afterFork()
+	return result
+}
+
+// cloneOnto is the system call clone3 with a stack for the child, who goes on in become. It
+// returns in the parent only.
+func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
+
+// become makes the child the program. It is called on the child's stack and never returns.
+//
+//go:nosplit
 //go:norace
 //go:nocheckptr
-func vfork(o *order) (pid uintptr, errno syscall.Errno) {
-	beforeFork()
-	pid, errno = rawVfork(sysClone3, uintptr(unsafe.Pointer(&o.clone)), unsafe.Sizeof(o.clone))
-	if errno != 0 || pid != 0 {
-		return
-	}
-	_, _, o.failed = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
-	if o.failed == 0 {
-		_, _, o.failed = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&o.mask)), 0, signalSetBytes, 0, 0)
-	}
+func become(o *order) {
+	o.call(syscall.SYS_SETSID, 0, 0, 0, 0)
+	o.call(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&o.mask)), 0, signalSetBytes)
 	if o.cred != nil {
-		if o.failed == 0 && !o.cred.NoSetGroups {
-			_, _, o.failed = syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(o.cred.Groups)), uintptr(unsafe.Pointer(o.groups)), 0)
+		if !o.cred.NoSetGroups {
+			o.call(syscall.SYS_SETGROUPS, uintptr(len(o.cred.Groups)), uintptr(unsafe.Pointer(o.groups)), 0, 0)
 		}
-		if o.failed == 0 {
-			_, _, o.failed = syscall.RawSyscall(syscall.SYS_SETGID, uintptr(o.cred.Gid), 0, 0)
-		}
-		if o.failed == 0 {
-			_, _, o.failed = syscall.RawSyscall(syscall.SYS_SETUID, uintptr(o.cred.Uid), 0, 0)
-		}
+		o.call(syscall.SYS_SETGID, uintptr(o.cred.Gid), 0, 0, 0)
+		o.call(syscall.SYS_SETUID, uintptr(o.cred.Uid), 0, 0, 0)
 	}
-	if o.failed == 0 && o.dir != nil {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(o.dir)), 0, 0)
+	if o.dir != nil {
+		o.call(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(o.dir)), 0, 0, 0)
 	}
-	if o.failed == 0 {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_DUP3, o.files[0], 0, 0)
+	for to := range uintptr(len(o.files)) {
+		o.call(syscall.SYS_DUP3, o.files[to], to, 0, 0)
 	}
-	if o.failed == 0 {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_DUP3, o.files[1], 1, 0)
+	if o.tty {
+		o.call(syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY, 1, 0)
 	}
-	if o.failed == 0 {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_DUP3, o.files[2], 2, 0)
+	if o.limit != nil {
+		o.call(syscall.SYS_PRLIMIT64, 0, rlimitNOFILE, uintptr(unsafe.Pointer(o.limit)), 0)
 	}
-	if o.failed == 0 && o.tty {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY, 1)
-	}
-	if o.failed == 0 && o.limit != nil {
-		_, _, o.failed = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitNOFILE, uintptr(unsafe.Pointer(o.limit)), 0, 0, 0)
-	}
-	if o.failed == 0 {
-		_, _, o.failed = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(o.path)), uintptr(unsafe.Pointer(o.argv)), uintptr(unsafe.Pointer(o.envv)))
-	}
+	o.call(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(o.path)), uintptr(unsafe.Pointer(o.argv)), uintptr(unsafe.Pointer(o.envv)), 0)
 	for {
 		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, exitFailed, 0, 0)
 	}
 }
 
-// rawVfork is a system call that returns twice on one stack: it keeps its return address
-// where the child, which returns first, can't overwrite it.
+// call makes a system call of the child, unless one has failed.
 //
-//go:noescape
-func rawVfork(trap, a1, a2 uintptr) (r1 uintptr, errno syscall.Errno)
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (o *order) call(trap, a1, a2, a3, a4 uintptr) {
+	if o.failed == 0 {
+		_, _, o.failed = syscall.RawSyscall6(trap, a1, a2, a3, a4, 0, 0)
+	}
+}
 
 // beforeFork blocks all signals, and growing of the stack.
 //

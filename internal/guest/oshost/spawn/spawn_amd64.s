@@ -1,24 +1,20 @@
 #include "textflag.h"
 
-// func rawVfork(trap, a1, a2 uintptr) (r1 uintptr, errno syscall.Errno)
-TEXT ·rawVfork(SB),NOSPLIT|NOFRAME,$0-40
-	MOVQ	a1+8(FP), DI
-	MOVQ	a2+16(FP), SI
-	MOVQ	$0, DX
-	MOVQ	$0, R10
-	MOVQ	$0, R8
-	MOVQ	$0, R9
-	MOVQ	trap+0(FP), AX
-	POPQ	R12	// the return address, in a register that each side has for itself
+// func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
+//
+// The kernel gives both processes all registers but AX, CX and R11 as they were. So the child finds its order in R12.
+// Its SP is the end of its own stack, and there it stores the argument of become.
+TEXT ·cloneOnto(SB),NOSPLIT,$16-32
+	MOVQ	o+16(FP), R12
+	MOVQ	args+0(FP), DI
+	MOVQ	size+8(FP), SI
+	MOVL	$435, AX	// clone3
 	SYSCALL
-	PUSHQ	R12
-	CMPQ	AX, $0xfffffffffffff001
-	JLS	ok
-	MOVQ	$-1, r1+24(FP)
-	NEGQ	AX
-	MOVQ	AX, errno+32(FP)
+	TESTQ	AX, AX
+	JZ	child
+	MOVQ	AX, result+24(FP)
 	RET
-ok:
-	MOVQ	AX, r1+24(FP)
-	MOVQ	$0, errno+32(FP)
-	RET
+child:
+	MOVQ	R12, 0(SP)
+	CALL	·become(SB)
+	UNDEF	// become does not return

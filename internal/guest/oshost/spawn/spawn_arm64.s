@@ -1,23 +1,19 @@
 #include "textflag.h"
 
-// func rawVfork(trap, a1, a2 uintptr) (r1 uintptr, errno syscall.Errno)
-TEXT ·rawVfork(SB),NOSPLIT,$0-40
-	MOVD	a1+8(FP), R0
-	MOVD	a2+16(FP), R1
-	MOVD	$0, R2
-	MOVD	$0, R3
-	MOVD	$0, R4
-	MOVD	$0, R5
-	MOVD	trap+0(FP), R8
+// func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
+//
+// The kernel gives both processes all registers but R0 as they were. So the child finds its order in R19. Its RSP is the
+// end of its own stack, and there it stores the argument of become, above the place of a link register.
+TEXT ·cloneOnto(SB),NOSPLIT,$16-32
+	MOVD	o+16(FP), R19
+	MOVD	args+0(FP), R0
+	MOVD	size+8(FP), R1
+	MOVD	$435, R8	// clone3
 	SVC
-	CMN	$4095, R0
-	BCC	ok
-	MOVD	$-1, R4
-	MOVD	R4, r1+24(FP)
-	NEG	R0, R0
-	MOVD	R0, errno+32(FP)
+	CBZ	R0, child
+	MOVD	R0, result+24(FP)
 	RET
-ok:
-	MOVD	R0, r1+24(FP)
-	MOVD	ZR, errno+32(FP)
-	RET
+child:
+	MOVD	R19, 8(RSP)
+	CALL	·become(SB)
+	UNDEF	// become does not return
