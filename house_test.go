@@ -174,7 +174,7 @@ var waiters = map[string]string{
 }
 
 // TestWaitsAreOne: a test waits with the one helper, which has one bound, ends before the test's own deadline does, and says what it
-// waited for. A loop waits when it sleeps, and looks at the clock or can be left.
+// waited for. A loop waits when it sleeps or gives way, and looks at the clock or can be left.
 func TestWaitsAreOne(t *testing.T) {
 	loops, found := 0, map[string]bool{}
 	for name, text := range sources(t) {
@@ -187,11 +187,11 @@ func TestWaitsAreOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
+			who := name
+			if f, ok := d.(*ast.FuncDecl); ok {
+				who += " " + f.Name.Name
 			}
-			ast.Inspect(f, func(n ast.Node) bool {
+			ast.Inspect(d, func(n ast.Node) bool {
 				if !isLoop(n) {
 					return true
 				}
@@ -199,10 +199,9 @@ func TestWaitsAreOne(t *testing.T) {
 				if !waits(n) {
 					return true
 				}
-				who := name + " " + f.Name.Name
 				found[who] = true
 				if waiters[who] == "" {
-					t.Errorf("%s: %s waits in a loop of its own: use testenv.Eventually, EventuallyNil or Within (or say in waiters why not)", at.Position(n.Pos()), f.Name.Name)
+					t.Errorf("%s waits in a loop of its own at line %d: use testenv.Eventually, EventuallyNil or Within (or say in waiters why not)", who, at.Position(n.Pos()).Line)
 				}
 				return true
 			})
@@ -226,6 +225,7 @@ func TestWaitsAreFound(t *testing.T) {
 		`for range 100 { if ok() { break }; time.Sleep(y) }`:                                            true,
 		`for !ok() { time.Sleep(y) }`:                                                                   true,
 		`for { if ok() { return }; select { case <-ctx.Done(): case <-time.After(y): } }`:               true,
+		`for !ok() { runtime.Gosched() }`:                                                               true,
 		`for { if ok() { break }; <-time.Tick(y) }`:                                                     true,
 		`for range 10 { time.Sleep(y); check() }`:                                                       false, // lets time pass
 		`for range 10 { go func() { time.Sleep(y); return }() }`:                                        false, // each on its own
@@ -250,7 +250,7 @@ func isLoop(n ast.Node) bool {
 	return false
 }
 
-// waits reports whether a loop sleeps, and looks at the clock or can be left. What a loop or a function inside it does is that one's.
+// waits reports whether a loop sleeps or gives way, and looks at the clock or can be left. What a loop or a function inside it does is that one's.
 func waits(loop ast.Node) bool {
 	sleeps, ends := false, false
 	if l, ok := loop.(*ast.ForStmt); ok {
@@ -265,9 +265,10 @@ func waits(loop ast.Node) bool {
 		case *ast.BranchStmt:
 			ends = ends || n.Tok == token.BREAK
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" {
-				sleeps = sleeps || slices.Contains([]string{"Sleep", "After", "Tick"}, n.Sel.Name)
-				ends = ends || slices.Contains([]string{"Now", "Until", "Since"}, n.Sel.Name)
+			if x, ok := n.X.(*ast.Ident); ok {
+				call := x.Name + "." + n.Sel.Name
+				sleeps = sleeps || slices.Contains([]string{"time.Sleep", "time.After", "time.Tick", "runtime.Gosched"}, call)
+				ends = ends || slices.Contains([]string{"time.Now", "time.Until", "time.Since"}, call)
 			}
 		}
 		return true

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/vault"
 )
 
@@ -124,18 +125,17 @@ func TestSecretPrompt(t *testing.T) {
 	// Somebody types when the terminal shows nothing any more.
 	typed := make(chan error, 1)
 	go func() {
-		for {
+		err := testenv.Within(t.Context(), time.Minute, func() error {
 			state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 			if err == nil && state.Lflag&unix.ECHO != 0 {
-				runtime.Gosched()
-				continue
+				err = errors.New("the terminal shows what is typed")
 			}
-			if err == nil {
-				_, err = master.WriteString(canary + "\n")
-			}
-			typed <- err
-			return
+			return err
+		})
+		if err == nil {
+			_, err = master.WriteString(canary + "\n")
 		}
+		typed <- err
 	}()
 	got := runSecret(t, v, terminal, "secret", "set", "a")
 	if err := <-typed; err != nil {

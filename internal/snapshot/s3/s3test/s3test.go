@@ -137,10 +137,10 @@ func (s *Server) await(ctx context.Context, ended chan error) error {
 	var over error
 	err := testenv.Within(ctx, time.Minute, func() error {
 		select {
-		case over = <-ended:
-			ended <- over
-			over = fmt.Errorf("it ended: %w", over)
-			return nil
+		case err := <-ended:
+			ended <- err
+			over = fmt.Errorf("it ended: %w", err)
+			return nil // waiting is over
 		default:
 		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/health", http.NoBody)
