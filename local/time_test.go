@@ -185,3 +185,37 @@ func TestResumeStorm(t *testing.T) {
 		t.Errorf("it was restored %d times, %v", got.Generation, err)
 	}
 }
+
+// TestTimeouts lets sandboxes come to their timeouts while nobody asks the service for anything.
+func TestTimeouts(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	svc, err := carrel.Open(ctx, carrel.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer svc.Close()
+	want := map[carrel.ID]string{}
+	for action, event := range map[carrel.Action]string{carrel.ActionKill: "sandbox.ended", carrel.ActionPause: "sandbox.paused"} {
+		sb, err := svc.Create(ctx, carrel.CreateOptions{Timeout: time.Second, Lifecycle: carrel.Lifecycle{OnTimeout: action}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[sb.ID] = event
+	}
+	began := time.Now()
+	for e, err := range svc.Events(ctx, 1) { // from the first on
+		if err != nil {
+			t.Fatalf("still to come: %v: %v", want, err)
+		}
+		if e.Type == want[e.ID] {
+			delete(want, e.ID)
+		}
+		if len(want) == 0 {
+			break
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("after %s there came no %v", time.Since(began), want)
+	}
+}
