@@ -30,6 +30,12 @@ const (
 	bigValue  = 1 << 10 // bytes from which a value is paid for
 	refCost   = 16
 	keyCost   = 40
+
+	// What lies beside the reference to a value, and its parts.
+	numberCost = 8
+	textCost   = 16
+	arrayCost  = 24
+	objectCost = 72
 )
 
 // purse spends a budget.
@@ -163,16 +169,18 @@ const partVisits = bigValue / refCost
 // small is what a part takes when it is too small to have been paid for itself.
 func small(v any, visits *int) (n int64) {
 	switch v := v.(type) {
+	case float64:
+		n = numberCost
 	case string:
-		n = int64(len(v))
+		n = textCost + int64(len(v))
 	case []any:
-		n = int64(len(v)) * refCost
+		n = arrayCost + int64(len(v))*refCost
 		for i := 0; i < len(v) && n < bigValue && *visits > 0; i++ {
 			*visits--
 			n += small(v[i], visits)
 		}
 	case *Object:
-		n = int64(len(v.keys)) * keyCost
+		n = objectCost + int64(len(v.keys))*keyCost
 		for i := 0; i < len(v.keys) && n < bigValue && *visits > 0; i++ {
 			*visits--
 			n += int64(len(v.keys[i])) + small(v.vals[i], visits)

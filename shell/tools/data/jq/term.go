@@ -124,18 +124,38 @@ func (c *compiler) array(s *scope, a *gojq.Array) (fn, error) {
 	}, nil
 }
 
+// collectPart is how many results are gathered in one piece. An array that grew as a whole would be there twice each time.
+const collectPart = 1024
+
 // collect makes an array of all results.
 func (m *vm) collect(run fn, e *env, v any) ([]any, error) {
+	var parts [][]any
 	all := []any{}
 	paid := int64(0)
+	pay := func(n int64) error {
+		paid += n
+		return m.pay(n)
+	}
 	err := run(e, nil, v, func(_ *path, x any) error {
-		if all = append(all, x); len(all)&255 == 0 {
-			n := size(all[len(all)-256:], 1<<62)
-			paid += n
-			return m.pay(n)
+		if all = append(all, x); len(all)&255 != 0 {
+			return nil
 		}
-		return nil
+		n := size(all[len(all)-256:], 1<<62)
+		if len(all) == collectPart {
+			parts, all = append(parts, all), make([]any, 0, collectPart)
+		}
+		return pay(n)
 	})
+	if err == nil && len(parts) > 0 {
+		n := len(parts)*collectPart + len(all)
+		if err = pay(int64(n) * refCost); err == nil {
+			joined := make([]any, 0, n)
+			for i := range parts {
+				joined, parts[i] = append(joined, parts[i]...), nil
+			}
+			all = append(joined, all...)
+		}
+	}
 	if paid > 0 {
 		_ = m.pay(-paid)
 	}
