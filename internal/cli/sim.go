@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -61,6 +62,8 @@ network until you say otherwise. The exit status is the script's.`,
 				line, _ := strings.CutSuffix(guest.RefusalLine(d), " See "+guest.DeniedFile) // there is no such file here
 				fmt.Fprintln(a.err, line)
 			}
+			// This process is the machine: the garbage of its programs is collected before it is as much as what they may hold.
+			debug.SetMemoryLimit(o.Limits.Memory + int64(o.DiskMB)<<20)
 			code, err := simshell.Run(c.Context(), o)
 			if err != nil {
 				return ownFailure{err}
