@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 	"github.com/carrel-dev/carrel/test/escape/plan"
@@ -62,7 +63,11 @@ func TestNamespaceHold(t *testing.T) {
 			}
 			ns := enter(t, w, p, allowList(false), cmd)
 			stdout.Until(t, `"held"`)
-			if err := ns.wire.SetNetwork(ns.id, c.to); err != nil {
+			to, err := policy.Compile(c.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ns.wire.SetNetwork(ns.id, to); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.WriteString(stdin, "go\n"); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 	"github.com/carrel-dev/carrel/internal/pki"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/internal/wire"
@@ -71,9 +72,13 @@ func enter(t *testing.T, w *canary.World, p plan.Plan, n carrel.Network, cmd *ex
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules, err := policy.Compile(n)
+	if err != nil {
+		t.Fatal(err)
+	}
 	table := &outside{Table: &wire.Table{Names: w.Names, Dial: w.Dial}, world: w}
 	ns := &namespace{id: carrel.NewID(), world: w, cmd: cmd, wire: wire.New(wire.Options{
-		Egress: func(carrel.ID) carrel.Network { return n },
+		Egress: func(carrel.ID) *policy.Policy { return rules },
 		Dialer: table, Resolver: table, Authority: authority, Roots: w.CA.Pool(),
 		Local: func(_ carrel.ID, c net.Conn) { _ = c.Close() },
 	})}
