@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -290,6 +291,46 @@ func TestReaperIsKilled(t *testing.T) {
 	}
 	r.next()
 	testenv.EventuallyNil(t, "nothing is left", r.left)
+}
+
+// TestKilledWhileItStarts kills programs at moments of their first seconds: between any two steps of a sandbox's creation.
+func TestKilledWhileItStarts(t *testing.T) {
+	testenv.Long(t, "makes the base template")
+	const step = 70 * time.Millisecond
+	for _, tier := range []string{"gvisor", "ns"} {
+		start(t, false, endClose, tier).end(endClose) // the template is there, and the tier works here
+		for i := range 10 {
+			r := &running{t: t, tmp: t.TempDir(), cmd: exec.Command("/proc/self/exe", tier)}
+			r.cmd.Env = append(os.Environ(), playVar+"="+endKill, "TMPDIR="+r.tmp)
+			if _, err := r.cmd.StdinPipe(); err != nil { // it waits there when it is ready
+				t.Fatal(err)
+			}
+			if err := r.cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Duration(i+1) * step)
+			r.look()
+			if err := r.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = r.cmd.Wait()
+			r.next() // where there was no reaper yet
+			testenv.EventuallyNil(t, fmt.Sprintf("nothing is left of %s after %s", tier, time.Duration(i+1)*step), func() error {
+				return errors.Join(r.left(), naming(r.tmp))
+			})
+		}
+	}
+}
+
+// naming says which processes have dir in their arguments.
+func naming(dir string) error {
+	var errs []error
+	hosted.Strays(func(pid int, args []string) {
+		if line := strings.Join(args, " "); strings.Contains(line, dir) {
+			errs = append(errs, fmt.Errorf("process %d: %s", pid, line))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // next runs another program to its end with the same temporary directory.
