@@ -120,25 +120,43 @@ func (b *blankBoot) Execute(ctx context.Context, _ *flag.FlagSet, args ...any) s
 	return b.Boot.Execute(ctx, f, args...)
 }
 
-// prepare does what needs no sandbox, in gVisor's order: no process that programs will run in is made before the root is empty and
-// all rights are given up.
+// prepare does what needs no sandbox. Its steps can't change places: what the command reads of the host's files must be read
+// before the root is empty, and no process that programs will run in may be made before all rights are given up.
 func (b *blankBoot) prepare(conf *config.Config) error {
 	if config.CgoEnabled {
 		return errors.New("a build with cgo can't give up its rights by itself")
 	}
 	cpuid.Initialize()
 	ring0.InitDefault()
-	// What it would read itself, but for the root that is empty by then.
+	for _, step := range []func(*config.Config) error{b.readHost, b.enterRoot, b.giveUpRights, b.makeSpaces} {
+		if err := step(conf); err != nil {
+			return err
+		}
+	}
+	runtime.GC()
+	return nil
+}
+
+// readHost reads what the command would read itself, but for the root that is empty by then. A file that is not there is
+// nothing to tell.
+func (b *blankBoot) readHost(conf *config.Config) error {
 	if text, err := os.ReadFile("/sys/devices/virtual/dmi/id/product_name"); err == nil {
 		b.tell("product-name", strings.TrimSpace(string(text)))
 	}
+	if !conf.AppHugePages {
+		return nil
+	}
 	for flag, name := range map[string]string{"host-thp-shmem-enabled": "shmem_enabled", "host-thp-defrag": "defrag"} {
-		if text, err := hostmm.ReadTransparentHugepageEnum(name); err == nil && conf.AppHugePages {
+		if text, err := hostmm.ReadTransparentHugepageEnum(name); err == nil {
 			b.tell(flag, text)
 		}
 	}
-	timer := starttime.Timer("blank")
-	if err := setUpRoot(&specs.Spec{}, conf, timer); err != nil {
+	return nil
+}
+
+// enterRoot makes the empty root. A process waits there to unmount /proc, until the command closes the pipe to it.
+func (b *blankBoot) enterRoot(conf *config.Config) error {
+	if err := setUpRoot(&specs.Spec{}, conf, starttime.Timer("root")); err != nil {
 		return err
 	}
 	_, w := sandboxsetup.ExecProcUmounter()
@@ -148,23 +166,28 @@ func (b *blankBoot) prepare(conf *config.Config) error {
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
-	if err := w.Close(); err != nil {
-		return err
-	}
 	b.tell("proc-mount-sync-fd", strconv.Itoa(umount))
-	if err := sandboxsetup.ApplyCapsAllThreads(&specs.LinuxCapabilities{}, timer); err != nil {
+	return w.Close()
+}
+
+// giveUpRights takes all capabilities from all threads.
+func (b *blankBoot) giveUpRights(*config.Config) error {
+	if err := sandboxsetup.ApplyCapsAllThreads(&specs.LinuxCapabilities{}, starttime.Timer("rights")); err != nil {
 		return fmt.Errorf("give up all rights: %w", err)
 	}
-	if err := usage.Init(); err != nil {
-		return err
-	}
+	return usage.Init()
+}
+
+// makeSpaces makes the platform, and with it the first address spaces: they are given back to it, and it keeps them for those who
+// need one next.
+func (b *blankBoot) makeSpaces(conf *config.Config) error {
 	gomaxprocs.SetBase(b.cpus) // the platform wants to know
 	c, err := platform.Lookup(conf.Platform)
 	if err != nil {
 		return err
 	}
 	p, err := c.New(platform.Options{
-		ApplicationCores: b.cpus, StartupTimer: timer,
+		ApplicationCores: b.cpus, StartupTimer: starttime.Timer("platform"),
 		DisableSyscallPatching: conf.SystrapDisableSyscallPatching, DisableFastPath: conf.SystrapDisableFastPath,
 	})
 	if err != nil {
@@ -177,10 +200,9 @@ func (b *blankBoot) prepare(conf *config.Config) error {
 		}
 	}
 	for _, s := range spaces {
-		s.Release() // kept, for who needs one next
+		s.Release()
 	}
 	madeAhead.Store(p.(*sandboxPlatform))
-	runtime.GC()
 	return nil
 }
 

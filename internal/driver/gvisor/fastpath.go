@@ -17,14 +17,13 @@ import (
 // to do. Here a burst of work gets the fast path when it has lasted for patience periods, some 20 ms: a sandbox's start takes an eighth less
 // of the processors' time, the first command after a pause a sixth less of everybody's, and a program of many calls loses some milliseconds once.
 
-//lint:file-ignore U1000 a state of gVisor's has the fields that it has
-
 const (
 	// patience is how many periods with work pass in a burst before the fast path is tried.
 	patience = 50
-	// fastPathPeriod and firstBackoff are gVisor's: how long a period is, and its own patience.
-	fastPathPeriod = 400 * time.Microsecond
-	firstBackoff   = 2
+	// period is how often gVisor decides about the fast path.
+	period = 400 * time.Microsecond
+	// firstWait is gVisor's own patience.
+	firstWait = 2
 )
 
 // patientPlatform makes systrap with a monitor of ours in place of its own, or as it is where it is not what we know.
@@ -52,70 +51,55 @@ var monitorFastPath = sync.OnceFunc(func() {
 	go fastPath.monitor()
 })
 
-// fastPathState is the state that gVisor has of its fast path, field by field.
-// Source: gVisor, pkg/sentry/platform/systrap/metrics.go.
+// fastPathState is gVisor's state of the fast path. It names what a monitor of ours needs, and leaves out the rest. There are two
+// of most things, for the two who may look again and again: the program's side and the sentry's. The places are those that a
+// program's debug information tells; a test compares them.
 type fastPathState struct {
-	stubBoundBaselineLatency   latencyBuckets
-	sentryBoundBaselineLatency latencyBuckets
-
-	stubFPBackoff   int
-	sentryFPBackoff int
-
-	stubFPRecentFailures   int
-	sentryFPRecentFailures int
-
-	consecutiveStubFPFailures   int
-	consecutiveSentryFPFailures int
-
-	_                     [hostarch.CacheLineSize]byte
-	stubFastPathEnabled   atomicbitops.Bool
-	_                     [hostarch.CacheLineSize]byte
-	sentryFastPathEnabled atomicbitops.Bool
-	_                     [hostarch.CacheLineSize]byte
-	nrMaxAwakeStubThreads atomicbitops.Uint32
-	_                     [hostarch.CacheLineSize]byte
-	usedStubFastPath      atomicbitops.Bool
-	_                     [hostarch.CacheLineSize]byte
-	usedSentryFastPath    atomicbitops.Bool
-	_                     [hostarch.CacheLineSize]byte
-	curState              func(*fastPathState)
-	_                     [hostarch.CacheLineSize]byte
-	recentActivity        atomicbitops.Bool
-	_                     [hostarch.CacheLineSize]byte
-	monitorParked         atomicbitops.Bool
-	monitorWakeup         chan struct{}
-	_                     [hostarch.CacheLineSize]byte
+	_      [1280]byte             // what was measured
+	waits  [2]int                 // how many more periods the fast path is put off
+	_      [96]byte               // how often it did not pay
+	on     [2]flagOnItsOwn        // whether it is used now
+	_      [68]byte               // how many may look at a time
+	used   [2]flagOnItsOwn        // whether it was used in this period
+	decide func(s *fastPathState) // the decision at a period's end; it sets who makes the next
+	_      [hostarch.CacheLineSize]byte
+	worked flagOnItsOwn      // whether a period had work
+	parked atomicbitops.Bool // whether the monitor waits for work
+	wake   chan struct{}     // for a monitor that is parked
+	_      [hostarch.CacheLineSize]byte
 }
 
-// latencyBuckets count how many changes of hands took how long.
-type latencyBuckets [numLatencyBuckets]atomicbitops.Uint64
-
-const numLatencyBuckets = 80
+// flagOnItsOwn shares its line of the processor's cache with nothing that comes after it.
+type flagOnItsOwn struct {
+	atomicbitops.Bool
+	_ [hostarch.CacheLineSize]byte
+}
 
 // known reports whether the state, which no monitor has touched yet, looks as it does in the gVisor that we know.
 func (s *fastPathState) known() bool {
-	return s.stubFPBackoff == firstBackoff && s.sentryFPBackoff == firstBackoff && s.curState != nil && cap(s.monitorWakeup) == 1 &&
-		!s.monitorParked.Load()
+	return s.waits == [2]int{firstWait, firstWait} && s.decide != nil && cap(s.wake) == 1 && !s.parked.Load()
 }
 
-// monitor is gVisor's controlFastPath but for the calls of wait.
+// monitor goes from burst to burst. Between them it sleeps in gVisor.
 func (s *fastPathState) monitor() {
-	s.wait()
 	for {
-		time.Sleep(fastPathPeriod)
-		s.curState(s)
-		s.usedStubFastPath.Store(false)
-		s.usedSentryFastPath.Store(false)
-		if !s.recentActivity.Swap(false) {
-			parkFastPath(s)
-			s.wait()
-		}
+		s.burst()
+		parkFastPath(s)
 	}
 }
 
-// wait puts the fast path off: a burst begins.
-func (s *fastPathState) wait() {
-	s.stubFPBackoff, s.sentryFPBackoff = max(s.stubFPBackoff, patience), max(s.sentryFPBackoff, patience)
+// burst puts the fast path off, and then has gVisor decide about it after each period, to the first one without work.
+func (s *fastPathState) burst() {
+	for side, wait := range s.waits {
+		s.waits[side] = max(wait, patience)
+	}
+	for more := true; more; more = s.worked.Swap(false) {
+		time.Sleep(period)
+		s.decide(s)
+		for side := range s.used {
+			s.used[side].Store(false)
+		}
+	}
 }
 
 // What gVisor has, under its own names.

@@ -1,45 +1,68 @@
 package gvisor
 
 import (
+	"crypto/sha256"
+	"debug/dwarf"
+	"debug/elf"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/printer"
 	"go/token"
+	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestFastPathIsKnown fails when gVisor's state is not, or not where, we take it to be.
-func TestFastPathIsKnown(t *testing.T) {
+// TestFastPathPlaces fails when gVisor's state is not, or not where, we take it to be: a program's debug information says so.
+func TestFastPathPlaces(t *testing.T) {
 	if !fastPath.known() {
-		t.Errorf("it is not: %d, %d, %d", fastPath.stubFPBackoff, fastPath.sentryFPBackoff, cap(fastPath.monitorWakeup))
+		t.Errorf("the state looks different: %d, %d", fastPath.waits, cap(fastPath.wake))
 	}
+	var s fastPathState
+	flag := unsafe.Sizeof(s.on[0])
+	want := map[string]uintptr{
+		"stubFPBackoff": unsafe.Offsetof(s.waits), "sentryFPBackoff": unsafe.Offsetof(s.waits) + unsafe.Sizeof(s.waits[0]),
+		"stubFastPathEnabled": unsafe.Offsetof(s.on), "sentryFastPathEnabled": unsafe.Offsetof(s.on) + flag,
+		"usedStubFastPath": unsafe.Offsetof(s.used), "usedSentryFastPath": unsafe.Offsetof(s.used) + flag,
+		"curState": unsafe.Offsetof(s.decide), "recentActivity": unsafe.Offsetof(s.worked),
+		"monitorParked": unsafe.Offsetof(s.parked), "monitorWakeup": unsafe.Offsetof(s.wake),
+	}
+	theirs, size := placesIn(t, buildSentry(t), "gvisor.dev/gvisor/pkg/sentry/platform/systrap.fastPathState")
+	got := map[string]uintptr{}
+	for name := range want {
+		if at, ok := theirs[name]; ok {
+			got[name] = at
+		}
+	}
+	if !maps.Equal(got, want) || size != unsafe.Sizeof(s) {
+		t.Errorf("gVisor's, %d bytes: %v\nours, %d bytes: %v", size, got, unsafe.Sizeof(s), want)
+	}
+}
+
+// TestFastPathMonitorIsKnown fails when gVisor's monitor, or how it starts, is not the one that ours was tried against: whether
+// ours still does must be measured then. It knows their texts by a fingerprint.
+func TestFastPathMonitorIsKnown(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "gvisor.dev/gvisor").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	systrap := filepath.Join(strings.TrimSpace(string(dir)), "pkg/sentry/platform/systrap")
-	theirs := parse(t, filepath.Join(systrap, "metrics.go"))
-	ours := parse(t, "fastpath.go")
-	if a, b := fields(theirs), fields(ours); len(a) < 20 || !slices.Equal(a, b) {
-		t.Errorf("gVisor's fields:\n%s\nours:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
-	}
-	starts := "if !neverEnableFastPath { latencyMonitoring.Do(func() { go controlFastPath() }) }"
-	if how := declared(parse(t, filepath.Join(systrap, "systrap.go")), "New"); !strings.Contains(how, starts) {
-		t.Errorf("gVisor starts its monitor in another way than %s", starts)
-	}
-	for name, want := range map[string]string{
-		"numLatencyBuckets": "80", "recordingPeriod": "400 * time.Microsecond", "fastPathBackoffMin": "2",
-		"latencyBuckets":  "[numLatencyBuckets]atomicbitops.Uint64",
-		"controlFastPath": "{ fastPathContextLimit = uint32(maxSysmsgThreads * 2) for { time.Sleep(recordingPeriod) fastpath.curState(&fastpath) fastpath.usedStubFastPath.Store(false) fastpath.usedSentryFastPath.Store(false) if !fastpath.recentActivity.Swap(false) { fastpath.park() } } }",
+	for name, want := range map[string]struct{ file, sum string }{
+		"controlFastPath":    {"metrics.go", "bcd71aae7dbedaad"},
+		"recordingPeriod":    {"metrics.go", "3e761b20de952743"},
+		"fastPathBackoffMin": {"metrics.go", "d4735e3a265e16ee"},
+		"New":                {"systrap.go", "9483132489583f64"},
 	} {
-		if got := declared(theirs, name); got != want {
-			t.Errorf("gVisor's %s is %q, and was %q", name, got, want)
+		text := declared(parse(t, filepath.Join(systrap, want.file)), name)
+		if got := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]; text == "" || got != want.sum {
+			t.Errorf("gVisor's %s has the fingerprint %s, and had %s", name, got, want.sum)
 		}
 	}
 }
@@ -47,32 +70,88 @@ func TestFastPathIsKnown(t *testing.T) {
 // TestFastPathWaits has gVisor's own parking work on a state of ours.
 func TestFastPathWaits(t *testing.T) {
 	periods := make(chan [2]int)
-	s := &fastPathState{stubFPBackoff: firstBackoff, sentryFPBackoff: 1 << 9, monitorWakeup: make(chan struct{}, 1)}
-	s.curState = func(s *fastPathState) { periods <- [2]int{s.stubFPBackoff, s.sentryFPBackoff} }
-	s.stubFastPathEnabled.Store(true)
-	s.recentActivity.Store(true)
+	s := &fastPathState{waits: [2]int{firstWait, 1 << 9}, wake: make(chan struct{}, 1)}
+	s.decide = func(s *fastPathState) { periods <- s.waits }
+	s.on[0].Store(true)
+	s.worked.Store(true)
 	go s.monitor()
 	for range 2 { // one with work, one without
 		if got := <-periods; got != [2]int{patience, 1 << 9} {
 			t.Errorf("at first the fast path is put off for %d periods", got)
 		}
 	}
-	testenv.Eventually(t, "the monitor parks", s.monitorParked.Load)
-	if s.stubFastPathEnabled.Load() {
-		t.Fatal("it parked, and the fast path is on")
+	testenv.Eventually(t, "the monitor parks", func() bool { return s.parked.Load() })
+	if s.on[0].Load() {
+		t.Error("it parked with the fast path on")
 	}
-	s.stubFPBackoff, s.sentryFPBackoff = 0, 0 // as after a burst that had the fast path; curState is gVisor's by now, which would look for measurements
+	s.waits = [2]int{} // as after a burst that had the fast path; decide is gVisor's by now, which would look for measurements
 	done := make(chan struct{})
-	s.curState = func(s *fastPathState) {
-		if got := [2]int{s.stubFPBackoff, s.sentryFPBackoff}; got != [2]int{patience, patience} {
-			t.Errorf("after a rest it is put off for %d periods", got)
+	s.used[0].Store(true)
+	s.used[1].Store(true)
+	decided := 0
+	s.decide = func(s *fastPathState) {
+		if decided++; decided == 1 {
+			if s.waits != [2]int{patience, patience} {
+				t.Errorf("after a rest it is put off for %d periods", s.waits)
+			}
+			s.worked.Store(true)
+			return
+		}
+		if s.used[0].Load() || s.used[1].Load() {
+			t.Error("a period begins with what was used in the last one")
 		}
 		close(done)
 		select {}
 	}
-	s.recentActivity.Store(true)
-	s.monitorWakeup <- struct{}{}
+	s.worked.Store(true)
+	s.wake <- struct{}{}
 	<-done
+}
+
+// buildSentry builds a program with debug information, which a test binary lacks.
+func buildSentry(t *testing.T) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "sentry")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w=0", "-o", out, "./testdata/sentry")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
+// placesIn returns where the fields of a type are, and its size, from a program's debug information.
+func placesIn(t *testing.T, program, name string) (places map[string]uintptr, size uintptr) {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.DWARF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := info.Reader(); ; {
+		e, err := r.Next()
+		if err != nil || e == nil {
+			t.Fatalf("no type %s: %v", name, err)
+		}
+		if e.Tag == dwarf.TagStructType && e.Val(dwarf.AttrName) == name {
+			found, err := info.Type(e.Offset)
+			if err != nil {
+				t.Fatal(err)
+			}
+			places = map[string]uintptr{}
+			for _, field := range found.(*dwarf.StructType).Field {
+				places[field.Name] = uintptr(field.ByteOffset)
+			}
+			return places, uintptr(found.Size())
+		}
+		if e.Tag != dwarf.TagCompileUnit {
+			r.SkipChildren()
+		}
+	}
 }
 
 func parse(t *testing.T, name string) *ast.File {
@@ -89,19 +168,6 @@ func text(n ast.Node) string {
 	var b strings.Builder
 	_ = printer.Fprint(&b, token.NewFileSet(), n)
 	return strings.Join(strings.Fields(b.String()), " ")
-}
-
-// fields are the names and types of the state's fields.
-func fields(f *ast.File) (all []string) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.Name == "fastPathState" {
-			for _, field := range spec.Type.(*ast.StructType).Fields.List {
-				all = append(all, field.Names[0].Name+" "+text(field.Type))
-			}
-		}
-		return true
-	})
-	return all
 }
 
 // declared is what a constant, a type or a function of one file is.
