@@ -50,6 +50,9 @@ func (c Caller) Sees(project string) bool {
 	return c.Role == RoleAdmin || c.Role == RoleMember && project != "" && project == c.Project
 }
 
+// MayUse reports whether the caller may make sandboxes of a template.
+func (c Caller) MayUse(t Template) bool { return t.BuiltIn || t.Public || c.Sees(t.Project) }
+
 type callerKey struct{}
 
 // WithCaller says on whose behalf work with this context is done.

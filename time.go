@@ -3,6 +3,7 @@ package carrel
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,10 +17,8 @@ func NewSnapshotID() SnapshotID { return SnapshotID("s" + randomText(idLen)) }
 // ParseSnapshotID checks that s has the form of a SnapshotID. The error's Kind is
 // [Invalid].
 func ParseSnapshotID(s string) (SnapshotID, error) {
-	if len(s) == idLen+1 && s[0] == 's' {
-		if _, err := ParseID("i" + s[1:]); err == nil {
-			return SnapshotID(s), nil
-		}
+	if isSnapshotID(s) {
+		return SnapshotID(s), nil
 	}
 	const most = 64
 	if len(s) > most {
@@ -28,6 +27,10 @@ func ParseSnapshotID(s string) (SnapshotID, error) {
 	return "", &Error{Op: "parse snapshot id", Kind: Invalid, Field: "snapshotID",
 		Err:  fmt.Errorf("%q is not a snapshot ID", s),
 		Hint: "a snapshot ID is the letter s and 20 lower-case letters or digits; see carrel timeline"}
+}
+
+func isSnapshotID(s string) bool {
+	return len(s) == idLen+1 && s[0] == 's' && strings.Trim(s[1:], idAlphabet) == ""
 }
 
 // Cause says why a snapshot was taken.
