@@ -80,7 +80,7 @@ type Network struct {
 // default template, with the default limits, that ends after the service's
 // default timeout.
 type CreateOptions struct {
-	Template string            `json:"template,omitempty"` // name, alias or ID, or a snapshot's ID or name; "" is "base"
+	Template string            `json:"template,omitempty"` // a TemplateRef; "" is "base"
 	Tier     Tier              `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
 	Timeout  time.Duration     `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
 	Limits   Limits            `json:"limits,omitzero"`
@@ -132,7 +132,7 @@ type ListOptions struct {
 	Metadata     map[string]string // every pair must be equal
 	States       []State           // any of them; empty means all
 	Project      string            // for an administrator: of this project only
-	Template     string            // name, alias or ID
+	Template     string            // name or ID of the template, as the sandbox's record has it
 	StartedAfter time.Time
 	OldestFirst  bool
 	Limit        int    // 1–100; 0 is 100

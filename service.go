@@ -54,7 +54,8 @@ type Sandboxes interface {
 // Templates is the set of templates.
 type Templates interface {
 	ListTemplates(ctx context.Context) ([]Template, error)
-	// GetTemplate finds a template by ID or name. Error: NotFound.
+	// GetTemplate finds a template by ID or name, in the order of [TemplateRef]. Errors:
+	// NotFound, also for what means a snapshot; Invalid.
 	GetTemplate(ctx context.Context, nameOrID string) (Template, error)
 	// ImportTemplate makes a template from an archive stream: a tarball of a root
 	// filesystem, an OCI layout or a docker-save archive, plain or compressed.

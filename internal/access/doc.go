@@ -11,7 +11,10 @@
 // # What is seen
 //
 // [Service] is [carrel.Service] around a [Core], which checks nobody's rights. Each call
-// is judged before the core hears of it. A sandbox, snapshot or template of another
+// is judged before the core hears of it. There is one exception: the core itself says what a
+// template's reference means to the caller, because a name or ID that the caller may not use
+// is passed over in favour of its own. Service judges the result once more, and has the core
+// act on the ID of what was judged. A sandbox, snapshot or template of another
 // project is not there: the error is the very one, made at the very place, that an ID gets
 // that never was, and nothing is woken, counted or written. Lists, events and the audit
 // log are filtered. What the machine itself is asked for (the pool) is for administrators,

@@ -62,7 +62,7 @@ func (s *Service) Promote(ctx context.Context, id carrel.ID, opts carrel.Promote
 	ctx, err := s.sandbox(ctx, op, id)
 	if err == nil {
 		c, _, _ := s.caller(ctx, op)
-		err = s.mayStart(ctx, op, c, opts.Template)
+		opts.Template, err = s.mayStart(ctx, op, c, opts.Template)
 	}
 	if err != nil {
 		return carrel.Sandbox{}, err

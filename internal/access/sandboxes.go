@@ -13,7 +13,7 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	const op = "create sandbox"
 	c, ctx, err := s.user(ctx, op)
 	if err == nil {
-		err = s.mayStart(ctx, op, c, opts.Template)
+		opts.Template, err = s.mayStart(ctx, op, c, opts.Template)
 	}
 	if err != nil {
 		return carrel.Sandbox{}, err

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Core is what a [Service] guards. It checks nobody's rights.
+// Core is what a [Service] guards. It checks nobody's rights, but for what a template's
+// reference means to the caller.
 type Core interface {
 	carrel.Sandboxes
 	carrel.Moments
@@ -18,6 +19,10 @@ type Core interface {
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject says it also of one that ended longer ago, as long as that is known.
 	PastProject(ctx context.Context, id carrel.ID) (project string, known bool, err error)
+	// ResolveTemplate finds what a reference means to the caller in the context, in the order
+	// that [carrel.TemplateRef] gives: a template, or a snapshot, whose ID it then returns
+	// alone. It passes over what the caller may not use, and makes nothing.
+	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error)
 	// SnapshotProject says whose a snapshot is, also one of another machine's.
 	SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool)
 	Close() error

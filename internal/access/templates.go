@@ -5,89 +5,64 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/carrel-dev/carrel"
 )
 
-// usable reports whether a caller may make sandboxes of a template.
-func usable(c carrel.Caller, t carrel.Template) bool {
-	return t.BuiltIn || t.Public || c.Sees(t.Project)
-}
-
-// noTemplate is the answer for a template that is not there, for this caller.
-func noTemplate(op, field, ref string) error {
-	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: field, Err: fmt.Errorf("no template %s", clip(ref)),
-		Hint: "'carrel template ls' lists them, 'carrel template import' and 'pull' make more"}
-}
-
-// mayStart checks that the caller may make a sandbox of what a template's reference means:
-// a template or a snapshot. Names are the caller's own; it is IDs that may be another's.
-func (s *Service) mayStart(ctx context.Context, op string, c carrel.Caller, ref string) error {
-	if ref == "" || c.Role == carrel.RoleAdmin {
-		return nil
-	}
-	const field = "templateID"
-	if id, err := carrel.ParseSnapshotID(ref); err == nil {
-		if project, known := s.opts.Core.SnapshotProject(ctx, id); !known || !c.Sees(project) {
-			return noTemplate(op, field, ref)
-		}
-		return nil
-	}
-	all, err := s.opts.Core.ListTemplates(ctx)
+// resolve asks the core what a text means to the caller. The core passes over what the caller
+// may not use, so that it answers as if that were not there; that is judged here once more.
+func (s *Service) resolve(ctx context.Context, op string, c carrel.Caller, text string) (carrel.TemplateRef, carrel.Template, carrel.SnapshotID, error) {
+	ref, err := carrel.ParseTemplateRef(text)
 	if err != nil {
-		return err
+		return ref, carrel.Template{}, "", err
 	}
-	for _, t := range all {
-		if t.ID == ref && usable(c, t) {
-			return nil
-		}
+	t, snapshot, err := s.opts.Core.ResolveTemplate(ctx, op, ref)
+	if err != nil {
+		return ref, t, snapshot, err
 	}
-	for _, t := range all {
-		if t.Name == ref && usable(c, t) {
-			return nil
-		}
+	seen := snapshot == "" && c.MayUse(t)
+	if snapshot != "" {
+		project, known := s.opts.Core.SnapshotProject(ctx, snapshot)
+		seen = known && c.Sees(project)
 	}
-	if sn, err := s.opts.Core.GetSnapshot(ctx, ref); err == nil && c.Sees(sn.Project) {
-		return nil
+	if !seen {
+		return ref, carrel.Template{}, "", ref.NotFound(op)
 	}
-	// A tag, or an ID of a template that another replaced: neither is in the list.
-	if t, err := s.opts.Core.GetTemplate(ctx, ref); err == nil && usable(c, t) {
-		return nil
+	return ref, t, snapshot, nil
+}
+
+// mayStart checks that the caller may make a sandbox of what a text means. It returns the ID
+// of that, so that the core takes the very thing that was judged; "" is the default.
+func (s *Service) mayStart(ctx context.Context, op string, c carrel.Caller, text string) (id string, err error) {
+	if text == "" {
+		return "", nil
 	}
-	return noTemplate(op, field, ref)
+	_, t, snapshot, err := s.resolve(ctx, op, c, text)
+	if snapshot != "" {
+		return string(snapshot), err
+	}
+	return t.ID, err
 }
 
 // template finds a template that the caller may use. It returns the context for the core.
-func (s *Service) template(ctx context.Context, op, ref string) (carrel.Caller, context.Context, carrel.Template, error) {
+func (s *Service) template(ctx context.Context, op, text string) (carrel.Caller, context.Context, carrel.Template, error) {
 	c, ctx, err := s.user(ctx, op)
 	if err != nil {
 		return c, ctx, carrel.Template{}, err
 	}
-	t, err := s.opts.Core.GetTemplate(ctx, ref)
-	if carrel.KindOf(err) == carrel.NotFound || err == nil && !usable(c, t) {
-		return c, ctx, carrel.Template{}, noTemplate(op, "template", ref)
+	ref, t, snapshot, err := s.resolve(ctx, op, c, text)
+	if err == nil && snapshot != "" {
+		err = ref.NotFound(op)
 	}
 	return c, ctx, t, err
 }
 
-// isBuiltIn reports whether a reference means a built-in template. It makes none, as
-// GetTemplate would.
-func (s *Service) isBuiltIn(ctx context.Context, ref string) bool {
-	all, err := s.opts.Core.ListTemplates(ctx)
-	return err == nil && slices.ContainsFunc(all, func(t carrel.Template) bool {
-		return t.BuiltIn && (t.ID == ref || t.Name == ref)
-	})
-}
-
-// ownTemplate is template for what changes it, which a public one's users may not.
-func (s *Service) ownTemplate(ctx context.Context, op, ref string) (carrel.Caller, context.Context, string, error) {
-	if c, ctx, err := s.user(ctx, op); err == nil && s.isBuiltIn(ctx, ref) {
-		return c, ctx, ref, nil // which the core refuses
-	}
-	c, ctx, t, err := s.template(ctx, op, ref)
-	if err == nil && !c.Sees(t.Project) {
-		err = &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%s is another project's", clip(ref))}
+// ownTemplate is template for what changes it, which a public one's users may not. That a
+// built-in one can't be changed is the core's to say.
+func (s *Service) ownTemplate(ctx context.Context, op, text string) (carrel.Caller, context.Context, string, error) {
+	c, ctx, t, err := s.template(ctx, op, text)
+	if err == nil && !t.BuiltIn && !c.Sees(t.Project) {
+		err = &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%s is another project's", clip(text))}
 	}
 	return c, ctx, t.ID, err
 }
@@ -104,7 +79,7 @@ func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) 
 	}
 	own := make([]carrel.Template, 0, len(all))
 	for _, t := range all {
-		if usable(c, t) {
+		if c.MayUse(t) {
 			own = append(own, t)
 		}
 	}
@@ -113,8 +88,11 @@ func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) 
 
 // GetTemplate implements carrel.Templates.
 func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
-	_, _, t, err := s.template(ctx, "get template", nameOrID)
-	return t, err
+	_, ctx, t, err := s.template(ctx, "get template", nameOrID)
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	return s.opts.Core.GetTemplate(ctx, t.ID)
 }
 
 // ImportTemplate implements carrel.Templates.

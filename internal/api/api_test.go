@@ -121,7 +121,7 @@ func TestBadInput(t *testing.T) {
 		{"template of a wrong type", "POST", "/v2/sandboxes", `{"templateID":7}`, 400, "templateID", "Error when parsing request: templateID: number given, a text needed"},
 		{"unknown template", "POST", "/v2/sandboxes", `{"templateID":"nope"}`, 404, "templateID", "template 'nope' not found"},
 		{"unknown tag", "POST", "/v2/sandboxes", `{"templateID":"base:v9"}`, 404, "templateID", "template 'base:v9' not found"},
-		{"NUL in template", "POST", "/v2/sandboxes", `{"templateID":"a\u0000b"}`, 400, "", "Invalid template reference"},
+		{"NUL in template", "POST", "/v2/sandboxes", `{"templateID":"a\u0000b"}`, 400, "templateID", "Invalid template reference"},
 		{"huge template", "POST", "/v2/sandboxes", `{"templateID":"` + strings.Repeat("x", 300) + `"}`, 400, "templateID", "longer than 256"},
 		{"timeout text", "POST", "/v2/sandboxes", create("timeout", `"5"`), 400, "timeout", "Error when parsing request: timeout: string given, a whole number in range needed"},
 		{"timeout part", "POST", "/v2/sandboxes", create("timeout", `1.5`), 400, "timeout", "number 1.5 given"},

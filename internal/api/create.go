@@ -61,7 +61,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout i
 	}
 	sb, err := s.opts.Service.Create(r.Context(), opts)
 	if err != nil {
-		if noSuchTemplate(err, opts.Template) {
+		if carrel.KindOf(err) == carrel.NotFound {
 			return templateNotFound(*body.TemplateID)
 		}
 		return networkError(err)
@@ -79,10 +79,11 @@ func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 	if body.TemplateID == nil || *body.TemplateID == "" {
 		return opts, invalid("templateID", "missing")
 	}
-	var err error
-	if opts.Template, err = templateRef(*body.TemplateID); err != nil {
+	err := checkTemplate("templateID", *body.TemplateID)
+	if err != nil {
 		return opts, err
 	}
+	opts.Template = *body.TemplateID
 	if *body.Timeout == 0 {
 		return opts, invalid("timeout", "0 would end the sandbox at once")
 	}
@@ -146,34 +147,16 @@ func notYet(body createBody) error {
 	return nil
 }
 
-// noSuchTemplate reports whether a create failed because nothing has the name it
-// asked for. A text with a tag can be a snapshot's name and no template's.
-func noSuchTemplate(err error, name string) bool {
-	kind := carrel.KindOf(err)
-	if kind == carrel.Invalid && strings.Contains(name, ":") {
-		ce, ok := errors.AsType[*carrel.Error](err)
-		return ok && ce.Field == "templateID"
+// checkTemplate checks the form of a template's or snapshot's ID or name, which field of the
+// request holds. What it means is the service's to say.
+func checkTemplate(field, text string) error {
+	_, err := carrel.ParseTemplateRef(text)
+	if err == nil {
+		return nil
 	}
-	return kind == carrel.NotFound
-}
-
-// templateRef checks a template's or snapshot's ID or name, and takes E2B's default
-// tag off it: there is one build of each template here, which that tag means, and a
-// snapshot's name without a tag means the same. Other tags are a snapshot's.
-func templateRef(text string) (string, error) {
-	if len(text) > 256 {
-		return "", invalid("templateID", "longer than 256 characters")
-	}
-	name, tag, tagged := strings.Cut(text, ":")
-	switch {
-	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return "", tell(carrel.Invalid, "Invalid template reference: %q has a space or a control character", clip(text))
-	case name == "":
-		return "", tell(carrel.Invalid, "Invalid template reference: %q has no name", clip(text))
-	case tagged && tag != "default" && tag != "latest":
-		return text, nil
-	}
-	return name, nil
+	p := tell(carrel.Invalid, "Invalid template reference: %s: %v", field, errors.Unwrap(err))
+	p.body.Field, p.body.Hint = field, carrel.HintOf(err)
+	return p
 }
 
 // checkEnv refuses names and values that no process could be given.
@@ -227,7 +210,7 @@ func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if opts.Template != "" {
-		if opts.Template, err = templateRef(opts.Template); err != nil {
+		if err := checkTemplate("template", opts.Template); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@
 //	POST   /sandboxes/{id}/pause     body: {memory}              204; 409 when it is paused
 //	POST   /sandboxes/{id}/resume                                deprecated; 409 when it runs
 //	POST   /sandboxes/{id}/fork      body: {count, timeout}      a list of {sandbox} or {error}
-//	POST   /sandboxes/{id}/snapshots body: {name}                {snapshotID, names}; an ID or name may stand for a template's
-//	GET    /snapshots?sandboxID&name&limit&nextToken             what was asked for, newest first; DELETE /templates/{id} removes one
+//	POST   /sandboxes/{id}/snapshots body: {name}                {snapshotID, names}; an ID or name may stand for a template's (see carrel.TemplateRef)
+//	GET    /snapshots?sandboxID&name&limit&nextToken             what was asked for, newest first; DELETE /templates/{id} removes one whose name no template has
 //	POST   /sandboxes/{id}/timeout   /refreshes                  set, or extend, the end
 //	PUT    /sandboxes/{id}/network                               replace the egress rules
 //	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          what sandboxes use

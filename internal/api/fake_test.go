@@ -96,7 +96,13 @@ func (f *fake) GetTemplate(_ context.Context, name string) (carrel.Template, err
 func (f *fake) ImportTemplate(_ context.Context, name string, r io.Reader, p func(carrel.Progress)) (carrel.Template, error) {
 	return f.imported(name, r, p)
 }
-func (f *fake) DeleteTemplate(_ context.Context, name string) error { return f.deleted(name) }
+func (f *fake) DeleteTemplate(ctx context.Context, name string) error {
+	t, err := f.GetTemplate(ctx, name)
+	if err != nil {
+		return err
+	}
+	return f.deleted(t.ID)
+}
 func (f *fake) Pause(_ context.Context, id carrel.ID, o carrel.PauseOptions) (carrel.Sandbox, error) {
 	return f.pause(id, o)
 }
@@ -128,7 +134,9 @@ func (f *fake) ListSnapshots(_ context.Context, o carrel.SnapshotListOptions) (c
 func (f *fake) UpdateSnapshot(_ context.Context, id carrel.SnapshotID, u carrel.SnapshotUpdate) (carrel.Snapshot, error) {
 	return f.update(id, u)
 }
-func (f *fake) DeleteSnapshot(_ context.Context, name string) error { return f.unsnap(name) }
+func (f *fake) DeleteSnapshot(_ context.Context, name string) error {
+	return f.unsnap(strings.TrimSuffix(name, ":default"))
+}
 func (f *fake) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error) {
 	return f.timeline(id)
 }
@@ -183,7 +191,7 @@ func newFake() *fake {
 		if _, err := policy.Compile(o.Network); err != nil { // as the service checks it
 			return carrel.Sandbox{}, err
 		}
-		if o.Template != "" && o.Template != "base" {
+		if name := strings.TrimSuffix(o.Template, ":default"); name != "" && name != "base" {
 			return carrel.Sandbox{}, &carrel.Error{Op: "create sandbox", Kind: carrel.NotFound, Field: "template"}
 		}
 		sb := box

@@ -69,7 +69,7 @@ func listOptions(q url.Values) (carrel.ListOptions, error) {
 		return opts, err
 	}
 	if opts.Template != "" {
-		if opts.Template, err = templateRef(opts.Template); err != nil {
+		if err := checkTemplate("template", opts.Template); err != nil {
 			return opts, err
 		}
 	}

@@ -75,20 +75,19 @@ func (s templateRoutes) templates(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// findTemplate returns the template a text names.
+// findTemplate returns the template a text means.
 func (s templateRoutes) findTemplate(r *http.Request, text string) (carrel.Template, error) {
-	name, err := templateRef(text)
-	if err != nil {
-		return carrel.Template{}, err
-	}
-	t, err := s.opts.Service.GetTemplate(r.Context(), name)
+	t, err := s.opts.Service.GetTemplate(r.Context(), text)
+	return t, noTemplate(err, text)
+}
+
+// noTemplate gives an error E2B's text where nothing has a name. A name that can't be, isn't.
+func noTemplate(err error, text string) error {
 	switch carrel.KindOf(err) {
-	case "":
-		return t, nil
-	case carrel.NotFound, carrel.Invalid: // a name that can't be, isn't
-		return t, templateNotFound(text)
+	case carrel.NotFound, carrel.Invalid:
+		return templateNotFound(text)
 	}
-	return t, err
+	return err
 }
 
 func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
@@ -119,25 +118,16 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// deleteTemplate removes a snapshot or a template, whichever has the name: E2B has
-// one set of names for both, and so has create.
+// deleteTemplate removes a template or a snapshot, whichever the text means: E2B has one set
+// of names for both, and so has create. The template comes first, as it does there (see
+// carrel.TemplateRef).
 func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("id")
-	name, err := templateRef(text)
-	if err != nil {
-		return err
+	err := s.opts.Service.DeleteTemplate(r.Context(), text)
+	if kind := carrel.KindOf(err); kind == carrel.NotFound || kind == carrel.Unsupported { // where no snapshots are kept
+		err = s.opts.Service.DeleteSnapshot(r.Context(), text)
 	}
-	err = s.opts.Service.DeleteSnapshot(r.Context(), name)
-	if kind := carrel.KindOf(err); kind == carrel.NotFound || kind == carrel.Invalid || kind == carrel.Unsupported {
-		var t carrel.Template
-		if t, err = s.findTemplate(r, text); err == nil {
-			err = s.opts.Service.DeleteTemplate(r.Context(), t.ID)
-		}
-		if carrel.KindOf(err) == carrel.NotFound {
-			err = templateNotFound(text)
-		}
-	}
-	if err != nil {
+	if err := noTemplate(err, text); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/image"
 )
 
 // Tend does a lasting service's slow work until ctx ends: it makes the built-in template, and removes what no snapshot uses.
@@ -24,7 +23,7 @@ func (a *Assembly) prepare(ctx context.Context) {
 	if err != nil || !d.Info().Capabilities.RealProcesses {
 		return
 	}
-	if err := a.images.Prepare(ctx, image.Base, nil); err != nil && ctx.Err() == nil {
+	if err := a.images.Prepare(ctx, nil); err != nil && ctx.Err() == nil {
 		a.log.Warn("prepare the base template", "err", err, "hint", carrel.HintOf(err))
 	}
 }

@@ -67,7 +67,7 @@ func (a *app) createCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&opts.Template, "template", "t", "", "template name or ID (default base)")
+	f.StringVarP(&opts.Template, "template", "t", "", "template or snapshot: name, name:tag or ID (default base)")
 	f.StringVar(&from, "from", "", "begin from this snapshot: its ID or name")
 	f.StringVar(&tier, "tier", "", "sim, gvisor, … (default: the daemon's)")
 	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed or paused (default: the daemon's)")

@@ -31,14 +31,20 @@ type Image struct {
 }
 
 // Store keeps templates. All methods are safe for concurrent use. Names are 1–63
-// characters of a–z, 0–9, '-', '_', '.', '/' and begin with a letter or digit.
+// characters of a–z, 0–9, '-', '_', '.', '/' and begin with a letter or digit. A store checks
+// nobody's rights, and does not decide what a name means to a caller: package service does.
 type Store interface {
 	// List returns all templates, by name.
 	List(ctx context.Context) ([]Image, error)
-	// Get finds one by ID or name, making the built-in ones on first use. A name is looked
-	// for among the built-in ones, those of the caller's project and the public ones of the
-	// default project, in this order. It checks nobody's rights: an ID finds any.
-	Get(ctx context.Context, nameOrID string) (Image, error)
+	// ByID describes the template with an ID, also one that another took the name of, as
+	// long as this store is open. It makes none.
+	ByID(id string) (t carrel.Template, ok bool)
+	// Named describes the template that has a name in a project. A built-in one has its
+	// name in every project. It makes none.
+	Named(project, name string) (t carrel.Template, ok bool)
+	// Get returns the template with an ID, ready to boot. It makes a built-in one on first
+	// use. Error: NotFound.
+	Get(ctx context.Context, id string) (Image, error)
 	// Import makes a template of the caller's project from an archive stream, and replaces
 	// its one of the same name.
 	Import(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (Image, error)
@@ -49,10 +55,12 @@ type Store interface {
 	// Files opens an image by the path of its EROFS file, or of a link to it, for reading
 	// single files. Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)
-	// Update changes how one starts; its ID stays.
-	Update(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (Image, error)
-	// Delete removes one; the file goes when its last user has.
-	Delete(ctx context.Context, nameOrID string) error
+	// Update changes how the one with an ID starts; its ID stays. Errors: NotFound, Forbidden
+	// (a built-in one), Invalid.
+	Update(ctx context.Context, id string, u carrel.TemplateUpdate) (Image, error)
+	// Delete removes the one with an ID; the file goes when its last user has. Errors:
+	// NotFound, Forbidden (a built-in one).
+	Delete(ctx context.Context, id string) error
 	Close() error
 }
 

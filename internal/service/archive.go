@@ -27,6 +27,7 @@ type archive struct {
 	journal  *journal
 	records  *records
 	launcher *launcher
+	resolver *resolver
 }
 
 // loadIndex reads the records, and removes contents without a record: a service
@@ -63,8 +64,9 @@ func (ar *archive) loadIndex(ctx context.Context) error {
 
 // findSnapshot finds a snapshot by ID, or by its name in the caller's project.
 func (ar *archive) findSnapshot(ctx context.Context, op, idOrName string) (state.SnapshotRecord, error) {
-	sr, ok := ar.snaps.Named(projectOf(ctx), idOrName)
-	if !ok {
+	ref, err := carrel.ParseTemplateRef(idOrName)
+	sr, ok := ar.resolver.snapshot(ctx, ref)
+	if err != nil || !ok {
 		return state.SnapshotRecord{}, &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "snapshotID",
 			Err: fmt.Errorf("no snapshot %s", clip(idOrName)), Hint: "see carrel snapshot ls"}
 	}
@@ -161,8 +163,8 @@ func (ar *archive) tryScrap(id carrel.SnapshotID) bool {
 func (ar *archive) renamed(sr state.SnapshotRecord) []state.SnapshotRecord {
 	var out []state.SnapshotRecord
 	for _, name := range sr.Snapshot.Names {
-		had, ok := ar.snaps.Named(sr.Snapshot.Project, name)
-		if !ok || had.Snapshot.ID == sr.Snapshot.ID || !slices.Contains(had.Snapshot.Names, name) {
+		had, ok := ar.snaps.Holder(sr.Snapshot.Project, name)
+		if !ok || had.Snapshot.ID == sr.Snapshot.ID {
 			continue
 		}
 		had.Snapshot.Names = slices.DeleteFunc(slices.Clone(had.Snapshot.Names), func(n string) bool { return n == name })
@@ -194,29 +196,6 @@ func (ar *archive) open(ctx context.Context, id carrel.SnapshotID, filesOnly, fo
 		users: &users{close: func() { _ = files.Close(); drop() }}, once: &sync.Once{}}
 	o.users.n.Store(1)
 	return o, nil
-}
-
-// moment finds a snapshot by its ID or name. One that another machine put into the
-// shared store, a foreign one, is found by its ID.
-func (ar *archive) moment(ctx context.Context, name string) (sr state.SnapshotRecord, foreign bool, err error) {
-	sr, ok := ar.snaps.Named(projectOf(ctx), name)
-	if ok {
-		return sr, false, nil
-	}
-	if ar.opts.Snapshots == nil {
-		return sr, false, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
-	}
-	id := carrel.SnapshotID(name)
-	m, err := ar.opts.Snapshots.Get(ctx, id)
-	if err != nil {
-		return sr, false, err
-	}
-	if err := json.Unmarshal(m.Meta, &sr); err != nil || sr.Snapshot.ID != id || timeline.Hidden(sr.Snapshot) {
-		return sr, false, &carrel.Error{Kind: carrel.Invalid, Field: "snapshotID",
-			Err: fmt.Errorf("snapshot %s was not made by a service like this one", id)}
-	}
-	sr.Record.Root = "" // a file of that machine
-	return sr, true, nil
 }
 
 // errNoSnapshots is the answer where snapshots can't be kept.

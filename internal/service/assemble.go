@@ -18,26 +18,27 @@ func assemble(ctx context.Context, o *Options) *Service {
 	j := &journal{opts: o, log: log, table: t, hub: newHub()}
 	roots := &roots{opts: o, log: log, table: t, snaps: snaps}
 	records := &records{opts: o, log: log, table: t, snaps: snaps}
-	launcher := &launcher{opts: o, log: log, table: t, roots: roots}
+	resolver := &resolver{opts: o, snaps: snaps}
+	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
 	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
-	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher}
+	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver}
 
 	// These know each other: what ends makes room for what is made, and the other way round.
 	gates := &gates{opts: o, table: t}
 	nursery := &nursery{opts: o, log: log, table: t, records: records, launcher: launcher, greeter: greeter, gates: gates}
 	ripener := &ripener{opts: o, log: log, table: t, snaps: snaps, journal: j, roots: roots, records: records,
-		launcher: launcher, greeter: greeter, gates: gates, archive: archive, nursery: nursery}
+		launcher: launcher, greeter: greeter, gates: gates, archive: archive, nursery: nursery, resolver: resolver}
 	pool := warm.New(o.Warm, nursery, log)
 	goldens := golden.New(ripener)
-	templates := &templates{opts: o, table: t, gates: gates, warm: pool, goldens: goldens}
+	templates := &templates{opts: o, table: t, resolver: resolver, gates: gates, warm: pool, goldens: goldens}
 	lifecycle := &lifecycle{opts: o, log: log, table: t, rules: rules, journal: j, records: records, launcher: launcher,
 		greeter: greeter, networks: networks, archive: archive, expiry: newExpiry()}
 	creator := &creator{opts: o, log: log, table: t, snaps: snaps, rules: rules, journal: j, roots: roots, records: records,
-		templates: templates, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
+		templates: templates, resolver: resolver, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
 		lifecycle: lifecycle, ripener: ripener, warm: pool, goldens: goldens}
 	moments := &moments{opts: o, log: log, table: t, snaps: snaps, rules: rules, journal: j, roots: roots, records: records,
-		templates: templates, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
+		templates: templates, resolver: resolver, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
 		lifecycle: lifecycle, creator: creator}
 	lifecycle.moments = moments
 	nursery.creator, nursery.warm = creator, pool

@@ -39,6 +39,7 @@ type plan struct {
 	told   bool                 // whose guest knows already all that it needs to
 	golden string               // the key of the template's own start, where rec.Born is that; "" for none
 	unripe bool                 // that start is being made
+	owner  string               // the project of its template; "" for a built-in one and for a snapshot
 }
 
 // boots reports whether its first process is yet to start, and with it the template's
@@ -74,6 +75,7 @@ type creator struct {
 	roots     *roots
 	records   *records
 	templates *templates
+	resolver  *resolver
 	launcher  *launcher
 	greeter   *greeter
 	networks  *networks

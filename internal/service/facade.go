@@ -189,6 +189,12 @@ func (s *Service) Secret(ctx context.Context, id carrel.ID, name, host string) (
 	return s.networks.Secret(ctx, id, name, host)
 }
 
+// ResolveTemplate finds what a reference means to the caller: a template, or a snapshot,
+// whose ID it then returns alone. It makes nothing.
+func (s *Service) ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
+	return s.templates.ResolveTemplate(ctx, op, ref)
+}
+
 // SnapshotProject says whose a snapshot is, of this machine's or of another's in the
 // shared store.
 func (s *Service) SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool) {

@@ -239,15 +239,37 @@ func (in *fakeInstance) Destroy(context.Context) error {
 	return nil
 }
 
-// fakeImages has one template, "base".
+// fakeImages has two templates, "base" and "microvm".
 type fakeImages struct{ image.Store }
 
-func (fakeImages) Get(_ context.Context, name string) (image.Image, error) {
-	switch name {
-	case "base", "tpl0":
-		return image.Image{Template: carrel.Template{ID: "tpl0", Name: "base", Env: map[string]string{"A": "template", "B": "template"}, WorkDir: "/app"}, Path: "/x"}, nil
-	case "microvm":
-		return image.Image{Template: carrel.Template{ID: "tpl1", Name: name, Tier: carrel.MicroVM}, Path: "/x"}, nil
+// The templates of fakeImages.
+var (
+	baseTemplate = carrel.Template{ID: "tpl0tpl0tpl0tpl0tpl0", Name: "base", BuiltIn: true,
+		Env: map[string]string{"A": "template", "B": "template"}, WorkDir: "/app"}
+	vmTemplate = carrel.Template{ID: "tpl1tpl1tpl1tpl1tpl1", Name: "microvm", BuiltIn: true, Tier: carrel.MicroVM}
+)
+
+func (fakeImages) ByID(id string) (carrel.Template, bool) {
+	for _, t := range []carrel.Template{baseTemplate, vmTemplate} {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return carrel.Template{}, false
+}
+
+func (f fakeImages) Named(_, name string) (carrel.Template, bool) {
+	for _, t := range []carrel.Template{baseTemplate, vmTemplate} {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return carrel.Template{}, false
+}
+
+func (f fakeImages) Get(_ context.Context, id string) (image.Image, error) {
+	if t, ok := f.ByID(id); ok {
+		return image.Image{Template: t, Path: "/x"}, nil
 	}
 	return image.Image{}, &carrel.Error{Op: "get template", Kind: carrel.NotFound, Err: errors.New("no such template")}
 }

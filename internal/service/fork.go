@@ -139,7 +139,7 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 	}
 	drv, root, err := cr.launcher.home(ctx, sr.Record)
 	if err != nil {
-		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err, Hint: carrel.HintOf(err)}
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}
 	opts.Limits = fill(opts.Limits, sr.Record.Sandbox.Limits)
 	ttl := opts.Timeout
@@ -165,18 +165,14 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 	return &plan{driver: drv, root: root, rec: rec, egress: egress, ttl: ttl}, nil
 }
 
-// planSnapshot is plan for a template's name that means a snapshot.
-func (cr *creator) planSnapshot(ctx context.Context, name string, opts carrel.CreateOptions, egress *policy.Policy) (*plan, error) {
-	sr, foreign, err := cr.archive.moment(ctx, name)
-	var p *plan
+// planSnapshot is plan for a reference that means a snapshot.
+func (cr *creator) planSnapshot(ctx context.Context, m meaning, opts carrel.CreateOptions, egress *policy.Policy) (*plan, error) {
+	p, err := cr.planFrom(ctx, *m.moment, opts, egress)
 	if err == nil {
-		p, err = cr.planFrom(ctx, sr, opts, egress)
-	}
-	if err == nil {
-		p.from, err = cr.archive.open(ctx, sr.Snapshot.ID, false, foreign)
+		p.from, err = cr.archive.open(ctx, m.moment.Snapshot.ID, false, m.foreign)
 	}
 	if err != nil {
-		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err, Hint: carrel.HintOf(err)}
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}
 	return p, nil
 }

@@ -173,13 +173,13 @@ func (r *ripener) fits(ctx context.Context, sr state.SnapshotRecord) error {
 
 // IsWanted implements golden.Host.
 func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {
-	img, err := r.opts.Images.Get(ctx, of.Template)
-	if err == nil { // by name: an ID finds templates that were replaced
-		img, err = r.opts.Images.Get(within(ctx, img.Project), of.Name)
+	if !r.resolver.isCurrent(of.Template, of.Name) {
+		return false
 	}
+	img, err := r.opts.Images.Get(ctx, of.Template)
 	if err != nil {
 		return !errors.Is(err, carrel.NotFound)
 	}
 	root, _ := r.roots.keepRoot(img)
-	return img.ID == of.Template && strings.HasPrefix(key, r.prefix(of.Tier, img, root))
+	return strings.HasPrefix(key, r.prefix(of.Tier, img, root))
 }

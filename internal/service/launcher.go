@@ -18,11 +18,12 @@ import (
 
 // launcher has drivers stand sandboxes up and take them down.
 type launcher struct {
-	opts   *Options
-	log    *slog.Logger
-	table  *table
-	roots  *roots
-	probes probes
+	opts     *Options
+	log      *slog.Logger
+	table    *table
+	roots    *roots
+	resolver *resolver
+	probes   probes
 }
 
 // probes remembers which drivers were found to work. One that does not is asked
@@ -89,12 +90,9 @@ func (la *launcher) home(ctx context.Context, rec state.Record) (driver.Driver, 
 	if path, ok := la.roots.rootPath(rec.Root); ok {
 		return drv, driver.Root{Image: path}, nil
 	}
-	img, err := la.opts.Images.Get(ctx, rec.Sandbox.Template)
-	if errors.Is(err, carrel.NotFound) && rec.Sandbox.Alias != "" {
-		img, err = la.opts.Images.Get(within(ctx, rec.Sandbox.Project), rec.Sandbox.Alias)
-	}
+	img, err := la.resolver.recorded(ctx, rec.Sandbox)
 	if err != nil {
-		return nil, driver.Root{}, &carrel.Error{Kind: carrel.KindOf(err), Field: "templateID",
+		return nil, driver.Root{}, &carrel.Error{Kind: carrel.KindOf(err), Field: "template",
 			Err:  fmt.Errorf("its template %s (%s) is not on this machine: %w", rec.Sandbox.Template, rec.Sandbox.Alias, err),
 			Hint: "import or pull the same image here under that name"}
 	}

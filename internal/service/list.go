@@ -120,6 +120,13 @@ func checkList(o carrel.ListOptions) error {
 	return nil
 }
 
+// isMadeFrom reports whether a text is the name or ID of a sandbox's template. It is
+// compared with what the sandbox's record says: the template may be gone.
+func isMadeFrom(sb *carrel.Sandbox, text string) bool {
+	ref, err := carrel.ParseTemplateRef(text)
+	return err == nil && ref.Plain() && (ref.Name() == sb.Template || ref.Name() == sb.Alias)
+}
+
 // matches reports whether a sandbox passes a list's filters.
 func matches(sb *carrel.Sandbox, o *carrel.ListOptions) bool {
 	if len(o.States) > 0 && !slices.Contains(o.States, sb.State) {
@@ -128,7 +135,7 @@ func matches(sb *carrel.Sandbox, o *carrel.ListOptions) bool {
 	if o.Project != "" && o.Project != sb.Project {
 		return false
 	}
-	if o.Template != "" && o.Template != sb.Template && o.Template != sb.Alias {
+	if o.Template != "" && !isMadeFrom(sb, o.Template) {
 		return false
 	}
 	if !o.StartedAfter.IsZero() && !sb.Started.After(o.StartedAfter) {

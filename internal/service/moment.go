@@ -60,6 +60,7 @@ type moments struct {
 	roots     *roots
 	records   *records
 	templates *templates
+	resolver  *resolver
 	launcher  *launcher
 	greeter   *greeter
 	networks  *networks

@@ -58,15 +58,20 @@ func (n *nursery) Key(ctx context.Context, k warm.Kind) (pool.Key, warm.Kind, er
 // plan plans another sandbox of a kind, under the key that it has today.
 func (n *nursery) plan(ctx context.Context, k warm.Kind) (*plan, pool.Key, error) {
 	opts := carrel.CreateOptions{Template: k.Template, Tier: k.Tier, Limits: k.Limits}
+	if k.Project != "" {
+		ctx = within(ctx, k.Project) // its name means nothing, or another, elsewhere
+	}
 	p, err := n.creator.plan(ctx, opts)
 	if err != nil {
 		return nil, "", err
 	}
+	if p.from != nil { // its template is gone, and a snapshot has the name
+		p.from.release()
+		return nil, "", &carrel.Error{Op: warm.Op, Kind: carrel.NotFound, Err: fmt.Errorf("no template %s", clip(k.Template)),
+			Hint: "a snapshot has that name, and sandboxes made from snapshots are not kept ready"}
+	}
 	key, ok := n.creator.keyOf(p)
 	if !ok {
-		if p.from != nil {
-			p.from.release()
-		}
 		return nil, "", &carrel.Error{Op: warm.Op, Kind: carrel.Unsupported, Err: errors.New("sandboxes of this kind are not kept ready")}
 	}
 	if p.unripe {

@@ -42,6 +42,6 @@ func (j *journal) PastProject(ctx context.Context, id carrel.ID) (project string
 // SnapshotProject says whose a snapshot is, of this machine's or of another's in the
 // shared store.
 func (ar *archive) SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool) {
-	sr, _, err := ar.moment(ctx, string(id))
+	sr, _, err := ar.resolver.moment(ctx, id)
 	return sr.Snapshot.Project, err == nil
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,11 +73,11 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	if tier == carrel.Sim {
 		return fail(carrel.Invalid, "tier", errors.New("it is in tier sim already"), "name a tier that runs real programs: gvisor or ns")
 	}
-	name := o.Template
-	if name == "" {
-		name = image.Base
+	found, err := m.resolver.template(ctx, opPromote, cmp.Or(o.Template, image.Base))
+	if err != nil {
+		return nil, err
 	}
-	img, err := m.templates.template(ctx, name, tier)
+	img, err := m.templates.image(ctx, found, tier)
 	if err != nil {
 		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
 	}

@@ -35,6 +35,7 @@ type ripener struct {
 	gates    *gates
 	archive  *archive
 	nursery  *nursery
+	resolver *resolver
 	warm     *warm.Pool[*prepared]
 	goldens  *golden.Starts
 }

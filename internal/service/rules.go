@@ -3,9 +3,7 @@ package service
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/policy"
@@ -14,11 +12,9 @@ import (
 // rules are the limits on what may be asked for.
 type rules struct{ opts *Options }
 
-// checkOptions checks each field by itself. It returns the compiled network.
+// checkOptions checks each field by itself, but for the template, which plan looks up. It
+// returns the compiled network.
 func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
-	if len(o.Template) > maxTemplate || strings.ContainsFunc(o.Template, isControl) || !utf8.ValidString(o.Template) {
-		return nil, invalid(opCreate, "templateID", "not a template's name or ID")
-	}
 	if err := first(
 		r.checkTimeout(opCreate, o.Timeout),
 		checkMetadata(o.Metadata),

@@ -32,6 +32,7 @@
 //	records    writes of records, in their order                                 box.save
 //	roots      root images that something needs
 //	templates  what sandboxes are made from
+//	resolver   what a name or ID of a template or snapshot means to its caller
 //	launcher   has drivers stand sandboxes up and take them down                 probes.mu
 //	greeter    tells guests who they are                                         rises.mu
 //	networks   rules, and what the wire asks for

@@ -28,7 +28,7 @@ func TestCreate(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.Domain = "d.example.com" })
 	sb := h.create(t, carrel.CreateOptions{Metadata: map[string]string{"k": "v"}, Env: map[string]string{"A": "mine"},
 		Timeout: time.Minute, Network: carrel.Network{PrivateTraffic: true}})
-	if sb.State != carrel.Running || sb.Template != "tpl0" || sb.Alias != "base" || sb.Tier != carrel.Sim || sb.Domain != "d.example.com" {
+	if sb.State != carrel.Running || sb.Template != baseTemplate.ID || sb.Alias != "base" || sb.Tier != carrel.Sim || sb.Domain != "d.example.com" {
 		t.Errorf("created %+v", sb)
 	}
 	if want := (carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024}); sb.Limits != want {
@@ -46,7 +46,7 @@ func TestCreate(t *testing.T) {
 	}
 	in := inits[0]
 	if !reflect.DeepEqual(in.EnvVars, map[string]string{"A": "mine", "B": "template"}) || in.AccessToken != sb.AccessToken || in.DefaultUser != "user" ||
-		in.DefaultWorkdir != "/app" || in.Hostname != string(sb.ID) || in.SandboxID != string(sb.ID) || in.TemplateID != "tpl0" || time.Since(in.Timestamp) > time.Minute {
+		in.DefaultWorkdir != "/app" || in.Hostname != string(sb.ID) || in.SandboxID != string(sb.ID) || in.TemplateID != baseTemplate.ID || time.Since(in.Timestamp) > time.Minute {
 		t.Errorf("the guest was told %+v", in)
 	}
 	rec, err := h.store.GetSandbox(t.Context(), sb.ID)
@@ -137,9 +137,9 @@ func TestBadInput(t *testing.T) {
 		kind  carrel.Kind
 		opts  carrel.CreateOptions
 	}{
-		{"templateID", carrel.NotFound, carrel.CreateOptions{Template: "nope"}},
-		{"templateID", carrel.Invalid, carrel.CreateOptions{Template: long}},
-		{"templateID", carrel.Invalid, carrel.CreateOptions{Template: "a\x00b"}},
+		{"template", carrel.NotFound, carrel.CreateOptions{Template: "nope"}},
+		{"template", carrel.Invalid, carrel.CreateOptions{Template: long}},
+		{"template", carrel.Invalid, carrel.CreateOptions{Template: "a\x00b"}},
 		{"tier", carrel.Invalid, carrel.CreateOptions{Tier: "cardboard"}},
 		{"tier", carrel.Invalid, carrel.CreateOptions{Tier: carrel.GVisor}},
 		{"tier", carrel.Invalid, carrel.CreateOptions{Template: "microvm", Tier: carrel.Sim}},
@@ -595,7 +595,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v lists %d, %v", o, len(page.Sandboxes), err)
 		}
 	}
-	for _, name := range []string{"tpl0", "base"} {
+	for _, name := range []string{baseTemplate.ID, "base", "base:default"} {
 		if page, err := h.List(t.Context(), carrel.ListOptions{Template: name}); err != nil || page.Running != 25 {
 			t.Errorf("template %s: %d, %v", name, page.Running, err)
 		}

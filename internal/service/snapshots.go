@@ -135,8 +135,9 @@ func checkNames(op string, names []string) error {
 // nameTaken returns an error when another snapshot of the project has one of the names.
 func (ar *archive) nameTaken(op string, sn carrel.Snapshot, names []string) error {
 	for _, n := range names {
-		for _, form := range []string{n, strings.TrimSuffix(n, timeline.DefaultTag)} {
-			had, ok := ar.snaps.Named(sn.Project, form)
+		bare := strings.TrimSuffix(n, timeline.DefaultTag)
+		for _, form := range []string{n, bare, bare + timeline.DefaultTag} {
+			had, ok := ar.snaps.Holder(sn.Project, form)
 			if ok && had.Snapshot.ID != sn.ID {
 				return &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Field: "names",
 					Err:  fmt.Errorf("%s is the name of snapshot %s already", clip(n), had.Snapshot.ID),

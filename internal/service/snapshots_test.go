@@ -267,8 +267,8 @@ func TestTimelineOfDamage(t *testing.T) {
 	now := time.Now().UTC()
 	make := func(n int, parent carrel.SnapshotID) state.SnapshotRecord {
 		return state.SnapshotRecord{Snapshot: carrel.Snapshot{ID: carrel.SnapshotID(fmt.Sprintf("s%020d", n)), Sandbox: owner, Parent: parent,
-			Created: now.Add(time.Duration(n) * time.Second), Cause: carrel.CauseRequest, Kept: true, Tier: carrel.Sim, Template: "tpl0"},
-			Record: state.Record{Sandbox: carrel.Sandbox{ID: owner, Tier: carrel.Sim, Template: "tpl0"}}}
+			Created: now.Add(time.Duration(n) * time.Second), Cause: carrel.CauseRequest, Kept: true, Tier: carrel.Sim, Template: baseTemplate.ID},
+			Record: state.Record{Sandbox: carrel.Sandbox{ID: owner, Tier: carrel.Sim, Template: baseTemplate.ID}}}
 	}
 	id := func(n int) carrel.SnapshotID { return carrel.SnapshotID(fmt.Sprintf("s%020d", n)) }
 	d := newDen(t, nil,

@@ -12,11 +12,12 @@ import (
 
 // templates is what sandboxes are made from.
 type templates struct {
-	opts    *Options
-	table   *table
-	gates   *gates
-	warm    *warm.Pool[*prepared]
-	goldens *golden.Starts
+	opts     *Options
+	table    *table
+	resolver *resolver
+	gates    *gates
+	warm     *warm.Pool[*prepared]
+	goldens  *golden.Starts
 }
 
 // ListTemplates implements carrel.Templates.
@@ -34,7 +35,11 @@ func (t *templates) ListTemplates(ctx context.Context) ([]carrel.Template, error
 
 // GetTemplate implements carrel.Templates.
 func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
-	img, err := t.opts.Images.Get(ctx, nameOrID)
+	found, err := t.resolver.template(ctx, "get template", nameOrID)
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	img, err := t.opts.Images.Get(ctx, found.ID)
 	return t.goldens.Marked(img.Template), err
 }
 
@@ -64,33 +69,52 @@ func (t *templates) PullTemplate(ctx context.Context, name, ref string, progress
 
 // UpdateTemplate implements carrel.Templates.
 func (t *templates) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
-	img, err := t.opts.Images.Update(ctx, nameOrID, u)
+	found, err := t.resolver.template(ctx, "update template", nameOrID)
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	img, err := t.opts.Images.Update(ctx, found.ID, u)
 	t.templatesChanged()
 	return t.goldens.Marked(img.Template), err
 }
 
 // DeleteTemplate implements carrel.Templates.
 func (t *templates) DeleteTemplate(ctx context.Context, nameOrID string) error {
+	found, err := t.resolver.template(ctx, "delete template", nameOrID)
+	if err != nil {
+		return err
+	}
 	defer t.templatesChanged()
-	return t.opts.Images.Delete(ctx, nameOrID)
+	return t.opts.Images.Delete(ctx, found.ID)
 }
 
-// template finds a template. Base is packed from this machine's tools when it is
-// first wanted; a tier without real processes could run none of them, and gets its
-// own template under that name at once.
-func (t *templates) template(ctx context.Context, name string, tier carrel.Tier) (image.Image, error) {
+// ResolveTemplate finds what a reference means to the caller: a template, or a snapshot,
+// whose ID it then returns alone. It makes nothing.
+func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
+	m, err := t.resolver.resolve(ctx, op, ref)
+	if err != nil || m.moment == nil {
+		return m.template, "", err
+	}
+	return carrel.Template{}, m.moment.Snapshot.ID, nil
+}
+
+// image makes a template ready for a tier. Base is packed from this machine's tools when it
+// is first wanted. A tier without real processes could run none of them: there its own
+// template stands for base at once.
+func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier) (image.Image, error) {
 	if tier == "" {
 		tier = t.opts.DefaultTier
 	}
-	if name == image.Base {
+	if found.BuiltIn && found.Name == image.Base {
 		if d, err := t.opts.Drivers.Get(tier); err == nil && !d.Info().Capabilities.RealProcesses {
-			if img, err := t.opts.Images.Get(ctx, image.Sim); err == nil {
+			if sim, ok := t.opts.Images.Named("", image.Sim); ok {
+				img, err := t.opts.Images.Get(ctx, sim.ID)
 				img.Name = image.Base
-				return img, nil
+				return img, err
 			}
 		}
 	}
-	return t.opts.Images.Get(ctx, name)
+	return t.opts.Images.Get(ctx, found.ID)
 }
 
 // templatesChanged has what was made of templates looked at again.

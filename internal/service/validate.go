@@ -1,8 +1,8 @@
 package service
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -19,7 +19,6 @@ import (
 const (
 	maxMetadata = 64 << 10  // bytes of keys and values together
 	maxEnv      = 256 << 10 // bytes of keys and values together
-	maxTemplate = 256       // bytes of a template's name or ID
 )
 
 func invalid(op, field, format string, args ...any) error {
@@ -32,21 +31,20 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err != nil {
 		return nil, err
 	}
-	name := opts.Template
-	if name == "" {
-		name = cr.opts.DefaultTemplate
-	}
-	if _, err := carrel.ParseSnapshotID(name); err == nil {
-		return cr.planSnapshot(ctx, name, opts, egress)
-	}
-	img, err := cr.templates.template(ctx, name, opts.Tier)
-	if errors.Is(err, carrel.NotFound) {
-		if _, ok := cr.snaps.Named(projectOf(ctx), name); ok { // a template's name means the template
-			return cr.planSnapshot(ctx, name, opts, egress)
-		}
-	}
+	ref, err := carrel.ParseTemplateRef(cmp.Or(opts.Template, cr.opts.DefaultTemplate))
 	if err != nil {
-		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "templateID", Err: err}
+		return nil, err
+	}
+	m, err := cr.resolver.resolve(ctx, opCreate, ref)
+	if err != nil {
+		return nil, err
+	}
+	if m.moment != nil {
+		return cr.planSnapshot(ctx, m, opts, egress)
+	}
+	img, err := cr.templates.image(ctx, m.template, opts.Tier)
+	if err != nil {
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}
 	drv, err := cr.driver(ctx, opts.Tier, img)
 	if err != nil {
@@ -59,7 +57,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err := canPause(drv, opts.Lifecycle); err != nil {
 		return nil, err
 	}
-	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl}
+	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
 	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
 	cr.planGolden(p, img)

@@ -53,7 +53,7 @@ func keyOfRecord(r state.Record, guestImage string) pool.Key {
 // kindOf is what it takes to make more like what a plan makes.
 func kindOf(p *plan) warm.Kind {
 	sb := p.rec.Sandbox
-	k := warm.Kind{Template: sb.Alias, Tier: sb.Tier, Limits: sb.Limits, Golden: p.golden != ""}
+	k := warm.Kind{Template: sb.Alias, Project: p.owner, Tier: sb.Tier, Limits: sb.Limits, Golden: p.golden != ""}
 	if k.Template == "" {
 		k.Template = sb.Template
 	}

@@ -40,6 +40,9 @@ func (n *nursery) reserve(ctx context.Context, found *prepared) (one *warm.One[*
 	if rec.Sandbox.Alias != "" {
 		k.Template = rec.Sandbox.Alias
 	}
+	if t, ok := n.opts.Images.ByID(rec.Sandbox.Template); ok {
+		k.Project = t.Project
+	}
 	p, key, err := n.plan(ctx, k)
 	if err != nil || keyOfRecord(rec, rec.Guest) != key || !n.warm.Reserve(key, kindOf(p)) {
 		return none, false

@@ -20,7 +20,6 @@ import (
 	goerofs "github.com/erofs/go-erofs"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/testenv"
@@ -75,7 +74,7 @@ func TestBaseHoldsNoSecrets(t *testing.T) {
 
 	s := open(t, store.Options{CacheDir: t.TempDir()})
 	start := time.Now()
-	img, err := s.Get(context.Background(), image.Base)
+	img, err := s.Get(context.Background(), store.BaseID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +193,7 @@ func TestBaseIsMadeOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			img, err := stores[i%3].Get(context.Background(), []string{"base", store.BaseID, "base:latest"}[i%3])
+			img, err := stores[i%3].Get(context.Background(), store.BaseID)
 			if err != nil || img.ID != store.BaseID || img.Name != "base" || !img.BuiltIn || img.User != "user" {
 				t.Errorf("%+v, %v", img, err)
 			}
@@ -213,18 +212,18 @@ func TestBaseFollowsTheMachine(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	ctx := context.Background()
 	first := open(t, store.Options{CacheDir: cache, Base: host})
-	before, err := first.Get(ctx, "base")
+	before, err := first.Get(ctx, store.BaseID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(host.Root, "usr/bin/new"), []byte("\x7fELF"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if img, err := first.Get(ctx, "base"); err != nil || img.Path != before.Path {
+	if img, err := first.Get(ctx, store.BaseID); err != nil || img.Path != before.Path {
 		t.Errorf("a running store made its base again: %v %v", img.Path, err)
 	}
 	second := open(t, store.Options{CacheDir: cache, Base: host})
-	after, err := second.Get(ctx, "base")
+	after, err := second.Get(ctx, store.BaseID)
 	if err != nil || after.Path == before.Path {
 		t.Fatalf("a new program did not give a new base: %v, %v", after.Path, err)
 	}
@@ -232,17 +231,17 @@ func TestBaseFollowsTheMachine(t *testing.T) {
 		t.Errorf("a base in use was removed: %v", err)
 	}
 	var stages []carrel.Progress
-	if err := first.Prepare(ctx, "base", func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
+	if err := first.Prepare(ctx, func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
 		t.Fatal(err)
 	}
-	if img, err := first.Get(ctx, "base"); err != nil || img.Path != after.Path || len(stages) != 0 {
+	if img, err := first.Get(ctx, store.BaseID); err != nil || img.Path != after.Path || len(stages) != 0 {
 		t.Errorf("Prepare gave %v, %v, progress %v (the other store had made it)", img.Path, err, stages)
 	}
 	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
 	third := open(t, store.Options{CacheDir: cache, Base: smallHost(t)})
-	if err := third.Prepare(ctx, "base", func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
+	if err := third.Prepare(ctx, func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(stages) == 0 {
@@ -272,7 +271,7 @@ func TestBaseAfterACrash(t *testing.T) {
 		}
 	}
 	s := open(t, store.Options{CacheDir: cache, Base: host})
-	img, err := s.Get(context.Background(), "base")
+	img, err := s.Get(context.Background(), store.BaseID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +284,7 @@ func TestBaseAfterACrash(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	other := open(t, store.Options{CacheDir: t.TempDir(), Base: host})
-	if _, err := other.Get(ctx, "base"); carrel.KindOf(err) != carrel.TimedOut {
+	if _, err := other.Get(ctx, store.BaseID); carrel.KindOf(err) != carrel.TimedOut {
 		t.Errorf("a cancelled Get gave %v", err)
 	}
 }
@@ -297,6 +296,6 @@ func TestForeignCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, store.Options{CacheDir: cache, Base: smallHost(t)})
-	_, err := s.Get(context.Background(), "base")
+	_, err := s.Get(context.Background(), store.BaseID)
 	wantKind(t, err, carrel.Forbidden, "CacheDir")
 }

@@ -55,7 +55,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err != nil {
 		return image.Image{}, err
 	}
-	if err := s.nameFree(op, name); err != nil {
+	if err := s.nameFree(op, carrel.CallerOf(ctx).Project, name); err != nil {
 		return image.Image{}, err
 	}
 	id := newID()
@@ -94,11 +94,12 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	return img, archive.Classify(op, err)
 }
 
-// nameFree refuses a name that is another template's ID.
-func (s *Store) nameFree(op, name string) error {
+// nameFree refuses a name that is the ID of another template of the project. It says nothing
+// of other projects' IDs, which are not the caller's to know.
+func (s *Store) nameFree(op, project, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byID[name] != nil {
+	if t := s.byID[name]; t != nil && t.Project == project {
 		return &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Field: "name", Err: fmt.Errorf("%q is the ID of a template", name)}
 	}
 	return nil

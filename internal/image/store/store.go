@@ -239,86 +239,88 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	return all, ctx.Err()
 }
 
-// Get finds a template by ID or name; the tags "latest" and "default" of a name
-// are the name itself. "base" is made on first use.
-func (s *Store) Get(ctx context.Context, nameOrID string) (image.Image, error) {
-	return s.get(ctx, nameOrID, false, nil)
+// ByID implements image.Store.
+func (s *Store) ByID(id string) (carrel.Template, bool) {
+	switch id {
+	case BaseID:
+		return s.base.listed().Template, true
+	case SimID:
+		return simTemplate().Template, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.byID[id]; t != nil {
+		return t.Template, true
+	}
+	return carrel.Template{}, false
 }
 
-// Prepare makes "base" ahead of its first use, with a progress report, and again
-// if this machine has changed since it was made. For other templates it is Get.
-func (s *Store) Prepare(ctx context.Context, nameOrID string, progress func(carrel.Progress)) error {
-	_, err := s.get(ctx, nameOrID, true, progress)
-	return err
-}
-
-func (s *Store) get(ctx context.Context, nameOrID string, check bool, progress func(carrel.Progress)) (image.Image, error) {
-	name := untag(nameOrID)
+// Named implements image.Store.
+func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	switch name {
-	case image.Base, BaseID:
-		return s.base.get(ctx, check, progress)
-	case Sim, SimID:
+	case image.Base:
+		return s.base.listed().Template, true
+	case Sim:
+		return simTemplate().Template, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.byID {
+		if !t.old && t.own() == (ownName{project, name}) {
+			return t.Template, true
+		}
+	}
+	return carrel.Template{}, false
+}
+
+// Get implements image.Store.
+func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
+	switch id {
+	case BaseID:
+		return s.base.get(ctx, false, nil)
+	case SimID:
 		return simTemplate(), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.find(ctx, name); t != nil {
+	if t := s.byID[id]; t != nil {
 		return t.Image, nil
 	}
-	return image.Image{}, notFound("get template", nameOrID)
+	return image.Image{}, notFound("get template", id)
 }
 
-// find returns the template of that ID, or the one that has the name for the caller; mu
-// is held.
-func (s *Store) find(ctx context.Context, nameOrID string) *entry {
-	if t := s.byID[nameOrID]; t != nil {
-		return t
-	}
-	own := ownName{carrel.CallerOf(ctx).Project, nameOrID}
-	shared := ownName{carrel.DefaultProject, nameOrID}
-	var found *entry
-	for _, t := range s.byID {
-		switch {
-		case t.old:
-		case t.own() == own:
-			return t
-		case t.own() == shared && t.Public:
-			found = t
-		}
-	}
-	return found
+// Prepare makes the built-in base ahead of its first use, with a progress report, and again
+// if this machine has changed since it was made.
+func (s *Store) Prepare(ctx context.Context, progress func(carrel.Progress)) error {
+	_, err := s.base.get(ctx, true, progress)
+	return err
 }
 
-func notFound(op, nameOrID string) error {
-	const most = 100
-	if len(nameOrID) > most {
-		nameOrID = nameOrID[:most] + "…"
-	}
-	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "template", Err: fmt.Errorf("no template %q", nameOrID),
+func notFound(op, id string) error {
+	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "template", Err: fmt.Errorf("no template has the ID %.100q", id),
 		Hint: "'carrel template ls' lists them, 'carrel template import' and 'pull' make more"}
 }
 
 // Delete removes a template, and with it older ones of its name. Errors:
 // NotFound, Forbidden (a built-in one).
-func (s *Store) Delete(ctx context.Context, nameOrID string) error {
+func (s *Store) Delete(ctx context.Context, id string) error {
 	const op = "delete template"
-	name := untag(nameOrID)
-	if isBuiltIn(name) {
-		return &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", name)}
+	if t, ok := s.ByID(id); ok && t.BuiltIn {
+		return &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", t.Name)}
 	}
 	s.mu.Lock()
 	var gone []string
-	if t := s.find(ctx, name); t != nil {
-		for id, other := range s.byID {
-			if other == t || !t.old && other.own() == t.own() {
-				gone = append(gone, id)
-				delete(s.byID, id)
+	if t := s.byID[id]; t != nil {
+		for other, o := range s.byID {
+			if o == t || !t.old && o.own() == t.own() {
+				gone = append(gone, other)
+				delete(s.byID, other)
 			}
 		}
 	}
 	s.mu.Unlock()
 	if len(gone) == 0 {
-		return notFound(op, nameOrID)
+		return notFound(op, id)
 	}
 	// Older ones first: a crash in between must not bring one of them back.
 	slices.Reverse(gone)
@@ -334,6 +336,8 @@ func simTemplate() image.Image {
 	return image.Image{Template: carrel.Template{ID: SimID, Name: Sim, Tier: carrel.Sim, Source: "built in", BuiltIn: true}}
 }
 
-func isBuiltIn(nameOrID string) bool {
-	return slices.Contains([]string{image.Base, BaseID, Sim, SimID}, nameOrID)
+// isBuiltIn reports whether a name is a built-in template's, or its ID, which would be
+// misleading as a name.
+func isBuiltIn(name string) bool {
+	return slices.Contains([]string{image.Base, BaseID, Sim, SimID}, name)
 }

@@ -113,9 +113,25 @@ func TestLife(t *testing.T) {
 	if read(t, img.Path, "file") != "one" {
 		t.Error("other contents")
 	}
-	for _, name := range []string{"app", "app:latest", "app:default", img.ID} {
-		if got, err := s.Get(ctx, name); err != nil || got.ID != img.ID || got.Path != img.Path {
-			t.Errorf("Get(%q): %+v, %v", name, got, err)
+	if got, err := s.Get(ctx, img.ID); err != nil || got.ID != img.ID || got.Path != img.Path {
+		t.Errorf("Get: %+v, %v", got, err)
+	}
+	if got, ok := s.ByID(img.ID); !ok || got.Name != "app" {
+		t.Errorf("ByID: %+v, %v", got, ok)
+	}
+	if got, ok := s.Named(carrel.DefaultProject, "app"); !ok || got.ID != img.ID {
+		t.Errorf("Named: %+v, %v", got, ok)
+	}
+	for _, none := range [][2]string{{"other", "app"}, {carrel.DefaultProject, "app:latest"}, {carrel.DefaultProject, img.ID}, {"", "app"}} {
+		if got, ok := s.Named(none[0], none[1]); ok {
+			t.Errorf("%q of project %q: %+v", none[1], none[0], got)
+		}
+	}
+	for id, name := range map[string]string{store.BaseID: "base", store.SimID: "sim"} { // neither is made by that
+		byID, ok := s.ByID(id)
+		named, also := s.Named("any", name)
+		if !ok || !also || byID.Name != name || named.ID != id || !named.BuiltIn || named.Size != 0 {
+			t.Errorf("%s: %+v %v, %+v %v", name, byID, ok, named, also)
 		}
 	}
 	st, err := os.Stat(img.Path)
@@ -126,7 +142,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("%v %v", st, err)
 	}
 	again := open(t, store.Options{Dir: dir, Base: smallHost(t)})
-	if got, err := again.Get(ctx, "app"); err != nil || got.Template.Digest != img.Digest || got.ID != img.ID || !got.Created.Equal(img.Created) {
+	if got, err := again.Get(ctx, img.ID); err != nil || got.Template.Digest != img.Digest || got.ID != img.ID || !got.Created.Equal(img.Created) {
 		t.Errorf("opened again: %+v, %v", got, err)
 	}
 	list, err := s.List(ctx)
@@ -140,7 +156,7 @@ func TestLife(t *testing.T) {
 	if got := strings.Join(names, " "); got != "app base sim" {
 		t.Errorf("List gave %q", got)
 	}
-	sim, err := s.Get(ctx, "sim")
+	sim, err := s.Get(ctx, store.SimID)
 	if err != nil || sim.Path != "" || sim.Tier != carrel.Sim || !sim.BuiltIn || len(sim.ID) != 20 || sim.ID != store.SimID || len(store.BaseID) != 20 {
 		t.Errorf("%+v, %v", sim, err)
 	}
@@ -150,7 +166,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := s.Delete(ctx, "app"); err != nil {
+	if err := s.Delete(ctx, img.ID); err != nil {
 		t.Fatal(err)
 	}
 	if fsys, err := goerofs.Open(f); err != nil {
@@ -169,11 +185,15 @@ func TestErrors(t *testing.T) {
 	img := mustImport(t, s, "app", "x")
 	_, err := s.Get(ctx, "nope")
 	wantKind(t, err, carrel.NotFound, "template")
-	_, err = s.Get(ctx, "app:v1")
+	_, err = s.Get(ctx, "app") // it is no ID
 	wantKind(t, err, carrel.NotFound, "template")
 	wantKind(t, s.Delete(ctx, "nope"), carrel.NotFound, "template")
+	for _, id := range []string{store.BaseID, store.SimID} {
+		wantKind(t, s.Delete(ctx, id), carrel.Forbidden, "template")
+		_, err = s.Update(ctx, id, carrel.TemplateUpdate{})
+		wantKind(t, err, carrel.Forbidden, "template")
+	}
 	for _, name := range []string{"base", "sim", store.BaseID, store.SimID, "base:latest"} {
-		wantKind(t, s.Delete(ctx, name), carrel.Forbidden, "template")
 		_, err = s.Import(ctx, name, rootfs(t, "x"), nil)
 		wantKind(t, err, carrel.Forbidden, "name")
 	}
@@ -214,8 +234,8 @@ func TestReplace(t *testing.T) {
 	if one.ID == two.ID || one.Path == two.Path {
 		t.Error("the same template")
 	}
-	if got, err := s.Get(ctx, "app"); err != nil || got.ID != two.ID {
-		t.Errorf("%+v, %v", got, err)
+	if got, ok := s.Named(carrel.DefaultProject, "app"); !ok || got.ID != two.ID {
+		t.Errorf("%+v, %v", got, ok)
 	}
 	if got, err := s.Get(ctx, one.ID); err != nil || read(t, got.Path, "file") != "one" {
 		t.Errorf("the older one: %v", err)
@@ -224,8 +244,8 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%d templates, %v", len(list), err)
 	}
 	again := open(t, store.Options{Dir: dir})
-	if got, err := again.Get(ctx, "app"); err != nil || got.ID != two.ID {
-		t.Errorf("after a restart: %+v, %v", got, err)
+	if got, ok := again.Named(carrel.DefaultProject, "app"); !ok || got.ID != two.ID {
+		t.Errorf("after a restart: %+v, %v", got, ok)
 	}
 	_, err := again.Get(ctx, one.ID)
 	wantKind(t, err, carrel.NotFound, "template")
@@ -233,8 +253,9 @@ func TestReplace(t *testing.T) {
 	if err := again.Delete(ctx, three.ID); err != nil {
 		t.Fatal(err)
 	}
-	_, err = open(t, store.Options{Dir: dir}).Get(ctx, "app")
-	wantKind(t, err, carrel.NotFound, "template") // nothing older came back
+	if got, ok := open(t, store.Options{Dir: dir}).Named(carrel.DefaultProject, "app"); ok {
+		t.Errorf("an older one came back: %+v", got)
+	}
 }
 
 // TestCrash has the store opened on what a crash leaves at each step.
@@ -288,7 +309,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("removed: %v", err)
 		}
 	}
-	if _, err := s.Get(ctx, "good"); err != nil {
+	if _, err := s.Get(ctx, good.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -311,14 +332,16 @@ func TestHammer(t *testing.T) {
 						t.Error(err)
 					}
 				case 3:
-					if _, err := s.Get(ctx, name); err != nil && carrel.KindOf(err) != carrel.NotFound {
+					t0, _ := s.Named(carrel.DefaultProject, name)
+					if _, err := s.Get(ctx, t0.ID); err != nil && carrel.KindOf(err) != carrel.NotFound {
 						t.Error(err)
 					}
 				case 4:
-					if err := s.Delete(ctx, name); err != nil && carrel.KindOf(err) != carrel.NotFound {
+					t0, _ := s.Named(carrel.DefaultProject, name)
+					if err := s.Delete(ctx, t0.ID); err != nil && carrel.KindOf(err) != carrel.NotFound {
 						t.Error(err)
 					}
-					if _, err := s.Get(ctx, "base"); err != nil {
+					if _, err := s.Get(ctx, store.BaseID); err != nil {
 						t.Error(err)
 					}
 				}

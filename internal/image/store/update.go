@@ -22,21 +22,20 @@ const (
 
 // Update changes how a template starts, and whose it may be. Errors: NotFound, Forbidden (a built-in one),
 // Invalid.
-func (s *Store) Update(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (image.Image, error) {
+func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) (image.Image, error) {
 	const op = "update template"
 	if err := checkUpdate(op, u); err != nil {
 		return image.Image{}, err
 	}
-	name := untag(nameOrID)
-	if isBuiltIn(name) {
-		return image.Image{}, &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", name),
+	if t, ok := s.ByID(id); ok && t.BuiltIn {
+		return image.Image{}, &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "template", Err: fmt.Errorf("%q is built in", t.Name),
 			Hint: "import a template of your own (carrel template import NAME PATH), or keep a sandbox in which the command runs: carrel snapshot ID --name NAME, carrel create NAME"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.find(ctx, name)
+	e := s.byID[id]
 	if e == nil {
-		return image.Image{}, notFound(op, nameOrID)
+		return image.Image{}, notFound(op, id)
 	}
 	t := e.Template
 	if u.Start != nil {

@@ -89,21 +89,24 @@ func (x *Index) Get(id carrel.SnapshotID) (state.SnapshotRecord, bool) {
 	return sr, ok
 }
 
-// Named finds a record by ID, or by its name in a project; a name without a tag also
-// finds name:default.
-func (x *Index) Named(project, idOrName string) (state.SnapshotRecord, bool) {
+// Named finds a record by a name in a project. The exact name comes first. A name without a
+// tag, and one with the tag default or latest, then means the name alone, and last
+// name:default.
+func (x *Index) Named(project string, ref carrel.TemplateRef) (state.SnapshotRecord, bool) {
+	sr, ok := x.Holder(project, ref.String())
+	if !ok && ref.Plain() {
+		if sr, ok = x.Holder(project, ref.Name()); !ok {
+			sr, ok = x.Holder(project, ref.Name()+DefaultTag)
+		}
+	}
+	return sr, ok
+}
+
+// Holder finds the record that has exactly this name in a project.
+func (x *Index) Holder(project, name string) (state.SnapshotRecord, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if sr, ok := x.byID[carrel.SnapshotID(idOrName)]; ok {
-		if Hidden(sr.Snapshot) {
-			return state.SnapshotRecord{}, false // a record shares its slices, which a caller without it may write into
-		}
-		return sr, true
-	}
-	id, ok := x.names[ownName{project, idOrName}]
-	if !ok {
-		id, ok = x.names[ownName{project, idOrName + ":default"}]
-	}
+	id, ok := x.names[ownName{project, name}]
 	if !ok {
 		return state.SnapshotRecord{}, false
 	}

@@ -35,6 +35,7 @@ type Floor struct {
 // Kind is what it takes to make more of a key.
 type Kind struct {
 	Template string // its name, or its ID where it has none
+	Project  string // whose template it is; "" for a built-in one, and for what the configuration names
 	Tier     carrel.Tier
 	Limits   carrel.Limits
 	Golden   bool // restored from its template's own start

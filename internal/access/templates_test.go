@@ -1,0 +1,117 @@
+package access
+
+import (
+	"context"
+	"testing"
+
+	"github.com/carrel-dev/carrel"
+)
+
+const (
+	tplA, tplB, tplShared = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccc"
+	snapA, snapB          = carrel.SnapshotID("saaaaaaaaaaaaaaaaaaaa"), carrel.SnapshotID("sbbbbbbbbbbbbbbbbbbbb")
+)
+
+// trusting is a core that resolves whatever is asked, without a look at the caller. It notes
+// what reaches it.
+type trusting struct {
+	Core
+	got string
+}
+
+func (c *trusting) Project(carrel.ID) (string, bool) { return "a", true }
+func (c *trusting) ResolveTemplate(_ context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
+	if id, ok := ref.SnapshotID(); ok {
+		return carrel.Template{}, id, nil
+	}
+	switch ref.Name() {
+	case tplA, "a":
+		return carrel.Template{ID: tplA, Project: "a"}, "", nil
+	case tplB:
+		return carrel.Template{ID: tplB, Project: "b"}, "", nil
+	case "shared":
+		return carrel.Template{ID: tplShared, Project: "b", Public: true}, "", nil
+	case "base":
+		return carrel.Template{ID: "base-id", BuiltIn: true}, "", nil
+	case "moment":
+		return carrel.Template{}, snapA, nil
+	}
+	return carrel.Template{}, "", ref.NotFound(op)
+}
+func (c *trusting) SnapshotProject(_ context.Context, id carrel.SnapshotID) (string, bool) {
+	return map[carrel.SnapshotID]string{snapA: "a", snapB: "b"}[id], id == snapA || id == snapB
+}
+func (c *trusting) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
+	c.got = o.Template
+	return carrel.Sandbox{}, nil
+}
+func (c *trusting) Promote(_ context.Context, _ carrel.ID, o carrel.PromoteOptions) (carrel.Sandbox, error) {
+	c.got = o.Template
+	return carrel.Sandbox{}, nil
+}
+func (c *trusting) GetTemplate(_ context.Context, id string) (carrel.Template, error) {
+	c.got = id
+	return carrel.Template{ID: id}, nil
+}
+func (c *trusting) UpdateTemplate(_ context.Context, id string, _ carrel.TemplateUpdate) (carrel.Template, error) {
+	c.got = id
+	return carrel.Template{}, nil
+}
+func (c *trusting) DeleteTemplate(_ context.Context, id string) error {
+	c.got = id
+	return nil
+}
+
+// TestTemplateRefs: the core gets the ID of what was judged, and what is another's is as if
+// it were not there, also where a core would give it away.
+func TestTemplateRefs(t *testing.T) {
+	for text, want := range map[string]struct {
+		use    string // what Create and Promote hand on; "" is not found
+		get    string // what GetTemplate hands on
+		change string // what Update and Delete hand on
+		kind   carrel.Kind
+	}{
+		tplA:          {tplA, tplA, tplA, ""},
+		"a:latest":    {tplA, tplA, tplA, ""},
+		tplB:          {kind: carrel.NotFound},
+		"shared":      {tplShared, tplShared, "", carrel.Forbidden},
+		"base":        {"base-id", "base-id", "base-id", ""}, // the core refuses to change it
+		string(snapA): {use: string(snapA), kind: carrel.NotFound},
+		"moment":      {use: string(snapA), kind: carrel.NotFound},
+		string(snapB): {kind: carrel.NotFound},
+		"nope":        {kind: carrel.NotFound},
+		"a b":         {kind: carrel.Invalid},
+	} {
+		core := &trusting{}
+		s := New(Options{Core: core})
+		ctx := as(member("a"))
+		ref, _ := carrel.ParseTemplateRef(text)
+		check := func(op, want string, kind carrel.Kind, err error) {
+			t.Helper()
+			switch {
+			case want == "" && carrel.KindOf(err) != kind, want != "" && err != nil, core.got != want:
+				t.Errorf("%s of %q: the core got %q, %v, want %q, %q", op, text, core.got, err, want, kind)
+			case kind == carrel.NotFound && want == "" && err.Error() != ref.NotFound(op).Error():
+				t.Errorf("%s of %q: %v, want %v", op, text, err, ref.NotFound(op))
+			}
+			core.got = ""
+		}
+		kind := want.kind
+		if kind == carrel.Forbidden {
+			kind = ""
+		}
+		_, err := s.Create(ctx, carrel.CreateOptions{Template: text})
+		check("create sandbox", want.use, kind, err)
+		_, err = s.Promote(ctx, carrel.NewID(), carrel.PromoteOptions{Template: text})
+		check("promote sandbox", want.use, kind, err)
+		_, err = s.GetTemplate(ctx, text)
+		check("get template", want.get, kind, err)
+		_, err = s.UpdateTemplate(ctx, text, carrel.TemplateUpdate{})
+		check("update template", want.change, want.kind, err)
+		check("delete template", want.change, want.kind, s.DeleteTemplate(ctx, text))
+	}
+	core := &trusting{}
+	if _, err := New(Options{Core: core}).Create(as(member("a")), carrel.CreateOptions{}); err != nil || core.got != "" {
+		t.Errorf("the default: %q, %v", core.got, err)
+	}
+}

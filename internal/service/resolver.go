@@ -1,0 +1,151 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// resolver says what a reference means to a caller, in the order that [carrel.TemplateRef]
+// gives. No other code decides that: a name means a thing of one project, and it is here
+// that the caller's project is asked. The resolver makes nothing: see templates.image.
+type resolver struct {
+	opts  *Options
+	snaps *timeline.Index
+}
+
+// meaning is what a reference means: a template, or a moment.
+type meaning struct {
+	template carrel.Template
+	moment   *state.SnapshotRecord // nil for a template
+	foreign  bool                  // the moment is another machine's, in the shared store
+}
+
+// resolve finds what a reference means to the caller. What the caller may not use is passed
+// over. Errors: NotFound, always the same; Unsupported (a snapshot's ID, and this service
+// keeps none); for an administrator also what is wrong with a snapshot.
+func (r *resolver) resolve(ctx context.Context, op string, ref carrel.TemplateRef) (meaning, error) {
+	c := carrel.CallerOf(ctx)
+	if id, ok := ref.SnapshotID(); ok {
+		return r.byID(ctx, op, ref, id)
+	}
+	if ref.Kind() == carrel.RefTemplateID {
+		if t, ok := r.opts.Images.ByID(ref.Name()); ok && c.MayUse(t) {
+			return meaning{template: t}, nil
+		}
+	}
+	if ref.Plain() {
+		if t, ok := r.named(c.Project, ref.Name()); ok && c.MayUse(t) {
+			return meaning{template: t}, nil
+		}
+	}
+	if sr, ok := r.snaps.Named(c.Project, ref); ok && c.Sees(sr.Snapshot.Project) {
+		return meaning{moment: &sr}, nil
+	}
+	return meaning{}, ref.NotFound(op)
+}
+
+// named finds the template that a name means in a project.
+func (r *resolver) named(project, name string) (carrel.Template, bool) {
+	if t, ok := r.opts.Images.Named(project, name); ok {
+		return t, true
+	}
+	t, ok := r.opts.Images.Named(carrel.DefaultProject, name)
+	return t, ok && t.Public
+}
+
+// byID is resolve for a snapshot's ID.
+func (r *resolver) byID(ctx context.Context, op string, ref carrel.TemplateRef, id carrel.SnapshotID) (meaning, error) {
+	c := carrel.CallerOf(ctx)
+	sr, foreign, err := r.moment(ctx, id)
+	switch {
+	case r.opts.Snapshots == nil && err != nil:
+		return meaning{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template", Err: err}
+	case err != nil && c.Role == carrel.RoleAdmin && carrel.KindOf(err) != carrel.NotFound:
+		return meaning{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
+	case err != nil || !c.Sees(sr.Snapshot.Project): // others can't tell a damaged one from none
+		return meaning{}, ref.NotFound(op)
+	}
+	return meaning{moment: &sr, foreign: foreign}, nil
+}
+
+// template is resolve where only a template will do.
+func (r *resolver) template(ctx context.Context, op, text string) (carrel.Template, error) {
+	ref, err := carrel.ParseTemplateRef(text)
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	m, err := r.resolve(ctx, op, ref)
+	if err == nil && m.moment != nil {
+		err = ref.NotFound(op)
+	}
+	return m.template, err
+}
+
+// snapshot finds a moment of this service by its ID, whose ever it is, or by its name in the
+// caller's project.
+func (r *resolver) snapshot(ctx context.Context, ref carrel.TemplateRef) (state.SnapshotRecord, bool) {
+	if id, ok := ref.SnapshotID(); ok {
+		sr, ok := r.snaps.Get(id)
+		return sr, ok && !timeline.Hidden(sr.Snapshot)
+	}
+	return r.snaps.Named(projectOf(ctx), ref)
+}
+
+// moment finds a snapshot by its ID, whose ever it is. A foreign one was put into the shared
+// store by another machine.
+func (r *resolver) moment(ctx context.Context, id carrel.SnapshotID) (sr state.SnapshotRecord, foreign bool, err error) {
+	if had, ok := r.snaps.Get(id); ok {
+		if timeline.Hidden(had.Snapshot) {
+			return sr, false, errHidden(id)
+		}
+		return had, false, nil
+	}
+	if r.opts.Snapshots == nil {
+		return sr, false, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}
+	}
+	m, err := r.opts.Snapshots.Get(ctx, id)
+	if err != nil {
+		return sr, false, err
+	}
+	if err := json.Unmarshal(m.Meta, &sr); err != nil || sr.Snapshot.ID != id {
+		return sr, false, &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("snapshot %s was not made by a service like this one", id)}
+	}
+	if timeline.Hidden(sr.Snapshot) {
+		return sr, false, errHidden(id)
+	}
+	sr.Record.Root = "" // a file of that machine
+	return sr, true, nil
+}
+
+func errHidden(id carrel.SnapshotID) error {
+	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is a template's own start", id)}
+}
+
+// recorded returns the template of a record. One that is not on this machine any more is
+// replaced by what its name now means in the record's project.
+func (r *resolver) recorded(ctx context.Context, sb carrel.Sandbox) (image.Image, error) {
+	img, err := r.opts.Images.Get(ctx, sb.Template)
+	if errors.Is(err, carrel.NotFound) && sb.Alias != "" {
+		if t, ok := r.named(sb.Project, sb.Alias); ok {
+			return r.opts.Images.Get(ctx, t.ID)
+		}
+	}
+	return img, err
+}
+
+// isCurrent reports whether a template still has its name: no other replaced it.
+func (r *resolver) isCurrent(id, name string) bool {
+	t, ok := r.opts.Images.ByID(id)
+	if !ok {
+		return false
+	}
+	now, ok := r.opts.Images.Named(t.Project, name)
+	return ok && now.ID == id
+}
