@@ -61,7 +61,7 @@ func openZip(c *tool.Call, name string) (*zip.Reader, string, int) {
 	}
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
-		fmt.Fprintf(c.Err, "  End-of-central-directory signature not found.  Either this file is not\n  a zipfile, or it constitutes one disk of a multi-part archive.\n%s:  cannot find zipfile directory in one of %s or\n        %s.zip, and cannot find %s.ZIP, period.\n", c.Base(), name, name, name)
+		fmt.Fprintf(c.Err, "%s:  no zip archive: %s (nor with .zip or .ZIP added)\n", c.Base(), name)
 		return nil, found, 9
 	}
 	if err := c.Pay(int64(len(r.File)) * 512); err != nil {

@@ -321,7 +321,7 @@ func (f *finder) arg(name string) (string, error) {
 // global warns about an option that stands behind a test but holds for all.
 func (f *finder) global(name string) {
 	if f.tests && f.warn {
-		fmt.Fprintf(f.Err, "find: warning: you have specified the global option %s after the argument %s, but global options are not positional, i.e., %s affects tests specified before it as well as those specified after it.  Please specify global options before other arguments.\n", name, f.firstTest(), name)
+		fmt.Fprintf(f.Err, "find: warning: %s stands after %s; it counts for the tests before it as well, %s belongs in front\n", name, f.firstTest(), name)
 	}
 }
 

@@ -114,7 +114,7 @@ func (f *finder) nameTest(name string) (test, bool, error) {
 	switch what {
 	case "name":
 		if strings.Contains(pattern, "/") && pattern != "/" && f.warn {
-			fmt.Fprintf(f.Err, "find: warning: %s matches against basenames only, but the given pattern contains a directory separator (%s), thus the expression will evaluate to false all the time.  Did you mean %s?\n",
+			fmt.Fprintf(f.Err, "find: warning: %s looks at names without directories, and a pattern with %s is never one: try %s\n",
 				curly(name), curly("/"), curly("-"+strings.Replace(name[1:], "name", "wholename", 1)))
 		}
 		return func(e *found) bool { return globMatch(pattern, e.base(), flags) }, true, nil

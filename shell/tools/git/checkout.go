@@ -304,16 +304,15 @@ func (r *repo) checkout(g *git, isSwitch bool) error {
 		return err
 	}
 	if isSwitch && !f.Has('d') {
-		return fatalf("a branch is expected, got commit '%s'\nhint: If you want to detach HEAD at the commit, try again with the --detach option.", name)
+		return fatalf("a branch is expected, got commit '%s'\nhint: --detach goes to a commit", name)
 	}
 	if err := r.switchTo("", c.Hash, f.Has('f')); err != nil {
 		return err
 	}
 	if !f.Has('q') {
 		if !f.Has('d') {
-			g.warnf("Note: switching to '%s'.\n\nYou are in 'detached HEAD' state. You can look around, make experimental\nchanges and commit them, and you can discard any commits you make in this\n"+
-				"state without impacting any branches by switching back to a branch.\n\nIf you want to create a new branch to retain commits you create, you may\ndo so (now or later) by using -c with the switch command. Example:\n\n"+
-				"  git switch -c <new-branch-name>\n\nOr undo this operation with:\n\n  git switch -\n\nTurn off this advice by setting config variable advice.detachedHead to false\n", name)
+			g.warnf("Note: switching to '%s'.\n\nHEAD is on no branch now. Commits that you make here belong to none, and are lost from sight\n"+
+				"when you switch away: git switch -c <name> makes a branch of them. git switch - goes back.\n", name)
 		}
 		g.warnf("HEAD is now at %s %s", r.short(c.Hash), subject(c.Message))
 	}

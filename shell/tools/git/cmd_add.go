@@ -77,7 +77,7 @@ func cmdAdd(g *git, r *repo) error {
 		return fatalf("git add -p and -i need somebody at a terminal; they are not available here")
 	}
 	if len(f.Args) == 0 && !f.Has('A') && !f.Has('u') {
-		g.warnf("Nothing specified, nothing added.\nhint: Maybe you wanted to say 'git add .'?\nhint: Turn this message off by running\nhint: \"git config advice.addEmptyPathspec false\"")
+		g.warnf("Nothing specified, nothing added.\nhint: git add . takes everything here")
 		return nil
 	}
 	spec, err := r.pathspec(f.Args)
@@ -182,7 +182,7 @@ func (r *repo) addNew(x *staging, spec *pathspec, args []string, force, intent b
 		if serr := r.save(x); serr != nil {
 			return serr
 		}
-		r.warnf("The following paths are ignored by one of your .gitignore files:\n%s\nhint: Use -f if you really want to add them.\nhint: Turn this message off by running\nhint: \"git config advice.addIgnoredFile false\"", strings.Join(ignored, "\n"))
+		r.warnf("The following paths are ignored by one of your .gitignore files:\n%s\nhint: -f adds them all the same", strings.Join(ignored, "\n"))
 		return exit(1)
 	}
 	return err

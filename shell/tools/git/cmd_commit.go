@@ -174,7 +174,7 @@ func (r *repo) stageForCommit(f tool.Flags, x *staging, spec *pathspec) error {
 		for _, n := range (snapshotOf(bad)).names() {
 			r.printf("U\t%s\n", n)
 		}
-		r.warnf("error: Committing is not possible because you have unmerged files.\nhint: Fix them up in the work tree, and then use 'git add/rm <file>'\nhint: as appropriate to mark resolution and make a commit.\nfatal: Exiting because of an unresolved conflict.")
+		r.warnf("error: Committing is not possible because you have unmerged files.\nhint: settle the conflicts, and tell with git add or git rm which files are done\nfatal: Exiting because of an unresolved conflict.")
 		return exit(128)
 	}
 	return nil

@@ -40,7 +40,7 @@ func cmdFetch(g *git, r *repo) error {
 func (r *repo) fetch(name string, specs []string, f flagSet) error {
 	url, remote := r.remoteOf(name, false)
 	if remote == "" && !strings.ContainsAny(url, "/:.") {
-		return fatalf("'%s' does not appear to be a git repository\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.", name)
+		return fatalf("'%s' does not appear to be a git repository\nhint: git remote -v lists the remotes and where they are", name)
 	}
 	var refspecs []string
 	for _, s := range r.conf.values("remote." + name + ".fetch") {

@@ -29,9 +29,7 @@ func (g *git) create(dir string, bare bool, branch string) (*repo, bool, error) 
 	if branch == "" {
 		if branch = g.config(nil).get("init.defaultBranch"); branch == "" {
 			branch = "master"
-			g.warnf("hint: Using 'master' as the name for the initial branch. This default branch name\nhint: is subject to change. To configure the initial branch name to use in all\n" +
-				"hint: of your new repositories, which will suppress this warning, call:\nhint: \nhint: \tgit config --global init.defaultBranch <name>\nhint: \n" +
-				"hint: Names commonly chosen instead of 'master' are 'main', 'trunk' and\nhint: 'development'. The just-created branch can be renamed via this command:\nhint: \nhint: \tgit branch -m <name>")
+			g.warnf("hint: the first branch is called master, since init.defaultBranch is not set; git branch -m <name> calls it otherwise")
 		}
 	}
 	if !goodBranch(branch) {
@@ -45,8 +43,7 @@ func (g *git) create(dir string, bare bool, branch string) (*repo, bool, error) 
 	for _, f := range [][2]string{
 		{"config", config},
 		{"description", "Unnamed repository; edit this file 'description' to name the repository.\n"},
-		{"info/exclude", "# git ls-files --others --exclude-from=.git/info/exclude\n# Lines that start with '#' are comments.\n# For a project mostly in C, the following would be a good set of\n" +
-			"# exclude patterns (uncomment them if you want to use them):\n# *.[oa]\n# *~\n"},
+		{"info/exclude", "# Patterns of files that git leaves out here, as in .gitignore, and that no commit holds.\n"},
 		{"HEAD", "ref: refs/heads/" + branch + "\n"},
 	} {
 		if err := r.write(f[0], f[1]); err != nil {

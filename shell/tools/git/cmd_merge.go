@@ -95,7 +95,7 @@ func (r *repo) merge(c *object.Commit, name string, f flagSet) error {
 		r.printf("Fast-forward\n")
 		return r.mergeStat(ours, theirs)
 	case f.Has(0x82):
-		r.warnf("hint: Diverging branches can't be fast-forwarded, you need to either:\nhint:\nhint: \tgit merge --no-ff\nhint:\nhint: or:\nhint:\nhint: \tgit rebase\nhint:\nhint: Disable this message with \"git config advice.diverging false\"")
+		r.warnf("hint: both sides have commits of their own: join them with git merge --no-ff, or move yours with git rebase")
 		return fatalf("Not possible to fast-forward, aborting.")
 	}
 	was, err := r.treeOf(base)

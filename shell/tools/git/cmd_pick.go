@@ -107,14 +107,14 @@ func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) err
 		if revert {
 			verb = "revert"
 		}
-		r.warnf("error: could not %s %s... %s\nhint: After resolving the conflicts, mark them with\nhint: \"git add/rm <pathspec>\", then run\nhint: \"git %s --continue\".", verb, r.short(c.Hash), subject(c.Message), map[bool]string{true: "revert", false: "cherry-pick"}[revert])
+		r.warnf("error: could not %s %s... %s\nhint: settle the conflicts, tell with git add or git rm which files are done, and run git %s --continue", verb, r.short(c.Hash), subject(c.Message), map[bool]string{true: "revert", false: "cherry-pick"}[revert])
 		return exit(1)
 	}
 	if f.Has('n') {
 		return nil
 	}
 	if len(changes(ours, m.files)) == 0 && !f.Has(0x84) {
-		r.warnf("The previous cherry-pick is now empty, possibly due to conflict resolution.\nIf you wish to commit it anyway, use:\n\n    git commit --allow-empty\n\nOtherwise, please use 'git cherry-pick --skip'")
+		r.warnf("hint: nothing is left of this commit: git commit --allow-empty makes it all the same, git cherry-pick --skip leaves it out")
 		return exit(1)
 	}
 	author := c.Author

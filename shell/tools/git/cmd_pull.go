@@ -21,7 +21,7 @@ func cmdPull(g *git, r *repo) error {
 		if branch == "" {
 			return fatalf("You are not currently on a branch.")
 		}
-		g.warnf("There is no tracking information for the current branch.\nPlease specify which branch you want to merge with.\nSee git-pull(1) for details.\n\n    git pull <remote> <branch>\n\nIf you wish to set tracking information for this branch you can do so with:\n\n    git branch --set-upstream-to=origin/<branch> %s\n", strings.TrimPrefix(branch, "refs/heads/"))
+		g.warnf("There is no tracking information for the current branch.\nhint: name one, git pull <remote> <branch>, or keep it: git branch --set-upstream-to=origin/<branch> %s", strings.TrimPrefix(branch, "refs/heads/"))
 		return exit(1)
 	}
 	name := "origin"
@@ -58,7 +58,7 @@ func cmdPull(g *git, r *repo) error {
 			_, set := r.conf.lookup("pull.rebase")
 			_, ffset := r.conf.lookup("pull.ff")
 			if !rebase && !set && !ffset && !f.Has(0x90) && !f.Has(0x80) && !f.Has(0x81) && !f.Has(0x82) {
-				g.warnf("hint: You have divergent branches and need to specify how to reconcile them.\nhint: You can do so by running one of the following commands sometime before\nhint: your next pull:\nhint: \nhint:   git config pull.rebase false  # merge\nhint:   git config pull.rebase true   # rebase\nhint:   git config pull.ff only       # fast-forward only\nhint: \nhint: You can replace \"git config\" with \"git config --global\" to set a default\nhint: preference for all repositories. You can also pass --rebase, --no-rebase,\nhint: or --ff-only on the command line to override the configured default per\nhint: invocation.")
+				g.warnf("hint: both sides have commits of their own. --no-rebase merges them, --rebase moves yours, --ff-only gives up;\nhint: pull.rebase (false or true) and pull.ff (only) in the configuration say it for every pull")
 				return fatalf("Need to specify how to reconcile divergent branches.")
 			}
 			if rebase {

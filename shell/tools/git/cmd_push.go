@@ -27,9 +27,9 @@ func cmdPush(g *git, r *repo) error {
 	p.url, p.known = r.remoteOf(p.name, true)
 	if p.known == "" && !strings.ContainsAny(p.url, "/:.") {
 		if len(f.Args) == 0 {
-			return fatalf("No configured push destination.\nEither specify the URL from the command-line or configure a remote repository using\n\n    git remote add <name> <url>\n\nand then push using the remote name\n\n    git push <name>\n")
+			return fatalf("No configured push destination.\nhint: name a URL, or keep one with git remote add <name> <url> and push to that name")
 		}
-		return fatalf("'%s' does not appear to be a git repository\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.", p.name)
+		return fatalf("'%s' does not appear to be a git repository\nhint: git remote -v lists the remotes and where they are", p.name)
 	}
 	if args, err = p.names(args, branch); err != nil {
 		return err
@@ -48,7 +48,7 @@ func cmdPush(g *git, r *repo) error {
 		}
 	}
 	if p.rejected {
-		g.warnf("error: failed to push some refs to '%s'\nhint: Updates were rejected because the remote contains work that you do\nhint: not have locally. This is usually caused by another repository pushing\nhint: to the same ref. You may want to first integrate the remote changes\nhint: (e.g., 'git pull ...') before pushing again.\nhint: See the 'Note about fast-forwards' in 'git push --help' for details.", p.url)
+		g.warnf("error: failed to push some refs to '%s'\nhint: it has commits there that you do not have: git pull brings them, then push again", p.url)
 		return exit(1)
 	}
 	if (f.Has('u') || truth(r.conf.get("push.autosetupremote")) && len(f.Args) == 0) && p.known != "" {
@@ -88,7 +88,7 @@ func (p *push) names(args []string, branch string) ([]string, error) {
 		case branch == "":
 			return nil, fatalf("You are not currently on a branch.")
 		case up == "" && !f.Has('u') && r.conf.get("push.default") != "current" && !truth(r.conf.get("push.autosetupremote")):
-			return nil, fatalf("The current branch %s has no upstream branch.\nTo push the current branch and set the remote as upstream, use\n\n    git push --set-upstream %s %s\n\nTo have this happen automatically for branches without a tracking\nupstream, see 'push.autoSetupRemote' in 'git help config'.\n", short, p.name, short)
+			return nil, fatalf("The current branch %s has no upstream branch.\nhint: git push --set-upstream %s %s makes one; with push.autoSetupRemote set, every push does", short, p.name, short)
 		}
 		args = []string{short}
 	}

@@ -138,7 +138,7 @@ func (g *git) dial(store storage.Storer, url string) (*link, error) {
 				return l, nil
 			}
 		}
-		return nil, fatalf("'%s' does not appear to be a git repository\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.", url)
+		return nil, fatalf("'%s' does not appear to be a git repository\nhint: git remote -v lists the remotes and where they are", url)
 	case strings.HasPrefix(url, "git://"):
 		return nil, fatalf("unable to connect: git:// is not available on this machine; use https://")
 	default:

@@ -324,7 +324,7 @@ func (r *rg) paths(args []string) {
 		case i.Mode.IsDir():
 			r.walk(a)
 			if r.searched == 0 && !r.given && !r.list && !r.opts.quiet && !r.failed {
-				fmt.Fprint(r.Err, "No files were searched, which means ripgrep probably applied a filter you didn't expect.\nRunning with --debug will show why files are being skipped.\n")
+				fmt.Fprint(r.Err, "rg: no file was searched: hidden, ignored and binary ones are left out (-uu, -uuu)\n")
 				r.status = 2
 			}
 		default:
