@@ -164,7 +164,11 @@ func (f *formatter) value(d *directive, v value) {
 		}
 		f.pad(d, s, false)
 	case 'c':
-		f.pad(d, f.character(v), false)
+		s := f.character(v)
+		if d.width > 0 && v.settled().numeric() {
+			d.width -= len(s) - f.m.length(s) // of a number's character gawk counts the bytes
+		}
+		f.pad(d, s, false)
 	case 'd', 'i':
 		f.integer(d, v.settled().num())
 	case 'o', 'u', 'x', 'X':
@@ -250,9 +254,6 @@ func digits(n float64) string { return strconv.FormatFloat(n, 'f', 0, 64) }
 func (f *formatter) precision(d *directive, s string) string {
 	if d.prec >= 0 {
 		d.zero = false
-		if d.prec == 0 && s == "0" {
-			return ""
-		}
 		if len(s) < d.prec {
 			s = strings.Repeat("0", d.prec-len(s)) + s
 		}
@@ -266,6 +267,10 @@ func (f *formatter) integer(d *directive, n float64) {
 		return
 	}
 	n = math.Trunc(n)
+	if d.prec == 0 && n == 0 { // gawk writes no sign either
+		f.pad(d, "", false)
+		return
+	}
 	s := f.precision(d, digits(math.Abs(n)))
 	f.pad(d, signed(d, n < 0, s), true)
 }
@@ -277,6 +282,11 @@ func (f *formatter) unsigned(d *directive, n float64) {
 		f.odd(n)
 		return
 	}
+	if d.prec == 0 && n == 0 && !d.alt { // of a fraction gawk writes 0
+		f.pad(d, "", false)
+		return
+	}
+	prefixed := d.alt && n != 0 // also a fraction, of which nothing is left
 	n = math.Trunc(n)
 	if n < -1<<63 || n >= 1<<64 {
 		d.verb = 'g'
@@ -289,7 +299,7 @@ func (f *formatter) unsigned(d *directive, n float64) {
 		base = 8
 	case 'x', 'X':
 		base = 16
-		if d.alt && n != 0 {
+		if prefixed {
 			prefix = "0x"
 		}
 	}
@@ -298,7 +308,7 @@ func (f *formatter) unsigned(d *directive, n float64) {
 		bits = uint64(int64(n))
 	}
 	s := f.precision(d, strconv.FormatUint(bits, base))
-	if d.verb == 'o' && d.alt && !strings.HasPrefix(s, "0") {
+	if d.verb == 'o' && prefixed { // in gawk also before the zeros of a precision
 		s = "0" + s
 	}
 	s = prefix + s

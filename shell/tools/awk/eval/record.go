@@ -219,7 +219,7 @@ func (m *machine) rebuild() {
 		}
 	}
 	r.text, r.known = stringOf(b), true
-	r.v = input(r.text)
+	r.v = value{s: r.text, k: kindString, part: true} // it does not come from outside
 	if m.scratch > m.scratchBase {
 		m.relax()
 	}

@@ -205,7 +205,7 @@ func (m *machine) separatorFor(fs string, paragraph bool) separator {
 		return blanks{}
 	case fs == "":
 		return each{}
-	case len(fs) == 1 && !(m.ignoreCase && fs[0]|0x20 >= 'a' && fs[0]|0x20 <= 'z'):
+	case len(fs) == 1: // whatever IGNORECASE says
 		if paragraph {
 			return byteOrLine{fs[0]}
 		}

@@ -124,7 +124,7 @@ func (m *machine) setRS() {
 	switch {
 	case rs == "":
 		m.rsMode = toParagraph
-	case len(rs) == 1 && !(m.ignoreCase && rs[0]|0x20 >= 'a' && rs[0]|0x20 <= 'z'):
+	case len(rs) == 1: // whatever IGNORECASE says
 		m.rsMode, m.rsByte = toByte, rs[0]
 	default:
 		m.rsMode, m.rsRegex = toExpression, m.regex(rs)

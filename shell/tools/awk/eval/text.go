@@ -304,10 +304,11 @@ func (c *compiler) gensub(x *syntax.CallBuiltin) code {
 		pieces := numberedReplacement(with(m))
 		which := m.whichMatch(how(m))
 		v := source.val(m)
-		if out, n := m.substitute(re, m.str(v), pieces, which); n > 0 {
-			return text(out)
+		out, n := m.substitute(re, m.str(v), pieces, which)
+		if n == 0 && v.k != kindNumber {
+			return v // also input that looks like a number
 		}
-		return v // also a number that looks like one
+		return text(out)
 	})
 }
 

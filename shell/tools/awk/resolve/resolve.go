@@ -120,7 +120,8 @@ func (r *resolver) fail(pos syntax.Pos, fatal bool, format string, args ...any) 
 
 // declare notes a function and looks at its parameters.
 func (r *resolver) declare(i int, f *syntax.Func) {
-	if _, twice := r.prog.Funcs[f.Name]; twice {
+	_, twice := r.prog.Funcs[f.Name]
+	if slot, ok := r.prog.Slots[f.Name]; twice || ok && slot < int(NumSpecials) {
 		r.fail(f.Pos, false, "function name `%s' previously defined", f.Name)
 	}
 	r.prog.Funcs[f.Name] = i

@@ -439,6 +439,11 @@ func (p *parser) builtin() Expr {
 	if n < c.Builtin.Min || c.Builtin.Max != unbounded && n > c.Builtin.Max {
 		p.fail("%d is invalid as number of arguments for %s", n, c.Builtin.Name)
 	}
+	if c.Builtin.Name == "index" {
+		if _, ok := c.Args[1].(*Regex); ok {
+			p.refuse(c.Pos, "index: regexp constant as second argument is not allowed")
+		}
+	}
 	p.next()
 	return c
 }

@@ -104,6 +104,11 @@ func (p *parser) failAt(pos Pos, format string, args ...any) {
 		Msg: "error: " + fmt.Sprintf(format, args...)}})
 }
 
+// refuse gives up a program that is well-formed but can't be run.
+func (p *parser) refuse(pos Pos, msg string) {
+	panic(parseError{&Error{Unit: p.prog.Units[pos.Unit], Line: pos.Line, Msg: "fatal: " + msg, Fatal: true}})
+}
+
 // unexpected gives up because the present lexeme can't stand here.
 func (p *parser) unexpected() {
 	if p.tok.kind == tokNewline || p.tok.kind == tokEOF {

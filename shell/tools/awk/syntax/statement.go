@@ -323,8 +323,7 @@ func (p *parser) printStmt() Stmt {
 	}
 	p.noGreater = old
 	if s.Format && len(s.Args) == 0 {
-		panic(parseError{&Error{Unit: p.prog.Units[s.Pos.Unit], Line: s.Pos.Line,
-			Msg: "fatal: printf: no arguments", Fatal: true}})
+		p.refuse(s.Pos, "printf: no arguments")
 	}
 	return s
 }
