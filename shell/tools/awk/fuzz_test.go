@@ -1,7 +1,9 @@
 package awk_test
 
 import (
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +77,86 @@ func TestLimits(t *testing.T) {
 			e := run(t, c.program, 5*time.Minute)
 			if !strings.Contains(e.Message, c.message) || strings.Contains(e.Message, "internal") {
 				t.Errorf("%+v, want %q", e, c.message)
+			}
+		})
+	}
+}
+
+// maxHeap is how much memory of the host the programs of TestBudget may make it hold. Their machines have 16 MB.
+const maxHeap = 512 << 20
+
+// TestBudget runs programs that ask for a great deal at once, with few words. Each ends with what its message says, soon, and
+// the host does not hold much more than the machine's memory meanwhile.
+func TestBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		program string
+		status  int
+		message string // of the budget, "" when the program itself refuses or is through
+	}{
+		"field number":        {`BEGIN { $1e9 = 1 }`, 2, ""},
+		"field within bounds": {`BEGIN { $1e7 = 1 }`, 137, "memory limit"},
+		"huge field":          {`BEGIN { $1e300 = 1 }`, 2, ""},
+		"number of fields":    {`BEGIN { NF = 1e9 }`, 2, ""},
+		"fields within":       {`BEGIN { NF = 16e6; print length($0) }`, 137, "memory limit"},
+		"substr far":          {`BEGIN { exit length(substr("abc", 1e300)) + length(substr("abc", -1e300, 1e300)) + 1 }`, 4, ""},
+		"substr long":         {`BEGIN { exit length(substr("abc", 2, 1e308)) + length(substr("é", 1, 2^63)) }`, 3, ""},
+		"substr of no number": {`BEGIN { exit length(substr("abc", "nan" + 0)) + length(substr("abc", 2, log(-1))) }`, 3, ""},
+		"doubling":            {`BEGIN { x = "x"; while (1) x = x x }`, 137, "memory limit"},
+		"doubling in array":   {`BEGIN { a[0] = "x"; while (1) { a[i + 1] = a[i] a[i]; i++ } }`, 137, "memory limit"},
+		"doubling a field":    {`BEGIN { $1 = "x"; while (1) $1 = $1 $1 }`, 137, "memory limit"},
+		"doubling by gsub":    {`BEGIN { x = "x"; while (1) gsub(/x/, "&&", x) }`, 137, ""},
+		"wide number":         {`BEGIN { x = sprintf("%1000000000d", 1) }`, 2, ""},
+		"width by argument":   {`BEGIN { x = sprintf("%*d", 1e9, 1) }`, 2, ""},
+		"precision":           {`BEGIN { x = sprintf("%.1000000000f", 1) }`, 2, ""},
+		"many widths":         {`BEGIN { f = "%9999999d"; for (i = 0; i < 12; i++) f = f f; x = sprintf(f, 1) }`, 137, "limit"},
+		"backtracking":        {`BEGIN { while (length(x) < 1e5) x = x "aaaaaaaaaa"; exit x ~ /(a*)*b/ }`, 0, ""},
+		"backtracking groups": {`BEGIN { while (length(x) < 1e4) x = x "aaaaaaaaaa"; exit match(x, /((a*)*|b)*c/, m) }`, 0, ""},
+		"alternatives":        {`BEGIN { while (length(x) < 1e5) x = x "aaaaaaaaaa"; exit x ~ /^(a|a|aa)+$/ }`, 1, ""},
+		"repetitions":         {`BEGIN { exit "a" ~ /((a{1,200}){1,200}){1,200}/ }`, 137, "limit"},
+		"repetitions at run":  {`BEGIN { r = "a"; for (i = 0; i < 9; i++) r = "(" r "){1,200}"; exit "a" ~ r }`, 137, "limit"},
+		"endless":             {`BEGIN { while (1) ; }`, 137, "steps"},
+		"endless for":         {`BEGIN { for (;;) { } }`, 137, "steps"},
+		"endless do":          {`BEGIN { do { } while (1) }`, 137, "steps"},
+		"endless end":         {`END { while (1) n = n "" }`, 137, "steps"},
+		"recursion":           {`function f(n) { return f(n + 1) + 1 } BEGIN { f(1) }`, 2, ""},
+		"two functions":       {`function f(n) { return g(n) } function g(n) { return f(n) } BEGIN { f(1) }`, 2, ""},
+		"split into many":     {`BEGIN { x = sprintf("%9000000d", 1); gsub(/ /, "a ", x); split(x, a) }`, 137, ""},
+		"split by character":  {`BEGIN { x = sprintf("%3000000d", 1); print split(x, a, "") }`, 137, ""},
+		"fields of a text":    {`BEGIN { $0 = sprintf("%3000000d", 1); FS = ""; $0 = $0; print NF }`, 137, ""},
+		"long subscripts":     {`BEGIN { x = sprintf("%100000d", 1); while (1) a[x i++] }`, 137, "memory limit"},
+		"sorting":             {`BEGIN { while (i < 1e5) a[i] = i++; while (1) asort(a) }`, 137, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtime.GC()
+			var most atomic.Uint64
+			done := make(chan struct{})
+			watched := make(chan struct{})
+			go func() {
+				defer close(watched)
+				for {
+					var m runtime.MemStats
+					runtime.ReadMemStats(&m)
+					most.Store(max(most.Load(), m.HeapInuse))
+					select {
+					case <-done:
+						return
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			}()
+			start := time.Now()
+			e := run(t, c.program, time.Minute)
+			took := time.Since(start)
+			close(done)
+			<-watched
+			if e.Code != c.status || !strings.Contains(e.Message, c.message) || strings.Contains(e.Message, "internal") {
+				t.Errorf("%+v, want %d %q", e, c.status, c.message)
+			}
+			if took > 20*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if most.Load() > maxHeap {
+				t.Errorf("the host holds %d MB", most.Load()>>20)
 			}
 		})
 	}

@@ -1,0 +1,108 @@
+package awk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// randomPrograms is how many programs TestLikeGawk writes. AWK_PROGRAMS=6000 asks for more, and AWK_SEED=7
+// for others.
+const randomPrograms = 300
+
+// TestLikeGawk writes random programs and compares what they do here with what they do in the real gawk.
+func TestLikeGawk(t *testing.T) {
+	testenv.Need(t, "simbash", noGawk())
+	count, seed := setting(t, "AWK_PROGRAMS", randomPrograms), setting(t, "AWK_SEED", 1)
+	failures := 0
+	for i := range count {
+		w := &author{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
+		program, input := w.program(), w.text()
+		if strings.Contains(program, "IGNORECASE") || strings.Contains(program, "gsub(") {
+			// With IGNORECASE gawk orders letters outside ASCII before all others, and its gsub finds
+			// empty matches in the middle of them.
+			program, input = strings.ReplaceAll(program, "é", "E"), strings.ReplaceAll(input, "é", "E")
+		}
+		got, want := ours(t, input, program), gawk(t, input, program)
+		if got.out == want.out && got.status == want.status || excused(want) {
+			continue
+		}
+		t.Errorf("program %d of seed %d:\n%s\ninput %q\nours   %v\ngawk's %v", i, seed, program, input, got, want)
+		if failures++; failures == 10 {
+			t.Fatal("and perhaps more")
+		}
+	}
+}
+
+// gawkFaults are what gawk says where it is wrong, or does what its manual leaves open. A program that
+// makes it say so compares with nothing.
+var gawkFaults = []string{
+	"internal error",                  // it crashed
+	"array `(null)'",                  // length(t) of an untyped parameter that a call before it was given
+	"error: division by",              // constants are worked out before the program runs, even those that never would be
+	"attempt to use scalar parameter", // an untyped parameter becomes a scalar when it is passed on
+}
+
+// excused reports whether gawk said one of gawkFaults, or wrote a part of a character: it prints
+// memory that it has freed.
+func excused(o outcome) bool {
+	return !utf8.ValidString(o.out) || slices.ContainsFunc(gawkFaults, func(fault string) bool { return strings.Contains(o.errs, fault) })
+}
+
+// noGawk says why there is no gawk to compare with.
+func noGawk() error {
+	out, err := exec.Command("gawk", "--version").Output()
+	if err == nil && !strings.HasPrefix(string(out), "GNU Awk 5.") {
+		err = errors.New("gawk is not GNU Awk 5")
+	}
+	return err
+}
+
+// setting reads a number from the environment.
+func setting(t *testing.T, name string, other int) int {
+	s := os.Getenv(name)
+	if s == "" {
+		return other
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// gawk runs the real one.
+func gawk(t *testing.T, input, program string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "gawk", "--", program)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC"}
+	cmd.Stdin = strings.NewReader(input)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// outcome is what a program did.
+type outcome struct {
+	out, errs string
+	status    int
+}
+
+func (o outcome) String() string { return fmt.Sprintf("%d %q, said %q", o.status, o.out, o.errs) }
