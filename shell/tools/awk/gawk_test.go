@@ -36,7 +36,8 @@ func TestLikeGawk(t *testing.T) {
 			program, input = strings.ReplaceAll(program, "é", "E"), strings.ReplaceAll(input, "é", "E")
 		}
 		got, want := ours(t, input, program), gawk(t, input, program)
-		if got.out == want.out && got.status == want.status || excused(want) {
+		if got.out == want.out && got.status == want.status || excused(want) || strings.Contains(got.errs, "over the") {
+			// A text may grow with every record; TestBudget is about that.
 			continue
 		}
 		t.Errorf("program %d of seed %d:\n%s\ninput %q\nours   %v\ngawk's %v", i, seed, program, input, got, want)

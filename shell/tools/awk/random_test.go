@@ -71,7 +71,8 @@ func (w *author) statement(depth int) string {
 		return fmt.Sprintf("if (%s) { %s } else { %s }", w.expression(2), w.statement(depth-1), w.statement(depth-1))
 	case 1:
 		w.loops++
-		return fmt.Sprintf("for (i%d = 0; i%[1]d < %d; i%[1]d++) { %s; if (%s) %s }", w.loops, 1+w.IntN(3),
+		number := w.loops // before there are loops within
+		return fmt.Sprintf("for (i%d = 0; i%[1]d < %d; i%[1]d++) { %[3]s; if (%[4]s) %[5]s }", number, 1+w.IntN(3),
 			w.statement(depth-1), w.expression(1), w.pick("break", "continue"))
 	case 2:
 		return fmt.Sprintf("for (k in a) { %s }", w.statement(depth-1))
