@@ -78,9 +78,10 @@ type order struct {
 	failed syscall.Errno // the child's word to us
 }
 
-// cloneArgs is what clone3(2) takes.
+// cloneArgs is what clone3(2) takes. What has no name here stays 0: a descriptor of the process, places for its ID, and
+// thread-local storage.
 type cloneArgs struct {
-	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
+	flags, _, _, _, exitSignal, stack, stackSize, _ uint64
 }
 
 // What x/sys has names for, and package syscall has not.
@@ -176,6 +177,7 @@ func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
 
 // become makes the child the program. It is called on the child's stack and never returns.
 //
+//lint:ignore U1000 the assembly calls it
 //go:nosplit
 //go:norace
 //go:nocheckptr
