@@ -28,7 +28,7 @@ var dispatch = map[string]string{
 func TestFunctionsAreShort(t *testing.T) {
 	var long []string
 	for name, file := range sources(t) {
-		if ast.IsGenerated(file) || slices.ContainsFunc(unfinished, func(folder string) bool { return within(name, folder) }) {
+		if ast.IsGenerated(file) {
 			continue
 		}
 		for _, d := range file.Decls {
