@@ -168,10 +168,14 @@ type LogEntry struct {
 
 // LogOptions selects log entries.
 type LogOptions struct {
-	Since       time.Time
-	Limit       int // 0 is 1000
+	Since       time.Time // the earliest; zero is no bound
+	Until       time.Time // the latest; zero is no bound
+	Limit       int       // 0 is 1000, at most MaxLogs
 	NewestFirst bool
 }
+
+// MaxLogs is how many entries of a log one call returns at most.
+const MaxLogs = 10000
 
 // EndReason says why a sandbox ended.
 type EndReason string

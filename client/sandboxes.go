@@ -132,6 +132,9 @@ func (c *Client) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions)
 	if !opts.Since.IsZero() {
 		q.Set("since", timeText(opts.Since))
 	}
+	if !opts.Until.IsZero() {
+		q.Set("until", timeText(opts.Until))
+	}
 	if opts.Limit != 0 {
 		q.Set("limit", strconv.Itoa(opts.Limit))
 	}

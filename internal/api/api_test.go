@@ -406,7 +406,7 @@ func TestObserve(t *testing.T) {
 		if o.NewestFirst {
 			slices.Reverse(es)
 		}
-		return es, nil
+		return slices.DeleteFunc(es, func(e carrel.LogEntry) bool { return !o.Until.IsZero() && e.Time.After(o.Until) }), nil
 	}
 	srv := start(t, f)
 	const sample = `{"timestamp":"2023-11-14T22:13:20Z","timestampUnix":1700000000,"cpuCount":1,"cpuUsedPct":12.5,"memUsed":1,"memTotal":2,"memCache":3,"diskUsed":4,"diskTotal":5}`

@@ -233,6 +233,9 @@ func (s *Server) logsOurs(w http.ResponseWriter, r *http.Request) error {
 	if opts.Since, err = textTime(q, "since"); err != nil {
 		return err
 	}
+	if opts.Until, err = textTime(q, "until"); err != nil {
+		return err
+	}
 	if opts.NewestFirst, err = boolean(q, "newestFirst"); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@
 //	GET    /carrel/v1/sandboxes?metadata&state&template&project&startedAfter&oldestFirst&limit&cursor
 //	GET    /carrel/v1/sandboxes/{id}        DELETE /carrel/v1/sandboxes/{id}
 //	POST   /carrel/v1/sandboxes/{id}/timeout                     body: {timeout, extendOnly}
-//	GET    /carrel/v1/sandboxes/{id}/metrics?from&to             GET …/logs?since&limit&newestFirst
+//	GET    /carrel/v1/sandboxes/{id}/metrics?from&to             GET …/logs?since&until&limit&newestFirst
 //	GET    /carrel/v1/sandboxes/{id}/trace                       a list of carrel.Trace, oldest first
 //	POST   /carrel/v1/sandboxes/{id}/pause                       body: {filesOnly} → the sandbox
 //	POST   /carrel/v1/sandboxes/{id}/resume                      body: {timeout, filesOnly} → {sandbox, resumed}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
@@ -79,6 +80,9 @@ func (f *fake) Metrics(_ context.Context, id carrel.ID, from, to time.Time) ([]c
 	return f.metrics(id, from, to)
 }
 func (f *fake) Logs(_ context.Context, id carrel.ID, o carrel.LogOptions) ([]carrel.LogEntry, error) {
+	if o.Limit < 0 || o.Limit > carrel.MaxLogs { // as the service
+		return nil, &carrel.Error{Op: "read logs", Kind: carrel.Invalid, Field: "limit", Err: fmt.Errorf("%d is not between 0 and %d", o.Limit, carrel.MaxLogs)}
+	}
 	return f.logs(id, o)
 }
 func (f *fake) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {

@@ -216,12 +216,12 @@ func (s *Server) logsV2(w http.ResponseWriter, r *http.Request) error {
 		return invalid("level", "%q is none of debug, info, warn, error", clip(q.Get("level")))
 	}
 	// The filters are applied here, so more is asked for than is answered.
-	opts := carrel.LogOptions{Limit: 100 * maxLogs}
+	opts := carrel.LogOptions{Limit: carrel.MaxLogs}
 	switch q.Get("direction") {
 	case "", "forward":
 		opts.Since = cursor
 	case "backward":
-		opts.NewestFirst = true
+		opts.NewestFirst, opts.Until = true, cursor
 	default:
 		return invalid("direction", "%q is neither forward nor backward", clip(q.Get("direction")))
 	}
@@ -232,8 +232,7 @@ func (s *Server) logsV2(w http.ResponseWriter, r *http.Request) error {
 	out := []logBody{}
 	for _, e := range entries {
 		b := toLog(e)
-		if slices.Index(logLevels, b.Level) < least || !strings.Contains(b.Message, q.Get("search")) ||
-			(opts.NewestFirst && !cursor.IsZero() && e.Time.After(cursor)) {
+		if slices.Index(logLevels, b.Level) < least || !strings.Contains(b.Message, q.Get("search")) {
 			continue
 		}
 		if out = append(out, b); len(out) == limit {

@@ -209,15 +209,14 @@ func (s *Service) trim() {
 // Bounds of Logs.
 const (
 	defaultLogs = 1000
-	maxLogs     = 10000
 )
 
 // Logs implements carrel.Sandboxes: what happened to a sandbox, in order. They
 // can be read for an hour after its end.
 func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
 	const op = "read logs"
-	if opts.Limit < 0 || opts.Limit > maxLogs {
-		return nil, invalid(op, "limit", "%d is not between 0 and %d", opts.Limit, maxLogs)
+	if opts.Limit < 0 || opts.Limit > carrel.MaxLogs {
+		return nil, invalid(op, "limit", "%d is not between 0 and %d", opts.Limit, carrel.MaxLogs)
 	}
 	if opts.Limit == 0 {
 		opts.Limit = defaultLogs
@@ -235,7 +234,7 @@ func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 	}
 	var out []carrel.LogEntry
 	for _, e := range events {
-		if !e.Time.Before(opts.Since) {
+		if !e.Time.Before(opts.Since) && (opts.Until.IsZero() || !e.Time.After(opts.Until)) {
 			out = append(out, logEntry(e))
 		}
 	}
