@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/carrel-dev/carrel/shell/tool"
 )
 
 // name is a name as it is shown, quoted if wanted.
@@ -94,16 +96,14 @@ func (l *lister) indicator(m fs.FileMode) string {
 	return ""
 }
 
-// width of a string on a terminal, about: characters without marks.
+// width of a name on a terminal. A control character takes a column, since something is printed in its place.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
-		switch {
-		case unicode.Is(unicode.Mn, r):
-		case r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd):
-			n += 2
-		default:
+		if unicode.IsControl(r) {
 			n++
+		} else {
+			n += tool.RuneWidth(r)
 		}
 	}
 	return n

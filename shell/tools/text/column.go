@@ -77,7 +77,7 @@ func column(c *tool.Call) int {
 func fill(w io.Writer, lines [][]byte, width int, rows bool) {
 	longest := 0
 	for _, l := range lines {
-		longest = max(longest, columns(l))
+		longest = max(longest, tool.Columns(l))
 	}
 	if longest >= width {
 		for _, l := range lines {
@@ -101,7 +101,7 @@ func fill(w io.Writer, lines [][]byte, width int, rows bool) {
 				break
 			}
 			b = append(b, lines[i]...)
-			at += columns(lines[i])
+			at += tool.Columns(lines[i])
 			last := i+high >= len(lines)
 			if rows {
 				last = i+1 >= len(lines) || col == cols-1
@@ -267,7 +267,7 @@ func (t *table) print() {
 	width := make([]int, t.cols)
 	for _, r := range rows {
 		for i, cell := range r {
-			width[i] = max(width[i], columns(cell))
+			width[i] = max(width[i], tool.Columns(cell))
 		}
 	}
 	var b []byte
@@ -278,7 +278,7 @@ func (t *table) print() {
 			if n < len(r) {
 				cell = r[n]
 			}
-			pad := width[n] - columns(cell)
+			pad := width[n] - tool.Columns(cell)
 			if t.right[n] {
 				b = append(b, strings.Repeat(" ", pad)...)
 			}

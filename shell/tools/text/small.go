@@ -230,7 +230,7 @@ func colrm(c *tool.Call) int {
 			} else if r == '\b' {
 				col = max(col-1, 0)
 			} else {
-				col += max(runeWidth(r), 1)
+				col += max(tool.RuneWidth(r), 1)
 			}
 			if first == 0 || col < first || col > last {
 				_, _ = w.Write(l[:n]) // the last one reports

@@ -275,7 +275,7 @@ func (k *counter) slow(b []byte) {
 		case '\v':
 			k.inWord = false
 		default:
-			k.column += int64(runeWidth(r))
+			k.column += int64(tool.RuneWidth(r))
 			if r >= utf8.RuneSelf && unicode.IsSpace(r) && r != 0xa0 && r != 0x2007 && r != 0x202f {
 				k.inWord = false
 			} else {
