@@ -25,6 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 var bounds = hosted.Bounds{MinMemoryMB: 32, MemoryFor: "the guest", MinPids: 16, MaxDiskMB: 1024}
@@ -336,20 +337,26 @@ func TestAdopt(t *testing.T) {
 // TestStrays finds a process by its arguments, and ends it.
 func TestStrays(t *testing.T) {
 	mark := "--root=" + t.TempDir()
-	cmd := exec.Command("sh", "-c", "sleep 600; :", mark)
+	cmd := exec.Command("sh", "-c", "read line", mark) // a child of it would have its arguments, too, until it is another program
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer input.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	var found []int
-	for end := time.Now().Add(time.Minute); len(found) == 0 && time.Now().Before(end); {
+	testenv.Eventually(t, "the process is found", func() bool {
 		hosted.Strays(func(pid int, args []string) {
 			if args[len(args)-1] == mark {
 				found = append(found, pid)
 			}
 		})
-	}
+		return len(found) > 0
+	})
 	if len(found) != 1 || found[0] != cmd.Process.Pid {
 		t.Fatalf("found %v, want %d", found, cmd.Process.Pid)
 	}
