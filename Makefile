@@ -181,6 +181,7 @@ real: build bin/s3server need-sdk
 sim: need-sim play $(PYTHON)
 	$(GOTEST) -short -timeout 15m ./shell/codemode/... ./shell/tools/script/... ./shell/tools/sqlite ./shell/tools/git ./shell/tools/data/...
 	$(GOTEST) -timeout 15m ./shell/test/cases ./shell/test/golden
+	CARREL_REQUIRE=$(CARREL_REQUIRE),gawk $(GOTEST) -timeout 15m -run LikeGawk ./shell/tools/awk
 	$(GOTEST) -timeout 15m ./shell/test/simbash -real
 	$(GOTEST) -short -timeout 15m ./test/play
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestHelpOwnWords(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		theirs := hostHelp(t.Context(), path)
+		theirs := hostHelp(t.Context(), t.TempDir(), path)
 		if len(sentences(theirs)) == 0 {
 			continue // it has no help, or only a synopsis
 		}
@@ -74,12 +75,13 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// hostHelp is what a program of the host answers to --help, on either stream.
-func hostHelp(ctx context.Context, path string) string {
+// hostHelp is what a program of the host answers to --help, on either stream. Some leave something in the home directory, which
+// is in place.
+func hostHelp(ctx context.Context, place, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, helpTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--help")
-	cmd.Env = cases.Environ("/nonexistent/work")
+	cmd.Env = cases.Environ(filepath.Join(place, "work"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	_ = cmd.Run() // some end with an error after their help

@@ -72,9 +72,14 @@ func (p hostProgram) look(name string) error {
 	if probe == "" {
 		probe = `case $(type -P -- "$0") in "") exit 1;; esac`
 	}
+	place, err := os.MkdirTemp("", "simbash-") // some leave something in the home directory
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(place)
 	cmd := exec.Command("bash", "-c", probe, name)
-	cmd.Env = cases.Environ("/nonexistent/work")
-	err := cmd.Run()
+	cmd.Env = cases.Environ(filepath.Join(place, "work"))
+	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit):

@@ -24,7 +24,7 @@ const randomPrograms = 300
 
 // TestLikeGawk writes random programs and compares what they do here with what they do in the real gawk.
 func TestLikeGawk(t *testing.T) {
-	testenv.Need(t, "simbash", noGawk())
+	testenv.Need(t, "gawk", noGawk())
 	count, seed := setting(t, "AWK_PROGRAMS", randomPrograms), setting(t, "AWK_SEED", 1)
 	failures := 0
 	for i := range count {
