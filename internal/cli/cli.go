@@ -74,7 +74,7 @@ func (a *app) root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.StringVar(&a.url, "url", "", "daemon's address (default: $CARREL_URL, or the local daemon's)")
 	f.StringVar(&a.key, "api-key", "", "API key (default: $CARREL_API_KEY, or the local daemon's api-key file)")
@@ -87,6 +87,7 @@ func (a *app) root() *cobra.Command {
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.traceCommand(), a.poolCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), a.portForwardCommand(), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), a.licensesCommand(), a.versionCommand(),
 	)
+	root.SetHelpCommand(a.helpCommand())
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()
 	return root
@@ -97,7 +98,7 @@ func wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return usage(fmt.Errorf("%w\nusage: %s", err, c.UseLine()))
+				return argsError(c, args, err)
 			}
 			return nil
 		}
@@ -105,11 +106,6 @@ func wrapArgs(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		wrapArgs(sub)
 	}
-}
-
-// usage marks an error as a mistake on the command line.
-func usage(err error) error {
-	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "see carrel help"}
 }
 
 // report prints an error for a person: one line and its hint. Both may quote what

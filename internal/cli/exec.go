@@ -141,7 +141,7 @@ func (a *app) startDetached(ctx context.Context, comp carrel.Computer, cmd carre
 	cmd.Stdout, cmd.Stderr = nil, nil
 	p, err := comp.Start(ctx, cmd)
 	if err != nil {
-		return ownFailure{err}
+		return startFailure(err)
 	}
 	defer p.Close()
 	if a.json {
@@ -168,7 +168,7 @@ func (a *app) attach(ctx context.Context, comp carrel.Computer, cmd carrel.Comma
 	// the signal context does not govern the connection.
 	p, err := comp.Start(context.WithoutCancel(ctx), cmd)
 	if err != nil {
-		return 0, err
+		return 0, startFailure(err)
 	}
 	defer p.Close()
 	stop := a.forwardSignals(p, f.tty)

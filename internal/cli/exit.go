@@ -3,13 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"github.com/carrel-dev/carrel"
 )
 
 // exitCodes is the one table from error kinds to exit statuses. Statuses are
 // never reused for another meaning. exec and shell exit with the command's own
-// status; when Carrel itself fails there, the status is 125.
+// status, with a shell's where there is no such command or it can't be executed, and with 125 when Carrel itself fails.
 var exitCodes = map[carrel.Kind]int{
 	carrel.Internal:        1,
 	carrel.Invalid:         2,
@@ -28,6 +29,8 @@ var exitCodes = map[carrel.Kind]int{
 const (
 	exitInterrupted = 130 // as a shell reports SIGINT
 	exitOwnFailure  = 125 // exec and shell: not the command's status but ours
+	exitCantExecute = 126 // exec and shell, as run: the command is there and can't be executed
+	exitNoCommand   = 127 // exec and shell, as run: there is no such command
 )
 
 // ownFailure marks an error of exec and shell as Carrel's, not the command's.
@@ -36,6 +39,26 @@ type ownFailure struct{ error }
 // Unwrap returns the error itself.
 func (e ownFailure) Unwrap() error { return e.error }
 
+// unstartedCommand is an error of starting a command that is not there or can't be executed.
+type unstartedCommand struct {
+	error
+	status int
+}
+
+// Unwrap returns the error itself.
+func (e unstartedCommand) Unwrap() error { return e.error }
+
+// startFailure says whether it was Carrel or the command that a start failed by.
+func startFailure(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return unstartedCommand{err, exitNoCommand}
+	case errors.Is(err, fs.ErrPermission):
+		return unstartedCommand{err, exitCantExecute}
+	}
+	return ownFailure{err}
+}
+
 // exitCode returns the exit status for an error.
 func exitCode(err error) int {
 	if err == nil {
@@ -43,6 +66,9 @@ func exitCode(err error) int {
 	}
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted
+	}
+	if unstarted, ok := errors.AsType[unstartedCommand](err); ok {
+		return unstarted.status
 	}
 	if _, own := errors.AsType[ownFailure](err); own {
 		return exitOwnFailure

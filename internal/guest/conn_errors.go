@@ -37,6 +37,9 @@ func (c *Conn) fail(op string, err error) error {
 		switch {
 		case connect.IsWireError(err):
 			out.Err = errors.New(ce.Message()) // the guest's own words, without the code
+			if e := unstartedError(ce.Message(), ce.Meta()); e != nil {
+				out.Err = e
+			}
 		case cutOff(err):
 			out.Kind = carrel.Unavailable
 		}

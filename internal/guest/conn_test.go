@@ -658,3 +658,23 @@ func BenchmarkExec(b *testing.B) {
 		}
 	}
 }
+
+// TestStartMissing: whoever starts a program that is not there, or is none, can tell that from other refusals.
+func TestStartMissing(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		cmd  carrel.Command
+		want error
+	}{
+		{carrel.Command{Args: []string{"no-such-program"}}, fs.ErrNotExist},
+		{carrel.Command{Args: []string{"/no/such/program"}}, fs.ErrNotExist},
+		{carrel.Command{Args: []string{"/etc/hostname"}}, fs.ErrPermission},
+		{carrel.Command{Args: []string{"no-such-program"}, TTY: &carrel.Size{Cols: 80, Rows: 24}}, fs.ErrNotExist},
+		{carrel.Command{Args: []string{"true"}, Dir: "/no/such/directory"}, nil},
+	} {
+		_, err := w.Start(t.Context(), c.cmd)
+		if carrel.KindOf(err) != carrel.Invalid || errors.Is(err, fs.ErrNotExist) != (c.want == fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) != (c.want == fs.ErrPermission) {
+			t.Errorf("%q in %q: %v, want %v", c.cmd.Args, c.cmd.Dir, err, c.want)
+		}
+	}
+}

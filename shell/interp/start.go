@@ -64,7 +64,7 @@ func (r *runner) program(s Spec) (string, error) {
 	file := s.Path
 	if !strings.Contains(file, "/") {
 		if file = r.lookPath(s.Path); file == "" {
-			return "", &fs.PathError{Op: "exec", Path: s.Path, Err: errors.New("executable file not found in $PATH")}
+			return "", &fs.PathError{Op: "exec", Path: s.Path, Err: errNotInPath{}}
 		}
 	}
 	i, err := r.view.Stat(r.abs(file))
@@ -513,3 +513,12 @@ func (r *runner) readLine() (string, error) {
 	}
 	return b.String(), nil
 }
+
+// errNotInPath is why a name was not started. It is an fs.ErrNotExist.
+type errNotInPath struct{}
+
+// Error is in the words of os/exec, which callers know.
+func (errNotInPath) Error() string { return "executable file not found in $PATH" }
+
+// Is has errors.Is find what it is.
+func (errNotInPath) Is(target error) bool { return target == fs.ErrNotExist }

@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
@@ -150,9 +151,16 @@ func startError(cmd Cmd, err error) *connect.Error {
 		code = connect.CodeDeadlineExceeded
 	}
 	line := strings.Join(append([]string{cmd.Path}, cmd.Args...), " ")
+	e := connect.NewError(code, fmt.Errorf("error starting process '%s': %w", line, err))
 	if cmd.TTY != nil {
-		return connect.NewError(code, fmt.Errorf("error starting pty with command '%s' in dir '%s' with '%d' cols and '%d' rows: %w",
+		e = connect.NewError(code, fmt.Errorf("error starting pty with command '%s' in dir '%s' with '%d' cols and '%d' rows: %w",
 			line, cmd.Dir, cmd.TTY.Cols, cmd.TTY.Rows, err))
 	}
-	return connect.NewError(code, fmt.Errorf("error starting process '%s': %w", line, err))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.Meta().Set(guest.UnstartedHeader, guest.ProgramMissing)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR):
+		e.Meta().Set(guest.UnstartedHeader, guest.ProgramNotExecutable)
+	}
+	return e
 }

@@ -156,7 +156,7 @@ func lookPath(cmd agent.Cmd) (string, error) {
 			search = v
 		}
 	}
-	var found error = exec.ErrNotFound
+	var found error = notInPath{}
 	for _, dir := range filepath.SplitList(search) {
 		if dir == "" || !filepath.IsAbs(dir) {
 			dir = filepath.Join(cmd.Dir, dir)
@@ -174,6 +174,15 @@ func lookPath(cmd agent.Cmd) (string, error) {
 	}
 	return "", &exec.Error{Name: cmd.Path, Err: found}
 }
+
+// notInPath is exec.ErrNotFound, and an fs.ErrNotExist.
+type notInPath struct{}
+
+// Error is that of exec.ErrNotFound.
+func (notInPath) Error() string { return exec.ErrNotFound.Error() }
+
+// Is has errors.Is find what it is.
+func (notInPath) Is(target error) bool { return target == exec.ErrNotFound || target == fs.ErrNotExist }
 
 // CloseOnExec keeps the descriptors that this program was started with, beyond
 // the standard three, from the processes it starts. Those it opens itself are
