@@ -152,14 +152,20 @@ func reap() {
 	clear(context.Background(), os.Args[1], unix.LOCK_EX)
 }
 
-// clearAbandoned clears the directories in tmp of passing services that ended without Close. Others may write to tmp, too: only what is
-// this user's and closed to others is looked at.
-func clearAbandoned(ctx context.Context, tmp string) {
+// ClearEnded clears the directories in tmp of passing services whose processes have ended, or are about to: it waits for the one that
+// clears a directory already, and for the lock of a process that is dying. No other service may have its directory in tmp.
+func ClearEnded(ctx context.Context, tmp string) { clearIn(ctx, tmp, unix.LOCK_EX) }
+
+// clearAbandoned clears the directories in tmp of passing services that ended without Close.
+func clearAbandoned(ctx context.Context, tmp string) { clearIn(ctx, tmp, unix.LOCK_EX|unix.LOCK_NB) }
+
+// clearIn clears directories in tmp. Others may write to tmp, too: only what is this user's and closed to others is looked at.
+func clearIn(ctx context.Context, tmp string, how int) {
 	dirs, _ := filepath.Glob(filepath.Join(tmp, scratchPattern))
 	for _, dir := range dirs {
 		var st unix.Stat_t
 		if unix.Lstat(dir, &st) == nil && st.Mode == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid() {
-			clear(ctx, dir, unix.LOCK_EX|unix.LOCK_NB)
+			clear(ctx, dir, how)
 		}
 	}
 }

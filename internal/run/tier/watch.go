@@ -10,13 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/carrel-dev/carrel/internal/driver"
-	"github.com/carrel-dev/carrel/internal/driver/gvisor"
-	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
@@ -79,25 +76,9 @@ func (w *watcher) Close() {
 	_ = w.cmd.Wait()
 }
 
-// reap ends what a killed runner left of its sandbox, and removes its directory.
+// reap ends what a killed runner left of its sandbox, and removes its directory. The service in the runner has a process of its own
+// that may be doing so at the same time.
 func reap(ctx context.Context, dir string) error {
-	roots, err := filepath.Glob(filepath.Join(dir, "carrel-*", "gvisor"))
-	errs := []error{err}
-	for _, root := range roots {
-		d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: nowhere{}}})
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, d.Sweep(ctx, nil), d.Close())
-	}
-	return errors.Join(append(errs, overlay.Remove(dir))...)
-}
-
-// nowhere is the network of a driver that makes nothing.
-type nowhere struct{}
-
-// Attach implements driver.Network.
-func (nowhere) Attach(_ context.Context, _ driver.LinkSpec, fd *os.File) (driver.Link, error) {
-	return nil, errors.Join(errors.ErrUnsupported, fd.Close())
+	assembly.ClearEnded(ctx, dir)
+	return overlay.Remove(dir)
 }
