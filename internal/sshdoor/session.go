@@ -37,6 +37,9 @@ type session struct {
 	started bool
 	inputs  sync.WaitGroup
 
+	settled chan struct{} // closed when the program runs, or will not
+	settle  func()
+
 	mu      sync.Mutex
 	size    carrel.Size    // of the terminal
 	process carrel.Process // once it runs
@@ -49,7 +52,8 @@ func (c *client) session(ctx context.Context, n ssh.NewChannel) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &session{client: c, ch: ch, env: map[string]string{}}
+	s := &session{client: c, ch: ch, env: map[string]string{}, settled: make(chan struct{})}
+	s.settle = sync.OnceFunc(func() { close(s.settled) })
 	var wg sync.WaitGroup
 	for r := range requests {
 		run, ok := s.handle(ctx, r)
@@ -59,6 +63,7 @@ func (c *client) session(ctx context.Context, n ssh.NewChannel) {
 		if run != nil {
 			wg.Go(func() {
 				defer ch.Close() // which ends the requests
+				defer s.settle()
 				run()
 			})
 		}
@@ -122,7 +127,7 @@ func (s *session) handle(ctx context.Context, r *ssh.Request) (run func(), ok bo
 		if ssh.Unmarshal(r.Payload, &e) != nil || e.Name != "sftp" {
 			return nil, false
 		}
-		return s.start(func() { s.sftp(ctx) })
+		return s.start(func() { s.settle(); s.sftp(ctx) }) // it gets no signals
 	}
 	return nil, false // agents, X11 and what else there is
 }
@@ -151,8 +156,15 @@ func terminalSize(cols, rows uint32) carrel.Size {
 	return carrel.Size{Cols: uint16(min(cols, 0xffff)), Rows: uint16(min(rows, 0xffff))}
 }
 
-// signal passes a signal on, as far as there is a way to.
+// signal passes a signal on, as far as there is a way to. The program may have said something, and the client have sent the
+// signal, before this side knows that it runs.
 func (s *session) signal(ctx context.Context, name string) bool {
+	if s.started {
+		select {
+		case <-s.settled:
+		case <-ctx.Done():
+		}
+	}
 	s.mu.Lock()
 	p, tty := s.process, s.tty
 	s.mu.Unlock()
@@ -221,6 +233,7 @@ func (s *session) begin(ctx context.Context, line string) (p carrel.Process, err
 			s.process = p
 			now := s.size
 			s.mu.Unlock()
+			s.settle()
 			if s.tty && now != size {
 				_ = p.Resize(ctx, now)
 			}
