@@ -83,7 +83,7 @@ type Assembly struct {
 	opts       Options
 	cfg        config.Config
 	log        *slog.Logger
-	dir        string   // where all is kept that is the service\'s own
+	dir        string   // where all is kept that is the service's own
 	scratch    *scratch // that directory; nil where the service is a lasting one
 	state      state.Store
 	images     *store.Store
