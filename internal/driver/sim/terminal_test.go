@@ -91,22 +91,31 @@ func TestTerminal(t *testing.T) {
 	if err := p.Resize(t.Context(), carrel.Size{Cols: 132, Rows: 50}); err != nil {
 		t.Fatal(err)
 	}
+	s.want(t, "$ ")
 	say("stty size\r")
 	s.want(t, "\r\n50 132\r\n")
+	s.want(t, "$ ")
 	say("echo hel\x7f\x7fello\r") // backspace edits
 	s.want(t, "\r\nhello\r\n")
+	s.want(t, "$ ")
 	say("sleep 1000\r")
 	s.want(t, "sleep 1000\r\n")
 	say("\x03")
 	s.want(t, "^C")
+	s.want(t, "$ ")
 	say("echo status $?\r")
 	s.want(t, "\r\nstatus 130\r\n")
+	s.want(t, "$ ")
 	say("for i in 1 2\rdo echo it $i\rdone\r")
 	s.want(t, "> ")
 	s.want(t, "it 1\r\nit 2\r\n")
+	s.want(t, "$ ")
 	say("(((\x03")
-	say("cat\rone line\r")
-	s.want(t, "\r\none line\r\n")
+	s.want(t, "$ ")
+	say("cat\r")
+	s.want(t, "cat\r\n")
+	say("one line\r")
+	s.want(t, "one line\r\none line\r\n") // the echo, and cat
 	say("\x04") // ends cat, not the shell
 	say("cd /tmp; x='kept state'\r")
 	s.want(t, "/tmp$ ")
