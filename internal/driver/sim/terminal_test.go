@@ -116,7 +116,7 @@ func TestTerminal(t *testing.T) {
 	s.want(t, "cat\r\n")
 	say("one line\r")
 	s.want(t, "one line\r\none line\r\n") // the echo, and cat
-	say("\x04") // ends cat, not the shell
+	say("\x04")                           // ends cat, not the shell
 	say("cd /tmp; x='kept state'\r")
 	s.want(t, "/tmp$ ")
 	say("echo $x; nosuch\r")
