@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 
-	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
@@ -27,12 +26,7 @@ func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
 func (a *Assembly) Examine(ctx context.Context) []service.Check {
 	out := []service.Check{}
 	for _, d := range a.drivers.All() {
-		info := d.Info()
-		c := service.Check{Driver: info.Name, Tier: info.Tier, Default: info.Tier == a.Tier, Err: d.Probe(ctx)}
-		if r, ok := driver.As[driver.Reporter](d); ok {
-			c.Findings = r.Report(ctx)
-		}
-		out = append(out, c)
+		out = append(out, service.Examine(ctx, d, a.Tier))
 	}
 	return append(out, a.missing...)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Check is what Doctor found out about one driver.
+// Check is what was found out about one driver.
 type Check struct {
 	Driver  string
 	Tier    carrel.Tier
@@ -19,20 +19,23 @@ type Check struct {
 	Findings []driver.Finding
 }
 
+// Examine asks a driver, afresh, whether it works on this host. standard is the tier of sandboxes that ask for none.
+func Examine(ctx context.Context, d driver.Driver, standard carrel.Tier) Check {
+	info := d.Info()
+	c := Check{Driver: info.Name, Tier: info.Tier, Default: info.Tier == standard, Err: d.Probe(ctx)}
+	if r, ok := driver.As[driver.Reporter](d); ok {
+		c.Findings = r.Report(ctx)
+	}
+	return c
+}
+
 // Doctor asks every driver, afresh, whether it works on this host.
 func (s *Service) Doctor(ctx context.Context) ([]Check, error) {
 	drivers := s.opts.Drivers.All()
 	checks := make([]Check, len(drivers))
 	var wg sync.WaitGroup
 	for i, d := range drivers {
-		wg.Go(func() {
-			info := d.Info()
-			c := Check{Driver: info.Name, Tier: info.Tier, Default: info.Tier == s.opts.DefaultTier, Err: d.Probe(ctx)}
-			if r, ok := driver.As[driver.Reporter](d); ok {
-				c.Findings = r.Report(ctx)
-			}
-			checks[i] = c
-		})
+		wg.Go(func() { checks[i] = Examine(ctx, d, s.opts.DefaultTier) })
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
