@@ -83,7 +83,7 @@ func (i *Issuer) publish(w http.ResponseWriter, use string, bundle bool) {
 func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	var sees func(context.Context, carrel.ID) bool
 	if i.opts.Authorize != nil {
-		sees, _ = i.opts.Authorize(r)
+		sees = i.opts.Authorize(r)
 	}
 	if sees == nil {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)

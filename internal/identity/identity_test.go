@@ -71,11 +71,11 @@ func start(t *testing.T, change ...func(*identity.Options)) *world {
 	}))
 	t.Cleanup(w.web.Close)
 	w.opts = identity.Options{Issuer: func() string { return w.web.URL + "/" }, Now: w.clock.Now,
-		Authorize: func(r *http.Request) (func(context.Context, carrel.ID) bool, error) {
+		Authorize: func(r *http.Request) func(context.Context, carrel.ID) bool {
 			if r.Header.Get("X-API-KEY") != apiKey {
-				return nil, carrel.Unauthenticated
+				return nil
 			}
-			return func(_ context.Context, id carrel.ID) bool { return id != w.hidden }, nil
+			return func(_ context.Context, id carrel.ID) bool { return id != w.hidden }
 		}}
 	for _, f := range change {
 		f(&w.opts)

@@ -53,9 +53,9 @@ type Options struct {
 	// were not revoked. It closes the gap of a daemon that died between a sandbox's end and
 	// its revocation.
 	Alive func(context.Context, carrel.ID) bool
-	// Authorize says whether a request may ask what a token is worth, and about which
-	// sandboxes; nil says no.
-	Authorize func(*http.Request) (sees func(context.Context, carrel.ID) bool, err error)
+	// Authorize says about which sandboxes a request may ask what their tokens are worth. It returns
+	// nil for a request that may not ask at all; without it none may.
+	Authorize func(*http.Request) (sees func(context.Context, carrel.ID) bool)
 	// Now tells the time; nil is time.Now.
 	Now func() time.Time
 	// Logger takes what goes wrong beside a request; nil discards it.
