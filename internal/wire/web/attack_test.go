@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -285,20 +284,7 @@ func rawTLSServer(t *testing.T, leaf *tls.Certificate, serve func(*tls.Conn)) ne
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer c.Close()
-				serve(c.(*tls.Conn))
-			})
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	serveEach(t, l, func(c net.Conn) { serve(c.(*tls.Conn)) })
 	return l
 }
 

@@ -24,13 +24,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// rawServer answers each connection, when its first request's head has come.
-func rawServer(t testing.TB, f func(c io.ReadWriter)) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// serveEach serves each connection to a listener.
+func serveEach(t testing.TB, l net.Listener, serve func(net.Conn)) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -40,24 +35,36 @@ func rawServer(t testing.TB, f func(c io.ReadWriter)) net.Listener {
 			}
 			wg.Go(func() {
 				defer c.Close()
-				r := bufio.NewReader(c)
-				for {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					if line == "\r\n" {
-						break
-					}
-				}
-				f(struct {
-					io.Reader
-					io.Writer
-				}{r, c})
+				serve(c)
 			})
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+}
+
+// rawServer answers each connection, when its first request's head has come.
+func rawServer(t testing.TB, f func(c io.ReadWriter)) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveEach(t, l, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "\r\n" {
+				break
+			}
+		}
+		f(struct {
+			io.Reader
+			io.Writer
+		}{r, c})
+	})
 	return l
 }
 
