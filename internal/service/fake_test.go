@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -86,6 +88,13 @@ func (d *fakeDriver) ids() []carrel.ID {
 		out = append(out, id)
 	}
 	return out
+}
+
+// instances are the sandboxes that live now. One may end before the caller gets to it.
+func (d *fakeDriver) instances() []*fakeInstance {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.live))
 }
 
 func (d *fakeDriver) get(id carrel.ID) *fakeInstance {
@@ -314,8 +323,8 @@ func newHouse(t testing.TB, change func(*service.Options)) *house {
 	h := &house{drv: newFakeDriver(), store: &fakeStore{Store: memory.Open()}, dir: filepath.Join(t.TempDir(), "boxes")}
 	h.Service = h.open(t, change)
 	t.Cleanup(func() {
-		for _, id := range h.drv.ids() {
-			_ = h.drv.get(id).Destroy(context.Background())
+		for _, in := range h.drv.instances() {
+			_ = in.Destroy(context.Background())
 		}
 	})
 	return h

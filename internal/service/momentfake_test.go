@@ -295,8 +295,8 @@ func newDen(t testing.TB, change func(*service.Options), records ...state.Snapsh
 	}
 	d.house = newHouse(t, d.opts)
 	t.Cleanup(func() {
-		for _, id := range d.moments.ids() {
-			_ = d.moments.get(id).Destroy(context.Background())
+		for _, in := range d.moments.instances() {
+			_ = in.Destroy(context.Background())
 		}
 	})
 	return d

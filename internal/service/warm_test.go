@@ -38,8 +38,8 @@ func newWarmHouse(t testing.TB, warm service.WarmOptions, change func(*service.O
 	h := &house{drv: newFakeDriver(), store: &fakeStore{Store: memory.Open()}, dir: filepath.Join(t.TempDir(), "boxes")}
 	h.Service = h.openWarm(t, warm, change)
 	t.Cleanup(func() {
-		for _, id := range h.drv.ids() {
-			_ = h.drv.get(id).Destroy(context.Background())
+		for _, in := range h.drv.instances() {
+			_ = in.Destroy(context.Background())
 		}
 	})
 	return h
