@@ -7,6 +7,7 @@
 #   make test-all  the heavy matrices too, and both commands on a bare Debian
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
+#   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
 #   make generate  the protobuf code, with the pinned generators
 
 SHELL       := /bin/bash -o pipefail
@@ -43,7 +44,7 @@ REAL        := ./internal/driver/gvisor ./test/crash ./test/rootless ./test/time
 	./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: play build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -113,6 +114,29 @@ bin/pebble: internal/tools/pebble/go.mod internal/tools/pebble/go.sum
 	@mkdir -p bin
 	cd internal/tools/pebble && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/pebble github.com/letsencrypt/pebble/v2/cmd/pebble
 
+# What makes packages, and what writes bills of materials. Each is a module of its own.
+bin/nfpm: internal/tools/nfpm/go.mod internal/tools/nfpm/go.sum
+	@mkdir -p bin
+	cd internal/tools/nfpm && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+
+bin/cyclonedx-gomod: internal/tools/sbom/go.mod internal/tools/sbom/go.sum
+	@mkdir -p bin
+	cd internal/tools/sbom && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/cyclonedx-gomod github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+# Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
+# A version is the last tag's; between tags it is the next one's, with the commit's time.
+DIST_VERSION ?= $(shell internal/tools/version.sh)
+dist: build bin/nfpm bin/cyclonedx-gomod
+	$(GO) run ./internal/tools/dist -o bin/dist -version $(DIST_VERSION) $(DIST)
+
+# What is released for this machine, and a release to upgrade from, are installed, run, upgraded and removed in
+# bare roots and on a machine that systemd boots.
+packages: build bin/nfpm bin/cyclonedx-gomod
+	@internal/tools/need.sh mmdebstrap curl
+	$(GO) run ./internal/tools/dist -o bin/dist-before -version 0.0.1 -platforms linux/$$($(GO) env GOARCH)
+	$(GO) run ./internal/tools/dist -o bin/dist -version $(DIST_VERSION) -platforms linux/$$($(GO) env GOARCH)
+	$(GOTEST) -timeout 20m ./test/install
+
 # The simulated machine for browsers, beside its page.
 play: docs/play/carrel.wasm docs/play/wasm_exec.js
 
@@ -144,7 +168,7 @@ check:
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= git,gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs,notices,fsck,tcp4
+export CARREL_REQUIRE ?= git,gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs,notices,fsck,tcp4,dist,cgroup2
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE) bin/licenses
@@ -189,7 +213,7 @@ sdk: need-sdk build
 	$(GOTEST) -timeout 20m ./test/sdk
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

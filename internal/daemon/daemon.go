@@ -153,6 +153,12 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 func (d *Daemon) listen(l net.Listener, files uint64) error {
 	if l == nil {
 		var err error
+		if l, err = activated(); err != nil {
+			return err
+		}
+	}
+	if l == nil {
+		var err error
 		if l, err = net.Listen("tcp", d.cfg.Listen); err != nil {
 			return &carrel.Error{Op: "listen", Kind: carrel.Unavailable, Field: "listen", Err: err,
 				Hint: "another program has this address; choose one with --listen"}
@@ -242,6 +248,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.strictListener()) }()
 	d.log.Info("ready", "url", d.url, "tier", d.parts.Tier)
+	d.tellReady()
 	select {
 	case err := <-served:
 		return &carrel.Error{Op: "serve", Kind: carrel.Internal, Err: err}
@@ -254,6 +261,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 
 // drain stops accepting and ends what is under way, politely for a while.
 func (d *Daemon) drain() {
+	d.tellStopping()
 	d.ready.Store(false)
 	d.stopOnce.Do(func() { close(d.stopping) })
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || { echo "usage: bareroot.sh TARGET..." >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "bareroot: needs root" >&2; exit 1; }
-internal/tools/need.sh go git mmdebstrap
+internal/tools/need.sh go git
 
 goroot=$(go env GOROOT)
 # The root is not below /tmp: the kernel of sandboxes and boxes treat /tmp in their own way.
@@ -22,23 +22,13 @@ finish() {
 	else
 		rm -rf --one-file-system "$root"
 	fi
-	rm -f "$root.apt"
 	exit "$status"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# What apt knows here about mirrors and how they are reached, it is to know there.
-sources=()
-if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
-	shopt -s nullglob
-	sources=(/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources)
-	shopt -u nullglob
-	[ -s "${sources[0]}" ] || sources=("${sources[@]:1}")
-fi
-apt-config dump | grep '^Acquire::' >"$root.apt" || true
 echo "bareroot: Debian 12 in $root"
-mmdebstrap --quiet --variant=minbase --include=ca-certificates,make,git,python3 --aptopt="$root.apt" bookworm "$root" "${sources[@]}"
+internal/tools/debianroot.sh "$root" ca-certificates make git python3
 
 # The same names, addresses and authorities.
 cp /etc/resolv.conf /etc/hosts "$root/etc/"

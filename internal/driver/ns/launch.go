@@ -60,7 +60,7 @@ func (d *Driver) makeLayer(l *launch) (err error) {
 	} else {
 		dir := filepath.Join(l.spec.Dir, diskDir)
 		for _, name := range []string{"", upperName, workName} {
-			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			if err := makeOpen(filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
@@ -73,13 +73,22 @@ func (d *Driver) makeLayer(l *launch) (err error) {
 		return err
 	}
 	l.dir = filepath.Join(l.spec.Dir, scratchDir)
-	if err := os.Mkdir(l.dir, 0o755); err != nil {
+	if err := makeOpen(l.dir); err != nil {
 		return err
 	}
 	if l.fill != nil {
 		return l.fill(filepath.Join(l.spec.Dir, diskDir, upperName), 0)
 	}
 	return nil
+}
+
+// makeOpen makes a directory that the sandbox's users may enter, whatever umask this process has: the
+// root of what a sandbox sees is one.
+func makeOpen(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // order is what the stage of this sandbox is told.

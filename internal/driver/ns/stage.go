@@ -58,6 +58,7 @@ func stage() {
 
 // build makes the walls, hands out the link and becomes the guest.
 func (o *order) build() error {
+	unix.Umask(0o022) // what is made here is for the sandbox's users; whoever started the daemon may be stricter
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("mount private", err)
 	}

@@ -120,7 +120,7 @@ func (t *templates) mount(name string) (string, error) {
 		if err := enter(t.ns); err != nil {
 			return err
 		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := makeOpen(dir); err != nil {
 			return err
 		}
 		m, err := mountImage(f, dir+".loop")
@@ -190,7 +190,7 @@ func (d *Driver) lay(l *launch, lower, guest int) (string, error) {
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{lowerName, guestName, diskName, rootName} {
-		err = errors.Join(err, os.Mkdir(at(name), 0o755))
+		err = errors.Join(err, makeOpen(at(name)))
 	}
 	err = errors.Join(err, place(lower, at(lowerName)), place(guest, at(guestName)))
 	if err == nil {
@@ -202,7 +202,7 @@ func (d *Driver) lay(l *launch, lower, guest int) (string, error) {
 	for _, name := range []string{upperName, workName} {
 		name = filepath.Join(at(diskName), name)
 		// Where the disk is a directory they are there.
-		if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := makeOpen(name); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
 		if err := os.Chown(name, int(l.first), int(l.first)); err != nil {
