@@ -86,6 +86,12 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	return c, nil
 }
 
+// URL is the daemon's address, as New was given it.
+func (c *Client) URL() string { return c.base.String() }
+
+// Key is the API key, as New was given it.
+func (c *Client) Key() string { return c.key }
+
 // Close implements carrel.Service. Sandboxes live on.
 func (c *Client) Close() error {
 	c.mu.Lock()
