@@ -46,7 +46,7 @@ var floors = []struct {
 	}},
 	{4, []string{"internal/service", "internal/access"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
-	{6, []string{"internal/assembly", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
+	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 
 // siblings are the imports within one floor that are meant: on floors 1, 2 and 6
