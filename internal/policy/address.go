@@ -73,12 +73,15 @@ func (p *Policy) Reaches(a netip.Addr) bool {
 
 // Nameable reports whether a connection that Judge refuses at its start may be allowed
 // once it says a name, if its address turns out to be that name's: programs go on with
-// addresses that they had before the wire was there to remember for which names.
+// addresses that they had before the wire was there to remember for which names. That is so
+// only at ports where a name is to be expected: elsewhere the handshake would be completed for
+// whoever scans ports, and the reset would come too late to be understood.
 func (p *Policy) Nameable(f Flow) bool {
 	k := makeKnown(&f)
 	if k.stage != atStart {
 		return false
 	}
+	usual := f.Port == 80 || f.Port == 443 || slices.Contains(p.httpsPorts, f.Port)
 	if _, ok := p.judgeBuiltIn(&k); !ok {
 		return false
 	}
@@ -88,7 +91,7 @@ func (p *Policy) Nameable(f Flow) bool {
 		if pos > found.rule.pos {
 			return false
 		}
-		if how, _ := matchProtocol(r, &k); r.allow && r.protocol != onlyTCP && how != no && r.hasPort(f.Port) {
+		if how, _ := matchProtocol(r, &k); r.allow && r.protocol != onlyTCP && how != no && (usual && r.hasPort(f.Port) || r.lists(f.Port)) {
 			return true
 		}
 	}

@@ -338,6 +338,29 @@ func TestNameable(t *testing.T) {
 	}
 }
 
+// Only at ports where a name is to be expected: what HTTP and TLS use by custom, what the
+// network says speaks TLS, and what a rule about names lists.
+func TestNameablePorts(t *testing.T) {
+	for name, c := range map[string]struct {
+		network carrel.Network
+		ports   map[uint16]bool
+	}{
+		"any port":   {carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{allow("example.com")}}}, map[uint16]bool{22: false, 80: true, 443: true, 5432: false, 8443: false}},
+		"listed":     {carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"example.com"}, Ports: []string{"8000-8999"}}}}}, map[uint16]bool{22: false, 80: false, 443: false, 8443: true, 9000: false}},
+		"by address": {carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"198.51.100.7"}, Ports: []string{"8443"}}, allow("example.com")}}}, map[uint16]bool{443: true, 8443: false}},
+		"E2B":        {carrel.Network{AllowOut: []string{"example.com"}, DenyOut: []string{"0.0.0.0/0"}}, map[uint16]bool{22: false, 80: true, 443: true, 8443: false}},
+		"httpsPorts": {carrel.Network{AllowOut: []string{"example.com"}, DenyOut: []string{"0.0.0.0/0"}, HTTPSPorts: []uint16{8443}}, map[uint16]bool{22: false, 443: true, 8443: true}},
+	} {
+		p := compiled(t, c.network)
+		for port, want := range c.ports {
+			f := tcp(site, port)
+			if v := p.Judge(f); v.Allow || v.Inspect || p.Nameable(f) != want {
+				t.Errorf("%s, port %d: %+v, nameable: %v", name, port, v, p.Nameable(f))
+			}
+		}
+	}
+}
+
 // The zero value lets nothing out.
 func TestZero(t *testing.T) {
 	var p policy.Policy

@@ -21,6 +21,8 @@ type Policy struct {
 	openings  []opening
 	inject    injections
 
+	httpsPorts []uint16 // of the network: TLS is to be expected there
+
 	limits   []carrel.TrafficLimits
 	total    carrel.TrafficLimits
 	allowECH bool
@@ -42,6 +44,7 @@ func Compile(n carrel.Network) (*Policy, error) {
 	if err != nil {
 		return nil, err.public(under)
 	}
+	p.httpsPorts = slices.Clone(n.HTTPSPorts)
 	if n.EgressProxy != nil {
 		proxy := *n.EgressProxy
 		p.proxy = &proxy

@@ -50,6 +50,9 @@ func (r *rule) hasPort(p uint16) bool {
 	return slices.ContainsFunc(r.ports, func(x ports) bool { return x.from <= p && p <= x.to })
 }
 
+// lists reports whether a rule names a port itself, or in a range.
+func (r *rule) lists(p uint16) bool { return len(r.ports) > 0 && r.hasPort(p) }
+
 // hit is a rule whose destination a flow may meet, and how.
 type hit struct {
 	pos     int32

@@ -3,8 +3,10 @@ package wire_test
 import (
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // decisions is an audit log.
@@ -27,4 +29,14 @@ func (l *decisions) all() []carrel.Decision {
 
 func (l *decisions) refused() bool {
 	return slices.ContainsFunc(l.all(), func(d carrel.Decision) bool { return !d.Allowed && d.Rule != "" && d.Reason != "" })
+}
+
+// until waits for n events and returns them.
+func (l *decisions) until(t testing.TB, n int) []carrel.Decision {
+	t.Helper()
+	testenv.Eventually(t, "the events are written", func() bool { return len(l.all()) >= n })
+	if got := l.all(); len(got) > n {
+		t.Errorf("%d events, want %d: %+v", len(got), n, got)
+	}
+	return l.all()
 }
