@@ -126,11 +126,19 @@ func (i *Inside) DialContext(ctx context.Context, network, address string) (net.
 		if c, err = gonet.DialContextTCP(ctx, i.stack, tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(a.AsSlice()), Port: uint16(port)}, proto); err == nil {
 			return c, nil
 		}
-		if ctx.Err() != nil {
+		if err = refusedInside(err); ctx.Err() != nil {
 			break
 		}
 	}
 	return fail(err)
+}
+
+// refusedInside makes a refusal one that programs know. The stack's adapter hands on its text alone.
+func refusedInside(err error) error {
+	if strings.HasSuffix(err.Error(), (&tcpip.ErrConnectionRefused{}).String()) {
+		return syscall.ECONNREFUSED
+	}
+	return err
 }
 
 // lookupTime bounds one question.

@@ -123,6 +123,8 @@ func (r *resolver) plan(ctx context.Context, in *carrel.Injection) (*plan, error
 	}
 	slices.Sort(p.names)
 	if !in.KeepEchoes {
+		// Only what the sandbox was not given is a secret. A value that a policy holds in clear is in the
+		// sandbox's record, too, and its owner looks for it in the answers of servers that repeat it.
 		texts := make(map[string]struct{})
 		for _, v := range r.values {
 			spellings(texts, v)
@@ -130,35 +132,9 @@ func (r *resolver) plan(ctx context.Context, in *carrel.Injection) (*plan, error
 		if pair != "" {
 			spellings(texts, pair)
 		}
-		for name, text := range in.Headers {
-			if v := literalSecret(name, text); v != "" {
-				spellings(texts, v)
-			}
-		}
 		p.scrub = newNeedles(texts)
 	}
 	return p, nil
-}
-
-// credentialHeaders are parts of the names of fields whose values are secrets.
-var credentialHeaders = []string{"authorization", "cookie", "token", "key", "secret", "password", "credential"}
-
-// literalSecret returns the secret in a field that a policy holds in clear, as E2B's rules
-// do: the value of a field for credentials, without the scheme. "" is for other fields,
-// and for values so short that they are no secrets but would be found everywhere.
-func literalSecret(name, text string) string {
-	const least = 8
-	name = strings.ToLower(name)
-	if strings.Contains(text, "${") || !slices.ContainsFunc(credentialHeaders, func(part string) bool { return strings.Contains(name, part) }) {
-		return ""
-	}
-	if scheme, rest, ok := strings.Cut(text, " "); ok && strings.HasSuffix(name, "authorization") && isToken(scheme) {
-		text = strings.TrimLeft(rest, " ")
-	}
-	if len(text) < least {
-		return ""
-	}
-	return text
 }
 
 func newHeader(name, value string) header {

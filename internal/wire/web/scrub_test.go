@@ -170,25 +170,3 @@ func messages(data []byte) (out []string) {
 		}
 	}
 }
-
-// TestLiteralSecret: what E2B's rules hold in clear is struck out too, where it is a
-// credential, and other fields' values are left alone wherever they stand.
-func TestLiteralSecret(t *testing.T) {
-	for _, c := range [][3]string{
-		{"Authorization", "Bearer sk-0123456789", "sk-0123456789"},
-		{"Proxy-Authorization", "Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"},
-		{"authorization", "sk-0123456789", "sk-0123456789"},
-		{"X-Api-Key", "key with spaces", "key with spaces"},
-		{"Cookie", "session=0123456789", "session=0123456789"},
-		{"X-Auth-Token", "0123456789", "0123456789"},
-		{"X-Auth-Token", "short", ""},
-		{"Authorization", "Bearer short", ""},
-		{"Authorization", "Bearer ${secrets.key}", ""},
-		{"X-Environment", "production-of-things", ""},
-		{"User-Agent", "an agent of ours", ""},
-	} {
-		if got := literalSecret(c[0], c[1]); got != c[2] {
-			t.Errorf("%s: %s: %q, want %q", c[0], c[1], got, c[2])
-		}
-	}
-}
