@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -15,7 +16,8 @@ import (
 // names too. Private addresses stay closed even if they are named.
 func compileE2B(n carrel.Network) (*Policy, *fault) {
 	p := &Policy{e2b: true}
-	var allow, deny []destination
+	var deny []destination
+	allow := map[uint16][]destination{} // by port, 0 for all
 	for i, s := range n.DenyOut {
 		d, ok := blockE2B(s)
 		if !ok {
@@ -26,21 +28,26 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 	named := false
 	for i, s := range n.AllowOut {
 		d, ok := blockE2B(s)
+		port := uint16(0)
 		if !ok {
 			var err error
-			if d, _, err = parseDestination(s); err != nil || d.prefix.IsValid() {
+			var host string
+			host, port = splitE2B(s)
+			if d, _, err = parseDestination(host); err != nil || d.prefix.IsValid() || d.any && port > 0 {
 				return nil, faultf(fmt.Sprintf("allowOut[%d]", i), "", "invalid allowed address %s", bare(s))
 			}
 			named = true
 		}
-		allow = append(allow, d)
+		allow[port] = append(allow[port], d)
 	}
 	everything := func(d destination) bool { return d.any }
 	if named && !slices.ContainsFunc(deny, everything) {
 		return nil, faultf("denyOut", "", "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.")
 	}
-	p.addE2B("allowOut", true, allow)
-	p.addE2B("denyOut", false, deny)
+	for _, port := range slices.Sorted(maps.Keys(allow)) {
+		p.addE2B("allowOut", true, port, allow[port])
+	}
+	p.addE2B("denyOut", false, 0, deny)
 	if n.Internet {
 		p.setFallback(true, "internet: true")
 	} else {
@@ -53,12 +60,34 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 	return p, nil
 }
 
-func (p *Policy) addE2B(label string, allow bool, dests []destination) {
+// addE2B adds a rule for one port, or for all with 0.
+func (p *Policy) addE2B(label string, allow bool, port uint16, dests []destination) {
 	if len(dests) == 0 {
 		return
 	}
-	p.rules = append(p.rules, rule{label: label, allow: allow, pos: int32(len(p.rules)), limits: -1})
+	r := rule{label: label, allow: allow, pos: int32(len(p.rules)), limits: -1}
+	if port > 0 {
+		r.ports = []ports{{port, port}}
+	}
+	p.rules = append(p.rules, r)
 	p.enter(dests)
+}
+
+// splitE2B takes a domain apart that may have a port, as getHost of E2B's SDKs returns it where
+// the daemon's own domain has one. Port 0 is none: the text is all of a domain, or no domain.
+func splitE2B(s string) (host string, port uint16) {
+	host, text, ok := strings.Cut(s, ":")
+	if !ok || host == "" {
+		return s, 0
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return s, 0
+	}
+	port, err := parsePort(text)
+	if err != nil {
+		return s, 0
+	}
+	return host, port
 }
 
 // blockE2B reads an address or a CIDR, as leniently as E2B does. All of IPv4 or of
@@ -85,19 +114,25 @@ func blockE2B(s string) (destination, bool) {
 }
 
 // addTransforms makes injections of E2B's rules. Of one host the headers of all rules
-// are put in, the last of the same name; rules of different hosts are not merged.
+// are put in, the last of the same name; rules of different hosts are not merged. A host with a
+// port is another one than the same host without.
 func (p *Policy) addTransforms(rules map[string][]carrel.NetworkRule) *fault {
-	seen := map[destination]string{}
+	type place struct {
+		destination
+		port uint16
+	}
+	seen := map[place]string{}
 	for _, host := range slices.Sorted(maps.Keys(rules)) {
 		at := "rules." + host[:min(len(host), maxNameLen)]
-		d, err := injectionHost(at, host)
+		name, port := splitE2B(host)
+		d, err := injectionHost(at, name)
 		if err != nil {
 			return err
 		}
-		if other, there := seen[d]; there {
+		if other, there := seen[place{d, port}]; there {
 			return faultf(at, "", "%s and %s are the same host", clip(other), clip(host))
 		}
-		seen[d] = host
+		seen[place{d, port}] = host
 		headers := map[string]string{}
 		for _, r := range rules[host] {
 			if r.Transform == nil {
@@ -116,7 +151,11 @@ func (p *Policy) addTransforms(rules map[string][]carrel.NetworkRule) *fault {
 			}
 		}
 		if len(headers) > 0 {
-			p.inject.add(injection{Injection: carrel.Injection{Host: d.hostText(), Headers: headers}}, d)
+			text := d.hostText()
+			if port > 0 {
+				text += ":" + strconv.Itoa(int(port))
+			}
+			p.inject.add(injection{Injection: carrel.Injection{Host: text, Headers: headers}, port: port}, d)
 		}
 	}
 	return nil

@@ -148,6 +148,43 @@ func TestE2BTransforms(t *testing.T) {
 	}
 }
 
+// TestE2BPorts: getHost of E2B's SDKs returns a host with a port where the daemon's domain has one.
+// What is said of it holds for this port alone.
+func TestE2BPorts(t *testing.T) {
+	const host = "3000-i0abc.sandboxes.example.com"
+	set := func(value string) []carrel.NetworkRule {
+		return []carrel.NetworkRule{{Transform: &carrel.NetworkTransform{Headers: map[string]string{"X-Key": value}}}}
+	}
+	p := compiled(t, carrel.Network{AllowOut: []string{host + ":7070", "*.example.org:8443", "api.example.net"}, DenyOut: []string{all4},
+		Rules: map[string][]carrel.NetworkRule{host + ":7070": set("here"), "api.example.net": set("all"), "api.example.net:8443": set("one")}})
+	for _, c := range []struct {
+		host string
+		port uint16
+		key  string // "-" for a refusal
+	}{
+		{host, 7070, "here"}, {host, 443, "-"}, {host, 80, "-"}, {"a.example.org", 8443, ""}, {"a.example.org", 443, "-"},
+		{"api.example.net", 443, "all"}, {"api.example.net", 8443, "one"},
+	} {
+		f := tcp(site, c.port, c.host)
+		if c.key == "-" {
+			if v := p.Judge(f); outcome(v) != "deny" || !strings.Contains(v.Rule, "denyOut") {
+				t.Errorf("%s:%d: %+v", c.host, c.port, v)
+			}
+			continue
+		}
+		v, key := p.Judge(opened(f, "GET", c.host, "/")), ""
+		if v.Inject != nil {
+			key = v.Inject.Headers["X-Key"]
+		}
+		if !v.Allow || key != c.key || outcome(p.Judge(f)) != "inspect" {
+			t.Errorf("%s:%d: %+v, puts in %q", c.host, c.port, v, key)
+		}
+		if v := p.JudgeName(c.host); !v.Allow {
+			t.Errorf("the name %s: %+v", c.host, v)
+		}
+	}
+}
+
 func TestCompileRefuses(t *testing.T) {
 	one := map[string][]carrel.NetworkRule{"a.example": {{Transform: &carrel.NetworkTransform{Headers: map[string]string{"Host": "b"}}}}}
 	for name, c := range map[string]struct {
@@ -157,7 +194,11 @@ func TestCompileRefuses(t *testing.T) {
 		"denied name":        {carrel.Network{DenyOut: []string{"example.com"}}, "denyOut[0]", "invalid denied CIDR example.com"},
 		"denied zero":        {carrel.Network{DenyOut: []string{"0.0.0.0"}}, "denyOut[0]", "invalid denied CIDR 0.0.0.0"},
 		"nonsense":           {carrel.Network{AllowOut: []string{"300.1.1.1"}, DenyOut: []string{all4}}, "allowOut[0]", "invalid allowed address 300.1.1.1"},
-		"a port":             {carrel.Network{AllowOut: []string{"203.0.113.9", "a.example:443"}, DenyOut: []string{all4}}, "allowOut[1]", "invalid allowed address a.example:443"},
+		"an address's port":  {carrel.Network{AllowOut: []string{"203.0.113.9", "203.0.113.9:443"}, DenyOut: []string{all4}}, "allowOut[1]", "invalid allowed address 203.0.113.9:443"},
+		"no port":            {carrel.Network{AllowOut: []string{"a.example:0"}, DenyOut: []string{all4}}, "allowOut[0]", "invalid allowed address a.example:0"},
+		"anybody's port":     {carrel.Network{AllowOut: []string{"*:443"}, DenyOut: []string{all4}}, "allowOut[0]", "invalid allowed address *:443"},
+		"denied with a port": {carrel.Network{DenyOut: []string{"a.example:443"}}, "denyOut[0]", "invalid denied CIDR a.example:443"},
+		"same host and port": {carrel.Network{Rules: map[string][]carrel.NetworkRule{"a.example:443": {{}}, "A.example:443": {{}}}}, "rules.a.example:443", "same host"},
 		"allowed zero":       {carrel.Network{AllowOut: []string{"::"}}, "allowOut[0]", "invalid allowed address ::"},
 		"names without deny": {carrel.Network{AllowOut: []string{"example.com"}}, "denyOut", "ALL_TRAFFIC"},
 		"transform":          {carrel.Network{Rules: one}, "rules.a.example.Host", "can't be set"},

@@ -10,6 +10,7 @@ import (
 type injection struct {
 	carrel.Injection
 	paths []pattern
+	port  uint16 // the only one it is for; 0 is all
 }
 
 // injections finds what is put into requests to a host.
@@ -35,20 +36,37 @@ func (x *injections) add(in injection, d destination) {
 	x.suffix[d.suffix] = append(x.suffix[d.suffix], i)
 }
 
-// forHost returns those for a host, which is canonical and plain: of the exact name, or
-// of the longest pattern, never of both.
-func (x *injections) forHost(name string) []int {
+// forHost returns those for a host, which is canonical and plain, at a port: of the exact
+// name, or of the longest pattern, never of both. Of one name those for the port alone win.
+func (x *injections) forHost(name string, port uint16) []int {
 	if len(x.list) == 0 {
 		return nil
 	}
-	if l := x.exact[name]; l != nil {
+	if l := x.atPort(x.exact[name], port); l != nil {
 		return l
 	}
 	for i := range len(name) {
 		if name[i] == '.' {
-			if l := x.suffix[name[i+1:]]; l != nil {
+			if l := x.atPort(x.suffix[name[i+1:]], port); l != nil {
 				return l
 			}
+		}
+	}
+	return nil
+}
+
+// atPort returns those of a list that are for one port alone, or else those for all.
+func (x *injections) atPort(list []int, port uint16) []int {
+	for _, want := range []uint16{port, 0} {
+		other := func(i int) bool { return x.list[i].port != want }
+		if !slices.ContainsFunc(list, other) {
+			if len(list) > 0 {
+				return list
+			}
+			continue
+		}
+		if l := slices.DeleteFunc(slices.Clone(list), other); len(l) > 0 {
+			return l
 		}
 	}
 	return nil
@@ -76,17 +94,17 @@ func (p *Policy) wouldInject(f *known, d *finding) bool {
 			if !plain {
 				continue
 			}
-			if l := p.inject.forHost(n); len(l) > 0 && (f.stage != atHTTP || f.Opened || p.inject.cleartext(l)) {
+			if l := p.inject.forHost(n, f.Port); len(l) > 0 && (f.stage != atHTTP || f.Opened || p.inject.cleartext(l)) {
 				return true
 			}
 		}
 	case atTLS:
-		return f.got && len(p.inject.forHost(f.name)) > 0
+		return f.got && len(p.inject.forHost(f.name, f.Port)) > 0
 	case atRequest:
 		if !f.got {
 			return false
 		}
-		l := p.inject.forHost(f.name)
+		l := p.inject.forHost(f.name, f.Port)
 		return len(l) > 0 && (f.Opened || p.inject.cleartext(l))
 	}
 	return false
@@ -95,7 +113,7 @@ func (p *Policy) wouldInject(f *known, d *finding) bool {
 // injectionFor returns what is put into a request; nil for nothing.
 func (p *Policy) injectionFor(f *known) *carrel.Injection {
 	path, err := cleanPath(f.Path)
-	for _, i := range p.inject.forHost(f.name) {
+	for _, i := range p.inject.forHost(f.name, f.Port) {
 		in := &p.inject.list[i]
 		switch {
 		case !f.Opened && !in.Cleartext:

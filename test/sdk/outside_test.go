@@ -36,10 +36,10 @@ func startOutside(t *testing.T) string {
 			t.Fatal(err)
 		}
 		names[name] = []string{address}
-		for port, s := range map[string]*http.Server{"80": {}, "443": {}} {
+		for port, s := range map[string]*http.Server{"80": {}, "443": {}, "8443": {}} {
 			l := listen(t, dial, address+":"+port)
 			s.Handler, s.ReadHeaderTimeout = tellHandler(proxy), time.Minute
-			if port == "443" {
+			if port != "80" {
 				s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*leaf}}
 				go func() { _ = s.ServeTLS(l, "", "") }()
 			} else {
@@ -76,19 +76,20 @@ func listen(t *testing.T, dial map[string]string, at string) net.Listener {
 	return l
 }
 
-// tellHandler tells in JSON what was asked. Values of headers are told backwards: what was put
-// into a request is struck out of its response.
+// tellHandler tells in JSON what was asked. Values of headers are told backwards, too: a secret that was
+// put into a request is struck out of its response.
 func tellHandler(proxy *socksServer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		headers := make(map[string]string)
+		headers, echo := make(map[string]string), make(map[string]string)
 		for name, values := range r.Header {
+			echo[strings.ToLower(name)] = strings.Join(values, ", ")
 			b := []byte(strings.Join(values, ", "))
 			slices.Reverse(b)
 			headers[strings.ToLower(name)] = string(b)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"host": r.Host, "tls": r.TLS != nil, "method": r.Method, "path": r.URL.Path,
-			"headers": headers, "proxied": proxy.asked()})
+			"headers": headers, "echo": echo, "proxied": proxy.asked()})
 	})
 }
 

@@ -78,6 +78,30 @@ test('rules put headers in, and open nothing', async () => {
   assert.ok(await refused(closed, 'https://api.example.com/ -k'))
 })
 
+test('a server that repeats what rules put in', async () => {
+  const headers = { 'X-Api-Key': 'a-key-in-the-clear', Authorization: 'Bearer in-the-clear-too', Cookie: 'session=in-the-clear' }
+  const sandbox = await create({
+    network: { allowOut: ['api.example.com'], denyOut: [ALL_TRAFFIC], rules: { 'api.example.com': [{ transform: { headers } }] } },
+  })
+  const { echo } = await ask(sandbox, 'https://api.example.com/')
+  for (const [name, value] of Object.entries(headers)) assert.equal(echo[name.toLowerCase()], value)
+})
+
+test('rules for a host and port, as getHost has them', async () => {
+  const rule = [{ transform: { headers: { 'X-Added': 'by the wire' } } }]
+  const server = await create()
+  const host = server.getHost(3000)
+  const sandbox = await create({
+    network: { allowOut: ({ rules }) => [...rules.keys()], denyOut: [ALL_TRAFFIC], rules: { [host]: rule, 'api.example.com:8443': rule } },
+  })
+  const info = await sandbox.getInfo()
+  assert.deepEqual([...info.network.allowOut].sort(), [host, 'api.example.com:8443'].sort())
+  assert.equal(info.network.rules[host][0].transform.headers['X-Added'], 'by the wire')
+  const told = await ask(sandbox, 'https://api.example.com:8443/')
+  assert.equal(header(told, 'x-added'), 'by the wire')
+  assert.ok(await refused(sandbox, 'https://api.example.com/ -k'))
+})
+
 test('rules put identity tokens in', async () => {
   const sandbox = await create({
     iam: { tokens: { vault: { audience: 'https://vault.example.com', tokenType: 'JWT-SVID' } } },

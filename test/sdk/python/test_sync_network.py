@@ -67,6 +67,25 @@ class Network(unittest.TestCase):
         self.assertIn("https://vault.example.com", [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"])
         self.assertTrue(time.time() < claims["exp"] <= time.time() + 3600)
 
+    def test_literal_values_come_back(self):
+        headers = {"X-Api-Key": "a-key-in-the-clear", "Authorization": "Bearer in-the-clear-too"}
+        sandbox = self.create(
+            network={"allow_out": ["api.example.com"], "deny_out": [ALL_TRAFFIC], "rules": {"api.example.com": [{"transform": {"headers": headers}}]}}
+        )
+        echo = ask(sandbox, "https://api.example.com/")["echo"]
+        for name, value in headers.items():
+            self.assertEqual(echo[name.lower()], value)
+
+    def test_host_and_port(self):
+        rule = [{"transform": {"headers": {"X-Added": "by the wire"}}}]
+        host = self.create().get_host(3000)
+        sandbox = self.create(
+            network={"allow_out": [host, "api.example.com:8443"], "deny_out": [ALL_TRAFFIC], "rules": {host: rule, "api.example.com:8443": rule}}
+        )
+        self.assertEqual(sandbox.get_info().network["allow_out"], [host, "api.example.com:8443"])
+        self.assertEqual(header(ask(sandbox, "https://api.example.com:8443/"), "x-added"), "by the wire")
+        self.assertIsNone(ask(sandbox, "https://api.example.com/", "-k"))
+
     def test_proxy(self):
         sandbox = self.create(
             network={
