@@ -50,7 +50,7 @@ func (g *gates) Admission() admission.State { return g.gate.State() }
 // that are ready: an adoption asks nobody any more.
 func (s *Service) Committed() int {
 	sum := s.warm.CommittedMB()
-	for _, b := range s.table.snapshot() {
+	for _, b := range s.table.awake() {
 		b.mu.Lock()
 		if b.rec.Sandbox.State != carrel.Paused && b.rec.Sandbox.Tier != carrel.Sim {
 			sum += b.rec.Sandbox.Limits.MemoryMB

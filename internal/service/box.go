@@ -43,6 +43,10 @@ type box struct {
 	samples samples
 	use     use
 
+	roll   *roll // of the table that it is in; nil otherwise
+	face   face  // under which it is there
+	listed bool  // it is there
+
 	due dueAt // the expiry's own; see there
 }
 

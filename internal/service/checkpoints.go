@@ -53,7 +53,7 @@ func (au *autopilot) checkpoints() {
 			return
 		}
 		now := time.Now()
-		for _, b := range au.table.snapshot() {
+		for _, b := range au.table.awake() {
 			b.mu.Lock()
 			every, runs := b.rec.Sandbox.Lifecycle.Checkpoints.Every, b.rec.Sandbox.State == carrel.Running
 			b.mu.Unlock()

@@ -274,6 +274,7 @@ func (b *box) adopt(inst driver.Instance, conn *guest.Conn, ttl time.Duration) {
 	b.rec.Handle = inst.Handle()
 	b.rec.Sandbox.Started = time.Now().UTC().Round(0)
 	b.rec.Sandbox.Ends = b.rec.Sandbox.Started.Add(ttl)
+	b.enrollLocked()
 }
 
 // run makes the sandbox running, unless its creation was aborted before.
@@ -284,6 +285,7 @@ func (b *box) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	b.rec.Sandbox.State = carrel.Running
+	b.enrollLocked()
 	b.use.last = time.Now()
 	close(b.up)
 	return nil

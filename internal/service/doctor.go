@@ -52,16 +52,10 @@ type Stats struct {
 
 // Stats counts the sandboxes.
 func (s *Service) Stats() Stats {
-	st := Stats{Max: s.opts.MaxSandboxes}
-	for _, b := range s.table.snapshot() {
-		switch b.public().State {
-		case carrel.Starting:
-			st.Starting++
-		case carrel.Stopping:
-			st.Stopping++
-		default:
-			st.Running++
-		}
+	r := s.table.roll
+	st := Stats{Starting: r.count(carrel.Starting), Stopping: r.count(carrel.Stopping), Max: s.opts.MaxSandboxes}
+	for _, other := range []carrel.State{carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming} {
+		st.Running += r.count(other)
 	}
 	return st
 }

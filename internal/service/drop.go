@@ -149,6 +149,7 @@ func (ar *archive) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rul
 	for _, b := range moved {
 		b.mu.Lock()
 		b.rec.Sandbox.Snapshot = timeline.Above(claimed, b.rec.Sandbox.Snapshot)
+		b.enrollLocked()
 		b.mu.Unlock()
 	}
 	return c.DeleteSnapshots, refused, nil
@@ -196,17 +197,16 @@ func (ar *archive) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlo
 
 // usersOf lists those sandboxes, by ID.
 func (ar *archive) usersOf(set map[carrel.SnapshotID]bool) []*box {
-	owners := map[carrel.ID]bool{}
+	out := ar.table.roll.usersOf(set)
 	for id := range set {
-		if sr, ok := ar.snaps.Get(id); ok {
-			owners[sr.Snapshot.Sandbox] = true
+		sr, ok := ar.snaps.Get(id)
+		if !ok {
+			continue
+		}
+		if b := ar.table.boxOf(sr.Snapshot.Sandbox); b != nil && !slices.Contains(out, b) {
+			out = append(out, b)
 		}
 	}
-	out := slices.DeleteFunc(ar.table.snapshot(), func(b *box) bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return !owners[b.id] && !set[b.rec.Sandbox.Snapshot] && !set[b.rec.Paused]
-	})
 	slices.SortFunc(out, func(a, b *box) int { return strings.Compare(string(a.id), string(b.id)) })
 	return out
 }

@@ -84,6 +84,7 @@ func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(car
 		default:
 			e = &ending{done: make(chan struct{})}
 			b.ending, b.rec.Sandbox.State = e, carrel.Stopping
+			b.enrollLocked()
 			b.mu.Unlock()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 			defer cancel()
@@ -153,7 +154,7 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 	wg.Wait()
 	li.archive.dropOf(ctx, b.id)
 	li.expiry.remove(b)
-	li.table.remove(rec.Sandbox, v, lived)
+	li.table.remove(b, rec.Sandbox, v, lived)
 	close(b.gone)
 }
 

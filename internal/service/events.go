@@ -186,10 +186,8 @@ func (s *Service) trim() {
 	for {
 		now := time.Now()
 		before := now.Add(-keepAfterEnd)
-		for _, b := range s.table.snapshot() {
-			if t := b.public().Started; t.Before(before) {
-				before = t
-			}
+		if t, any := s.table.roll.oldest(); any && t.Before(before) {
+			before = t
 		}
 		if oldest := now.Add(-keepAtMost); before.Before(oldest) {
 			before = oldest

@@ -345,6 +345,9 @@ func (h *house) open(t testing.TB, change func(*service.Options)) *service.Servi
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		if err := s.CheckRoll(); err != nil {
+			t.Errorf("the roll: %v", err)
+		}
 	})
 	return s
 }

@@ -33,7 +33,7 @@ func (au *autopilot) idle() {
 			return
 		}
 		now := time.Now()
-		for _, b := range au.table.snapshot() {
+		for _, b := range au.table.awake() {
 			b.mu.Lock()
 			quiet := b.quietLocked(now)
 			b.mu.Unlock()

@@ -1,10 +1,8 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
@@ -14,19 +12,6 @@ const (
 	opList  = "list sandboxes"
 	maxPage = 100
 )
-
-// position is a place in the order of a list: by start, then by ID. It stays
-// valid when the sandbox that it names has gone.
-type position struct {
-	started time.Time
-	id      carrel.ID
-}
-
-func (p position) compare(q position) int {
-	return cmp.Or(p.started.Compare(q.started), cmp.Compare(p.id, q.id))
-}
-
-func positionOf(sb carrel.Sandbox) position { return position{sb.Started, sb.ID} }
 
 // cursor writes a position as clients see it: opaque text.
 func (p position) cursor() string { return timeline.WriteCursor(p.started, string(p.id)) }
@@ -50,60 +35,84 @@ func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, er
 	if o.Limit == 0 {
 		o.Limit = maxPage
 	}
-	matching, running := s.matching(o)
-	page := carrel.Page{Running: running}
-	order := func(a, b listed) int {
-		c := a.position.compare(b.position)
-		if !o.OldestFirst {
-			c = -c
-		}
-		return c
-	}
-	slices.SortFunc(matching, order)
+	var after *position
 	if o.Cursor != "" {
-		after, err := parseCursor(o.Cursor)
+		p, err := parseCursor(o.Cursor)
 		if err != nil {
 			return carrel.Page{}, err
 		}
-		i, found := slices.BinarySearchFunc(matching, listed{position: after}, order)
-		if found {
-			i++
-		}
-		matching = matching[i:]
+		after = &p
 	}
-	if len(matching) > o.Limit {
-		matching = matching[:o.Limit]
-		page.Next = matching[o.Limit-1].position.cursor()
+	page := carrel.Page{Running: s.running(o)}
+	found, more := s.matching(o, after)
+	if more {
+		page.Next = found[len(found)-1].position.cursor()
 	}
-	for _, l := range matching {
+	for _, l := range found {
 		page.Sandboxes = append(page.Sandboxes, l.box.public())
 	}
 	return page, nil
 }
 
-// listed is a sandbox and its place in a list. Only those of the page that is asked
-// for are copied: there may be very many.
-type listed struct {
-	position
-	box *box
+// listBatch is how many sandboxes are looked at between two looks at the roll.
+const listBatch = 2 * maxPage
+
+// matching lists those after a place that pass the filters, no more than are asked for.
+// more says that others follow.
+func (s *Service) matching(o carrel.ListOptions, after *position) (out []listed, more bool) {
+	k := orderKey{o.Project, partFor(o.States)}
+	for {
+		batch := s.table.roll.after(k, after, o.OldestFirst, listBatch)
+		for _, l := range batch {
+			if !l.box.matches(&o) {
+				continue
+			}
+			if len(out) == o.Limit {
+				return out, true
+			}
+			out = append(out, l)
+		}
+		if len(batch) < listBatch {
+			return out, false
+		}
+		after = &batch[len(batch)-1].position
+	}
 }
 
-// matching lists those that pass the filters, in no order, and counts the running.
-func (s *Service) matching(o carrel.ListOptions) (out []listed, running int) {
-	all := s.table.snapshot()
-	out = make([]listed, 0, len(all))
-	for _, b := range all {
-		b.mu.Lock()
-		sb := &b.rec.Sandbox
-		if matches(sb, &o) {
-			out = append(out, listed{positionOf(*sb), b})
-			if sb.State == carrel.Running {
-				running++
-			}
-		}
-		b.mu.Unlock()
+// partFor is the smallest part with all that are in one of some states; none is any.
+func partFor(states []carrel.State) part {
+	var parts [asleep + 1]bool
+	for _, st := range states {
+		parts[partOf(st)] = true
 	}
-	return out, running
+	switch {
+	case parts[awake] && !parts[asleep]:
+		return awake
+	case parts[asleep] && !parts[awake]:
+		return asleep
+	}
+	return everybody
+}
+
+// running counts those that pass the filters and run.
+func (s *Service) running(o carrel.ListOptions) (n int) {
+	if len(o.States) > 0 && !slices.Contains(o.States, carrel.Running) {
+		return 0
+	}
+	o.States = []carrel.State{carrel.Running}
+	for _, b := range s.table.roll.all(orderKey{o.Project, awake}) {
+		if b.matches(&o) {
+			n++
+		}
+	}
+	return n
+}
+
+// matches reports whether a sandbox passes a list's filters.
+func (b *box) matches(o *carrel.ListOptions) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return matches(&b.rec.Sandbox, o)
 }
 
 func checkList(o carrel.ListOptions) error {

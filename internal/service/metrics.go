@@ -194,7 +194,7 @@ func (me *meter) sample() {
 	slots := make(chan struct{}, sampleWorkers)
 	for {
 		soon := time.Now().Add(me.opts.SampleEvery / 2)
-		all := slices.DeleteFunc(me.table.snapshot(), func(b *box) bool {
+		all := slices.DeleteFunc(me.table.awake(), func(b *box) bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.rec.Sandbox.State != carrel.Running || b.samples.due.After(soon)

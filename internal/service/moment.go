@@ -134,6 +134,7 @@ func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	}
 	b.mu.Lock()
 	b.rec.Sandbox.Snapshot = sr.Snapshot.ID
+	b.enrollLocked()
 	b.mu.Unlock()
 	_ = failpoint.Hit(pointSnapped)
 	m.journal.tell(snapshotEvent(sr.Snapshot))

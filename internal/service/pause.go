@@ -54,6 +54,7 @@ func (m *moments) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, co
 	wanted := cond == nil || cond()
 	if st == carrel.Running && wanted {
 		b.rec.Sandbox.State = carrel.Pausing
+		b.enrollLocked()
 	}
 	b.mu.Unlock()
 	switch {
@@ -158,6 +159,7 @@ func (m *moments) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 	st := b.rec.Sandbox.State
 	b.rec = rec
 	b.rec.Sandbox.State = st
+	b.enrollLocked()
 	return nil
 }
 
@@ -186,6 +188,7 @@ func (m *moments) putAway(b *box) {
 	conn := b.conn
 	b.inst, b.conn = nil, nil
 	b.rec.Sandbox.State = carrel.Paused
+	b.enrollLocked()
 	b.samples.at = time.Time{} // another process is measured from now on
 	b.mu.Unlock()
 	m.lifecycle.expiry.clear(b)

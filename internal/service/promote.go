@@ -153,6 +153,7 @@ func (m *moments) rerecord(ctx context.Context, b *box, rec state.Record) error 
 	generation := b.rec.Sandbox.Generation
 	b.rec = rec
 	b.rec.Sandbox.Generation = max(generation, rec.Sandbox.Generation)
+	b.enrollLocked()
 	return nil
 }
 

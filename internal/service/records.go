@@ -42,6 +42,7 @@ func (r *records) updateRules(ctx context.Context, op string, b *box, egress *po
 	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
 	b.rec = rec
 	b.rec.Sandbox.State = st
+	b.enrollLocked()
 	if egress != nil {
 		b.egress = egress
 	}
@@ -76,6 +77,7 @@ func (r *records) unrecord(b *box) {
 	b.mu.Lock()
 	stuck := b.failed != nil
 	b.undoing, b.rec.Sandbox.State = true, carrel.Stopping
+	b.enrollLocked()
 	b.mu.Unlock()
 	if stuck {
 		r.remember(ctx, b) // the next service finishes it

@@ -305,6 +305,7 @@ func (m *moments) recordRunning(ctx context.Context, b *box, inst driver.Instanc
 	}
 	b.mu.Lock()
 	b.rec = rec
+	b.enrollLocked()
 	b.use.last = time.Now()
 	b.mu.Unlock()
 	m.lifecycle.expiry.set(b, ends)

@@ -24,20 +24,7 @@ func (ar *archive) prune(id carrel.ID) {
 	if rule == (carrel.Retention{}) {
 		rule = ar.opts.Retention
 	}
-	ar.dropQuietly(ar.table.ctx, ar.snaps.Excess(id, rule, time.Now(), ar.heads), "")
-}
-
-// heads counts the living sandboxes by the moment that their present came after.
-func (ar *archive) heads() map[carrel.SnapshotID]int {
-	out := map[carrel.SnapshotID]int{}
-	for _, b := range ar.table.snapshot() {
-		b.mu.Lock()
-		if h := b.rec.Sandbox.Snapshot; h != "" {
-			out[h]++
-		}
-		b.mu.Unlock()
-	}
-	return out
+	ar.dropQuietly(ar.table.ctx, ar.snaps.Excess(id, rule, time.Now(), ar.table.roll.isHead), "")
 }
 
 // dropQuietly drops snapshots that a rule removes, as far as they are not in use.

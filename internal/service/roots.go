@@ -88,7 +88,9 @@ func (r *roots) rootPath(name string) (string, bool) {
 func (r *roots) sweepRoots() {
 	need := map[string]bool{}
 	for _, b := range r.table.snapshot() {
-		need[b.record().Root] = true
+		b.mu.Lock()
+		need[b.rec.Root] = true
+		b.mu.Unlock()
 	}
 	for _, sr := range r.snaps.All() {
 		need[sr.Record.Root] = true

@@ -23,7 +23,8 @@ type table struct {
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
-	live    int // boxes that have an instance, or are getting one
+	roll    *roll // the same, by what is asked for
+	live    int   // boxes that have an instance, or are getting one
 	ended   endings
 	closing bool           // nothing new begins
 	drained bool           // nothing at all begins: set right before wg is waited for
@@ -31,7 +32,7 @@ type table struct {
 }
 
 func newTable(ctx context.Context, o *Options) *table {
-	t := &table{opts: o, boxes: map[carrel.ID]*box{}}
+	t := &table{opts: o, boxes: map[carrel.ID]*box{}, roll: newRoll()}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -57,6 +58,7 @@ func (t *table) drain() {
 // adopt puts a sandbox into the table that an earlier service left. lives says that it has an
 // instance.
 func (t *table) adopt(b *box, lives bool) {
+	b.enroll(t.roll)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.boxes[b.id] = b
@@ -67,7 +69,8 @@ func (t *table) adopt(b *box, lives bool) {
 
 // remove takes a sandbox out of the table that has ended. lived says that it had an
 // instance.
-func (t *table) remove(sb carrel.Sandbox, v verdict, lived bool) {
+func (t *table) remove(b *box, sb carrel.Sandbox, v verdict, lived bool) {
+	b.strike()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.boxes, sb.ID)
@@ -154,6 +157,9 @@ func (t *table) snapshotLocked() []*box {
 	return all
 }
 
+// awake lists the sandboxes that are not paused.
+func (t *table) awake() []*box { return t.roll.all(orderKey{part: awake}) }
+
 // boxOf finds a sandbox; nil when it has gone.
 func (t *table) boxOf(id carrel.ID) *box {
 	t.mu.Lock()
@@ -174,21 +180,25 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	id := p.rec.Sandbox.ID
 	b := t.newBox(p.rec, p.egress, abort)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.closing {
+		t.mu.Unlock()
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Unavailable, Err: errClosing}
 	}
 	if most := t.opts.MaxSandboxes; most > 0 && t.live >= most {
+		t.mu.Unlock()
 		return nil, t.errFull(opCreate)
 	}
 	t.boxes[id] = b
 	t.live++
 	t.wg.Add(1)
+	t.mu.Unlock()
+	b.enroll(t.roll)
 	return b, nil
 }
 
 // unreserve gives the place back.
 func (t *table) unreserve(b *box) {
+	b.strike()
 	t.mu.Lock()
 	delete(t.boxes, b.id)
 	t.live--

@@ -50,7 +50,11 @@ func (ar *archive) stored(ctx context.Context, sn carrel.Snapshot) int64 {
 // but for the sandbox whose timeline it is.
 func (ar *archive) forksFrom(id carrel.ID, past map[carrel.SnapshotID]carrel.Snapshot) map[carrel.SnapshotID][]carrel.ID {
 	out := map[carrel.SnapshotID][]carrel.ID{}
-	for _, b := range ar.table.snapshot() {
+	set := make(map[carrel.SnapshotID]bool, len(past))
+	for sn := range past {
+		set[sn] = true
+	}
+	for _, b := range ar.table.roll.usersOf(set) {
 		b.mu.Lock()
 		head, st := b.rec.Sandbox.Snapshot, b.rec.Sandbox.State
 		b.mu.Unlock()

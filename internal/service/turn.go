@@ -36,6 +36,7 @@ func (b *box) setState(from, to carrel.State) bool {
 		return false
 	}
 	b.rec.Sandbox.State = to
+	b.enrollLocked()
 	return true
 }
 

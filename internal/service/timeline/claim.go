@@ -25,15 +25,14 @@ func (x *Index) Orphans(gone map[carrel.SnapshotID]state.SnapshotRecord) []state
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var out []state.SnapshotRecord
-	for id := range x.byID {
-		sr := x.byID[id]
-		if _, ok := gone[sr.Snapshot.Parent]; !ok {
-			continue
+	for parent := range gone {
+		for id := range x.after[parent] {
+			sr := x.byID[id]
+			if sr.Snapshot.Parent = Above(gone, parent); sr.Snapshot.Parent == id {
+				sr.Snapshot.Parent = "" // the records were a circle
+			}
+			out = append(out, sr)
 		}
-		if sr.Snapshot.Parent = Above(gone, sr.Snapshot.Parent); sr.Snapshot.Parent == id {
-			sr.Snapshot.Parent = "" // the records were a circle
-		}
-		out = append(out, sr)
 	}
 	return out
 }

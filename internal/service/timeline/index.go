@@ -17,8 +17,9 @@ type Index struct {
 	mu    sync.Mutex
 	byID  map[carrel.SnapshotID]state.SnapshotRecord
 	names map[ownName]carrel.SnapshotID
-	of    map[carrel.ID]map[carrel.SnapshotID]struct{} // by sandbox
-	held  map[carrel.SnapshotID]int                    // in use by an operation: not to be deleted
+	of    map[carrel.ID]map[carrel.SnapshotID]struct{}         // by sandbox
+	after map[carrel.SnapshotID]map[carrel.SnapshotID]struct{} // by parent, whether that is there or not
+	held  map[carrel.SnapshotID]int                            // in use by an operation: not to be deleted
 }
 
 // ownName is a name as each project has its own.
@@ -27,7 +28,7 @@ type ownName struct{ project, name string }
 // New returns an empty index.
 func New() *Index {
 	return &Index{byID: map[carrel.SnapshotID]state.SnapshotRecord{}, names: map[ownName]carrel.SnapshotID{},
-		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}}
+		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, after: map[carrel.SnapshotID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}}
 }
 
 // LockEdits makes the caller the only one who changes records that exist. It is held over
@@ -47,12 +48,10 @@ func (x *Index) Put(all ...state.SnapshotRecord) {
 		for _, n := range sr.Snapshot.Names {
 			x.names[ownName{sr.Snapshot.Project, n}] = sr.Snapshot.ID
 		}
-		set := x.of[sr.Snapshot.Sandbox]
-		if set == nil {
-			set = map[carrel.SnapshotID]struct{}{}
-			x.of[sr.Snapshot.Sandbox] = set
+		addTo(x.of, sr.Snapshot.Sandbox, sr.Snapshot.ID)
+		if sr.Snapshot.Parent != "" {
+			addTo(x.after, sr.Snapshot.Parent, sr.Snapshot.ID)
 		}
-		set[sr.Snapshot.ID] = struct{}{}
 	}
 }
 
@@ -74,10 +73,23 @@ func (x *Index) dropLocked(id carrel.SnapshotID) {
 			delete(x.names, own)
 		}
 	}
-	set := x.of[sr.Snapshot.Sandbox]
-	delete(set, id)
-	if len(set) == 0 {
-		delete(x.of, sr.Snapshot.Sandbox)
+	dropFrom(x.of, sr.Snapshot.Sandbox, id)
+	dropFrom(x.after, sr.Snapshot.Parent, id)
+}
+
+// addTo adds to a set of sets.
+func addTo[K comparable](sets map[K]map[carrel.SnapshotID]struct{}, k K, id carrel.SnapshotID) {
+	if sets[k] == nil {
+		sets[k] = map[carrel.SnapshotID]struct{}{}
+	}
+	sets[k][id] = struct{}{}
+}
+
+// dropFrom takes away from one.
+func dropFrom[K comparable](sets map[K]map[carrel.SnapshotID]struct{}, k K, id carrel.SnapshotID) {
+	delete(sets[k], id)
+	if len(sets[k]) == 0 {
+		delete(sets, k)
 	}
 }
 

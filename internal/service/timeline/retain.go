@@ -20,25 +20,15 @@ func isPause(sn carrel.Snapshot) bool {
 	return sn.Cause == carrel.CausePause || sn.Cause == carrel.CauseTimeout || sn.Cause == carrel.CauseIdle
 }
 
-// children counts the snapshots that came right after each.
-func (x *Index) children(of []carrel.Snapshot) map[carrel.SnapshotID]int {
-	out := make(map[carrel.SnapshotID]int, len(of))
-	for _, sn := range of {
-		out[sn.ID] = 0
-	}
+// children counts the snapshots that came right after one.
+func (x *Index) children(of carrel.SnapshotID) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for id := range x.byID {
-		parent := x.byID[id].Snapshot.Parent
-		if _, ok := out[parent]; ok {
-			out[parent]++
-		}
-	}
-	return out
+	return len(x.after[of])
 }
 
-// Excess lists what a retention rule does not keep of a sandbox's snapshots. heads is asked
-// for the present moments of all living sandboxes, which stay.
+// Excess lists what a retention rule does not keep of a sandbox's snapshots. isHead says
+// of a snapshot whether it is the present moment of a living sandbox, and stays.
 //
 // The rule governs snapshots that nobody asked for: not Kept, named or labelled. Of
 // those the Last newest stay, and all younger than For. Whatever the rule says, the
@@ -51,7 +41,7 @@ func (x *Index) children(of []carrel.Snapshot) map[carrel.SnapshotID]int {
 // it is idle would otherwise push every checkpoint out. So of the snapshots that
 // pauses took (on request, at a timeout, on idleness) the newest stays, and an older
 // one only where the timeline branches: where more hangs on it than what came next.
-func (x *Index) Excess(id carrel.ID, rule carrel.Retention, now time.Time, heads func() map[carrel.SnapshotID]int) []carrel.SnapshotID {
+func (x *Index) Excess(id carrel.ID, rule carrel.Retention, now time.Time, isHead func(carrel.SnapshotID) bool) []carrel.SnapshotID {
 	last := rule.Last
 	if last == 0 {
 		last = defaultLast
@@ -73,13 +63,9 @@ func (x *Index) Excess(id carrel.ID, rule carrel.Retention, now time.Time, heads
 			over = append(over, sn)
 		}
 	}
-	if len(over) == 0 {
-		return nil
-	}
-	living, kids := heads(), x.children(over)
 	var ids []carrel.SnapshotID
 	for _, sn := range over {
-		if living[sn.ID] == 0 && (!isPause(sn) || kids[sn.ID] <= 1) {
+		if !isHead(sn.ID) && (!isPause(sn) || x.children(sn.ID) <= 1) {
 			ids = append(ids, sn.ID)
 		}
 	}
