@@ -104,6 +104,7 @@ func measurements() []measurement {
 		{name: "overload", short: "ten times as many creates as can be served", run: benchOverload},
 		{name: "density", group: "idle", short: "many idle sandboxes (--idle N)", run: benchDensity},
 		{name: "paused", short: "many paused sandboxes (--paused N)", run: onDaemon(benchPaused)},
+		{name: "sleepers", short: "create and list beside 100,000 paused sandboxes", run: alone(benchSleepers)},
 		{name: "wire", short: "the way out: throughput, latency, connections", run: alone(benchWire)},
 		{name: "inject", short: "requests with a credential put in, beside mitmproxy", run: alone(benchInject)},
 		{name: "run", short: "carrel run, beside bwrap, srt and codex", run: alone(benchRun)},

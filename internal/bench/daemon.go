@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,11 +40,7 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 		args = append(args, "--cache-dir", o.CacheDir)
 	}
 	args = append(args, more...)
-	// Not with the context, and in a group that a terminal's Ctrl-C does not reach: who interrupts the bench wants its sandboxes
-	// ended, and they outlive their daemon.
-	d := &daemon{cmd: exec.Command(o.Carrel, args...), dir: dir}
-	d.cmd.Stderr = o.Log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	d := &daemon{cmd: command(o.Carrel, args, o.Log), dir: dir}
 	if err := d.start(); err != nil {
 		return nil, fmt.Errorf("%w (build it with: make build)", err)
 	}
@@ -52,6 +49,15 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 		return nil, err
 	}
 	return d, nil
+}
+
+// command is a run of a binary, not with a context, and in a group that a terminal's Ctrl-C does not reach: who interrupts
+// the bench wants its sandboxes ended, and they outlive their daemon.
+func command(binary string, args []string, log io.Writer) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	return cmd
 }
 
 // start starts the process on a thread that lives as long as it does: the kernel ends it with

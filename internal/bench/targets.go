@@ -40,6 +40,9 @@ var targets = []target{
 	{"resume and fork with others idle", []condition{
 		{key: "density.others", label: "others ", bound: othersIdle, least: true},
 		{key: "density.resume", label: "resume ", unit: " ms", bound: 110}, {key: "density.fork", label: "forks ", unit: "/s", bound: 15, least: true}}},
+	{"with 10,000 and 100,000 paused sandboxes ÷ with 100", []condition{
+		{key: "sleepers.create/1", label: "create ", unit: " ×", bound: sleepersBound}, {key: "sleepers.create/2", label: "create ", unit: " ×", bound: sleepersBound},
+		{key: "sleepers.list/1", label: "list ", unit: " ×", bound: sleepersBound}, {key: "sleepers.list/2", label: "list ", unit: " ×", bound: sleepersBound}}},
 	{"10 × overload", []condition{
 		{key: "overload.goodput", label: "served ÷ what can be served ", unit: " ×", bound: 0.8, least: true}, {key: "overload.left", label: "left behind ", bound: 0}}},
 	{"soak at 5 creates per second: growth", []condition{

@@ -122,23 +122,16 @@ func (i *Inside) DialContext(ctx context.Context, network, address string) (net.
 		if network == "tcp4" && a.Is6() || network == "tcp6" && a.Is4() {
 			continue
 		}
-		var c *gonet.TCPConn
-		if c, err = gonet.DialContextTCP(ctx, i.stack, tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(a.AsSlice()), Port: uint16(port)}, proto); err == nil {
+		var c net.Conn
+		to := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(a.AsSlice()), Port: uint16(port)}
+		if c, err = dialStack(ctx, i.stack, proto, to, nil, nil); err == nil {
 			return c, nil
 		}
-		if err = refusedInside(err); ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
 	}
 	return fail(err)
-}
-
-// refusedInside makes a refusal one that programs know. The stack's adapter hands on its text alone.
-func refusedInside(err error) error {
-	if strings.HasSuffix(err.Error(), (&tcpip.ErrConnectionRefused{}).String()) {
-		return syscall.ECONNREFUSED
-	}
-	return err
 }
 
 // lookupTime bounds one question.

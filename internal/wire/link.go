@@ -187,8 +187,17 @@ func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Du
 	if l.ctx.Err() != nil {
 		return nil, syscall.ECONNRESET
 	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	return dialStack(ctx, l.stack, ipv4.ProtocolNumber, to, l.ctx.Done(), late.C)
+}
+
+// dialStack connects from a stack, until ctx ends, or gone or late says something: nil channels
+// do not. Its errors are those of the operating system, or errAttempt when it is late.
+func dialStack(ctx context.Context, s *stack.Stack, family tcpip.NetworkProtocolNumber, to tcpip.FullAddress,
+	gone <-chan struct{}, late <-chan time.Time) (net.Conn, error) {
 	var wq waiter.Queue
-	ep, terr := l.stack.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, &wq)
+	ep, terr := s.NewEndpoint(tcp.ProtocolNumber, family, &wq)
 	if terr != nil {
 		return nil, errno(terr)
 	}
@@ -198,17 +207,15 @@ func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Du
 	ep.SocketOptions().SetDelayOption(false)
 	terr = ep.Connect(to)
 	if _, started := terr.(*tcpip.ErrConnectStarted); started {
-		t := time.NewTimer(limit)
-		defer t.Stop()
 		var err error
 		select {
 		case <-ready:
 			terr = ep.LastError()
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-l.ctx.Done():
+		case <-gone:
 			err = syscall.ECONNRESET
-		case <-t.C:
+		case <-late:
 			err = errAttempt
 		}
 		if err != nil {

@@ -30,7 +30,8 @@ type Store struct {
 	sandboxes map[carrel.ID]row
 	snapshots map[carrel.SnapshotID]row
 	events    []event
-	seq       int64 // of the newest event
+	of        map[carrel.ID][]event // the same, by sandbox
+	seq       int64                 // of the newest event
 }
 
 var _ state.Store = (*Store)(nil)
@@ -52,7 +53,7 @@ type event struct {
 
 // Open returns an empty store.
 func Open() *Store {
-	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}}
+	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, of: map[carrel.ID][]event{}}
 }
 
 // PutSandbox implements state.Store.
@@ -167,7 +168,8 @@ func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, 
 		return carrel.Event{}, internal(op, e.ID, err)
 	}
 	s.seq++
-	s.events = append(s.events, event{e.Seq, e.ID, e.Time, body})
+	ev := event{e.Seq, e.ID, e.Time, body}
+	s.events, s.of[e.ID] = append(s.events, ev), append(s.of[e.ID], ev)
 	return e, nil
 }
 
@@ -181,14 +183,15 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	first, _ := slices.BinarySearchFunc(s.events, after+1, func(e event, seq int64) int { return cmp.Compare(e.seq, seq) })
+	list := s.events
+	if id != "" {
+		list = s.of[id]
+	}
+	first, _ := slices.BinarySearchFunc(list, after+1, func(e event, seq int64) int { return cmp.Compare(e.seq, seq) })
 	var out []carrel.Event
-	for _, ev := range s.events[first:] {
+	for _, ev := range list[first:] {
 		if len(out) == limit {
 			break
-		}
-		if id != "" && ev.id != id {
-			continue
 		}
 		var e carrel.Event
 		if err := json.Unmarshal(ev.body, &e); err != nil {
@@ -205,7 +208,13 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	s.events = slices.DeleteFunc(s.events, func(e event) bool { return e.time.Before(before) })
+	old := func(e event) bool { return e.time.Before(before) }
+	s.events = slices.DeleteFunc(s.events, old)
+	for id, list := range s.of {
+		if s.of[id] = slices.DeleteFunc(list, old); len(s.of[id]) == 0 {
+			delete(s.of, id)
+		}
+	}
 	return nil
 }
 
@@ -213,7 +222,7 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sandboxes, s.snapshots, s.events = true, nil, nil, nil
+	s.closed, s.sandboxes, s.snapshots, s.events, s.of = true, nil, nil, nil, nil
 	return nil
 }
 
