@@ -92,7 +92,7 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	guest.Close()
 	if err != nil {
 		err = in.bootError(ctx, err)
-		if l.blank && errors.Is(err, errNotReady) {
+		if l.blank && errors.Is(err, errNothingRan) {
 			err = fmt.Errorf("%w: %w", errBlank, err)
 		}
 		return nil, err
@@ -104,8 +104,8 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	return in, nil
 }
 
-// errNotReady is the end of a sentry that has not heard of its sandbox yet.
-var errNotReady = errors.New("sentry ended before it was ready")
+// errNothingRan is the failure of a sentry before it was told to run anything: another can do the same.
+var errNothingRan = errors.New("the sentry failed before anything ran in it")
 
 // openLink makes the link and connects the daemon's end; it returns the guest's.
 func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
@@ -128,12 +128,12 @@ func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.
 	_, err := io.ReadFull(ready, make([]byte, 1))
 	span.EndWith(err)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNotReady, err)
+		return fmt.Errorf("%w: it ended before it was ready: %w", errNothingRan, err)
 	}
 	in.preferForOOM()
 	conn, err := dialControl(in.rec.Sock)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNothingRan, err)
 	}
 	defer conn.Close()
 	args, err := networkArgs(guest, in.rec.MTU)
@@ -144,7 +144,7 @@ func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.
 	err = conn.Call(boot.ContMgrSetNetworkArgs, args, nil)
 	span.EndWith(err)
 	if err != nil {
-		return fmt.Errorf("set up the network: %w", err)
+		return fmt.Errorf("%w: set up the network: %w", errNothingRan, err)
 	}
 	if pages != nil {
 		defer trace.Mark(ctx, "load memory").End()
