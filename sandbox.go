@@ -80,13 +80,15 @@ type Network struct {
 // default template, with the default limits, that ends after the service's
 // default timeout.
 type CreateOptions struct {
-	Template string            `json:"template,omitempty"` // a TemplateRef; "" is "base"
-	Tier     Tier              `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
-	Timeout  time.Duration     `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
-	Limits   Limits            `json:"limits,omitzero"`
-	Env      map[string]string `json:"env,omitempty"`      // default environment of every command
-	Metadata map[string]string `json:"metadata,omitempty"` // the caller's own labels, searchable with List
-	Network  Network           `json:"network,omitzero"`
+	Template string        `json:"template,omitempty"` // a TemplateRef; "" is "base"
+	Tier     Tier          `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
+	Timeout  time.Duration `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
+	// NoTimeout gives it the longest timeout that the service allows. It goes with a Timeout of 0 only.
+	NoTimeout bool              `json:"noTimeout,omitempty"`
+	Limits    Limits            `json:"limits,omitzero"`
+	Env       map[string]string `json:"env,omitempty"`      // default environment of every command
+	Metadata  map[string]string `json:"metadata,omitempty"` // the caller's own labels, searchable with List
+	Network   Network           `json:"network,omitzero"`
 	// Tokens are the identity tokens that it may have, by a name of the caller's choice.
 	Tokens map[string]TokenSpec `json:"tokens,omitempty"`
 	// Lifecycle is what happens to it by itself.

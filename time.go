@@ -165,8 +165,9 @@ type SnapshotOptions struct {
 
 // ForkOptions says how to fork.
 type ForkOptions struct {
-	Count   int           `json:"count,omitempty"`   // 1–100; 0 is 1
-	Timeout time.Duration `json:"timeout,omitempty"` // of each fork; 0 is the default
+	Count int `json:"count,omitempty"` // 1–100; 0 is 1
+	// Timeout is each fork's. 0 is the default, or the parent's where that is paused at its timeout.
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // ForkResult is one fork, or why it could not be made.

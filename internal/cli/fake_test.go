@@ -43,6 +43,7 @@ type fake struct {
 	forks    map[carrel.SnapshotID][]carrel.ID
 	changes  []carrel.FileChange
 	results  []carrel.ForkResult
+	created  carrel.CreateOptions // of the last Create
 	err      error    // of every change, if set
 	calls    []string // what was asked for
 	pageSize int
@@ -63,6 +64,7 @@ func (f *fake) known(id carrel.ID) error {
 func (f *fake) Close() error { return nil }
 
 func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox, error) {
+	f.created = o
 	err := f.did("create from %q %+v", o.Template, o.Lifecycle)
 	return f.box, err
 }

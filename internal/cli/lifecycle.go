@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -17,10 +18,10 @@ type lifecycleFlags struct{ value carrel.Lifecycle }
 // add registers the flags.
 func (l *lifecycleFlags) add(f *pflag.FlagSet) {
 	v := &l.value
-	f.StringVar((*string)(&v.OnTimeout), "on-timeout", "", "kill (default) or pause it when its timeout passes")
+	f.StringVar((*string)(&v.OnTimeout), "on-timeout", "", "kill or pause it when its timeout passes (default with a timeout: kill)")
 	f.BoolVar(&v.AutoResume, "auto-resume", false, "wake it, when it is paused, with the next request to it")
 	f.BoolVar(&v.FilesOnly, "pause-files-only", false, "keep the files only when it is paused by itself")
-	f.DurationVar(&v.Idle.After, "pause-idle", 0, "pause it when nothing happened in it for so long; the next request wakes it (0: never)")
+	f.DurationVar(&v.Idle.After, "pause-idle", 0, "pause it when nothing happened in it for so long; the next request wakes it (0: never; create without a timeout: 30m)")
 	f.Float64Var(&v.Idle.CPUPct, "idle-cpu", 0, "percent of a core below which it is idle (default 5)")
 	f.BoolVar(&v.Idle.IgnoreCommands, "idle-ignore-commands", false, "commands that use no processor don't keep it from being idle")
 	f.DurationVar(&v.Checkpoints.Every, "checkpoint-every", 0, "take a snapshot so often (0: never)")
@@ -28,6 +29,21 @@ func (l *lifecycleFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&v.Checkpoints.FilesOnly, "checkpoint-files-only", false, "such snapshots keep the files only")
 	f.IntVar(&v.Retention.Last, "keep-last", 0, "so many of the newest snapshots stay that nobody asked for (default 20)")
 	f.DurationVar(&v.Retention.For, "keep-for", 0, "and those younger than this")
+}
+
+// idleTime is how long nothing happens in a sandbox that the command line made before it is paused.
+const idleTime = 30 * time.Minute
+
+// pauseWhenIdle gives a new sandbox the command line's own default: it is paused when it is idle, and nothing kills it. Who
+// names a timeout, or what happens at one, gets that instead.
+func pauseWhenIdle(f *pflag.FlagSet, opts *carrel.CreateOptions) {
+	if f.Changed("timeout") || f.Changed("on-timeout") {
+		return
+	}
+	opts.NoTimeout, opts.Lifecycle.OnTimeout = true, carrel.ActionPause
+	if !f.Changed("pause-idle") {
+		opts.Lifecycle.Idle.After = idleTime
+	}
 }
 
 // apply overlays l with the flags that were given and reports whether any was.

@@ -26,7 +26,11 @@ func (a *app) createCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Make a sandbox and print its ID",
-		Args:  cobra.NoArgs,
+		Long: `Makes a sandbox and prints its ID. Nothing kills it: when nothing happened in it for
+30 minutes (no command, no connection, no busy processor), it is paused, and the next
+request wakes it. --pause-idle changes that time, or with 0 lets it run on. With
+--timeout or --on-timeout it has a timeout instead, as E2B's SDKs give it.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if opts.Template != "" && from != "" {
 				return usage(fmt.Errorf("give --template or --from"))
@@ -46,6 +50,7 @@ func (a *app) createCommand() *cobra.Command {
 			}
 			opts.Tier = carrel.Tier(tier)
 			life.apply(c.Flags(), &opts.Lifecycle)
+			pauseWhenIdle(c.Flags(), &opts)
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				if from != "" {
 					id, err := resolveSnapshot(c.Context(), svc, from, allSnapshots)
@@ -70,7 +75,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.StringVarP(&opts.Template, "template", "t", "", "template or snapshot: name, name:tag or ID (default base)")
 	f.StringVar(&from, "from", "", "begin from this snapshot: its ID or name")
 	f.StringVar(&tier, "tier", "", "sim, gvisor, … (default: the daemon's)")
-	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed or paused (default: the daemon's)")
+	f.DurationVar(&opts.Timeout, "timeout", 0, "life until it is killed or paused (default: none)")
 	f.Var((*cores)(&opts.Limits.CPUs), "cpus", "processor cores, such as 2 or 0.5 (default: the daemon's)")
 	f.Var((*mebibytes)(&opts.Limits.MemoryMB), "memory", "memory, such as 512M or 4GiB; a number alone is MiB (default: the daemon's)")
 	f.Var((*mebibytes)(&opts.Limits.DiskMB), "disk", "disk to write on, in the same way (default: the daemon's)")
@@ -142,14 +147,30 @@ func (a *app) printSandboxes(all []carrel.Sandbox) error {
 	}
 	rows := make([][]string, 0, len(all))
 	for _, s := range all {
-		ends, from := span(s.Ends.Sub(a.now())), ""
+		ends, from := endText(s, a.now()), ""
 		if s.State == carrel.Paused {
-			ends, from = "–", short(s.Snapshot, shortLen) // its time does not run
+			from = short(s.Snapshot, shortLen)
 		}
 		rows = append(rows, []string{string(s.ID), string(s.State), first(s.Alias, s.Template), string(s.Tier),
 			span(a.now().Sub(s.Started)), ends, first(from, "–"), labels(s.Metadata)})
 	}
 	return a.table([]string{"ID", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "RESUMES FROM", "METADATA"}, rows)
+}
+
+// endText says when a sandbox ends or is paused by itself.
+func endText(s carrel.Sandbox, now time.Time) string {
+	left, idle := span(s.Ends.Sub(now)), s.Lifecycle.Idle.After
+	switch {
+	case s.State == carrel.Paused:
+		return "–" // its time does not run
+	case s.Lifecycle.OnTimeout == carrel.ActionPause && idle > 0:
+		return fmt.Sprintf("never, pauses after %v idle", idle)
+	case s.Lifecycle.OnTimeout == carrel.ActionPause:
+		return "never, pauses in " + left
+	case idle > 0:
+		return fmt.Sprintf("%s, pauses after %v idle", left, idle)
+	}
+	return left
 }
 
 // labels writes metadata as k=v pairs in order.
@@ -166,7 +187,7 @@ func labels(m map[string]string) string {
 func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "info ID",
-		Aliases: []string{"inspect"},
+		Aliases: []string{"get", "inspect"},
 		Short:   "Show one sandbox",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {

@@ -111,7 +111,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-const noLife = "{OnTimeout: FilesOnly:false AutoResume:false Idle:{After:0s CPUPct:0 IgnoreCommands:false} Checkpoints:{Every:0s Before:[] FilesOnly:false} Retention:{Last:0 For:0s}}"
+const noLife = "{OnTimeout:pause FilesOnly:false AutoResume:false Idle:{After:30m0s CPUPct:0 IgnoreCommands:false} Checkpoints:{Every:0s Before:[] FilesOnly:false} Retention:{Last:0 For:0s}}"
 
 func paused(f *fake) { f.box.State = carrel.Paused }
 func unkept(f *fake) { f.box.Snapshot, f.snaps = "", nil }

@@ -206,9 +206,10 @@ func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Durati
 	}
 	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
 		ends := time.Now().Add(d).UTC().Round(0)
-		if !extendOnly || ends.After(r.Sandbox.Ends) {
-			r.Sandbox.Ends = ends
+		if extendOnly && !ends.After(r.Sandbox.Ends) {
+			return // a shorter one takes nothing away
 		}
+		r.Sandbox.Ends = ends
 		if d > 0 {
 			r.Timeout = d
 		}

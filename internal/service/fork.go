@@ -118,6 +118,9 @@ func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *orig
 
 // born makes one sandbox from a moment, like its parent but for its ID and tokens.
 func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origin, egress *policy.Policy, timeout time.Duration) (carrel.Sandbox, error) {
+	if timeout == 0 && sr.Record.Sandbox.Lifecycle.OnTimeout == carrel.ActionPause {
+		timeout = min(sr.Record.Timeout, m.opts.MaxTimeout)
+	}
 	opts := carrel.CreateOptions{
 		Timeout: timeout, Limits: sr.Record.Sandbox.Limits, Metadata: sr.Record.Sandbox.Metadata,
 		Network: sr.Record.Sandbox.Network, Lifecycle: sr.Record.Sandbox.Lifecycle, Tokens: sr.Record.Sandbox.Tokens,
@@ -142,10 +145,7 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}
 	opts.Limits = fill(opts.Limits, sr.Record.Sandbox.Limits)
-	ttl := opts.Timeout
-	if ttl == 0 {
-		ttl = min(cr.opts.DefaultTimeout, cr.opts.MaxTimeout)
-	}
+	ttl := cr.rules.lifetime(opts)
 	now := time.Now().UTC().Round(0)
 	old := sr.Record
 	sb := copySandbox(carrel.Sandbox{

@@ -307,3 +307,52 @@ func TestCheckpointsFail(t *testing.T) {
 		d.consistent(t)
 	})
 }
+
+// TestNoTimeout: a sandbox without a timeout is paused when it is idle and lives as long as it is used, and so do its forks.
+func TestNoTimeout(t *testing.T) {
+	inDen(t, nil, func(t *testing.T, d *den) {
+		o := carrel.CreateOptions{NoTimeout: true, Lifecycle: carrel.Lifecycle{OnTimeout: carrel.ActionPause, Idle: carrel.Idle{After: 30 * time.Minute}}}
+		sb := d.create(t, o)
+		forks, err := d.Fork(t.Context(), sb.ID, carrel.ForkOptions{})
+		if err != nil || forks[0].Err != nil {
+			t.Fatal(forks, err)
+		}
+		all := []carrel.ID{sb.ID, forks[0].Sandbox.ID}
+		leave := make([]func(), len(all))
+		for i, id := range all {
+			if _, leave[i], err = d.Visit(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// An SDK that connects asks for five minutes at least, and takes nothing away.
+		if _, _, err := d.Resume(t.Context(), sb.ID, carrel.ResumeOptions{Timeout: 5 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Hour)
+		for i, id := range all {
+			if st := d.state(t, id); st != carrel.Running {
+				t.Errorf("after 6 hours of use it is %s", st)
+			}
+			leave[i]()
+		}
+		time.Sleep(32 * time.Minute)
+		for _, id := range all {
+			if st := d.state(t, id); st != carrel.Paused {
+				t.Errorf("after half an hour without use it is %s", st)
+			}
+		}
+		_, done, err := d.Visit(t.Context(), sb.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Hour)
+		if st := d.state(t, sb.ID); st != carrel.Running {
+			t.Errorf("woken, and 6 hours later it is %s", st)
+		}
+		done()
+		o.Timeout = time.Minute
+		if _, err := d.Create(t.Context(), o); carrel.KindOf(err) != carrel.Invalid {
+			t.Errorf("a timeout and none: %v", err)
+		}
+	})
+}

@@ -15,6 +15,9 @@ type rules struct{ opts *Options }
 // checkOptions checks each field by itself, but for the template, which plan looks up. It
 // returns the compiled network.
 func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
+	if o.NoTimeout && o.Timeout != 0 {
+		return nil, invalid(opCreate, "noTimeout", "there is a timeout too: %v", o.Timeout)
+	}
 	if err := first(
 		r.checkTimeout(opCreate, o.Timeout),
 		checkMetadata(o.Metadata),
@@ -41,6 +44,17 @@ func (r *rules) checkTimeout(op string, d time.Duration) error {
 			Hint: "raise the maximum with carrel serve --max-timeout"}
 	}
 	return nil
+}
+
+// lifetime is how long a new sandbox lives until its timeout passes.
+func (r *rules) lifetime(o carrel.CreateOptions) time.Duration {
+	switch {
+	case o.NoTimeout:
+		return r.opts.MaxTimeout
+	case o.Timeout != 0:
+		return o.Timeout
+	}
+	return min(r.opts.DefaultTimeout, r.opts.MaxTimeout)
 }
 
 // checkLimits checks what a request asks for; zero asks for nothing.

@@ -50,10 +50,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err != nil {
 		return nil, err
 	}
-	ttl := opts.Timeout
-	if ttl == 0 {
-		ttl = min(cr.opts.DefaultTimeout, cr.opts.MaxTimeout)
-	}
+	ttl := cr.rules.lifetime(opts)
 	if err := canPause(drv, opts.Lifecycle); err != nil {
 		return nil, err
 	}
