@@ -163,9 +163,16 @@ type SnapshotOptions struct {
 	Detail string `json:"-"`
 }
 
+// MaxForks is how many forks one call may ask for. A service may have room for less.
+const MaxForks = 10000
+
 // ForkOptions says how to fork.
 type ForkOptions struct {
-	Count int `json:"count,omitempty"` // 1–100; 0 is 1
+	// Count is from 1 to [MaxForks]; 0 is 1. One request to a daemon makes 100 at most: a client sends several.
+	Count int `json:"count,omitempty"`
+	// At is the moment in the sandbox's past that they begin from; "" is the present. Several calls that name the
+	// Sandbox.Snapshot of the first one's results make forks of one moment.
+	At SnapshotID `json:"at,omitempty"`
 	// Timeout is each fork's. 0 is the default, or the parent's where that is paused at its timeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/carrel-dev/carrel"
@@ -38,9 +40,45 @@ func (c *Client) Snapshot(ctx context.Context, id carrel.ID, opts carrel.Snapsho
 	return snap, err
 }
 
+// mostForks is how many forks the daemon makes for one request.
+const mostForks = 100
+
 // Fork implements carrel.Moments. What became of each fork is in its result, with
-// the kind that the daemon gave it.
+// the kind that the daemon gave it. More than a hundred take several requests, all for
+// the moment of the first. After one of them in which no fork could be made there is no
+// other: the forks that are left have its error.
 func (c *Client) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	want := opts.Count
+	if want > carrel.MaxForks {
+		return nil, &carrel.Error{Op: "fork sandbox", Kind: carrel.Invalid, ID: id, Field: "count", Err: fmt.Errorf("%d is more than %d", want, carrel.MaxForks)}
+	}
+	var all []carrel.ForkResult
+	for {
+		opts.Count = min(want-len(all), mostForks)
+		some, err := c.forkOnce(ctx, id, opts)
+		if err != nil && len(all) == 0 {
+			return nil, err
+		}
+		all = append(all, some...)
+		for _, r := range some {
+			if r.Err == nil {
+				opts.At = r.Sandbox.Snapshot
+			}
+		}
+		if err == nil && len(some) > 0 && !slices.ContainsFunc(some, func(r carrel.ForkResult) bool { return r.Err == nil }) {
+			err = some[len(some)-1].Err
+		}
+		for err != nil && len(all) < want {
+			all = append(all, carrel.ForkResult{Err: err})
+		}
+		if len(all) >= want || len(some) < opts.Count { // a daemon that answers for fewer than were asked for is not asked for ever
+			return all, nil
+		}
+	}
+}
+
+// forkOnce is Fork by one request.
+func (c *Client) forkOnce(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
 	const op = "fork sandbox"
 	var out struct {
 		Forks []struct {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,8 @@ var moment = carrel.Snapshot{
 // time.
 type keeper struct {
 	fake
-	got []any
+	got   []any
+	forks func(carrel.ForkOptions) []carrel.ForkResult // nil makes one, and fails in each way once
 }
 
 // heard returns what reached the service since it was last asked.
@@ -46,11 +48,15 @@ func (k *keeper) Snapshot(_ context.Context, id carrel.ID, o carrel.SnapshotOpti
 	return moment, k.note(id, o)
 }
 func (k *keeper) Fork(_ context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	err := k.note(id, o)
+	if k.forks != nil {
+		return k.forks(o), err
+	}
 	out := []carrel.ForkResult{{Sandbox: box}}
 	for _, err := range everyKind() {
 		out = append(out, carrel.ForkResult{Err: err})
 	}
-	return out, k.note(id, o)
+	return out, err
 }
 func (k *keeper) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
 	return box, k.note(id, to, o)
@@ -231,6 +237,60 @@ func TestForkErrors(t *testing.T) {
 	}
 	for i, want := range everyKind() {
 		same(t, "fork", out[i+1].Err, want)
+	}
+}
+
+// TestManyForks: more than a hundred take several requests, which all name the moment of the first. After one
+// without a fork there is no other.
+func TestManyForks(t *testing.T) {
+	svc, k := keep(t)
+	room := 0
+	k.forks = func(o carrel.ForkOptions) []carrel.ForkResult {
+		out := make([]carrel.ForkResult, o.Count)
+		for i := range out {
+			if room--; room < 0 {
+				out[i].Err = &carrel.Error{Op: "fork sandbox", Kind: carrel.Exhausted, Err: errors.New("no place")}
+				continue
+			}
+			out[i].Sandbox = box
+			out[i].Sandbox.Snapshot = moment.ID
+		}
+		return out
+	}
+	for _, c := range []struct {
+		room, want, made int
+		counts           []int
+	}{{250, 250, 250, []int{100, 100, 50}}, {200, 1000, 200, []int{100, 100, 100}}, {120, 201, 120, []int{100, 100, 1}}, {0, 101, 0, []int{100}}} {
+		room = c.room
+		out, err := svc.Fork(t.Context(), box.ID, carrel.ForkOptions{Count: c.want})
+		made, failed := 0, 0
+		for _, r := range out {
+			if r.Err == nil {
+				made++
+			} else if carrel.KindOf(r.Err) == carrel.Exhausted {
+				failed++
+			}
+		}
+		if err != nil || made != c.made || made+failed != c.want {
+			t.Errorf("%d with room for %d: %d made and %d failed, %v", c.want, c.room, made, failed, err)
+		}
+		var counts []int
+		for i, got := range k.heard() {
+			o, ok := got.(carrel.ForkOptions)
+			if !ok {
+				continue
+			}
+			counts = append(counts, o.Count)
+			if first := i == 1; first != (o.At == "") {
+				t.Errorf("request %d is for the moment %q", len(counts), o.At)
+			}
+		}
+		if !slices.Equal(counts, c.counts) {
+			t.Errorf("%d with room for %d: asked for %v, want %v", c.want, c.room, counts, c.counts)
+		}
+	}
+	if _, err := svc.Fork(t.Context(), box.ID, carrel.ForkOptions{Count: carrel.MaxForks + 1}); carrel.KindOf(err) != carrel.Invalid {
+		t.Errorf("more than there may be: %v", err)
 	}
 }
 

@@ -121,6 +121,11 @@ func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	if err := checkForks(opts.Count); err != nil {
 		return err
 	}
+	if opts.At != "" {
+		if _, err := carrel.ParseSnapshotID(string(opts.At)); err != nil {
+			return invalid("at", "%s is not a snapshot's ID", clip(string(opts.At)))
+		}
+	}
 	results, err := s.opts.Service.Fork(r.Context(), id, opts)
 	if err != nil {
 		return err

@@ -182,6 +182,7 @@ func TestBadMoments(t *testing.T) {
 		{"POST", ours + "/resume", `{"timeout":"9999h"}`, "timeout", "is more than 720h"},
 		{"POST", ours + "/resume", `{"filesOnly":1}`, "filesOnly", "true or false needed"},
 		{"POST", ours + "/fork", `{"count":101}`, "count", "greater than 100"},
+		{"POST", ours + "/fork", `{"at":"yesterday"}`, "at", "is not a snapshot's ID"},
 		{"POST", ours + "/fork", `{"count":-1}`, "count", "at least 1"},
 		{"POST", ours + "/fork", `{"count":"1"}`, "count", "a whole number in range needed"},
 		{"POST", ours + "/fork", `{"timeout":"-1s"}`, "timeout", "-1s is negative"},

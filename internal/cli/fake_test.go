@@ -43,9 +43,10 @@ type fake struct {
 	forks    map[carrel.SnapshotID][]carrel.ID
 	changes  []carrel.FileChange
 	results  []carrel.ForkResult
+	room     int                  // how many more may live; 0: Fork answers with results
 	created  carrel.CreateOptions // of the last Create
-	err      error    // of every change, if set
-	calls    []string // what was asked for
+	err      error                // of every change, if set
+	calls    []string             // what was asked for
 	pageSize int
 }
 
@@ -106,8 +107,24 @@ func (f *fake) Snapshot(_ context.Context, _ carrel.ID, o carrel.SnapshotOptions
 }
 
 func (f *fake) Fork(_ context.Context, _ carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
-	return f.results, f.did("fork %+v", o)
+	err := f.did("fork %+v", o)
+	if f.room == 0 && f.results != nil {
+		return f.results, err
+	}
+	out := make([]carrel.ForkResult, o.Count)
+	for i := range out {
+		if f.room == 0 {
+			out[i].Err = &carrel.Error{Op: "fork", Kind: carrel.Exhausted, Err: errors.New("all 150 that may live do")}
+			continue
+		}
+		f.room--
+		out[i].Sandbox = carrel.Sandbox{ID: carrel.NewID(), Snapshot: snapID(7)}
+	}
+	return out, err
 }
+
+// Kill notes the sandbox.
+func (f *fake) Kill(_ context.Context, id carrel.ID) error { return f.did("kill %s", id) }
 
 func (f *fake) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
 	return f.box, f.did("rollback to %s %+v", to, o)

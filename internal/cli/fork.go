@@ -2,50 +2,139 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
 )
 
-// mostForks is how many forks one call may ask for, as at E2B.
-const mostForks = 100
+// forkBatch is how many forks are asked for at once. More would be one long silence.
+const forkBatch = 100
 
 // forkCommand is "carrel fork".
 func (a *app) forkCommand() *cobra.Command {
 	var opts carrel.ForkOptions
+	var whole bool
 	c := &cobra.Command{
 		Use:   "fork ID",
 		Short: "Make new sandboxes from this moment of one",
 		Long: `Makes new sandboxes from this moment of a running or paused one, with its memory,
-processes and files, and prints their IDs. The sandbox itself goes on. The exit
-status is 1 when any of them could not be made.`,
+processes and files, and prints their IDs. The sandbox itself goes on. Many are made
+100 at a time, all from the same moment. When some can't be made, no more are begun,
+those that were made stay, and the exit status is 1.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.RunE = a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
-		if opts.Count < 1 || opts.Count > mostForks {
-			return usage(fmt.Errorf("--count %d is not between 1 and %d", opts.Count, mostForks))
+		if opts.Count < 1 || opts.Count > carrel.MaxForks {
+			return usage(fmt.Errorf("--count %d is not between 1 and %d", opts.Count, carrel.MaxForks))
 		}
-		results, err := svc.Fork(ctx, id, opts)
-		if err != nil {
-			return err
+		job := &forkJob{app: a, svc: svc, id: id, opts: opts, whole: whole, forks: []carrel.Sandbox{}, failed: []failure{}}
+		return job.run(ctx)
+	})
+	c.Flags().IntVarP(&opts.Count, "count", "n", 1, fmt.Sprintf("how many, up to %d", carrel.MaxForks))
+	c.Flags().DurationVar(&opts.Timeout, "timeout", 0, "life of each (default: the parent's, or the daemon's)")
+	c.Flags().BoolVar(&whole, "all-or-nothing", false, "when one can't be made, remove the others again")
+	return c
+}
+
+// forkJob is one run of fork.
+type forkJob struct {
+	app   *app
+	svc   carrel.Service
+	id    carrel.ID
+	opts  carrel.ForkOptions // Count is of all
+	whole bool               // all or nothing
+
+	forks  []carrel.Sandbox
+	failed []failure
+	told   map[string]bool // errors that were reported
+}
+
+// run makes the forks and says what became of them.
+func (j *forkJob) run(ctx context.Context) error {
+	at, err := carrel.SnapshotID(""), error(nil)
+	for err == nil && len(j.failed) == 0 && len(j.forks) < j.opts.Count {
+		opts := j.opts
+		opts.Count, opts.At = min(forkBatch, j.opts.Count-len(j.forks)), at
+		var results []carrel.ForkResult
+		if results, err = j.svc.Fork(ctx, j.id, opts); err == nil {
+			at, err = j.take(results)
 		}
-		forks, failed := []carrel.Sandbox{}, []failure{}
-		for _, r := range results {
-			if r.Err != nil {
-				failed = append(failed, failureOf("", r.Err))
-				a.report(r.Err)
-				a.code = 1
-				continue
-			}
-			forks = append(forks, r.Sandbox)
-			if err := a.printLine(r.Sandbox.ID); err != nil {
+	}
+	if err != nil && len(j.forks) == 0 && len(j.failed) == 0 {
+		return err
+	}
+	if err != nil {
+		j.fail(err)
+	}
+	if len(j.failed) > 0 {
+		j.app.code = 1
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintf(j.app.err, "carrel: there may be more than these: see carrel timeline %s\n", j.id)
+		}
+		j.sumUp(ctx)
+	}
+	if j.whole {
+		for _, sb := range j.forks {
+			if err := j.app.printLine(sb.ID); err != nil {
 				return err
 			}
 		}
-		return a.printSeveral(nil, map[string]any{"forks": forks, "failed": failed})
-	})
-	c.Flags().IntVarP(&opts.Count, "count", "n", 1, "how many, up to 100")
-	c.Flags().DurationVar(&opts.Timeout, "timeout", 0, "life of each (default: the daemon's)")
-	return c
+	}
+	return j.app.printSeveral(nil, map[string]any{"wanted": j.opts.Count, "forks": j.forks, "failed": j.failed})
+}
+
+// take notes the results of one request, and returns the moment that they were made from.
+func (j *forkJob) take(results []carrel.ForkResult) (at carrel.SnapshotID, err error) {
+	if len(results) == 0 {
+		return "", &carrel.Error{Op: "fork sandbox", Kind: carrel.Internal, ID: j.id, Err: errors.New("the daemon made none and says no reason")}
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			j.fail(r.Err)
+			continue
+		}
+		j.forks, at = append(j.forks, r.Sandbox), r.Sandbox.Snapshot
+		if !j.whole {
+			err = errors.Join(err, j.app.printLine(r.Sandbox.ID))
+		}
+	}
+	if j.opts.Count > forkBatch {
+		fmt.Fprintf(j.app.err, "carrel: %d of %d forks are made\n", len(j.forks), j.opts.Count)
+	}
+	return at, err
+}
+
+// fail notes a failure. Equal ones are reported once.
+func (j *forkJob) fail(err error) {
+	f := failureOf("", err)
+	j.failed = append(j.failed, f)
+	if j.told == nil {
+		j.told = map[string]bool{}
+	}
+	if !j.told[f.Error] {
+		j.told[f.Error] = true
+		j.app.report(err)
+	}
+}
+
+// sumUp says how many were made, and removes them where it must be all or nothing.
+func (j *forkJob) sumUp(ctx context.Context) {
+	if !j.whole {
+		if j.opts.Count > 1 {
+			fmt.Fprintf(j.app.err, "carrel: %d of %d forks were made and stay\n", len(j.forks), j.opts.Count)
+		}
+		return
+	}
+	made := len(j.forks)
+	left := []carrel.Sandbox{}
+	for _, sb := range j.forks {
+		if err := j.svc.Kill(context.WithoutCancel(ctx), sb.ID); err != nil && carrel.KindOf(err) != carrel.NotFound {
+			j.app.report(err)
+			left = append(left, sb)
+		}
+	}
+	j.forks = left
+	fmt.Fprintf(j.app.err, "carrel: %d of %d forks could be made; %d of these were removed again\n", made, j.opts.Count, made-len(left))
 }

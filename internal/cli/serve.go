@@ -51,7 +51,7 @@ with the same data directory adopts them again.`,
 	f.StringVar(&cfg.CacheDir, "cache-dir", cfg.CacheDir, "directory of what can be made again (the base template)")
 	f.StringVar((*string)(&cfg.DefaultTier), "default-tier", string(cfg.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&cfg.DefaultTemplate, "default-template", cfg.DefaultTemplate, "template of sandboxes that ask for none")
-	f.IntVar(&cfg.MaxSandboxes, "max-sandboxes", cfg.MaxSandboxes, "how many may live at once")
+	f.IntVar(&cfg.MaxSandboxes, "max-sandboxes", cfg.MaxSandboxes, "how many may live at once; below that the machine's memory, disk and descriptors decide")
 	f.IntVar(&cfg.MaxStarting, "max-starting", cfg.MaxStarting, "how many may start or resume at once (0: 32 for each processor; below that the daemon finds out what the machine sustains)")
 	f.IntVar(&cfg.MaxQueued, "max-queued", cfg.MaxQueued, "how many may wait for that; more are refused, with when to try again")
 	f.DurationVar(&cfg.MaxWait, "max-wait", cfg.MaxWait, "how long one may wait for it")

@@ -100,7 +100,7 @@ func Default() Config {
 		DefaultTemplate:       "base",
 		Limits:                carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024},
 		MaxLimits:             carrel.Limits{CPUs: float64(max(2, runtime.NumCPU())), MemoryMB: 65536, DiskMB: 1 << 20, Pids: 32768},
-		MaxSandboxes:          500,
+		MaxSandboxes:          10000,
 		MaxQueued:             1000,
 		BlankSentries:         2,
 		MaxWait:               20 * time.Second,

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"sync"
@@ -19,7 +20,6 @@ import (
 
 const (
 	opFork     = "fork sandbox"
-	mostForks  = 100
 	forksByCPU = 2 // forks at once for each processor: some wait for the disk
 	// Forks of one call read most of their memory when all are made, about: each takes so long. They do so one after the other,
 	// as they were made.
@@ -32,8 +32,8 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	if o.Count == 0 {
 		o.Count = 1
 	}
-	if o.Count < 1 || o.Count > mostForks {
-		return nil, invalid(opFork, "count", "%d is not between 1 and %d", o.Count, mostForks)
+	if o.Count < 1 || o.Count > carrel.MaxForks {
+		return nil, invalid(opFork, "count", "%d is not between 1 and %d", o.Count, carrel.MaxForks)
 	}
 	if err := m.rules.checkTimeout(opFork, o.Timeout); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	ctx, span := m.opts.Traces.Begin(ctx, "fork", id)
 	defer span.End()
 	moment := trace.Mark(ctx, "snapshot")
-	sr, release, err := m.forkPoint(ctx, b)
+	sr, release, err := m.forkPoint(ctx, b, o.At)
 	moment.EndWith(err)
 	if err != nil {
 		return nil, err
@@ -69,9 +69,12 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	return m.forks(ctx, sr, from, o)
 }
 
-// forkPoint is the moment that forks begin from: the present one of a running
+// forkPoint is the moment that forks begin from: at, or the present one of a running
 // sandbox, or the one that a paused sandbox would resume from.
-func (m *moments) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord, release func(), err error) {
+func (m *moments) forkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (_ state.SnapshotRecord, release func(), err error) {
+	if at != "" {
+		return m.pastForkPoint(ctx, b, at)
+	}
 	tctx, done, err := m.table.take(ctx, opFork, b)
 	if err != nil {
 		return state.SnapshotRecord{}, nil, err
@@ -89,6 +92,25 @@ func (m *moments) forkPoint(ctx context.Context, b *box) (_ state.SnapshotRecord
 	if err != nil {
 		return sr, nil, b.momentError(tctx, opFork, err)
 	}
+	return m.holdForkPoint(b, sr)
+}
+
+// pastForkPoint is a moment in the past of a sandbox, which must be its own or an ancestor's.
+func (m *moments) pastForkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (_ state.SnapshotRecord, release func(), err error) {
+	sr, err := m.archive.findSnapshot(ctx, opFork, string(at))
+	if err != nil {
+		return sr, nil, err
+	}
+	if sr.Snapshot.Sandbox != b.id && !m.snaps.IsAncestor(at, b.public().Snapshot) {
+		return sr, nil, &carrel.Error{Op: opFork, Kind: carrel.Invalid, ID: b.id, Field: "at",
+			Err:  fmt.Errorf("snapshot %s is a moment of sandbox %s and not in this one's past", at, sr.Snapshot.Sandbox),
+			Hint: "make a new sandbox of it: carrel create --from " + string(at)}
+	}
+	return m.holdForkPoint(b, sr)
+}
+
+// holdForkPoint keeps the moment while forks are made from it.
+func (m *moments) holdForkPoint(b *box, sr state.SnapshotRecord) (state.SnapshotRecord, func(), error) {
 	release, ok := m.snaps.Hold(sr.Snapshot.ID)
 	if !ok {
 		return sr, nil, &carrel.Error{Op: opFork, Kind: carrel.Conflict, ID: b.id, Err: errors.New("its snapshot was deleted meanwhile")}

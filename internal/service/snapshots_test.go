@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -315,5 +316,39 @@ func TestTimelineOfDamage(t *testing.T) {
 	check(id(6))
 	if _, err := d.Rollback(t.Context(), sb.ID, id(7), carrel.RollbackOptions{}); !errors.Is(err, carrel.Invalid) {
 		t.Errorf("rollback to another's: %v", err)
+	}
+}
+
+// TestForkAt: several calls make forks of one moment, which must be in the sandbox's past. The parent has a place among
+// those that may live, and the error of a fork for which there is none names the limit.
+func TestForkAt(t *testing.T) {
+	d := newDen(t, func(o *service.Options) { o.MaxSandboxes = 6 })
+	sb, other := d.create(t, carrel.CreateOptions{}), d.create(t, carrel.CreateOptions{})
+	a, strange := d.snap(t, sb.ID, carrel.CauseRequest), d.snap(t, other.ID, carrel.CauseRequest)
+	d.snap(t, sb.ID, carrel.CauseRequest)
+	before := len(d.timeline(t, sb.ID))
+	forks, err := d.Fork(t.Context(), sb.ID, carrel.ForkOptions{Count: 5, At: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, f := range forks {
+		switch {
+		case f.Err == nil && f.Sandbox.Snapshot == a:
+			made++
+		case carrel.KindOf(f.Err) != carrel.Exhausted || !strings.Contains(f.Err.Error(), "all 6 sandboxes"):
+			t.Errorf("%+v", f)
+		}
+	}
+	if made != 4 || len(d.timeline(t, sb.ID)) != before {
+		t.Errorf("%d were made, and the past has %d moments, not %d", made, len(d.timeline(t, sb.ID)), before)
+	}
+	for at, want := range map[carrel.SnapshotID]carrel.Kind{strange: carrel.Invalid, carrel.NewSnapshotID(): carrel.NotFound} {
+		if _, err := d.Fork(t.Context(), sb.ID, carrel.ForkOptions{At: at}); carrel.KindOf(err) != want {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+	if _, err := d.Fork(t.Context(), sb.ID, carrel.ForkOptions{Count: carrel.MaxForks + 1}); carrel.KindOf(err) != carrel.Invalid {
+		t.Errorf("more than there may be: %v", err)
 	}
 }
