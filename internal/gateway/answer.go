@@ -105,12 +105,12 @@ func (g *Gateway) outcome(ctx context.Context, rt *routed, err error) *answer {
 	case carrel.KindOf(gerr) == carrel.NotFound:
 		return notFound(t) // it ended while the request was on its way
 	case gerr == nil && sb.State != carrel.Running:
-		if ans := stateAnswer(t, sb); ans != nil {
+		if ans := rt.stateAnswer(sb); ans != nil {
 			return ans
 		}
-		return transitioning(t) // another try wakes it
+		return rt.transitioning() // another try wakes it
 	case gerr == nil && sb.Generation != rt.sandbox.Generation:
-		return transitioning(t) // it was paused and resumed, or rolled back, in the meantime
+		return rt.transitioning() // it was paused and resumed, or rolled back, in the meantime
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return closedPort(t)
 	}

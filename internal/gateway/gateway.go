@@ -147,7 +147,7 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 // itself is woken, and the request held meanwhile: its body is not read before the
 // sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt := &routed{target: t, grpc: isGRPC(r)}
+	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
 	if ans := g.admit(r, rt); ans != nil {
 		ans.write(w, r)
 		return
@@ -189,7 +189,7 @@ func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
 		return g.lookupError(r.Context(), rt, err)
 	}
 	rt.sandbox = sb
-	if ans := stateAnswer(t, sb); ans != nil {
+	if ans := rt.stateAnswer(sb); ans != nil {
 		return ans
 	}
 	if t.Port == carrel.GuestPort {
@@ -217,15 +217,20 @@ func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
 
 // stateAnswer refuses what no Visit is tried for: it is nil for a sandbox that
 // runs, or that a request wakes.
-func stateAnswer(t Target, sb carrel.Sandbox) *answer {
+func (rt *routed) stateAnswer(sb carrel.Sandbox) *answer {
 	switch sb.State {
 	case carrel.Running:
 		return nil
 	case carrel.Starting:
-		return transitioning(t)
-	case carrel.Pausing, carrel.Resuming:
+		return rt.transitioning()
+	case carrel.Resuming:
+		if rt.health { // it is about to be well: the answer waits for that
+			return nil
+		}
+		fallthrough
+	case carrel.Pausing:
 		if !wakes(sb) {
-			return transitioning(t)
+			return rt.transitioning()
 		}
 		return nil
 	case carrel.Paused:
@@ -233,7 +238,23 @@ func stateAnswer(t Target, sb carrel.Sandbox) *answer {
 			return nil
 		}
 	}
-	return notFound(t)
+	return notFound(rt.target)
+}
+
+// transitioning is the answer of a sandbox that is between two states. A request for its health
+// is told that it does not run, because nothing resumes it for that request. E2B's SDKs take 502
+// for this, and raise an error for 409.
+func (rt *routed) transitioning() *answer {
+	if rt.health {
+		return notFound(rt.target)
+	}
+	return transitioning(rt.target)
+}
+
+// isHealth reports whether a request asks the guest whether the sandbox runs.
+func isHealth(r *http.Request, t Target) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && t.Port == carrel.GuestPort && r.URL.Path == "/health"
 }
 
 // wakes reports whether a paused sandbox is resumed by a request to it.
@@ -254,11 +275,11 @@ func (g *Gateway) lookupError(ctx context.Context, rt *routed, err error) *answe
 			if sb.State == carrel.Paused {
 				return notFound(t)
 			}
-			if ans := stateAnswer(t, sb); ans != nil {
+			if ans := rt.stateAnswer(sb); ans != nil {
 				return ans
 			}
 		}
-		return transitioning(t)
+		return rt.transitioning()
 	case carrel.Exhausted:
 		return noRoom(t, err)
 	case carrel.Unsupported:

@@ -26,6 +26,7 @@ type routed struct {
 	body    *incoming
 	wakes   bool // it may wake the sandbox
 	grpc    bool
+	health  bool // it asks the guest whether the sandbox runs
 
 	conn *guest.Conn
 	done func()

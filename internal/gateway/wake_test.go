@@ -215,6 +215,7 @@ func TestNotWoken(t *testing.T) {
 			Network: carrel.Network{PrivateTraffic: true}}, ports))
 	}
 	asleep, tired, dazed := box(carrel.Paused, sleepy), box(carrel.Pausing, carrel.Lifecycle{}), box(carrel.Resuming, carrel.Lifecycle{})
+	unborn := box(carrel.Starting, carrel.Lifecycle{})
 	gone, dying := box(carrel.Paused, carrel.Lifecycle{}), box(carrel.Stopping, sleepy)
 	sign := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
@@ -230,6 +231,9 @@ func TestNotWoken(t *testing.T) {
 		{"being killed", dying, "49983", "/", "X-Access-Token=secret", 502},
 		{"pausing", tired, "49983", "/", "X-Access-Token=secret", 409},
 		{"resuming", dazed, "49983", "/", "X-Access-Token=secret", 409},
+		{"health of a pausing one", tired, "49983", "/health", "X-Access-Token=secret", 502},
+		{"health of a starting one", unborn, "49983", "/health", "X-Access-Token=secret", 502},
+		{"another's health of a pausing one", tired, "3000", "/health", headerTraffic + "=traffic", 409},
 		{"no access token", asleep, "49983", "/health", "", 403},
 		{"wrong access token", asleep, "49983", "/", "X-Access-Token=guess", 403},
 		{"another operation's signature", asleep, "49983", "/files?path=a&signature=" + sign("a:write::secret"), "", 403},
@@ -262,6 +266,7 @@ func TestNotWoken(t *testing.T) {
 			w.forget(carrel.ID(tired))
 			w.forget(carrel.ID(dazed))
 			w.forget(carrel.ID(dying))
+			w.forget(carrel.ID(unborn))
 		}
 		w.onVisit = func(_ context.Context, id carrel.ID) error { w.wake(id); return nil }
 		if resp, body := ask(t, "GET", srv.URL+c[0], nil, headers...); resp.StatusCode != 200 {
@@ -523,10 +528,39 @@ func TestMomentDenied(t *testing.T) {
 		return nil
 	}
 	srv := front(t, w, Options{})
-	if resp, body := ask(t, "GET", srv.URL+"/health", nil, headerID, string(id)); resp.StatusCode != 409 {
-		t.Errorf("%d %s", resp.StatusCode, body)
+	if resp, body := ask(t, "GET", srv.URL+"/health", nil, headerID, string(id)); resp.StatusCode != 502 {
+		t.Errorf("health: %d %s", resp.StatusCode, body)
 	}
 	w.quiet(t, 1)
+	w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Running })
+	if resp, body := ask(t, "GET", srv.URL+"/files", nil, headerID, string(id)); resp.StatusCode != 409 {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	w.quiet(t, 2)
+}
+
+// TestHealthWhilePausing: a check that is on its way when its sandbox is paused for good is told
+// that it does not run. A check that comes while the sandbox is resumed waits for that.
+func TestHealthWhilePausing(t *testing.T) {
+	w := newWorld(t)
+	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life that takes no connection
+	w.onVisit = func(_ context.Context, id carrel.ID) error {
+		w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Pausing })
+		return nil
+	}
+	srv := front(t, w, Options{})
+	health := func(id carrel.ID) int {
+		resp, _ := ask(t, "GET", srv.URL+"/health", nil, headerID, string(id), "X-Access-Token", "secret")
+		return resp.StatusCode
+	}
+	if code := health(id); code != 502 {
+		t.Errorf("the health of one that is paused meanwhile: %d", code)
+	}
+	w.onVisit = nil
+	back := w.add(t, carrel.Sandbox{State: carrel.Resuming, AccessToken: "secret"}, map[uint16]http.Handler{carrel.GuestPort: say("well")})
+	if code := health(back); code != 200 {
+		t.Errorf("the health of one that is resumed: %d", code)
+	}
 }
 
 // TestTurnMidStream: a sandbox that is rolled back in the middle of an answer breaks

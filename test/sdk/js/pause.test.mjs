@@ -44,6 +44,18 @@ test('pause, connect: files and settings stay', async () => {
   assert.equal((await again.getInfo()).metadata.kept, 'yes')
 })
 
+test('isRunning answers while it pauses, too', async () => {
+  const sandbox = await create()
+  await sandbox.files.write('big', 'x'.repeat(20_000_000)) // so that a pause takes some time
+  let paused = false
+  const pause = sandbox.pause().then(() => { paused = true })
+  const answers = []
+  while (!paused) answers.push(await sandbox.isRunning()) // it raises for anything but 2xx and 502
+  await pause
+  assert.ok(!answers.join().includes('false,true'), `it ran again: ${answers}`)
+  assert.equal(await sandbox.isRunning(), false)
+})
+
 test('pid not found after resume, stdout stalls: a process is found again and heard', memory, async () => {
   const sandbox = await create()
   const command = await sandbox.commands.run(ticking, { background: true, timeoutMs: 0 })

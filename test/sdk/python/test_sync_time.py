@@ -49,6 +49,19 @@ class Pause(Case):
         self.assertEqual(again.commands.run("echo $COLOUR").stdout, "blue\n")
         self.assertEqual(again.commands.run(BOOT_ID).stdout, boot)
 
+    def test_is_running_while_it_pauses(self):
+        """It raises for anything but 2xx and 502."""
+        sandbox = self.create()
+        sandbox.files.write("big", "x" * 20_000_000)  # so that a pause takes some time
+        pause = threading.Thread(target=sandbox.pause)
+        pause.start()
+        answers = [sandbox.is_running()]
+        while pause.is_alive():
+            answers.append(sandbox.is_running())
+        pause.join()
+        self.assertNotIn((False, True), list(zip(answers, answers[1:])))
+        self.assertFalse(sandbox.is_running())
+
     @needs_memory
     def test_pid_and_output_after_resume(self):
         """What E2B's users lost: the pid was not found after a resume, or its output stalled."""
