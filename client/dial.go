@@ -44,7 +44,7 @@ func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, e
 		return nil, err
 	}
 	conn = guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) { return c.dialPort(ctx, id, port) },
-		guest.ConnOptions{ID: id, Token: sb.AccessToken})
+		guest.ConnOptions{ID: id, Token: sb.AccessToken, Explain: func(err error) *carrel.Error { return c.explainCut(id, err) }})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other, raced := c.conns[id]; raced {
@@ -52,6 +52,38 @@ func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, e
 	}
 	c.conns[id] = conn
 	return conn, nil
+}
+
+// explainTime is how long the daemon has to say what became of a sandbox whose stream broke.
+const explainTime = 3 * time.Second
+
+// explainCut says why the stream of a sandbox broke, as far as the daemon or its absence tells.
+// It returns nil if neither tells anything.
+func (c *Client) explainCut(id carrel.ID, cause error) *carrel.Error {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	sb, err := c.Get(ctx, id)
+	switch {
+	case carrel.KindOf(err) == carrel.NotFound:
+		ended := error(carrel.NotFound)
+		if e, ok := errors.AsType[*carrel.Error](err); ok && e.Err != nil {
+			ended = e.Err
+		}
+		return &carrel.Error{Kind: carrel.NotFound, Err: ended, Hint: "carrel logs " + string(id) + " says why"}
+	case carrel.KindOf(err) == carrel.Unavailable, carrel.KindOf(err) == carrel.TimedOut:
+		return &carrel.Error{Kind: carrel.Unavailable,
+			Err:  fmt.Errorf("the daemon at %s stopped or can't be reached any more; the sandbox may live on without it", c.base.Host),
+			Hint: "start the daemon again and look: carrel ls"}
+	case err != nil:
+		return nil
+	case sb.State == carrel.Running:
+		return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the connection broke (%w); the sandbox runs on", cause),
+			Hint: "what was started in it may run on, too"}
+	case sb.State == carrel.Stopping:
+		return &carrel.Error{Kind: carrel.NotFound, Err: errors.New("the sandbox is ending"), Hint: "carrel logs " + string(id) + " says why"}
+	}
+	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the connection broke: the sandbox is %s", sb.State),
+		Hint: "what ran in it goes on when it is resumed: carrel resume " + string(id)}
 }
 
 // forget drops what is kept for a sandbox that is gone.

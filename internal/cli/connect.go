@@ -50,6 +50,9 @@ func localDaemon(dir string) (string, error) {
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "daemon.json"))
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, config.KeyFile)); err == nil { // it made its key when it first ran
+			return "", notRunning(fmt.Errorf("the daemon of data directory %s does not run", dir))
+		}
 		return "", notRunning(fmt.Errorf("none has run with data directory %s", dir))
 	}
 	if err != nil {

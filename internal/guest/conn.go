@@ -41,6 +41,10 @@ type ConnOptions struct {
 	Transport http.RoundTripper
 	URL       string
 	Header    http.Header
+	// Explain is asked about a connection that broke, by whoever knows more about the sandbox
+	// than the broken connection says. It returns an error of the operation that replaces the
+	// broken connection's, or nil to keep that. It may ask a server and must end by itself.
+	Explain func(err error) *carrel.Error
 }
 
 // Bounds on what a guest may make the host hold: a guest is not trusted.

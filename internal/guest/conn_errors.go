@@ -28,6 +28,10 @@ func (c *Conn) fail(op string, err error) error {
 	switch {
 	case errors.As(err, &known):
 		out.Kind, out.Field = carrel.KindOf(known), known.Field
+		if known.Hint != "" {
+			out.Hint = known.Hint
+			return out
+		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		out.Kind = carrel.TimedOut
 	case errors.Is(err, context.Canceled):
@@ -42,12 +46,31 @@ func (c *Conn) fail(op string, err error) error {
 			}
 		case cutOff(err):
 			out.Kind = carrel.Unavailable
+			if known := c.explain(op, err); known != nil {
+				return known
+			}
 		}
 	default:
 		out.Kind = carrel.Unavailable
+		if known := c.explain(op, err); known != nil {
+			return known
+		}
 	}
 	out.Hint = hintFor(out.Kind, err)
 	return out
+}
+
+// explain asks the owner of the connection why it broke. It returns nil if nobody knows more.
+func (c *Conn) explain(op string, err error) error {
+	if c.opts.Explain == nil || !cutOff(err) {
+		return nil
+	}
+	known := c.opts.Explain(err)
+	if known == nil {
+		return nil
+	}
+	known.Op, known.ID = op, c.opts.ID
+	return known
 }
 
 // cutOff reports whether the connection ended under a call: the protocol's own error
