@@ -1,6 +1,7 @@
 package carrel
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -58,18 +59,21 @@ type Error struct {
 
 // Error returns "op: id: field: cause" with the empty parts left out. The hint
 // is not part of it: doors print it on a line of its own.
-func (e *Error) Error() string {
+func (e *Error) Error() string { return e.text(&Error{}) }
+
+// text is Error without what the error around this one has said already: two layers often know
+// the same operation, sandbox or field.
+func (e *Error) text(said *Error) string {
 	parts := make([]string, 0, 4)
-	if e.Op != "" {
-		parts = append(parts, e.Op)
+	for _, p := range [...][2]string{{e.Op, said.Op}, {string(e.ID), string(said.ID)}, {e.Field, said.Field}} {
+		if p[0] != "" && p[0] != p[1] {
+			parts = append(parts, p[0])
+		}
 	}
-	if e.ID != "" {
-		parts = append(parts, string(e.ID))
-	}
-	if e.Field != "" {
-		parts = append(parts, e.Field)
-	}
-	switch {
+	said = &Error{Op: cmp.Or(e.Op, said.Op), ID: cmp.Or(e.ID, said.ID), Field: cmp.Or(e.Field, said.Field)}
+	switch inner, ok := e.Err.(*Error); {
+	case ok && inner != nil:
+		parts = append(parts, inner.text(said))
 	case e.Err != nil:
 		parts = append(parts, e.Err.Error())
 	default:

@@ -25,6 +25,9 @@ const (
 //lint:ignore ST1005 the capital letter is E2B's
 var errUnknownKey = errors.New("Cannot get the team for the given API key")
 
+// errNotOurs is the same in Carrel's own API.
+var errNotOurs = errors.New("the API key is none of this daemon's")
+
 // Key is an API key and whose it is.
 type Key struct {
 	Name   string // for records and logs
@@ -92,7 +95,7 @@ const hintKey = "it is in the data directory's file api-key"
 // Caller says whose request it is: by the API key, in E2B's header or as a bearer token
 // (the CLI's access token). An administrator's request with the header Carrel-Tenant is
 // the named project's, and a member's like any other. Errors: Unauthenticated, with E2B's
-// texts; Invalid and Forbidden for the header.
+// texts outside of Carrel's own API; Invalid and Forbidden for the header.
 func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 	key := a.Shown(r)
 	if key == "" {
@@ -101,7 +104,11 @@ func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 	}
 	c, ok := a.find(key)
 	if !ok {
-		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: errUnknownKey,
+		unknown := errUnknownKey
+		if strings.HasPrefix(r.URL.Path, "/carrel/") {
+			unknown = errNotOurs
+		}
+		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: unknown,
 			Hint: "this is not the daemon's API key; " + hintKey}
 	}
 	return actFor(c, r.Header.Values(headerTenant))

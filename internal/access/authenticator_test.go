@@ -61,6 +61,16 @@ func TestCaller(t *testing.T) {
 	}
 }
 
+// TestOwnWords: Carrel's own API says in its own words that a key opens nothing.
+func TestOwnWords(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/carrel/v1/sandboxes", nil)
+	r.Header.Set("X-API-KEY", adminSecret+"x")
+	_, err := twoKeys().Caller(r)
+	if carrel.KindOf(err) != carrel.Unauthenticated || strings.Contains(err.Error(), "team") || !strings.Contains(err.Error(), "API key") {
+		t.Error(err)
+	}
+}
+
 // TestNoKeys: without keys nobody is let in, with an empty one neither.
 func TestNoKeys(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -107,7 +108,12 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if ce, ok := errors.AsType[*carrel.Error](err); ok {
 		body.Op, body.ID, body.Field = ce.Op, ce.ID, ce.Field
 		if ce.Err != nil {
-			body.Cause = ce.Err.Error()
+			body.Cause = ce.Error() // and not Err's text, which may repeat what is above
+			for _, said := range []string{ce.Op, string(ce.ID), ce.Field} {
+				if said != "" {
+					body.Cause = strings.TrimPrefix(body.Cause, said+": ")
+				}
+			}
 		}
 	}
 	if kind == carrel.Internal {

@@ -54,8 +54,9 @@ func (a *app) main(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err != nil {
+		pointToHelp(c, err)
 		a.report(err)
 		return exitCode(err)
 	}

@@ -18,11 +18,41 @@ const near = 2
 
 // usage marks an error as a mistake on the command line.
 func usage(err error) error {
-	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "see carrel help"}
+	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: hintHelp}
+}
+
+// hintHelp is the hint of a usage error until it is known which command was given.
+const hintHelp = "see carrel help"
+
+// pointToHelp makes a hint that names no command name the one that was given.
+func pointToHelp(c *cobra.Command, err error) {
+	if e, ok := errors.AsType[*carrel.Error](err); ok && e.Hint == hintHelp && c.HasParent() {
+		e.Hint = "see " + c.CommandPath() + " --help"
+	}
+}
+
+// valueForms are what may be written for flags of pflag's own types, whose errors name Go's functions.
+var valueForms = map[string]string{
+	"int": "write a whole number", "float64": "write a number", "duration": "write a time such as 30s, 5m or 12h", "bool": "write true or false",
+}
+
+// valueError says what is wrong with a flag's value.
+func valueError(e *pflag.InvalidValueError) error {
+	why := errors.Unwrap(e)
+	if form, ok := valueForms[e.GetFlag().Value.Type()]; ok {
+		why = errors.New(form)
+	}
+	if known, ok := errors.AsType[*carrel.Error](why); ok && known.Err != nil {
+		why = known.Err // the flag is named already
+	}
+	return fmt.Errorf("--%s %q: %w", e.GetFlag().Name, e.GetValue(), why)
 }
 
 // flagError says what is wrong with a flag, and which one may have been meant.
 func flagError(c *cobra.Command, err error) error {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usage(valueError(value))
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usage(err)
@@ -41,7 +71,7 @@ func flagError(c *cobra.Command, err error) error {
 
 // argsError says what is wrong with a command's arguments, and which command may have been meant.
 func argsError(c *cobra.Command, args []string, err error) error {
-	wrong := &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("%w\nusage: %s", err, c.UseLine()), Hint: "see carrel help"}
+	wrong := &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("%w\nusage: %s", err, c.UseLine()), Hint: hintHelp}
 	if len(args) > 0 && c.HasAvailableSubCommands() {
 		if meant := nearest(args[0], commandNames(c)); meant != "" {
 			wrong.Hint = "did you mean " + c.CommandPath() + " " + meant + "?"

@@ -104,16 +104,16 @@ func (c Config) checkSandboxes() error {
 		value, top float64
 		least      float64
 	}{
-		{"cpus", c.Limits.CPUs, c.MaxLimits.CPUs, 0.01},
-		{"memory", float64(c.Limits.MemoryMB), float64(c.MaxLimits.MemoryMB), 16},
+		{"cpus", c.Limits.CPUs, c.MaxLimits.CPUs, minCPUs},
+		{"memory", float64(c.Limits.MemoryMB), float64(c.MaxLimits.MemoryMB), minMemoryMB},
 		{"disk", float64(c.Limits.DiskMB), float64(c.MaxLimits.DiskMB), 1},
 		{"pids", float64(c.Limits.Pids), float64(c.MaxLimits.Pids), 8},
 	} {
 		if !(l.value >= l.least) { // also refuses NaN
-			return bad(l.field, "%v is less than %v", l.value, l.least)
+			return bad(l.field, "%s is less than %s", number(l.value), number(l.least))
 		}
 		if l.top > 0 && l.value > l.top {
-			return bad(l.field, "%v is more than the most a request may ask for, %v", l.value, l.top)
+			return bad(l.field, "%s is more than the most a request may ask for, %s", number(l.value), number(l.top))
 		}
 	}
 	return nil
@@ -156,3 +156,12 @@ func (c Config) checkLog() error {
 	}
 	return nil
 }
+
+// number writes a number as people do: without an exponent.
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// The smallest defaults with which anything runs.
+const (
+	minCPUs     = 0.01
+	minMemoryMB = 16
+)

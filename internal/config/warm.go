@@ -59,8 +59,11 @@ func ParseFloor(text string) (Floor, error) {
 		cpus, cerr := strconv.ParseFloat(parts[last], 64)
 		memory, merr := strconv.Atoi(parts[last+1])
 		if cerr == nil && merr == nil {
-			if !(cpus >= 0 && cpus <= 1024) || memory < 0 {
-				return wrong("no such size")
+			switch {
+			case !(cpus == 0 || cpus >= minCPUs && cpus <= 1024):
+				return wrong("the processors are no number from " + number(minCPUs) + " to 1024")
+			case memory != 0 && memory < minMemoryMB:
+				return wrong("the memory is less than " + strconv.Itoa(minMemoryMB) + " MiB")
 			}
 			f.Template, f.CPUs, f.MemoryMB = strings.Join(parts[:last], ":"), cpus, memory
 		}

@@ -29,6 +29,8 @@ func TestParseFloor(t *testing.T) {
 		{"base:-1:512=5", Floor{}, false},
 		{"base:NaN:512=5", Floor{}, false},
 		{"base:1:-512=5", Floor{}, false},
+		{"base:1:4=5", Floor{}, false},
+		{"base:0.001:512=5", Floor{}, false},
 		{"", Floor{}, false},
 	} {
 		got, err := ParseFloor(c.text)

@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -57,25 +58,38 @@ func (r *rules) lifetime(o carrel.CreateOptions) time.Duration {
 	return min(r.opts.DefaultTimeout, r.opts.MaxTimeout)
 }
 
+// The smallest limits with which anything runs. A driver may need more, and says so.
+const (
+	minCPUs     = 0.01
+	minMemoryMB = 16
+	minDiskMB   = 1
+	minPids     = 8
+)
+
+// number writes a number as people do: without an exponent.
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
 // checkLimits checks what a request asks for; zero asks for nothing.
 func (r *rules) checkLimits(l carrel.Limits) error {
 	most := r.opts.MaxLimits
 	for _, c := range []struct {
-		field     string
-		got, most float64
+		field            string
+		got, least, most float64
 	}{
-		{"cpuCount", l.CPUs, most.CPUs},
-		{"memoryMB", float64(l.MemoryMB), float64(most.MemoryMB)},
-		{"diskSizeMB", float64(l.DiskMB), float64(most.DiskMB)},
-		{"pids", float64(l.Pids), float64(most.Pids)},
+		{"cpuCount", l.CPUs, minCPUs, most.CPUs},
+		{"memoryMB", float64(l.MemoryMB), minMemoryMB, float64(most.MemoryMB)},
+		{"diskSizeMB", float64(l.DiskMB), minDiskMB, float64(most.DiskMB)},
+		{"pids", float64(l.Pids), minPids, float64(most.Pids)},
 	} {
 		switch {
 		case math.IsNaN(c.got) || math.IsInf(c.got, 0):
 			return invalid(opCreate, c.field, "%v is not a number", c.got)
 		case c.got < 0:
-			return invalid(opCreate, c.field, "%v is negative", c.got)
+			return invalid(opCreate, c.field, "%s is negative", number(c.got))
+		case c.got > 0 && c.got < c.least:
+			return invalid(opCreate, c.field, "%s is less than the %s that a sandbox needs", number(c.got), number(c.least))
 		case c.most > 0 && c.got > c.most:
-			return invalid(opCreate, c.field, "%v is more than the %v a sandbox may have here", c.got, c.most)
+			return invalid(opCreate, c.field, "%s is more than the %s a sandbox may have here", number(c.got), number(c.most))
 		}
 	}
 	return nil
@@ -106,9 +120,9 @@ func (r *rules) checkCPU(op string, pct float64) error {
 	case math.IsNaN(pct) || math.IsInf(pct, 0):
 		return invalid(op, field, "%v is not a number", pct)
 	case pct < 0:
-		return invalid(op, field, "%v is negative", pct)
+		return invalid(op, field, "%s is negative", number(pct))
 	case pct > most, cores > 0 && pct > cores*cpuPctByCore:
-		return invalid(op, field, "%v is more than all processors together: one of them is %d", pct, cpuPctByCore)
+		return invalid(op, field, "%s is more than all processors together: one of them is %d", number(pct), cpuPctByCore)
 	}
 	return nil
 }

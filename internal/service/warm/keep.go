@@ -179,6 +179,8 @@ func (p *Pool[S]) finish(key pool.Key, took time.Duration, err error) {
 		how = busy
 	case errors.Is(err, ErrUnripe):
 		how = unripe
+	case errors.Is(err, carrel.Invalid):
+		how, problem = hopeless, err.Error()
 	default:
 		how, problem = failed, err.Error()
 	}

@@ -14,6 +14,9 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 2 * time.Minute
+	// hopelessRetry follows a refusal of the kind itself, such as too little memory for its tier.
+	// Only another template or another driver could change that.
+	hopelessRetry = time.Hour
 )
 
 // shelf is what is ready and what is known of the kinds that are wanted. Each method is one
@@ -381,6 +384,7 @@ const (
 	busy                  // thought over again at once: others may be missing by now
 	unripe                // its template is not ready for it
 	failed
+	hopeless // it was refused for what it is
 )
 
 // finish ends the making of one of a key. problem is why it failed.
@@ -401,6 +405,11 @@ func (h *shelf[S]) finish(key pool.Key, how outcome, problem string, took time.D
 	case unripe:
 		if k != nil {
 			k.next = now.Add(firstRetry)
+		}
+	case hopeless:
+		h.problem = problem
+		if k != nil {
+			k.next = now.Add(hopelessRetry)
 		}
 	case failed:
 		h.problem = problem
