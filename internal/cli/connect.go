@@ -18,18 +18,11 @@ import (
 // connect returns the service that the flags, the environment or the local
 // daemon's files name, in this order.
 func (a *app) connect(context.Context) (carrel.Service, error) {
-	url, key := first(a.url, os.Getenv("CARREL_URL")), first(a.key, os.Getenv("CARREL_API_KEY"))
-	dir := a.dataDirectory()
+	key, dir := first(a.key, os.Getenv("CARREL_API_KEY")), a.dataDirectory()
 	opts := append(trust(dir), client.WithProject(first(a.project, os.Getenv("CARREL_PROJECT"))))
-	if url != "" && key != "" {
-		return client.New(url, key, opts...)
-	}
-	if url == "" {
-		found, err := localDaemon(dir)
-		if err != nil {
-			return nil, err
-		}
-		url = found
+	url, err := daemonURL(a)
+	if err != nil {
+		return nil, err
 	}
 	if key == "" {
 		raw, err := os.ReadFile(filepath.Join(dir, config.KeyFile))
@@ -40,6 +33,14 @@ func (a *app) connect(context.Context) (carrel.Service, error) {
 		key = strings.TrimSpace(string(raw))
 	}
 	return client.New(url, key, opts...)
+}
+
+// daemonURL returns where the daemon is that connect asks.
+func daemonURL(a *app) (string, error) {
+	if url := first(a.url, os.Getenv("CARREL_URL")); url != "" {
+		return url, nil
+	}
+	return localDaemon(a.dataDirectory())
 }
 
 // localDaemon reads where the daemon of a data directory listens.
