@@ -64,10 +64,16 @@ func (f *fake) Create(_ context.Context, o carrel.CreateOptions) (carrel.Sandbox
 }
 func (f *fake) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) { return f.get(id) }
 func (f *fake) List(_ context.Context, o carrel.ListOptions) (carrel.Page, error) {
+	if err := within("list sandboxes", "limit", o.Limit, 0, servicePage); err != nil {
+		return carrel.Page{}, err
+	}
 	return f.list(o)
 }
 func (f *fake) Kill(_ context.Context, id carrel.ID) error { return f.kill(id) }
 func (f *fake) SetTimeout(_ context.Context, id carrel.ID, d time.Duration, extend bool) (carrel.Sandbox, error) {
+	if d < 0 {
+		return carrel.Sandbox{}, &carrel.Error{Op: "set timeout", Kind: carrel.Invalid, Field: "timeout", Err: fmt.Errorf("%v is negative", d)}
+	}
 	return f.setTimeout(id, d, extend)
 }
 func (f *fake) SetNetwork(_ context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
@@ -80,8 +86,8 @@ func (f *fake) Metrics(_ context.Context, id carrel.ID, from, to time.Time) ([]c
 	return f.metrics(id, from, to)
 }
 func (f *fake) Logs(_ context.Context, id carrel.ID, o carrel.LogOptions) ([]carrel.LogEntry, error) {
-	if o.Limit < 0 || o.Limit > carrel.MaxLogs { // as the service
-		return nil, &carrel.Error{Op: "read logs", Kind: carrel.Invalid, Field: "limit", Err: fmt.Errorf("%d is not between 0 and %d", o.Limit, carrel.MaxLogs)}
+	if err := within("read logs", "limit", o.Limit, 0, carrel.MaxLogs); err != nil {
+		return nil, err
 	}
 	return f.logs(id, o)
 }
@@ -117,6 +123,9 @@ func (f *fake) Snapshot(_ context.Context, id carrel.ID, o carrel.SnapshotOption
 	return f.snapshot(id, o)
 }
 func (f *fake) Fork(_ context.Context, id carrel.ID, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	if err := within("fork sandbox", "count", o.Count, 0, carrel.MaxForks); err != nil {
+		return nil, err
+	}
 	return f.fork(id, o)
 }
 func (f *fake) Rollback(_ context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
@@ -133,6 +142,9 @@ func (f *fake) GetSnapshot(_ context.Context, name string) (carrel.Snapshot, err
 	return carrel.Snapshot{}, noSnapshot(name)
 }
 func (f *fake) ListSnapshots(_ context.Context, o carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
+	if err := within("list snapshots", "limit", o.Limit, 0, servicePage); err != nil {
+		return carrel.SnapshotPage{}, err
+	}
 	return f.snapshots(o)
 }
 func (f *fake) UpdateSnapshot(_ context.Context, id carrel.SnapshotID, u carrel.SnapshotUpdate) (carrel.Snapshot, error) {
@@ -149,6 +161,18 @@ func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.Fil
 }
 func (f *fake) SetLifecycle(_ context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	return f.lifecycle(id, l)
+}
+
+// servicePage is the most that the service lists at once.
+const servicePage = 100
+
+// within refuses what the service refuses: a fake that takes everything hides a handler that asks for
+// too much.
+func within(op, field string, got, least, most int) error {
+	if got < least || got > most {
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%d is not between %d and %d", got, least, most)}
+	}
+	return nil
 }
 
 func noSnapshot(name string) error {
