@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -54,6 +55,9 @@ elsewhere are left out and named.`,
 				} else {
 					err = job.download(c.Context(), src, dst)
 				}
+				if err == nil {
+					err = job.incomplete()
+				}
 				if err == nil && a.json {
 					err = a.printJSON(map[string]int64{"bytes": job.bytes.Load(), "files": job.count.Load()})
 				}
@@ -83,6 +87,52 @@ type copyJob struct {
 	user         string
 	bar          *bar
 	bytes, count atomic.Int64
+	failed       atomic.Int64 // things that could not be copied and were named
+}
+
+// goOn names a thing that can't be copied and returns nil, so that the copy goes on with the next
+// one. It returns err if no next one would do better.
+func (j *copyJob) goOn(ctx context.Context, name string, err error) error {
+	kind := carrel.KindOf(err)
+	if err == nil || ctx.Err() != nil || kind == carrel.Unavailable || kind == carrel.TimedOut || kind == carrel.Exhausted || errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // the name is said
+	}
+	j.failed.Add(1)
+	j.leftOut(name, err.Error())
+	return nil
+}
+
+// incomplete is the error of a copy that went on past what it could not copy.
+func (j *copyJob) incomplete() error {
+	n := j.failed.Load()
+	if n == 0 {
+		return nil
+	}
+	return &carrel.Error{Op: "copy", Kind: carrel.Internal, Err: fmt.Errorf("%s could not be copied; all else was", plural(int(n), "thing"))}
+}
+
+// toolComplains names each thing that a tool in the sandbox could not copy.
+func (j *copyJob) toolComplains(name string, res *carrel.Result) {
+	const most = 100
+	lines := strings.Split(strings.TrimSpace(string(res.Stderr)), "\n")
+	for i, line := range lines {
+		if i == most {
+			fmt.Fprintf(j.app.err, "carrel: and %d more lines\n", len(lines)-most)
+			break
+		}
+		if line != "" && !strings.Contains(line, "xiting with failure status") { // that is what the end says
+			j.failed.Add(1)
+			fmt.Fprintf(j.app.err, "carrel: %s in the sandbox: %s\n", name, printable(line))
+		}
+	}
+	if j.failed.Load() == 0 {
+		j.failed.Add(1)
+		fmt.Fprintf(j.app.err, "carrel: %s in the sandbox: %s\n", name, printable(res.Status))
+	}
 }
 
 // counted counts what is read, for the progress bar.
@@ -143,6 +193,9 @@ func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(copyWorkers)
 	walkErr := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
+		if err != nil && p != src {
+			return j.goOn(gctx, p, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -160,13 +213,15 @@ func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 			}
 		case d.Type()&fs.ModeSymlink != 0:
 			link, err := os.Readlink(p)
+			if err != nil {
+				return j.goOn(gctx, rel, err)
+			}
 			links[target] = link
-			return err
 		case d.Type().IsRegular():
 			if info, err := d.Info(); err == nil {
 				executables = append(executables, modesOf(info, target)...)
 			}
-			g.Go(func() error { return j.uploadFile(gctx, p, target) })
+			g.Go(func() error { return j.goOn(gctx, rel, j.uploadFile(gctx, p, target)) })
 		default:
 			j.leftOut(rel, "it is no file, directory or link")
 		}

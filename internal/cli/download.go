@@ -71,8 +71,11 @@ func baseName(src, there string) string {
 
 // makeDir makes a directory, or takes one that is there already. A link to one
 // is refused: what is below it is elsewhere.
-func makeDir(root *os.Root, name string) error {
-	err := root.Mkdir(name, 0o755)
+func makeDir(root *os.Root, name string) error { return makeDirMode(root, name, 0o755) }
+
+// makeDirMode is makeDir with a mode, from which the umask is taken.
+func makeDirMode(root *os.Root, name string, mode fs.FileMode) error {
+	err := root.Mkdir(name, mode)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -109,7 +112,7 @@ func (j *copyJob) downloadWhole(ctx context.Context, root *os.Root, info carrel.
 		return err
 	}
 	defer r.Close()
-	if err := writeWhole(root, name, 0o644|info.Mode.Perm()&0o111, counted{r, j}); err != nil {
+	if err := writeWhole(root, name, info.Mode.Perm(), counted{r, j}); err != nil {
 		return err
 	}
 	j.count.Add(1)
@@ -154,11 +157,15 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 		case e.Target != "" || e.Mode&fs.ModeSymlink != 0:
 			j.downloadLink(ctx, root, strings.TrimSuffix(src, "/"+filepath.ToSlash(dst)), e, target)
 		case e.Mode.IsDir():
-			if err := j.walk(ctx, root, path.Join(src, e.Name), target, depth+1, g); err != nil {
+			err := j.walk(ctx, root, path.Join(src, e.Name), target, depth+1, g)
+			if carrel.KindOf(err) == carrel.Invalid { // a sandbox that lies is not believed any further
+				return err
+			}
+			if err := j.goOn(ctx, target, err); err != nil {
 				return err
 			}
 		case e.Mode.IsRegular():
-			g.Go(func() error { return j.downloadWhole(ctx, root, e, target) })
+			g.Go(func() error { return j.goOn(ctx, target, j.downloadWhole(ctx, root, e, target)) })
 		default:
 			j.leftOut(target, "it is no file, directory or link")
 		}

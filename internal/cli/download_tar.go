@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -31,7 +32,8 @@ func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) er
 		pw.CloseWithError(err) // nil is the end of the stream
 		packed <- end{res, err}
 	}()
-	unpackErr := (&unpacker{job: j, root: root}).unpack(tar.NewReader(pr))
+	u := &unpacker{job: j, root: root, dirs: map[string]time.Time{}}
+	unpackErr := u.unpack(ctx, tar.NewReader(pr))
 	if unpackErr == nil {
 		_, unpackErr = io.Copy(io.Discard, pr) // the padding behind the archive, or tar would see a broken pipe
 	} else {
@@ -39,13 +41,14 @@ func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) er
 	}
 	pr.CloseWithError(fs.ErrClosed)
 	packing := <-packed
+	u.restoreTimes()
 	switch {
 	case unpackErr != nil:
 		return unpackErr
 	case packing.err != nil:
 		return packing.err
 	case packing.res.ExitCode != 0:
-		return toolError("tar", packing.res) // what it could read is copied
+		j.toolComplains("tar", packing.res) // what it could read is copied
 	}
 	return nil
 }
@@ -55,10 +58,21 @@ func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) er
 type unpacker struct {
 	job  *copyJob
 	root *os.Root
+	dirs map[string]time.Time // their times are set last: each entry of a directory changes its time
 }
 
-// unpack writes all entries. It ends at the first one that has an impossible name.
-func (u *unpacker) unpack(r *tar.Reader) error {
+// restoreTimes gives directories the times that they had.
+func (u *unpacker) restoreTimes() {
+	for local, at := range u.dirs {
+		if err := u.root.Chtimes(local, at, at); err != nil {
+			u.job.leftOut(local, "its time: "+err.Error())
+		}
+	}
+}
+
+// unpack writes all entries, and goes on past those that can't be written here. It ends at the first
+// one that has an impossible name.
+func (u *unpacker) unpack(ctx context.Context, r *tar.Reader) error {
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -71,8 +85,14 @@ func (u *unpacker) unpack(r *tar.Reader) error {
 		if err != nil {
 			return err
 		}
-		if err := u.entry(h, name, r); err != nil {
-			return fmt.Errorf("%s: %w", printable(name), err)
+		content := &lastError{r: r}
+		if err := u.entry(h, name, content); err != nil {
+			if content.err != nil && !errors.Is(content.err, io.EOF) {
+				return fmt.Errorf("the archive from the sandbox: %s: %w", printable(name), content.err)
+			}
+			if err := u.job.goOn(ctx, name, err); err != nil {
+				return fmt.Errorf("%s: %w", printable(name), err)
+			}
 		}
 		u.job.bar.update(carrel.Progress{Stage: "download", Done: u.job.bytes.Load()})
 	}
@@ -100,7 +120,11 @@ func (u *unpacker) entry(h *tar.Header, name string, content io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		return makeDir(u.root, local)
+		err := makeDirMode(u.root, local, fs.FileMode(h.Mode)&0o777|0o700) // or what belongs into it could not be written
+		if err == nil {
+			u.dirs[local] = h.ModTime
+		}
+		return err
 	case tar.TypeReg:
 		return u.file(h, local, content)
 	case tar.TypeSymlink:
@@ -115,7 +139,7 @@ func (u *unpacker) entry(h *tar.Header, name string, content io.Reader) error {
 
 // file writes a regular file: whole, or not at all.
 func (u *unpacker) file(h *tar.Header, local string, content io.Reader) error {
-	err := writeWhole(u.root, local, 0o644|fs.FileMode(h.Mode)&0o111, counted{content, u.job})
+	err := writeWhole(u.root, local, fs.FileMode(h.Mode)&0o777, counted{content, u.job})
 	if err != nil {
 		return err
 	}

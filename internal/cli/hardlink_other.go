@@ -10,5 +10,8 @@ type hardLinks struct{}
 // first finds none.
 func (hardLinks) first(fs.FileInfo, string) string { return "" }
 
+// forget does nothing.
+func (hardLinks) forget(fs.FileInfo) {}
+
 // has tells no file by its names.
 func (hardLinks) has(fs.FileInfo) bool { return false }

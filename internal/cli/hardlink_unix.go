@@ -24,6 +24,12 @@ func (h hardLinks) first(info fs.FileInfo, name string) string {
 	return ""
 }
 
+// forget takes back that the file was met: it was not copied after all.
+func (h hardLinks) forget(info fs.FileInfo) {
+	inode, _ := severalNames(info)
+	delete(h, inode)
+}
+
 // has reports whether the file has several names.
 func (hardLinks) has(info fs.FileInfo) bool {
 	_, several := severalNames(info)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -64,12 +65,12 @@ func (j *copyJob) uploadTar(ctx context.Context, src, dst string) error {
 	switch {
 	case err != nil:
 		return err
-	case res.ExitCode != 0 && strings.TrimSpace(string(res.Stderr)) != "" && (perr == nil || perr == fs.ErrClosed):
-		return toolError("tar", res)
-	case perr != nil:
+	case perr != nil && !errors.Is(perr, fs.ErrClosed):
 		return usage(perr)
+	case res.ExitCode != 0 && perr != nil:
+		return toolError("tar", res) // it ended before it had all
 	case res.ExitCode != 0:
-		return toolError("tar", res)
+		j.toolComplains("tar", res) // and unpacked the rest
 	}
 	return j.uploadLarge(ctx, src, dst, large)
 }
@@ -79,19 +80,19 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 	tw := tar.NewWriter(w)
 	names := hardLinks{}
 	err = filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
+		if ctx.Err() != nil || p == src {
+			return errors.Join(ctx.Err(), err)
 		}
-		if err != nil || p == src {
-			return err
+		rel, relErr := filepath.Rel(src, p)
+		if relErr != nil {
+			return relErr
 		}
-		rel, err := filepath.Rel(src, p)
 		if err != nil {
-			return err
+			return j.goOn(ctx, rel, err)
 		}
 		info, err := d.Info()
 		if err != nil {
-			return err
+			return j.goOn(ctx, rel, err)
 		}
 		if first := names.first(info, filepath.ToSlash(rel)); first != "" {
 			j.count.Add(1)
@@ -99,11 +100,14 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 		}
 		// A file with several names goes with the archive: one that is written later may lose them.
 		isLarge := info.Mode().IsRegular() && info.Size() >= largeFile && !names.has(info)
-		if isLarge {
+		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
+		packed, err := j.packOne(ctx, tw, p, filepath.ToSlash(rel), info, isLarge)
+		if !packed {
+			names.forget(info)
+		} else if isLarge {
 			large = append(large, filepath.ToSlash(rel))
 		}
-		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
-		return j.packOne(tw, p, filepath.ToSlash(rel), info, isLarge)
+		return err
 	})
 	if err == nil {
 		err = tw.Close()
@@ -111,47 +115,85 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 	return large, err
 }
 
-// packOne writes one directory, file or link. Other kinds of file are left out and named.
-func (j *copyJob) packOne(tw *tar.Writer, name, rel string, info fs.FileInfo, empty bool) error {
+// packOne writes one directory, file or link. What can't be copied is left out and named. An error is
+// of the archive itself.
+func (j *copyJob) packOne(ctx context.Context, tw *tar.Writer, name, rel string, info fs.FileInfo, empty bool) (packed bool, err error) {
 	h := &tar.Header{Name: rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
 	case info.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, rel+"/"
 		h.Mode |= 0o700 // or what belongs into it could not be written
-		return tw.WriteHeader(h)
+		return true, tw.WriteHeader(h)
 	case info.Mode()&fs.ModeSymlink != 0:
 		link, err := os.Readlink(name)
 		if err != nil {
-			return err
+			return false, j.goOn(ctx, rel, err)
 		}
 		h.Typeflag, h.Linkname = tar.TypeSymlink, link
 		j.count.Add(1)
-		return tw.WriteHeader(h)
+		return true, tw.WriteHeader(h)
 	case !info.Mode().IsRegular():
 		j.leftOut(rel, "it is no file, directory or link")
-		return nil
-	case empty:
-		h.Mode |= 0o200
-		return tw.WriteHeader(h)
+		return false, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return false, j.goOn(ctx, rel, err)
 	}
 	defer f.Close()
+	if empty {
+		h.Mode |= 0o200
+		return true, tw.WriteHeader(h)
+	}
 	if info, err = f.Stat(); err != nil {
-		return err
+		return false, j.goOn(ctx, rel, err)
 	}
 	h.Size = info.Size()
 	if err := tw.WriteHeader(h); err != nil {
+		return false, err
+	}
+	return true, j.packContent(ctx, tw, f, rel, h.Size)
+}
+
+// packContent writes the bytes that a header has promised. A file that grows meanwhile is copied as it
+// was. One that shrinks, or can't be read to its end, is named and ends in zeros.
+func (j *copyJob) packContent(ctx context.Context, tw io.Writer, f *os.File, rel string, size int64) error {
+	from := &lastError{r: counted{f, j}}
+	n, err := io.CopyN(tw, from, size)
+	if err == nil {
+		j.count.Add(1)
+		return nil
+	}
+	if from.err == nil {
+		return err // of the archive
+	}
+	if _, err := io.CopyN(tw, zeros{}, size-n); err != nil {
 		return err
 	}
-	// A file that grows meanwhile is copied as it was; one that shrinks is an error.
-	if _, err := io.CopyN(tw, counted{f, j}, h.Size); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	return j.goOn(ctx, rel, fmt.Errorf("it could not be read to its end, and the copy ends in zeros: %w", from.err))
+}
+
+// lastError remembers the error that a reader ended with.
+type lastError struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (l *lastError) Read(p []byte) (n int, err error) {
+	if n, err = l.r.Read(p); err != nil {
+		l.err = err
 	}
-	j.count.Add(1)
-	return nil
+	return n, err
+}
+
+// zeros is a reader of nothing but zeros.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // uploadLarge fills the files that pack left empty. They keep the modes they have.
@@ -160,7 +202,16 @@ func (j *copyJob) uploadLarge(ctx context.Context, src, dst string, large []stri
 	g.SetLimit(copyWorkers)
 	for _, rel := range large {
 		g.Go(func() error {
-			return j.uploadFile(gctx, filepath.Join(src, filepath.FromSlash(rel)), path.Join(dst, rel))
+			from, to := filepath.Join(src, filepath.FromSlash(rel)), path.Join(dst, rel)
+			if err := j.uploadFile(gctx, from, to); err != nil {
+				return j.goOn(gctx, rel, err)
+			}
+			info, err := os.Stat(from)
+			if err != nil {
+				return j.goOn(gctx, rel, err)
+			}
+			at := fmt.Sprintf("@%d.%09d", info.ModTime().Unix(), info.ModTime().Nanosecond())
+			return j.goOn(gctx, rel, j.runTool(gctx, []string{"touch", "-m", "-d", at, "--", to}))
 		})
 	}
 	return g.Wait()
