@@ -121,7 +121,7 @@ func envRule(e EnvRules, name string) (pass, strip bool, index int) {
 
 // basic reports whether a variable stays although the environment is cleared.
 func basic(name string) bool {
-	return slices.ContainsFunc(keptNames, func(p string) bool { return matchName(p, name) })
+	return slices.ContainsFunc(keptNames, func(p string) bool { return matchUpper(p, name) })
 }
 
 // secretEnv says why the built-in list strips a variable, "" if it does not.
@@ -150,6 +150,9 @@ func (v *resolver) secretEnv(name, value string) string {
 				return s.rule
 			}
 		}
+	}
+	if secretByName(strings.ToUpper(name), value) {
+		return "looks like a secret"
 	}
 	return secretValue(value)
 }

@@ -103,6 +103,7 @@ func (v *resolver) builtInPaths() error {
 			}
 		}
 	}
+	v.ownPlaces()
 	return nil
 }
 

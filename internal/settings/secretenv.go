@@ -1,17 +1,27 @@
 package settings
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// secretNames are variables that a box does not get unless somebody passes them: what is named like
-// a secret, ways to reach daemons, and orders to the dynamic linker and interpreters, which would run code of the caller's choice before
-// the command. "*" stands for anything; case does not matter.
+// A box gets the caller's environment without secrets. Three looks decide about a variable, in this order:
+//
+//   - Names of the lists below: credentials of clouds and registries, ways to daemons outside, orders to
+//     the dynamic linker.
+//   - Words in the name: [nameStrength] splits a name at everything that is no letter. DB_PASSWORD1,
+//     MYTOKEN and SECRETKEY are secrets; MONKEY, AUTHOR, KEYMAP and TOKENIZERS_PARALLELISM are not.
+//     A word that also has harmless meanings (KEY, AUTH, PASS) counts only if the value could be one.
+//   - The value, whatever the name: [secretValue].
+//
+// keptNames are exempt from the first two looks.
+
+// secretNames are the lists. "*" stands for anything; case does not matter.
 var secretNames = []struct {
 	rule     string
 	patterns []string
 }{
-	{"looks like a secret", []string{
-		"*TOKEN", "*TOKENS", "*_TOKEN_*", "*SECRET", "*SECRETS", "*_SECRET_*", "SECRET_*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*API_KEY*", "*APIKEY*", "*_KEY", "*_KEYS", "*ACCESS_KEY*", "*PRIVATE_KEY*", "*SIGNING_KEY*", "*ENCRYPTION_KEY*", "*CREDENTIAL*", "*_CREDS", "*_AUTH", "*_AUTH_*", "*COOKIE*", "*SESSION_ID", "*_DSN", "*CONNECTION_STRING*", "*CONNSTR*", "*WEBHOOK_URL*", "*_PAT", "*BEARER*", "*JWT*", "*MNEMONIC*", "*SEED_PHRASE*",
-	}},
+	{"looks like a secret", []string{"*CONNECTION_STRING*", "*CONNSTR*", "*WEBHOOK_URL*", "*SESSION_ID", "*SEED_PHRASE*", "*_SID"}},
 	{"cloud credentials", []string{"AWS_*", "AZURE_*", "ARM_*", "CLOUDSDK_*", "DIGITALOCEAN_*", "HCLOUD_*", "OCI_*", "ALICLOUD_*", "TENCENTCLOUD_*", "TF_VAR_*", "TFE_*", "PULUMI_*", "VAULT_*", "CONSUL_HTTP_*", "KUBECONFIG", "KUBE_*", "SOPS_*", "BW_*", "OP_SESSION*"}},
 	{"registry and forge credentials", []string{"NPM_CONFIG_*AUTH*", "NODE_AUTH_*", "POETRY_HTTP_BASIC_*", "TWINE_*", "BUNDLE_*__*", "CI_JOB_JWT*", "ACTIONS_RUNTIME_*", "ACTIONS_ID_*", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_CREDENTIAL*", "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_*", "GIT_CONFIG_VALUE_*", "GIT_CONFIG_PARAMETERS", "GIT_SSH_COMMAND"}},
 	{"database credentials", []string{"PGPASS*", "PGSERVICE*", "MYSQL_PWD", "REDISCLI_AUTH"}},
@@ -19,8 +29,133 @@ var secretNames = []struct {
 	{"an order to the linker or an interpreter", []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "GCONV_PATH", "BASH_ENV", "BASH_FUNC_*", "PROMPT_COMMAND", "PERL5DB", "PYTHONSTARTUP"}},
 }
 
-// keptNames are kept although a pattern above would strip them.
+// keptNames are kept although a list or a word above would strip them. Their values are looked at all the same.
 var keptNames = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "TERMINFO*", "TZ", "EDITOR", "VISUAL", "PAGER", "NO_COLOR", "FORCE_COLOR", "CI", "COLUMNS", "LINES", "SHLVL", "HOSTNAME", "TMPDIR", "TEMP", "TMP", "MANPATH", "GIT_PAGER"}
+
+// strength says how sure a name is that its value is a secret.
+type strength uint8
+
+const (
+	plainName  strength = iota
+	weakName            // it may be, unless the value is harmless: KEY, AUTH, PASS
+	strongName          // it is, unless the value says yes or no: PASSWORD, TOKEN, SECRET
+)
+
+// nameStrength looks at the words of a name, which is in upper case. describes reports that the last word says
+// something about a secret and not the secret: TOKEN_TYPE, KEY_FILE.
+func nameStrength(name string) (s strength, describes bool) {
+	last := ""
+	for start := 0; start < len(name); {
+		if !letter(name[start]) {
+			start++
+			continue
+		}
+		end := start
+		for end < len(name) && letter(name[end]) {
+			end++
+		}
+		last = name[start:end]
+		s = max(s, wordStrength(last))
+		start = end
+	}
+	return s, s != plainName && slices.Contains(describing, last)
+}
+
+// describing are last words of names that are about a secret.
+var describing = []string{"FILE", "PATH", "DIR", "DIRECTORY", "NAME", "TYPE", "KIND", "ALGORITHM", "ALG", "LENGTH", "LEN", "SIZE", "COUNT", "LIMIT", "TTL", "TIMEOUT", "EXPIRY", "EXPIRES", "MAX", "MIN", "ENABLED", "DISABLED", "REQUIRED", "MODE", "METHOD", "HEADER", "FORMAT", "VERSION", "REGION", "URL", "URI", "ENDPOINT", "HOST", "PORT", "ISSUER", "AUDIENCE", "REALM", "DOMAIN", "PROVIDER", "BACKEND", "STORE", "MANAGER", "HELPER", "BUDGET"}
+
+func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
+
+// secretWords make a secret of each word that they are part of, weakWords of each word that ends with one.
+var (
+	secretWords = []string{"PASSWORD", "PASSWD", "PASSWRD", "PASSPHRASE", "PASSCODE", "SECRET", "CREDENTIAL", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "PRIVKEY", "MNEMONIC", "BEARER", "JWT"}
+	weakWords   = []string{"KEY", "KEYS", "AUTH", "PASS", "PWD", "DSN", "COOKIE", "COOKIES"}
+	// weakAlone are too short to be looked for at the end of other words.
+	weakAlone = []string{"PW", "PSW", "PAT", "OTP", "TOTP", "SALT", "PEPPER", "WEBHOOK", "WEBHOOKS"}
+	// harmlessWords end like weakWords.
+	harmlessWords = []string{"MONKEY", "DONKEY", "TURKEY", "HOCKEY", "WHISKEY", "JOCKEY", "LACKEY", "HOTKEY", "HOTKEYS", "MONKEYS", "COMPASS", "BYPASS", "OVERPASS", "UNDERPASS", "TRESPASS", "SURPASS", "ENCOMPASS"}
+)
+
+// wordStrength is the strength of one word in upper case.
+func wordStrength(w string) strength {
+	for _, s := range secretWords {
+		if strings.Contains(w, s) {
+			return strongName
+		}
+	}
+	if _, after, ok := strings.Cut(w, "TOKEN"); ok {
+		switch {
+		case after == "":
+			return strongName
+		case after == "S": // MAX_TOKENS=4096 is as common as GITHUB_TOKENS
+			return weakName
+		case !strings.HasPrefix(after, "IZ") && !strings.HasPrefix(after, "IS"): // tokenizers, tokenisation
+			return strongName
+		}
+	}
+	if w == "CRED" || strings.HasSuffix(w, "CREDS") {
+		return strongName
+	}
+	if slices.Contains(harmlessWords, w) {
+		return plainName
+	}
+	if slices.Contains(weakAlone, w) || slices.ContainsFunc(weakWords, func(s string) bool { return strings.HasSuffix(w, s) }) {
+		return weakName
+	}
+	return plainName
+}
+
+// secretByName reports whether a variable is a secret by the words of its name, which is in upper case.
+func secretByName(name, value string) bool {
+	s, describes := nameStrength(name)
+	switch {
+	case s == plainName || saysYesOrNo(value):
+		return false
+	case describes:
+		return !describesOnly(value)
+	}
+	return s == strongName || !smallNumber(value)
+}
+
+// saysYesOrNo reports whether a value switches something.
+func saysYesOrNo(v string) bool {
+	switch strings.ToLower(v) {
+	case "true", "false", "yes", "no", "on", "off", "0", "1":
+		return true
+	}
+	return false
+}
+
+// smallNumber reports whether a value is a number of a few digits: a limit, a port, a time.
+func smallNumber(v string) bool {
+	if v == "" || len(v) > 6 {
+		return false
+	}
+	for i := range len(v) {
+		if v[i] < '0' || v[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// describesOnly reports whether a value can be what a describing name says: a path, an address, a number,
+// a word or two.
+func describesOnly(v string) bool {
+	if smallNumber(v) || strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") || strings.HasPrefix(v, "./") || strings.Contains(v, "://") {
+		return true
+	}
+	if len(v) > 40 {
+		return false
+	}
+	digits := 0
+	for i := range len(v) {
+		if v[i] >= '0' && v[i] <= '9' {
+			digits++
+		}
+	}
+	return digits <= 4
+}
 
 // matchName reports whether a variable's name matches a pattern.
 func matchName(pattern, name string) bool {
@@ -49,35 +184,6 @@ func matchStars(p, s string) bool {
 	}
 	return i == len(p)
 }
-
-// secretValue says why a value is a secret whatever its name, "" if it does not look like one: URLs with a password in them, private keys, and the
-// prefixes that issuers give their tokens so that scanners find them.
-func secretValue(v string) string {
-	if rest := v; len(rest) > 0 {
-		for {
-			i := strings.Index(rest, "://")
-			if i < 0 {
-				break
-			}
-			rest = rest[i+3:]
-			host, _, _ := strings.Cut(rest, "/")
-			if at := strings.LastIndexByte(host, '@'); at >= 0 && strings.Contains(host[:at], ":") {
-				return "holds a URL with a password"
-			}
-		}
-	}
-	if strings.Contains(v, "PRIVATE KEY-----") {
-		return "holds a private key"
-	}
-	for _, p := range tokenPrefixes {
-		if len(v) >= len(p)+12 && strings.HasPrefix(v, p) && !strings.ContainsAny(v, " /") {
-			return "holds a token"
-		}
-	}
-	return ""
-}
-
-var tokenPrefixes = []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "sk-", "sk_live_", "rk_live_", "xoxb-", "xoxp-", "xoxa-", "xapp-", "AKIA", "ASIA", "AIza", "hf_", "dop_v1_", "shpat_", "eyJhbGciOi"}
 
 // matchUpper is matchName for a pattern that is in upper case.
 func matchUpper(pattern, name string) bool {
