@@ -38,7 +38,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// Spec is a box. It travels to the stage as JSON.
+// Spec is a box. It travels to the stage: fields are exported, and none is a map or an interface.
 type Spec struct {
 	Args     []string // Args[0] is looked for along PATH of Env, inside, unless it has a slash
 	Env      []string
@@ -157,6 +157,9 @@ type Options struct {
 	Stdin, Stdout, Stderr *os.File
 	// Stage is a descriptor of the small stage binary; nil starts the own binary again, whose main must run [Parts].
 	Stage *os.File
+	// Ahead is a stage that was started while it was not known yet what the box is like. Start takes it, if it is
+	// of use for this one; its Close is the caller's in any case.
+	Ahead *Ahead
 	// Events are told what happens inside; each may be nil and must not block.
 	Events Events
 	// Watch answers the calls that Spec.Seccomp watches; nil with watches is an error. See package guard.

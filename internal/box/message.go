@@ -3,7 +3,6 @@
 package box
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"sync"
@@ -27,8 +26,7 @@ type order struct {
 // The descriptors of the stage beside the standard streams.
 const (
 	controlFD = 3
-	orderFD   = 4
-	wordsFD   = 5 // see lastwords.go
+	wordsFD   = 4 // see lastwords.go
 )
 
 // word says what a message is.
@@ -44,23 +42,25 @@ const (
 	masks   word = "masks" // with the descriptor of /dev/fuse; Masks says which
 	kill    word = "kill"
 	end     word = "end"
-	dial    word = "dial" // ID, Port; the answer has a descriptor or Failure
+	dial    word = "dial"  // ID, Port; the answer has a descriptor or Failure
+	ordered word = "order" // the first, with the descriptor of the order and those of Streams
 )
 
 // message is one datagram between the stage and the host's process.
 type message struct {
 	Word    word
-	Failure *failure `json:",omitempty"`
-	Handed  []string `json:",omitempty"`
-	Missing []string `json:",omitempty"`
-	Code    int      `json:",omitempty"`
-	Signal  int      `json:",omitempty"`
-	Group   bool     `json:",omitempty"`
-	Text    string   `json:",omitempty"`
-	PID     int      `json:",omitempty"`
-	Port    uint16   `json:",omitempty"`
-	ID      int      `json:",omitempty"`
-	Masks   []int    `json:",omitempty"` // indices of Spec.Hidden, which are directories if negative (-1-index)
+	Failure *failure
+	Handed  []string
+	Missing []string
+	Code    int
+	Signal  int
+	Group   bool
+	Text    string
+	PID     int
+	Port    uint16
+	ID      int
+	Streams []int // which of the standard streams are not /dev/null
+	Masks   []int // indices of Spec.Hidden, which are directories if negative (-1-index)
 }
 
 // failure is an error that crosses the socket.
@@ -83,10 +83,7 @@ type conn struct {
 }
 
 func (c *conn) send(m message, fds ...int) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
+	b := encode(nil, m)
 	if len(b) > maxMessage {
 		return errors.New("the message is too long")
 	}
@@ -100,7 +97,7 @@ func (c *conn) send(m message, fds ...int) error {
 		return os.ErrClosed
 	}
 	for {
-		err = unix.Sendmsg(c.fd, b, oob, nil, unix.MSG_NOSIGNAL)
+		err := unix.Sendmsg(c.fd, b, oob, nil, unix.MSG_NOSIGNAL)
 		if err != unix.EINTR {
 			return os.NewSyscallError("sendmsg", err)
 		}
@@ -125,7 +122,7 @@ func (c *conn) receive(b []byte) (m message, fds []int, err error) {
 	if fds, err = proc.Rights(oob[:oobn]); err != nil {
 		return m, nil, err
 	}
-	return m, fds, json.Unmarshal(b[:n], &m)
+	return m, fds, decode(b[:n], &m)
 }
 
 func (c *conn) close() {

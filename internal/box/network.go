@@ -17,7 +17,7 @@ import (
 func (b *builder) network() error {
 	switch b.Spec.Network {
 	case Closed:
-		if err := loopback(); err != nil {
+		if err := b.begin.loopback(); err != nil {
 			return err
 		}
 		b.names()

@@ -25,7 +25,8 @@ type Box struct {
 	spec    Spec
 	options Options
 	conn    *conn
-	stage   int // pid
+	argv    []string // of the stage
+	stage   int      // pid
 	stagefd int
 	pidfd   int // of the command
 	words   int // what the stage says when it crashes, see lastwords.go

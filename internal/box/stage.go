@@ -3,7 +3,6 @@
 package box
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,6 +28,7 @@ type builder struct {
 	devices []device
 	// own are the filesystems (st_dev) that are this box's own, in which directories may be made.
 	own     map[uint64]bool
+	begin   first
 	mask    [4]int      // see hide.go
 	files   map[int]int // descriptors of the files of ReadFile mounts, by index; resolvConf for our own
 	fuse    *os.File    // /dev/fuse, open, for the masks
@@ -38,6 +38,7 @@ type builder struct {
 	netns   int         // the network namespace, where it is not the main thread's
 	below   map[int][]submount
 	pinned  map[string]bool
+	ordered chan struct{} // closed when there is an order
 	command int
 	tty     int // the command's side of its terminal
 	failing string
@@ -50,8 +51,10 @@ func stage() {
 	runtime.LockOSThread()
 	// Nobody of the same user may look into this process or trace it, whatever yama says.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	b := &builder{conn: &conn{fd: controlFD}, command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
+	b := &builder{conn: &conn{fd: controlFD}, ordered: make(chan struct{}), command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
 		fuseDir: -1, proc: -1, sys: -1, netns: -1, mask: [4]int{-1, -1, -1, -1}}
+	b.begin = b.first()
+	go b.thread()
 	if err := b.read(); err != nil {
 		b.fail(err)
 	}
@@ -61,7 +64,7 @@ func stage() {
 	if b.NProc > 0 {
 		keepThreads()
 	}
-	go b.thread()
+	close(b.ordered)
 	b.listen()
 }
 
@@ -71,17 +74,31 @@ func (b *builder) read() error {
 	unix.CloseOnExec(controlFD)
 	proc.CloseOnExec(wordsFD + 1)
 	keepLastWords()
-	var st unix.Stat_t
-	if err := unix.Fstat(orderFD, &st); err != nil {
-		return fmt.Errorf("order: %w", err)
-	}
-	data, err := unix.Mmap(orderFD, 0, int(st.Size), unix.PROT_READ, unix.MAP_PRIVATE)
+	m, fds, err := b.conn.receive(make([]byte, maxMessage))
 	if err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
-	err = json.Unmarshal(data, &b.order)
+	if m.Word != ordered || len(fds) != 1+len(m.Streams) {
+		os.Exit(1) // whoever started this one ahead has no use for it, or is gone
+	}
+	for i, to := range m.Streams {
+		if err := unix.Dup3(fds[1+i], to, 0); err != nil {
+			return os.NewSyscallError("dup", err)
+		}
+		_ = unix.Close(fds[1+i])
+	}
+	order := fds[0]
+	defer unix.Close(order)
+	var st unix.Stat_t
+	if err := unix.Fstat(order, &st); err != nil {
+		return fmt.Errorf("order: %w", err)
+	}
+	data, err := unix.Mmap(order, 0, int(st.Size), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("order: %w", err)
+	}
+	err = decode(data, &b.order)
 	_ = unix.Munmap(data)
-	_ = unix.Close(orderFD)
 	return err
 }
 
@@ -103,9 +120,23 @@ func keepThreads() {
 	here.Wait()
 }
 
+// first are steps that are the same for every box that needs them, each of which is done once. A stage that was started
+// ahead takes them while it waits for its order.
+type first struct{ detach, devices, loopback func() error }
+
+func (b *builder) first() first {
+	return first{sync.OnceValue(detach), sync.OnceValue(b.gatherUsual), sync.OnceValue(loopback)}
+}
+
 // thread builds the box and starts the command on a thread that is not the main one.
 func (b *builder) thread() {
 	runtime.LockOSThread()
+	if len(os.Args) > 1 && os.Args[1] == aheadArg {
+		for _, step := range []func() error{b.begin.detach, b.begin.devices, b.begin.loopback} {
+			_ = step() // build says what failed
+		}
+	}
+	<-b.ordered
 	if err := b.build(); err != nil {
 		b.fail(err)
 	}

@@ -4,7 +4,6 @@ package box
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -39,7 +38,7 @@ func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), pidfd: -1, stagefd: -1, words: -1}
+	b := blank(s, o)
 	if err := b.start(ctx); err != nil {
 		b.abandon()
 		return nil, err
@@ -47,19 +46,23 @@ func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	return b, nil
 }
 
-// start starts the stage and waits for its word.
+// blank is a box of which nothing is there yet.
+func blank(s Spec, o Options) *Box {
+	return &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), argv: []string{stageName}, pidfd: -1, stagefd: -1, words: -1}
+}
+
+// start starts the stage, or takes one that was started ahead, and waits for its word.
 func (b *Box) start(ctx context.Context) error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socketpair", err)
-	}
-	b.conn = &conn{fd: pair[0]}
 	b.prepare()
-	if err = b.openDoors(); err == nil {
-		err = b.spawn(pair[1])
+	if err := b.openDoors(); err != nil {
+		return err
 	}
-	_ = unix.Close(pair[1])
-	if err != nil {
+	if !b.adopt(b.options.Ahead) {
+		if err := b.spawn(b.userChoices()); err != nil {
+			return err
+		}
+	}
+	if err := b.tellOrder(); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = b.Kill() })
@@ -98,46 +101,61 @@ func (b *Box) silent() error {
 	return &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: b.wordless(ws)}
 }
 
-// spawn starts the stage with its end of the socket.
-func (b *Box) spawn(socket int) error {
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+// spawn starts the stage with its end of the socket, in the first of the ways that this host gives.
+func (b *Box) spawn(ways []bool) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("socketpair", err)
 	}
-	defer null.Close()
+	b.conn = &conn{fd: pair[0]}
+	defer unix.Close(pair[1])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
+	}
+	defer unix.Close(null)
 	path, done, err := b.stagePath()
 	if err != nil {
 		return err
 	}
 	defer done()
-	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Dir: "/"}
-	for i, f := range []*os.File{b.options.Stdin, b.options.Stdout, b.options.Stderr} {
-		if f == nil || b.spec.Terminal[i] {
-			f = null
-		}
-		attr.Files = append(attr.Files, f.Fd())
-	}
 	if b.words, err = newLastWords(); err != nil {
 		return err
 	}
-	attr.Files = append(attr.Files, uintptr(socket), 0, uintptr(b.words))
-	for _, user := range b.userChoices() {
-		var told int
-		b.order.Spec, b.order.User, b.order.Stay = b.spec, user, b.options.Detach
-		b.order.Watch = b.options.Watch != nil && !b.options.Detach
-		b.order.Touch = b.options.Events.Touched != nil && !b.options.Detach
-		if told, err = memory("order", b.order); err != nil {
-			return err
-		}
-		attr.Files[orderFD] = uintptr(told)
+	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Dir: "/",
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1]), uintptr(b.words)}}
+	for _, user := range ways {
+		b.order.User = user
 		attr.Sys = b.attributes(user)
-		err = b.fork(path, attr)
-		_ = unix.Close(told)
-		if err == nil {
+		if err = b.fork(path, attr); err == nil {
 			return nil
 		}
 	}
 	return unsupported(err)
+}
+
+// tellOrder gives the stage its order, and the command's standard streams.
+func (b *Box) tellOrder() error {
+	b.order.Spec, b.order.Stay = b.spec, b.options.Detach
+	b.order.Watch = b.options.Watch != nil && !b.options.Detach
+	b.order.Touch = b.options.Events.Touched != nil && !b.options.Detach
+	told, err := memory("order", encode(nil, b.order))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(told)
+	fds, streams := []int{told}, []int(nil)
+	for i, f := range []*os.File{b.options.Stdin, b.options.Stdout, b.options.Stderr} {
+		if f != nil && !b.spec.Terminal[i] { // else it is /dev/null
+			streams = append(streams, i)
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	err = b.conn.send(message{Word: ordered, Streams: streams}, fds...)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil // it has ended: start says how
+	}
+	return err
 }
 
 // stagePath is a path of the stage's binary for exec: a descriptor above those that the child gets.
@@ -152,12 +170,8 @@ func (b *Box) stagePath() (path string, done func(), err error) {
 	return "/proc/self/fd/" + strconv.Itoa(fd), func() { _ = unix.Close(fd) }, nil
 }
 
-// memory writes a value into a memory file that can't be changed any more.
-func memory(name string, v any) (int, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return -1, err
-	}
+// memory writes data into a memory file that can't be changed any more.
+func memory(name string, data []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, os.NewSyscallError("memfd_create", err)
@@ -239,7 +253,7 @@ func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	start := func() error {
 		return proc.Alone(func() error {
 			proc.CloseOnExec(3) // whatever else this program has open; the stage's are copies
-			pid, err := syscall.ForkExec(path, []string{stageName}, attr)
+			pid, err := syscall.ForkExec(path, b.argv, attr)
 			if err == nil {
 				b.stage = pid
 			}

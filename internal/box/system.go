@@ -25,11 +25,23 @@ var usualDevices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // gatherDevices copies the devices before the tree forbids them.
 func (b *builder) gatherDevices() error {
-	paths := make([]string, 0, 8)
+	if err := b.begin.devices(); err != nil {
+		return err
+	}
+	return b.copyDevices(b.Spec.Devices)
+}
+
+// gatherUsual copies those of every box.
+func (b *builder) gatherUsual() error {
+	paths := make([]string, 0, len(usualDevices))
 	for _, n := range usualDevices {
 		paths = append(paths, "/dev/"+n)
 	}
-	for _, path := range append(paths, b.Spec.Devices...) {
+	return b.copyDevices(paths)
+}
+
+func (b *builder) copyDevices(paths []string) error {
+	for _, path := range paths {
 		tree, err := ns.CloneFile(path)
 		if ns.Missing(err) {
 			b.missing = append(b.missing, "no "+path+" here")

@@ -17,9 +17,8 @@ import (
 
 // gather takes, while this machine's tree is as it was, copies of all that the box gets from it.
 func (b *builder) gather() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		// The first thing that needs a right: AppArmor gives user namespaces, but none of their rights.
-		return unsupported(os.NewSyscallError("make mounts private", err))
+	if err := b.begin.detach(); err != nil {
+		return err
 	}
 	if err := b.gatherDevices(); err != nil {
 		return err
@@ -60,6 +59,15 @@ func (b *builder) gather() error {
 			return mountError(m, err)
 		}
 		b.sources[i] = tree
+	}
+	return nil
+}
+
+// detach cuts this process's mounts off from what happens to others.
+func detach() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		// The first thing that needs a right: AppArmor gives user namespaces, but none of their rights.
+		return unsupported(os.NewSyscallError("make mounts private", err))
 	}
 	return nil
 }

@@ -65,22 +65,20 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	if nested {
 		opts.Cgroup = "" // the outer box's is read-only in here
 	}
-	if j.Deps.Stage != nil {
-		if opts.Stage, err = j.Deps.Stage(); err != nil {
-			return 0, 0, err
-		}
-		undo.Add(func() { _ = opts.Stage.Close() })
+	if opts.Stage, err = j.walls.program(j.Deps); err != nil {
+		return 0, 0, err
 	}
+	opts.Ahead = j.walls.stage
 	if !nested {
-		if err := j.guard(p, &opts, &undo); err != nil {
-			return 0, 0, err
-		}
+		j.guard(p, &opts, &undo)
 	}
 	tty := j.streams(p, &opts)
 	// Caught from here on, so that a signal that comes while the box is built is not lost.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
+	if !j.Deps.Last { // it takes as long for each signal as two threads need to wake each other
+		defer signal.Stop(signals)
+	}
 	stopped := make(chan struct{}, 1)
 	opts.Events.Stopped = func() {
 		select {
@@ -161,24 +159,35 @@ func (j *Job) inside() bool {
 const lateGroup = 50 * time.Millisecond
 
 // guard makes the part that decides about Unix sockets and protected names.
-func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) error {
+func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) {
 	p.rules.Quarantine = filepath.Join(stateDir(j.Box.Home), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
 	var started atomic.Pointer[box.Box]
-	g, err := guard.New(p.rules, j.Log, func() *os.File {
-		if b := started.Load(); b != nil {
-			return b.Root()
+	var g *guard.Guard
+	var err error
+	// It looks at what there is while the box is built. The command may run by then, but it changes no name
+	// unseen: its first call that would waits here.
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		g, err = guard.New(p.rules, j.Log, func() *os.File {
+			if b := started.Load(); b != nil {
+				return b.Root()
+			}
+			return nil
+		})
+	}()
+	undo.Add(func() {
+		if <-made; err == nil {
+			_ = g.Close()
 		}
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	undo.Add(func() { _ = g.Close() })
 	opts.Watch = func(b *box.Box, c seccomp.Call) seccomp.Answer {
+		if <-made; err != nil {
+			return seccomp.Answer{Errno: unix.EACCES}
+		}
 		started.Store(b)
 		return g.Answer(c)
 	}
-	return nil
 }
 
 // stateDir is where this user's state is.

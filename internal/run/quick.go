@@ -22,7 +22,7 @@ func Quick(args []string, stage func() (*os.File, error)) (code int, done bool) 
 	if err := fs.Parse(args); err != nil {
 		return 0, false
 	}
-	code, err := Run(context.Background(), o, fs.Args(), Deps{Stage: stage})
+	code, err := Run(context.Background(), o, fs.Args(), Deps{Stage: stage, Last: true})
 	if errors.Is(err, ErrLater) {
 		return 0, false
 	}

@@ -35,6 +35,8 @@ var ErrLater = errors.New("this needs the whole program")
 type Deps struct {
 	// Stage opens the program that builds a box from inside; nil starts the own binary again.
 	Stage func() (*os.File, error)
+	// Last: this process ends with the run, and what the kernel takes back by itself is left to it.
+	Last bool
 	// Wire makes what a box with a network needs.
 	Wire func(WireOptions) (Wire, error)
 	// Tier runs a command in a sandbox of another tier.
@@ -73,6 +75,7 @@ type Job struct {
 	Deps   Deps
 
 	opts    *Options
+	walls   *walls
 	notes   []string
 	layers  []layer
 	started time.Time
@@ -89,6 +92,11 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	if o.helpsProfiles() {
 		return 0, printProfiles(os.Stdout)
 	}
+	w, err := o.ahead(d)
+	if err != nil {
+		return exitOwn, err
+	}
+	defer w.close()
 	b, err := o.resolve()
 	if err != nil {
 		return exitOwn, err
@@ -99,7 +107,7 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	if err := o.possible(b, d); err != nil {
 		return exitOwn, err
 	}
-	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o}
+	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o, walls: w}
 	for _, n := range b.Notes {
 		if n, loud := strings.CutPrefix(n, "!"); loud && !o.quiet {
 			fmt.Fprintf(os.Stderr, "carrel: %s\n", n)
