@@ -70,7 +70,10 @@ func localDaemon(dir string) (string, error) {
 
 // dataDirectory is the daemon's data directory as this user would start it.
 func (a *app) dataDirectory() string {
-	return first(a.dataDir, os.Getenv("CARREL_DATA_DIR"), config.Default().DataDir)
+	if dir := first(a.dataDir, os.Getenv("CARREL_DATA_DIR"), fileDataDir()); dir != "" {
+		return dir
+	}
+	return config.Default().DataDir
 }
 
 // first returns the first text that is not empty.

@@ -32,7 +32,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say which walls work on this host, and what to do where one does not",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := a.finishConfig(&cfg); err != nil {
+			cfg.DataDir = a.dataDirectory()
+			if err := finishConfig(&cfg); err != nil {
 				return err
 			}
 			rows, err := daemon.Doctor(c.Context(), cfg)

@@ -48,8 +48,8 @@ func TestStoreDirectory(t *testing.T) {
 		cfg := config.Default()
 		cfg.SnapshotStore = store
 		cfg.S3 = config.S3{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "secret"}
-		a := &app{dataDir: t.TempDir()}
-		if err := a.finishConfig(&cfg); err != nil || cfg.SnapshotStore != want {
+		cfg.DataDir = t.TempDir()
+		if err := finishConfig(&cfg); err != nil || cfg.SnapshotStore != want {
 			t.Errorf("%q: %q, %v", store, cfg.SnapshotStore, err)
 		}
 	}

@@ -1,8 +1,9 @@
 // Package config holds the daemon's settings: one struct, its defaults and its
 // checks. Only this package and package cli read the environment.
 //
-// The order is defaults, then environment, then flags: each overrides the one
-// before. [Config.Validate] is called once, last, and names the bad field.
+// The order is defaults, then a file, then the environment, then flags: each overrides the one
+// before. [Config.Flags] declares the settings once for all of these, [Config.Load] sets them.
+// [Config.Validate] is called once, last, and names the bad field.
 package config
 
 import (

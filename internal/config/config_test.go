@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/carrel-dev/carrel"
 )
 
@@ -34,16 +36,16 @@ func TestValidate(t *testing.T) {
 		{"data-dir", func(c *Config) { c.DataDir = "" }},
 		{"data-dir", func(c *Config) { c.DataDir = "//" }},
 		{"cache-dir", func(c *Config) { c.CacheDir = "a\x00b" }},
-		{"tier", func(c *Config) { c.DefaultTier = "docker" }},
-		{"template", func(c *Config) { c.DefaultTemplate = "" }},
+		{"default-tier", func(c *Config) { c.DefaultTier = "docker" }},
+		{"default-template", func(c *Config) { c.DefaultTemplate = "" }},
 		{"max-sandboxes", func(c *Config) { c.MaxSandboxes = 0 }},
 		{"max-connections", func(c *Config) { c.MaxConnections = -1 }},
 		{"max-sandbox-connections", func(c *Config) { c.MaxSandboxConnections = 0 }},
-		{"cpus", func(c *Config) { c.Limits.CPUs = math.NaN() }},
-		{"cpus", func(c *Config) { c.Limits.CPUs = -1 }},
-		{"memory", func(c *Config) { c.Limits.MemoryMB = 1 << 30 }},
-		{"disk", func(c *Config) { c.Limits.DiskMB = 0 }},
-		{"pids", func(c *Config) { c.Limits.Pids = 1 }},
+		{"default-cpus", func(c *Config) { c.Limits.CPUs = math.NaN() }},
+		{"default-cpus", func(c *Config) { c.Limits.CPUs = -1 }},
+		{"default-memory", func(c *Config) { c.Limits.MemoryMB = 1 << 30 }},
+		{"default-disk", func(c *Config) { c.Limits.DiskMB = 0 }},
+		{"default-pids", func(c *Config) { c.Limits.Pids = 1 }},
 		{"default-timeout", func(c *Config) { c.DefaultTimeout = 0 }},
 		{"max-timeout", func(c *Config) { c.MaxTimeout = time.Second }},
 		{"snapshot-store", func(c *Config) { c.SnapshotStore = "/" }},
@@ -87,20 +89,28 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// applyEnv reads settings from an environment alone.
+func applyEnv(c *Config, getenv func(string) string) error {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.Flags(flags)
+	_, err := c.Load(flags, "", false, getenv)
+	return err
+}
+
 func TestEnv(t *testing.T) {
 	env := map[string]string{
 		"CARREL_LISTEN": "0.0.0.0:1", "CARREL_DOMAIN": "example.com", "CARREL_MAX_SANDBOXES": "7",
 		"CARREL_MAX_TIMEOUT": "2h", "CARREL_DEFAULT_TIER": "sim", "CARREL_LOG_LEVEL": "",
 	}
 	cfg := Default()
-	if err := cfg.ApplyEnv(func(k string) string { return env[k] }); err != nil {
+	if err := applyEnv(&cfg, func(k string) string { return env[k] }); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Listen != "0.0.0.0:1" || cfg.Domain != "example.com" || cfg.MaxSandboxes != 7 || cfg.MaxTimeout != 2*time.Hour || cfg.DefaultTier != carrel.Sim || cfg.LogLevel != "info" {
 		t.Errorf("%+v", cfg)
 	}
 	for name, value := range map[string]string{"CARREL_MAX_SANDBOXES": "many", "CARREL_MAX_PAUSED": "1.5", "CARREL_SNAPSHOT_QUOTA": "big", "CARREL_MAX_TIMEOUT": "5"} {
-		err := cfg.ApplyEnv(func(k string) string { return map[string]string{name: value}[k] })
+		err := applyEnv(&cfg, func(k string) string { return map[string]string{name: value}[k] })
 		if ce, ok := errors.AsType[*carrel.Error](err); !ok || ce.Field != name {
 			t.Errorf("%s: %v", name, err)
 		}

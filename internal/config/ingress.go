@@ -32,26 +32,6 @@ func (c Config) TLS() bool {
 	return c.TLSCert != "" || c.Ingress.SelfSigned || len(c.Ingress.ACMEDomains) > 0
 }
 
-// vars are the environment variables of the text fields.
-func (i *Ingress) vars() map[string]*string {
-	return map[string]*string{
-		"CARREL_ACME_EMAIL":       &i.ACMEEmail,
-		"CARREL_ACME_CA":          &i.ACMECA,
-		"CARREL_ACME_CA_ROOT":     &i.ACMERoots,
-		"CARREL_ACME_HTTP_LISTEN": &i.ACMEHTTPListen,
-		"CARREL_SSH_LISTEN":       &i.SSHListen,
-	}
-}
-
-// applyEnv reads what is no text.
-func (i *Ingress) applyEnv(getenv func(string) string) {
-	if v := getenv("CARREL_ACME_DOMAIN"); v != "" {
-		i.ACMEDomains = strings.Split(v, ",")
-	}
-	i.SelfSigned = i.SelfSigned || getenv("CARREL_TLS_SELF_SIGNED") == "true"
-	i.ACMEOnDemand = i.ACMEOnDemand || getenv("CARREL_ACME_ON_DEMAND") == "true"
-}
-
 // checkIngress checks the fields.
 func (c Config) checkIngress() error {
 	i := c.Ingress

@@ -45,8 +45,8 @@ func TestIngress(t *testing.T) {
 		}
 	}
 	cfg := Default()
-	env := map[string]string{"CARREL_ACME_DOMAIN": "a.example.com,b.example.com", "CARREL_SSH_LISTEN": ":22", "CARREL_ACME_ON_DEMAND": "true", "CARREL_TLS_SELF_SIGNED": "no"}
-	if err := cfg.ApplyEnv(func(name string) string { return env[name] }); err != nil {
+	env := map[string]string{"CARREL_ACME_DOMAIN": "a.example.com,b.example.com", "CARREL_SSH_LISTEN": ":22", "CARREL_ACME_ON_DEMAND": "true", "CARREL_TLS_SELF_SIGNED": "false"}
+	if err := applyEnv(&cfg, func(name string) string { return env[name] }); err != nil {
 		t.Fatal(err)
 	}
 	if i := cfg.Ingress; len(i.ACMEDomains) != 2 || i.SSHListen != ":22" || !i.ACMEOnDemand || i.SelfSigned || !cfg.TLS() {

@@ -48,7 +48,7 @@ func TestS3Env(t *testing.T) {
 		"CARREL_SNAPSHOT_STORE": "s3://bucket/some/prefix/", "CARREL_SNAPSHOT_QUOTA": "20GiB", "CARREL_SNAPSHOT_CACHE": "1G", "CARREL_MAX_PAUSED": "3",
 	}
 	cfg := Default()
-	if err := cfg.ApplyEnv(func(k string) string { return env[k] }); err != nil {
+	if err := applyEnv(&cfg, func(k string) string { return env[k] }); err != nil {
 		t.Fatal(err)
 	}
 	if err := cfg.Validate(); err != nil {

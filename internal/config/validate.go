@@ -82,10 +82,10 @@ func (c Config) checkDirs() error {
 
 func (c Config) checkSandboxes() error {
 	if t := c.DefaultTier; t != "" && !slices.Contains([]carrel.Tier{carrel.Sim, carrel.NS, carrel.GVisor, carrel.MicroVM}, t) {
-		return bad("tier", "%q is none of sim, ns, gvisor, microvm", t)
+		return bad("default-tier", "%q is none of sim, ns, gvisor, microvm", t)
 	}
 	if c.DefaultTemplate == "" {
-		return bad("template", "must not be empty")
+		return bad("default-template", "must not be empty")
 	}
 	if c.MaxSandboxes < 1 {
 		return bad("max-sandboxes", "%d is less than 1", c.MaxSandboxes)
@@ -104,10 +104,10 @@ func (c Config) checkSandboxes() error {
 		value, top float64
 		least      float64
 	}{
-		{"cpus", c.Limits.CPUs, c.MaxLimits.CPUs, minCPUs},
-		{"memory", float64(c.Limits.MemoryMB), float64(c.MaxLimits.MemoryMB), minMemoryMB},
-		{"disk", float64(c.Limits.DiskMB), float64(c.MaxLimits.DiskMB), 1},
-		{"pids", float64(c.Limits.Pids), float64(c.MaxLimits.Pids), 8},
+		{"default-cpus", c.Limits.CPUs, c.MaxLimits.CPUs, minCPUs},
+		{"default-memory", float64(c.Limits.MemoryMB), float64(c.MaxLimits.MemoryMB), minMemoryMB},
+		{"default-disk", float64(c.Limits.DiskMB), float64(c.MaxLimits.DiskMB), 1},
+		{"default-pids", float64(c.Limits.Pids), float64(c.MaxLimits.Pids), 8},
 	} {
 		if !(l.value >= l.least) { // also refuses NaN
 			return bad(l.field, "%s is less than %s", number(l.value), number(l.least))

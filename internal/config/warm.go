@@ -101,24 +101,6 @@ func (f *Floors) Set(text string) error {
 // Type names the value in help texts.
 func (f *Floors) Type() string { return "TEMPLATE[:CPUS:MEMORY]=COUNT" }
 
-// applyEnv reads CARREL_WARM and CARREL_WARM_FLOOR.
-func (w *Warm) applyEnv(getenv func(string) string) error {
-	if v := getenv("CARREL_WARM"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return bad("CARREL_WARM", "%q is not a whole number", v)
-		}
-		w.Cap = n
-	}
-	if v := getenv("CARREL_WARM_FLOOR"); v != "" {
-		w.Floors = nil
-		if err := w.Floors.Set(v); err != nil {
-			return bad("CARREL_WARM_FLOOR", "%v", err.(*carrel.Error).Err)
-		}
-	}
-	return nil
-}
-
 // checkWarm checks what is kept ready.
 func (c Config) checkWarm() error {
 	if c.Warm.Cap < 0 || c.Warm.Cap > mostWarm {

@@ -63,7 +63,7 @@ func TestWarmSettings(t *testing.T) {
 	}
 	env := map[string]string{"CARREL_WARM": "20", "CARREL_WARM_FLOOR": "base=5, py:1:256=2"}
 	c := Default()
-	if err := c.ApplyEnv(func(k string) string { return env[k] }); err != nil {
+	if err := applyEnv(&c, func(k string) string { return env[k] }); err != nil {
 		t.Fatal(err)
 	}
 	if c.Warm.Cap != 20 || c.Warm.Floors.String() != "base=5,py:1:256=2" {
@@ -71,7 +71,7 @@ func TestWarmSettings(t *testing.T) {
 	}
 	for k, v := range map[string]string{"CARREL_WARM": "many", "CARREL_WARM_FLOOR": "base"} {
 		c := Default()
-		err := c.ApplyEnv(func(name string) string {
+		err := applyEnv(&c, func(name string) string {
 			if name == k {
 				return v
 			}

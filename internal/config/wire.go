@@ -28,17 +28,6 @@ type Wire struct {
 // defaultWire is the default.
 var defaultWire = Wire{AuditSize: 640 << 20}
 
-// vars are the environment variables of the text fields.
-func (w *Wire) vars() map[string]*string {
-	return map[string]*string{
-		"CARREL_DEFAULT_POLICY":  &w.DefaultPolicy,
-		"CARREL_PRESETS":         &w.Presets,
-		"CARREL_SECRET_KEY_FILE": &w.SecretKeyFile,
-		"CARREL_ISSUER":          &w.Issuer,
-		"CARREL_WIRE_TABLE":      &w.Table,
-	}
-}
-
 // checkWire checks the fields.
 func (c Config) checkWire() error {
 	if u := c.Wire.Issuer; u != "" {
