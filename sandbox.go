@@ -80,6 +80,8 @@ type Network struct {
 // default template, with the default limits, that ends after the service's
 // default timeout.
 type CreateOptions struct {
+	// Name is what else it is called by in its project; "" for nothing. See [CheckName].
+	Name     string        `json:"name,omitempty"`
 	Template string        `json:"template,omitempty"` // a TemplateRef; "" is "base"
 	Tier     Tier          `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
 	Timeout  time.Duration `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
@@ -101,6 +103,7 @@ type CreateOptions struct {
 // Sandbox is what the service knows of one sandbox at one moment.
 type Sandbox struct {
 	ID       ID                `json:"id"`
+	Name     string            `json:"name,omitempty"`    // what else it is called by in its project
 	Project  string            `json:"project,omitempty"` // whose it is
 	Template string            `json:"template"`          // the template's ID
 	Alias    string            `json:"alias,omitempty"`   // the template's name, if it has one
@@ -131,6 +134,9 @@ type Sandbox struct {
 
 // ListOptions filters and pages List. Newest sandboxes come first.
 type ListOptions struct {
+	// Match is a name, an ID or the beginning of an ID: only what it may mean to the caller, in
+	// its own project, also to an administrator. A beginning has [MinPrefix] letters or more.
+	Match        string
 	Metadata     map[string]string // every pair must be equal
 	States       []State           // any of them; empty means all
 	Project      string            // for an administrator: of this project only

@@ -58,6 +58,7 @@ func (c *Client) List(ctx context.Context, opts carrel.ListOptions) (carrel.Page
 		states[i] = string(s)
 	}
 	set("state", strings.Join(states, ","))
+	set("match", opts.Match)
 	set("template", opts.Template)
 	set("project", opts.Project)
 	set("startedAfter", timeText(opts.StartedAfter))

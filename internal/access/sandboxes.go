@@ -36,7 +36,7 @@ func (s *Service) List(ctx context.Context, opts carrel.ListOptions) (carrel.Pag
 	if err != nil {
 		return carrel.Page{}, err
 	}
-	if c.Role != carrel.RoleAdmin {
+	if c.Role != carrel.RoleAdmin || opts.Match != "" { // names and beginnings are each project's own
 		opts.Project = c.Project
 	}
 	return s.opts.Core.List(ctx, opts)

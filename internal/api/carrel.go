@@ -88,7 +88,7 @@ func (s *Server) listOurs(w http.ResponseWriter, r *http.Request) error {
 // ourListOptions reads carrel.ListOptions from a query. Metadata is one
 // URL-encoded text of pairs; states are a comma list.
 func ourListOptions(q url.Values) (carrel.ListOptions, error) {
-	opts := carrel.ListOptions{Template: q.Get("template"), Project: q.Get("project"), Cursor: q.Get("cursor")}
+	opts := carrel.ListOptions{Match: q.Get("match"), Template: q.Get("template"), Project: q.Get("project"), Cursor: q.Get("cursor")}
 	if v := q.Get("metadata"); v != "" {
 		pairs, err := url.ParseQuery(v)
 		if err != nil {

@@ -100,7 +100,7 @@ func TestAuditFlags(t *testing.T) {
 			t.Errorf("%s: %s, asked for %+v", line, got, f.asked)
 		}
 	}
-	for _, line := range []string{"audit --allowed --denied", "audit x", "audit --since yesterday", "audit --since -1h", "audit -n -1", "audit a b", "audit --until 2026-03-01T12:00Z"} {
+	for _, line := range []string{"audit --allowed --denied", "audit X", "audit --since yesterday", "audit --since -1h", "audit -n -1", "audit a b", "audit --until 2026-03-01T12:00Z"} {
 		if got := (&auditFake{}).run(t, strings.Fields(line)...); got.code != 2 {
 			t.Errorf("%s: %s", line, got)
 		}

@@ -88,6 +88,7 @@ func (a *app) root() *cobra.Command {
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.traceCommand(), a.poolCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), a.portForwardCommand(), urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), a.licensesCommand(), a.versionCommand(),
 	)
+	a.acceptNames(root)
 	root.SetHelpCommand(a.helpCommand())
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()

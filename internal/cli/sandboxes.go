@@ -72,6 +72,7 @@ request wakes it. --pause-idle changes that time, or with 0 lets it run on. With
 		},
 	}
 	f := c.Flags()
+	f.StringVar(&opts.Name, "name", "", "what else it is called by in its project: lower-case letters, digits and hyphens")
 	f.StringVarP(&opts.Template, "template", "t", "", "template or snapshot: name, name:tag or ID (default base)")
 	f.StringVar(&from, "from", "", "begin from this snapshot: its ID or name")
 	f.StringVar(&tier, "tier", "", "sim, gvisor, … (default: the daemon's)")
@@ -151,10 +152,10 @@ func (a *app) printSandboxes(all []carrel.Sandbox) error {
 		if s.State == carrel.Paused {
 			from = short(s.Snapshot, shortLen)
 		}
-		rows = append(rows, []string{string(s.ID), string(s.State), first(s.Alias, s.Template), string(s.Tier),
+		rows = append(rows, []string{string(s.ID), first(s.Name, "–"), string(s.State), first(s.Alias, s.Template), string(s.Tier),
 			span(a.now().Sub(s.Started)), ends, first(from, "–"), labels(s.Metadata)})
 	}
-	return a.table([]string{"ID", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "RESUMES FROM", "METADATA"}, rows)
+	return a.table([]string{"ID", "NAME", "STATE", "TEMPLATE", "TIER", "AGE", "ENDS IN", "RESUMES FROM", "METADATA"}, rows)
 }
 
 // endText says when a sandbox ends or is paused by itself.
@@ -204,6 +205,7 @@ func (a *app) infoCommand() *cobra.Command {
 			}
 			return a.table([]string{"FIELD", "VALUE"}, append([][]string{
 				{"id", string(s.ID)},
+				{"name", first(s.Name, "–")},
 				{"state", string(s.State)},
 				{"template", first(s.Alias, s.Template)},
 				{"tier", string(s.Tier)},

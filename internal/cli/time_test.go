@@ -38,7 +38,7 @@ func TestVerbs(t *testing.T) {
 		{line: "--json pause " + string(noID) + " $ID", want: outcome{
 			out: `{"failed":[{"id":"` + string(noID) + `","kind":"not found","error":"find: ` + string(noID) + `: not found"}],"paused":["` + box + `"]}` + "\n",
 			err: "carrel: find: " + string(noID) + ": not found\n", code: 3, calls: []string{"pause {FilesOnly:false Cause:}"}}},
-		{line: "pause $ID nonsense", want: outcome{code: 2, err: "carrel: parse id: sandboxID: \"nonsense\" is not a sandbox ID\nhint: a sandbox ID is the letter i and 20 lower-case letters or digits\n"}},
+		{line: "pause $ID NONSENSE", want: outcome{code: 2, err: "carrel: parse id: sandboxID: \"NONSENSE\" is not a sandbox ID\nhint: a sandbox ID is the letter i and 20 lower-case letters or digits\n"}},
 		{line: "resume $ID --timeout 90s", want: outcome{out: box + "\n", err: "carrel: " + box + " was running already\n", calls: []string{"resume {Timeout:1m30s FilesOnly:false}"}}},
 		{line: "resume $ID --files-only", want: outcome{out: box + "\n", calls: []string{"resume {Timeout:0s FilesOnly:true}"}}, tune: paused},
 		{line: "--json resume $ID", want: outcome{out: `{"failed":[],"resumed":["` + box + `"],"running":[]}` + "\n", calls: []string{"resume {Timeout:0s FilesOnly:false}"}}, tune: paused},

@@ -20,6 +20,8 @@ import (
 type box struct {
 	id  carrel.ID
 	dir string
+	// name is what it is called by; its text is "" for nothing.
+	name name
 	// abort ends a creation under way; afterwards it does nothing.
 	abort context.CancelCauseFunc
 	// up is closed when it runs, gone when nothing of it is left.

@@ -93,7 +93,7 @@ func (cr *creator) Create(ctx context.Context, opts carrel.CreateOptions) (carre
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	p.rec.Sandbox.Project = carrel.CallerOf(ctx).Project
+	p.rec.Sandbox.Project, p.rec.Sandbox.Name = carrel.CallerOf(ctx).Project, opts.Name
 	return cr.make(ctx, p)
 }
 

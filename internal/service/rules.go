@@ -20,6 +20,7 @@ func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
 		return nil, invalid(opCreate, "noTimeout", "there is a timeout too: %v", o.Timeout)
 	}
 	if err := first(
+		carrel.CheckName(o.Name),
 		r.checkTimeout(opCreate, o.Timeout),
 		checkMetadata(o.Metadata),
 		checkEnv(o.Env),

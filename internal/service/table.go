@@ -23,8 +23,9 @@ type table struct {
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
-	roll    *roll // the same, by what is asked for
-	live    int   // boxes that have an instance, or are getting one
+	roll    *roll              // the same, by what is asked for
+	names   map[name]carrel.ID // of those that have one
+	live    int                // boxes that have an instance, or are getting one
 	ended   endings
 	closing bool           // nothing new begins
 	drained bool           // nothing at all begins: set right before wg is waited for
@@ -32,7 +33,7 @@ type table struct {
 }
 
 func newTable(ctx context.Context, o *Options) *table {
-	t := &table{opts: o, boxes: map[carrel.ID]*box{}, roll: newRoll()}
+	t := &table{opts: o, boxes: map[carrel.ID]*box{}, roll: newRoll(), names: map[name]carrel.ID{}}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -62,6 +63,9 @@ func (t *table) adopt(b *box, lives bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.boxes[b.id] = b
+	if b.name.text != "" {
+		t.names[b.name] = b.id
+	}
 	if lives {
 		t.live++
 	}
@@ -73,7 +77,7 @@ func (t *table) remove(b *box, sb carrel.Sandbox, v verdict, lived bool) {
 	b.strike()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.boxes, sb.ID)
+	t.drop(sb.ID)
 	if lived {
 		t.live--
 	}
@@ -171,7 +175,7 @@ func (t *table) boxOf(id carrel.ID) *box {
 func (t *table) newBox(rec state.Record, egress *policy.Policy, abort context.CancelCauseFunc) *box {
 	id := rec.Sandbox.ID
 	return &box{id: id, dir: filepath.Join(t.opts.Dir, string(id)), abort: abort, turn: make(chan struct{}, 1),
-		up: make(chan struct{}), gone: make(chan struct{}), rec: rec, egress: egress}
+		up: make(chan struct{}), gone: make(chan struct{}), name: nameOf(rec.Sandbox), rec: rec, egress: egress}
 }
 
 // reserve takes a place for a new sandbox. The check and the taking are one step,
@@ -188,6 +192,13 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 		t.mu.Unlock()
 		return nil, t.errFull(opCreate)
 	}
+	if b.name.text != "" {
+		if other, taken := t.names[b.name]; taken {
+			t.mu.Unlock()
+			return nil, errNamed(b.name.text, other)
+		}
+		t.names[b.name] = id
+	}
 	t.boxes[id] = b
 	t.live++
 	t.wg.Add(1)
@@ -200,7 +211,7 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 func (t *table) unreserve(b *box) {
 	b.strike()
 	t.mu.Lock()
-	delete(t.boxes, b.id)
+	t.drop(b.id)
 	t.live--
 	t.mu.Unlock()
 	close(b.gone)
