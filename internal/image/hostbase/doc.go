@@ -14,6 +14,8 @@
 //   - /etc is written by this package; of the host's only the public,
 //     machine-independent parts listed in [etcCopied] are taken. It is an allow
 //     list: accounts, keys, tokens and host configuration are not on it.
+//   - Of apt's sources the lists are written anew, without comments, and only those of which every source is public: no list
+//     with a name and password, a query or what looks like a token in an address, or with a directory of this machine.
 //   - /home, /root, /var, /run, /tmp, /opt, /srv and /mnt are made new and empty.
 //   - Links are copied as links and never followed; one that leads to a place that
 //     is not copied is left out. Devices and sockets are left out.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"sort"
@@ -18,7 +19,7 @@ import (
 // one level, or deeper where a deeper path is named. Each is public and says
 // nothing of this machine: certificates that everybody trusts, the tables of
 // protocols, what the loader, PAM and interpreters need to start. Files that may
-// hold credentials (gitconfig, npmrc, pip.conf, apt, environment, ssh) are not on it.
+// hold credentials (gitconfig, npmrc, pip.conf, apt.conf, environment, ssh) are not on it.
 var etcCopied = []string{
 	"os-release", "debian_version", "redhat-release", "alpine-release", "lsb-release",
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "locale.alias",
@@ -29,6 +30,7 @@ var etcCopied = []string{
 	"bash_completion", "bash_completion.d", "login.defs", "pam.d", "pam.conf", "security/access.conf", "security/limits.conf",
 	"security/namespace.conf", "security/pam_env.conf", "security/time.conf", "security/group.conf", "security/faillock.conf",
 	"xattr.conf", "ImageMagick-*", "gprofng.rc", "gai.conf", "netconfig", "libnl-3", "selinux/semanage.conf", "shells", "xml", "sgml",
+	"apt/trusted.gpg.d", "apt/keyrings",
 }
 
 // etc copies the listed parts of the host's /etc.
@@ -72,7 +74,11 @@ func (b *builder) env() map[string]string {
 // write makes everything that is not copied: accounts, names, homes and the empty
 // directories.
 func (b *builder) write() error {
-	for dir, perm := range skeleton {
+	dirs := maps.Clone(skeleton)
+	if b.reaches("/usr/bin/apt-get") {
+		maps.Copy(dirs, aptDirs)
+	}
+	for dir, perm := range dirs {
 		d := b.root.MkdirAll(dir, 0o755)
 		if d == nil {
 			return fmt.Errorf("%s is not a directory", dir)
@@ -178,6 +184,9 @@ func (b *builder) files() map[string]text {
 	}
 	if b.root.Lookup("etc/shells") == nil {
 		out["etc/shells"] = text{perm: 0o644, text: "/bin/sh\n/bin/bash\n"}
+	}
+	if b.reaches("/usr/bin/apt-get") {
+		maps.Copy(out, b.aptSources())
 	}
 	if b.root.Lookup("usr/bin/sudo") != nil {
 		out["etc/sudoers"] = text{perm: 0o440, text: strings.ReplaceAll(sudoers, "@PATH@", b.env()["PATH"])}

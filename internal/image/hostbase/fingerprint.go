@@ -15,7 +15,7 @@ import (
 )
 
 // format is raised whenever the same machine must give another image.
-const format = 3
+const format = 4
 
 // Fingerprint is a cheap text that changes when the image should be built again:
 // when packages were installed or removed, files were added to or taken from the
@@ -27,7 +27,8 @@ func Fingerprint(opts Options) (string, error) {
 	fmt.Fprintf(h, "format %d %s %q %q\n", format, runtime.GOARCH, Resolv, Hosts)
 	fmt.Fprintln(h, opts.Root, strings.Join(opts.Exclude, "\n"))
 	fmt.Fprintln(h, kept, localKept, localScripts, setIDKept, etcCopied)
-	for _, name := range []string{"/var/lib/dpkg/status", "/var/lib/rpm", "/var/lib/pacman/local", "/lib/apk/db/installed", "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs"} {
+	for _, name := range []string{"/var/lib/dpkg/status", "/var/lib/rpm", "/var/lib/pacman/local", "/lib/apk/db/installed", "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs",
+		"/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/trusted.gpg.d", "/etc/apt/keyrings"} {
 		stamp(h, opts.Root, name)
 	}
 	r := newRules(opts.Exclude)

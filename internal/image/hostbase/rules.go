@@ -33,6 +33,8 @@ func DefaultExclude() []string {
 		"/usr/lib/cuda*", "/usr/local/cuda*",
 		// The host's services.
 		"/usr/lib/systemd", "/usr/lib/udev", "/usr/share/polkit-1", "/usr/lib/polkit-1", "/usr/share/dbus-1",
+		// The mark by which pip refuses to install beside the distribution's packages: a sandbox is nobody's system.
+		"/usr/lib*/python3*/EXTERNALLY-MANAGED", "/usr/local/lib*/python3*/EXTERNALLY-MANAGED",
 		// What Go needs to test itself.
 		"/usr/local/go/test", "/usr/local/go/api", "/usr/local/go/doc", "/usr/local/go/misc",
 		"/usr/lib/go-*/test", "/usr/share/go-*/test",
