@@ -147,7 +147,7 @@ docs/play/wasm_exec.js: go.mod
 	cp "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $@
 
 need:
-	@internal/tools/need.sh go gcc git ssh curl openssl patch fsck.ext4
+	@internal/tools/need.sh go gcc git ssh curl openssl patch fsck.ext4 pip
 
 need-sdk: need
 	@internal/tools/need.sh node npm python3 venv pip pgrep
@@ -168,7 +168,7 @@ check:
 
 # What may never be skipped on a CI machine.
 ifdef CI
-export CARREL_REQUIRE ?= git,gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs,notices,fsck,tcp4,dist,cgroup2
+export CARREL_REQUIRE ?= apt,git,gvisor,sim,rootless,root,guest,cgroup,bash,shell,node,python,mount,namespaces,proc,xattr,shm,s3,acme,ssh,ns,openssl,fuse,mknod,landlock,simbash,play,userns,pywasm,quickjs,notices,fsck,tcp4,dist,cgroup2
 endif
 
 lint: $(GUEST_IMAGE) $(BOX_STAGE) bin/licenses
