@@ -110,7 +110,7 @@ const (
 	// AnnounceDir holds the sandbox's and its template's ids, where E2B's templates look for them.
 	AnnounceDir = "/run/e2b"
 	// GenerationFile holds the sandbox's InitRequest.Generation in decimal. It is written
-	// last, and absent before the first restore.
+	// last, and absent before the first restore; its directory is there from the start.
 	GenerationFile = "/run/carrel/generation"
 	// RestoredFile holds the time of the restore, RFC 3339.
 	RestoredFile = "/run/carrel/snapshot-restored"

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"strings"
 	"sync"
 
@@ -167,6 +168,7 @@ func (a *Agent) announce(req *guest.InitRequest) {
 	files := map[string]string{".E2B_SANDBOX": "true", ".E2B_SANDBOX_ID": req.SandboxID, ".E2B_TEMPLATE_ID": req.TemplateID}
 	_ = a.sys.Mkdir("/run", root)
 	_ = a.sys.Mkdir(announceDir, root)
+	_ = a.sys.Mkdir(path.Dir(guest.GenerationFile), root) // so that programs can watch it before the first restore
 	for name, value := range files {
 		if value == "" {
 			continue

@@ -111,6 +111,9 @@ func TestRestored(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, guest.GenerationFile)); err == nil {
 		t.Error("a sandbox that was never restored has a generation")
 	}
+	if _, err := os.Stat(filepath.Join(dir, filepath.Dir(guest.GenerationFile))); err != nil {
+		t.Errorf("nobody can watch for the first restore: %v", err)
+	}
 	client := func(token string) *guestUnderTest {
 		c := &http.Client{Transport: withToken{g.Client().Transport, token}}
 		return &guestUnderTest{g.Server, processconnect.NewProcessClient(c, g.URL, connect.WithProtoJSON())}
