@@ -13,8 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/backup"
 )
 
+// backupCommands are the commands for a copy of a data directory.
+type backupCommands struct{ *app }
+
 // backupCommand is "carrel backup".
-func (a *app) backupCommand() *cobra.Command {
+func (a backupCommands) backupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FILE|-",
 		Short: "Write a data directory into one file, while its daemon runs",
@@ -40,7 +43,7 @@ Run this as the user of the daemon.`,
 }
 
 // restoreCommand is "carrel restore".
-func (a *app) restoreCommand() *cobra.Command {
+func (a backupCommands) restoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE|-",
 		Short: "Make a data directory of a backup",
@@ -69,7 +72,7 @@ Do not start a daemon on it while the original's runs: both would hold the same 
 }
 
 // outFile opens a file that appears under its name when it is whole. finish takes the error of the writing.
-func (a *app) outFile(name string) (io.Writer, func(error) error, error) {
+func (a backupCommands) outFile(name string) (io.Writer, func(error) error, error) {
 	if name == "-" {
 		return a.out, func(err error) error { return err }, nil
 	}
@@ -96,7 +99,7 @@ func (a *app) outFile(name string) (io.Writer, func(error) error, error) {
 }
 
 // printBackup says what a backup holds. When the backup itself goes to stdout, that is said on stderr.
-func (a *app) printBackup(verb string, s backup.Summary, aside bool) error {
+func (a backupCommands) printBackup(verb string, s backup.Summary, aside bool) error {
 	out := a.out
 	if aside {
 		out = a.err

@@ -4,8 +4,11 @@ package cli
 
 import "github.com/spf13/cobra"
 
+// backupCommands are the commands for a copy of a data directory.
+type backupCommands struct{ *app }
+
 // backupCommand is "carrel backup".
-func (a *app) backupCommand() *cobra.Command {
+func (a backupCommands) backupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "backup FILE|-", Short: "Write a data directory into one file (on Linux)", Args: cobra.ExactArgs(1),
 		RunE: func(*cobra.Command, []string) error { return localDaemons("carrel backup") },
@@ -13,7 +16,7 @@ func (a *app) backupCommand() *cobra.Command {
 }
 
 // restoreCommand is "carrel restore".
-func (a *app) restoreCommand() *cobra.Command {
+func (a backupCommands) restoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "restore FILE|-", Short: "Make a data directory of a backup (on Linux)", Args: cobra.ExactArgs(1),
 		RunE: func(*cobra.Command, []string) error { return localDaemons("carrel restore") },

@@ -27,8 +27,11 @@ type drained struct {
 	Sandboxes []carrel.ID `json:"sandboxes"`
 }
 
+// drainCommands are the commands for a machine that stops.
+type drainCommands struct{ *app }
+
 // drainCommand is "carrel drain".
-func (a *app) drainCommand() *cobra.Command {
+func (a drainCommands) drainCommand() *cobra.Command {
 	var undo bool
 	c := &cobra.Command{
 		Use:   "drain [--undo]",
@@ -54,7 +57,7 @@ be paused is named and runs on; the exit status is then not 0.`,
 
 // drain pauses all that runs. Each one is noted as soon as it is paused, so that a drain that is
 // cut off can be undone.
-func (a *app) drain(ctx context.Context, svc carrel.Service) error {
+func (a drainCommands) drain(ctx context.Context, svc carrel.Service) error {
 	all, err := listAll(ctx, svc, carrel.ListOptions{States: []carrel.State{carrel.Running}}, 0)
 	if err != nil {
 		return err
@@ -82,7 +85,7 @@ func (a *app) drain(ctx context.Context, svc carrel.Service) error {
 }
 
 // undrain resumes what drain noted. What fails stays noted.
-func (a *app) undrain(ctx context.Context, svc carrel.Service) error {
+func (a drainCommands) undrain(ctx context.Context, svc carrel.Service) error {
 	name := filepath.Join(a.dataDirectory(), drainedFile)
 	noted, err := readDrained(name)
 	if err != nil {
@@ -111,7 +114,7 @@ func (a *app) undrain(ctx context.Context, svc carrel.Service) error {
 
 // each does the same with many sandboxes, several at once, and goes on when one fails. It returns the
 // failures and the first error.
-func (a *app) each(ctx context.Context, ids []carrel.ID, do func(carrel.ID) error) ([]failure, error) {
+func (a drainCommands) each(ctx context.Context, ids []carrel.ID, do func(carrel.ID) error) ([]failure, error) {
 	var (
 		mu     sync.Mutex
 		failed = []failure{}
