@@ -2,13 +2,13 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -35,6 +35,11 @@ const system = "linux"
 func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
+	defer func() { // after the changes are carried out
+		if left := j.settle(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	nested := j.inside()
 	p, err := newPlan(j.Box, j.Args, j.Env, func(lower string) (layer, error) { return j.upper(&undo, lower) })
 	if err != nil {
@@ -70,7 +75,9 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	}
 	opts.Ahead = j.walls.stage
 	if !nested {
-		j.guard(p, &opts, &undo)
+		if err := j.guard(p, &opts); err != nil {
+			return 0, 0, err
+		}
 	}
 	tty := j.streams(p, &opts)
 	// Caught from here on, so that a signal that comes while the box is built is not lost.
@@ -159,35 +166,24 @@ func (j *Job) inside() bool {
 const lateGroup = 50 * time.Millisecond
 
 // guard makes the part that decides about Unix sockets and protected names.
-func (j *Job) guard(p *plan, opts *box.Options, undo *cleanup.Stack) {
-	p.rules.Quarantine = filepath.Join(stateDir(j.Box.Home), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
+func (j *Job) guard(p *plan, opts *box.Options) error {
+	p.rules.Quarantine = j.quarantine()
 	var started atomic.Pointer[box.Box]
-	var g *guard.Guard
-	var err error
-	// It looks at what there is while the box is built. The command may run by then, but it changes no name
-	// unseen: its first call that would waits here.
-	made := make(chan struct{})
-	go func() {
-		defer close(made)
-		g, err = guard.New(p.rules, j.Log, func() *os.File {
-			if b := started.Load(); b != nil {
-				return b.Root()
-			}
-			return nil
-		})
-	}()
-	undo.Add(func() {
-		if <-made; err == nil {
-			_ = g.Close()
+	g, err := guard.New(p.rules, j.Log, func() *os.File {
+		if b := started.Load(); b != nil {
+			return b.Root()
 		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	j.guarded = g.Close
 	opts.Watch = func(b *box.Box, c seccomp.Call) seccomp.Answer {
-		if <-made; err != nil {
-			return seccomp.Answer{Errno: unix.EACCES}
-		}
 		started.Store(b)
 		return g.Answer(c)
 	}
+	return nil
 }
 
 // stateDir is where this user's state is.

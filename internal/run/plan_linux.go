@@ -162,6 +162,7 @@ func (p *plan) guard(b *settings.Box) {
 	for _, r := range b.Paths {
 		g.Paths = append(g.Paths, guard.Path{Path: r.Path, Writable: r.Access == settings.Writable, Rule: r.Rule, Allow: writeFlag(r)})
 	}
+	g.Roots, g.Repositories, g.Open = writableDirs(b), b.Repositories, b.Light
 	for _, dir := range append(slices.Clone(b.Private), "/dev", "/proc") {
 		g.Paths = append(g.Paths, guard.Path{Path: dir, Writable: true})
 	}
@@ -190,6 +191,17 @@ func (p *plan) guard(b *settings.Box) {
 		}
 	}
 	p.rules = g
+}
+
+// writableDirs are this machine's directories that are open for writing, links resolved.
+func writableDirs(b *settings.Box) []string {
+	var out []string
+	for _, r := range realPaths(b.Paths) {
+		if r.Access == settings.Writable && isDir(r.Path) {
+			out = append(out, r.Path)
+		}
+	}
+	return out
 }
 
 // writeFlag is how a person would let a path be written.

@@ -79,7 +79,8 @@ type Job struct {
 	notes   []string
 	layers  []layer
 	started time.Time
-	keep    bool // the layers, though they are done with
+	keep    bool         // the layers, though they are done with
+	guarded func() error // looks at what the box left; nil if nothing is to be looked at
 }
 
 // Run runs the command that args names and returns the exit status to exit with. It may end this process by the
@@ -167,7 +168,7 @@ func (o *Options) possible(b *settings.Box, d Deps) error {
 // run chooses the walls.
 func (j *Job) run(ctx context.Context) (int, syscall.Signal, error) {
 	if j.Box.Tier != "" && j.Box.Tier != carrel.NS {
-		return j.Deps.Tier(ctx, j)
+		return j.tiered(ctx)
 	}
 	return j.box(ctx)
 }

@@ -102,4 +102,7 @@ func dieBy(sig syscall.Signal) int {
 	return 128 + int(sig)
 }
 
+// tiered runs the command in another tier.
+func (j *Job) tiered(ctx context.Context) (int, syscall.Signal, error) { return j.Deps.Tier(ctx, j) }
+
 func signalName(sig syscall.Signal) string { return sig.String() }

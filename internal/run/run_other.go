@@ -20,4 +20,7 @@ func (j *Job) box(context.Context) (int, syscall.Signal, error) {
 
 func dieBy(sig syscall.Signal) int { return 128 + int(sig) }
 
+// tiered runs the command in another tier.
+func (j *Job) tiered(ctx context.Context) (int, syscall.Signal, error) { return j.Deps.Tier(ctx, j) }
+
 func signalName(sig syscall.Signal) string { return sig.String() }

@@ -48,6 +48,10 @@ func (v *resolver) worktree(pointer, dir, common string) {
 
 // openGit opens a repository's directory but for what git takes orders from, and of the main one what a commit adds to.
 func (v *resolver) openGit(dir, main string) {
+	v.git.dirs = append(v.git.dirs, dir)
+	if main != "" {
+		v.git.dirs = append(v.git.dirs, main)
+	}
 	v.tree.add(&decision{path: dir, op: writeAllow, rule: "built-in: the worktree's repository", source: "built-in"})
 	for _, name := range []string{"hooks", "config", "config.worktree", "commondir", "gitdir", "modules", "worktrees"} {
 		p := dir + "/" + name

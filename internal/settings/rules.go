@@ -246,6 +246,7 @@ func (v *resolver) look() {
 	}
 	s := newSearch(v, v.wanted)
 	s.run(roots)
+	v.guardRepositories()
 	if s.cut != "" {
 		v.note("!the search for secrets and protected files stopped %s: what was not found is not closed for reading; --no-read closes it by name", s.cut)
 	} else if v.deeper != "" {
@@ -271,6 +272,7 @@ func (v *resolver) finishPaths() {
 	})
 	b.Paths = v.tree.rules(v.short)
 	b.Protected = v.guarded
+	b.Repositories = v.git.dirs
 	b.ReadDefault, b.WriteDefault = Readable, Denied
 	if !v.tree.readDefault {
 		b.ReadDefault = Denied

@@ -86,7 +86,7 @@ var wordMarks = []string{"sk-", "npm_", "key-", "secret_", "hf_", "dapi", "xai-"
 
 // marked reports whether a piece of text begins like a token.
 func marked(piece string) bool {
-	if len(piece) < minSecret || strings.IndexAny(piece, "0123456789") < 0 && piece[0] != 'A' {
+	if len(piece) < minSecret || !strings.ContainsAny(piece, "0123456789") && piece[0] != 'A' {
 		return false
 	}
 	if len(piece) == 20 && (piece[:4] == "AKIA" || piece[:4] == "ASIA") && piece == strings.ToUpper(piece) {

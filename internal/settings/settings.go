@@ -170,6 +170,8 @@ type Box struct {
 	ReadDefault, WriteDefault Access
 	Paths                     []PathRule // by path
 	Protected                 []Protected
+	// Repositories are git's directories, and .git files, that were found where the search for protected names went.
+	Repositories []string
 	// Private are directories that are the box's own, empty and writable: /tmp. Where Paths names one,
 	// or something in one, that is this machine's.
 	Private []string

@@ -95,9 +95,11 @@ func (s *search) root(dir string) {
 
 // look goes through one directory.
 func (s *search) look(f *os.File, l level, queue []level) []level {
+	var shape gitShape
 	for {
 		list, err := f.ReadDir(512)
 		for _, e := range list {
+			shape.see(s.v, l.dir, e.Name())
 			if s.left--; s.left < 0 {
 				s.cut = fmt.Sprintf("after %d entries, in %s", maxEntries, show(l.dir))
 				return queue

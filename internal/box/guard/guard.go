@@ -22,7 +22,8 @@
 // At the top of the directory that a [Protected] names, and, if Deep, at the top of every repository below it that
 // was there before the box: what a box clones, unpacks or installs is its own, and so is node_modules. Names
 // in .git are protected where there was a .git before: making a new repository is no attack on one. What would make git run a program
-// outside (hooks, settings like core.fsmonitor) is taken out of a new repository when the box has ended.
+// outside (hooks, settings like core.fsmonitor) is taken out of every repository that the box made, changed or moved, when it has
+// ended: see [Guard.Audit] and package gitdir.
 //
 // # What it only reports
 //
@@ -32,11 +33,13 @@ package guard
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel/internal/gitdir"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
@@ -61,6 +64,10 @@ type Rules struct {
 	// Quarantine is the directory that protected files are moved to, made when needed. On another filesystem, or without it,
 	// they stay in their directory under a name that means nothing.
 	Quarantine string
+	// Roots are this machine's directories that are writable, for the look at repositories when the box has ended; and Repositories those that are there,
+	// with .git files, as far as they are known. Open: no mounts keep what is not writable from the box.
+	Roots, Repositories []string
+	Open                bool
 }
 
 // Path is one rule.
@@ -92,12 +99,16 @@ type Guard struct {
 	watch   *watcher
 	sockets sync.Map // of socketFile: made by the box
 	known   atomic.Int64
+
+	began        clocks
+	wrote        atomic.Bool // something was written, or may have been
+	repositories gitdir.Before
 }
 
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
 // return nil until the first call, and is then not used.
 func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
-	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}, fresh: map[string]bool{}}}
+	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}}, began: readClocks()}
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
 		return nil, err
 	}
@@ -111,6 +122,11 @@ func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
 		g.own[dir] = true
 	}
 	g.names = g.compile()
+	known := slices.Clone(r.Repositories)
+	for dir := range g.names.repository {
+		known = append(known, join(dir, ".git"))
+	}
+	g.repositories = gitdir.Remember(known)
 	return g, nil
 }
 
@@ -124,6 +140,7 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	case "connect":
 		return g.connect(c)
 	}
+	g.wrote.Store(true)
 	if _, _, flags := openShape(c.Name, c.Args); !opensOnly(c.Name) || flags&unix.O_CREAT != 0 {
 		g.begin() // it could make a name
 	}

@@ -58,9 +58,9 @@ func newWorld(t *testing.T, prepare func(dir string), change func(*guard.Rules))
 		time.Sleep(20 * time.Millisecond) // file times have steps of up to 10 ms
 	}
 	r := guard.Rules{
-		Paths:      []guard.Path{{Path: w.dir, Writable: true}, {Path: "/dev", Writable: true}},
-		Protected:  protectedNames(w.dir),
-		Quarantine: filepath.Join(w.state, "quarantine"),
+		Paths:     []guard.Path{{Path: w.dir, Writable: true}, {Path: "/dev", Writable: true}},
+		Protected: protectedNames(w.dir),
+		Roots:     []string{w.dir}, Quarantine: filepath.Join(w.state, "quarantine"),
 	}
 	if change != nil {
 		change(&r)

@@ -29,7 +29,6 @@ type watcher struct {
 	round   int                // of sweeps
 	held    []*held
 	moved   int
-	fresh   map[string]bool // where the box made a .git
 }
 
 // watched is a directory.
@@ -262,8 +261,8 @@ func (g *Guard) Check() error {
 	return errors.New("protected names keep appearing: something still makes them")
 }
 
-// Close stops watching directories, after a last Check, and takes from the repositories that the box made what would run a program
-// outside. Call it when nothing runs in the box any more.
+// Close stops watching directories, after a last Check and, if anything was written, an [Guard.Audit]. Call it when nothing runs in
+// the box any more.
 func (g *Guard) Close() error {
 	w := g.watch
 	if w.closed.Swap(true) {
@@ -274,10 +273,9 @@ func (g *Guard) Close() error {
 	started := w.started
 	w.mu.Unlock()
 	if !started {
-		return nil
+		return g.lastAudit()
 	}
 	err := g.Check()
-	g.disarm()
 	close(w.stop)
 	if w.events != nil {
 		if e := w.events.Close(); err == nil {
@@ -288,5 +286,5 @@ func (g *Guard) Close() error {
 	for _, h := range w.held {
 		_ = h.file.Close()
 	}
-	return err
+	return errors.Join(err, g.lastAudit()) // nobody watches any more what it puts in place
 }

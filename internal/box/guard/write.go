@@ -90,9 +90,6 @@ func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 		return goOn // the kernel says that it is there, or isn't
 	}
 	full := p.full()
-	if s.kind == makes && p.base == ".git" {
-		g.remember(p.dir)
-	}
 	switch r, by := g.protects(full, g.wasRepository(c)); {
 	case r == within, r == above && s.kind == links:
 		return g.protected(c, full, by[0])

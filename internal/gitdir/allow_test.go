@@ -1,6 +1,4 @@
-//go:build linux
-
-package guard
+package gitdir
 
 import "testing"
 
@@ -36,7 +34,7 @@ func TestHarmless(t *testing.T) {
 		"[url \"ext::x\"]\ninsteadOf = https://": false,
 		"[color]\nui = auto\n[commit]\ngpgsign = false\r\n[pull]\nrebase\r\n": true,
 	} {
-		if got := harmless([]byte(text)); got != want {
+		if got := Harmless([]byte(text), Options{}); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
@@ -44,5 +42,5 @@ func TestHarmless(t *testing.T) {
 
 func FuzzHarmless(f *testing.F) {
 	f.Add([]byte("[core \"a\\\"b\"] bare = x"))
-	f.Fuzz(func(t *testing.T, data []byte) { harmless(data) })
+	f.Fuzz(func(t *testing.T, data []byte) { Harmless(data, Options{}) })
 }

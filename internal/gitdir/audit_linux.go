@@ -1,0 +1,269 @@
+package gitdir
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Audit looks through what a hostile program could write to.
+type Audit struct {
+	// Roots are the directories that were writable, absolute and with links resolved.
+	Roots []string
+	// Closed reports whether a directory below a root was surely not writable: it is passed over. Nil is none.
+	Closed func(path string) bool
+	// Lifted reports whether somebody opened a file of a repository by naming it: it is left as it is. Nil is none.
+	Lifted func(path string) bool
+	// Since is when the program started, of the system's clock.
+	Since unix.Timespec
+	// Before are the repositories' directories and .git files that were there at Since.
+	Before Before
+	// Hooks and Configs: hooks, or configurations, were opened for writing everywhere, and are left as they are.
+	Hooks, Configs bool
+	// Seize takes a name out of an open directory and says where it is now.
+	Seize func(dir int, full string) (where string, err error)
+	// Tell is called for each thing that was taken out, once it was.
+	Tell func(Finding)
+
+	walked   map[string]bool // directories that may serve as a repository
+	pointers []string        // .git that are no directories
+	judged   map[string]bool
+	errs     []error
+	left     int // errors that are not in errs
+}
+
+// Finding is something that was taken out of a repository.
+type Finding struct {
+	Path  string
+	What  string // what was found there, for a person
+	Where string // where it is now
+}
+
+// identity is a file's.
+type identity struct{ dev, ino uint64 }
+
+// Before are files by path as they were at the start, see [Remember].
+type Before map[string]identity
+
+// Remember looks at repositories' directories, and .git that are none, before the program starts.
+func Remember(paths []string) Before {
+	b := make(Before, 2*len(paths))
+	for _, p := range paths {
+		for _, name := range []string{p, p + "/hooks"} {
+			var st unix.Stat_t
+			if unix.Lstat(name, &st) == nil {
+				b[name] = identity{st.Dev, st.Ino}
+			}
+		}
+	}
+	return b
+}
+
+// same reports whether a path is the file that it was before.
+func (b Before) same(path string) bool {
+	id, ok := b[path]
+	var st unix.Stat_t
+	return ok && unix.Lstat(path, &st) == nil && id == identity{st.Dev, st.Ino}
+}
+
+// maxErrors bounds how many errors are told; all are counted.
+const maxErrors = 5
+
+// fail notes that something could not be looked at or taken away.
+func (a *Audit) fail(path string, err error) {
+	if len(a.errs) < maxErrors {
+		a.errs = append(a.errs, fmt.Errorf("%q: %w", path, err))
+	} else {
+		a.left++
+	}
+}
+
+// Run looks at everything and takes out what would make git run a program. The error names what could not be looked at, or not be taken
+// out: git must not be used there.
+func (a *Audit) Run() error {
+	a.walked, a.judged = map[string]bool{}, map[string]bool{}
+	a.walk()
+	for dir := range a.walked {
+		a.judge(dir)
+	}
+	slices.Sort(a.pointers)
+	for _, p := range a.pointers {
+		a.pointer(p)
+	}
+	if len(a.errs) == 0 {
+		return nil
+	}
+	if a.left > 0 {
+		a.errs = append(a.errs, fmt.Errorf("and %d more", a.left))
+	}
+	return &carrel.Error{Op: "look for repositories that the command left", Kind: carrel.Internal, Err: errors.Join(a.errs...),
+		Hint: "do not use git there before you have looked at it: a repository may run a program of the command's"}
+}
+
+// fresh reports whether a file's status changed since the program started.
+func (a *Audit) fresh(st *unix.Stat_t) bool {
+	return st.Ctim.Sec > a.Since.Sec || st.Ctim.Sec == a.Since.Sec && st.Ctim.Nsec >= a.Since.Nsec
+}
+
+// root is the root that a path lies in, "" for none.
+func (a *Audit) root(path string) (found string) {
+	for _, r := range a.Roots {
+		if within(path, r) && len(r) > len(found) {
+			found = r
+		}
+	}
+	return found
+}
+
+// within reports whether a path is a directory or below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// stayed reports whether a directory or file is where it was when the program started: it was seen there, or neither it nor anything
+// above it was changed since.
+func (a *Audit) stayed(path string) bool {
+	if a.Before.same(path) {
+		return true
+	}
+	root := a.root(path)
+	for p := path; root != "" && p != root; p = filepath.Dir(p) {
+		var st unix.Stat_t
+		if unix.Lstat(p, &st) != nil || a.fresh(&st) {
+			return false
+		}
+	}
+	return true
+}
+
+// lifted reports whether a file is to be left as it is.
+func (a *Audit) lifted(path string) bool { return a.Lifted != nil && a.Lifted(path) }
+
+// take takes a name away and tells of it.
+func (a *Audit) take(dir int, full, what string) bool {
+	where, err := a.Seize(dir, full)
+	if err == unix.ENOENT {
+		return true
+	}
+	if err != nil {
+		a.fail(full, fmt.Errorf("%s can't be taken away: %w", what, err))
+		return false
+	}
+	a.Tell(Finding{full, what, where})
+	return true
+}
+
+// pointer judges a .git that is no directory.
+func (a *Audit) pointer(full string) {
+	parent := filepath.Dir(full)
+	dir, err := straight(parent)
+	if err != nil {
+		if err != unix.ENOENT {
+			a.fail(full, err)
+		}
+		return
+	}
+	defer unix.Close(dir)
+	var st unix.Stat_t
+	name := filepath.Base(full)
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || a.lifted(full) {
+		return
+	}
+	old := a.stayed(full) && !a.fresh(&st)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		if !old {
+			a.take(dir, full, "a link in place of a repository")
+		}
+	case unix.S_IFREG:
+		target := a.target(dir, parent, name)
+		if target != "" && a.root(target) != "" {
+			a.judge(target)
+			a.followCommon(target)
+		}
+		if !old && !a.own(target, full) {
+			a.take(dir, full, "a .git file that leads to a repository which is not its own")
+		}
+	}
+}
+
+// target is the directory that a .git file leads to, links resolved; "" if it leads to none.
+func (a *Audit) target(dir int, parent, name string) string {
+	data, _, ok := readAt(dir, name)
+	if !ok {
+		return ""
+	}
+	text, is := strings.CutPrefix(string(data), "gitdir: ")
+	if !is {
+		return ""
+	}
+	text, _, _ = strings.Cut(strings.TrimRight(text, "\r\n"), "\x00")
+	return resolve(parent, text)
+}
+
+// resolve follows a path that a file in dir names, "" if nothing is there.
+func resolve(dir, name string) string {
+	if name == "" {
+		return ""
+	}
+	if !filepath.IsAbs(name) {
+		name = dir + "/" + name
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return ""
+	}
+	return real
+}
+
+// own reports whether a .git file leads to a repository that leads back to it, and that runs nothing for being used from there: one of
+// a worktree or a submodule.
+func (a *Audit) own(target, full string) bool {
+	if target == "" {
+		return true // git refuses it
+	}
+	if a.root(target) == "" {
+		return false
+	}
+	dir, err := straight(target)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	if back, _, ok := readAt(dir, "gitdir"); ok { // a worktree
+		return resolve(target, strings.TrimRight(string(back), "\r\n")) == full && a.commonOf(dir, target) != "" && a.plain(a.commonOf(dir, target))
+	}
+	data, _, ok := readAt(dir, "config")
+	if !ok {
+		return false
+	}
+	entries, whole := Parse(data)
+	i := slices.IndexFunc(entries, func(e Entry) bool { return e.Name() == "core.worktree" })
+	return whole && i >= 0 && resolve(target, entries[i].Value) == filepath.Dir(full) && a.plain(target)
+}
+
+// plain reports whether a repository's configuration is harmless as it is now.
+func (a *Audit) plain(target string) bool {
+	dir, err := straight(target)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	for _, name := range []string{"config", "config.worktree"} {
+		data, exists, ok := readAt(dir, name)
+		if !exists {
+			continue
+		}
+		_, whole := Parse(data)
+		if _, out := Sanitise(data, Options{Worktree: func(string) bool { return true }}); !ok || !whole || len(out) > 0 {
+			return false
+		}
+	}
+	return true
+}

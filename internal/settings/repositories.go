@@ -1,0 +1,319 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/carrel-dev/carrel/internal/gitdir"
+)
+
+// repositories are what the search found of git's, and what follows from that: git outside obeys their configuration, so neither
+// that nor the programs that it names are the box's to change.
+type repositories struct {
+	dirs    []string // directories that serve as a repository, and .git files
+	modules int      // directories of submodules that were looked at
+	configs map[string][]gitdir.Entry
+}
+
+// gitShape notices a directory that git would take for a repository.
+type gitShape struct{ head, objects, refs, noted bool }
+
+// see looks at one name of the directory.
+func (s *gitShape) see(v *resolver, dir, name string) {
+	switch name {
+	case ".git":
+		v.git.dirs = append(v.git.dirs, dir+"/.git")
+	case "HEAD":
+		s.head = true
+	case "objects":
+		s.objects = true
+	case "refs":
+		s.refs = true
+	default:
+		return
+	}
+	if s.head && s.objects && s.refs && !s.noted {
+		s.noted = true
+		v.git.dirs = append(v.git.dirs, dir)
+	}
+}
+
+// maxModules bounds how many directories of submodules are looked at in all. Where there are more, all of them are closed.
+const maxModules = 5000
+
+// gitNames are what git takes orders from in a repository's directory.
+var gitNames = []string{"hooks", "config", "config.worktree", "commondir"}
+
+// repositoryRule is the rule of gitNames.
+func repositoryRule(name string) string {
+	if name == "hooks" {
+		return "git hooks"
+	}
+	return "git configuration"
+}
+
+// guardRepositories closes what the repositories that were found take orders from, as far as no name does.
+func (v *resolver) guardRepositories() {
+	found := slices.Clone(v.git.dirs)
+	for _, dir := range found {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		if filepath.Base(dir) != ".git" {
+			v.closeGit(dir) // a bare one
+		}
+		v.modules(dir, dir+"/modules", 0)
+		for _, name := range v.entries(dir + "/worktrees") {
+			v.git.dirs = append(v.git.dirs, dir+"/worktrees/"+name)
+		}
+	}
+	if v.lifted(".git/config") {
+		return // its programs are the box's to choose
+	}
+	for _, dir := range slices.Clone(v.git.dirs) {
+		v.closeNamed(dir)
+	}
+}
+
+// modules finds the submodules' repositories below a directory. Their names may have any number of parts, and each may have
+// submodules of its own. parts is how many there are up to dir.
+func (v *resolver) modules(repository, dir string, parts int) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		if !e.IsDir() {
+			continue
+		}
+		if v.git.modules++; v.git.modules > maxModules {
+			v.closeBuiltIn(repository+"/modules", writeDeny, "git configuration", false)
+			v.note("!%s holds too many submodules to look at each: all of them stay as they are", v.short(repository))
+			return
+		}
+		sub := dir + "/" + e.Name()
+		if !v.exists(sub + "/HEAD") {
+			v.modules(repository, sub, parts+1)
+			continue
+		}
+		v.git.dirs = append(v.git.dirs, sub)
+		if parts >= 2 { // others are closed by name
+			v.closeGit(sub)
+		}
+		v.modules(repository, sub+"/modules", parts+2)
+	}
+}
+
+// closeGit closes what git takes orders from in a repository's directory.
+func (v *resolver) closeGit(dir string) {
+	for _, name := range gitNames {
+		if v.lifted(".git/" + name) {
+			continue
+		}
+		rule := repositoryRule(name)
+		v.guarded = append(v.guarded, Protected{Pattern: name, Dir: dir, Rule: "built-in: " + rule, Source: "built-in", Allow: "--write " + v.short(dir+"/"+name)})
+		if v.exists(dir + "/" + name) {
+			v.closeBuiltIn(dir+"/"+name, writeDeny, rule, false)
+		}
+	}
+}
+
+// closeNamed closes what a repository's configuration names, and the person's, as it holds there.
+func (v *resolver) closeNamed(dir string) {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return
+	}
+	top, main := v.worktreeOf(dir)
+	closed := map[string]bool{}
+	for _, file := range append(v.ownConfigs(), main+"/config", dir+"/config.worktree") {
+		for _, e := range v.config(file, 0) {
+			v.closeProgram(e, top, closed)
+		}
+	}
+	for _, e := range v.environmentConfig() {
+		v.closeProgram(e, top, closed)
+	}
+	v.closeLinkedHooks(dir + "/hooks")
+}
+
+// worktreeOf is the directory that a repository's programs run in, and the repository that has its configuration.
+func (v *resolver) worktreeOf(dir string) (top, main string) {
+	if common := firstLine(dir + "/commondir"); common != "" {
+		if main, err := realFrom(dir, common); err == nil {
+			return filepath.Dir(firstLine(dir + "/gitdir")), main
+		}
+	}
+	if top = dir; filepath.Base(dir) == ".git" {
+		top = filepath.Dir(dir)
+	}
+	for _, name := range []string{"config", "config.worktree"} {
+		for _, e := range v.config(dir+"/"+name, 0) {
+			if e.Name() != "core.worktree" {
+				continue
+			}
+			if tree, err := realFrom(dir, e.Value); err == nil {
+				top = tree
+			}
+		}
+	}
+	return top, dir
+}
+
+// closeLinkedHooks closes what hooks that are links lead to.
+func (v *resolver) closeLinkedHooks(hooks string) {
+	for _, name := range v.entries(hooks) {
+		if to := v.linked(hooks + "/" + name); to != "" && !v.system(to) && v.written(to) {
+			v.closeBuiltIn(to, writeDeny, "git hooks", false)
+		}
+	}
+}
+
+// ownConfigs are the machine's configuration and the person's.
+func (v *resolver) ownConfigs() []string {
+	var out []string
+	if v.getenv("GIT_CONFIG_NOSYSTEM") == "" {
+		out = append(out, "/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
+	}
+	if system := v.getenv("GIT_CONFIG_SYSTEM"); system != "" {
+		out = append(out, system)
+	}
+	if global := v.getenv("GIT_CONFIG_GLOBAL"); global != "" {
+		return append(out, global)
+	}
+	xdg := v.getenv("XDG_CONFIG_HOME")
+	if xdg == "" {
+		xdg = v.home + "/.config"
+	}
+	return append(out, xdg+"/git/config", v.home+"/.gitconfig")
+}
+
+// environmentConfig are the programs that variables name to git.
+func (v *resolver) environmentConfig() (out []gitdir.Entry) {
+	for _, name := range []string{"GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_PROXY_COMMAND"} {
+		if value := v.getenv(name); value != "" {
+			out = append(out, gitdir.Entry{Section: "environment", Key: strings.ToLower(name), Value: value})
+		}
+	}
+	return out
+}
+
+// config reads a configuration with all that it includes, whatever the condition. The files that it includes are closed.
+func (v *resolver) config(file string, depth int) []gitdir.Entry {
+	const most = 10 // as git has it
+	if known, ok := v.git.configs[file]; ok || depth > most {
+		return known
+	}
+	v.git.configs[file] = nil // of a circle
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return nil
+	}
+	own, _ := gitdir.Parse([]byte(small(real)))
+	var all []gitdir.Entry
+	for _, e := range own {
+		if e.Key != "path" || e.Section != "include" && e.Section != "includeif" {
+			all = append(all, e)
+			continue
+		}
+		if p := v.expand(e.Value, filepath.Dir(real)); p != "" {
+			v.closeTarget(p, "what git's configuration includes")
+			all = append(all, v.config(p, depth+1)...)
+		}
+	}
+	v.git.configs[file] = all
+	return all
+}
+
+// expand makes a path of a configuration absolute.
+func (v *resolver) expand(p, dir string) string {
+	switch {
+	case p == "" || strings.ContainsRune(p, 0):
+		return ""
+	case strings.HasPrefix(p, "~/"):
+		return filepath.Join(v.home, p[2:])
+	case p[0] == '~' || strings.HasPrefix(p, "%("):
+		return ""
+	case filepath.IsAbs(p):
+		return filepath.Clean(p)
+	}
+	return filepath.Join(dir, p)
+}
+
+// plainFiles are settings that name files which git reads as what they are, and never runs.
+var plainFiles = []string{"core.excludesfile", "core.attributesfile", "commit.template", "blame.ignorerevsfile", "mailmap.file", "diff.orderfile", "http.sslcainfo", "http.cookiefile", "gpg.ssh.allowedsignersfile", "gpg.ssh.revocationfile"}
+
+// closeProgram closes what one setting names, if that is a program or may be one.
+func (v *resolver) closeProgram(e gitdir.Entry, top string, closed map[string]bool) {
+	if e.Value == "" || slices.Contains(plainFiles, e.Name()) || gitdir.Settled(e) {
+		return
+	}
+	if e.Name() == "core.hookspath" {
+		if p := v.expand(e.Value, top); p != "" && !closed[p] {
+			closed[p] = true
+			v.closeTarget(p, "git hooks")
+			v.closeLinkedHooks(p)
+		}
+		return
+	}
+	for _, p := range v.words(e.Value, top) {
+		if closed[p] {
+			continue
+		}
+		closed[p] = true
+		if info, err := os.Stat(p); err == nil && info.IsDir() {
+			continue // an argument
+		}
+		v.closeTarget(p, "what git is configured to run")
+	}
+}
+
+// words are the paths that a command line may name: words with a slash, and others that are there. Where it changes
+// its directory, words are looked for there too.
+func (v *resolver) words(line, top string) (out []string) {
+	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>(){}$=,!\\", r) })
+	dirs := []string{top}
+	for _, w := range words {
+		if p := v.expand(w, top); p != "" && p != top && strings.ContainsAny(line, "dC") && inside(p, top) {
+			if info, err := os.Stat(p); err == nil && info.IsDir() {
+				dirs = append(dirs, p)
+			}
+		}
+	}
+	for _, w := range words {
+		if strings.HasPrefix(w, "-") || strings.Contains(w, "://") {
+			continue
+		}
+		for i, dir := range dirs {
+			p := v.expand(w, dir)
+			if p == "" || p == dir || !v.exists(p) && (i > 0 || !strings.Contains(w, "/")) {
+				continue
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// closeTarget closes a file or directory where the box could write to it or make it.
+func (v *resolver) closeTarget(p, rule string) {
+	p = v.canonical(p)
+	if v.exists(p) {
+		if to := v.linked(p); v.written(p) || to != "" && v.written(to) {
+			v.closeBuiltIn(p, writeDeny, rule, false)
+		}
+		return
+	}
+	dir := filepath.Dir(p)
+	for dir != "/" && !v.exists(dir) {
+		dir = filepath.Dir(dir)
+	}
+	rest := strings.TrimPrefix(p[len(dir):], "/")
+	if !v.written(dir) || strings.ContainsAny(rest, meta) {
+		return
+	}
+	v.guarded = append(v.guarded, Protected{Pattern: rest, Dir: dir, Rule: "built-in: " + rule, Source: "built-in", Allow: "--write " + v.short(p)})
+}
