@@ -71,14 +71,15 @@ func hostiles() []hostile {
 		{name: "a remote's program", plant: `cp -r $SEED .git; printf '[remote "origin"]\n\turl = .\n\tuploadpack = "touch %s; false"\n' "$RAN" >>.git/config`, uses: []string{"git fetch"}},
 		{name: "a credential helper", plant: `cp -r $SEED .git; printf '[credential]\n\thelper = "!touch %s; true"\n' "$RAN" >>.git/config`, uses: []string{"printf 'protocol=https\nhost=x.example\n\n' | GIT_TERMINAL_PROMPT=0 git credential fill"}},
 		{name: "a signature", plant: `cp -r $SEED .git; printf '[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = %s\n' "$PWD/sign" >>.git/config; printf '#!/bin/sh\ntouch %s\n' "$RAN" >sign; chmod 755 sign`},
-		{name: "an editor", plant: `cp -r $SEED .git; printf '[core]\n\teditor = "touch %s; true"\n' "$RAN" >>.git/config`, uses: []string{"unset GIT_EDITOR; git commit --allow-empty"}},
+		{name: "an editor", plant: `cp -r $SEED .git; printf '[core]\n\teditor = "touch %s; true"\n' "$RAN" >>.git/config`, uses: []string{"unset GIT_EDITOR; EDITOR=true git commit --allow-empty -e -m x"}},
 		{name: "a submodule's update", plant: `cp -r $SEED .git; printf '[submodule "s"]\n\turl = %s\n\tupdate = "!touch %s;"\n\tactive = true\n' "$SEED" "$RAN" >>.git/config; printf '[submodule "s"]\n\tpath = s\n\turl = %s\n' "$SEED" >.gitmodules`,
 			after: `git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s`, uses: []string{"git -c protocol.file.allow=always submodule update"}},
-		{name: "a rebase", plant: `cp -r $SEED .git; ` + in(".git", rebase), uses: []string{"git rebase --continue"}},
+		{name: "a rebase", plant: `cp -r $SEED .git; echo a >a.txt; ` + in(".git", rebase), uses: []string{"git rebase --continue"}},
 		{name: "a closed directory", plant: `mkdir c; cp -r $SEED c/.git; arm c/.git/config; chmod 000 c`, after: `chmod 755 c`, at: "c", plain: true},
 		{name: "a name with a new line", plant: `d=$(printf 'a\nb'); mkdir "$d"; cp -r $SEED "$d/.git"; arm "$d/.git/config"`, at: "a\nb"},
 		{name: "a path that is too long", plant: `n=$(printf '%0200d' 1); i=0; while [ $i -lt 30 ]; do mkdir $n; cd $n; i=$((i+1)); done; cp -r $SEED .git; arm .git/config`,
-			uses: []string{`n=$(printf '%0200d' 1); while cd -P $n 2>/dev/null; do :; done; git status`}, plain: true},
+			after: `d=$PWD; n=$(printf '%0200d' 1); i=0; while [ $i -lt 15 ]; do cd $n || exit; i=$((i+1)); done; mv $n $d/top`, at: "top",
+			uses:  []string{`n=$(printf '%0200d' 1); while cd $n 2>/dev/null; do :; done; git status`}, plain: true},
 		{name: "there before, renamed into place", before: `cp -r $SEED fixture; arm fixture/config; printf '\tbare = false\n' >>fixture/config`, plant: `mkdir w; mv fixture w/.git`, at: "w"},
 		{name: "there before, moved", before: `mkdir -p node_modules/p; cp -r $SEED node_modules/p/.git; arm node_modules/p/.git/config`, plant: `mv node_modules/p q`, at: "q"},
 		{name: "there before, as a hook", before: `cp -r $SEED store; mkdir h; printf '#!/bin/sh\ntouch %s\n' "$RAN" >h/pre-commit; chmod 755 h/pre-commit`, plant: `cp -r store .git; rm -rf .git/hooks; mv h .git/hooks`},
@@ -90,7 +91,9 @@ func hostilePrelude(w *world, c hostile) string {
 	return fmt.Sprintf("export SEED=%s/seed RAN=%s; arm() { printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"touch %%s; false\"\\n' \"$RAN\" >>\"$1\"; }\n", w.project, c.ran(w))
 }
 
-func (c hostile) word() string          { return strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(c.name) }
+func (c hostile) word() string {
+	return strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(c.name)
+}
 func (c hostile) dir(w *world) string   { return w.project + "/" + c.word() }
 func (c hostile) ran(w *world) string   { return w.home + "/ran/" + c.word() }
 func (c hostile) seen(w *world) bool    { _, err := os.Lstat(c.ran(w)); return err == nil }
