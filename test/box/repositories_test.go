@@ -79,7 +79,7 @@ func hostiles() []hostile {
 		{name: "a name with a new line", plant: `d=$(printf 'a\nb'); mkdir "$d"; cp -r $SEED "$d/.git"; arm "$d/.git/config"`, at: "a\nb"},
 		{name: "a path that is too long", plant: `n=$(printf '%0200d' 1); i=0; while [ $i -lt 30 ]; do mkdir $n; cd $n; i=$((i+1)); done; cp -r $SEED .git; arm .git/config`,
 			after: `d=$PWD; n=$(printf '%0200d' 1); i=0; while [ $i -lt 15 ]; do cd $n || exit; i=$((i+1)); done; mv $n $d/top`, at: "top",
-			uses:  []string{`n=$(printf '%0200d' 1); while cd $n 2>/dev/null; do :; done; git status`}, plain: true},
+			uses: []string{`n=$(printf '%0200d' 1); while cd $n 2>/dev/null; do :; done; git status`}, plain: true},
 		{name: "there before, renamed into place", before: `cp -r $SEED fixture; arm fixture/config; printf '\tbare = false\n' >>fixture/config`, plant: `mkdir w; mv fixture w/.git`, at: "w"},
 		{name: "there before, moved", before: `mkdir -p node_modules/p; cp -r $SEED node_modules/p/.git; arm node_modules/p/.git/config`, plant: `mv node_modules/p q`, at: "q"},
 		{name: "there before, as a hook", before: `cp -r $SEED store; mkdir h; printf '#!/bin/sh\ntouch %s\n' "$RAN" >h/pre-commit; chmod 755 h/pre-commit`, plant: `cp -r store .git; rm -rf .git/hooks; mv h .git/hooks`},
