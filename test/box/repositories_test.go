@@ -199,4 +199,47 @@ func TestRepositories(t *testing.T) {
 			})
 		}
 	})
+	t.Run("protected", protectedRepositories)
+	t.Run("usable", usableRepositories)
+}
+
+// protectedRepositories tries to change what repositories take orders from that were there before the box.
+func protectedRepositories(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		seed(w)
+		w.sh(w.project, `cp -r seed .git; mkdir -p tools hooks .git/modules/a/b/c; cp -r seed .git/modules/a/b/c/d; mkdir -p .git/modules/a/b/c/d/modules/x; cp -r seed .git/modules/a/b/c/d/modules/x/y
+			for f in hooks/pre-commit tools/monitor tools/diff tools/clean tools/conv tools/alias; do printf '#!/bin/sh\n' >$f; chmod 755 $f; done
+			printf '[x]\n' >tools/include; printf '[x]\n' >tools/if
+			git config core.hooksPath hooks; git config core.fsmonitor tools/monitor; git config diff.external tools/diff; git config filter.x.clean tools/clean; git config diff.x.textconv tools/conv
+			git config alias.x '!tools/alias'; git config include.path ../tools/include; git config includeIf.gitdir:/.path ../tools/if`)
+		files := []string{
+			".git/modules/a/b/c/d/config", ".git/modules/a/b/c/d/hooks/pre-commit", ".git/modules/a/b/c/d/modules/x/y/config", ".git/modules/a/b/c/d/modules/x/y/hooks/pre-commit",
+			"hooks/pre-commit", "hooks/new", "tools/monitor", "tools/diff", "tools/clean", "tools/conv", "tools/alias", "tools/include", "tools/if",
+		}
+		for _, f := range files {
+			w.run(w.box("-c", "mkdir -p $(dirname "+f+"); echo planted >>"+f+"; cp "+f+" t; mv -f t "+f))
+			if strings.Contains(w.sh(w.project, "cat "+f).all(), "planted") {
+				t.Errorf("%s was changed", f)
+			}
+		}
+	})
+}
+
+// usableRepositories makes repositories in the box, and finishes a rebase in one: git works with them outside.
+func usableRepositories(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		seed(w)
+		r := w.run(w.box("-c", `export GIT_CONFIG_GLOBAL=/dev/null GIT_EDITOR=true; set -e
+			git init -q -b main made; cd made; git config user.name Bob; git config user.email bob@example.com; git remote add origin https://example.com/x.git
+			for n in 1 2 3; do echo $n >$n; git add .; git commit -q -m $n; done
+			GIT_SEQUENCE_EDITOR='printf "exec touch ran\n" >>' git rebase -q -i HEAD~2; test -e ran; git branch -q other; cd ..
+			git clone -q made copy`))
+		if r.code != 0 {
+			t.Fatalf("exit %d: %s", r.code, r.all())
+		}
+		out := w.sh(w.project, `cd made && git config user.name && git remote get-url origin && git log --oneline | wc -l && git rev-parse -q --verify other && git fsck && cd ../copy && git status && git remote get-url origin && git commit -q --allow-empty -m y`)
+		if out.code != 0 || !strings.Contains(out.all(), "Bob\nhttps://example.com/x.git\n") {
+			t.Errorf("exit %d: %s", out.code, out.all())
+		}
+	})
 }
