@@ -1,0 +1,72 @@
+package box_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// randomHostile makes a case out of a way to lie in wait, one to be planted, and a place.
+func randomHostile(r *rand.Rand, n int) hostile {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	payload := pick(
+		"arm G/config",
+		`mkdir -p G/hooks; printf '#!/bin/sh\ntouch %s\n' "$RAN" >G/hooks/post-index-change; cp G/hooks/post-index-change G/hooks/pre-commit; chmod 755 G/hooks/*`,
+		`arm $C/evil; printf '[include]\n\tpath = %s\n' $C/evil >>G/config`,
+		`arm $C/evil; printf '[includeIf "gitdir:**"]\n\tpath = %s\n' $C/evil >>G/config`,
+		`printf '[extensions]\n\tworktreeConfig = true\n' >>G/config; arm G/config.worktree`,
+		`printf '[core]\n\thooksPath = %s\n' $C/h >>G/config; mkdir $C/h; printf '#!/bin/sh\ntouch %s\n' "$RAN" >$C/h/pre-commit; chmod 755 $C/h/pre-commit`,
+		`printf '[diff]\n\texternal = "touch %s; true"\n' "$RAN" >>G/config`,
+		`arm $C/evil; cat G/config >>$C/evil; rm G/config; `+pick("ln", "ln -s")+` $C/evil G/config`,
+	)
+	store := "$C/" + pick("s", "s/HEAD", "objects/ab", "node_modules/x", "k/.git/modules/a/b/c/d", "1/2/3/4/5/6/7/8")
+	at := pick("w", "a/b/w", "node_modules/w", ".git/w", "w w")
+	place := pick(
+		`mv G "$C/$W/.git"`,
+		`ln -s G "$C/$W/.git"`,
+		`echo "gitdir: G" >"$C/$W/.git"`,
+		`ln -s G "$C/$W/l"; echo "gitdir: l" >"$C/$W/.git"`,
+		`mkdir "$C/t"; mv G "$C/t/.git"; rmdir "$C/$W"; mv "$C/t" "$C/$W"`,
+		`mkdir "$C/g"; cp G/HEAD G/index "$C/g"; echo G >"$C/g/commondir"; echo "$C/$W/.git" >"$C/g/gitdir"; echo "gitdir: $C/g" >"$C/$W/.git"`,
+	)
+	script := `C=$PWD; W='` + at + `'; mkdir -p G "$C/$W"; cp -r $SEED/. G; echo new >"$C/$W/a.txt"; ` + payload + "; " + place
+	return hostile{name: "random " + strconv.Itoa(n), plant: strings.ReplaceAll(script, "G", store), at: at}
+}
+
+// TestRepositoriesRandom plants random repositories, many in a box, and uses git in them. CARREL_REPOSITORIES is how many.
+func TestRepositoriesRandom(t *testing.T) {
+	_, err := exec.LookPath("git")
+	testenv.Need(t, "git", err)
+	const perBox = 75
+	tries := 10_000
+	if testing.Short() {
+		tries = 2 * perBox
+	}
+	if n, err := strconv.Atoi(os.Getenv("CARREL_REPOSITORIES")); err == nil {
+		tries = n
+	}
+	for from := 0; from < tries; from += 2 * perBox {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			both(t, func(t *testing.T, w *world) {
+				seed(w)
+				r := rand.New(rand.NewPCG(uint64(from), uint64(w.uid)))
+				var cases []hostile
+				for i := range perBox {
+					cases = append(cases, randomHostile(r, i))
+				}
+				plantAll(w, "plain", nil, cases)
+				for _, c := range cases {
+					if ran, log := useGit(w, c); ran {
+						t.Errorf("%s ran: %s\n%s", c.name, c.plant, log)
+					}
+				}
+			})
+		})
+	}
+}
