@@ -51,22 +51,40 @@ func TestRepositoriesRandom(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CARREL_REPOSITORIES")); err == nil {
 		tries = n
 	}
+	t.Run("unboxed", func(t *testing.T) { // the cases are worth something
+		both(t, func(t *testing.T, w *world) {
+			if n := plantRandom(t, w, "unboxed", 0, perBox); len(n) < perBox/2 {
+				t.Errorf("%d of %d run where nothing is in their way", len(n), perBox)
+			} else {
+				t.Logf("%d of %d run", len(n), perBox)
+			}
+		})
+	})
 	for from := 0; from < tries; from += 2 * perBox {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			both(t, func(t *testing.T, w *world) {
-				seed(w)
-				r := rand.New(rand.NewPCG(uint64(from), uint64(w.uid)))
-				var cases []hostile
-				for i := range perBox {
-					cases = append(cases, randomHostile(r, i))
-				}
-				plantAll(w, "plain", nil, cases)
-				for _, c := range cases {
-					if ran, log := useGit(w, c); ran {
-						t.Errorf("%s ran: %s\n%s", c.name, c.plant, log)
-					}
+				for _, log := range plantRandom(t, w, "plain", from, perBox) {
+					t.Error(log)
 				}
 			})
 		})
 	}
+}
+
+// plantRandom plants n random cases and returns those that ran outside.
+func plantRandom(t *testing.T, w *world, way string, from, n int) (ran []string) {
+	t.Helper()
+	seed(w)
+	r := rand.New(rand.NewPCG(uint64(from), uint64(w.uid)))
+	var cases []hostile
+	for i := range n {
+		cases = append(cases, randomHostile(r, i))
+	}
+	plantAll(w, way, nil, cases)
+	for _, c := range cases {
+		if did, log := useGit(w, c); did {
+			ran = append(ran, fmt.Sprintf("%s ran: %s\n%s", c.name, c.plant, log))
+		}
+	}
+	return ran
 }
