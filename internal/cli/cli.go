@@ -83,12 +83,12 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory of the local daemon (default: $CARREL_DATA_DIR, or the user's)")
 	f.BoolVar(&a.json, "json", false, "print results as JSON")
 	root.AddCommand(
-		a.serveCommand(), a.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
+		a.serveCommand(), configCommands{a}.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), drainCommands{a}.drainCommand(), backupCommands{a}.backupCommand(), backupCommands{a}.restoreCommand(), a.envCommand(), snapshotCommands{a}.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), a.traceCommand(), a.poolCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), a.portForwardCommand(), urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), a.licensesCommand(), a.versionCommand(),
 	)
-	a.acceptNames(root)
+	namedCommands{a}.acceptNames(root)
 	root.SetHelpCommand(a.helpCommand())
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()

@@ -44,8 +44,11 @@ func (s *sources) load() (err error) {
 	return err
 }
 
+// configCommands are the commands about the settings of the daemon.
+type configCommands struct{ *app }
+
 // configCommand is "carrel config".
-func (a *app) configCommand() *cobra.Command {
+func (a configCommands) configCommand() *cobra.Command {
 	src := newSources()
 	c := &cobra.Command{
 		Use:   "config [flags]",
@@ -79,7 +82,7 @@ type settingRow struct {
 }
 
 // printConfig writes the settings in the order of their names.
-func (a *app) printConfig(src *sources) error {
+func (a configCommands) printConfig(src *sources) error {
 	rows := []settingRow{}
 	for _, name := range src.origins.Names() {
 		f, origin := src.settings.Lookup(name), src.origins[name]

@@ -33,8 +33,11 @@ var namings = map[string]naming{
 	"metrics": {first: true}, "trace": {first: true},
 }
 
+// namedCommands are the commands in which a sandbox may be called by its name.
+type namedCommands struct{ *app }
+
 // acceptNames makes commands of the tree take names and beginnings where they take IDs.
-func (a *app) acceptNames(c *cobra.Command) {
+func (a namedCommands) acceptNames(c *cobra.Command) {
 	_, below, _ := strings.Cut(c.CommandPath(), " ")
 	if n, ok := namings[below]; ok && c.RunE != nil {
 		run := c.RunE
@@ -55,7 +58,7 @@ func (a *app) acceptNames(c *cobra.Command) {
 }
 
 // resolveArgs replaces names and beginnings by IDs. Where there is nothing to replace, it asks nobody.
-func (a *app) resolveArgs(c *cobra.Command, n naming, args []string) ([]string, error) {
+func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([]string, error) {
 	args = append([]string(nil), args...)
 	for i, arg := range args {
 		switch {
@@ -94,7 +97,7 @@ func (a *app) resolveArgs(c *cobra.Command, n naming, args []string) ([]string, 
 }
 
 // resolveFlag does the same with the value, or values, of a flag.
-func (a *app) resolveFlag(c *cobra.Command, n naming) error {
+func (a namedCommands) resolveFlag(c *cobra.Command, n naming) error {
 	f := c.Flags().Lookup(n.flag)
 	if n.flag == "" || f == nil || !f.Changed {
 		return nil
@@ -130,7 +133,7 @@ func isRef(text string) bool {
 }
 
 // meansSnapshot reports whether a snapshot has a text for its ID or name.
-func (a *app) meansSnapshot(ctx context.Context, text string) bool {
+func (a namedCommands) meansSnapshot(ctx context.Context, text string) bool {
 	found := false
 	_ = a.withService(ctx, func(svc carrel.Service) error {
 		_, err := resolveSnapshot(ctx, svc, text, allSnapshots)
@@ -141,7 +144,7 @@ func (a *app) meansSnapshot(ctx context.Context, text string) bool {
 }
 
 // resolve finds the one sandbox that a name or the beginning of an ID means.
-func (a *app) resolve(ctx context.Context, text string) (id carrel.ID, err error) {
+func (a namedCommands) resolve(ctx context.Context, text string) (id carrel.ID, err error) {
 	err = a.withService(ctx, func(svc carrel.Service) error {
 		id, err = resolveSandbox(ctx, svc, text)
 		return err
