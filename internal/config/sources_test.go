@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -157,4 +158,49 @@ func TestDefaultFile(t *testing.T) {
 	if own := DefaultFile(1, get); own != "/x/carrel/carrel.yaml" {
 		t.Error(own)
 	}
+}
+
+// TestShippedFile: the file that packages install sets nothing. It lists every setting, with the value
+// that is built in.
+func TestShippedFile(t *testing.T) {
+	raw, err := os.ReadFile("../../dist/carrel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, origins, err := load(t, string(raw), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range origins {
+		if o.Kind != BuiltIn {
+			t.Errorf("%s is set: %+v", name, o)
+		}
+	}
+
+	cfg := Default()
+	builtIn := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	cfg.Flags(builtIn)
+	cfg = Default()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	cfg.Flags(flags)
+	file := filepath.Join(t.TempDir(), "carrel.yaml")
+	open := regexp.MustCompile("(?m)^#([a-z])").ReplaceAll(raw, []byte("$1"))
+	if err := os.WriteFile(file, open, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	origins, err = cfg.Load(flags, file, true, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtIn.VisitAll(func(f *pflag.Flag) {
+		if origins[f.Name].Kind != File {
+			t.Errorf("%s is not listed", f.Name)
+		}
+		if f.Name == "data-dir" || f.Name == "cache-dir" {
+			return // they are the service's, not those of who runs the test
+		}
+		if got := flags.Lookup(f.Name).Value.String(); got != f.DefValue {
+			t.Errorf("%s: %s is listed, %s is built in", f.Name, got, f.DefValue)
+		}
+	})
 }

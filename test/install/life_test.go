@@ -80,7 +80,7 @@ func TestDebianOnSystemd(t *testing.T) {
 	m.want(with+remember, thought)
 	m.run("carrel kill --all")
 	m.run("dpkg -P carrel")
-	if out, err := m.try("ls -d /var/lib/carrel /var/cache/carrel /etc/default/carrel"); err == nil {
+	if out, err := m.try("ls -d /var/lib/carrel /var/cache/carrel /etc/default/carrel /etc/carrel"); err == nil {
 		t.Errorf("left after the purge: %s", out)
 	}
 }
