@@ -239,8 +239,9 @@ func (a *app) onSandbox(fn func(context.Context, carrel.Service, carrel.ID) erro
 func (a *app) killCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use:   "kill ID… | --all",
-		Short: "End sandboxes; nothing of them is left but the snapshots that were asked for",
+		Use:     "kill ID… | --all",
+		Aliases: []string{"rm"},
+		Short:   "End sandboxes; nothing of them is left but the snapshots that were asked for",
 		Args: func(_ *cobra.Command, args []string) error {
 			if all != (len(args) == 0) {
 				return fmt.Errorf("name the sandboxes to kill, or give --all")

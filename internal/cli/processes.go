@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// processCommands are the commands about what runs inside a sandbox.
+type processCommands struct{ *app }
+
+// processRow is a process in JSON.
+type processRow struct {
+	PID  int      `json:"pid"`
+	Tag  string   `json:"tag,omitempty"`
+	Args []string `json:"args"`
+	Dir  string   `json:"dir,omitempty"`
+}
+
+// psCommand is "carrel ps".
+func (a processCommands) psCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ps ID",
+		Short: "List what was started in a sandbox and still runs",
+		Long: `Lists the processes that were started from outside and still run: with carrel
+exec, a shell, or a client. What those have started themselves is shown by
+carrel exec ID -- ps.`,
+		Args: cobra.ExactArgs(1),
+	}
+	c.RunE = a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+		found, err := processesOf(ctx, svc, id)
+		if err != nil {
+			return err
+		}
+		rows, cells := []processRow{}, [][]string{}
+		for _, p := range found {
+			rows = append(rows, processRow{p.PID, p.Tag, p.Args, p.Dir})
+			cells = append(cells, []string{strconv.Itoa(p.PID), first(p.Tag, "–"), strings.Join(p.Args, " ")})
+		}
+		if a.json {
+			return a.printJSON(rows)
+		}
+		return a.table([]string{"PID", "TAG", "COMMAND"}, cells)
+	})
+	return c
+}
+
+// processesOf lists a sandbox's processes, in the order of their IDs. It wakes none: a sandbox that
+// is looked at stays paused.
+func processesOf(ctx context.Context, svc carrel.Service, id carrel.ID) ([]carrel.ProcessInfo, error) {
+	comp, err := svc.Computer(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := comp.Processes(ctx)
+	slices.SortFunc(found, func(x, y carrel.ProcessInfo) int { return x.PID - y.PID })
+	return found, err
+}
+
+// attachCommand is "carrel attach".
+func (a processCommands) attachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach ID PID|TAG",
+		Short: "Show the output of a process that runs in a sandbox",
+		Long: `Shows what a process writes, and first what the sandbox still holds of what it
+wrote while nobody listened. The exit status is the process's own; 125 means
+that Carrel could not show it. Ctrl-C leaves the process running.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := carrel.ParseID(args[0])
+			if err != nil {
+				return ownFailure{err}
+			}
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				if err := a.follow(c.Context(), svc, id, args[1]); err != nil {
+					return ownFailure{err}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// follow shows a process's output until it ends, and takes over its exit status.
+func (a processCommands) follow(ctx context.Context, svc carrel.Service, id carrel.ID, text string) error {
+	found, err := processesOf(ctx, svc, id)
+	if err != nil {
+		return err
+	}
+	pid, err := findProcess(found, id, text)
+	if err != nil {
+		return err
+	}
+	comp, err := svc.Computer(ctx, id)
+	if err != nil {
+		return err
+	}
+	p, err := comp.Attach(ctx, pid, a.out, a.err)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	res, err := p.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	if a.code = res.ExitCode; res.ExitCode < 0 { // ended by a signal: as a shell reports it
+		a.code = 128 + int(syscall.SIGKILL)
+	}
+	return nil
+}
+
+// findProcess finds the one process that a text means: its ID, else its tag.
+func findProcess(found []carrel.ProcessInfo, id carrel.ID, text string) (int, error) {
+	const op = "find process"
+	if pid, err := strconv.Atoi(text); err == nil && slices.ContainsFunc(found, func(p carrel.ProcessInfo) bool { return p.PID == pid }) {
+		return pid, nil
+	}
+	var pids []string
+	pid := 0
+	for _, p := range found {
+		if p.Tag == text && text != "" {
+			pid = p.PID
+			pids = append(pids, strconv.Itoa(p.PID))
+		}
+	}
+	switch len(pids) {
+	case 1:
+		return pid, nil
+	case 0:
+		return 0, &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("nothing with the ID or tag %q runs", text),
+			Hint: "carrel ps " + string(id)}
+	}
+	return 0, &carrel.Error{Op: op, Kind: carrel.Invalid, ID: id, Err: fmt.Errorf("%q may be %s", text, strings.Join(pids, ", ")),
+		Hint: "give the process ID"}
+}
