@@ -89,6 +89,7 @@ func (a *app) root() *cobra.Command {
 		templateCommands{a}.templateCommand(), a.portForwardCommand(), urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), a.licensesCommand(), a.versionCommand(),
 	)
 	namedCommands{a}.acceptNames(root)
+	completions{a}.describe(root)
 	root.SetHelpCommand(a.helpCommand())
 	wrapArgs(root)
 	root.InitDefaultCompletionCmd()

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// completions tell a shell what may stand where the cursor is.
+type completions struct{ *app }
+
+// completeWait is how long a shell waits for the daemon's answer, and completeMost how many
+// sandboxes it is told.
+const (
+	completeWait = 2 * time.Second
+	completeMost = 1000
+)
+
+// offer is what a shell asks a command: the arguments so far, and the beginning of the next.
+type offer = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
+
+// describe adds completions to the commands of the tree.
+func (a completions) describe(c *cobra.Command) {
+	_, below, _ := strings.Cut(c.CommandPath(), " ")
+	n, named := namings[below]
+	switch below {
+	case "template inspect", "template start", "template rm":
+		c.ValidArgsFunction = a.templates
+	default:
+		if named && (n.first || n.all) && c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = a.sandboxes(n)
+		}
+	}
+	if named && n.flag != "" {
+		_ = c.RegisterFlagCompletionFunc(n.flag, a.sandboxes(naming{all: true}))
+	}
+	for flag, of := range map[string]offer{"template": a.templates, "tier": tiers, "default-tier": tiers} {
+		if c.LocalFlags().Lookup(flag) != nil {
+			_ = c.RegisterFlagCompletionFunc(flag, of)
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.describe(sub)
+	}
+}
+
+// sandboxes offers the IDs and names of the caller's own sandboxes. A command that takes one is
+// offered none for its other arguments.
+func (a completions) sandboxes(n naming) offer {
+	return func(c *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+		if len(args) > 0 && !n.all {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		a.ask(c, func(ctx context.Context, svc carrel.Service) error {
+			found, err := listAll(ctx, svc, carrel.ListOptions{}, completeMost)
+			for _, s := range found {
+				about := first(s.Alias, s.Template) + ", " + string(s.State)
+				for _, text := range []string{s.Name, string(s.ID)} {
+					if text != "" && strings.HasPrefix(text, begun) {
+						out = append(out, text+"\t"+printable(about))
+					}
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// templates offers templates by name, or by ID where one has none.
+func (a completions) templates(c *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+	a.ask(c, func(ctx context.Context, svc carrel.Service) error {
+		found, err := svc.ListTemplates(ctx)
+		for _, t := range found {
+			if name := first(t.Name, t.ID); strings.HasPrefix(name, begun) {
+				out = append(out, printable(name))
+			}
+		}
+		return err
+	})
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// tiers offers the tiers, the weakest wall first.
+func tiers(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{string(carrel.Sim), string(carrel.NS), string(carrel.GVisor), string(carrel.MicroVM)}, cobra.ShellCompDirectiveNoFileComp
+}
+
+// ask asks the daemon. Where none answers, nothing is offered: a shell has no place for an error.
+func (a completions) ask(c *cobra.Command, fn func(context.Context, carrel.Service) error) {
+	ctx := c.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeWait)
+	defer cancel()
+	_ = a.withService(ctx, func(svc carrel.Service) error { return fn(ctx, svc) })
+}
