@@ -133,6 +133,9 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	return code, nil
 }
 
+// searchElsewhere is how long secrets are looked for outside of what the box writes. A quiet machine with two processors looks through some hundred thousand names in it.
+const searchElsewhere = 500 * time.Millisecond
+
 // resolve decides what the box is like.
 func (o *Options) resolve() (*settings.Box, error) {
 	flags, err := o.layer()
@@ -149,7 +152,7 @@ func (o *Options) resolve() (*settings.Box, error) {
 	}
 	return settings.Resolve(settings.Request{
 		Dir: dir, Home: home, Env: os.Environ(), UID: os.Getuid(), Flags: flags,
-		File: o.settingsFile, NoFiles: o.noSettings, Trust: o.trust, OS: system,
+		File: o.settingsFile, NoFiles: o.noSettings, Trust: o.trust, OS: system, Elsewhere: searchElsewhere,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/settings"
 )
@@ -174,12 +175,11 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestLargeDirectory bounds the search and says so.
+// TestLargeDirectory finds secrets in any number of directories, at any depth, and protects names where they hold.
 func TestLargeDirectory(t *testing.T) {
-	settings.LowerSearch(t, 2000)
 	p := newPlace(t)
 	p.file("project/.env", "x")
-	for i := range 25 {
+	for i := range 250 {
 		dir := fmt.Sprintf("%s/big%02d", p.dir, i)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -190,10 +190,36 @@ func TestLargeDirectory(t *testing.T) {
 			}
 		}
 	}
+	deep := "project/" + strings.Repeat("d/", 60) + ".env"
 	p.file("project/node_modules/x/.env", "x")
-	b := p.resolve()
-	p.want(b, map[string]settings.Access{"project/.env": denied, "project/node_modules/x/.env": writable, "project/big00/.mcp.json": readable})
-	noted(t, b, "the search for secrets and protected files stopped")
+	p.file(deep, "x")
+	p.want(p.resolve(), map[string]settings.Access{"project/.env": denied, "project/node_modules/x/.env": denied, deep: denied, "project/big00/.mcp.json": readable, "project/big99/x": writable})
+}
+
+// TestElsewhere looks for secrets outside of the working directory, for a time. What it did not get to is closed, and named.
+func TestElsewhere(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", here) // in /tmp, of which a box has its own, there would be nothing to look for
+	p := newPlace(t)
+	for _, f := range []string{"other/.env", "other/.env.example", "other/a/b/.env.local", "mine/.env", "many/.env"} {
+		p.file(f, "x")
+	}
+	for i := range 100 {
+		p.file(fmt.Sprintf("many/%d/x/file", i), "x")
+	}
+	long := p.resolve(func(r *settings.Request) { r.Elsewhere = time.Hour })
+	p.want(long, map[string]settings.Access{"other/.env": denied, "other/.env.example": readable, "other/a/b/.env.local": denied, "mine/.env": denied, "many/1/x/file": readable})
+	short := func(read ...string) *settings.Box {
+		return p.resolve(func(r *settings.Request) { r.Elsewhere, r.Flags.Read.Allow = 1, read })
+	}
+	b := short()
+	p.want(b, map[string]settings.Access{"other/.env": denied, "other/a/b/.env.local": denied, "mine/.env": denied, "many/1/x/file": denied, "project/x": writable})
+	noted(t, b, "not searched for secrets within 1ns")
+	p.want(short(p.home+"/many"), map[string]settings.Access{"many/.env": denied, "many/1/x/file": readable, "other/.env": denied})
+	p.want(short(p.home+"/mine/.env"), map[string]settings.Access{"mine/.env": readable, "other/.env": denied})
 }
 
 // TestOtherSystems checks macOS's lists, with a made-up filesystem.

@@ -6,7 +6,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // target is what a pattern stands for.
@@ -123,7 +122,6 @@ var maxEntries = 20_000
 const (
 	maxMatches = 4096 // of one pattern
 	maxDepth   = 5    // directories below where it begins
-	maxSearch  = 2 * time.Second
 )
 
 // glob finds what a pattern matches, in dir and below. The number of entries is bounded, since the tree is anybody's; cut says that it was.

@@ -17,11 +17,26 @@ type repositories struct {
 	configs map[string][]gitdir.Entry
 }
 
-// gitShape notices a directory that git would take for a repository.
-type gitShape struct{ head, objects, refs, noted bool }
+// gitName reports whether a name makes a directory one that git may take for a repository.
+func gitName(name []byte) bool {
+	switch string(name) {
+	case ".git", "HEAD", "objects", "refs":
+		return true
+	}
+	return false
+}
 
-// see looks at one name of the directory.
+// gitShape notices a directory that git would take for a repository.
+type gitShape struct {
+	dir                        string // the one that is looked at
+	head, objects, refs, noted bool
+}
+
+// see looks at one name of a directory. The names of one come one after another.
 func (s *gitShape) see(v *resolver, dir, name string) {
+	if s.dir != dir {
+		*s = gitShape{dir: dir}
+	}
 	switch name {
 	case ".git":
 		v.git.dirs = append(v.git.dirs, dir+"/.git")

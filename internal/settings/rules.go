@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -147,14 +148,20 @@ func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error
 			v.guarded = append(v.guarded, g)
 		}
 	}
-	if t.deep && t.dir == v.dir && op.deny() {
-		v.wanted = append(v.wanted, &wanted{pattern: t.rest, dir: t.dir, op: op, by: l, rule: at, source: l.Source})
+	dir := v.real(t.dir)
+	everywhere := op == readDeny && (inside(dir, v.dir) || !ofMachine(dir)) && !strings.Contains(t.rest, "**") && v.Exists == nil
+	if t.deep && op.deny() && (dir == v.dir || everywhere) {
+		v.wanted = append(v.wanted, &wanted{pattern: t.rest, dir: dir, op: op, by: l, rule: at, source: l.Source})
+		v.patterned = append(v.patterned, dir)
 		return nil
 	}
 	found, cut, err := v.glob(target{dir: v.real(t.dir), rest: t.rest, deep: t.deep})
 	switch {
 	case err != nil:
 		return invalid(at, "", "%s: %w", show(p), err)
+	case cut && op == readDeny && dir != "/": // what was not found must not stay readable
+		v.note("!%s: %s was not looked for everywhere below %s, so all of that is closed: name directories", at, show(p), v.short(t.dir))
+		found = append(found, dir)
 	case cut:
 		v.note("!%s: %s was not looked for everywhere below %s: name directories", at, show(p), v.short(t.dir))
 	case len(found) == 0:
@@ -229,34 +236,58 @@ func (v *resolver) socketPaths(l *layer) {
 
 // look searches the working directory and the writable ones.
 func (v *resolver) look() {
-	roots := []string{v.dir}
 	if v.Exists != nil {
 		return
 	}
-	for p, at := range v.tree.points {
-		if at.write != nil && at.write.op == writeAllow && p != v.dir && p != "/" {
-			roots = append(roots, p)
-		}
-	}
-	slices.Sort(roots[1:])
+	written := v.searched()
 	for _, l := range v.layers {
 		if l.srt != nil && l.srt.depth > 0 {
 			v.depth = l.srt.depth
 		}
 	}
-	s := newSearch(v, v.wanted)
-	s.run(roots)
+	v.follow()
+	named, rest := v.elsewhere(written)
+	newSearch(v, v.wanted).run(written, named, rest)
 	v.guardRepositories()
-	if s.cut != "" {
-		v.note("!the search for secrets and protected files stopped %s: what was not found is not closed for reading; --no-read closes it by name", s.cut)
-	} else if v.deeper != "" {
-		v.note("nothing was looked for deeper than %d directories, as below %s", v.depth, v.short(v.deeper))
-	}
+	v.otherNames(written, named, rest)
+	v.secondMounts()
 	for _, w := range v.wanted {
 		if w.by != nil && !w.hit {
 			v.note("%s: %s matches nothing", w.rule, show(w.pattern))
 		}
 	}
+}
+
+// searched are the directories in which everything is looked for: the working directory and those that are written.
+func (v *resolver) searched() []string {
+	roots := []string{v.dir}
+	for p, at := range v.tree.points {
+		if at.write != nil && at.write.op == writeAllow && p != v.dir && p != "/" {
+			roots = append(roots, p)
+		}
+	}
+	slices.SortFunc(roots, comparePaths)
+	return roots
+}
+
+// otherNames closes other names of what the search has found. Few secrets have any.
+func (v *resolver) otherNames(written, named, rest []string) {
+	several := map[uint64][]covered{}
+	for p, at := range v.tree.points {
+		if at.read == nil || at.read.op != readDeny || !at.read.glob {
+			continue
+		}
+		if f, links, ok := fileOf(p); ok && links > 1 && len(v.box.covered[f.ino]) == 0 {
+			several[f.ino] = append(several[f.ino], covered{p, at.read})
+		}
+	}
+	if len(several) == 0 {
+		return
+	}
+	maps.Copy(v.box.covered, several)
+	s := newSearch(v, nil)
+	s.inodes = several
+	s.run(written, named, rest)
 }
 
 // finishPaths turns the decisions into rules.
@@ -272,7 +303,6 @@ func (v *resolver) finishPaths() {
 	})
 	b.Paths = v.tree.rules(v.short)
 	b.Protected = v.guarded
-	b.Repositories = v.git.dirs
 	b.ReadDefault, b.WriteDefault = Readable, Denied
 	if !v.tree.readDefault {
 		b.ReadDefault = Denied

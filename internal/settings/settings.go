@@ -114,6 +114,9 @@ type Request struct {
 	ConfigDir string            // where run.yaml is; "" is the user's default
 	OS        string            // "linux" if ""; "darwin" for Seatbelt
 	Exists    func(string) bool // nil is the real filesystem; for tests of other systems' lists
+	// Elsewhere is how long secrets that are known by their names (".env") may be looked for outside of what is written and
+	// what is opened by name. What that is too short for is closed. 0 leaves it alone: nothing of this machine is seen there.
+	Elsewhere time.Duration
 }
 
 // Access is what a box may do with a path.
@@ -175,6 +178,7 @@ type Box struct {
 	// Private are directories that are the box's own, empty and writable: /tmp. Where Paths names one,
 	// or something in one, that is this machine's.
 	Private []string
+	covered map[uint64][]covered // by inode
 	Env     []EnvVar
 	// Network: Closed lets nothing out and needs no wire; Host is no wall.
 	Closed, Host                             bool

@@ -1,10 +1,10 @@
 package settings
 
 import (
-	"fmt"
+	"cmp"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,67 +20,159 @@ type wanted struct {
 	hit     bool
 }
 
+// first is the first element of the pattern.
+func (w *wanted) first() string {
+	first, _, _ := strings.Cut(w.pattern, "/")
+	return first
+}
+
 // search looks through the working directory and the writable ones for names that are to be
-// closed wherever they are. One pass serves all patterns; breadth first, so that what is cut off is what is deepest.
+// closed wherever they are. One pass serves all patterns, and none gives up.
+//
+// Names that hold secrets are looked for everywhere. Names that are protected from writing hold only
+// v.depth directories deep, and not in directories that programs fill.
 type search struct {
 	v       *resolver
-	list    []*wanted
 	literal map[string][]*wanted // by first element
-	globs   []*wanted            // whose first element has globs
-	left    int
-	end     time.Time
-	cut     string
+	// globs are those whose first element has globs: by its first byte, by its last one if it begins with a star, and the rest.
+	byHead, byTail map[byte][]*wanted
+	rest           []*wanted
+	roots          map[string]bool
+	closed         map[string]bool
+	inodes         map[uint64][]covered // of covered files, by number alone
+	beyond         bool                 // what is searched is neither written nor named by anybody
 }
 
 func newSearch(v *resolver, list []*wanted) *search {
-	s := &search{v: v, list: list, literal: make(map[string][]*wanted, len(list)), left: maxEntries, end: time.Now().Add(maxSearch)}
+	s := &search{v: v, literal: make(map[string][]*wanted, len(list)), byHead: map[byte][]*wanted{}, byTail: map[byte][]*wanted{}, roots: map[string]bool{}, closed: v.closedDirs(), inodes: v.box.covered}
 	for _, w := range list {
-		first, _, _ := strings.Cut(w.pattern, "/")
-		if strings.ContainsAny(first, meta) {
-			s.globs = append(s.globs, w)
-		} else {
+		first := w.first()
+		switch head, tail := first[0], first[len(first)-1]; {
+		case !strings.ContainsAny(first, meta):
 			s.literal[first] = append(s.literal[first], w)
+		case strings.IndexByte(meta, head) < 0 && head != '\\':
+			s.byHead[head] = append(s.byHead[head], w)
+		case head == '*' && strings.IndexByte(meta+"]\\", tail) < 0 && !strings.ContainsAny(first, "\\"):
+			s.byTail[tail] = append(s.byTail[tail], w)
+		default:
+			s.rest = append(s.rest, w)
 		}
 	}
 	return s
 }
 
+// closedDirs are directories that nobody may read anything of: there is nothing to look for.
+func (v *resolver) closedDirs() map[string]bool {
+	out := map[string]bool{}
+	var open []string
+	for p, at := range v.tree.points {
+		switch {
+		case at.read == nil && at.write == nil:
+		case at.read != nil && at.read.op.deny():
+			out[p] = true
+		default:
+			open = append(open, p)
+		}
+	}
+	for _, p := range open {
+		for dir := p; dir != "/"; dir = filepath.Dir(dir) {
+			delete(out, dir)
+		}
+	}
+	return out
+}
+
 // gitPointer closes a .git that is no directory.
 var gitPointer = wanted{op: writeDeny, rule: "built-in: git configuration", source: "built-in"}
 
-// level is a directory that is to be looked through.
-type level struct {
-	dir   string
-	depth int
+// matches calls f for each pattern that an entry's name may begin, until f returns true.
+func (s *search) matches(name []byte, f func(*wanted) bool) bool {
+	if slices.ContainsFunc(s.literal[string(name)], f) {
+		return true
+	}
+	if len(name) == 0 {
+		return false
+	}
+	for _, list := range [][]*wanted{s.byHead[name[0]], s.byTail[name[len(name)-1]], s.rest} {
+		for _, w := range list {
+			if matchName1(w.first(), string(name)) && f(w) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-func (s *search) run(roots []string) {
-	queue := make([]level, 0, 16)
-	for _, r := range roots {
-		queue = append(queue, level{r, 0})
+// means reports whether a pattern holds in a directory.
+func (s *search) means(w *wanted, l level) bool {
+	return (w.op == readDeny || l.shallow) && (w.dir == "" || inside(l.dir, w.dir))
+}
+
+// keep is for the crew.
+func (s *search) keep(l level, name []byte, typ fs.FileMode, ino uint64) bool {
+	if s.inodes[ino] != nil && typ == 0 {
+		return true
 	}
-	seen := make(map[string]bool, 16)
-	for len(queue) > 0 && s.cut == "" {
-		l := queue[0]
-		queue = queue[1:]
-		if seen[l.dir] {
-			continue
-		}
-		seen[l.dir] = true
-		if l.depth == 0 {
-			s.root(l.dir)
-		}
-		if l.depth > 0 && time.Now().After(s.end) {
-			s.cut = fmt.Sprintf("after %s, in %s", maxSearch, show(l.dir))
-			return
-		}
-		f, err := os.Open(l.dir)
-		if err != nil {
-			continue
-		}
-		queue = s.look(f, l, queue)
-		f.Close()
+	if l.shallow && gitName(name) {
+		return true
 	}
+	return s.matches(name, func(w *wanted) bool { return s.means(w, l) })
+}
+
+// enter is for the crew.
+func (s *search) enter(l level, name string) (level, bool) {
+	if l.dir == "/" && machine[name] {
+		return level{}, false
+	}
+	dir := sight{level: l, name: name}.path()
+	if s.beyond && s.v.fetched(dir, name) {
+		return level{}, false
+	}
+	next := level{dir: dir, shallow: l.shallow && !skipped[name] && l.depth < s.v.depth}
+	return next, !s.roots[dir] && !s.closed[dir] && !(len(name) == 2 && strings.HasSuffix(l.dir, "/.git/objects"))
+}
+
+// run looks below the directories that are written and, for secrets alone, below those that are named and, as long as there is time, the rest.
+func (s *search) run(written, named, rest []string) {
+	levels := s.levels(nil, written, true)
+	for _, dir := range written {
+		s.root(dir)
+	}
+	s.pass(s.levels(levels, named, false), 0)
+	if len(rest) == 0 {
+		return
+	}
+	s.beyond = true
+	order := slices.DeleteFunc(s.v.inOrder(rest), func(l level) bool { return s.roots[l.dir] || s.closed[l.dir] })
+	s.v.outOfTime(s.pass(order, s.v.Elsewhere), rest)
+}
+
+// levels adds those directories that are no roots yet.
+func (s *search) levels(list []level, dirs []string, shallow bool) []level {
+	for _, dir := range dirs {
+		if !s.roots[dir] {
+			s.roots[dir] = true
+			list = append(list, level{dir: dir, shallow: shallow})
+		}
+	}
+	return list
+}
+
+// pass looks through directories and judges, shallow things first. It returns those that it did not get to.
+func (s *search) pass(levels []level, atMost time.Duration) []level {
+	c := &crew{keep: s.keep, enter: s.enter}
+	seen, left := c.run(levels, atMost)
+	slices.SortFunc(seen, func(a, b sight) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), strings.Compare(a.dir, b.dir), strings.Compare(a.name, b.name))
+	})
+	var shape gitShape
+	for _, e := range seen {
+		if e.shallow {
+			shape.see(s.v, e.dir, e.name)
+		}
+		s.judge(e)
+	}
+	return left
 }
 
 // root looks for names that begin with the directory's own: ".claude/settings.json" in ~/.claude.
@@ -93,47 +185,24 @@ func (s *search) root(dir string) {
 	}
 }
 
-// look goes through one directory.
-func (s *search) look(f *os.File, l level, queue []level) []level {
-	var shape gitShape
-	for {
-		list, err := f.ReadDir(512)
-		for _, e := range list {
-			shape.see(s.v, l.dir, e.Name())
-			if s.left--; s.left < 0 {
-				s.cut = fmt.Sprintf("after %d entries, in %s", maxEntries, show(l.dir))
-				return queue
-			}
-			name := e.Name()
-			s.entry(l.dir, name, e)
-			if e.IsDir() && !skipped[name] {
-				if l.depth < s.v.depth {
-					queue = append(queue, level{l.dir + "/" + name, l.depth + 1})
-				} else if s.v.deeper == "" {
-					s.v.deeper = l.dir
-				}
-			}
+// judge decides about what the crew saw.
+func (s *search) judge(e sight) {
+	if e.name == "" {
+		s.v.unlisted(e.dir)
+		return
+	}
+	if l := s.inodes[e.ino]; l != nil && e.typ == 0 {
+		s.v.sameFile(l, e.path())
+	}
+	if e.shallow && e.name == ".git" && e.typ != fs.ModeDir {
+		s.v.closeFound(&gitPointer, e.path()) // of a worktree or submodule: another one would point to other hooks
+	}
+	s.matches([]byte(e.name), func(w *wanted) bool {
+		if s.means(w, e.level) {
+			s.found(w, e)
 		}
-		if err != nil || len(list) == 0 {
-			return queue
-		}
-	}
-}
-
-// entry looks at one name of a directory.
-func (s *search) entry(dir, name string, e fs.DirEntry) {
-	if name == ".git" && !e.IsDir() {
-		s.v.closeFound(&gitPointer, dir+"/"+name) // of a worktree or submodule: another one would point to other hooks
-	}
-	for _, w := range s.literal[name] {
-		s.found(w, dir, name, e)
-	}
-	for _, w := range s.globs {
-		first, _, _ := strings.Cut(w.pattern, "/")
-		if matchName1(first, name) {
-			s.found(w, dir, name, e)
-		}
-	}
+		return false
+	})
 }
 
 // matchName1 matches one element, quickly where there are only stars.
@@ -145,20 +214,17 @@ func matchName1(pattern, name string) bool {
 	return ok
 }
 
-func (s *search) found(w *wanted, dir, name string, e fs.DirEntry) {
-	if w.dir != "" && !inside(dir, w.dir) {
-		return
-	}
-	if w.op == readDeny && w.by == nil && sample(name) {
+func (s *search) found(w *wanted, e sight) {
+	if w.op == readDeny && w.by == nil && sample(e.name) {
 		return
 	}
 	_, rest, more := strings.Cut(w.pattern, "/")
-	p := dir + "/" + name
+	p := e.path()
 	if !more {
 		s.v.closeFound(w, p)
 		return
 	}
-	if e.Type()&fs.ModeSymlink == 0 && !e.IsDir() {
+	if e.typ != fs.ModeSymlink && e.typ != fs.ModeDir {
 		return
 	}
 	if !strings.ContainsAny(rest, meta) {
@@ -178,6 +244,16 @@ func sample(name string) bool {
 	for _, p := range environmentSamples {
 		if matchStars(p, name) {
 			return true
+		}
+	}
+	return false
+}
+
+// secretName reports whether a name is that of a file that holds secrets by custom.
+func secretName(name string) bool {
+	for _, p := range environmentFiles {
+		if matchStars(p, name) {
+			return !sample(name)
 		}
 	}
 	return false

@@ -1,0 +1,171 @@
+package settings
+
+import (
+	"io/fs"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// level is a directory that is to be looked through.
+type level struct {
+	dir   string
+	depth int
+	// shallow: protected names are looked for, too. They hold only so deep, and not in what programs fill.
+	shallow bool
+	// links: it is covered already, and what is looked for is where its links lead, and which files it holds.
+	links bool
+	// flat: only its names are judged, and what lies in it is not entered.
+	flat bool
+}
+
+// sight is something that a crew saw and that has to be judged.
+type sight struct {
+	level
+	name string // "" is the directory itself, which could not be listed
+	typ  fs.FileMode
+	ino  uint64
+}
+
+// path is where it lies.
+func (s sight) path() string {
+	if s.name == "" {
+		return s.dir
+	}
+	if s.dir == "/" {
+		return "/" + s.name
+	}
+	return s.dir + "/" + s.name
+}
+
+// crew looks through trees with as many workers as it pays for. It looks at names alone: of no file is asked more
+// than the list of its directory tells, so that a large tree costs little.
+type crew struct {
+	// keep reports whether an entry has to be judged. enter says how the directory is looked at that an entry is,
+	// and whether it is. Both are called by all workers at once.
+	keep  func(l level, name []byte, typ fs.FileMode, ino uint64) bool
+	enter func(l level, name string) (level, bool)
+
+	mu      sync.Mutex
+	more    *sync.Cond
+	queue   []level
+	at      map[*worker]level // what each of those who work looks at
+	workers int
+	seen    []sight
+	over    bool          // nobody waits for more
+	done    chan struct{} // closed when there is nothing more to do
+}
+
+// Bounds of a crew.
+const (
+	mostWorkers = 8
+	// worthIt is how many directories must wait before one more worker is put to them.
+	worthIt = 24
+	// longestPath is how long a path may be that the walls can still name: what lies deeper is closed with its directory.
+	longestPath = 3800
+)
+
+// run looks through the trees below the levels, for so long, or until it is done if that is 0. The order of what it returns means nothing;
+// left is what it did not get to. A worker may hang in a directory on a network: it is left behind.
+func (c *crew) run(levels []level, atMost time.Duration) (seen []sight, left []level) {
+	c.more = sync.NewCond(&c.mu)
+	c.queue = append(c.queue, levels...)
+	c.at = map[*worker]level{}
+	c.done = make(chan struct{})
+	c.workers = 1
+	if atMost == 0 {
+		c.work()
+		<-c.done
+		return c.seen, nil
+	}
+	go c.work()
+	late := time.NewTimer(atMost)
+	defer late.Stop()
+	select {
+	case <-c.done:
+	case <-late.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.more.Broadcast()
+	left = c.queue
+	for _, l := range c.at {
+		left = append(left, l)
+	}
+	return c.seen, left
+}
+
+// work takes directories until there are none, and nobody is left who could find more.
+func (c *crew) work() {
+	w := &worker{crew: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.queue) == 0 && !c.over {
+			if len(c.at) == 0 {
+				c.over = true
+				c.more.Broadcast()
+				close(c.done)
+				return
+			}
+			c.more.Wait()
+		}
+		if c.over {
+			return
+		}
+		l := c.queue[len(c.queue)-1]
+		c.queue = c.queue[:len(c.queue)-1]
+		c.at[w] = l
+		c.mu.Unlock()
+		w.look(l)
+		c.mu.Lock()
+		if c.over {
+			return
+		}
+		delete(c.at, w)
+		c.queue = append(c.queue, w.found...)
+		c.seen = append(c.seen, w.seen...)
+		w.found, w.seen = w.found[:0], w.seen[:0]
+		if len(c.queue) > worthIt && c.workers < min(mostWorkers, runtime.GOMAXPROCS(0)) {
+			c.workers++
+			go c.work()
+		}
+		if len(c.queue) > 0 && c.workers > 1 {
+			c.more.Signal()
+		}
+	}
+}
+
+// worker is one of a crew.
+type worker struct {
+	*crew
+	buf   [16 << 10]byte
+	found []level
+	seen  []sight
+}
+
+// look goes through one directory.
+func (w *worker) look(l level) {
+	err := listDir(l.dir, w.buf[:], func(name []byte, typ fs.FileMode, ino uint64) {
+		if w.keep(l, name, typ, ino) {
+			w.seen = append(w.seen, sight{l, string(name), typ, ino})
+		}
+		if typ != fs.ModeDir || l.flat {
+			return
+		}
+		next, in := w.enter(l, string(name))
+		if !in {
+			return
+		}
+		next.depth = l.depth + 1
+		if next.dir = (sight{level: l, name: string(name)}).path(); len(next.dir) > longestPath {
+			w.seen = append(w.seen, sight{level: l})
+			return
+		}
+		w.found = append(w.found, next)
+	})
+	if err != nil && !l.links && entered(l.dir, err) {
+		w.seen = append(w.seen, sight{level: l})
+	}
+}

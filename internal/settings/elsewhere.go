@@ -1,0 +1,301 @@
+package settings
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// machine are the directories at the top that belong to the system or to the kernel. What lies there comes from
+// packages and is for everybody to read, or is on the list of secrets by its path.
+var machine = map[string]bool{
+	"bin": true, "sbin": true, "lib": true, "lib32": true, "lib64": true, "libx32": true, "usr": true, "etc": true, "dev": true, "proc": true, "sys": true, "boot": true, "run": true, "tmp": true,
+	"nix": true, "gnu": true, "snap": true, "lost+found": true,
+}
+
+// fetchedBelowHome are directories below a home that package managers fill with what everybody can fetch. They are
+// the largest part of most homes, and hold nothing of the person's own.
+var fetchedBelowHome = map[string]bool{
+	".cache": true, ".npm": true, ".nvm": true, ".bun/install": true, ".deno": true, ".local/share/pnpm": true, ".yarn": true,
+	".cargo/registry": true, ".cargo/git": true, ".rustup": true, "go/pkg/mod": true, ".m2/repository": true, ".gradle/caches": true,
+	".pyenv/versions": true, ".rbenv/versions": true, ".local/share/uv": true, ".local/share/mise/installs": true, ".conda/pkgs": true,
+	".vscode-server": true, ".cursor-server": true, ".local/lib": true, ".nuget/packages": true, ".pub-cache": true, ".hex": true,
+}
+
+// fetched reports whether a directory beyond those that are written or named holds only what was fetched: caches of
+// package managers, and git's own files.
+func (v *resolver) fetched(dir, name string) bool {
+	if name == "node_modules" || name == ".git" {
+		return true
+	}
+	return inside(dir, v.home) && len(dir) > len(v.home) && fetchedBelowHome[strings.TrimPrefix(dir[len(v.home):], "/")]
+}
+
+// elsewhere lists the directories, besides those that are written, in which people keep what is theirs: those that somebody
+// opened by name, and those that can be read because nobody closed them.
+func (v *resolver) elsewhere(written []string) (named, rest []string) {
+	slices.SortFunc(v.patterned, comparePaths)
+	named = v.searchable(v.patterned, written)
+	if v.Elsewhere == 0 || v.OS != "linux" || v.box.Tier != tierOf("") {
+		return append(named, v.openedInPrivate()...), nil
+	}
+	var people []string
+	if v.tree.readDefault {
+		people = v.people()
+	}
+	for p, at := range v.tree.points {
+		if at.read != nil && !at.read.op.deny() && !v.systemDir(p) && !ofMachine(p) {
+			named = append(named, p)
+		}
+	}
+	slices.SortFunc(named, comparePaths)
+	slices.SortFunc(people, comparePaths)
+	named = v.searchable(named, written)
+	rest = v.searchable(people, slices.Concat(written, named))
+	return append(named, v.openedInPrivate()...), rest
+}
+
+// searchable are the directories in a sorted list that are not closed, the box's own, or in one of those that are searched already.
+func (v *resolver) searchable(list, already []string) (out []string) {
+	for _, p := range list {
+		within := func(dir string) bool { return inside(p, dir) }
+		if a, _ := v.tree.access(p); a == Denied || slices.ContainsFunc(already, within) || slices.ContainsFunc(out, within) || slices.ContainsFunc(v.box.Private, within) {
+			continue
+		}
+		if info, err := os.Lstat(p); err == nil && info.IsDir() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ofMachine reports whether a path lies in what is the system's or the kernel's.
+func ofMachine(p string) bool {
+	first, _, _ := strings.Cut(p[1:], "/")
+	return p == "/" || machine[first]
+}
+
+// openedInPrivate are directories of this machine that somebody opened for reading within what is otherwise the box's own, such as
+// /tmp.
+func (v *resolver) openedInPrivate() (out []string) {
+	for p, at := range v.tree.points {
+		if at.read != nil && at.read.op == readAllow && slices.ContainsFunc(v.box.Private, func(dir string) bool { return inside(p, dir) }) {
+			if info, err := os.Lstat(p); err == nil && info.IsDir() {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// inOrder says how the rest is searched: a stack, whose end comes first. In each directory of somebody's, what programs keep ("~/.cargo")
+// comes before what people keep, so that a search that runs out of time closes no tool.
+func (v *resolver) inOrder(rest []string) []level {
+	var first, last []level
+	for _, dir := range rest {
+		last = append(last, level{dir: dir, flat: true})
+		list, _ := v.readDir(dir)
+		for _, e := range list {
+			if !e.IsDir() {
+				continue
+			}
+			l := level{dir: sight{level: level{dir: dir}, name: e.Name()}.path(), depth: 1}
+			if v.fetched(l.dir, e.Name()) {
+				continue
+			}
+			if strings.HasPrefix(e.Name(), ".") || !inside(v.home, dir) {
+				last = append(last, l)
+			} else {
+				first = append(first, l)
+			}
+		}
+	}
+	return append(first, last...)
+}
+
+// mostClosed is how many directories are closed, at most, because there was no time to search them: beyond that, those that they lie in are.
+const mostClosed = 32
+
+// outOfTime closes what was not searched.
+func (v *resolver) outOfTime(left []level, rest []string) {
+	dirs := map[string]bool{}
+	for _, l := range left {
+		dirs[l.dir] = true
+	}
+	for len(dirs) > mostClosed && raise(dirs, rest) {
+	}
+	list := slices.SortedFunc(maps.Keys(dirs), comparePaths)
+	list = slices.DeleteFunc(list, func(p string) bool { return dirs[filepath.Dir(p)] })
+	var names []string
+	for _, dir := range list {
+		v.tree.add(&decision{path: dir, op: readDeny, glob: true, rule: "built-in: there was no time to search it for secrets", source: "built-in"})
+		names = append(names, v.short(dir))
+		if at := v.tree.points[v.dir]; inside(v.dir, dir) && (at == nil || at.read == nil) {
+			v.tree.add(&decision{path: v.dir, op: readAllow, rule: "built-in: working directory", source: "built-in"})
+		}
+	}
+	if len(list) > 0 {
+		v.note("!there were not searched for secrets within %s, and are closed: %s: --read DIRECTORY has one searched, however long that takes", v.Elsewhere, strings.Join(names, " "))
+	}
+}
+
+// raise puts the deepest directories' parents in their place. False means that all are those that the search began at.
+func raise(dirs map[string]bool, roots []string) bool {
+	deepest := 0
+	depth := func(p string) int {
+		if slices.Contains(roots, p) {
+			return 0
+		}
+		return strings.Count(p, "/")
+	}
+	for p := range dirs {
+		deepest = max(deepest, depth(p))
+	}
+	if deepest == 0 {
+		return false
+	}
+	for p := range maps.Clone(dirs) {
+		if depth(p) == deepest {
+			delete(dirs, p)
+			dirs[filepath.Dir(p)] = true
+		}
+	}
+	return true
+}
+
+// people are the directories that are searched although nobody named them: the home, and what the working directory lies in, if people
+// keep their work there and not the system or other people theirs.
+func (v *resolver) people() (out []string) {
+	if !ofMachine(v.home) {
+		out = append(out, v.home)
+	}
+	if beside := filepath.Dir(v.dir); !v.systemDir(beside) && !ofMachine(beside) && !inside(v.home, beside) {
+		out = append(out, beside)
+	}
+	return out
+}
+
+// environmentFile closes a file because of its name.
+var environmentFile = wanted{op: readDeny, rule: "built-in: environment files", source: "built-in"}
+
+// unlisted closes a directory whose names can't be listed although they could be opened, or that lies so deep
+// that the walls could name nothing in it.
+func (v *resolver) unlisted(dir string) {
+	v.tree.add(&decision{path: dir, op: readDeny, glob: true, rule: "built-in: it can't be searched for secrets", source: "built-in"})
+	loud := ""
+	if inside(dir, v.dir) {
+		loud = "!"
+	}
+	v.note("%s%s can't be searched for secrets and is closed: --read %s opens it", loud, v.short(dir), v.short(dir))
+}
+
+// file is a file whatever its name.
+type file struct{ dev, ino uint64 }
+
+// covered is a file that is closed, by its path or by that of its directory.
+type covered struct {
+	path string
+	by   *decision
+}
+
+// sameFile closes another name of a covered file.
+func (v *resolver) sameFile(list []covered, p string) {
+	f, links, ok := fileOf(p)
+	if !ok || links < 2 {
+		return
+	}
+	for _, c := range list {
+		if same, _, ok := fileOf(c.path); ok && same == f && c.path != p {
+			v.alsoClosed(p, c.by, "another name of "+v.short(c.path))
+			return
+		}
+	}
+}
+
+// alsoClosed closes what shows the same as something that is closed.
+func (v *resolver) alsoClosed(p string, by *decision, why string) {
+	if a, _ := v.tree.access(p); a == Denied {
+		return
+	}
+	d := *by
+	d.path, d.glob = p, true
+	d.rule += ", " + why
+	v.tree.add(&d)
+}
+
+// stores are kinds of secrets that programs keep, by the thousand: of these only the top is looked at for links, and no file
+// for other names. Nobody keeps keys there by a link.
+var stores = []string{"browser profiles", "mail and chat", "other users' homes", "agents' credentials", "carrel's own state", "core dumps", "journals and logs", "mail and print spools", "daemon data", "keyrings"}
+
+// follow closes what links in closed directories lead to, and remembers which files are closed.
+func (v *resolver) follow() {
+	v.box.covered = map[uint64][]covered{}
+	by := map[string]*decision{}
+	var levels []level
+	begin := func(d *decision) {
+		if info, err := os.Lstat(d.path); err != nil {
+			return
+		} else if info.IsDir() {
+			by[d.path] = d
+			levels = append(levels, level{dir: d.path, links: true, shallow: ofMachine(d.path) || slices.ContainsFunc(stores, func(r string) bool { return d.rule == "built-in: "+r })})
+		} else if info.Mode().IsRegular() {
+			v.cover(d.path, d)
+		}
+	}
+	for _, at := range v.tree.points {
+		if at.read != nil && at.read.op == readDeny {
+			begin(at.read)
+		}
+	}
+	for round := 0; len(levels) > 0 && round < 40; round++ { // as many links as the kernel follows
+		c := &crew{
+			keep: func(l level, _ []byte, typ os.FileMode, _ uint64) bool {
+				return typ == os.ModeSymlink || typ == 0 && !l.shallow
+			},
+			enter: func(l level, name string) (level, bool) { return level{links: true}, !l.shallow },
+		}
+		seen, _ := c.run(levels, 0)
+		levels = nil
+		for _, e := range seen {
+			d := ruleAbove(by, e.dir)
+			if d == nil {
+				continue
+			}
+			if e.typ == 0 {
+				v.box.covered[e.ino] = append(v.box.covered[e.ino], covered{e.path(), d})
+				continue
+			}
+			to := v.linked(e.path())
+			if to == "" || v.system(to) {
+				continue
+			}
+			if a, _ := v.tree.access(to); a == Denied {
+				continue
+			}
+			v.alsoClosed(to, d, v.short(e.path())+" leads there")
+			if at := v.tree.points[to]; at != nil && at.read != nil && at.read.op == readDeny {
+				begin(at.read)
+			}
+		}
+	}
+}
+
+// cover remembers a closed file.
+func (v *resolver) cover(p string, d *decision) {
+	if f, links, ok := fileOf(p); ok && links > 1 {
+		v.box.covered[f.ino] = append(v.box.covered[f.ino], covered{p, d})
+	}
+}
+
+// ruleAbove is the decision about the nearest directory above.
+func ruleAbove(by map[string]*decision, dir string) *decision {
+	for {
+		if d := by[dir]; d != nil || dir == "/" {
+			return d
+		}
+		dir = filepath.Dir(dir)
+	}
+}
