@@ -222,6 +222,18 @@ func TestElsewhere(t *testing.T) {
 	p.want(short(p.home+"/mine/.env"), map[string]settings.Access{"mine/.env": readable, "other/.env": denied})
 }
 
+// TestCutPattern closes the directory of a pattern for reading that was not looked for in all of it.
+func TestCutPattern(t *testing.T) {
+	settings.LowerSearch(t, 50)
+	p := newPlace(t)
+	for i := range 100 {
+		p.file(fmt.Sprintf("project/many/%d/x/a.pem", i), "x")
+	}
+	b := p.resolve(func(r *settings.Request) { r.Flags.Read.Deny = []string{"many/*/x/*.pem"} })
+	p.want(b, map[string]settings.Access{"project/many/99/x/a.pem": denied, "project/many/5/x/y": denied, "project/x": writable})
+	noted(t, b, "so all of that is closed")
+}
+
 // TestOtherSystems checks macOS's lists, with a made-up filesystem.
 func TestOtherSystems(t *testing.T) {
 	b, err := settings.Resolve(settings.Request{Dir: "/Users/ann/project", Home: "/Users/ann", OS: "darwin", NoFiles: true, Exists: func(string) bool { return true }})

@@ -97,21 +97,21 @@ func (v *resolver) inOrder(rest []string) []level {
 	var first, last []level
 	for _, dir := range rest {
 		last = append(last, level{dir: dir, flat: true})
-		list, _ := v.readDir(dir)
-		for _, e := range list {
-			if !e.IsDir() {
-				continue
+		// An error is met again, and judged, where the names are looked at.
+		_ = listDir(dir, make([]byte, 16<<10), func(name []byte, typ os.FileMode, _ uint64) {
+			if typ != os.ModeDir {
+				return
 			}
-			l := level{dir: sight{level: level{dir: dir}, name: e.Name()}.path(), depth: 1}
-			if v.fetched(l.dir, e.Name()) {
-				continue
+			l := level{dir: sight{level: level{dir: dir}, name: string(name)}.path(), depth: 1}
+			if v.fetched(l.dir, string(name)) {
+				return
 			}
-			if strings.HasPrefix(e.Name(), ".") || !inside(v.home, dir) {
+			if name[0] == '.' || !inside(v.home, dir) {
 				last = append(last, l)
 			} else {
 				first = append(first, l)
 			}
-		}
+		})
 	}
 	return append(first, last...)
 }
