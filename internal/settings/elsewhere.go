@@ -138,7 +138,7 @@ func (v *resolver) outOfTime(left []level, rest []string) {
 		}
 	}
 	if len(list) > 0 {
-		v.note("!there were not searched for secrets within %s, and are closed: %s: --read DIRECTORY has one searched, however long that takes", v.Elsewhere, strings.Join(names, " "))
+		v.note("!these were not searched for secrets within %s, and are closed: %s: --read DIRECTORY has one searched, however long that takes", v.Elsewhere, strings.Join(names, " "))
 	}
 }
 
