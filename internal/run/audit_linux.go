@@ -24,7 +24,7 @@ func (j *Job) settle() error {
 
 // quarantine is where what was moved away is kept.
 func (j *Job) quarantine() string {
-	return filepath.Join(stateDir(j.Box.Home), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
+	return filepath.Join(resolved(stateDir(j.Box.Home)), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
 }
 
 // tiered runs the command in another tier, whose changes are carried back to the working directory, and looks for repositories in it

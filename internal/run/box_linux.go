@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,6 +193,15 @@ func stateDir(home string) string {
 		return filepath.Join(dir, "carrel")
 	}
 	return filepath.Join(home, ".local", "state", "carrel")
+}
+
+// resolved resolves the links of what there is of a path, now that no command can have made any.
+func resolved(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil || path == "/" {
+		return cmp.Or(real, path)
+	}
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
 // events turn what the walls notice into refusals.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/refusal"
 	"github.com/carrel-dev/carrel/internal/settings"
 )
@@ -81,6 +79,8 @@ type Job struct {
 	started time.Time
 	keep    bool         // the layers, though they are done with
 	guarded func() error // looks at what the box left; nil if nothing is to be looked at
+
+	report, diffFile *resultFile // nil where there is none
 }
 
 // Run runs the command that args names and returns the exit status to exit with. It may end this process by the
@@ -118,6 +118,9 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 		if v.Kept {
 			j.Env = append(j.Env, v.Name+"="+v.Value)
 		}
+	}
+	if err := j.results(); err != nil {
+		return exitOwn, err
 	}
 	j.started = time.Now()
 	code, sig, err := j.run(ctx)
@@ -200,10 +203,20 @@ func (j *Job) finish(code int, sig syscall.Signal) error {
 		return err
 	}
 	text = append(text, '\n')
-	if info, err := os.Stat(j.opts.report); err == nil && !info.Mode().IsRegular() { // a pipe, /dev/stderr
-		return os.WriteFile(j.opts.report, text, 0)
+	return j.report.write(text)
+}
+
+// results opens the directories of the files that are written after the command.
+func (j *Job) results() (err error) {
+	if j.opts.report != "" {
+		if j.report, err = openResult(j.Box, "--report", j.opts.report); err != nil {
+			return err
+		}
 	}
-	return atomicfile.Write(j.opts.report, text, 0o644)
+	if j.opts.diff != "" && j.opts.diff != "-" {
+		j.diffFile, err = openResult(j.Box, "--diff", j.opts.diff)
+	}
+	return err
 }
 
 // Keeps reports whether changes that could not be carried out are to be left where they are.
@@ -272,7 +285,7 @@ func (j *Job) diffTarget() (io.WriteCloser, error) {
 	if j.opts.diff == "-" {
 		return nopCloser{j.Out}, nil
 	}
-	return os.Create(filepath.Clean(j.opts.diff))
+	return j.diffFile.create()
 }
 
 type nopCloser struct{ io.Writer }

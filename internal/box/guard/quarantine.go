@@ -96,11 +96,16 @@ func (g *Guard) keep(dir int, aside, full string) string {
 	if q == "" || os.MkdirAll(q, 0o700) != nil {
 		return here
 	}
-	to := filepath.Join(q, strings.TrimPrefix(aside, ".carrel-moved-")+"-"+last(full))
-	if unix.Renameat2(dir, aside, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE) != nil {
+	into, err := straight(q) // a link of the box's on the way would choose where its file goes
+	if err != nil {
 		return here
 	}
-	return to
+	defer unix.Close(into)
+	name := strings.TrimPrefix(aside, ".carrel-moved-") + "-" + last(full)
+	if unix.Renameat2(dir, aside, into, name, unix.RENAME_NOREPLACE) != nil {
+		return here
+	}
+	return filepath.Join(q, name)
 }
 
 // restore moves a directory that holds protected names back to its place.
