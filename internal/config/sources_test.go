@@ -39,7 +39,7 @@ func TestOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Listen != "127.0.0.1:3" || cfg.MaxPaused != 2 || cfg.MaxTimeout != 9*time.Hour || cfg.Limits.CPUs != 1.5 || cfg.MaxSandboxes != 500 ||
+	if cfg.Listen != "127.0.0.1:3" || cfg.MaxPaused != 2 || cfg.MaxTimeout != 9*time.Hour || cfg.Limits.CPUs != 1.5 || cfg.MaxSandboxes != Default().MaxSandboxes ||
 		cfg.Warm.Floors.String() != "base=1,py:1:256=2" || len(cfg.Ingress.ACMEDomains) != 2 || cfg.SnapshotQuota != 3<<30 || !cfg.Ingress.SelfSigned {
 		t.Errorf("%+v", cfg)
 	}

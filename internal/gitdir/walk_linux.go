@@ -19,9 +19,7 @@ func (a *Audit) walk() {
 	w.idle.L = &w.mu
 	roots := slices.Clone(a.Roots)
 	slices.Sort(roots)
-	for _, r := range slices.Compact(roots) {
-		w.todo = append(w.todo, r)
-	}
+	w.todo = append(w.todo, slices.Compact(roots)...)
 	w.roots = map[string]bool{}
 	for _, r := range w.todo {
 		w.roots[r] = true

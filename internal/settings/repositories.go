@@ -17,6 +17,9 @@ type repositories struct {
 	configs map[string][]gitdir.Entry
 }
 
+// repositoryGuard is the part of a resolver that closes what repositories take orders from.
+type repositoryGuard struct{ *resolver }
+
 // gitName reports whether a name makes a directory one that git may take for a repository.
 func gitName(name []byte) bool {
 	switch string(name) {
@@ -70,7 +73,7 @@ func repositoryRule(name string) string {
 }
 
 // guardRepositories closes what the repositories that were found take orders from, as far as no name does.
-func (v *resolver) guardRepositories() {
+func (v repositoryGuard) guardRepositories() {
 	found := slices.Clone(v.git.dirs)
 	for _, dir := range found {
 		info, err := os.Lstat(dir)
@@ -95,7 +98,7 @@ func (v *resolver) guardRepositories() {
 
 // modules finds the submodules' repositories below a directory. Their names may have any number of parts, and each may have
 // submodules of its own. parts is how many there are up to dir.
-func (v *resolver) modules(repository, dir string, parts int) {
+func (v repositoryGuard) modules(repository, dir string, parts int) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return
@@ -123,7 +126,7 @@ func (v *resolver) modules(repository, dir string, parts int) {
 }
 
 // closeGit closes what git takes orders from in a repository's directory.
-func (v *resolver) closeGit(dir string) {
+func (v repositoryGuard) closeGit(dir string) {
 	for _, name := range gitNames {
 		if v.lifted(".git/" + name) {
 			continue
@@ -137,7 +140,7 @@ func (v *resolver) closeGit(dir string) {
 }
 
 // closeNamed closes what a repository's configuration names, and the person's, as it holds there.
-func (v *resolver) closeNamed(dir string) {
+func (v repositoryGuard) closeNamed(dir string) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
 		return
@@ -156,7 +159,7 @@ func (v *resolver) closeNamed(dir string) {
 }
 
 // worktreeOf is the directory that a repository's programs run in, and the repository that has its configuration.
-func (v *resolver) worktreeOf(dir string) (top, main string) {
+func (v repositoryGuard) worktreeOf(dir string) (top, main string) {
 	if common := firstLine(dir + "/commondir"); common != "" {
 		if main, err := realFrom(dir, common); err == nil {
 			return filepath.Dir(firstLine(dir + "/gitdir")), main
@@ -179,7 +182,7 @@ func (v *resolver) worktreeOf(dir string) (top, main string) {
 }
 
 // closeLinkedHooks closes what hooks that are links lead to.
-func (v *resolver) closeLinkedHooks(hooks string) {
+func (v repositoryGuard) closeLinkedHooks(hooks string) {
 	for _, name := range v.entries(hooks) {
 		if to := v.linked(hooks + "/" + name); to != "" && !v.system(to) && v.written(to) {
 			v.closeBuiltIn(to, writeDeny, "git hooks", false)
@@ -188,7 +191,7 @@ func (v *resolver) closeLinkedHooks(hooks string) {
 }
 
 // ownConfigs are the machine's configuration and the person's.
-func (v *resolver) ownConfigs() []string {
+func (v repositoryGuard) ownConfigs() []string {
 	var out []string
 	if v.getenv("GIT_CONFIG_NOSYSTEM") == "" {
 		out = append(out, "/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
@@ -207,7 +210,7 @@ func (v *resolver) ownConfigs() []string {
 }
 
 // environmentConfig are the programs that variables name to git.
-func (v *resolver) environmentConfig() (out []gitdir.Entry) {
+func (v repositoryGuard) environmentConfig() (out []gitdir.Entry) {
 	for _, name := range []string{"GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_PROXY_COMMAND"} {
 		if value := v.getenv(name); value != "" {
 			out = append(out, gitdir.Entry{Section: "environment", Key: strings.ToLower(name), Value: value})
@@ -217,7 +220,7 @@ func (v *resolver) environmentConfig() (out []gitdir.Entry) {
 }
 
 // config reads a configuration with all that it includes, whatever the condition. The files that it includes are closed.
-func (v *resolver) config(file string, depth int) []gitdir.Entry {
+func (v repositoryGuard) config(file string, depth int) []gitdir.Entry {
 	const most = 10 // as git has it
 	if known, ok := v.git.configs[file]; ok || depth > most {
 		return known
@@ -244,7 +247,7 @@ func (v *resolver) config(file string, depth int) []gitdir.Entry {
 }
 
 // expand makes a path of a configuration absolute.
-func (v *resolver) expand(p, dir string) string {
+func (v repositoryGuard) expand(p, dir string) string {
 	switch {
 	case p == "" || strings.ContainsRune(p, 0):
 		return ""
@@ -262,7 +265,7 @@ func (v *resolver) expand(p, dir string) string {
 var plainFiles = []string{"core.excludesfile", "core.attributesfile", "commit.template", "blame.ignorerevsfile", "mailmap.file", "diff.orderfile", "http.sslcainfo", "http.cookiefile", "gpg.ssh.allowedsignersfile", "gpg.ssh.revocationfile"}
 
 // closeProgram closes what one setting names, if that is a program or may be one.
-func (v *resolver) closeProgram(e gitdir.Entry, top string, closed map[string]bool) {
+func (v repositoryGuard) closeProgram(e gitdir.Entry, top string, closed map[string]bool) {
 	if e.Value == "" || slices.Contains(plainFiles, e.Name()) || gitdir.Settled(e) {
 		return
 	}
@@ -288,7 +291,7 @@ func (v *resolver) closeProgram(e gitdir.Entry, top string, closed map[string]bo
 
 // words are the paths that a command line may name: words with a slash, and others that are there. Where it changes
 // its directory, words are looked for there too.
-func (v *resolver) words(line, top string) (out []string) {
+func (v repositoryGuard) words(line, top string) (out []string) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>(){}$=,!\\", r) })
 	dirs := []string{top}
 	for _, w := range words {
@@ -314,7 +317,7 @@ func (v *resolver) words(line, top string) (out []string) {
 }
 
 // closeTarget closes a file or directory where the box could write to it or make it.
-func (v *resolver) closeTarget(p, rule string) {
+func (v repositoryGuard) closeTarget(p, rule string) {
 	p = v.canonical(p)
 	if v.exists(p) {
 		if to := v.linked(p); v.written(p) || to != "" && v.written(to) {

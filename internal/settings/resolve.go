@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/gitdir"
 )
 
 // layer is a Layer on its way into a box.
@@ -58,7 +59,7 @@ type resolver struct {
 // Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid with Field naming
 // the file and key; a text of more than 1 MiB, or binary, is refused before it is parsed.
 func Resolve(r Request) (*Box, error) {
-	v := &resolver{Request: r, box: &Box{}, links: map[string]string{}, missing: map[string]bool{}, names: map[string][]string{}, depth: maxDepth}
+	v := &resolver{Request: r, box: &Box{}, links: map[string]string{}, missing: map[string]bool{}, names: map[string][]string{}, depth: maxDepth, git: repositories{configs: map[string][]gitdir.Entry{}}}
 	v.tree.points = make(map[string]*point, 64)
 	v.tree.system = map[string]*decision{}
 	if err := v.places(); err != nil {

@@ -248,7 +248,7 @@ func (v *resolver) look() {
 	v.follow()
 	named, rest := v.elsewhere(written)
 	newSearch(v, v.wanted).run(written, named, rest)
-	v.guardRepositories()
+	repositoryGuard{v}.guardRepositories()
 	v.otherNames(written, named, rest)
 	v.secondMounts()
 	for _, w := range v.wanted {
