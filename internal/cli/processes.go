@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,6 +56,14 @@ carrel exec ID -- ps.`,
 // processesOf lists a sandbox's processes, in the order of their IDs. It wakes none: a sandbox that
 // is looked at stays paused.
 func processesOf(ctx context.Context, svc carrel.Service, id carrel.ID) ([]carrel.ProcessInfo, error) {
+	sb, err := svc.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if sb.State == carrel.Paused { // to ask its guest would wake it
+		return nil, &carrel.Error{Op: "list processes", Kind: carrel.Conflict, ID: id, Err: errors.New("the sandbox is paused: nothing runs in it now"),
+			Hint: "carrel resume " + string(id)}
+	}
 	comp, err := svc.Computer(ctx, id)
 	if err != nil {
 		return nil, err

@@ -154,7 +154,6 @@ func openDevices() error {
 // is one that no test has.
 var owed = map[string]string{
 	"[--overlay]_true":          "a killed runner leaves the upper layer in the directory for temporary files",
-	"not-utf8":                  "the description of a box is JSON, which keeps no bytes that are not UTF-8",
 	`TestPlaces/root/"deep`:     "a lower directory with a long path can't be mounted as root",
 	"TestLimits/user/processes": "without a control group nobody is told that the limit of processes was reached",
 	"file_size":                 "nobody is told that the limit of file sizes was reached",
