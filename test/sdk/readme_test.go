@@ -163,8 +163,7 @@ func partOf(t *testing.T, work string, i int, b block) string {
 	return ""
 }
 
-// prepare makes the files that the page's commands speak of. The agent itself is not here: a program stands for it
-// that keeps its state as the real one does.
+// prepare makes the files that the page's commands speak of. The agent itself is not here: a program stands for it.
 func prepare(t *testing.T, home, work string) {
 	t.Helper()
 	for name, text := range map[string]string{
