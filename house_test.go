@@ -1,6 +1,7 @@
 package carrel_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // sources are the Go and assembly files that git tracks, or will.
@@ -274,4 +276,46 @@ func waits(loop ast.Node) bool {
 		return true
 	})
 	return sleeps && ends
+}
+
+// TestRationaleIndex: the index of docs/RATIONALE.md has each heading, in their order, with a link that leads there.
+func TestRationaleIndex(t *testing.T) {
+	page, err := os.ReadFile("docs/RATIONALE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var headings, index []string
+	for line := range strings.Lines(string(page)) {
+		line = strings.TrimSpace(line)
+		if h, ok := strings.CutPrefix(line, "## "); ok && h != "Index" {
+			index = append(index, fmt.Sprintf("* [%s](#%s)", h, anchor(h)))
+		}
+		if strings.HasPrefix(line, "* [") && strings.Contains(line, "](#") {
+			headings = append(headings, line)
+		}
+	}
+	for i := range max(len(index), len(headings)) {
+		switch {
+		case i >= len(headings):
+			t.Fatalf("the index ends before\n%s", index[i])
+		case i >= len(index):
+			t.Fatalf("the index has more than there is:\n%s", headings[i])
+		case index[i] != headings[i]:
+			t.Fatalf("line %d of the index is\n%s\nwant\n%s", i+1, headings[i], index[i])
+		}
+	}
+}
+
+// anchor is the place in a page that a heading's link leads to.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
