@@ -167,9 +167,7 @@ func TestBadMoments(t *testing.T) {
 	check("another sandbox's moment", err, carrel.Invalid, string(b.ID), "carrel create --from")
 	_, err = svc.Rollback(ctx, a.ID, carrel.NewSnapshotID(), carrel.RollbackOptions{})
 	check("a moment that is not", err, carrel.NotFound)
-	_, err = svc.Fork(ctx, a.ID, carrel.ForkOptions{Count: 101})
-	check("101 forks", err, carrel.Invalid, "count", "100")
-	_, err = svc.Fork(ctx, a.ID, carrel.ForkOptions{Count: -1})
+	_, err = svc.Fork(ctx, a.ID, carrel.ForkOptions{Count: -1}) // too many for one request are asked for in batches
 	check("−1 forks", err, carrel.Invalid, "count")
 	_, err = svc.Pause(ctx, carrel.NewID(), carrel.PauseOptions{})
 	check("pause nothing", err, carrel.NotFound)
