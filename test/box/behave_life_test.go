@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -96,8 +97,13 @@ disown -a
 sleep 0.1
 `
 
-// TestLife is about how things end.
+// TestLife shows how a box ends, and that nothing of it is left.
 func TestLife(t *testing.T) {
+	// Under nohup this process ignores SIGHUP, and so would every program that it starts.
+	// A signal that is caught here has its default action there.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangup) })
 	both(t, func(t *testing.T, w *world) {
 		needBox(t, w)
 		for _, c := range []struct {
