@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/warm"
 )
 
-// Builds: few at once, for each takes all processors and a lot of memory, and they may
-// wait for long.
+// Only a few builds run at once, because each uses all processors and a lot of memory. A build may
+// wait for a long time.
 const (
 	maxBuilds     = 2
 	queuedBuilds  = 32
@@ -19,7 +19,7 @@ const (
 	classOfBuilds = "build"
 )
 
-// gates are where a start waits for its turn.
+// gates hold the queues in which starts and builds wait for their turn.
 type gates struct {
 	opts   *Options
 	table  *table
@@ -28,7 +28,7 @@ type gates struct {
 	builds *admission.Gate // before each template
 }
 
-// open makes the gates. Where memory is short, the pool gives way.
+// open makes the gates. The pool gives up warm sandboxes when memory is short.
 func (g *gates) open(p *warm.Pool[*prepared]) {
 	g.warm = p
 	g.gate = admission.New(admission.Options{MaxStarting: g.opts.MaxStarting, MaxQueued: g.opts.MaxQueued, MaxWait: g.opts.MaxWait, Check: g.opts.Room})
@@ -36,18 +36,18 @@ func (g *gates) open(p *warm.Pool[*prepared]) {
 		Stuck: maxBuildWait, Flag: "the builds' own bound, which is fixed"})
 }
 
-// close sends away all who wait.
+// close refuses all waiting requests.
 func (g *gates) close() {
 	err := &carrel.Error{Op: "start sandbox", Kind: carrel.Unavailable, Err: errClosing}
 	g.gate.Close(err)
 	g.builds.Close(err)
 }
 
-// Admission is what goes on at the gate before each start.
+// Admission returns the state of the gate before each start.
 func (g *gates) Admission() admission.State { return g.gate.State() }
 
-// Committed is what the memory limits of all sandboxes come to, in MiB, of those that live and those
-// that are ready: an adoption asks nobody any more.
+// Committed is the sum of the memory limits of all living and all warm sandboxes, in MiB. Warm ones
+// count because their adoption asks for no memory again.
 func (s *Service) Committed() int {
 	sum := s.warm.CommittedMB()
 	for _, b := range s.table.awake() {
@@ -62,7 +62,7 @@ func (s *Service) Committed() int {
 
 // enterCreate waits for the turn of a creation.
 func (g *gates) enterCreate(ctx context.Context, p *plan) (*admission.Pass, error) {
-	if g.table.full() { // there is no point in waiting for that
+	if g.table.full() { // no use to wait for a place
 		return nil, g.table.errFull(opCreate)
 	}
 	sb := p.rec.Sandbox
@@ -73,7 +73,7 @@ func (g *gates) enterCreate(ctx context.Context, p *plan) (*admission.Pass, erro
 	return g.enter(ctx, admission.Request{Op: opCreate, Lane: admission.Create, Share: p.rec.Sandbox.Project, Class: class, MemoryMB: memoryOf(sb)})
 }
 
-// enter waits for a turn. Where memory is short, what is ready gives way to what is wanted.
+// enter waits for a turn. When memory is short, the pool gives up warm sandboxes for the request.
 func (g *gates) enter(ctx context.Context, r admission.Request) (*admission.Pass, error) {
 	pass, err := g.gate.Enter(ctx, r)
 	var e *carrel.Error
@@ -83,15 +83,15 @@ func (g *gates) enter(ctx context.Context, r admission.Request) (*admission.Pass
 	return pass, err
 }
 
-// How long what nobody waits for waits for its turn before it is thought over again, and how
-// often it asks.
+// spareTime is how long work that no caller waits for may wait for its turn before it gives up.
+// sparePoll is the pause between two tries.
 const (
 	spareTime = 2 * time.Second
 	sparePoll = 20 * time.Millisecond
 )
 
-// enterSpare waits until the machine has time for what nobody waits for; admission.ErrBusy
-// says that it had none.
+// enterSpare waits until the machine has time for work that no caller waits for. It returns
+// admission.ErrBusy when the machine had no time within spareTime.
 func (g *gates) enterSpare(ctx context.Context, sb carrel.Sandbox, class string) (*admission.Pass, error) {
 	r := g.spareRequest(sb, class)
 	for over := time.Now().Add(spareTime); ; {
@@ -102,13 +102,13 @@ func (g *gates) enterSpare(ctx context.Context, sb carrel.Sandbox, class string)
 	}
 }
 
-// spareRequest is how what nobody waits for asks for its turn.
+// spareRequest is the admission request for work that no caller waits for.
 func (g *gates) spareRequest(sb carrel.Sandbox, class string) admission.Request {
 	return admission.Request{Op: warm.Op, Class: class + " " + string(sb.Tier), MemoryMB: memoryOf(sb)}
 }
 
-// enterWake waits for the turn of what brings a sandbox back. What is done with the
-// context it returns needs no other.
+// enterWake waits for a turn to bring a sandbox back. Work done with the returned context needs no
+// other turn.
 func (g *gates) enterWake(ctx context.Context, op string, b *box) (context.Context, *admission.Pass, error) {
 	if g.table.full() && b.public().State == carrel.Paused {
 		return ctx, nil, g.table.errFull(op)

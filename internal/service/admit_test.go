@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// blockCreates makes the driver's step wait for the release; begun counts those that
-// are in it.
+// blockCreates makes the driver's Create wait until release is called. begun counts the calls that
+// are waiting.
 func blockCreates(h *house) (release func(), begun *atomic.Int32) {
 	gate := make(chan struct{})
 	begun = new(atomic.Int32)
@@ -30,8 +30,8 @@ func blockCreates(h *house) (release func(), begun *atomic.Int32) {
 	return sync.OnceFunc(func() { close(gate) }), begun
 }
 
-// TestAdmissionRefuses: no more start at once than may, no more wait, and those beyond
-// are told so and leave nothing.
+// TestAdmissionRefuses shows that the gate bounds the starts at once and the waiting requests.
+// Requests beyond both bounds get an error and leave nothing behind.
 func TestAdmissionRefuses(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.MaxStarting, o.MaxQueued, o.MaxWait = 1, 2, time.Hour })
 	release, begun := blockCreates(h)
@@ -62,8 +62,8 @@ func TestAdmissionRefuses(t *testing.T) {
 	}
 }
 
-// TestHungUpCreations: whoever hangs up while waiting, or while its sandbox is made,
-// leaves nothing behind.
+// TestHungUpCreations shows that a caller who hangs up while it waits, or while its sandbox is
+// made, leaves nothing behind.
 func TestHungUpCreations(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.MaxStarting, o.MaxWait = 1, time.Hour })
 	release, begun := blockCreates(h)
@@ -89,8 +89,8 @@ func TestHungUpCreations(t *testing.T) {
 	h.clean(t)
 }
 
-// TestLateCreations: a creation that takes longer than one may is undone whole, and its
-// place is free again.
+// TestLateCreations shows that a creation that takes too long is undone completely and frees its
+// place.
 func TestLateCreations(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) {
 		o.MaxStarting, o.MaxWait, o.StartTimeout = 2, time.Hour, 30*time.Millisecond
@@ -117,7 +117,7 @@ func TestLateCreations(t *testing.T) {
 	h.clean(t)
 }
 
-// TestNoRoom: a machine without room refuses before anything begins.
+// TestNoRoom shows that a machine without room refuses a creation before any work begins.
 func TestNoRoom(t *testing.T) {
 	full := &carrel.Error{Op: "create sandbox", Kind: carrel.Unavailable, Field: "memory", RetryAfter: 5 * time.Second}
 	h := newHouse(t, func(o *service.Options) { o.Room = func(admission.Request, int) error { return full } })
@@ -128,7 +128,7 @@ func TestNoRoom(t *testing.T) {
 	h.clean(t)
 }
 
-// TestProjectOwns: a sandbox is its caller's project's, whose turn its wakes are.
+// TestProjectOwns shows that a new sandbox belongs to its caller's project.
 func TestProjectOwns(t *testing.T) {
 	h := newHouse(t, nil)
 	sb, err := h.Create(carrel.WithCaller(t.Context(), carrel.Caller{Project: "team"}), carrel.CreateOptions{})
@@ -140,7 +140,7 @@ func TestProjectOwns(t *testing.T) {
 	}
 }
 
-// TestCloseAtTheGate: a closing service sends away those who wait.
+// TestCloseAtTheGate shows that a closing service refuses the waiting requests.
 func TestCloseAtTheGate(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.MaxStarting, o.MaxWait = 1, time.Hour })
 	release, begun := blockCreates(h)

@@ -30,8 +30,8 @@ type archive struct {
 	resolver *resolver
 }
 
-// loadIndex reads the records, and removes contents without a record: a service
-// died between the two, and nobody was told of them.
+// loadIndex reads the records, and removes contents without a record. Such a content is left when a
+// service died before it wrote the record. No caller was told of that snapshot.
 func (ar *archive) loadIndex(ctx context.Context) error {
 	if ar.opts.Snapshots == nil {
 		return nil
@@ -73,8 +73,8 @@ func (ar *archive) findSnapshot(ctx context.Context, op, idOrName string) (state
 	return sr, nil
 }
 
-// keep has the present moment of a sandbox written and made durable; no record
-// names it yet. The caller has the turn.
+// keep has the driver write the present moment of a sandbox, and makes it durable. No record names
+// it yet. The caller holds box.turn.
 func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	b.mu.Lock()
 	inst := b.inst
@@ -92,7 +92,7 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	if err != nil {
 		return state.SnapshotRecord{}, err
 	}
-	defer func() { _ = draft.Discard() }() // nothing, when it was committed
+	defer func() { _ = draft.Discard() }() // does nothing after a commit
 	stop := draft.WriteBack()
 	info, err := snapper.Snapshot(ctx, draft.Dir(), driver.SnapshotOptions{FilesOnly: w.filesOnly})
 	stop()
@@ -121,7 +121,7 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	return sr, nil
 }
 
-// describe is the record of a moment.
+// describe builds the record of a snapshot.
 func (ar *archive) describe(rec state.Record, id carrel.SnapshotID, info driver.SnapshotInfo, w wish) state.SnapshotRecord {
 	sb := rec.Sandbox
 	sn := carrel.Snapshot{
@@ -136,8 +136,8 @@ func (ar *archive) describe(rec state.Record, id carrel.SnapshotID, info driver.
 	return state.SnapshotRecord{Snapshot: sn, Record: rec}
 }
 
-// scrap removes the content of a snapshot that has no record. What can't be removed
-// now is tried again, by the next service at the latest.
+// scrap removes the content of a snapshot that has no record. If that fails, the service tries
+// again later, and the next service removes the rest.
 func (ar *archive) scrap(id carrel.SnapshotID) {
 	if ar.tryScrap(id) {
 		return
@@ -148,7 +148,7 @@ func (ar *archive) scrap(id carrel.SnapshotID) {
 	})
 }
 
-// tryScrap reports whether it worked.
+// tryScrap reports whether the content was removed.
 func (ar *archive) tryScrap(id carrel.SnapshotID) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ar.table.ctx), undoTime)
 	defer cancel()
@@ -173,8 +173,8 @@ func (ar *archive) renamed(sr state.SnapshotRecord) []state.SnapshotRecord {
 	return out
 }
 
-// open gets a snapshot's content ready. A foreign one is another machine's and not
-// in the index.
+// open opens a snapshot's content. A foreign snapshot belongs to another machine and is not in the
+// index.
 func (ar *archive) open(ctx context.Context, id carrel.SnapshotID, filesOnly, foreign bool) (*origin, error) {
 	if ar.opts.Snapshots == nil {
 		return nil, &carrel.Error{Kind: carrel.Unsupported, Err: errNoSnapshots}

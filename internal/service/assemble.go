@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/warm"
 )
 
-// assemble makes the parts of a service and acquaints them. Nothing runs yet.
+// assemble makes the parts of a service and connects them. It starts nothing.
 func assemble(ctx context.Context, o *Options) *Service {
 	log := o.Logger
 	s := &Service{opts: o, log: log, closed: make(chan struct{})}
@@ -24,7 +24,8 @@ func assemble(ctx context.Context, o *Options) *Service {
 	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
 	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver}
 
-	// These know each other: what ends makes room for what is made, and the other way round.
+	// These parts need each other: an ending sandbox makes room for a new one, and a new one may
+	// need another to end.
 	gates := &gates{opts: o, table: t}
 	nursery := &nursery{opts: o, log: log, table: t, records: records, launcher: launcher, greeter: greeter, gates: gates}
 	ripener := &ripener{opts: o, log: log, table: t, snaps: snaps, journal: j, roots: roots, records: records,

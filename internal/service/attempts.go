@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// How a thing that the service does by itself is tried again when it failed.
+// How the service repeats its own background work after a failure.
 const (
 	firstRetry = 15 * time.Second
 	lastRetry  = 10 * time.Minute
 )
 
-// attempts spaces what a loop does to single sandboxes: one try at a time for each,
-// some at once in all, and after a failure the next one later and later. It is safe
-// for concurrent use.
+// attempts limits a loop's work on single sandboxes. Each sandbox has one attempt at a time, and a
+// few attempts run at once in all. The wait grows after each failure. attempts is safe for
+// concurrent use.
 type attempts struct {
 	slots chan struct{}
 	wg    sync.WaitGroup
@@ -26,15 +26,15 @@ type attempts struct {
 type attempt struct {
 	busy  bool
 	next  time.Time     // not before
-	retry time.Duration // after the next failure; 0 is the first
+	retry time.Duration // wait after the next failure; 0 before the first
 }
 
 func newAttempts(atOnce int) *attempts {
 	return &attempts{slots: make(chan struct{}, atOnce), all: map[*box]*attempt{}}
 }
 
-// try runs fn in a goroutine, unless it is too early for that sandbox, or one is under
-// way, or too many are. fn returns when the next may come.
+// try runs fn in a goroutine. It does nothing when the sandbox's next attempt is not due, when one
+// is under way, or when too many attempts run. fn returns the time of the next attempt.
 func (a *attempts) try(b *box, now time.Time, fn func() (next time.Time)) {
 	if !a.ready(b, now) {
 		return

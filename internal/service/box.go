@@ -15,37 +15,37 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// box is one sandbox in the service's table, from its reservation until nothing
-// of it is left.
+// box is one sandbox in the service's table. It exists from its reservation until everything of the
+// sandbox is removed.
 type box struct {
 	id  carrel.ID
 	dir string
-	// name is what it is called by; its text is "" for nothing.
+	// name is the sandbox's name. Its text is "" for a sandbox without a name.
 	name name
-	// abort ends a creation under way; afterwards it does nothing.
+	// abort ends a creation under way. After the creation it does nothing.
 	abort context.CancelCauseFunc
-	// up is closed when it runs, gone when nothing of it is left.
+	// up is closed when the sandbox runs. gone is closed when everything of it is removed.
 	up, gone chan struct{}
 
-	// turn holds a token while something changes the instance or takes a moment of it.
+	// turn holds a token while an operation changes the instance or takes a snapshot of it.
 	turn chan struct{}
-	save sync.Mutex // orders changes of the record: held over the store's write
+	save sync.Mutex // orders changes of the record; held during the store's write
 
 	mu      sync.Mutex
 	rec     state.Record
-	egress  *policy.Policy  // compiled from rec's network, and changes with it; never nil
+	egress  *policy.Policy  // compiled from rec's network, replaced with it; never nil
 	inst    driver.Instance // nil while it is paused
 	conn    *guest.Conn
-	left    driver.Instance         // of before it was paused, where that could not be destroyed
-	stop    context.CancelCauseFunc // ends what has the turn; nil when nobody has
+	left    driver.Instance         // the instance before a pause, if it could not be destroyed
+	stop    context.CancelCauseFunc // stops the operation that holds turn; nil if none does
 	waking  *waking                 // the resumption under way
 	ending  *ending                 // under way; nil otherwise
-	undoing bool                    // its creation failed and removes it, which nobody else may do then
-	failed  *verdict                // why it must end, after an ending that failed
+	undoing bool                    // the failed creation removes it; nobody else may
+	failed  *verdict                // why it must end, after a failed attempt to end it
 	samples samples
 	use     use
 
-	roll   *roll // of the table that it is in; nil otherwise
+	roll   *roll // the roll of its table; nil outside the table
 	face   face  // under which it is there
 	listed bool  // it is there
 
@@ -58,20 +58,20 @@ type ending struct {
 	err  error // set before done is closed
 }
 
-// verdict is why a sandbox ends.
+// verdict is the reason why a sandbox ends.
 type verdict struct {
 	reason  carrel.EndReason
 	message string
 }
 
-// public returns a copy of the sandbox's public face.
+// public returns a copy of the sandbox for callers.
 func (b *box) public() carrel.Sandbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return publicSandbox(b.rec.Sandbox)
 }
 
-// publicSandbox is a copy for callers: without what is a secret from them too.
+// publicSandbox copies a sandbox for callers, without the secrets that callers must not see.
 func publicSandbox(sb carrel.Sandbox) carrel.Sandbox {
 	sb = copySandbox(sb)
 	if p := sb.Network.EgressProxy; p != nil {
@@ -103,7 +103,7 @@ func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	return sb
 }
 
-// rules returns what may leave the sandbox.
+// rules returns the sandbox's network policy.
 func (b *box) rules() *policy.Policy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,8 +154,8 @@ func (b *box) runningLocked(op string) error {
 	return e
 }
 
-// openLocked is runningLocked for those who want in: what is still there, if only
-// for a moment, is a conflict.
+// openLocked is runningLocked for requests that want to enter the sandbox. A sandbox that still
+// exists gives Conflict, even while it ends.
 func (b *box) openLocked(op string) error {
 	err := b.runningLocked(op)
 	if e, ok := err.(*carrel.Error); ok {

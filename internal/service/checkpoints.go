@@ -10,18 +10,18 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// How snapshots are taken by themselves.
+// Limits and timing of automatic snapshots.
 const (
 	checkpointTick  = time.Second
 	checkpointTakes = 2                     // at once
-	restCPU         = 10 * time.Millisecond // what a sandbox may use without anything having happened in it,
-	restShare       = 1000                  // and this fraction of the time on top of that
+	restCPU         = 10 * time.Millisecond // processor time that an idle sandbox may use,
+	restShare       = 1000                  // plus this fraction (1/n) of the elapsed time
 )
 
 const eventCheckpointFailed = "sandbox.checkpoint_failed"
 
-// autopilot is what happens to sandboxes by itself: snapshots now and then, and pauses when
-// nothing goes on.
+// autopilot does the service's own work on sandboxes: periodic snapshots, and pauses of idle
+// sandboxes.
 type autopilot struct {
 	table   *table
 	journal *journal
@@ -30,22 +30,22 @@ type autopilot struct {
 	meter   *meter
 }
 
-// rest is how a sandbox was when its last checkpoint was taken.
+// rest is the measurement of a sandbox when its last checkpoint was taken.
 type rest struct {
 	inst  driver.Instance
 	at    time.Time
 	stats driver.Stats
 }
 
-// checkpoints takes the snapshots of Checkpoints.Every, and looks at retention now
-// and then, until the service closes.
+// checkpoints takes the snapshots that Checkpoints.Every asks for, until the service closes. Now
+// and then it also applies the retention rules.
 func (au *autopilot) checkpoints() {
 	tries := newAttempts(checkpointTakes)
 	defer tries.wg.Wait()
 	tick := time.NewTicker(checkpointTick)
 	defer tick.Stop()
 	plans := map[*box]*checkpointPlan{}
-	var retained time.Time // never: a service that died may have left something
+	var retained time.Time // zero: a dead service may have left snapshots behind
 	for n := 1; ; n++ {
 		select {
 		case <-tick.C:
@@ -85,22 +85,22 @@ func (au *autopilot) checkpoints() {
 	}
 }
 
-// checkpointPlan is what the loop knows of one sandbox.
+// checkpointPlan is the loop's state for one sandbox.
 type checkpointPlan struct {
 	every time.Duration
 	first time.Time
 	last  rest
 }
 
-// early is a span somewhat shorter than d, so that sandboxes that were made, or found
-// by a new service, at the same time don't all take their snapshots at once: drawn
-// from the last share of it.
+// early returns a random span between d and the given share less than d. Many sandboxes may be
+// made, or found by a new service, at the same time. The random span keeps them from taking their
+// snapshots all at once.
 func early(d time.Duration, share float64) time.Duration {
 	return d - time.Duration(share*rand.Float64()*float64(d))
 }
 
-// checkpoint takes one snapshot, unless nothing has happened since the one before. It
-// returns when the next is due.
+// checkpoint takes one snapshot, unless the sandbox has not changed since the last one. It returns
+// the time of the next checkpoint.
 func (au *autopilot) checkpoint(tries *attempts, b *box, p *checkpointPlan) time.Time {
 	next := func() time.Time { return time.Now().Add(early(p.every, 0.1)) }
 	err := au.takeCheckpoint(au.table.ctx, b, p)
@@ -117,8 +117,8 @@ func (au *autopilot) checkpoint(tries *attempts, b *box, p *checkpointPlan) time
 	return time.Now().Add(wait)
 }
 
-// takeCheckpoint has the turn while it decides: what is paused by then keeps its
-// snapshot as it is.
+// takeCheckpoint holds box.turn while it decides. A sandbox that is paused by then keeps its
+// snapshot unchanged.
 func (au *autopilot) takeCheckpoint(ctx context.Context, b *box, p *checkpointPlan) error {
 	ctx, release, err := au.table.take(ctx, "take snapshot", b)
 	if err != nil {
@@ -140,15 +140,15 @@ func (au *autopilot) takeCheckpoint(ctx context.Context, b *box, p *checkpointPl
 		return err
 	}
 	if after, _, err := au.changed(ctx, b, rest{}); err == nil {
-		now.stats.CPU = after.stats.CPU // what taking it used is no change
+		now.stats.CPU = after.stats.CPU // the processor time of the snapshot itself is no change
 	}
 	p.last = now
 	return nil
 }
 
-// changed measures a sandbox and compares it with an earlier measurement: was
-// somebody there, was the processor used for more than the guest's own rest, was
-// something written?
+// changed measures a sandbox and compares it with an earlier measurement. A sandbox has changed
+// when it had a visitor, when it used more processor time than an idle guest, or when it wrote to
+// its disk.
 func (au *autopilot) changed(ctx context.Context, b *box, last rest) (now rest, changed bool, err error) {
 	b.mu.Lock()
 	inst, used := b.inst, b.use

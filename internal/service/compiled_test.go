@@ -12,8 +12,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// only returns the one policy that the wire was told for a sandbox, and gets when it asks. It
-// leaves out the first tellings, as many as since says.
+// only returns the policy that the wire gets when it asks for a sandbox's rules. It fails the test
+// if the wire was told any other policy. It ignores the first policies that the wire was told, as
+// many as since says.
 func (n *networks) only(t testing.TB, s *service.Service, id carrel.ID, since int) *policy.Policy {
 	t.Helper()
 	p := s.Egress(id)
@@ -30,8 +31,9 @@ func (n *networks) only(t testing.TB, s *service.Service, id carrel.ID, since in
 	return p
 }
 
-// TestCompiledOnce: rules are compiled when they are given, and by a service that finds them
-// in a record. The wire gets that very policy, whatever becomes of the sandbox.
+// TestCompiledOnce shows that rules are compiled once: when a caller sets them, or when a new
+// service reads them from a record. The wire gets this same policy through pauses, resumes and
+// forks.
 func TestCompiledOnce(t *testing.T) {
 	n := &networks{}
 	d := newDen(t, func(o *service.Options) { o.Networks, o.KillOnClose = n, false })
@@ -103,8 +105,7 @@ func TestCompiledOnce(t *testing.T) {
 	}
 }
 
-// TestCompiledOnceWarm: a sandbox that was made ahead gets the policy of the request that
-// takes it.
+// TestCompiledOnceWarm shows that a warm sandbox gets the policy of the request that adopts it.
 func TestCompiledOnceWarm(t *testing.T) {
 	n := &networks{}
 	h := newWarmHouse(t, service.WarmOptions{Cap: 1, Floors: []service.WarmFloor{{Template: "base", Count: 1}}}, func(o *service.Options) { o.Networks = n })
@@ -119,8 +120,8 @@ func TestCompiledOnceWarm(t *testing.T) {
 	}
 }
 
-// TestRulesAgree: several callers set rules at once. In the end the record, the wire and
-// whoever asks have the same ones.
+// TestRulesAgree has several callers set rules at once. In the end, the record, the wire and all
+// readers must have the same rules.
 func TestRulesAgree(t *testing.T) {
 	n := &networks{}
 	h := newHouse(t, func(o *service.Options) { o.Networks = n })
@@ -145,8 +146,8 @@ func TestRulesAgree(t *testing.T) {
 	}
 }
 
-// TestBrokenRecordLetsNothingOut: a record has rules that this service would not take. The
-// sandbox lives on, and nothing gets out until its rules are set anew.
+// TestBrokenRecordLetsNothingOut gives the service a record with rules that it would refuse. The
+// sandbox lives on, and its network stays closed until a caller sets new rules.
 func TestBrokenRecordLetsNothingOut(t *testing.T) {
 	n := &networks{}
 	change := func(o *service.Options) { o.Networks, o.KillOnClose = n, false }

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// Computer implements carrel.Sandboxes. It is good for the sandbox's whole life: each
-// use of it is a visit of its own, which wakes a sandbox that wakes by itself.
+// Computer implements carrel.Sandboxes. The result is valid for the sandbox's whole life. Each use
+// of it is a visit of its own, and wakes a sandbox that has automatic wake-up.
 func (m *moments) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
 	_, _, done, err := m.visit(ctx, id, false)
 	if err != nil {
@@ -21,13 +21,14 @@ func (m *moments) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, 
 	return &computer{moments: m, id: id}, nil
 }
 
-// computer is the inside of a sandbox through whatever instance it has when used.
+// computer gives access to the inside of a sandbox. Each use goes to the instance that the sandbox
+// has at that time.
 type computer struct {
 	moments *moments
 	id      carrel.ID
 }
 
-// visit runs fn with the way in.
+// visit runs fn with a connection to the guest.
 func visit[T any](ctx context.Context, c *computer, fn func(*guest.Conn) (T, error)) (T, error) {
 	conn, done, err := c.moments.Visit(ctx, c.id)
 	if err != nil {
@@ -53,7 +54,7 @@ func (c *computer) Attach(ctx context.Context, pid int, stdout, stderr io.Writer
 	return c.process(ctx, func(g *guest.Conn) (carrel.Process, error) { return g.Attach(ctx, pid, stdout, stderr) })
 }
 
-// process opens a connection to a process; the visit ends with it.
+// process opens a connection to a process. The visit ends when the connection is closed.
 func (c *computer) process(ctx context.Context, open func(*guest.Conn) (carrel.Process, error)) (carrel.Process, error) {
 	conn, done, err := c.moments.Visit(ctx, c.id)
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *computer) process(ctx context.Context, open func(*guest.Conn) (carrel.P
 	return &process{Process: p, done: done}, nil
 }
 
-// process is a carrel.Process that is a visit until it is closed or has ended.
+// process is a carrel.Process that counts as a visit until it is closed or the process has ended.
 type process struct {
 	carrel.Process
 	done func()
@@ -76,7 +77,7 @@ type process struct {
 // Wait implements carrel.Process.
 func (p *process) Wait(ctx context.Context) (*carrel.Result, error) {
 	res, err := p.Process.Wait(ctx)
-	if ctx.Err() == nil { // it has ended, or its connection has
+	if ctx.Err() == nil { // the process or its connection has ended
 		p.done()
 	}
 	return res, err
@@ -107,7 +108,7 @@ func (c *computer) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return &visitConn{Conn: nc, done: done}, nil
 }
 
-// visitConn is a connection that is a visit until it is closed.
+// visitConn is a connection that counts as a visit until it is closed.
 type visitConn struct {
 	net.Conn
 	done func()
@@ -118,7 +119,7 @@ func (v *visitConn) Close() error {
 	return v.Conn.Close()
 }
 
-// CloseWrite ends the stream towards the port and leaves the other way open.
+// CloseWrite ends the stream towards the port. The other direction stays open.
 func (v *visitConn) CloseWrite() error {
 	if half, ok := v.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -129,7 +130,8 @@ func (v *visitConn) CloseWrite() error {
 // Files implements carrel.Computer.
 func (c *computer) Files(user string) carrel.Files { return &files{c, user} }
 
-// files is a filesystem through whatever instance the sandbox has when used.
+// files is the filesystem of a sandbox. Each use goes to the instance that the sandbox has at that
+// time.
 type files struct {
 	c    *computer
 	user string
@@ -149,7 +151,7 @@ func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return &visitReader{ReadCloser: r, done: done}, nil
 }
 
-// visitReader is a file that is a visit until it is closed.
+// visitReader is an open file that counts as a visit until it is closed.
 type visitReader struct {
 	io.ReadCloser
 	done func()
@@ -195,7 +197,7 @@ func (f *files) Watch(ctx context.Context, name string, recursive bool, fn func(
 	return f.do(ctx, func(fs carrel.Files) error { return fs.Watch(ctx, name, recursive, fn) })
 }
 
-// do is visit for what returns an error only.
+// do is visit for functions that return only an error.
 func (f *files) do(ctx context.Context, fn func(carrel.Files) error) error {
 	_, err := visit(ctx, f.c, func(g *guest.Conn) (struct{}, error) { return struct{}{}, fn(g.Files(f.user)) })
 	return err

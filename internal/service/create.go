@@ -24,25 +24,25 @@ import (
 
 const opCreate = "create sandbox"
 
-// undoTime bounds the undoing of one step of a creation that failed.
+// undoTime bounds each step that undoes a failed creation.
 const undoTime = 30 * time.Second
 
-// plan is a checked request: all that a creation needs to know.
+// plan is a checked request, with everything that a creation needs.
 type plan struct {
 	driver driver.Driver
 	root   driver.Root
 	rec    state.Record
 	egress *policy.Policy // compiled from rec's network
 	ttl    time.Duration
-	from   *origin              // the snapshot it is made from; nil for a template
-	warm   *warm.One[*prepared] // what was made ahead for it; nil for nothing
-	told   bool                 // whose guest knows already all that it needs to
-	golden string               // the key of the template's own start, where rec.Born is that; "" for none
+	from   *origin              // the snapshot to start from; nil for a template
+	warm   *warm.One[*prepared] // the warm sandbox to adopt; nil for none
+	told   bool                 // the warm sandbox's guest knows everything already
+	golden string               // the key of the golden snapshot in rec.Born; "" for none
 	unripe bool                 // that start is being made
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
 }
 
-// boots reports whether its first process is yet to start, and with it the template's
+// boots reports whether the sandbox's first process has still to start, and with it the template's
 // own command.
 func (p *plan) boots() bool {
 	if p.warm != nil {
@@ -51,7 +51,7 @@ func (p *plan) boots() bool {
 	return p.from.boots()
 }
 
-// start says how it gets its first process.
+// start names the way in which the sandbox gets its first process.
 func (p *plan) start() string {
 	switch {
 	case p.warm != nil:
@@ -97,8 +97,8 @@ func (cr *creator) Create(ctx context.Context, opts carrel.CreateOptions) (carre
 	return cr.make(ctx, p)
 }
 
-// make makes the planned sandbox, from one that is ready where there is one. What breaks
-// in that is no reason to fail: the same is then made from nothing.
+// make makes the planned sandbox. It adopts a warm sandbox if there is one. If the adoption fails,
+// make builds the same sandbox from nothing.
 func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err error) {
 	if p.from != nil {
 		defer p.from.release() // follow has a share of its own
@@ -119,11 +119,11 @@ func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err err
 	if restored {
 		defer p.from.release()
 	}
-	pass, err := cr.gates.enterCreate(ctx, p) // one that is ready costs too little to wait for a turn
+	pass, err := cr.gates.enterCreate(ctx, p) // a warm sandbox costs too little to wait for a turn
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	defer func() { pass.Done(err) }() // what has to be undone is done by then
+	defer func() { pass.Done(err) }() // after everything is undone
 	if restored {
 		sb, again, err := cr.attempt(ctx, p)
 		if err == nil {
@@ -142,8 +142,8 @@ func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err err
 	return sb, err
 }
 
-// attempt makes the planned sandbox in one way. again says that it failed through no
-// fault of the request.
+// attempt makes the planned sandbox in one way. again reports a failure that the request did not
+// cause, so that another attempt is worth it.
 func (cr *creator) attempt(ctx context.Context, p *plan) (_ carrel.Sandbox, again bool, err error) {
 	ctx, span := cr.opts.Traces.Begin(ctx, "create", p.rec.Sandbox.ID)
 	span.Set("start", p.start())
@@ -175,8 +175,8 @@ func (cr *creator) attempt(ctx context.Context, p *plan) (_ carrel.Sandbox, agai
 	return b.public(), false, nil
 }
 
-// createError gives a failed creation its final form: the reason that ended its
-// context comes before what that broke.
+// createError gives a failed creation's error its final form. If the context ended, its cause
+// replaces the errors that followed from it.
 func (cr *creator) createError(ctx context.Context, id carrel.ID, err error) error {
 	out := &carrel.Error{Op: opCreate, ID: id, Kind: carrel.KindOf(err), Err: err}
 	if diskFull(err) {
@@ -200,7 +200,7 @@ func (cr *creator) createError(ctx context.Context, id carrel.ID, err error) err
 	return out
 }
 
-// build makes the reserved sandbox real, or undoes all of it.
+// build makes the reserved sandbox, or undoes all of its steps.
 func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -209,7 +209,7 @@ func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 	if err := os.Mkdir(b.dir, 0o700); err != nil {
 		return fmt.Errorf("make the sandbox's directory: %w", err)
 	}
-	undo.Add(func() { _ = os.RemoveAll(b.dir) }) // what is left goes at the next start
+	undo.Add(func() { _ = os.RemoveAll(b.dir) }) // the next service removes the rest
 	if err := cr.records.putSandbox(ctx, p.rec); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 	if err := cr.networks.applyNetwork(opCreate, b); err != nil {
 		return err
 	}
-	// The second write goes to the disk while the guest is on its way up.
+	// The second write runs while the guest starts.
 	rec := b.record()
 	rec.Sandbox.State = carrel.Running
 	written := cr.writeDown(ctx, rec, p, &undo)
@@ -233,7 +233,7 @@ func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 	go func() { whole <- p.from.check(ctx) }()
 	err = cr.greeter.greet(ctx, b, line)
 	if err == nil && p.golden != "" {
-		cr.greeter.settle(ctx, b, settleTime) // its server is up already, and whoever asks that asks past the guest
+		cr.greeter.settle(ctx, b, settleTime) // its server is up; requests reach it without the guest
 	}
 	err = first(<-whole, err, <-written, <-written)
 	if err == nil {
@@ -248,8 +248,8 @@ func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 	return nil
 }
 
-// writeDown writes the record of a sandbox that is about to run and the event of its creation, at once. The caller
-// waits for both results before it undoes anything.
+// writeDown starts two writes at once: the record of a sandbox that is about to run, and the event
+// of its creation. The caller waits for both results before it undoes anything.
 func (cr *creator) writeDown(ctx context.Context, rec state.Record, p *plan, undo *cleanup.Stack) <-chan error {
 	written := make(chan error, 2)
 	go func() { written <- cr.records.putSandbox(ctx, rec) }()
@@ -265,7 +265,7 @@ func (cr *creator) writeDown(ctx context.Context, rec state.Record, p *plan, und
 	return written
 }
 
-// adopt gives the box its instance and its times: the timeout counts from here.
+// adopt gives the box its instance and its times. The timeout starts to run here.
 func (b *box) adopt(inst driver.Instance, conn *guest.Conn, ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,7 +277,7 @@ func (b *box) adopt(inst driver.Instance, conn *guest.Conn, ttl time.Duration) {
 	b.enrollLocked()
 }
 
-// run makes the sandbox running, unless its creation was aborted before.
+// run sets the sandbox's state to running, unless its creation was aborted before.
 func (b *box) run(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -291,7 +291,7 @@ func (b *box) run(ctx context.Context) error {
 	return nil
 }
 
-// announceFailure tells the end of a sandbox whose start was told already.
+// announceFailure emits the end event of a sandbox whose creation event was emitted already.
 func (cr *creator) announceFailure(sb carrel.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cr.table.ctx), undoTime)
 	defer cancel()

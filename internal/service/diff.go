@@ -15,10 +15,10 @@ import (
 
 const opDiff = "compare snapshots"
 
-// Diff implements carrel.Moments. A file counts as changed when its content, type,
-// target, mode or owner is another; that it was written anew, with the same content,
-// is none. In the tier sim, whose template has no files to look at, a directory that
-// only one of the two touched is told of when nothing in it is.
+// Diff implements carrel.Moments. A file counts as changed when its content, type, target, mode or
+// owner differs. A file that was written again with the same content does not count. In tier sim,
+// the template has no files to compare with. There, a directory that only one of the two snapshots
+// touched is listed only when no file in it is.
 func (ar *archive) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
 	a, err := ar.findSnapshot(ctx, opDiff, string(from))
 	if err != nil {
@@ -65,16 +65,16 @@ func (ar *archive) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carre
 	return filediff.Compare(ctx, base, was.layer, is.layer)
 }
 
-// content is what Diff knows of one snapshot.
+// content is Diff's information about one snapshot.
 type content struct {
 	layer    *filediff.Layer
 	template string // its name, or ID
-	image    string // the root image's path; "" where there is none
-	root     string // its name among the kept ones; "" where it is not
+	image    string // the root image's path; "" without one
+	root     string // its name among the kept images; "" if not kept
 	sum      string // the driver's name for the root's content; may be ""
 }
 
-// sameRoot reports whether two snapshots lie on the same root image.
+// sameRoot reports whether two snapshots use the same root image.
 func (c content) sameRoot(o content) bool {
 	switch {
 	case c.sum != "" && o.sum != "":
@@ -85,7 +85,7 @@ func (c content) sameRoot(o content) bool {
 	return c.template == o.template && c.image == o.image
 }
 
-// readFiles reads what a snapshot holds of the filesystem.
+// readFiles reads the files that a snapshot holds.
 func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (content, error) {
 	o, err := ar.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
@@ -101,8 +101,8 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 		return content{}, err
 	}
 	c := content{template: sr.Snapshot.Template, image: root.Image, root: sr.Record.Root, sum: o.info.Root}
-	// A directory with the name of a sandbox that never is: what a crash leaves of it
-	// goes with the other leftovers.
+	// The directory is named like a sandbox that does not exist. After a crash, the next service
+	// removes it with the other leftovers.
 	id := carrel.NewID()
 	spec := driver.Spec{ID: id, Root: root, Guest: ar.opts.GuestImage, Dir: filepath.Join(ar.opts.Dir, string(id)), Limits: sr.Snapshot.Limits}
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
@@ -117,8 +117,8 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 	return c, err
 }
 
-// readVerified reads a snapshot's files while their checksums are read: damage
-// explains whatever else went wrong.
+// readVerified reads a snapshot's files while it verifies their checksums. A damaged snapshot
+// explains every other error, so damage is reported first.
 func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec) (*filediff.Layer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -139,7 +139,7 @@ func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		cancel() // nothing is worth checking any more, but for damage that was found
+		cancel() // stop verifying; damage found so far still counts
 	}
 	verr := <-checked
 	if verr != nil && (err == nil || carrel.KindOf(verr) == carrel.Invalid) {

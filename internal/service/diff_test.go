@@ -93,7 +93,7 @@ func (m imageFiles) Open(name string) (io.ReadCloser, error) {
 }
 func (m imageFiles) Close() error { return nil }
 
-// diffImages has one template with such an image.
+// diffImages has one template, with an image of these files.
 type diffImages struct {
 	fakeImages
 	files imageFiles
@@ -101,7 +101,7 @@ type diffImages struct {
 
 func (d diffImages) Files(context.Context, string) (image.Files, error) { return d.files, nil }
 
-// template is what the sandboxes of these tests lie on.
+// template returns the files of the root image that these tests use.
 func template() imageFiles {
 	out := imageFiles{}
 	for _, f := range []file{dir("."), dir("etc"), reg("etc/hosts", "localhost"), reg("etc/passwd", "root"), dir("usr"), dir("usr/bin"), reg("usr/bin/a", "AAAA"),
@@ -111,7 +111,7 @@ func template() imageFiles {
 	return out
 }
 
-// diff compares two snapshots with these files.
+// diff compares two snapshots made of the tar streams a and b.
 func diff(t *testing.T, d *den, a, b []byte) ([]carrel.FileChange, error) {
 	t.Helper()
 	sb := d.create(t, carrel.CreateOptions{})
@@ -201,7 +201,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffWithoutImage compares where nobody knows what lies below, as in tier sim.
+// TestDiffWithoutImage compares snapshots whose root image is unknown, as in tier sim.
 func TestDiffWithoutImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b []file
@@ -223,7 +223,7 @@ func TestDiffWithoutImage(t *testing.T) {
 	}
 }
 
-// TestHostileStreams gives the comparison what no driver should.
+// TestHostileStreams gives the comparison streams that no driver should produce.
 func TestHostileStreams(t *testing.T) {
 	good := stream(t, reg("x", strings.Repeat("x", 2000)))
 	deep := stream(t, reg(strings.Repeat("d/", 600)+"x", ""))
@@ -255,7 +255,7 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-// sparse is a tar stream with a file of one hole of a terabyte, in GNU's form.
+// sparse returns a tar stream with one sparse file, in GNU format. The file is one large hole.
 func sparse(t *testing.T, hole string, at time.Time) []byte {
 	t.Helper()
 	body := "1\n0\n0\n"
@@ -267,8 +267,8 @@ func sparse(t *testing.T, hole string, at time.Time) []byte {
 	return bytes.ReplaceAll(b, []byte("XNU.sparse"), []byte("GNU.sparse"))
 }
 
-// TestDiffOfHoles compares files of a petabyte, which cost the sandbox nothing: it is
-// over at once, and their size and time decide.
+// TestDiffOfHoles compares sparse files of a petabyte, which cost a sandbox nothing to make. The
+// comparison ends at once, and only their size and time decide.
 func TestDiffOfHoles(t *testing.T) {
 	const petabyte = "1125899906842624"
 	then := time.Unix(1700000000, 0)
@@ -290,7 +290,7 @@ func TestDiffOfHoles(t *testing.T) {
 	}
 }
 
-// TestDiffFaults compares what can't be.
+// TestDiffFaults compares snapshots that can't be compared.
 func TestDiffFaults(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.Images = diffImages{files: template()} })
 	sb := d.create(t, carrel.CreateOptions{})
@@ -319,7 +319,8 @@ func TestDiffFaults(t *testing.T) {
 	if entries, err := os.ReadDir(d.dir); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
-	// While it is read it can't be deleted, and who waits is not made to wait for ever.
+	// A snapshot can't be deleted while it is read, and a deletion stops waiting when its context
+	// ends.
 	d.snaps.VerifyFn = func(id carrel.SnapshotID) error {
 		impatient, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
@@ -336,7 +337,7 @@ func TestDiffFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A deletion that is asked for while it is read happens when that has ended.
+	// A deletion that was requested during the read happens after the read.
 	deleted := make(chan error, 1)
 	d.snaps.VerifyFn = func(id carrel.SnapshotID) error {
 		if id == b {

@@ -8,18 +8,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Check is what was found out about one driver.
+// Check is the result of examining one driver.
 type Check struct {
 	Driver  string
 	Tier    carrel.Tier
-	Default bool // new sandboxes use it unless they say otherwise
-	// Err says why no sandbox can be made with it here, with a hint; nil when some can.
+	Default bool // new sandboxes use this driver by default
+	// Err says why this driver can make no sandbox here, with a hint. It is nil when it can.
 	Err error
-	// Findings are what works only in part.
+	// Findings are the features that work only in part.
 	Findings []driver.Finding
 }
 
-// Examine asks a driver, afresh, whether it works on this host. standard is the tier of sandboxes that ask for none.
+// Examine checks again whether a driver works on this host. standard is the tier of sandboxes that
+// ask for none.
 func Examine(ctx context.Context, d driver.Driver, standard carrel.Tier) Check {
 	info := d.Info()
 	c := Check{Driver: info.Name, Tier: info.Tier, Default: info.Tier == standard, Err: d.Probe(ctx)}
@@ -29,7 +30,7 @@ func Examine(ctx context.Context, d driver.Driver, standard carrel.Tier) Check {
 	return c
 }
 
-// Doctor asks every driver, afresh, whether it works on this host.
+// Doctor checks again, for every driver, whether it works on this host.
 func (s *Service) Doctor(ctx context.Context) ([]Check, error) {
 	drivers := s.opts.Drivers.All()
 	checks := make([]Check, len(drivers))
@@ -44,10 +45,10 @@ func (s *Service) Doctor(ctx context.Context) ([]Check, error) {
 	return checks, nil
 }
 
-// Stats is how full the service is.
+// Stats says how full the service is.
 type Stats struct {
 	Starting, Running, Stopping int
-	Max                         int // that may live at once; 0 is any number
+	Max                         int // most that may live at once; 0 is no limit
 }
 
 // Stats counts the sandboxes.

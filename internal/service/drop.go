@@ -19,18 +19,18 @@ const (
 	eventDropped = "sandbox.snapshot_deleted"
 )
 
-// errHeld refuses the deletion of a snapshot that somebody reads now.
+// errHeld refuses the deletion of a snapshot that is being read.
 var errHeld = errors.New("something is being made from it or compared with it")
 
-// heldTime is how long a deletion on request waits for readers, and heldPause how often
-// it looks.
+// heldTime is how long a requested deletion waits for readers. heldPause is the time between two
+// checks.
 const (
 	heldTime  = 10 * time.Second
 	heldPause = 20 * time.Millisecond
 )
 
-// DeleteSnapshot implements carrel.Moments. Somebody asks for it, so what is Kept,
-// named or labelled goes too.
+// DeleteSnapshot implements carrel.Moments. The caller asks for this snapshot by name, so it is
+// deleted even if it is Kept, named or labelled.
 func (ar *archive) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	sr, err := ar.findSnapshot(ctx, opDrop, idOrName)
 	if err != nil {
@@ -38,8 +38,8 @@ func (ar *archive) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	}
 	id := sr.Snapshot.ID
 	dropped, refused, err := ar.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
-	// A sandbox that was just begun from it may still be reading its pages, which takes
-	// moments and is nothing that its caller knows of.
+	// A sandbox that was just made from the snapshot may still be reading its pages. This takes
+	// moments, and the caller can't know about it.
 	for end := time.Now().Add(heldTime); errors.Is(refused[id], errHeld) && time.Now().Before(end) && sleep(ctx, heldPause); {
 		dropped, refused, err = ar.dropSnapshots(ctx, []carrel.SnapshotID{id}, dropRule{})
 	}
@@ -59,22 +59,22 @@ func (ar *archive) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	return nil
 }
 
-// dropRule says what of a set of snapshots is not dropped.
+// dropRule says which of a set of snapshots must stay.
 type dropRule struct {
-	// may is asked, at the moment of decision, with index.mu held; nil lets all go.
+	// may decides for one snapshot, with index.mu held. Nil allows every snapshot to go.
 	may func(carrel.Snapshot) bool
-	// ended is a sandbox that needs none any more.
+	// ended is a sandbox that needs no snapshots any more.
 	ended carrel.ID
 }
 
-// dropSnapshots forgets snapshots: the records first, in one change with what
-// refers to them, then the content. Those that are needed, in use, or spared by the
-// rule stay; refused says why. After an error none is gone.
+// dropSnapshots removes snapshots. It removes the records first, in one change with the records
+// that refer to them, and then the contents. Snapshots that are needed, in use, or spared by the
+// rule stay, and refused says why. After an error, all of them stay.
 //
-// A snapshot is needed while a paused sandbox names it. Records of sandboxes come to
-// name one under box.save only, of its own sandbox or after a hold; so with box.save
-// of those that do, or could, and index.edit, and claim refusing what is held, none
-// gets a new user here.
+// A snapshot is needed while a paused sandbox names it. No snapshot gets a new user during the
+// removal. A record starts to name a snapshot only under its box.save, and only a snapshot of its
+// own sandbox or one that is held. dropSnapshots therefore takes index.edit and box.save of every
+// sandbox that names the snapshots or could, and claim refuses held snapshots.
 func (ar *archive) dropSnapshots(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
 	dropped []carrel.SnapshotID, refused map[carrel.SnapshotID]error, err error) {
 	if len(ids) == 0 {
@@ -84,7 +84,7 @@ func (ar *archive) dropSnapshots(ctx context.Context, ids []carrel.SnapshotID, r
 	if err != nil || len(dropped) == 0 {
 		return nil, refused, err
 	}
-	// From here on they are gone for everybody.
+	// From here on, nobody can find these snapshots.
 	_ = failpoint.Hit(pointDropped)
 	for _, id := range dropped {
 		ar.scrap(id)
@@ -92,7 +92,7 @@ func (ar *archive) dropSnapshots(ctx context.Context, ids []carrel.SnapshotID, r
 	return dropped, refused, nil
 }
 
-// dropRecords is the first half of dropSnapshots.
+// dropRecords is the first half of dropSnapshots: it removes the records.
 func (ar *archive) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rule dropRule) (
 	dropped []carrel.SnapshotID, refused map[carrel.SnapshotID]error, err error) {
 	set := map[carrel.SnapshotID]bool{}
@@ -155,8 +155,8 @@ func (ar *archive) dropRecords(ctx context.Context, ids []carrel.SnapshotID, rul
 	return c.DeleteSnapshots, refused, nil
 }
 
-// recordsOf lists the records of boxes, and those of the snapshots' own sandboxes that
-// this service could not adopt: the next one may.
+// recordsOf lists the records of boxes, and the records of the snapshots' own sandboxes that this
+// service could not adopt. The next service may still adopt those.
 func (ar *archive) recordsOf(ctx context.Context, boxes []*box, set map[carrel.SnapshotID]bool) []state.Record {
 	var out []state.Record
 	for _, b := range boxes {
@@ -174,8 +174,8 @@ func (ar *archive) recordsOf(ctx context.Context, boxes []*box, set map[carrel.S
 	return out
 }
 
-// lockUsers takes box.save of the sandboxes whose records name one of the snapshots,
-// or that they are moments of. Several are taken in the order of their IDs.
+// lockUsers takes box.save of each sandbox whose record names one of the snapshots, and of each
+// sandbox that one of them was taken of. It takes them in the order of their IDs.
 func (ar *archive) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlock func()) {
 	for {
 		boxes = ar.usersOf(set)
@@ -195,7 +195,7 @@ func (ar *archive) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlo
 	}
 }
 
-// usersOf lists those sandboxes, by ID.
+// usersOf lists the sandboxes that lockUsers locks, in the order of their IDs.
 func (ar *archive) usersOf(set map[carrel.SnapshotID]bool) []*box {
 	out := ar.table.roll.usersOf(set)
 	for id := range set {
@@ -211,10 +211,9 @@ func (ar *archive) usersOf(set map[carrel.SnapshotID]bool) []*box {
 	return out
 }
 
-// durable returns the record as it is to be on the disk while something is under way
-// with the sandbox: the state before, or after, but not that of being between. ok is
-// false for one whose record must not be written now: it is being made, which does
-// that, or is ending, after which there is none.
+// durable returns the record as it must be on disk while an operation on the sandbox is under way.
+// It has the state before or after the operation, never a state in between. ok is false for a
+// record that must not be written now: a creation writes its own record, and an ending removes it.
 func (b *box) durable() (_ state.Record, ok bool) {
 	rec := b.record()
 	switch rec.Sandbox.State {

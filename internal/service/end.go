@@ -13,12 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// endTime bounds what ends one sandbox: its caller's own context does not, for
-// an end that began is finished.
+// endTime bounds the end of one sandbox. The caller's context does not stop it, because an end that
+// has begun is always finished.
 const endTime = 30 * time.Second
 
-// lifecycle ends sandboxes: on request, when their time is up, or because they ended by
-// themselves.
+// lifecycle ends sandboxes: on request, when their time is up, or after they stopped by themselves.
 type lifecycle struct {
 	opts     *Options
 	log      *slog.Logger
@@ -34,14 +33,13 @@ type lifecycle struct {
 	expiry   expiry
 }
 
-// end ends a sandbox and returns when nothing of it is left. Several at once
-// share one end; its reason is the first one's.
+// end ends a sandbox and returns when everything of it is removed. Several calls at once share one
+// end, with the reason of the first call.
 func (li *lifecycle) end(ctx context.Context, b *box, reason carrel.EndReason, message string) error {
 	return li.endIf(ctx, b, verdict{reason, message}, nil)
 }
 
-// endIf is end on the condition that cond, asked at the moment of decision with
-// box.mu held, still says so.
+// endIf ends a sandbox only if cond agrees. It calls cond with box.mu held when it decides.
 func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(carrel.Sandbox) bool) error {
 	if !li.table.hold() {
 		return &carrel.Error{Op: "end sandbox", Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
@@ -69,7 +67,7 @@ func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(car
 			case <-ctx.Done():
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 			}
-		case st == carrel.Pausing || st == carrel.Resuming: // it gives up, or is through in a moment
+		case st == carrel.Pausing || st == carrel.Resuming: // the operation gives up, or finishes soon
 			b.mu.Unlock()
 			b.interrupt(errKilled)
 			if err := b.settled(ctx); err != nil {
@@ -104,8 +102,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// tearDown removes a sandbox that endIf has marked. When the driver can't, the
-// sandbox stays in the table, stopping, and is tried again.
+// tearDown removes a sandbox that endIf has marked. When the driver fails, the sandbox stays in the
+// table as stopping, and the service tries again.
 func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
 	b.mu.Lock()
 	inst := b.inst
@@ -119,7 +117,7 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
 		b.mu.Lock()
 		b.ending, b.failed = nil, &v
 		b.mu.Unlock()
-		li.records.remember(ctx, b) // so that a new service finishes it
+		li.records.remember(ctx, b) // a new service then finishes it
 		li.expiry.set(b, time.Now().Add(retryEnd))
 		return &carrel.Error{Op: "destroy sandbox", Kind: carrel.KindOf(err), ID: b.id, Err: err,
 			Hint: "it is tried again every few seconds"}
@@ -129,9 +127,9 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
 	return nil
 }
 
-// forget removes what the service itself holds of a sandbox that is no more, and
-// tells its end. What the store refuses costs no more than a second report of the
-// end, by the next service. lived says that it had an instance.
+// forget removes the service's own data of an ended sandbox, and emits the event of its end. If the
+// store fails, the only harm is a second report of the end by the next service. lived says that the
+// sandbox had an instance.
 func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) {
 	rec := b.record()
 	var wg sync.WaitGroup
@@ -158,14 +156,14 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 	close(b.gone)
 }
 
-// watch ends a sandbox whose instance has ended by itself, and not because the
-// sandbox was paused.
+// watch ends a sandbox whose instance stopped by itself. A pause also stops the instance, but does
+// not end the sandbox.
 func (li *lifecycle) watch(b *box, inst driver.Instance) {
 	exit, err := inst.Wait(li.table.ctx)
 	if li.table.ctx.Err() != nil {
-		return // it lives on, for the next service
+		return // the sandbox lives on for the next service
 	}
-	_ = b.settled(li.table.ctx) // what has the turn may be the one who ended it
+	_ = b.settled(li.table.ctx) // the operation that holds turn may have ended it
 	b.mu.Lock()
 	current := b.inst == inst
 	b.mu.Unlock()
@@ -185,14 +183,14 @@ func (li *lifecycle) watch(b *box, inst driver.Instance) {
 	}
 }
 
-// follow watches a new instance, and lets go of the snapshot it was made from when
-// all of it has been read.
+// follow watches a new instance. It releases the snapshot that the instance was made from when all
+// of it has been read.
 func (li *lifecycle) follow(b *box, inst driver.Instance, from *origin) {
 	li.table.spawn(func() { li.watch(b, inst) })
 	li.launcher.letGo(b.id, inst, from)
 }
 
-// explain names the limit, its value and what to change, where a limit ended it.
+// explain says which limit ended a sandbox, its value, and how to avoid that.
 func explain(l carrel.Limits, v verdict) string {
 	switch {
 	case v.reason == carrel.EndOutOfMemory:
@@ -207,7 +205,7 @@ func explain(l carrel.Limits, v verdict) string {
 	return v.message
 }
 
-// endings remembers how the last sandboxes ended, for those who still ask.
+// endings remembers how the last sandboxes ended, for later requests about them.
 type endings struct {
 	byID  map[carrel.ID]verdictAt
 	order []carrel.ID // oldest first
@@ -242,7 +240,7 @@ func (e *endings) get(id carrel.ID) (verdictAt, bool) {
 	return v, ok
 }
 
-// Kill implements carrel.Sandboxes. Several at once all return when it has ended.
+// Kill implements carrel.Sandboxes. Several calls at once all return when the sandbox has ended.
 func (li *lifecycle) Kill(ctx context.Context, id carrel.ID) error {
 	b, err := li.table.find("kill sandbox", id)
 	if err != nil {

@@ -30,16 +30,16 @@ const (
 	eventNotReady    = "template.not_ready"
 )
 
-// Keeping events: those of living sandboxes, and all of the last hour so that
-// the end of one can be asked for, but none longer than a day.
+// How long events are kept. The service keeps the events of living sandboxes, and all events of the
+// last hour, so that callers can still ask about an end. It keeps no event longer than a day.
 const (
 	keepAfterEnd = time.Hour
 	keepAtMost   = 24 * time.Hour
 	eventPage    = 256
 )
 
-// hub wakes those who follow events. It holds no events: everyone reads them from
-// the store at their own pace, so a slow reader holds up nobody and misses nothing.
+// hub wakes the readers that follow events. It holds no events: each reader reads them from the
+// store at its own pace. So a slow reader delays nobody and misses nothing.
 type hub struct {
 	mu   sync.Mutex
 	subs map[chan struct{}]struct{}
@@ -62,7 +62,7 @@ func (h *hub) unsubscribe(c chan struct{}) {
 	delete(h.subs, c)
 }
 
-// wake tells everyone to look, event seq being there.
+// wake tells all readers that event seq is in the store.
 func (h *hub) wake(seq int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *hub) newest() int64 {
 	return h.last
 }
 
-// journal writes events and has them read.
+// journal writes events and lets callers read them.
 type journal struct {
 	opts  *Options
 	log   *slog.Logger
@@ -89,7 +89,7 @@ type journal struct {
 	hub   hub
 }
 
-// emit stores an event and tells those who follow.
+// emit stores an event and wakes the readers.
 func (j *journal) emit(ctx context.Context, e carrel.Event) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -99,20 +99,19 @@ func (j *journal) emit(ctx context.Context, e carrel.Event) error {
 		e.Project, _ = j.table.Project(e.ID)
 	}
 	stored, err := j.opts.Store.AppendEvent(ctx, e)
-	j.hub.wake(stored.Seq) // also after an error: it may have been written all the same
+	j.hub.wake(stored.Seq) // also after an error: the event may have been written
 	return err
 }
 
-// How a sandbox got its first process, in the event of its creation.
+// How a sandbox got its first process, as the event of its creation says.
 const (
 	startCold     = "cold"     // it booted
 	startWarm     = "warm"     // it was made ahead
-	startGolden   = "golden"   // it goes on from the moment that its template was ready
-	startSnapshot = "snapshot" // it goes on from a moment of another
+	startGolden   = "golden"   // restored from its template's golden snapshot
+	startSnapshot = "snapshot" // restored from a snapshot of another sandbox
 )
 
-// createdEvent tells that a sandbox was made; start may be "" where that is not known
-// any more.
+// createdEvent is the event of a sandbox's creation. start may be "" when it is not known any more.
 func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 	name := sb.Alias
 	if name == "" {
@@ -129,14 +128,13 @@ func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 		Fields: fields}
 }
 
-// endedEvent tells how a sandbox ended.
+// endedEvent is the event of a sandbox's end.
 func endedEvent(sb carrel.Sandbox, v verdict) carrel.Event {
 	return carrel.Event{Type: eventEnded, ID: sb.ID, Project: sb.Project, Reason: v.reason, Message: v.message,
 		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
 }
 
-// Events implements carrel.Sandboxes. Events that were forgotten for their age
-// are left out.
+// Events implements carrel.Sandboxes. It leaves out events that were removed because of their age.
 func (j *journal) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
 	const op = "follow events"
 	if after == 0 {
@@ -179,7 +177,7 @@ func (j *journal) Events(ctx context.Context, after int64) iter.Seq2[carrel.Even
 	}
 }
 
-// trim forgets old events now and then, until the service closes.
+// trim removes old events now and then, until the service closes.
 func (s *Service) trim() {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
@@ -209,8 +207,8 @@ const (
 	defaultLogs = 1000
 )
 
-// Logs implements carrel.Sandboxes: what happened to a sandbox, in order. They
-// can be read for an hour after its end.
+// Logs implements carrel.Sandboxes. It lists the events of a sandbox in order. They can be read for
+// an hour after the sandbox's end.
 func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
 	const op = "read logs"
 	if opts.Limit < 0 || opts.Limit > carrel.MaxLogs {
@@ -228,7 +226,7 @@ func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 		return nil, missing
 	}
 	if b != nil && !slices.ContainsFunc(events, func(e carrel.Event) bool { return e.Type == eventCreated }) {
-		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // forgotten for its age, or not written yet
+		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // removed because of its age, or not written yet
 	}
 	var out []carrel.LogEntry
 	for _, e := range events {
@@ -283,7 +281,7 @@ func logEntry(e carrel.Event) carrel.LogEntry {
 	return l
 }
 
-// tell writes an event that nothing depends on.
+// tell writes an event. Nothing depends on its success.
 func (j *journal) tell(e carrel.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.table.ctx), undoTime)
 	defer cancel()

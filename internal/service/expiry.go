@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// expiry knows when each sandbox's time is up: one heap, one timer, one goroutine.
+// expiry knows the end time of each sandbox. It has one heap, one timer and one goroutine.
 type expiry struct {
 	wake chan struct{} // holds a token when the head of the heap may have changed
 
@@ -24,12 +24,12 @@ type dueAt struct {
 	at    time.Time
 	index int // in the heap
 	in    bool
-	over  bool // it has ended: it must not come back
+	over  bool // the sandbox has ended and must not come back
 }
 
 func newExpiry() expiry { return expiry{wake: make(chan struct{}, 1)} }
 
-// set puts a sandbox's end at a moment, whether it had one or not.
+// set sets or changes a sandbox's end time.
 func (e *expiry) set(b *box, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +48,7 @@ func (e *expiry) set(b *box, at time.Time) {
 	}
 }
 
-// remove takes a sandbox that has ended out for good.
+// remove removes an ended sandbox for good.
 func (e *expiry) remove(b *box) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,7 +58,7 @@ func (e *expiry) remove(b *box) {
 	}
 }
 
-// clear takes a sandbox out that may come back.
+// clear removes a sandbox that may come back later.
 func (e *expiry) clear(b *box) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,8 +67,8 @@ func (e *expiry) clear(b *box) {
 	}
 }
 
-// take removes and returns the sandboxes whose time is up, and how long it is
-// until the next one's is; any is false when there is none.
+// take removes and returns the sandboxes whose time is up. next is the time until the next one is
+// due; any is false when there is none.
 func (e *expiry) take(now time.Time) (due []*box, next time.Duration, any bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,14 +83,14 @@ func (e *expiry) take(now time.Time) (due []*box, next time.Duration, any bool) 
 	return due, 0, false
 }
 
-// retryEnd is how long after an end that failed the next try comes.
+// retryEnd is the wait after a failed end.
 const (
 	retryEnd   = 5 * time.Second
-	retryBusy  = time.Second      // it is just being paused, or resumed
+	retryBusy  = time.Second      // it is being paused or resumed
 	retryPause = 15 * time.Second // it could not be paused
 )
 
-// expire ends sandboxes whose time is up, until the service closes.
+// expire ends each sandbox when its time is up, until the service closes.
 func (li *lifecycle) expire() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -112,8 +112,7 @@ func (li *lifecycle) expire() {
 	}
 }
 
-// expired ends one sandbox whose time was up a moment ago, or tries again to end
-// one that would not go.
+// expired ends one sandbox whose time is up, or tries again after a failed end.
 func (li *lifecycle) expired(b *box) {
 	ctx := context.WithoutCancel(li.table.ctx)
 	b.mu.Lock()
@@ -145,8 +144,8 @@ func (li *lifecycle) expired(b *box) {
 	}
 }
 
-// pauseLate pauses a sandbox whose time is up. When that can't be done now it runs
-// on and is tried again: its state is worth more than the timeout.
+// pauseLate pauses a sandbox whose time is up. If the pause fails, the sandbox runs on and the
+// service tries again, because its state is worth more than the timeout.
 func (li *lifecycle) pauseLate(ctx context.Context, b *box) error {
 	var ends time.Time
 	late := func() bool {
@@ -167,7 +166,7 @@ func (li *lifecycle) pauseLate(ctx context.Context, b *box) error {
 	return err
 }
 
-// dueHeap implements heap.Interface: the box that ends first is first.
+// dueHeap implements heap.Interface. The box with the earliest end time is first.
 type dueHeap []*box
 
 func (h dueHeap) Len() int           { return len(h) }
@@ -207,7 +206,7 @@ func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Durati
 	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
 		ends := time.Now().Add(d).UTC().Round(0)
 		if extendOnly && !ends.After(r.Sandbox.Ends) {
-			return // a shorter one takes nothing away
+			return // extendOnly: a shorter timeout changes nothing
 		}
 		r.Sandbox.Ends = ends
 		if d > 0 {

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// CheckRoll compares the roll with what a look at each sandbox says. Nothing may go on meanwhile.
+// CheckRoll compares the roll with the state of each sandbox. No operation may run at the same
+// time.
 func (s *Service) CheckRoll() error {
 	t, want := s.table, newRoll()
 	for _, b := range t.snapshot() {

@@ -147,69 +147,67 @@ func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.
 	return s.templates.UpdateTemplate(ctx, nameOrID, u)
 }
 
-// Admission is what goes on at the gate before each start.
+// Admission returns the state of the gate before each start.
 func (s *Service) Admission() admission.State {
 	return s.gates.Admission()
 }
 
-// Egress is what may leave a sandbox at this moment; nil, which is nothing, of one that is
-// not known. The wire asks when it makes a link. A simulated sandbox's link is made only
-// when it is wanted.
+// Egress returns the policy that a sandbox has at this moment. It is nil, which allows nothing, for
+// an unknown sandbox. The wire asks when it makes a link. The link of a simulated sandbox is made
+// only when it is needed.
 func (s *Service) Egress(id carrel.ID) *policy.Policy {
 	return s.networks.Egress(id)
 }
 
-// MintToken mints one of a sandbox's identity tokens, by its name or, where that is
-// "", by its audience. Error: NotFound for one that the sandbox was not given.
+// MintToken mints one of a sandbox's identity tokens. It finds the token by its name or, when name
+// is "", by its audience. Error: NotFound when the sandbox has no such token.
 func (s *Service) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
 	return s.networks.MintToken(ctx, id, name, audience)
 }
 
-// PastProject says whose a sandbox is, or was: also of one that ended before this service
-// began, as long as there are events of it.
+// PastProject returns the project of a living or past sandbox. It knows sandboxes that ended before
+// this service began, as long as the store has events of them.
 func (s *Service) PastProject(ctx context.Context, id carrel.ID) (project string, known bool, err error) {
 	return s.journal.PastProject(ctx, id)
 }
 
-// Project says whose a sandbox is that lives or ended lately. It reads memory alone and
+// Project returns the project of a sandbox that lives or ended lately. It reads only memory and
 // wakes nothing.
 func (s *Service) Project(id carrel.ID) (project string, known bool) {
 	return s.table.Project(id)
 }
 
-// Refused tells a sandbox that the wire refused it something, and returns which
-// program it was, if its guest could find out. A sandbox that can't be told is not
-// told: the audit log has it.
+// Refused tells a sandbox that the wire refused its request. It returns the program that made the
+// request, if the guest could find out. If the sandbox can't be told, only the audit log has the
+// refusal.
 func (s *Service) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
 	return s.networks.Refused(ctx, id, r)
 }
 
-// Secret reveals a secret for a request of a sandbox to host: to the wire alone.
+// Secret reveals a secret for a sandbox's request to host. Only the wire may call it.
 func (s *Service) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
 	return s.networks.Secret(ctx, id, name, host)
 }
 
-// ResolveTemplate finds what a reference means to the caller: a template, or a snapshot,
-// whose ID it then returns alone. It makes nothing.
+// ResolveTemplate finds the template or the snapshot that a reference means to the caller. For a
+// snapshot, it returns only the ID. It makes nothing.
 func (s *Service) ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
 	return s.templates.ResolveTemplate(ctx, op, ref)
 }
 
-// SnapshotProject says whose a snapshot is, of this machine's or of another's in the
-// shared store.
+// SnapshotProject returns the project of a snapshot, on this machine or in the shared store.
 func (s *Service) SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool) {
 	return s.archive.SnapshotProject(ctx, id)
 }
 
-// Token mints one of a sandbox's identity tokens, for a request of its own.
+// Token mints one of a sandbox's identity tokens, for a request of this sandbox.
 func (s *Service) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
 	return s.networks.Token(ctx, id, name)
 }
 
-// Visit returns the way to a sandbox's ports for one request, which keeps it from
-// being idle until done is called. A paused sandbox that wakes by itself is resumed
-// first, and one that is being paused or resumed is waited for. Errors: NotFound,
-// Conflict.
+// Visit returns a connection to a sandbox's ports for one request. The sandbox does not count as
+// idle until done is called. Visit first resumes a paused sandbox that has automatic wake-up, and
+// waits for a pause or a resumption under way. Errors: NotFound, Conflict.
 func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
 	return s.moments.Visit(ctx, id)
 }

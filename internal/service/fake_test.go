@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeDriver builds sandboxes that are HTTP servers in this process. Its Fn
-// fields, where set, replace a step.
+// fakeDriver makes sandboxes that are HTTP servers in this process. Each Fn field that is set
+// replaces a step.
 type fakeDriver struct {
 	ProbeFn   func() error
 	CreateFn  func(ctx context.Context, s driver.Spec) error // before the instance is made
@@ -90,7 +90,7 @@ func (d *fakeDriver) ids() []carrel.ID {
 	return out
 }
 
-// instances are the sandboxes that live now. One may end before the caller gets to it.
+// instances returns the living sandboxes. One may end before the caller uses it.
 func (d *fakeDriver) instances() []*fakeInstance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +107,7 @@ func (d *fakeDriver) get(id carrel.ID) *fakeInstance {
 type fakeInstance struct {
 	d      *fakeDriver
 	id     carrel.ID
-	initFn func(carrel.ID) int // the driver's, when this was made
+	initFn func(carrel.ID) int // the driver's initFn at the time of creation
 	srv    *http.Server
 	served sync.WaitGroup
 	conns  chan net.Conn
@@ -228,7 +228,7 @@ func (in *fakeInstance) Wait(ctx context.Context) (driver.Exit, error) {
 	}
 }
 
-// die ends the sandbox by itself.
+// die ends the sandbox without a request to the service.
 func (in *fakeInstance) die(e driver.Exit) {
 	in.once.Do(func() { in.exit = e; close(in.over) })
 	_ = in.srv.Close()
@@ -316,8 +316,8 @@ type house struct {
 	dir   string
 }
 
-// newHouse opens a service; change may adjust its options. It is closed, and its
-// sandboxes are ended, with the test.
+// newHouse opens a service. change may adjust its options. At the end of the test, the service is
+// closed and its sandboxes are ended.
 func newHouse(t testing.TB, change func(*service.Options)) *house {
 	t.Helper()
 	h := &house{drv: newFakeDriver(), store: &fakeStore{Store: memory.Open()}, dir: filepath.Join(t.TempDir(), "boxes")}
@@ -361,7 +361,7 @@ func (h *house) create(t testing.TB, opts carrel.CreateOptions) carrel.Sandbox {
 	return sb
 }
 
-// clean fails the test unless nothing of any sandbox is left anywhere.
+// clean fails the test if anything of any sandbox is left.
 func (h *house) clean(t testing.TB) {
 	t.Helper()
 	if ids := h.drv.ids(); len(ids) != 0 {

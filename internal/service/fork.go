@@ -20,9 +20,10 @@ import (
 
 const (
 	opFork     = "fork sandbox"
-	forksByCPU = 2 // forks at once for each processor: some wait for the disk
-	// Forks of one call read most of their memory when all are made, about: each takes so long. They do so one after the other,
-	// as they were made.
+	forksByCPU = 2 // forks at once for each processor; some wait for the disk
+	// A fork reads most of its memory later, after about the time that all forks of its call need
+	// to start: forkRest, and forkTime for each fork. Then the forks read one after the other, in
+	// the order of their creation.
 	forkRest = 2 * time.Second
 	forkTime = 100 * time.Millisecond
 )
@@ -63,14 +64,14 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	if o.Count > 1 {
 		from.later = forkRest + time.Duration(o.Count)*forkTime
 	}
-	// One reading of the checksums does for all.
+	// The checksums are read once for all forks.
 	verdict := sync.OnceValue(func() error { return from.files.Verify(ctx) })
 	from.verify = func(context.Context) error { return verdict() }
 	return m.forks(ctx, sr, from, o)
 }
 
-// forkPoint is the moment that forks begin from: at, or the present one of a running
-// sandbox, or the one that a paused sandbox would resume from.
+// forkPoint returns the snapshot that forks start from. It is at if given. Otherwise a running
+// sandbox is snapshotted now, and a paused sandbox gives the snapshot that it would resume from.
 func (m *moments) forkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (_ state.SnapshotRecord, release func(), err error) {
 	if at != "" {
 		return m.pastForkPoint(ctx, b, at)
@@ -95,7 +96,8 @@ func (m *moments) forkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (
 	return m.holdForkPoint(b, sr)
 }
 
-// pastForkPoint is a moment in the past of a sandbox, which must be its own or an ancestor's.
+// pastForkPoint returns a snapshot in the past of a sandbox. It must belong to the sandbox or to an
+// ancestor.
 func (m *moments) pastForkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (_ state.SnapshotRecord, release func(), err error) {
 	sr, err := m.archive.findSnapshot(ctx, opFork, string(at))
 	if err != nil {
@@ -109,7 +111,7 @@ func (m *moments) pastForkPoint(ctx context.Context, b *box, at carrel.SnapshotI
 	return m.holdForkPoint(b, sr)
 }
 
-// holdForkPoint keeps the moment while forks are made from it.
+// holdForkPoint keeps the snapshot from being deleted while forks are made from it.
 func (m *moments) holdForkPoint(b *box, sr state.SnapshotRecord) (state.SnapshotRecord, func(), error) {
 	release, ok := m.snaps.Hold(sr.Snapshot.ID)
 	if !ok {
@@ -118,7 +120,7 @@ func (m *moments) holdForkPoint(b *box, sr state.SnapshotRecord) (state.Snapshot
 	return sr, release, nil
 }
 
-// forks makes the new sandboxes, some at once.
+// forks makes the new sandboxes, several at once.
 func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *origin, o carrel.ForkOptions) ([]carrel.ForkResult, error) {
 	out := make([]carrel.ForkResult, o.Count)
 	egress, err := compileNetwork(opFork, sr.Record.Sandbox.Network) // one for all
@@ -138,7 +140,7 @@ func (m *moments) forks(ctx context.Context, sr state.SnapshotRecord, from *orig
 	return out, nil
 }
 
-// born makes one sandbox from a moment, like its parent but for its ID and tokens.
+// born makes one sandbox from a snapshot. It is like its parent except for its ID and tokens.
 func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origin, egress *policy.Policy, timeout time.Duration) (carrel.Sandbox, error) {
 	if timeout == 0 && sr.Record.Sandbox.Lifecycle.OnTimeout == carrel.ActionPause {
 		timeout = min(sr.Record.Timeout, m.opts.MaxTimeout)
@@ -156,8 +158,8 @@ func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origi
 	return m.creator.make(trace.Detach(ctx), p)
 }
 
-// planFrom is plan for a sandbox that is made from a moment. egress is compiled from the
-// network of opts.
+// planFrom is plan for a sandbox that is made from a snapshot. egress is compiled from the network
+// of opts.
 func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts carrel.CreateOptions, egress *policy.Policy) (*plan, error) {
 	if opts.Tier != "" && opts.Tier != sr.Snapshot.Tier {
 		return nil, invalid(opCreate, "tier", "snapshot %s is of tier %q, not %q", sr.Snapshot.ID, sr.Snapshot.Tier, opts.Tier)

@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// FuzzListCursor gives List tokens that it never made: each is refused by name or
-// taken as a place in the order, and never more.
+// FuzzListCursor gives List page tokens that it did not make. List must refuse each of them with a
+// clear error, or take it as a position in the order.
 func FuzzListCursor(f *testing.F) {
 	h := newHouse(f, nil)
 	for range 3 {

@@ -20,15 +20,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// prefix is what a template's own start depends on but for the size: the very image,
-// the guest in it, and how it starts.
+// prefix is the key of a template's own start, without the sandbox's size. It holds the image, the
+// guest's image, and the start and ready commands.
 func (r *ripener) prefix(tier carrel.Tier, img image.Image, root string) string {
 	how, _ := json.Marshal([]any{img.Start, img.Ready, img.Env, img.User, img.WorkDir}) // of strings: can't fail
 	return fmt.Sprintf("%s %s %s %s %x ", tier, img.ID, root, filepath.Base(r.opts.GuestImage), sha256.Sum256(how))
 }
 
-// planGolden has a plan go on from its template's own start, where there is one. Where
-// there could be, it has it made.
+// planGolden makes a plan continue from its template's own start, if there is one. If there could
+// be one, planGolden has it made.
 func (cr *creator) planGolden(p *plan, img image.Image) {
 	c := p.driver.Info().Capabilities
 	if img.Ready == "" || len(img.Start) == 0 || !c.MemorySnapshot || cr.opts.Snapshots == nil || p.rec.Root == "" {
@@ -46,13 +46,13 @@ func (cr *creator) planGolden(p *plan, img image.Image) {
 	p.unripe = making
 }
 
-// startOf names the template that a plan is of.
+// startOf names the template of a plan.
 func startOf(p *plan) golden.Of {
 	sb := p.rec.Sandbox
 	return golden.Of{Template: sb.Template, Name: sb.Alias, Tier: sb.Tier}
 }
 
-// openGolden opens the start that a plan goes on from, and reports whether there is one.
+// openGolden opens the start that a plan continues from. It reports whether there is one.
 func (cr *creator) openGolden(ctx context.Context, p *plan) bool {
 	if p.golden == "" {
 		return false
@@ -66,7 +66,7 @@ func (cr *creator) openGolden(ctx context.Context, p *plan) bool {
 	key, verify := p.golden, from.verify
 	from.verify = func(ctx context.Context) error {
 		if cr.goldens.IsVerified(key) {
-			return nil // once is enough: its files are nobody's to write
+			return nil // once is enough: nobody else writes these files
 		}
 		err := verify(ctx)
 		if err == nil {
@@ -78,13 +78,13 @@ func (cr *creator) openGolden(ctx context.Context, p *plan) bool {
 	return true
 }
 
-// leaveGolden makes the plan one for a sandbox that boots.
+// leaveGolden changes the plan to one for a sandbox that boots.
 func (p *plan) leaveGolden() {
 	p.from, p.golden, p.rec.Born, p.rec.Sandbox.Generation = nil, "", "", 0
 	p.rec.Sandbox.ID = carrel.NewID()
 }
 
-// spoilGolden notes that a plan's own start failed it.
+// spoilGolden notes that the plan's own start failed.
 func (cr *creator) spoilGolden(p *plan, err error) {
 	if p.golden != "" {
 		cr.goldens.Spoil(p.golden, startOf(p), p.rec.Born, err)
@@ -113,8 +113,8 @@ func (r *ripener) Made(of golden.Of, took time.Duration, err error) {
 	r.warm.Recheck() // what is ready has booted
 }
 
-// Drop implements golden.Host. What can't be removed before the service ends is removed by
-// the next.
+// Drop implements golden.Host. The next service removes the starts that this one can't remove
+// before it ends.
 func (r *ripener) Drop(ids []carrel.SnapshotID) {
 	if len(ids) == 0 {
 		return
@@ -135,8 +135,7 @@ func (r *ripener) Drop(ids []carrel.SnapshotID) {
 	})
 }
 
-// load finds the starts that earlier services made. Those that can't be restored here are
-// removed.
+// load finds the starts that earlier services made. It removes those that can't be restored here.
 func (r *ripener) load(ctx context.Context) {
 	var gone []carrel.SnapshotID
 	newest := r.snaps.All()
@@ -154,7 +153,7 @@ func (r *ripener) load(ctx context.Context) {
 	r.Drop(gone)
 }
 
-// fits reports why a start can't be restored here.
+// fits returns the reason why a start can't be restored here, or nil.
 func (r *ripener) fits(ctx context.Context, sr state.SnapshotRecord) error {
 	drv, err := r.opts.Drivers.Get(sr.Snapshot.Tier)
 	if err != nil {

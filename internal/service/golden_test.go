@@ -134,7 +134,7 @@ func (d *startDriver) ran(id carrel.ID) []string {
 	return slices.Clone(d.log[id])
 }
 
-// processes are those of one sandbox: each ends at once.
+// processes is the process service of one sandbox. Each process ends at once.
 type processes struct {
 	processconnect.UnimplementedProcessHandler
 	d  *startDriver
@@ -192,7 +192,7 @@ func (st *studio) reopen(t testing.TB, change func(*service.Options)) {
 	})
 }
 
-// golden waits until the template says how its start is doing.
+// golden waits until the template reports the wanted status of its start.
 func (st *studio) golden(t testing.TB, want string) {
 	t.Helper()
 	until(t, "the template's start is "+want, func() bool {
@@ -231,7 +231,7 @@ func TestGolden(t *testing.T) {
 	if ran := st.drv.ran(sb.ID); len(ran) != 0 {
 		t.Errorf("it ran %q", ran)
 	}
-	// The moment is in no list, and holds nothing of anybody.
+	// The start is in no list of snapshots, and contains no data of any user.
 	page, err := st.ListSnapshots(t.Context(), carrel.SnapshotListOptions{Auto: true})
 	if err != nil || len(page.Snapshots) != 0 {
 		t.Errorf("listed: %+v, %v", page, err)
@@ -263,7 +263,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenWarm has restored ones ready: the server of each is up already.
+// TestGoldenWarm shows that warm sandboxes are restored from the template's start, so that the
+// server of each is up already.
 func TestGoldenWarm(t *testing.T) {
 	st := newStudio(t, func(o *service.Options) {
 		o.Warm.Cap, o.Warm.Floors = 4, []service.WarmFloor{{Template: "srv", Count: 2}}
@@ -285,8 +286,8 @@ func TestGoldenWarm(t *testing.T) {
 	}
 }
 
-// TestGoldenNotReady has a ready command that never succeeds: creations work, it is said
-// why, and nothing is left.
+// TestGoldenNotReady has a ready command that never succeeds. Creations work, the template's status
+// says why there is no start, and nothing is left behind.
 func TestGoldenNotReady(t *testing.T) {
 	st := newStudio(t, func(o *service.Options) { o.ReadyTimeout = 300 * time.Millisecond })
 	st.drv.ready.Store(false)
@@ -301,7 +302,7 @@ func TestGoldenNotReady(t *testing.T) {
 		})
 	})
 	until(t, "what was tried is gone", func() bool { return len(st.house.drv.ids()) == 2 })
-	// Another ready command is another try.
+	// A new ready command causes another try.
 	st.drv.ready.Store(true)
 	ready := "is-it-up now"
 	if _, err := st.UpdateTemplate(t.Context(), "srv", carrel.TemplateUpdate{Ready: &ready}); err != nil {
@@ -314,7 +315,8 @@ func TestGoldenNotReady(t *testing.T) {
 	}
 }
 
-// TestGoldenKept finds the start again after a restart, and only where it still fits.
+// TestGoldenKept shows that a restarted service finds the start again, and uses it only where it
+// still fits.
 func TestGoldenKept(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -355,7 +357,8 @@ func TestGoldenKept(t *testing.T) {
 	}
 }
 
-// TestGoldenSizes makes one for each size, and removes all with the template.
+// TestGoldenSizes shows that each sandbox size has a start of its own, and that all are removed
+// with the template.
 func TestGoldenSizes(t *testing.T) {
 	st := newStudio(t, nil)
 	small := carrel.CreateOptions{Limits: carrel.Limits{MemoryMB: 64}}
@@ -376,8 +379,8 @@ func TestGoldenSizes(t *testing.T) {
 	})
 }
 
-// TestGoldenDamaged restores from a damaged moment: the creation works all the same, and
-// another is made.
+// TestGoldenDamaged restores from a damaged start. The creation works all the same, and another
+// start is made.
 func TestGoldenDamaged(t *testing.T) {
 	st := newStudio(t, nil)
 	var bad atomic.Value
@@ -402,7 +405,7 @@ func TestGoldenDamaged(t *testing.T) {
 	})
 }
 
-// TestGoldenCrash finds what was left by a service that died while it started a template.
+// TestGoldenCrash finds the leftovers of a service that died while it started a template.
 func TestGoldenCrash(t *testing.T) {
 	st := newStudio(t, nil)
 	st.drv.ready.Store(false)
@@ -429,7 +432,7 @@ func TestGoldenCrash(t *testing.T) {
 	}
 }
 
-// TestGoldenChanged changes a template while it is being started: that try ends at once.
+// TestGoldenChanged changes a template while its start is being made. That try ends at once.
 func TestGoldenChanged(t *testing.T) {
 	st := newStudio(t, func(o *service.Options) { o.ReadyTimeout = time.Hour })
 	st.drv.ready.Store(false)

@@ -19,8 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// Waiting for a guest: how long one try may take, and the pauses in between,
-// which grow with how long it has taken so far.
+// How long one try to reach a guest may take. The pauses between tries grow with the total waiting
+// time.
 const (
 	firstTry = 50 * time.Millisecond
 	lastTry  = 2 * time.Second
@@ -39,19 +39,19 @@ func pause(waited time.Duration) time.Duration {
 	return 50 * time.Millisecond
 }
 
-// line dials a sandbox, and hands the stream that showed the guest to be up to
-// the first who wants one, so that it is not dialled twice.
+// line dials a sandbox. The first stream shows that the guest is up. line keeps it and gives it to
+// the first caller that needs a stream, which saves a second dial.
 type line struct {
 	inst     driver.Instance
-	fresh    bool // the guest has only just been started
+	fresh    bool // the guest was only just started
 	restored bool // the guest goes on from a snapshot
-	pour     bool // the snapshot's files are another driver's, and are put in once the guest is up
+	pour     bool // another driver's files are written after the guest is up
 
 	mu    sync.Mutex
 	ready net.Conn
 }
 
-// conn returns the connection to the guest over the line.
+// conn returns a connection to the guest over this line.
 func (l *line) conn(sb carrel.Sandbox) *guest.Conn {
 	return guest.NewConn(l.dial, guest.ConnOptions{ID: sb.ID, Token: sb.AccessToken})
 }
@@ -69,7 +69,7 @@ func (l *line) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return l.inst.Dial(ctx, port)
 }
 
-// hangUp closes a stream that nobody took.
+// hangUp closes a stream that no caller took.
 func (l *line) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,9 +79,9 @@ func (l *line) hangUp() {
 	}
 }
 
-// knock waits until the guest accepts a stream: patience is how long that is not worth
-// trying. A try is short at first: what was sent to a sandbox that is not up yet may be
-// lost.
+// knock waits until the guest accepts a stream. For the time patience it does not try, because the
+// guest can't be up yet. The first tries are short, since a message to a sandbox that is not up yet
+// may be lost.
 func (l *line) knock(ctx context.Context, patience time.Duration) error {
 	defer trace.Mark(ctx, "knock").End()
 	if patience > 0 && !sleep(ctx, patience) {
@@ -104,7 +104,7 @@ func (l *line) knock(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// sleep reports whether ctx outlived it.
+// sleep waits for d. It reports false when ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -116,7 +116,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// greeter tells guests who they are, and asks what every sandbox is asked.
+// greeter tells guests their identity, and sends them the requests that every sandbox gets.
 type greeter struct {
 	opts    *Options
 	log     *slog.Logger
@@ -126,8 +126,8 @@ type greeter struct {
 	orders  atomic.Uint64 // of the newest /init; see guest.InitRequest.Order
 }
 
-// greet waits for the guest and gives it its identity. It ends at once when the
-// sandbox dies meanwhile, and says how.
+// greet waits for the guest and gives it its identity. If the sandbox dies during this wait, greet
+// returns at once and says how it died.
 func (g *greeter) greet(ctx context.Context, b *box, l *line) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -161,23 +161,24 @@ func startExit(l carrel.Limits, exit driver.Exit) error {
 		Err: fmt.Errorf("the sandbox ended while it started: %s", explain(l, verdict{exit.Reason, exit.Message}))}
 }
 
-// rises remembers how long the guests of each tier took to listen, to the next one's
-// benefit: each knock that finds nobody takes processor time from the guest it is for.
+// rises remembers, for each tier, how long guests took to listen. A new guest is not dialled before
+// most of that time has passed, because each dial that fails takes processor time from the guest.
 type rises struct {
 	mu   sync.Mutex
 	took map[carrel.Tier]time.Duration
 }
 
-// Of the usual time that part passes without a knock, if it is worth a timer; and not much more than the quickest take, whatever the last
-// ones took on a busy machine.
+// A guest is left alone for riseShare of the usual start time, unless that is less than riseWorth
+// and so not worth a timer. It is never left alone longer than riseMost, even after slow starts on
+// a busy machine.
 const (
 	riseShare    = 0.75
 	riseWorth    = 2 * time.Millisecond
 	riseMost     = 15 * time.Millisecond
-	riseAdapting = 8 // slower ones count one in so many, faster ones at once
+	riseAdapting = 8 // a slower start counts 1/n, a faster one fully
 )
 
-// patience is how long the next one is left alone.
+// patience returns how long the next guest is left alone before the first dial.
 func (r *rises) patience(tier carrel.Tier) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +189,7 @@ func (r *rises) patience(tier carrel.Tier) time.Duration {
 	return min(p, riseMost)
 }
 
-// note records how long one took.
+// note records how long a guest took to listen.
 func (r *rises) note(tier carrel.Tier, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +202,7 @@ func (r *rises) note(tier carrel.Tier, took time.Duration) {
 	r.took[tier] = took
 }
 
-// introduce knocks and sends /init until the guest has taken it.
+// introduce dials the guest and sends /init until the guest has accepted it.
 func (g *greeter) introduce(ctx context.Context, b *box, l *line) error {
 	began, tier := time.Now(), b.public().Tier
 	var patience time.Duration
@@ -241,8 +242,8 @@ func (g *greeter) init(ctx context.Context, b *box, restored bool) error {
 	return b.guest().Init(ctx, req)
 }
 
-// nextInit is the next /init of a sandbox's guest. Record and order are read in one step: the
-// higher order has the newer record.
+// nextInit returns the next /init request for a sandbox's guest. It reads the record and takes the
+// order number in one step, so a higher number always means a newer record.
 func (g *greeter) nextInit(b *box) guest.InitRequest {
 	b.mu.Lock()
 	rec, egress, order := b.recordLocked(), b.egress, g.orders.Add(1)
@@ -252,8 +253,8 @@ func (g *greeter) nextInit(b *box) guest.InitRequest {
 	return req
 }
 
-// initRequest is what a guest is told about itself, but for when. egress is compiled from
-// the record's network.
+// initRequest is the /init request for a record, without its time and order. egress is compiled
+// from the record's network.
 func (g *greeter) initRequest(r state.Record, egress *policy.Policy) guest.InitRequest {
 	req := guest.InitRequest{
 		EnvVars: r.Env, AccessToken: r.Sandbox.AccessToken,
@@ -271,8 +272,8 @@ func (g *greeter) initRequest(r state.Record, egress *policy.Policy) guest.InitR
 // startTag marks the template's own command among the processes.
 const startTag = "carrel.start"
 
-// startCommand runs the template's entrypoint in the background, as it would run
-// in a container. The sandbox does not depend on it.
+// startCommand runs the template's entrypoint in the background, as in a container. The sandbox
+// lives on when the command ends.
 func (g *greeter) startCommand(b *box, args []string) {
 	ctx, cancel := context.WithTimeout(g.table.ctx, g.opts.StartTimeout)
 	defer cancel()
@@ -295,8 +296,8 @@ func (g *greeter) startCommand(b *box, args []string) {
 	}
 }
 
-// settle lets a guest finish what it writes after it got its identity, and the hooks that it
-// then runs, so that no snapshot holds half of that. It waits no longer than most.
+// settle waits until a guest has finished its writes and its hooks after it got its identity. So no
+// snapshot holds only half of them. It waits no longer than most.
 func (g *greeter) settle(ctx context.Context, b *box, most time.Duration) {
 	conn := b.guest()
 	if conn == nil {
@@ -304,13 +305,13 @@ func (g *greeter) settle(ctx context.Context, b *box, most time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	if _, err := conn.GuestMetrics(ctx); err != nil { // that route waits for it, unlike /health and the activity's
+	if _, err := conn.GuestMetrics(ctx); err != nil { // this route waits for the writes, unlike /health
 		g.log.Debug("settle", "sandbox", b.id, "err", err)
 	}
 }
 
-// leave has the guest end its streams with a reason. A guest that can't is cut off
-// later.
+// leave asks the guest to end its streams and gives them a reason. Streams that the guest does not
+// end are cut off later.
 func (g *greeter) leave(ctx context.Context, b *box, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
@@ -319,9 +320,9 @@ func (g *greeter) leave(ctx context.Context, b *box, reason string) {
 	}
 }
 
-// touch runs a command that does nothing, a few times, and asks for it in both of the languages that clients
-// speak: what the guest does for the first time in either takes it 2 ms. A template without that shell
-// is not the poorer for it.
+// touch runs a command that does nothing, a few times. It sends the requests in both encodings that
+// clients use, because the guest's first use of each takes 2 ms. touch does no harm to a template
+// without that shell.
 func (g *greeter) touch(ctx context.Context, conn *guest.Conn, times int) error {
 	tctx, cancel := context.WithTimeout(ctx, touchTime)
 	defer cancel()
@@ -341,8 +342,8 @@ func (g *greeter) touch(ctx context.Context, conn *guest.Conn, times int) error 
 	return ctx.Err()
 }
 
-// equip adds what a sandbox under these rules must have: the authority to trust,
-// and variables with placeholders, which never beat its own.
+// equip adds the data that a sandbox under these rules needs: the authority to trust, and variables
+// with placeholders. The sandbox's own variables win over the placeholders.
 func (g *greeter) equip(req *guest.InitRequest, p *policy.Policy) {
 	if p.Opens() {
 		req.Authority = g.opts.Authority
@@ -356,7 +357,7 @@ func (g *greeter) equip(req *guest.InitRequest, p *policy.Policy) {
 	req.EnvVars = env
 }
 
-// told reports whether a guest must know of these rules.
+// told reports whether a guest must be told anything about these rules.
 func (g *greeter) told(p *policy.Policy) bool {
 	var req guest.InitRequest
 	g.equip(&req, p)

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// How long a guest is left alone follows what guests take: down at once, up slowly, and never far.
+// TestRises shows how long a new guest is left alone: a quick start shortens the time at once, slow
+// starts lengthen it slowly, and it has a bound.
 func TestRises(t *testing.T) {
 	var r rises
 	if p := r.patience(carrel.GVisor); p != 0 {
@@ -26,7 +27,7 @@ func TestRises(t *testing.T) {
 	if p := r.patience(carrel.GVisor); p != riseMost {
 		t.Error("after a very slow one: ", p)
 	}
-	// Nobody is found before the patience ends, so that is what a quick guest seems to take.
+	// No guest is dialled before the patience ends, so a quick guest seems to take that long.
 	for range 10 {
 		r.note(carrel.GVisor, max(r.patience(carrel.GVisor), 4*time.Millisecond))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// TestHammer does everything at once, for -race: nothing hangs, every error is
-// one that the contract names, nothing is left.
+// TestHammer does everything at once, for -race. Nothing may hang, every error must be one that the
+// contract names, and nothing may be left.
 func TestHammer(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.MaxSandboxes = 60; o.SampleEvery = time.Millisecond })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

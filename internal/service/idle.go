@@ -12,15 +12,15 @@ import (
 // How idleness is looked for.
 const (
 	idleTick     = time.Second
-	idlePauses   = 4               // at once: each writes a sandbox's memory to the disk
+	idlePauses   = 4               // at once; each writes a sandbox's memory to disk
 	idleCPU      = 5               // percent of one core, where Idle.CPUPct is 0
 	activityTime = 2 * time.Second // for the guest's answer
 	tidyEvery    = 60              // ticks
 )
 
-// idle pauses sandboxes in which nothing happens, until the service closes. A tick
-// looks at numbers that are there anyway; only a sandbox that is quiet by those is
-// measured once more and its guest asked.
+// idle pauses sandboxes that do nothing, until the service closes. Each tick looks only at numbers
+// that the service already has. If these show a quiet sandbox, the service measures it once more
+// and asks its guest.
 func (au *autopilot) idle() {
 	tries := newAttempts(idlePauses)
 	defer tries.wg.Wait()
@@ -47,8 +47,8 @@ func (au *autopilot) idle() {
 	}
 }
 
-// quietLocked reports, as far as that can be told from outside, whether nothing has
-// happened in a running sandbox for long enough. Called with mu held.
+// quietLocked reports whether a running sandbox has done nothing for long enough, as far as the
+// service can tell from outside. The caller holds mu.
 func (b *box) quietLocked(now time.Time) bool {
 	l := b.rec.Sandbox.Lifecycle.Idle
 	if b.rec.Sandbox.State != carrel.Running || l.After <= 0 {
@@ -58,7 +58,7 @@ func (b *box) quietLocked(now time.Time) bool {
 	return b.use.open == 0 && b.use.last.Before(since) && b.samples.peak(since) < threshold(l)
 }
 
-// threshold is the processor use that counts as none.
+// threshold is the processor use below which a sandbox counts as idle.
 func threshold(l carrel.Idle) float64 {
 	if l.CPUPct == 0 {
 		return idleCPU
@@ -66,7 +66,7 @@ func threshold(l carrel.Idle) float64 {
 	return l.CPUPct
 }
 
-// peak is the highest processor use of the samples since a moment; −1 without any.
+// peak is the highest processor use of the samples since a given time; −1 without samples.
 func (r *samples) peak(since time.Time) float64 {
 	most := -1.0
 	for i := range r.ring {
@@ -79,8 +79,8 @@ func (r *samples) peak(since time.Time) float64 {
 	return most
 }
 
-// pauseIdle pauses a sandbox that looks quiet, if it is on a second look. It returns
-// when to look again.
+// pauseIdle looks again at a sandbox that seems quiet, and pauses it if it still is. It returns the
+// time of the next look.
 func (au *autopilot) pauseIdle(tries *attempts, b *box) time.Time {
 	l := b.public().Lifecycle
 	again := time.Now().Add(min(max(l.Idle.After/10, idleTick), time.Minute))
@@ -100,7 +100,7 @@ func (au *autopilot) pauseIdle(tries *attempts, b *box) time.Time {
 	case err == nil:
 		tries.worked(b)
 		return time.Time{}
-	case au.table.ctx.Err() != nil, b.running("") != nil: // it was ended, or paused by another
+	case au.table.ctx.Err() != nil, b.running("") != nil: // it has ended, or another caller paused it
 		return again
 	}
 	wait := tries.failed(b)
@@ -109,8 +109,8 @@ func (au *autopilot) pauseIdle(tries *attempts, b *box) time.Time {
 	return time.Now().Add(wait)
 }
 
-// busyInside measures a sandbox once more, since the newest sample may be from before
-// something began, and asks its guest what goes on in there.
+// busyInside measures a sandbox once more, since the newest sample may be older than the start of
+// some work. Then it asks the guest about its activity.
 func (au *autopilot) busyInside(b *box, l carrel.Idle) (bool, error) {
 	if err := au.meter.measure(au.table.ctx, b); err != nil {
 		return false, fmt.Errorf("measure it: %w", err)

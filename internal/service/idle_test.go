@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// state returns what a sandbox is at this moment.
+// state returns the present state of a sandbox.
 func (d *den) state(t *testing.T, id carrel.ID) carrel.State {
 	t.Helper()
 	synctest.Wait()
@@ -54,7 +54,7 @@ func TestIdle(t *testing.T) {
 		if sn, err := d.GetSnapshot(t.Context(), string(got.Snapshot)); err != nil || sn.Cause != carrel.CauseIdle || !sn.Memory {
 			t.Errorf("paused as %+v, %v", sn, err)
 		}
-		// The next request wakes it, and it is quiet from there on.
+		// The next request wakes the sandbox. After it, the sandbox is quiet again.
 		_, done, err := d.Visit(t.Context(), sb.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestIdleFilesOnly(t *testing.T) {
 	})
 }
 
-// TestBusy holds a sandbox awake, one thing at a time.
+// TestBusy keeps a sandbox awake by one kind of activity at a time.
 func TestBusy(t *testing.T) {
 	burn := func(d *den, id carrel.ID, pct int) func() {
 		return func() { d.moments.set(func() { d.moments.cpu[id] += time.Duration(pct) * 10 * time.Millisecond }) }
@@ -145,7 +145,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestIdleComesBetween lets a request come while the guest is being asked.
+// TestIdleComesBetween sends a request while the service asks the guest for its activity.
 func TestIdleComesBetween(t *testing.T) {
 	inDen(t, nil, func(t *testing.T, d *den) {
 		sb := d.create(t, idleAfter(time.Minute))
@@ -170,7 +170,8 @@ func TestIdleComesBetween(t *testing.T) {
 	})
 }
 
-// TestIdleFails counts the tries of what does not work: later and later, and told.
+// TestIdleFails counts the tries of a pause that fails. The waits grow, and each failure is an
+// event.
 func TestIdleFails(t *testing.T) {
 	for name, broken := range map[string]func(d *den){
 		"snapshot": func(d *den) {
@@ -237,7 +238,7 @@ func TestCheckpoints(t *testing.T) {
 		if got := count(); got != rest+2 {
 			t.Errorf("%d snapshots after a request", got-rest-1)
 		}
-		// A paused sandbox is left alone, and its snapshot what it was.
+		// A paused sandbox is left alone, and its snapshot stays the same.
 		got, err := d.Pause(t.Context(), sb.ID, carrel.PauseOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +264,8 @@ func TestCheckpoints(t *testing.T) {
 	})
 }
 
-// TestCheckpointsSpread makes many at once: they don't all take snapshots at once.
+// TestCheckpointsSpread makes many sandboxes at once. They must not all take their snapshots at
+// once.
 func TestCheckpointsSpread(t *testing.T) {
 	inDen(t, nil, func(t *testing.T, d *den) {
 		now, most, at := 0, 0, map[int64]int{}
@@ -308,7 +310,8 @@ func TestCheckpointsFail(t *testing.T) {
 	})
 }
 
-// TestNoTimeout: a sandbox without a timeout is paused when it is idle and lives as long as it is used, and so do its forks.
+// TestNoTimeout shows that a sandbox without a timeout is paused when it is idle, and otherwise
+// lives as long as it is used. The same is true of its forks.
 func TestNoTimeout(t *testing.T) {
 	inDen(t, nil, func(t *testing.T, d *den) {
 		o := carrel.CreateOptions{NoTimeout: true, Lifecycle: carrel.Lifecycle{OnTimeout: carrel.ActionPause, Idle: carrel.Idle{After: 30 * time.Minute}}}
@@ -324,7 +327,7 @@ func TestNoTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// An SDK that connects asks for five minutes at least, and takes nothing away.
+		// An SDK that connects asks for at least five minutes. A longer end time stays.
 		if _, _, err := d.Resume(t.Context(), sb.ID, carrel.ResumeOptions{Timeout: 5 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}

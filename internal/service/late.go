@@ -10,14 +10,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// Late is a [Service] that opens later, for the wire, which is made before it. The
-// zero value knows nobody; it is safe for concurrent use.
+// Late is a [Service] that opens later. The wire needs it, because the wire is made before the
+// service. The zero value knows no sandbox. It is safe for concurrent use.
 type Late struct{ service atomic.Pointer[Service] }
 
-// Open opens it: from now on s answers.
+// Open sets the service that answers from now on.
 func (l *Late) Open(s *Service) { l.service.Store(s) }
 
-// errEarly answers what comes before the service is there.
+// errEarly answers requests that come before the service is open.
 var errEarly = &carrel.Error{Op: "ask for credentials", Kind: carrel.Unavailable, Err: errors.New("the service is still starting")}
 
 // Secret is [Service.Secret].
@@ -44,7 +44,7 @@ func (l *Late) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest
 	return guest.RefusalReply{}
 }
 
-// Egress is [Service.Egress]. Nothing leaves before there is one.
+// Egress is [Service.Egress]. Before Open, it allows nothing.
 func (l *Late) Egress(id carrel.ID) *policy.Policy {
 	if s := l.service.Load(); s != nil {
 		return s.Egress(id)
@@ -52,7 +52,7 @@ func (l *Late) Egress(id carrel.ID) *policy.Policy {
 	return nil
 }
 
-// Owned returns a writer of decisions that says, of each, whose sandbox it is about.
+// Owned returns a writer of decisions that adds to each decision the project of its sandbox.
 func (l *Late) Owned(write func(carrel.Decision)) func(carrel.Decision) {
 	return func(d carrel.Decision) {
 		if s := l.service.Load(); s != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// launcher has drivers stand sandboxes up and take them down.
+// launcher makes drivers create and destroy instances.
 type launcher struct {
 	opts     *Options
 	log      *slog.Logger
@@ -26,8 +26,8 @@ type launcher struct {
 	probes   probes
 }
 
-// probes remembers which drivers were found to work. One that does not is asked
-// again by the next creation: its host may have been mended.
+// probes remembers the drivers that work. A driver that failed is asked again by the next creation,
+// because its host may have been repaired.
 type probes struct {
 	mu sync.Mutex
 	by map[carrel.Tier]*probe
@@ -65,7 +65,7 @@ func (la *launcher) probe(ctx context.Context, d driver.Driver) error {
 	}
 }
 
-// ask runs one probe for all who wait for it.
+// ask runs one probe for all callers that wait for it.
 func (la *launcher) ask(d driver.Driver, tier carrel.Tier, p *probe) {
 	ctx, cancel := context.WithTimeout(la.table.ctx, probeTime)
 	defer cancel()
@@ -99,7 +99,7 @@ func (la *launcher) home(ctx context.Context, rec state.Record) (driver.Driver, 
 	return drv, driver.Root{Image: img.Path}, nil
 }
 
-// stand has a driver build an instance, from nothing when from is nil.
+// stand makes a driver build an instance. If from is nil, it starts from nothing.
 func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root driver.Root, from *origin) (driver.Instance, *line, error) {
 	spec := driver.Spec{ID: b.id, Root: root, Guest: la.guestImage(b, from), Dir: b.dir, Limits: b.public().Limits}
 	ctx, span := trace.Start(ctx, "driver")
@@ -129,8 +129,9 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 	return inst, &line{inst: inst, fresh: from.boots(), restored: !from.boots(), pour: foreign}, nil
 }
 
-// guestImage chooses the guest's image and notes it: this build's own for what boots,
-// and for what goes on the one that it was running, which lies beside it.
+// guestImage chooses the guest's image and writes its name into the record. A sandbox that boots
+// gets this build's image. A restored one gets the image that it was running, if that still lies
+// beside it.
 func (la *launcher) guestImage(b *box, from *origin) string {
 	own := la.opts.GuestImage
 	b.mu.Lock()
@@ -161,7 +162,7 @@ func (la *launcher) destroy(b *box, inst driver.Instance) {
 	}
 }
 
-// letGo releases the snapshot that an instance was made from when all of it has been read.
+// letGo releases the snapshot that an instance was made from after all of it has been read.
 func (la *launcher) letGo(id carrel.ID, inst driver.Instance, from *origin) {
 	if from == nil {
 		return

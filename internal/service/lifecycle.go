@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Bounds on what a sandbox may do by itself.
+// Bounds on a sandbox's lifecycle rules.
 const (
 	minIdle      = 5 * time.Second
 	minEvery     = 10 * time.Second
@@ -25,8 +25,8 @@ const (
 	cpuPctByCore = 100
 )
 
-// SetLifecycle implements carrel.Moments. It works on a paused sandbox too, where it
-// counts from the next resumption on.
+// SetLifecycle implements carrel.Moments. It works on a paused sandbox too, and takes effect at its
+// next resumption.
 func (li *lifecycle) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	const op = "set lifecycle"
 	if err := li.rules.checkLifecycle(op, l); err != nil {
@@ -66,8 +66,8 @@ func (li *lifecycle) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Li
 	}
 }
 
-// setRunningLifecycle is SetLifecycle of a running sandbox, whose guest is told anew
-// what it must know of it.
+// setRunningLifecycle is SetLifecycle of a running sandbox. It also tells the guest the rules that
+// the guest must know.
 func (li *lifecycle) setRunningLifecycle(ctx context.Context, op string, b *box, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	same := false
 	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
@@ -84,9 +84,8 @@ func (li *lifecycle) setRunningLifecycle(ctx context.Context, op string, b *box,
 	return sb, nil
 }
 
-// tellLifecycle repeats /init. It has the turn, so that the guest is not told by a
-// connection that a pause just closed; a sandbox that is paused by then learns it
-// when it resumes.
+// tellLifecycle repeats /init. It holds box.turn, so that no pause closes the connection at the
+// same time. A sandbox that is paused by then gets its rules when it resumes.
 func (li *lifecycle) tellLifecycle(ctx context.Context, b *box) error {
 	ctx, release, err := li.table.take(ctx, "set lifecycle", b)
 	if err != nil {
@@ -99,8 +98,8 @@ func (li *lifecycle) tellLifecycle(ctx context.Context, b *box) error {
 	return li.greeter.init(ctx, b, false)
 }
 
-// setPausedLifecycle is SetLifecycle of a paused sandbox; done is false when it is
-// not paused any more.
+// setPausedLifecycle is SetLifecycle of a paused sandbox. done is false when the sandbox is no
+// longer paused.
 func (li *lifecycle) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifecycle) (_ carrel.Sandbox, done bool, err error) {
 	b.save.Lock()
 	defer b.save.Unlock()
@@ -118,7 +117,7 @@ func (li *lifecycle) setPausedLifecycle(ctx context.Context, b *box, l carrel.Li
 	return publicSandbox(b.rec.Sandbox), true, nil
 }
 
-// checkSpan checks a duration of which 0 means none.
+// checkSpan checks a duration. 0 means none.
 func checkSpan(op, field string, d, least time.Duration) error {
 	switch {
 	case d == 0:
@@ -163,8 +162,7 @@ func checkRetention(op string, r carrel.Retention) error {
 	return checkSpan(op, "lifecycle.retention.for", r.For, 0)
 }
 
-// canPause reports, as an error, that a lifecycle needs snapshots where the driver
-// has none.
+// canPause returns an error when a lifecycle needs snapshots and the driver has none.
 func canPause(drv driver.Driver, l carrel.Lifecycle) error {
 	field := ""
 	switch {
@@ -183,19 +181,19 @@ func canPause(drv driver.Driver, l carrel.Lifecycle) error {
 		Hint: "use another tier, or leave it out"}
 }
 
-// Bounds on what snapshots are called.
+// Bounds on the names and labels of snapshots.
 const (
 	maxSnapshotName = 128 // bytes, the tag with it
 	maxNames        = 16  // of one snapshot
 	maxLabel        = 256 // bytes
 )
 
-// snapshotName is E2B's form, a name and perhaps a tag, with the characters that a
-// template's name may have and capitals.
+// snapshotName has E2B's form: a name and an optional tag. It allows the characters of a template's
+// name, and capitals.
 var snapshotName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?$`)
 
-// checkSnapshotName checks a name that is to be given; "" gives none. A name stands
-// where templates and IDs stand too, so it must not look like an ID.
+// checkSnapshotName checks a name for a snapshot; "" gives no name. Callers may use a name in place
+// of a template or an ID, so it must not look like an ID.
 func checkSnapshotName(op, name string) error {
 	const field = "name"
 	if name == "" {
@@ -217,7 +215,7 @@ func checkSnapshotName(op, name string) error {
 	return nil
 }
 
-// checkLabel checks a text for people.
+// checkLabel checks a label, which is text for people.
 func checkLabel(op, label string) error {
 	switch {
 	case utf8.RuneCountInString(label) > maxLabel:

@@ -55,8 +55,8 @@ func TestBadLifecycle(t *testing.T) {
 	}
 }
 
-// TestLifecycleNeedsSnapshots refuses what a driver can't do, when it is asked for and
-// not in the middle of the night.
+// TestLifecycleNeedsSnapshots shows that rules which the driver can't follow are refused when they
+// are set, and not later when they are due.
 func TestLifecycleNeedsSnapshots(t *testing.T) {
 	h := newHouse(t, nil)
 	sb := h.create(t, carrel.CreateOptions{})
@@ -104,7 +104,7 @@ func TestSetLifecycle(t *testing.T) {
 	if err != nil || rec.Sandbox.Lifecycle.Checkpoints.Before[1] != "git push" || rec.Sandbox.State != carrel.Running {
 		t.Errorf("recorded %+v, %v", rec.Sandbox, err)
 	}
-	// A paused sandbox: its guest learns it when it is back.
+	// The guest of a paused sandbox gets the new rules when it is back.
 	if _, err := d.Pause(t.Context(), sb.ID, carrel.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestSetLifecycle(t *testing.T) {
 	}
 }
 
-// TestSetLifecycleRace changes it while the sandbox comes and goes.
+// TestSetLifecycleRace changes the lifecycle while the sandbox pauses and resumes.
 func TestSetLifecycleRace(t *testing.T) {
 	d := newDen(t, nil)
 	sb := d.create(t, carrel.CreateOptions{})

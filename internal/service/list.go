@@ -13,10 +13,10 @@ const (
 	maxPage = 100
 )
 
-// cursor writes a position as clients see it: opaque text.
+// cursor writes a position as the opaque text that clients see.
 func (p position) cursor() string { return timeline.WriteCursor(p.started, string(p.id)) }
 
-// parseCursor reads what cursor wrote.
+// parseCursor reads the text that cursor wrote.
 func parseCursor(s string) (position, error) {
 	at, name, ok := timeline.ReadCursor(s)
 	id, err := carrel.ParseID(name)
@@ -26,8 +26,8 @@ func parseCursor(s string) (position, error) {
 	return position{at, id}, nil
 }
 
-// List implements carrel.Sandboxes. Paging is stable: sandboxes that come or go
-// between two pages shift none of the others.
+// List implements carrel.Sandboxes. Paging is stable: sandboxes that come or go between two pages
+// do not shift the others.
 func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, error) {
 	if err := checkList(o); err != nil {
 		return carrel.Page{}, err
@@ -54,10 +54,10 @@ func (s *Service) List(_ context.Context, o carrel.ListOptions) (carrel.Page, er
 	return page, nil
 }
 
-// listBatch is how many sandboxes are looked at between two looks at the roll.
+// listBatch is how many sandboxes List takes from the roll at a time.
 const listBatch = 2 * maxPage
 
-// matching lists those after a place that pass the filters, no more than are asked for.
+// matching lists the sandboxes after a position that pass the filters, at most o.Limit of them.
 // more says that others follow.
 func (s *Service) matching(o carrel.ListOptions, after *position) (out []listed, more bool) {
 	k := orderKey{o.Project, partFor(o.States)}
@@ -79,7 +79,8 @@ func (s *Service) matching(o carrel.ListOptions, after *position) (out []listed,
 	}
 }
 
-// partFor is the smallest part with all that are in one of some states; none is any.
+// partFor is the smallest part that holds all sandboxes in the given states. No states means any
+// state.
 func partFor(states []carrel.State) part {
 	var parts [asleep + 1]bool
 	for _, st := range states {
@@ -94,7 +95,7 @@ func partFor(states []carrel.State) part {
 	return everybody
 }
 
-// running counts those that pass the filters and run.
+// running counts the running sandboxes that pass the filters.
 func (s *Service) running(o carrel.ListOptions) (n int) {
 	if len(o.States) > 0 && !slices.Contains(o.States, carrel.Running) {
 		return 0
@@ -129,8 +130,8 @@ func checkList(o carrel.ListOptions) error {
 	return nil
 }
 
-// isMadeFrom reports whether a text is the name or ID of a sandbox's template. It is
-// compared with what the sandbox's record says: the template may be gone.
+// isMadeFrom reports whether text is the name or ID of a sandbox's template. It compares text with
+// the sandbox's record, because the template may be gone.
 func isMadeFrom(sb *carrel.Sandbox, text string) bool {
 	ref, err := carrel.ParseTemplateRef(text)
 	return err == nil && ref.Plain() && (ref.Name() == sb.Template || ref.Name() == sb.Alias)

@@ -11,7 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/memory"
 )
 
-// sleepers writes n paused sandboxes of a project down, as an earlier service would have left them.
+// sleepers writes the records of n paused sandboxes of a project, as an earlier service would have
+// left them.
 func sleepers(t testing.TB, st state.Store, project string, n int) {
 	t.Helper()
 	began := time.Now().Add(-24 * time.Hour).UTC().Round(0)
@@ -23,8 +24,8 @@ func sleepers(t testing.TB, st state.Store, project string, n int) {
 	}
 }
 
-// TestManyPaused: what is done with one sandbox, and a page of a list, costs the same however many
-// others are paused.
+// TestManyPaused shows that an operation on one sandbox, and a page of a list, cost the same with
+// few and with many paused sandboxes.
 func TestManyPaused(t *testing.T) {
 	const few, many = 200, 20_000
 	open := func(n int) *house {
@@ -49,7 +50,7 @@ func TestManyPaused(t *testing.T) {
 		"count and look around": func(h *house) { h.Stats(); h.Committed() },
 	} {
 		var took [2][]time.Duration
-		for range 40 { // in turns, since others use the machine, too
+		for range 40 { // in turns, since other programs use the machine too
 			for i, h := range houses {
 				begin := time.Now()
 				work(h)
@@ -59,7 +60,7 @@ func TestManyPaused(t *testing.T) {
 		for i := range took {
 			slices.Sort(took[i])
 		}
-		// The least of each: a scan of all would take a hundred times as long.
+		// Compare the shortest times. A scan of all sandboxes would take a hundred times as long.
 		if a, b := took[0][0], took[1][0]; b > 3*a+100*time.Microsecond {
 			t.Errorf("%s: %v with %d paused, %v with %d", name, a, few, b, many)
 		}
@@ -79,7 +80,8 @@ func (h *house) page(t testing.TB, o carrel.ListOptions, want int) carrel.Page {
 	return p
 }
 
-// TestListPages: pages with every filter and in both orders have each sandbox once, in order.
+// TestListPages shows that pages, with every filter and in both orders, list each sandbox once and
+// in order.
 func TestListPages(t *testing.T) {
 	h := &house{drv: newFakeDriver(), store: &fakeStore{Store: memory.Open()}, dir: t.TempDir()}
 	sleepers(t, h.store, carrel.DefaultProject, 950)

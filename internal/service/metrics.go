@@ -11,24 +11,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Sampling: how much is kept and how it is bounded. A sandbox in which nothing
-// happens is measured less and less often: thousands of idle ones cost what a few
-// busy ones do.
+// Bounds on sampling. An idle sandbox is measured less and less often, so thousands of idle ones
+// cost as much as a few busy ones.
 const (
 	samplesKept   = 720       // an hour at the usual 5 seconds
-	samplesFor    = time.Hour // of those that are further apart, as many as lie in this
+	samplesFor    = time.Hour // with longer intervals, this much time is kept
 	sampleTime    = 2 * time.Second
 	sampleWorkers = 4
-	restingCPU    = 1  // percent of a core, below which nothing happens
-	restingFactor = 12 // the longest interval, as a multiple of the usual one
+	restingCPU    = 1  // percent of a core; below it, a sandbox is idle
+	restingFactor = 12 // the longest interval, in usual intervals
 )
 
 // samples are the newest measurements of one sandbox, at most samplesKept. It is
 // guarded by box.mu.
 type samples struct {
 	ring []point // grows, then wraps at oldest
-	next int     // the oldest, once the ring has wrapped
-	// total are what there was in all at the newest, in the public form.
+	next int     // the oldest sample, once the ring has wrapped
+	// total is the newest sample with all its fields, in the public form.
 	total carrel.Metric
 	cpu   time.Duration // at the last sample
 	at    time.Time     // of the last sample
@@ -37,7 +36,8 @@ type samples struct {
 	due   time.Time     // the next
 }
 
-// point is a carrel.Metric without what hardly changes: there are many.
+// point is a carrel.Metric without the fields that hardly change. It is small because there are
+// many.
 type point struct {
 	time            int64 // Unix nanoseconds
 	mem, cache, dsk int64
@@ -52,20 +52,20 @@ func (r *samples) add(m carrel.Metric) {
 		r.next = (r.next + 1) % n
 		return
 	}
-	if r.next > 0 { // it wrapped, and has to grow after all: the oldest comes first again
+	if r.next > 0 { // it wrapped and must grow: put the oldest first again
 		r.ring = slices.Concat(r.ring[r.next:], r.ring[:r.next])
 		r.next = 0
 	}
 	r.ring = append(r.ring, p)
 }
 
-// newest returns the sample that is i before the newest.
+// newest returns the sample that comes i samples before the newest.
 func (r *samples) newest(i int) point {
 	n := len(r.ring)
 	return r.ring[((r.next-1-i)%n+n)%n]
 }
 
-// between returns the samples from one moment to another, oldest first.
+// between returns the samples between two times, oldest first.
 func (r *samples) between(from, to time.Time) []carrel.Metric {
 	out := make([]carrel.Metric, 0, len(r.ring))
 	for i := len(r.ring) - 1; i >= 0; i-- {
@@ -81,11 +81,11 @@ func (r *samples) between(from, to time.Time) []carrel.Metric {
 	return out
 }
 
-// stir says that something goes on, or will: the usual interval is back, from now on.
+// stir notes activity, present or soon to come. The usual interval is back at once.
 func (r *samples) stir() { r.every, r.due = 0, time.Time{} }
 
-// rest chooses the next interval after a sample: longer as long as nothing happens.
-// most bounds it; 0 does not.
+// rest chooses the next interval after a sample. It grows while the sandbox is idle, up to most; 0
+// is no bound.
 func (r *samples) rest(m carrel.Metric, usual, most time.Duration) {
 	every := usual
 	if m.CPUUsedPct < restingCPU {
@@ -170,8 +170,8 @@ func (me *meter) measure(ctx context.Context, b *box) error {
 	return nil
 }
 
-// metric is a driver's measurement in the public form. A limit that the driver
-// does not enforce is shown as it was asked for.
+// metric is a driver's measurement in the public form. A limit that the driver does not enforce is
+// shown as the request set it.
 func metric(st driver.Stats, l carrel.Limits) carrel.Metric {
 	m := carrel.Metric{CPUCount: l.CPUs, MemUsed: st.Memory, MemTotal: st.MemoryLimit, MemCache: st.MemoryCache,
 		DiskUsed: st.Disk, DiskTotal: st.DiskLimit}
@@ -184,8 +184,8 @@ func metric(st driver.Stats, l carrel.Limits) carrel.Metric {
 	return m
 }
 
-// sample measures every running sandbox whose time it is, spread over the interval,
-// until the service closes.
+// sample measures each running sandbox when it is due, until the service closes. It spreads the
+// work over the interval.
 func (me *meter) sample() {
 	tick := time.NewTicker(me.opts.SampleEvery)
 	defer tick.Stop()

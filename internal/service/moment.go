@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// The steps of what is done with time at which a test lets the service die or the
-// disk be full (package failpoint), in their order.
+// The steps of snapshot operations, in order. At each of them, a test can kill the service or fill
+// the disk (package failpoint).
 const (
 	pointFrozen    = "service.pause.frozen"     // nothing is written yet
 	pointTaken     = "service.moment.taken"     // the driver has written its files
@@ -29,24 +29,23 @@ const (
 	pointResumed   = "service.resume.recorded"
 	pointTurned    = "service.rollback.recorded" // paused at the target, the old instance still there
 	pointForked    = "service.fork.taken"
-	pointDropped   = "service.drop.recorded" // a snapshot has no record, but content
+	pointDropped   = "service.drop.recorded" // a snapshot without a record still has content
 )
 
-// FailPoints lists the steps at which tests let the service die, in package
-// failpoint's names.
+// FailPoints lists the steps at which tests kill the service, by their names in package failpoint.
 func FailPoints() []string {
 	return []string{pointFrozen, pointTaken, pointCommitted, pointRecorded, pointDestroyed, pointSnapped,
 		pointOpened, pointRestored, pointGreeted, pointResumed, pointTurned, pointForked, pointDropped}
 }
 
-// wish says what moment to keep and why.
+// wish describes a snapshot to take.
 type wish struct {
 	cause               carrel.Cause
 	filesOnly           bool
 	name, label, detail string
 }
 
-// scrapAgain is how long after a removal that failed the next try comes.
+// scrapAgain is the wait after a failed removal.
 const scrapAgain = 3 * time.Second
 
 // moments pauses, resumes, forks and rolls back sandboxes.
@@ -70,8 +69,8 @@ type moments struct {
 	creator   *creator
 }
 
-// Snapshot implements carrel.Moments. The snapshot of a paused sandbox is the one
-// that it will resume from.
+// Snapshot implements carrel.Moments. For a paused sandbox, it returns the snapshot that the
+// sandbox will resume from.
 func (m *moments) Snapshot(ctx context.Context, id carrel.ID, o carrel.SnapshotOptions) (carrel.Snapshot, error) {
 	const op = "take snapshot"
 	if err := first(checkSnapshotName(op, o.Name), checkLabel(op, o.Label)); err != nil {
@@ -92,7 +91,7 @@ func (m *moments) Snapshot(ctx context.Context, id carrel.ID, o carrel.SnapshotO
 		return carrel.Snapshot{}, err
 	}
 	defer release()
-	if o.Cause == carrel.CauseCommand { // the guest asks, and does not know
+	if o.Cause == carrel.CauseCommand { // the guest does not know FilesOnly
 		o.FilesOnly = b.public().Lifecycle.Checkpoints.FilesOnly
 	}
 	w := wish{cause: o.Cause, filesOnly: o.FilesOnly, name: o.Name, label: o.Label, detail: o.Detail}
@@ -108,7 +107,7 @@ func (m *moments) Snapshot(ctx context.Context, id carrel.ID, o carrel.SnapshotO
 	return m.archive.withCost(ctx, sr.Snapshot), nil
 }
 
-// snap keeps the present moment of a running sandbox and makes it its newest.
+// snap takes a snapshot of a running sandbox and makes it the sandbox's newest.
 func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	if err := b.running(""); err != nil {
 		return state.SnapshotRecord{}, err
@@ -121,7 +120,7 @@ func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	b.save.Lock()
 	defer b.save.Unlock()
 	rec := b.record()
-	sr.Snapshot.Parent = rec.Sandbox.Snapshot // the one before may have been dropped meanwhile
+	sr.Snapshot.Parent = rec.Sandbox.Snapshot // the previous one may be deleted by now
 	rec.Sandbox.Snapshot = sr.Snapshot.ID
 	unlock := m.snaps.LockEdits()
 	if err = b.running(""); err == nil {
@@ -142,11 +141,11 @@ func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	return sr, nil
 }
 
-// settleTime is how long a creation waits for its guest to settle: hooks may take their time.
+// settleTime is how long a creation waits for its guest to settle. Hooks may take long.
 const settleTime = 10 * time.Second
 
-// promote makes the snapshot that a paused sandbox will resume from one that was
-// asked for.
+// promote turns the snapshot that a paused sandbox will resume from into a requested one: it is
+// Kept, and has the requested name and label.
 func (m *moments) promote(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	defer m.snaps.LockEdits()()
 	sr, ok := m.snaps.Get(b.record().Paused)
@@ -167,7 +166,7 @@ func (m *moments) promote(ctx context.Context, b *box, w wish) (state.SnapshotRe
 	return sr, nil
 }
 
-// snapshotEvent tells that a moment was kept.
+// snapshotEvent is the event of a new snapshot.
 func snapshotEvent(sn carrel.Snapshot) carrel.Event {
 	what := "files"
 	if sn.Memory {

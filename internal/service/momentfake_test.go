@@ -22,8 +22,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// momentDriver is a fakeDriver whose sandboxes have moments: a snapshot is one file
-// with whatever the test says, by default nothing.
+// momentDriver is a fakeDriver with snapshots. A snapshot is one file with the content that the
+// test sets, by default none.
 type momentDriver struct {
 	*fakeDriver
 
@@ -36,7 +36,7 @@ type momentDriver struct {
 	cpu      map[carrel.ID]time.Duration
 	disk     map[carrel.ID]int64
 	taken    int
-	specs    []driver.Spec           // of all sandboxes made or restored
+	specs    []driver.Spec           // the specs of all sandboxes made or restored
 	restored []driver.RestoreOptions // of those restored
 }
 
@@ -235,7 +235,7 @@ func (f *fakeSnapshots) Delete(_ context.Context, id carrel.SnapshotID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.done, id)
-	return nil // as in the contract, open files stay readable: the directory stays
+	return nil // open files must stay readable, so the directory stays
 }
 
 // applyStore is a fakeStore whose changes can fail.
@@ -263,7 +263,7 @@ func (f *applyStore) Apply(ctx context.Context, c state.Change) error {
 	return f.fakeStore.Apply(ctx, c)
 }
 
-// den is a house whose sandboxes have moments.
+// den is a house whose driver has snapshots.
 type den struct {
 	*house
 	applies *applyStore
@@ -272,7 +272,7 @@ type den struct {
 	opts    func(*service.Options)
 }
 
-// newDen opens a service with moments; records are there before it begins.
+// newDen opens a service with snapshots. The records are in the store before it opens.
 func newDen(t testing.TB, change func(*service.Options), records ...state.SnapshotRecord) *den {
 	t.Helper()
 	d := &den{moments: newMomentDriver(), snaps: &fakeSnapshots{dir: t.TempDir(), done: map[carrel.SnapshotID]snapshot.Manifest{}}}
@@ -302,7 +302,7 @@ func newDen(t testing.TB, change func(*service.Options), records ...state.Snapsh
 	return d
 }
 
-// snap takes a snapshot that the service may remove by itself.
+// snap takes a snapshot that the service may delete on its own.
 func (d *den) snap(t testing.TB, id carrel.ID, cause carrel.Cause) carrel.SnapshotID {
 	t.Helper()
 	sn, err := d.Snapshot(t.Context(), id, carrel.SnapshotOptions{Cause: cause})
@@ -326,7 +326,7 @@ func (d *den) timeline(t testing.TB, id carrel.ID) []carrel.SnapshotID {
 	return out
 }
 
-// consistent fails the test unless records, index and contents tell the same.
+// consistent fails the test unless records, index and contents agree.
 func (d *den) consistent(t testing.TB) {
 	t.Helper()
 	ctx := context.Background()

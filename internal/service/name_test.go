@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// TestNameIsOnes: of many creations with one name at once, one succeeds in each project, also after
-// a restart, and the name is free again when its sandbox has ended.
+// TestNameIsOnes makes many creations with one name at once. In each project exactly one succeeds,
+// also after a restart. The name is free again after its sandbox has ended.
 func TestNameIsOnes(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.KillOnClose = false })
 	var wg sync.WaitGroup
@@ -68,7 +68,7 @@ func TestNameIsOnes(t *testing.T) {
 	h.clean(t)
 }
 
-// TestNamesAreChecked: a name is never an ID, nor anything that could pass for a path or a flag.
+// TestNamesAreChecked shows that a name can't be an ID, nor look like a path or a flag.
 func TestNamesAreChecked(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, name := range []string{string(carrel.NewID()), "A", "a_b", "a.b", "-a", "a-", "a/b", "a:b", "a b", "é", "a\x00", "0123456789012345678901234567890123456789a"} {

@@ -16,32 +16,33 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Networks takes what may leave a sandbox; package wire implements it. A
-// sandbox without a link (NotFound) is no error.
+// Networks receives the policies of sandboxes; package wire implements it. NotFound means that a
+// sandbox has no link, which is no error.
 type Networks interface {
 	SetNetwork(id carrel.ID, p *policy.Policy) error
 }
 
 // Vault reveals secrets to the wire; package vault implements it.
 type Vault interface {
-	// Reveal returns the value of a project's secret that may be put into a request to
-	// host. Errors: NotFound; Forbidden for another host.
+	// Reveal returns the value of a project's secret for a request to host. Errors: NotFound;
+	// Forbidden when the secret is not for this host.
 	Reveal(ctx context.Context, project, ref, host string) (string, error)
 }
 
 // Issuer signs identity tokens; package identity implements it.
 type Issuer interface {
 	Mint(ctx context.Context, sb carrel.Sandbox, spec carrel.TokenSpec) (carrel.Token, error)
-	// Revoke declares void what was minted for a sandbox that has ended.
+	// Revoke revokes the tokens of a sandbox that has ended.
 	Revoke(ctx context.Context, id carrel.ID) error
 }
 
 const opNetwork = "set network"
 
-// refusedTime bounds the telling of one refusal to a guest. The wire does not wait for all of it.
+// refusedTime bounds the message to a guest about one refusal. The wire does not wait for all of
+// it.
 const refusedTime = 10 * time.Second
 
-// networks gives sandboxes their rules, and the wire what it asks for on their behalf.
+// networks gives sandboxes their rules, and answers the wire's requests about sandboxes.
 type networks struct {
 	opts    *Options
 	log     *slog.Logger
@@ -50,8 +51,8 @@ type networks struct {
 	greeter *greeter
 }
 
-// SetNetwork implements carrel.Sandboxes. The wire's rules change first: a guest, which
-// may be hostile and slow, does not delay what takes something away.
+// SetNetwork implements carrel.Sandboxes. It changes the wire's rules first, so that a hostile or
+// slow guest can't delay a restriction.
 func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
 	egress, err := compileNetwork(opNetwork, n)
 	if err != nil {
@@ -87,8 +88,8 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 	return sb, nil
 }
 
-// applyNetwork tells the wire a sandbox's rules. It reads them afresh, so that of
-// two at once the last one's rules are the last to be applied.
+// applyNetwork tells the wire a sandbox's rules. It reads the rules afresh, so that of two calls at
+// once, the last rules are applied last.
 func (ne *networks) applyNetwork(op string, b *box) error {
 	if ne.opts.Networks == nil {
 		return nil
@@ -96,15 +97,15 @@ func (ne *networks) applyNetwork(op string, b *box) error {
 	b.save.Lock()
 	defer b.save.Unlock()
 	err := ne.opts.Networks.SetNetwork(b.id, b.rules())
-	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out at all
+	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out
 		return nil
 	}
 	return &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err}
 }
 
-// Egress is what may leave a sandbox at this moment; nil, which is nothing, of one that is
-// not known. The wire asks when it makes a link. A simulated sandbox's link is made only
-// when it is wanted.
+// Egress returns the policy that a sandbox has at this moment. It is nil, which allows nothing, for
+// an unknown sandbox. The wire asks when it makes a link. The link of a simulated sandbox is made
+// only when it is needed.
 func (ne *networks) Egress(id carrel.ID) *policy.Policy {
 	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
@@ -113,7 +114,7 @@ func (ne *networks) Egress(id carrel.ID) *policy.Policy {
 	return b.rules()
 }
 
-// Secret reveals a secret for a request of a sandbox to host: to the wire alone.
+// Secret reveals a secret for a sandbox's request to host. Only the wire may call it.
 func (ne *networks) Secret(ctx context.Context, id carrel.ID, name, host string) (string, error) {
 	const op = "reveal secret"
 	b, err := ne.table.find(op, id)
@@ -126,14 +127,14 @@ func (ne *networks) Secret(ctx context.Context, id carrel.ID, name, host string)
 	return ne.opts.Vault.Reveal(ctx, b.record().Sandbox.Project, name, host)
 }
 
-// Token mints one of a sandbox's identity tokens, for a request of its own.
+// Token mints one of a sandbox's identity tokens, for a request of this sandbox.
 func (ne *networks) Token(ctx context.Context, id carrel.ID, name string) (string, error) {
 	t, err := ne.MintToken(ctx, id, name, "")
 	return t.Value, err
 }
 
-// MintToken mints one of a sandbox's identity tokens, by its name or, where that is
-// "", by its audience. Error: NotFound for one that the sandbox was not given.
+// MintToken mints one of a sandbox's identity tokens. It finds the token by its name or, when name
+// is "", by its audience. Error: NotFound when the sandbox has no such token.
 func (ne *networks) MintToken(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error) {
 	const op = "mint token"
 	b, err := ne.table.find(op, id)
@@ -162,8 +163,8 @@ func (ne *networks) MintToken(ctx context.Context, id carrel.ID, name, audience 
 	return ne.opts.Issuer.Mint(ctx, sb, spec)
 }
 
-// revoke declares a sandbox's tokens void. They end by themselves within the hour:
-// a failure is told and no more.
+// revoke revokes a sandbox's tokens. They end by themselves within the hour, so a failure is only
+// reported.
 func (ne *networks) revoke(ctx context.Context, sb carrel.Sandbox) {
 	if ne.opts.Issuer == nil || len(sb.Tokens) == 0 {
 		return
@@ -173,9 +174,9 @@ func (ne *networks) revoke(ctx context.Context, sb carrel.Sandbox) {
 	}
 }
 
-// Refused tells a sandbox that the wire refused it something, and returns which
-// program it was, if its guest could find out. A sandbox that can't be told is not
-// told: the audit log has it.
+// Refused tells a sandbox that the wire refused its request. It returns the program that made the
+// request, if the guest could find out. If the sandbox can't be told, only the audit log has the
+// refusal.
 func (ne *networks) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply {
 	b, err := ne.table.find("tell refusal", id)
 	if err != nil {
@@ -198,8 +199,8 @@ func (ne *networks) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) 
 
 // Bounds on network rules and tokens.
 const (
-	maxOut       = 1000    // of E2B's rules that allow, and of those that deny
-	maxRuleHosts = 1000    // that E2B's rules put something into requests to
+	maxOut       = 1000    // allow rules of E2B, and as many deny rules
+	maxRuleHosts = 1000    // hosts for which E2B's rules change requests
 	maxPorts     = 1000    // that speak TLS
 	maxTokens    = 32      // of one sandbox
 	maxName      = 128     // bytes of a token's name
@@ -207,8 +208,8 @@ const (
 	maxScopes    = 32
 )
 
-// compileNetwork checks network rules and makes them ready. Package policy checks what each
-// may say. How many there may be is checked here, and first: it bounds the work.
+// compileNetwork checks network rules and compiles them. It checks their number first, because that
+// bounds the work. Package policy checks each rule.
 func compileNetwork(op string, n carrel.Network) (*policy.Policy, error) {
 	for _, c := range []struct {
 		field, what string
@@ -230,7 +231,7 @@ func compileNetwork(op string, n carrel.Network) (*policy.Policy, error) {
 	return p, err
 }
 
-// checkTokens checks the identity tokens that a sandbox is to have.
+// checkTokens checks the identity tokens of a request.
 func checkTokens(op string, tokens map[string]carrel.TokenSpec) error {
 	if len(tokens) > maxTokens {
 		return invalid(op, "tokens", "%d tokens, at most %d may be", len(tokens), maxTokens)
@@ -253,7 +254,7 @@ func checkTokens(op string, tokens map[string]carrel.TokenSpec) error {
 	return nil
 }
 
-// cloneNetwork copies rules, so that no caller can change what was checked.
+// cloneNetwork copies rules, so that no caller can change rules that were checked.
 func cloneNetwork(n carrel.Network) carrel.Network {
 	n.AllowOut, n.DenyOut, n.HTTPSPorts = slices.Clone(n.AllowOut), slices.Clone(n.DenyOut), slices.Clone(n.HTTPSPorts)
 	if n.EgressProxy != nil {

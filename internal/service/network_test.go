@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// networks records what the wire is told.
+// networks records the policies that the wire is told.
 type networks struct {
 	mu   sync.Mutex
 	told map[carrel.ID][]*policy.Policy
@@ -31,7 +31,8 @@ func (n *networks) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	return nil
 }
 
-// of returns what the wire goes by; before it is told of a sandbox, that is nothing.
+// of returns the policy that the wire applies. It allows nothing before the wire is told of a
+// sandbox.
 func (n *networks) of(id carrel.ID) *policy.Policy {
 	all := n.all(id)
 	if len(all) == 0 {
@@ -40,14 +41,14 @@ func (n *networks) of(id carrel.ID) *policy.Policy {
 	return all[len(all)-1]
 }
 
-// all returns all that the wire was told of a sandbox.
+// all returns all policies that the wire was told for a sandbox.
 func (n *networks) all(id carrel.ID) []*policy.Policy {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.told[id])
 }
 
-// opens reports whether a policy lets a connection out to anywhere.
+// opens reports whether a policy allows a connection to any address.
 func opens(p *policy.Policy) bool {
 	return p.Judge(policy.Flow{Addr: netip.MustParseAddr("203.0.113.9"), Port: 22}).Allow
 }
@@ -65,7 +66,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkSecrets: what is a secret of the request reaches the wire and nobody else.
+// TestNetworkSecrets shows that the secret parts of a request reach the wire and nobody else.
 func TestNetworkSecrets(t *testing.T) {
 	n := &networks{}
 	h := newHouse(t, func(o *service.Options) { o.Networks = n })
@@ -94,8 +95,9 @@ func TestNetworkSecrets(t *testing.T) {
 	}
 }
 
-// TestNetworkTellsTheGuest: a policy that opens TLS comes with the authority to trust and
-// the placeholders, a live one too, and what the sandbox has itself wins.
+// TestNetworkTellsTheGuest shows that a policy that opens TLS gives the guest the authority to
+// trust and the placeholders, also when it is set on a running sandbox. The sandbox's own variables
+// win.
 func TestNetworkTellsTheGuest(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.Authority = "the authority" })
 	inject := &carrel.Policy{
@@ -128,7 +130,7 @@ func TestNetworkTellsTheGuest(t *testing.T) {
 	}
 }
 
-// issuer signs nothing but notes what it is asked.
+// issuer signs nothing, but records its calls.
 type issuer struct {
 	mu      sync.Mutex
 	revoked []carrel.ID
@@ -145,7 +147,7 @@ func (i *issuer) Revoke(_ context.Context, id carrel.ID) error {
 	return nil
 }
 
-// vault has one secret, of the owner "" and for one host.
+// vault has one secret, of the project "" and for one host.
 type vault struct{}
 
 func (vault) Reveal(_ context.Context, project, ref, host string) (string, error) {
@@ -210,8 +212,8 @@ func TestBadTokens(t *testing.T) {
 	}
 }
 
-// TestHostileGuestDelaysNothing: rules that take something away hold before a guest, which
-// may not want to answer, is told of anything.
+// TestHostileGuestDelaysNothing shows that a restriction is in force before the guest is told of
+// it. A hostile guest may never answer.
 func TestHostileGuestDelaysNothing(t *testing.T) {
 	n := &networks{}
 	var told, held atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// nursery makes and ends what the pool keeps ready.
+// nursery makes and ends the warm sandboxes of the pool.
 type nursery struct {
 	opts     *Options
 	log      *slog.Logger
@@ -30,7 +30,7 @@ type nursery struct {
 
 var _ warm.Host[*prepared] = (*nursery)(nil)
 
-// oneOf is what was made ahead, as the pool knows it.
+// oneOf describes a warm sandbox for the pool.
 func oneOf(one *prepared, key pool.Key) *warm.One[*prepared] {
 	sb := one.box.rec.Sandbox
 	return &warm.One[*prepared]{Sandbox: one, ID: one.box.id, Key: key, LimitMB: sb.Limits.MemoryMB, CommittedMB: memoryOf(sb)}
@@ -55,17 +55,17 @@ func (n *nursery) Key(ctx context.Context, k warm.Kind) (pool.Key, warm.Kind, er
 	return key, kindOf(p), nil
 }
 
-// plan plans another sandbox of a kind, under the key that it has today.
+// plan plans another sandbox of a kind, with the key that this kind has now.
 func (n *nursery) plan(ctx context.Context, k warm.Kind) (*plan, pool.Key, error) {
 	opts := carrel.CreateOptions{Template: k.Template, Tier: k.Tier, Limits: k.Limits}
 	if k.Project != "" {
-		ctx = within(ctx, k.Project) // its name means nothing, or another, elsewhere
+		ctx = within(ctx, k.Project) // in other projects the name means something else
 	}
 	p, err := n.creator.plan(ctx, opts)
 	if err != nil {
 		return nil, "", err
 	}
-	if p.from != nil { // its template is gone, and a snapshot has the name
+	if p.from != nil { // the template is gone and a snapshot has its name
 		p.from.release()
 		return nil, "", &carrel.Error{Op: warm.Op, Kind: carrel.NotFound, Err: fmt.Errorf("no template %s", clip(k.Template)),
 			Hint: "a snapshot has that name, and sandboxes made from snapshots are not kept ready"}
@@ -142,9 +142,8 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	return one, nil
 }
 
-// record writes the record of one that is nobody's yet, without its token: nobody
-// is to know it. What a guest was told that this does not hold, the next service does not know
-// and tells it again.
+// record writes the record of a warm sandbox, without its token and environment: nobody may know
+// the token. The next service does not find them in the record, and gives the guest new ones.
 func (n *nursery) record(ctx context.Context, b *box) error {
 	rec := b.record()
 	rec.Sandbox.AccessToken, rec.Env = "", nil
@@ -186,7 +185,7 @@ func (n *nursery) End(ctx context.Context, one *prepared) error {
 	return nil
 }
 
-// forget removes what is left of one whose instance is gone.
+// forget removes the leftovers of a warm sandbox whose instance is gone.
 func (n *nursery) forget(ctx context.Context, id carrel.ID) error {
 	err := n.opts.Store.DeleteSandbox(ctx, id)
 	return errors.Join(err, os.RemoveAll(filepath.Join(n.opts.Dir, string(id))))

@@ -24,13 +24,14 @@ type origin struct {
 	once      *sync.Once // of this user's release
 }
 
-// users counts who uses an open snapshot.
+// users counts the users of an open snapshot.
 type users struct {
 	n     atomic.Int32
 	close func()
 }
 
-// share is for another user, who releases it in turn; nil, for no snapshot, stays nil.
+// share adds another user, who must call release too. A nil origin, which means no snapshot, stays
+// nil.
 func (o *origin) share() *origin {
 	if o == nil {
 		return nil
@@ -41,7 +42,7 @@ func (o *origin) share() *origin {
 	return &c
 }
 
-// release lets go of it; idempotent.
+// release ends one use of the snapshot. It is idempotent.
 func (o *origin) release() {
 	o.once.Do(func() {
 		if o.users.n.Add(-1) == 0 {
@@ -50,7 +51,7 @@ func (o *origin) release() {
 	})
 }
 
-// check verifies the content, where there is any.
+// check verifies the content, if there is any.
 func (o *origin) check(ctx context.Context) error {
 	if o == nil {
 		return nil
@@ -58,10 +59,10 @@ func (o *origin) check(ctx context.Context) error {
 	return o.verify(ctx)
 }
 
-// boots reports whether a sandbox made from it boots afresh, and does not go on.
+// boots reports whether a sandbox made from it boots, instead of continuing from memory.
 func (o *origin) boots() bool { return o == nil || o.filesOnly || !o.info.Memory }
 
-// restorer is the part of a driver that restores snapshots.
+// restorer returns the part of a driver that restores snapshots.
 func restorer(drv driver.Driver) (driver.Restorer, error) {
 	r, ok := driver.As[driver.Restorer](drv)
 	if !ok {

@@ -34,8 +34,8 @@ func (m *moments) Pause(ctx context.Context, id carrel.ID, o carrel.PauseOptions
 	return sb, err
 }
 
-// pauseIf pauses on the condition that cond, asked with box.mu held when the turn
-// has come, still says so. A sandbox of which it does not is returned as it is.
+// pauseIf pauses a sandbox only if cond agrees. It calls cond with box.mu held when it has
+// box.turn. If cond says no, it returns the sandbox unchanged.
 func (m *moments) pauseIf(ctx context.Context, b *box, o carrel.PauseOptions, cond func() bool) (carrel.Sandbox, error) {
 	switch st := b.public().State; st {
 	case carrel.Paused, carrel.Pausing:
@@ -77,7 +77,7 @@ func (b *box) alreadyPaused(st carrel.State) error {
 	return &carrel.Error{Op: opPause, Kind: carrel.Conflict, ID: b.id, Err: fmt.Errorf("the sandbox is %s already", st)}
 }
 
-// pause takes a sandbox that is marked as pausing to paused, or back to running.
+// pause takes a sandbox from pausing to paused, or back to running.
 func (m *moments) pause(ctx context.Context, b *box, w wish) error {
 	if most := m.opts.MaxPaused; most > 0 && m.table.paused() >= most {
 		b.setState(carrel.Pausing, carrel.Running)
@@ -119,7 +119,7 @@ func (m *moments) pause(ctx context.Context, b *box, w wish) error {
 	return nil
 }
 
-// still keeps the moment of a sandbox in which nothing moves any more.
+// still freezes a sandbox and takes its snapshot.
 func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	b.mu.Lock()
 	inst := b.inst
@@ -135,8 +135,8 @@ func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	return m.archive.keep(ctx, b, w)
 }
 
-// recordPaused writes that a sandbox is paused at a snapshot: from here on it is,
-// whatever happens to its instance.
+// recordPaused writes that a sandbox is paused at a snapshot. From here on it is paused, even if
+// its instance can't be ended.
 func (m *moments) recordPaused(ctx context.Context, b *box, put []state.SnapshotRecord, at carrel.SnapshotID, wake bool) error {
 	b.save.Lock()
 	defer b.save.Unlock()
@@ -145,10 +145,10 @@ func (m *moments) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 	}
 	rec := b.record()
 	for i := range put {
-		put[i].Snapshot.Parent = rec.Sandbox.Snapshot // the one before may have been dropped meanwhile
+		put[i].Snapshot.Parent = rec.Sandbox.Snapshot // the previous one may be deleted by now
 	}
 	rec.Sandbox.State, rec.Sandbox.Snapshot, rec.Paused, rec.Wake = carrel.Paused, at, at, wake
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // written or not, nothing in between
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // the write must not stop halfway
 	defer cancel()
 	if err := m.records.apply(ctx, state.Change{Put: []state.Record{rec}, PutSnapshots: put}); err != nil {
 		m.records.takeBack(ctx, b, put)
@@ -163,7 +163,7 @@ func (m *moments) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 	return nil
 }
 
-// unpause lets a sandbox run on whose pause failed.
+// unpause lets a sandbox run on after its pause failed.
 func (m *moments) unpause(b *box) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
 	defer cancel()
@@ -178,8 +178,8 @@ func (m *moments) unpause(b *box) {
 	b.setState(carrel.Pausing, carrel.Running)
 }
 
-// putAway ends the instance of a sandbox that is recorded as paused. One that does
-// not go is tried again before it resumes, and at the next start.
+// putAway ends the instance of a sandbox that is recorded as paused. If that fails, the service
+// tries again before the sandbox resumes, and the next service at its start.
 func (m *moments) putAway(b *box) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), endTime)
 	defer cancel()
@@ -189,7 +189,7 @@ func (m *moments) putAway(b *box) {
 	b.inst, b.conn = nil, nil
 	b.rec.Sandbox.State = carrel.Paused
 	b.enrollLocked()
-	b.samples.at = time.Time{} // another process is measured from now on
+	b.samples.at = time.Time{} // from now on, another process is measured
 	b.mu.Unlock()
 	m.lifecycle.expiry.clear(b)
 	m.table.count(-1)
@@ -213,8 +213,8 @@ func (m *moments) putAway(b *box) {
 	m.table.spawn(func() { m.forgetHandle(b) })
 }
 
-// forgetHandle writes that a paused sandbox has no instance, so that the next
-// service need not look for one.
+// forgetHandle writes that a paused sandbox has no instance. So the next service need not look for
+// one.
 func (m *moments) forgetHandle(b *box) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
 	defer cancel()

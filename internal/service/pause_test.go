@@ -26,7 +26,7 @@ func (d *den) pause(t testing.TB, id carrel.ID, o carrel.PauseOptions) {
 	}
 }
 
-// now returns what a sandbox is, as it stands.
+// now returns the present state of a sandbox.
 func (d *den) now(t testing.TB, id carrel.ID) carrel.State {
 	t.Helper()
 	sb, err := d.Get(t.Context(), id)
@@ -36,7 +36,7 @@ func (d *den) now(t testing.TB, id carrel.ID) carrel.State {
 	return sb.State
 }
 
-// TestPause follows a sandbox through a pause and back: the same sandbox, another
+// TestPause follows a sandbox through a pause and back. It is the same sandbox with another
 // instance.
 func TestPause(t *testing.T) {
 	d := newDen(t, nil)
@@ -80,7 +80,7 @@ func TestPause(t *testing.T) {
 	d.consistent(t)
 }
 
-// TestPauseFails leaves a sandbox running whose pause failed, at whatever step.
+// TestPauseFails makes a pause fail at each step. The sandbox must run on.
 func TestPauseFails(t *testing.T) {
 	d := newDen(t, nil)
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -108,8 +108,8 @@ func TestPauseFails(t *testing.T) {
 	d.pause(t, sb.ID, carrel.PauseOptions{})
 }
 
-// TestAutoPauseHolds is a known complaint: what is to happen at the timeout must
-// not be forgotten when a sandbox is connected to again.
+// TestAutoPauseHolds guards against a known complaint: the action at the timeout must not be
+// forgotten when a client connects to a sandbox again.
 func TestAutoPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDen(t, nil)
@@ -135,7 +135,7 @@ func TestAutoPauseHolds(t *testing.T) {
 	})
 }
 
-// TestPauseAtTimeoutFails keeps a sandbox that can't be paused in time: its state is
+// TestPauseAtTimeoutFails keeps a sandbox that can't be paused at its timeout, because its state is
 // worth more than its timeout.
 func TestPauseAtTimeoutFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,8 @@ func TestPauseAtTimeoutFails(t *testing.T) {
 	})
 }
 
-// TestVisit wakes what wakes by itself, once for all who come, and nothing else.
+// TestVisit shows that a visit wakes a sandbox with automatic wake-up, once for all visitors, and
+// no other sandbox.
 func TestVisit(t *testing.T) {
 	d := newDen(t, nil)
 	wakes := d.create(t, carrel.CreateOptions{Timeout: time.Minute, Lifecycle: carrel.Lifecycle{AutoResume: true}})
@@ -190,7 +191,7 @@ func TestVisit(t *testing.T) {
 	if sb, err := d.Get(t.Context(), wakes.ID); err != nil || sb.Generation != 1 || time.Until(sb.Ends) < 4*time.Minute {
 		t.Errorf("it was restored %d times and ends in %v, %v", sb.Generation, time.Until(sb.Ends), err)
 	}
-	// E2B: what was paused on request without memory is not woken by traffic.
+	// As in E2B, traffic does not wake a sandbox that was paused on request without memory.
 	d.pause(t, wakes.ID, carrel.PauseOptions{FilesOnly: true})
 	if _, _, err := d.Visit(t.Context(), wakes.ID); !errors.Is(err, carrel.Conflict) {
 		t.Errorf("a visit to what sleeps soundly: %v", err)
@@ -206,7 +207,7 @@ func TestVisit(t *testing.T) {
 	}
 }
 
-// TestRoom counts the living against one bound and the paused against another.
+// TestRoom counts living sandboxes against one bound and paused ones against another.
 func TestRoom(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.MaxSandboxes, o.MaxPaused = 1, 1 })
 	a := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -231,8 +232,8 @@ func TestRoom(t *testing.T) {
 	d.create(t, carrel.CreateOptions{})
 }
 
-// TestPausedSurvivesRestart finds paused sandboxes again, finishes a rollback that the
-// service before had begun, and runs the guest that a sandbox was running.
+// TestPausedSurvivesRestart restarts the service. It must find paused sandboxes again, finish a
+// rollback that the earlier service had begun, and use the guest image that a sandbox was running.
 func TestPausedSurvivesRestart(t *testing.T) {
 	guests := t.TempDir()
 	image := func(name string) string {
@@ -306,7 +307,7 @@ func TestPausedSurvivesRestart(t *testing.T) {
 	}
 }
 
-// TestDamagedResume keeps a sandbox paused whose snapshot turns out to be damaged.
+// TestDamagedResume shows that a sandbox with a damaged snapshot stays paused.
 func TestDamagedResume(t *testing.T) {
 	d := newDen(t, nil)
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -329,7 +330,8 @@ func TestDamagedResume(t *testing.T) {
 	}
 }
 
-// TestClosingWhilePausing ends a pause under way before or after, never between.
+// TestClosingWhilePausing closes the service during a pause. The sandbox is then running or paused,
+// never in between.
 func TestClosingWhilePausing(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.KillOnClose = false })
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -358,8 +360,8 @@ func TestClosingWhilePausing(t *testing.T) {
 	}
 }
 
-// TestAmbiguousWrites has writes fail that were made all the same: what the next
-// service reads is what is.
+// TestAmbiguousWrites makes writes fail although they reached the store. The record and the service
+// must still agree.
 func TestAmbiguousWrites(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.KillOnClose = false })
 	var armed atomic.Bool

@@ -33,7 +33,7 @@ func (m *moments) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOpt
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	// Who asked may hang up: what began is finished.
+	// The caller may hang up, but the promotion is finished.
 	ctx, release, err := m.table.take(context.WithoutCancel(ctx), opPromote, b)
 	if err != nil {
 		return carrel.Sandbox{}, err
@@ -56,7 +56,7 @@ type promotion struct {
 	root string // the name of the image's link
 }
 
-// planPromotion checks a request, while nothing has happened yet.
+// planPromotion checks a request before anything is changed.
 func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOptions) (*promotion, error) {
 	fail := func(kind carrel.Kind, field string, err error, hint string) (*promotion, error) {
 		return nil, &carrel.Error{Op: opPromote, Kind: kind, ID: b.id, Field: field, Err: err, Hint: hint}
@@ -93,9 +93,10 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	return p, nil
 }
 
-// move is Promote with the turn: the sandbox pauses in its tier and wakes in the other.
+// move is the part of Promote that holds box.turn. The sandbox pauses in its old tier and wakes in
+// the new one.
 func (m *moments) move(ctx context.Context, b *box, p *promotion) (err error) {
-	// Before it is paused: one that is refused runs on.
+	// Wait before the pause, so that a refused sandbox runs on.
 	ctx, pass, err := m.gates.enterWake(ctx, opPromote, b)
 	if err != nil {
 		return err
@@ -157,10 +158,10 @@ func (m *moments) rerecord(ctx context.Context, b *box, rec state.Record) error 
 	return nil
 }
 
-// pour puts the files of another driver's snapshot into a sandbox whose guest is up.
+// pour writes the files of another driver's snapshot into a sandbox whose guest is up.
 func (m *moments) pour(ctx context.Context, b *box, from *origin) error {
 	var files io.ReadCloser
-	mark := "" // of the files that mean nothing here
+	mark := "" // prefix of files that have no meaning here
 	err := error(&carrel.Error{Kind: carrel.Unsupported, Err: fmt.Errorf("there is no driver %q to read the snapshot with", from.info.Driver)})
 	for _, drv := range m.opts.Drivers.All() {
 		if drv.Info().Name != from.info.Driver {
@@ -207,11 +208,11 @@ func (m *moments) pour(ctx context.Context, b *box, from *origin) error {
 	return nil
 }
 
-// system are the directories and files that belong to a tier and not to a sandbox's user.
+// system lists the directories and files that belong to the tier, not to the sandbox's user.
 var system = []string{"dev", "proc", "sys", "run/carrel", ".carrel", "etc/passwd", "etc/group", "etc/shadow", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
 
-// sift copies a tar stream without what belongs to the tier that it comes from: system, and files that begin with mark. gone are
-// the paths that were removed there.
+// sift copies a tar stream. It leaves out the files of the old tier: those in system, and those
+// whose name begins with mark. gone lists the paths that were deleted in the old tier.
 func sift(w io.Writer, r io.Reader, mark string) (gone []string, err error) {
 	tr, tw := tar.NewReader(r), tar.NewWriter(w)
 	dropped := map[string]bool{}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSift sends hostile and ordinary names through: what belongs to the old tier stays behind, nothing points out of the
-// archive, and a damaged stream is an error and no shorter archive.
+// TestSift copies streams with hostile and ordinary names. The old tier's files are left out, no
+// name points outside the archive, and a damaged stream is an error instead of a shorter archive.
 func TestSift(t *testing.T) {
 	var in bytes.Buffer
 	w := tar.NewWriter(&in)

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// records writes what the store knows of sandboxes and snapshots.
+// records writes the records of sandboxes and snapshots to the store.
 type records struct {
 	opts  *Options
 	log   *slog.Logger
@@ -19,13 +19,13 @@ type records struct {
 	snaps *timeline.Index
 }
 
-// update changes the record of a running sandbox: on the disk first, then here.
+// update changes the record of a running sandbox, first on disk and then in memory.
 func (r *records) update(ctx context.Context, op string, b *box, change func(*state.Record)) (carrel.Sandbox, error) {
 	return r.updateRules(ctx, op, b, nil, change)
 }
 
-// updateRules is update for a change of the record's network, which egress is compiled
-// from. Nil is for a change that leaves the network alone.
+// updateRules is update for a change of the record's network. egress is compiled from the new
+// network. It is nil when the change leaves the network alone.
 func (r *records) updateRules(ctx context.Context, op string, b *box, egress *policy.Policy, change func(*state.Record)) (carrel.Sandbox, error) {
 	b.save.Lock()
 	defer b.save.Unlock()
@@ -39,7 +39,7 @@ func (r *records) updateRules(ctx context.Context, op string, b *box, egress *po
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	st := b.rec.Sandbox.State // an end, or a pause, that began meanwhile goes on
+	st := b.rec.Sandbox.State // an end or a pause that began since then goes on
 	b.rec = rec
 	b.rec.Sandbox.State = st
 	b.enrollLocked()
@@ -52,7 +52,7 @@ func (r *records) updateRules(ctx context.Context, op string, b *box, egress *po
 	return publicSandbox(rec.Sandbox), nil
 }
 
-// remember writes the record as it stands, as well as that goes.
+// remember writes the present record. An error is only logged.
 func (r *records) remember(ctx context.Context, b *box) {
 	b.save.Lock()
 	defer b.save.Unlock()
@@ -61,7 +61,7 @@ func (r *records) remember(ctx context.Context, b *box) {
 	}
 }
 
-// putSandbox writes a record as a part of an operation.
+// putSandbox writes a record as part of an operation.
 func (r *records) putSandbox(ctx context.Context, rec state.Record) error {
 	span := trace.Mark(ctx, "record")
 	err := r.opts.Store.PutSandbox(ctx, rec)
@@ -69,8 +69,8 @@ func (r *records) putSandbox(ctx context.Context, rec state.Record) error {
 	return err
 }
 
-// unrecord deletes the record of a creation that failed, unless a later step
-// could not be undone and needs it.
+// unrecord deletes the record of a failed creation. It keeps the record if a later step could not
+// be undone, because the next service needs it to finish that.
 func (r *records) unrecord(b *box) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.table.ctx), undoTime)
 	defer cancel()
@@ -88,7 +88,7 @@ func (r *records) unrecord(b *box) {
 	}
 }
 
-// apply makes a change durable and then known.
+// apply writes a change to the store and then to the index.
 func (r *records) apply(ctx context.Context, c state.Change) error {
 	if err := r.opts.Store.Apply(ctx, c); err != nil {
 		return err
@@ -100,9 +100,8 @@ func (r *records) apply(ctx context.Context, c state.Change) error {
 	return nil
 }
 
-// takeBack writes a record as it was before a write that failed: a disk that errs may
-// have taken it all the same, and then the next service would believe it. The caller
-// holds box.save.
+// takeBack writes the state before a failed write again. The failed write may have reached the
+// disk, and the next service would then believe it. The caller holds box.save.
 func (r *records) takeBack(ctx context.Context, b *box, put []state.SnapshotRecord) {
 	rec, ok := b.durable()
 	if !ok {

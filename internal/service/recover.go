@@ -25,7 +25,7 @@ const (
 	recoverTime   = 30 * time.Second // for one
 )
 
-// recovery takes over what an earlier service left.
+// recovery takes over the sandboxes and snapshots of an earlier service.
 type recovery struct {
 	opts      *Options
 	log       *slog.Logger
@@ -40,8 +40,8 @@ type recovery struct {
 	nursery   *nursery
 }
 
-// recover adopts what an earlier service left running, finishes what it left half
-// done, and tells what was lost.
+// recover adopts the sandboxes that still run, finishes the earlier service's unfinished work, and
+// reports lost sandboxes.
 func (r *recovery) recover(ctx context.Context) error {
 	records, err := r.opts.Store.Sandboxes(ctx)
 	if err != nil {
@@ -67,16 +67,16 @@ func (r *recovery) recover(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if ctx.Err() != nil { // cut short: what was not looked at must not be swept
+	if ctx.Err() != nil { // cut short: records not yet seen must not be swept
 		return &carrel.Error{Op: opRecover, Kind: carrel.TimedOut, Err: context.Cause(ctx)}
 	}
 	r.sweep(ctx, known)
 	return nil
 }
 
-// recoverOne deals with one record. kept says that the sandbox, or what is known
-// of it, must stay. Only a store that fails is an error: one sandbox that can't
-// be adopted now must not stop the service, and is tried again by the next.
+// recoverOne handles one record. kept says that the sandbox or its data must stay. Only a failing
+// store is an error. A sandbox that can't be adopted now must not stop the service, and the next
+// service tries again.
 func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool, err error) {
 	id := rec.Sandbox.ID
 	log := r.log.With("sandbox", id)
@@ -94,7 +94,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		inst, err = drv.Recover(ctx, rec.Handle)
 		if err != nil && !errors.Is(err, carrel.NotFound) {
 			log.Error("a sandbox could not be adopted and is left alone", "err", err)
-			if rec.Sandbox.State == carrel.Paused { // its state does not depend on that
+			if rec.Sandbox.State == carrel.Paused { // its state does not depend on the instance
 				r.recoverPaused(ctx, rec, nil)
 			}
 			return true, nil
@@ -118,7 +118,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	case inst == nil:
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile"})
 	}
-	if f, ok := driver.As[driver.Freezer](inst); ok { // the service before died while it paused it
+	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
 		if err := f.Thaw(ctx); err != nil {
 			log.Error("a sandbox could not be thawed", "err", err)
 		}
@@ -127,9 +127,8 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	return true, nil
 }
 
-// recoverPaused takes over a paused sandbox. What is left of the time before it was
-// paused, or of a resumption that nobody finished, is removed; kept says that it
-// could not be.
+// recoverPaused takes over a paused sandbox. It removes an instance left from before the pause or
+// from an unfinished resumption. kept says that this failed.
 func (r *recovery) recoverPaused(ctx context.Context, rec state.Record, inst driver.Instance) (kept bool) {
 	b := r.table.newBox(rec, r.egress(rec), func(error) {})
 	close(b.up)
@@ -147,8 +146,8 @@ func (r *recovery) recoverPaused(ctx context.Context, rec state.Record, inst dri
 	return kept
 }
 
-// egress compiles a recorded network. One that this service would not take lets nothing
-// out until it is set anew.
+// egress compiles a recorded network. If this service refuses the rules, the policy allows nothing
+// until a caller sets new rules.
 func (r *recovery) egress(rec state.Record) *policy.Policy {
 	p, err := compileNetwork(opRecover, rec.Sandbox.Network)
 	if err != nil {
@@ -158,8 +157,8 @@ func (r *recovery) egress(rec state.Record) *policy.Policy {
 	return p
 }
 
-// bury forgets a sandbox that is no more, and tells its end unless the service
-// before did, or never told its start.
+// bury forgets a sandbox that no longer exists. It reports the end, unless the earlier service did,
+// or never reported the start.
 func (r *recovery) bury(ctx context.Context, rec state.Record, v verdict) error {
 	id := rec.Sandbox.ID
 	told, err := r.journal.eventsOf(ctx, id)
@@ -167,7 +166,7 @@ func (r *recovery) bury(ctx context.Context, rec state.Record, v verdict) error 
 		return err
 	}
 	n := len(told)
-	begun := n > 0 || rec.Sandbox.State == carrel.Running // its first events may be forgotten
+	begun := n > 0 || rec.Sandbox.State == carrel.Running // its first events may have been removed
 	if begun && (n == 0 || told[n-1].Type != eventEnded) {
 		if err := r.journal.emit(ctx, endedEvent(rec.Sandbox, v)); err != nil {
 			return err
@@ -181,7 +180,7 @@ func (r *recovery) bury(ctx context.Context, rec state.Record, v verdict) error 
 	return overlay.Remove(filepath.Join(r.opts.Dir, string(id)))
 }
 
-// adopt puts a surviving sandbox into the table, with the deadline it had.
+// adopt puts a surviving sandbox into the table, with its old end time.
 func (r *recovery) adopt(rec state.Record, inst driver.Instance) {
 	id := rec.Sandbox.ID
 	b := r.table.newBox(rec, r.egress(rec), func(error) {})
@@ -200,8 +199,8 @@ func (r *recovery) adopt(rec state.Record, inst driver.Instance) {
 	r.table.spawn(func() { r.reintroduce(b, l) })
 }
 
-// reintroduce repeats /init: the service before may have died between the record
-// and the guest's answer, and the guest's clock may be off.
+// reintroduce repeats /init. The earlier service may have died after it wrote the record and before
+// the guest answered. The guest's clock may also be wrong.
 func (r *recovery) reintroduce(b *box, l *line) {
 	ctx, cancel := context.WithTimeout(r.table.ctx, r.opts.StartTimeout)
 	defer cancel()
@@ -218,7 +217,7 @@ func (r *recovery) reintroduce(b *box, l *line) {
 	}
 }
 
-// sweep removes what belongs to no known sandbox.
+// sweep removes everything that belongs to no known sandbox.
 func (r *recovery) sweep(ctx context.Context, known []carrel.ID) {
 	for _, drv := range r.opts.Drivers.All() {
 		if sw, ok := driver.As[driver.Sweeper](drv); ok {
@@ -240,14 +239,14 @@ func (r *recovery) sweep(ctx context.Context, known []carrel.ID) {
 		if _, err := carrel.ParseID(e.Name()); err != nil || keep[e.Name()] {
 			continue
 		}
-		// What an overlay leaves has directories that even their owner may not read.
+		// overlay.Remove also removes an overlay's directories that their own owner may not read.
 		if err := overlay.Remove(filepath.Join(r.opts.Dir, e.Name())); err != nil {
 			r.log.Error("sweep leftovers", "err", err)
 		}
 	}
 }
 
-// wakeUp resumes a sandbox that the service before left on its way back.
+// wakeUp resumes a sandbox whose rollback the earlier service did not finish.
 func (r *recovery) wakeUp(b *box) {
 	if _, _, err := r.moments.Resume(r.table.ctx, b.id, carrel.ResumeOptions{}); err != nil && r.table.ctx.Err() == nil && !errors.Is(err, carrel.NotFound) {
 		r.log.Error("finish a rollback", "sandbox", b.id, "err", err)

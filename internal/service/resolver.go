@@ -12,24 +12,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// resolver says what a reference means to a caller, in the order that [carrel.TemplateRef]
-// gives. No other code decides that: a name means a thing of one project, and it is here
-// that the caller's project is asked. The resolver makes nothing: see templates.image.
+// resolver decides the meaning of a reference for a caller, in the order that [carrel.TemplateRef]
+// gives. No other code does this. A name belongs to one project, and the resolver checks the
+// caller's project. It makes nothing: see templates.image.
 type resolver struct {
 	opts  *Options
 	snaps *timeline.Index
 }
 
-// meaning is what a reference means: a template, or a moment.
+// meaning is the target of a reference: a template or a snapshot.
 type meaning struct {
 	template carrel.Template
 	moment   *state.SnapshotRecord // nil for a template
-	foreign  bool                  // the moment is another machine's, in the shared store
+	foreign  bool                  // another machine's snapshot, in the shared store
 }
 
-// resolve finds what a reference means to the caller. What the caller may not use is passed
-// over. Errors: NotFound, always the same; Unsupported (a snapshot's ID, and this service
-// keeps none); for an administrator also what is wrong with a snapshot.
+// resolve finds the template or snapshot that a reference means to the caller. It skips those that
+// the caller may not use. Errors: NotFound, always with the same text; Unsupported when the
+// reference is a snapshot's ID and this service keeps no snapshots. An administrator also gets the
+// errors of a damaged snapshot.
 func (r *resolver) resolve(ctx context.Context, op string, ref carrel.TemplateRef) (meaning, error) {
 	c := carrel.CallerOf(ctx)
 	if id, ok := ref.SnapshotID(); ok {
@@ -51,7 +52,7 @@ func (r *resolver) resolve(ctx context.Context, op string, ref carrel.TemplateRe
 	return meaning{}, ref.NotFound(op)
 }
 
-// named finds the template that a name means in a project.
+// named finds the template with a name in a project.
 func (r *resolver) named(project, name string) (carrel.Template, bool) {
 	if t, ok := r.opts.Images.Named(project, name); ok {
 		return t, true
@@ -69,13 +70,13 @@ func (r *resolver) byID(ctx context.Context, op string, ref carrel.TemplateRef, 
 		return meaning{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template", Err: err}
 	case err != nil && c.Role == carrel.RoleAdmin && carrel.KindOf(err) != carrel.NotFound:
 		return meaning{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
-	case err != nil || !c.Sees(sr.Snapshot.Project): // others can't tell a damaged one from none
+	case err != nil || !c.Sees(sr.Snapshot.Project): // hide damaged snapshots from all but administrators
 		return meaning{}, ref.NotFound(op)
 	}
 	return meaning{moment: &sr, foreign: foreign}, nil
 }
 
-// template is resolve where only a template will do.
+// template is resolve for callers that accept only a template.
 func (r *resolver) template(ctx context.Context, op, text string) (carrel.Template, error) {
 	ref, err := carrel.ParseTemplateRef(text)
 	if err != nil {
@@ -88,8 +89,8 @@ func (r *resolver) template(ctx context.Context, op, text string) (carrel.Templa
 	return m.template, err
 }
 
-// snapshot finds a moment of this service by its ID, whose ever it is, or by its name in the
-// caller's project.
+// snapshot finds a snapshot of this service. An ID finds the snapshots of all projects, a name only
+// those of the caller's project.
 func (r *resolver) snapshot(ctx context.Context, ref carrel.TemplateRef) (state.SnapshotRecord, bool) {
 	if id, ok := ref.SnapshotID(); ok {
 		sr, ok := r.snaps.Get(id)
@@ -98,7 +99,7 @@ func (r *resolver) snapshot(ctx context.Context, ref carrel.TemplateRef) (state.
 	return r.snaps.Named(projectOf(ctx), ref)
 }
 
-// moment finds a snapshot by its ID, whose ever it is. A foreign one was put into the shared
+// moment finds a snapshot by its ID, in any project. A foreign snapshot was put into the shared
 // store by another machine.
 func (r *resolver) moment(ctx context.Context, id carrel.SnapshotID) (sr state.SnapshotRecord, foreign bool, err error) {
 	if had, ok := r.snaps.Get(id); ok {
@@ -128,8 +129,8 @@ func errHidden(id carrel.SnapshotID) error {
 	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is a template's own start", id)}
 }
 
-// recorded returns the template of a record. One that is not on this machine any more is
-// replaced by what its name now means in the record's project.
+// recorded returns the template of a record. If the template is no longer on this machine, it
+// returns the template that now has its name in the record's project.
 func (r *resolver) recorded(ctx context.Context, sb carrel.Sandbox) (image.Image, error) {
 	img, err := r.opts.Images.Get(ctx, sb.Template)
 	if errors.Is(err, carrel.NotFound) && sb.Alias != "" {
@@ -140,7 +141,7 @@ func (r *resolver) recorded(ctx context.Context, sb carrel.Sandbox) (image.Image
 	return img, err
 }
 
-// isCurrent reports whether a template still has its name: no other replaced it.
+// isCurrent reports whether a template still has its name, so that no other template replaced it.
 func (r *resolver) isCurrent(id, name string) bool {
 	t, ok := r.opts.Images.ByID(id)
 	if !ok {

@@ -84,7 +84,7 @@ func newShelf() *shelf {
 	}}
 }
 
-// shelved are snapshots, some with names that templates have, too.
+// shelved returns snapshots. Some have names that templates have too.
 func shelved() []state.SnapshotRecord {
 	record := func(id carrel.SnapshotID, project string, cause carrel.Cause, names ...string) state.SnapshotRecord {
 		sb := carrel.Sandbox{ID: carrel.NewID(), Project: project, Tier: carrel.Sim, Template: baseTemplate.ID, Alias: "base"}
@@ -103,7 +103,8 @@ func inProject(t testing.TB, project string) context.Context {
 	return carrel.WithCaller(t.Context(), carrel.Caller{Key: "k", Project: project, Role: carrel.RoleMember})
 }
 
-// TestResolve: what each form means to each caller, and that all who resolve agree.
+// TestResolve checks the meaning of each form of reference for each caller, and that all functions
+// that resolve references agree.
 func TestResolve(t *testing.T) {
 	admin := func(project string) context.Context {
 		return carrel.WithCaller(t.Context(), carrel.Caller{Key: "k", Project: project, Role: carrel.RoleAdmin})
@@ -211,7 +212,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveInvalid: a text that is no reference is refused by name, by all who take one.
+// TestResolveInvalid shows that every function refuses a text that is no reference, with a clear
+// error.
 func TestResolveInvalid(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.Images = newShelf() })
 	box := d.create(t, carrel.CreateOptions{})
@@ -233,8 +235,8 @@ func TestResolveInvalid(t *testing.T) {
 	}
 }
 
-// TestResolveSnapshots: operations on snapshots find one by ID or by the caller's own name,
-// and no template.
+// TestResolveSnapshots shows that operations on snapshots find a snapshot by ID or by a name of the
+// caller's project, and never find a template.
 func TestResolveSnapshots(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.Images = newShelf() }, shelved()...)
 	for text, want := range map[string]carrel.SnapshotID{"app": momentA, "app:latest": momentA, "app:v1": taggedA, "moment": momentA,
@@ -252,7 +254,7 @@ func TestResolveSnapshots(t *testing.T) {
 	}
 }
 
-// TestResolveNoSnapshots: a service that keeps no snapshots says so of a snapshot's ID.
+// TestResolveNoSnapshots shows the error for a snapshot's ID when the service keeps no snapshots.
 func TestResolveNoSnapshots(t *testing.T) {
 	h := newHouse(t, nil)
 	if _, err := h.Create(inProject(t, "a"), carrel.CreateOptions{Template: string(momentA)}); carrel.KindOf(err) != carrel.Unsupported {
@@ -260,8 +262,8 @@ func TestResolveNoSnapshots(t *testing.T) {
 	}
 }
 
-// TestWarmResolve: the pool makes more of the very template that a project's name means, and
-// stops when that is gone, though a snapshot has the name.
+// TestWarmResolve shows that the pool makes warm sandboxes of the template that a name means in its
+// project. When that template is deleted, the pool stops, even if a snapshot has the same name.
 func TestWarmResolve(t *testing.T) {
 	images, records := newShelf(), shelved()
 	h := newWarmHouse(t, service.WarmOptions{Cap: 4}, func(o *service.Options) {

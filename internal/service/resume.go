@@ -15,7 +15,7 @@ import (
 
 const opResume = "resume sandbox"
 
-// waking is a resumption under way, which others may join.
+// waking is a resumption under way. Other callers may join it.
 type waking struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -31,14 +31,14 @@ func (m *moments) Resume(ctx context.Context, id carrel.ID, o carrel.ResumeOptio
 	return m.bringBack(ctx, id, comeback{ResumeOptions: o})
 }
 
-// comeback says how a sandbox comes back.
+// comeback describes how a sandbox comes back.
 type comeback struct {
 	carrel.ResumeOptions
-	// least is how long it stays at least, whatever timeout it last had.
+	// least is the shortest time until the sandbox's end, even if its last timeout was shorter.
 	least time.Duration
-	// from is the snapshot, opened already; nil opens the one that the record names.
+	// from is a snapshot that is already open. Nil means to open the one in the record.
 	from *origin
-	// admitted is called when its turn has come; may be nil.
+	// admitted is called when the sandbox's turn has come. It may be nil.
 	admitted func()
 }
 
@@ -74,7 +74,7 @@ func (m *moments) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 		case st == carrel.Running:
 			sb, err := m.extend(ctx, b, o.Timeout)
 			if carrel.KindOf(err) == carrel.Conflict {
-				continue // it was paused again a moment ago
+				continue // it was paused again just now
 			}
 			return sb, resumed, err
 		case w != nil:
@@ -92,8 +92,9 @@ func (m *moments) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 	}
 }
 
-// awaken waits for the end of a resumption. Who stops waiting does not stop it, unless
-// nobody else waits and its turn has not come yet: the machine has better things to do.
+// awaken waits for the end of a resumption. A caller that stops waiting does not stop the
+// resumption. The exception is the last waiting caller, before the resumption has its turn: then
+// nobody needs it.
 func (b *box) awaken(ctx context.Context, w *waking) error {
 	select {
 	case <-w.done:
@@ -111,7 +112,7 @@ func (b *box) awaken(ctx context.Context, w *waking) error {
 	return &carrel.Error{Op: opResume, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 }
 
-// extend moves the end of a running sandbox away, never nearer.
+// extend sets a later end for a running sandbox. It never sets an earlier one.
 func (m *moments) extend(ctx context.Context, b *box, d time.Duration) (carrel.Sandbox, error) {
 	if d == 0 {
 		return b.public(), nil
@@ -119,7 +120,7 @@ func (m *moments) extend(ctx context.Context, b *box, d time.Duration) (carrel.S
 	return m.lifecycle.SetTimeout(ctx, b.id, d, true)
 }
 
-// wake brings a paused sandbox back, for all who wait.
+// wake brings a paused sandbox back for all waiting callers.
 func (m *moments) wake(ctx context.Context, b *box, w *waking, o comeback) {
 	defer w.cancel()
 	o.admitted = func() {
@@ -151,8 +152,7 @@ func (m *moments) wake(ctx context.Context, b *box, w *waking, o comeback) {
 	close(w.done)
 }
 
-// resume takes a paused sandbox to running, or leaves it paused. The caller has the
-// turn.
+// resume takes a paused sandbox to running, or leaves it paused. The caller holds box.turn.
 func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	ctx, pass, err := m.gates.enterWake(ctx, opResume, b)
 	if err != nil {
@@ -237,7 +237,7 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	return nil
 }
 
-// disown takes back what a resumption gave the box that failed later.
+// disown removes the instance of a failed resumption from the box.
 func (b *box) disown() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,8 +248,8 @@ func (b *box) disown() {
 	b.rec.Sandbox.Generation--
 }
 
-// settleIn applies a new instance's rules, gives its guest the identity, and waits
-// for the verdict on its snapshot: nothing goes on before all of that.
+// settleIn applies the rules of a new instance, gives its guest the identity, and waits for the
+// verification of its snapshot. The resumption continues only after all of that.
 func (m *moments) settleIn(ctx context.Context, b *box, line *line, from *origin) error {
 	if err := failpoint.Hit(pointRestored); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (m *moments) settleIn(ctx context.Context, b *box, line *line, from *origin
 		err = m.greeter.greet(ctx, b, line)
 	}
 	if verr := <-checked; verr != nil {
-		return verr // damage explains whatever else went wrong
+		return verr // damage explains every other error
 	}
 	if err != nil {
 		return err
@@ -292,12 +292,12 @@ func (m *moments) recordRunning(ctx context.Context, b *box, inst driver.Instanc
 	ttl = max(ttl, min(o.least, m.opts.MaxTimeout))
 	ends := time.Now().Add(ttl).UTC().Round(0)
 	if rec.Wake && rec.Sandbox.Ends.After(time.Now()) {
-		ends = rec.Sandbox.Ends // a rollback changes nothing about it
+		ends = rec.Sandbox.Ends // a rollback keeps the end time
 	}
 	rec.Sandbox.State, rec.Sandbox.Ends = carrel.Running, ends
 	rec.Sandbox.Snapshot = rec.Paused
 	rec.Paused, rec.Wake, rec.Sound, rec.Handle = "", false, false, inst.Handle()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // written or not, nothing in between
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime) // the write must not stop halfway
 	defer cancel()
 	if err := m.records.putSandbox(ctx, rec); err != nil {
 		m.records.takeBack(ctx, b, nil)

@@ -9,12 +9,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 )
 
-// retainEvery is how often retention rules are looked at without a cause: snapshots grow
-// old by themselves, and one that was in use when its sandbox ended stays behind.
+// retainEvery is the time between two checks of the retention rules without a special cause.
+// Snapshots grow old without any event, and a snapshot that was in use when its sandbox ended is
+// left for such a check.
 const retainEvery = 10 * time.Minute
 
-// prune removes what a sandbox's retention rule does not keep (timeline.Index.Excess), as far
-// as nothing needs it. It is called after each new snapshot.
+// prune removes the snapshots of a sandbox that its retention rule does not keep
+// (timeline.Index.Excess). Snapshots that are needed stay. It is called after each new snapshot.
 func (ar *archive) prune(id carrel.ID) {
 	b := ar.table.boxOf(id)
 	if b == nil {
@@ -27,7 +28,7 @@ func (ar *archive) prune(id carrel.ID) {
 	ar.dropQuietly(ar.table.ctx, ar.snaps.Excess(id, rule, time.Now(), ar.table.roll.isHead), "")
 }
 
-// dropQuietly drops snapshots that a rule removes, as far as they are not in use.
+// dropQuietly removes snapshots on behalf of a rule. Those in use stay.
 func (ar *archive) dropQuietly(ctx context.Context, ids []carrel.SnapshotID, ended carrel.ID) {
 	dropped, _, err := ar.dropSnapshots(ctx, ids, dropRule{ended: ended, may: timeline.IsAuto})
 	switch {
@@ -38,8 +39,8 @@ func (ar *archive) dropQuietly(ctx context.Context, ids []carrel.SnapshotID, end
 	}
 }
 
-// dropOf removes the snapshots of a sandbox that has ended, but for those that are
-// Kept, named, labelled or in use. What is in use goes with a later retain.
+// dropOf removes the snapshots of an ended sandbox, except those that are Kept, named, labelled or
+// in use. A later retain removes the ones in use.
 func (ar *archive) dropOf(ctx context.Context, id carrel.ID) {
 	var ids []carrel.SnapshotID
 	for _, sn := range ar.snaps.List(id, timeline.IsAuto) {
@@ -48,9 +49,9 @@ func (ar *archive) dropOf(ctx context.Context, id carrel.ID) {
 	ar.dropQuietly(ctx, ids, id)
 }
 
-// retain applies the rules to all snapshots there are. A sandbox that is not in the
-// table has ended only when there is no record of it either: one that this service
-// could not adopt is left alone.
+// retain applies the rules to all snapshots. A sandbox outside the table counts as ended only if it
+// has no record either. A record without a place in the table belongs to a sandbox that this
+// service could not adopt, and its snapshots stay.
 func (ar *archive) retain() {
 	for _, id := range ar.snaps.Owners() {
 		if ar.table.ctx.Err() != nil {

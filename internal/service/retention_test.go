@@ -12,12 +12,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// inDen runs f with a clock of its own.
+// inDen runs f with a fake clock.
 func inDen(t *testing.T, change func(*service.Options), f func(t *testing.T, d *den)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newDen(t, change)) })
 }
 
-// take takes snapshots a minute apart.
+// take takes n snapshots, a minute apart.
 func (d *den) take(t *testing.T, id carrel.ID, cause carrel.Cause, n int) (out []carrel.SnapshotID) {
 	t.Helper()
 	for range n {
@@ -55,7 +55,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionSpares counts what no rule removes.
+// TestRetentionSpares counts the snapshots that no rule removes.
 func TestRetentionSpares(t *testing.T) {
 	inDen(t, func(o *service.Options) { o.Retention = carrel.Retention{Last: 1} }, func(t *testing.T, d *den) {
 		sb := d.create(t, carrel.CreateOptions{Timeout: 12 * time.Hour})
@@ -84,7 +84,8 @@ func TestRetentionSpares(t *testing.T) {
 		if got := d.timeline(t, sb.ID); !slices.Equal(got, want) {
 			t.Errorf("left %v, want %v", got, want)
 		}
-		// What is not Kept any more is governed too; what a fork was at goes with the fork.
+		// The rule also governs snapshots that are no longer Kept. A fork's snapshot goes with the
+		// fork.
 		if _, err := d.UpdateSnapshot(t.Context(), asked[0], carrel.SnapshotUpdate{Kept: ptr(false)}); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestRetentionSpares(t *testing.T) {
 	})
 }
 
-// TestRetentionOfPauses keeps one pause, and not one for each time it was idle.
+// TestRetentionOfPauses keeps the snapshot of one pause, and not of every pause for idleness.
 func TestRetentionOfPauses(t *testing.T) {
 	inDen(t, func(o *service.Options) { o.Retention = carrel.Retention{Last: 3} }, func(t *testing.T, d *den) {
 		sb := d.create(t, carrel.CreateOptions{Timeout: 12 * time.Hour})
@@ -135,7 +136,8 @@ func TestRetentionOfPauses(t *testing.T) {
 	})
 }
 
-// TestEndOfSandbox removes what nobody asked for, and what is in use later.
+// TestEndOfSandbox shows that a sandbox's end removes its automatic snapshots, and that those in
+// use go later.
 func TestEndOfSandbox(t *testing.T) {
 	inDen(t, nil, func(t *testing.T, d *den) {
 		sb := d.create(t, carrel.CreateOptions{Timeout: 12 * time.Hour})
@@ -166,7 +168,7 @@ func TestEndOfSandbox(t *testing.T) {
 	})
 }
 
-// TestRetentionByAge looks at the rules without a cause now and then.
+// TestRetentionByAge shows that the rules are applied now and then without a special cause.
 func TestRetentionByAge(t *testing.T) {
 	inDen(t, nil, func(t *testing.T, d *den) {
 		sb := d.create(t, carrel.CreateOptions{Timeout: 12 * time.Hour, Lifecycle: carrel.Lifecycle{Retention: carrel.Retention{Last: 1, For: time.Hour}}})
@@ -182,8 +184,8 @@ func TestRetentionByAge(t *testing.T) {
 	})
 }
 
-// TestDropRaces hammers one timeline from all sides; whatever wins, records, contents
-// and sandboxes agree, and no paused sandbox has lost what it needs.
+// TestDropRaces hammers one timeline with all operations at once. Afterwards records, contents and
+// sandboxes must agree, and no paused sandbox may have lost its snapshot.
 func TestDropRaces(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.Retention = carrel.Retention{Last: 1} })
 	var ids []carrel.ID

@@ -21,7 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// ripener makes templates' own starts, and finds those that earlier services made.
+// ripener makes templates' own starts, and finds those of earlier services.
 type ripener struct {
 	opts     *Options
 	log      *slog.Logger
@@ -43,11 +43,12 @@ type ripener struct {
 var _ golden.Host = (*ripener)(nil)
 
 const (
-	// readyPause is how often the ready command is run, and readyTry how long one run of it
-	// may take.
+	// readyPause is the time between two runs of the ready command. readyTry is the longest time
+	// for one run.
 	readyPause = 100 * time.Millisecond
 	readyTry   = 10 * time.Second
-	// readyOutput is how much of what it wrote last is shown where it never succeeds.
+	// readyOutput is how many bytes of the ready command's last output are shown when it never
+	// succeeds.
 	readyOutput = 200
 )
 
@@ -64,8 +65,8 @@ func (r *ripener) start(ctx context.Context, key string, img image.Image, like *
 	return id, time.Since(began), err
 }
 
-// ripen makes a sandbox that is nobody's, has it become ready, keeps its moment and ends
-// it. pass is its turn, until it has booted.
+// ripen makes a sandbox that belongs to nobody, waits until it is ready, takes its snapshot and
+// ends it. pass is its turn, which ends when it has booted.
 func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *plan, pass *admission.Pass) (_ carrel.SnapshotID, err error) {
 	defer func() { pass.Done(err) }()
 	rec := like.rec
@@ -98,15 +99,15 @@ func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *
 	if err := r.greeter.greet(ctx, b, line); err != nil {
 		return "", err
 	}
-	pass.Done(nil) // what it now waits for is its own
+	pass.Done(nil) // from here it waits only for its own start command
 	if err := r.awaitReady(ctx, conn, img); err != nil {
 		return "", err
 	}
-	_ = r.greeter.touch(ctx, conn, touches) // what the first command needs is in the moment, too
+	_ = r.greeter.touch(ctx, conn, touches) // the snapshot then holds what a first command needs
 	return r.keep(ctx, key, b, inst)
 }
 
-// awaitSpare waits for as long as ctx allows until the machine has time for a template.
+// awaitSpare waits until the machine has time for a template, or ctx ends.
 func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission.Pass, error) {
 	for {
 		pass, err := r.gates.enterSpare(ctx, sb, "template")
@@ -147,7 +148,7 @@ func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Im
 	}
 }
 
-// keep keeps the moment of a sandbox that is ready.
+// keep takes the snapshot of a sandbox that is ready.
 func (r *ripener) keep(ctx context.Context, key string, b *box, inst driver.Instance) (carrel.SnapshotID, error) {
 	r.greeter.settle(ctx, b, leaveTime)
 	r.greeter.leave(ctx, b, "the template is ready")

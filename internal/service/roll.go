@@ -12,18 +12,18 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// roll finds sandboxes by what is asked for, without a look at each: nearly all may be
-// paused, and there may be very many. It knows each sandbox under a face, which
-// [box.enrollLocked] renews after every change of the record.
+// roll finds sandboxes by project, state, start or snapshot, without a scan of all of them. There
+// may be very many, nearly all of them paused. It stores each sandbox under a face, which
+// [box.enrollLocked] updates after every change of the record.
 type roll struct {
 	mu     sync.Mutex
 	orders map[orderKey]*btree.BTreeG[listed]
-	users  map[carrel.SnapshotID]map[*box]int // who names a snapshot, and how often
-	heads  map[carrel.SnapshotID]int          // those whose present came after it
+	users  map[carrel.SnapshotID]map[*box]int // how often each sandbox names a snapshot
+	heads  map[carrel.SnapshotID]int          // sandboxes whose present came after it
 	counts map[carrel.State]int
 }
 
-// face is what a sandbox is found by.
+// face holds the fields that the roll finds a sandbox by.
 type face struct {
 	position
 	project      string
@@ -31,8 +31,8 @@ type face struct {
 	head, paused carrel.SnapshotID // the record's Sandbox.Snapshot and Paused
 }
 
-// position is a place in the order of a list: by start, then by ID. It stays
-// valid when the sandbox that it names has gone.
+// position is a place in the order of a list: by start, then by ID. It stays valid after its
+// sandbox has gone.
 type position struct {
 	started time.Time
 	id      carrel.ID
@@ -48,16 +48,16 @@ type listed struct {
 	box *box
 }
 
-// part is which sandboxes an order has.
+// part says which sandboxes an order holds.
 type part uint8
 
 const (
 	everybody part = iota
-	awake          // all that are not paused: they have an instance, or are getting or losing one
+	awake          // all with an instance, or getting or losing one
 	asleep
 )
 
-// partOf is the part beside everybody that a state belongs to.
+// partOf is the part, besides everybody, that holds the sandboxes in a state.
 func partOf(st carrel.State) part {
 	if st == carrel.Paused {
 		return asleep
@@ -65,7 +65,7 @@ func partOf(st carrel.State) part {
 	return awake
 }
 
-// orderKey names an order: of one project, or of all ("").
+// orderKey names an order of one project, or of all projects ("").
 type orderKey struct {
 	project string
 	part    part
@@ -78,7 +78,7 @@ func newRoll() *roll {
 		heads: map[carrel.SnapshotID]int{}, counts: map[carrel.State]int{}}
 }
 
-// enrollLocked tells the roll what the record says now. Called with box.mu held after each
+// enrollLocked updates the roll from the record. The caller holds box.mu, and calls it after each
 // change of the record's state, start, project or snapshots, until the sandbox leaves the table.
 func (b *box) enrollLocked() {
 	if b.roll == nil {
@@ -107,7 +107,7 @@ func (b *box) enroll(r *roll) {
 	b.enrollLocked()
 }
 
-// strike takes a sandbox off its roll for good.
+// strike removes a sandbox from its roll for good.
 func (b *box) strike() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +119,8 @@ func (b *box) strike() {
 	b.roll, b.listed = nil, false
 }
 
-// changeLocked replaces a face. The orders of a sandbox that only changed its state stay but
-// for the one that it moved between. Called with mu held.
+// changeLocked replaces a face. If the new face belongs to the same orders at the same place, it
+// changes only the counts. The caller holds mu.
 func (r *roll) changeLocked(b *box, before, now face) {
 	if before.position == now.position && before.project == now.project && partOf(before.state) == partOf(now.state) {
 		r.countLocked(b, before, -1)
@@ -155,7 +155,7 @@ func (r *roll) removeLocked(b *box, f face) {
 	r.countLocked(b, f, -1)
 }
 
-// orders are those that a face stands in.
+// orders lists the orders that a face belongs to.
 func (f face) orders() []orderKey {
 	p := partOf(f.state)
 	keys := []orderKey{{"", everybody}, {"", p}}
@@ -165,7 +165,7 @@ func (f face) orders() []orderKey {
 	return keys
 }
 
-// countLocked adds to what is counted, or takes away from it.
+// countLocked adds a face to the counts (d is 1), or removes it (d is −1).
 func (r *roll) countLocked(b *box, f face, d int) {
 	addTo(r.counts, f.state, d)
 	if f.head != "" {
@@ -190,7 +190,7 @@ func addTo[K comparable](m map[K]int, k K, d int) {
 	}
 }
 
-// all lists those of a part, oldest first.
+// all lists the sandboxes of an order, oldest first.
 func (r *roll) all(k orderKey) []*box {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,8 @@ func (r *roll) all(k orderKey) []*box {
 	return out
 }
 
-// after lists at most n of an order that come after a place; nil is its beginning.
+// after lists at most n sandboxes of an order that come after a place. A nil place is the
+// beginning.
 func (r *roll) after(k orderKey, place *position, oldestFirst bool, n int) []listed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +217,7 @@ func (r *roll) after(k orderKey, place *position, oldestFirst bool, n int) []lis
 	}
 	out := make([]listed, 0, min(n, t.Len()))
 	take := func(l listed) bool {
-		if place == nil || l.compare(*place) != 0 { // not ==: a cursor's time has another zone
+		if place == nil || l.compare(*place) != 0 { // not ==: a cursor's time has another time zone
 			out = append(out, l)
 		}
 		return len(out) < n
@@ -234,7 +235,7 @@ func (r *roll) after(k orderKey, place *position, oldestFirst bool, n int) []lis
 	return out
 }
 
-// oldest is the start of the sandbox that started first.
+// oldest is the start time of the sandbox that started first.
 func (r *roll) oldest() (time.Time, bool) {
 	first := r.after(orderKey{}, nil, true, 1)
 	if len(first) == 0 {
@@ -243,7 +244,7 @@ func (r *roll) oldest() (time.Time, bool) {
 	return first[0].started, true
 }
 
-// usersOf lists those whose records name one of the snapshots.
+// usersOf lists the sandboxes whose records name one of the snapshots.
 func (r *roll) usersOf(set map[carrel.SnapshotID]bool) []*box {
 	r.mu.Lock()
 	defer r.mu.Unlock()

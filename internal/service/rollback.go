@@ -12,9 +12,9 @@ import (
 
 const opRollback = "roll back sandbox"
 
-// Rollback implements carrel.Moments. What could make it fail is looked at while the
-// sandbox still runs; then the record says that it is paused at the moment asked for
-// and on its way back, and only then its present is given up.
+// Rollback implements carrel.Moments. It makes all checks that could fail while the sandbox still
+// runs. Then it writes a record that says: paused at the target snapshot, and on the way back. Only
+// after that it gives up the sandbox's present state.
 func (m *moments) Rollback(ctx context.Context, id carrel.ID, to carrel.SnapshotID, o carrel.RollbackOptions) (carrel.Sandbox, error) {
 	b, err := m.table.find(opRollback, id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (m *moments) Rollback(ctx context.Context, id carrel.ID, to carrel.Snapshot
 	if b.public().State == carrel.Starting {
 		return carrel.Sandbox{}, b.running(opRollback)
 	}
-	// Who asked may hang up: what began is finished.
+	// The caller may hang up, but the rollback is finished.
 	ctx, release, err := m.table.take(context.WithoutCancel(ctx), opRollback, b)
 	if err != nil {
 		return carrel.Sandbox{}, err
@@ -41,7 +41,7 @@ func (m *moments) Rollback(ctx context.Context, id carrel.ID, to carrel.Snapshot
 	return b.public(), nil
 }
 
-// rollback is Rollback with the turn.
+// rollback is the part of Rollback that holds box.turn.
 func (m *moments) rollback(ctx context.Context, b *box, sr state.SnapshotRecord, o carrel.RollbackOptions) (err error) {
 	to := sr.Snapshot.ID
 	if sr.Snapshot.Sandbox != b.id && !m.snaps.IsAncestor(to, b.public().Snapshot) {
@@ -54,7 +54,7 @@ func (m *moments) rollback(ctx context.Context, b *box, sr state.SnapshotRecord,
 		return err
 	}
 	defer from.release()
-	// Before its present is given up: one that is refused runs on.
+	// Wait before the present state is given up, so that a refused sandbox runs on.
 	ctx, pass, err := m.gates.enterWake(ctx, opRollback, b)
 	if err != nil {
 		return err
@@ -82,8 +82,8 @@ func (m *moments) rollback(ctx context.Context, b *box, sr state.SnapshotRecord,
 	return nil
 }
 
-// restorable opens a snapshot and makes sure, as far as that goes beforehand, that it
-// can be restored: its content is whole, and the driver will take it.
+// restorable opens a snapshot and checks, as far as possible, that it can be restored: its content
+// is whole, and the driver accepts it.
 func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) (_ *origin, err error) {
 	o, err := m.archive.open(ctx, id, false, false)
 	if err != nil {
@@ -112,7 +112,7 @@ func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) 
 	return o, nil
 }
 
-// giveUp takes a running sandbox to paused at another moment, and its present away.
+// giveUp pauses a running sandbox at another snapshot, and gives up its present state.
 func (m *moments) giveUp(ctx context.Context, b *box, sr state.SnapshotRecord, o carrel.RollbackOptions) error {
 	if !b.setState(carrel.Running, carrel.Pausing) {
 		return b.running(opRollback)
@@ -139,8 +139,8 @@ func (m *moments) giveUp(ctx context.Context, b *box, sr state.SnapshotRecord, o
 	return nil
 }
 
-// staysPaused writes that a sandbox whose rollback failed half way is not on its
-// way back any more.
+// staysPaused writes that a sandbox is no longer on its way back, after its rollback failed
+// halfway.
 func (m *moments) staysPaused(b *box) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
 	defer cancel()

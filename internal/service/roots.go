@@ -15,16 +15,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 )
 
-// rootsDir holds the root images that sandboxes and snapshots need, as hard links:
-// templates are replaced and deleted, and the built-in one is packed anew when this
-// machine's tools change, but a snapshot lies on the very image it was taken on.
+// rootsDir holds hard links to the root images that sandboxes and snapshots need. A snapshot needs
+// the exact image it was taken on. But templates are replaced and deleted, and the built-in one is
+// packed anew when this machine's tools change.
 const rootsDir = ".roots"
 
-// youngRoot is how long a new link is left alone though nothing needs it yet: longer
-// than any creation takes.
+// youngRoot is how long a new link stays although nothing needs it yet. It is longer than any
+// creation.
 const youngRoot = time.Hour
 
-// roots keeps the root images that something needs.
+// roots keeps the root images that are needed.
 type roots struct {
 	opts  *Options
 	log   *slog.Logger
@@ -36,23 +36,24 @@ func (r *roots) rootFile(name string) string {
 	return filepath.Join(r.opts.Dir, rootsDir, name)
 }
 
-// keepRoot makes sure of a template's image. It returns the name of the link, and
-// the path to use; where no link can be made (another filesystem) the name is "",
-// and the template itself must stay.
+// keepRoot makes a link to a template's image. It returns the name of the link and the path to use.
+// When no link can be made, as on another filesystem, the name is "" and the template itself must
+// stay.
 func (r *roots) keepRoot(img image.Image) (name, path string) {
 	fi, err := os.Stat(img.Path)
 	if err != nil || !fi.Mode().IsRegular() {
-		return "", img.Path // a tier without files, or the driver's error to tell
+		return "", img.Path // no files, or an error that the driver reports
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "", img.Path
 	}
-	// An inode number is not used again while there is a link to it.
+	// An inode number is not used again while a link to the inode exists.
 	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
 	path = r.rootFile(name)
 	if have, err := os.Stat(path); err == nil && os.SameFile(have, fi) {
-		// Not each time: drivers know what an image holds by its times, and would read it again.
+		// Do not touch it each time: drivers recognise a known image by its times, and would read
+		// it again.
 		if time.Since(time.Unix(st.Ctim.Unix())) > youngRoot/2 {
 			touch(path)
 		}
@@ -68,8 +69,8 @@ func (r *roots) keepRoot(img image.Image) (name, path string) {
 	return name, path
 }
 
-// touch renews a file's time of change, and none of its others: sweepRoots leaves
-// young ones alone, whose sandboxes are not in the table yet.
+// touch renews a file's change time and keeps its modification time. sweepRoots spares files that
+// changed lately, because their sandboxes may not be in the table yet.
 func touch(path string) {
 	_ = unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_OMIT}}, 0)
 }

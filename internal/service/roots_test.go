@@ -11,7 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 )
 
-// TestKeepingARootLeavesItsTimes: a driver knows an image that has not changed by its times, and reads it anew when they have.
+// TestKeepingARootLeavesItsTimes calls keepRoot again and again, which must not change a new link's
+// times. A driver recognises an unchanged image by them, and would otherwise read it again.
 func TestKeepingARootLeavesItsTimes(t *testing.T) {
 	dir := t.TempDir()
 	img := image.Image{Template: carrel.Template{ID: "t"}, Path: filepath.Join(dir, "image.erofs")}

@@ -10,11 +10,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// rules are the limits on what may be asked for.
+// rules are the limits on requests.
 type rules struct{ opts *Options }
 
-// checkOptions checks each field by itself, but for the template, which plan looks up. It
-// returns the compiled network.
+// checkOptions checks each field on its own, except the template, which plan looks up. It returns
+// the compiled network.
 func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
 	if o.NoTimeout && o.Timeout != 0 {
 		return nil, invalid(opCreate, "noTimeout", "there is a timeout too: %v", o.Timeout)
@@ -48,7 +48,7 @@ func (r *rules) checkTimeout(op string, d time.Duration) error {
 	return nil
 }
 
-// lifetime is how long a new sandbox lives until its timeout passes.
+// lifetime is the timeout of a new sandbox.
 func (r *rules) lifetime(o carrel.CreateOptions) time.Duration {
 	switch {
 	case o.NoTimeout:
@@ -59,7 +59,7 @@ func (r *rules) lifetime(o carrel.CreateOptions) time.Duration {
 	return min(r.opts.DefaultTimeout, r.opts.MaxTimeout)
 }
 
-// The smallest limits with which anything runs. A driver may need more, and says so.
+// The smallest limits that can work at all. A driver may need more, and then says so.
 const (
 	minCPUs     = 0.01
 	minMemoryMB = 16
@@ -67,10 +67,10 @@ const (
 	minPids     = 8
 )
 
-// number writes a number as people do: without an exponent.
+// number formats a number for people, without an exponent.
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// checkLimits checks what a request asks for; zero asks for nothing.
+// checkLimits checks the limits of a request. Zero means the default.
 func (r *rules) checkLimits(l carrel.Limits) error {
 	most := r.opts.MaxLimits
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func (r *rules) checkLimits(l carrel.Limits) error {
 	return nil
 }
 
-// checkLifecycle checks each field by itself.
+// checkLifecycle checks each field on its own.
 func (r *rules) checkLifecycle(op string, l carrel.Lifecycle) error {
 	switch l.OnTimeout {
 	case "", carrel.ActionKill, carrel.ActionPause:
@@ -112,8 +112,8 @@ func (r *rules) checkLifecycle(op string, l carrel.Lifecycle) error {
 	)
 }
 
-// checkCPU checks a threshold: what is more than all cores a sandbox may have would
-// call every sandbox idle.
+// checkCPU checks a threshold. With a threshold above all processors that a sandbox may have, every
+// sandbox would count as idle.
 func (r *rules) checkCPU(op string, pct float64) error {
 	const field, most = "lifecycle.idle.cpuPct", 1024 * cpuPctByCore
 	cores := r.opts.MaxLimits.CPUs

@@ -1,53 +1,51 @@
-// Package service is the one owner of every sandbox's state: it makes sandboxes,
-// finds them, ends them, and remembers all of it.
+// Package service is the one owner of every sandbox's state. It makes sandboxes, finds them, ends
+// them, and keeps their records.
 //
 // # Lifecycle
 //
-// Create reserves a place, writes a record (state starting), has a driver build
-// the walls, gives the guest its identity and writes the record again (running,
-// with the driver's handle). Only then is it acknowledged; a step that fails
-// undoes the ones before it. A sandbox ends because someone kills it, because its
-// timeout passes, or by itself; each end runs once, whoever asks, and is an event
-// with its reason. A new Service on an old store adopts what still runs, under
-// the same ID, tokens and deadline, and says of the rest that it was lost.
+// Create reserves a place, writes a record (state starting), has a driver build the walls, gives
+// the guest its identity and writes the record again (running, with the driver's handle). Only then
+// does Create return. A step that fails undoes the steps before it. A sandbox ends because someone
+// kills it, because its timeout passes, or by itself. Each end runs once, however many callers ask,
+// and is an event with its reason. A new Service on an old store adopts the sandboxes that still
+// run, under the same ID, tokens and deadline. It reports the others as lost.
 //
 // # Time
 //
-// A paused sandbox is a record that names a snapshot. Pausing keeps the moment and
-// writes that record, and only then ends the instance; resuming makes an instance
-// and then writes the record of a running sandbox. So whenever the service dies, the
-// record alone says what is: a running sandbox is thawed and adopted, a paused one
-// has nothing left but its snapshot, and whatever else is found is removed. What
-// changes a sandbox's instance, or takes a moment of it, has its turn (box.turn):
-// one at a time for each sandbox.
+// A paused sandbox is a record that names a snapshot. Pausing takes the snapshot, then writes that
+// record, and only then ends the instance. Resuming makes an instance and then writes the record of
+// a running sandbox. So at whatever step the service dies, the record alone decides. A running
+// sandbox is thawed and adopted. A paused one keeps only its snapshot. Everything else that is
+// found is removed. An operation that changes a sandbox's instance or takes a snapshot of it holds
+// box.turn: one operation at a time for each sandbox.
 //
 // # Parts
 //
-// Service is a front. Behind it, each part has one concern, and the lock of what it guards:
+// Service is a front. Behind it, each part has one task, and the lock of the data it guards:
 //
-//	table      the sandboxes there are, the places among those that may live     table.mu
+//	table      all sandboxes, and the places of those that may live              table.mu
 //	journal    events                                                            hub.mu
 //	gates      where a start waits for its turn (package admission)
-//	rules      limits on what may be asked for
+//	rules      limits on requests
 //	records    writes of records, in their order                                 box.save
-//	roots      root images that something needs
-//	templates  what sandboxes are made from
+//	roots      root images that are needed
+//	templates  the templates that sandboxes are made from
 //	resolver   what a name or ID of a template or snapshot means to its caller
-//	launcher   has drivers stand sandboxes up and take them down                 probes.mu
+//	launcher   makes drivers create and destroy instances                        probes.mu
 //	greeter    tells guests who they are                                         rises.mu
-//	networks   rules, and what the wire asks for
+//	networks   rules, and answers to the wire
 //	creator    plans and makes sandboxes
 //	lifecycle  ends them, on request, at their time, or when they end            expiry.mu
-//	recovery   takes over what an earlier service left
+//	recovery   takes over the sandboxes of an earlier service
 //	moments    pause, resume, fork, rollback, promotion, visits
 //	archive    snapshots: kept, shown, compared, removed
-//	meter, autopilot   what is measured, and what happens by itself
+//	meter, autopilot   measurements, and the service's own snapshots and pauses
 //
-// Parts in packages of their own, which know no sandbox: timeline (the index of snapshots),
-// warm (sandboxes made ahead; nursery makes them), golden (templates' own starts; ripener
-// makes them), filediff (comparing snapshots' files).
+// Some parts have packages of their own, which know no sandbox: timeline (the index of snapshots),
+// warm (sandboxes made ahead; nursery makes them), golden (templates' own starts; ripener makes
+// them), filediff (comparing snapshots' files).
 //
-// Store, images and drivers are injected and stay the caller's to close.
+// The caller gives the service its store, images and drivers, and closes them.
 //
 // # Locks
 //
@@ -59,9 +57,9 @@
 //  4. box.mu
 //  5. expiry.mu, and a table's spawn, which takes table.mu
 //
-// All others are leaves: nothing else is taken under table.mu, hub.mu, probes.mu, rises.mu,
-// and the locks of timeline, warm and golden. No driver and no network is called under a
-// lock; under box.save the store is, and the wire is told its rules.
+// All others are leaves: nothing else is taken under table.mu, hub.mu, probes.mu, rises.mu, and the
+// locks of timeline, warm and golden. No driver and no network is called under a lock. Under
+// box.save, the store is called and the wire is told its rules.
 package service
 
 import (
@@ -84,67 +82,68 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// Options is what a Service is made of. Store, Images, Drivers and Dir are
-// required; zero values of the rest are safe.
+// Options holds the parts and settings of a Service. Store, Images, Drivers and Dir are required.
+// Zero values of the rest are safe.
 type Options struct {
 	Store   state.Store
 	Images  image.Store
 	Drivers *driver.Registry
-	// Networks takes each sandbox's rules before anything untrusted runs in it.
+	// Networks gets each sandbox's rules before any untrusted program runs in it.
 	Networks Networks
-	// Authority is the certificate, in PEM, with which the wire opens TLS: sandboxes whose
-	// policy needs that are told to trust it.
+	// Authority is the certificate, in PEM, with which the wire opens TLS. Sandboxes whose policy
+	// needs it are told to trust it.
 	Authority string
-	// Vault keeps the secrets that policies name; nil has none.
+	// Vault keeps the secrets that policies name. With nil there are none.
 	Vault Vault
-	// Issuer signs sandboxes' identity tokens; nil can't.
+	// Issuer signs sandboxes' identity tokens. With nil there are no tokens.
 	Issuer Issuer
-	// Snapshots keeps moments of sandboxes; nil can't.
+	// Snapshots keeps the snapshots of sandboxes. With nil there are none.
 	Snapshots snapshot.Store
-	// Traces measures operations; nil doesn't.
+	// Traces measures operations. With nil nothing is measured.
 	Traces *trace.Recorder
 	// GuestImage is the absolute path of the EROFS image of the guest.
 	GuestImage string
-	// Dir holds one directory per sandbox, and nothing else.
+	// Dir holds one directory for each sandbox, and nothing else.
 	Dir string
-	// Domain is what ports' host names end in; may be "".
+	// Domain is the last part of ports' host names. It may be "".
 	Domain string
 	// DefaultTier is the tier of sandboxes that ask for none; "" is sim.
 	DefaultTier carrel.Tier
 	// DefaultTemplate is the template of sandboxes that ask for none; "" is base.
 	DefaultTemplate string
-	// Limits are the defaults; zero fields are 2 CPUs, 1024 MiB of memory, 10240
-	// MiB of disk, 1024 processes.
+	// Limits are the default limits. Zero fields are 2 CPUs, 1024 MiB of memory, 10240 MiB of disk,
+	// 1024 processes.
 	Limits carrel.Limits
-	// MaxLimits bounds what may be asked for; zero fields are not bounded.
+	// MaxLimits bounds the limits in requests. Zero fields are no bounds.
 	MaxLimits carrel.Limits
 	// DefaultTimeout is 5 minutes when 0, MaxTimeout 24 hours.
 	DefaultTimeout, MaxTimeout time.Duration
-	// MaxSandboxes bounds how many live at once, MaxPaused how many are paused; 0 does not.
+	// MaxSandboxes bounds how many sandboxes live at once, and MaxPaused how many are paused. 0 is
+	// no bound.
 	MaxSandboxes, MaxPaused int
-	// Retention is the rule of sandboxes that have none of their own; zero is the 20
-	// newest.
+	// Retention is the rule of sandboxes without a rule of their own. Zero keeps the 20 newest.
 	Retention carrel.Retention
 	// StartTimeout bounds a creation, from the driver's first step to the guest's
 	// answer; 0 is 60 seconds.
 	StartTimeout time.Duration
-	// MaxStarting bounds how many start or resume at once, and MaxQueued how many more may
-	// wait for that; zeros are package admission's. Up to MaxStarting, as many start as
-	// the machine sustains.
+	// MaxStarting bounds how many sandboxes start or resume at once. MaxQueued bounds how many more
+	// may wait. Zeros are the defaults of package admission. As many start as the machine sustains,
+	// at most MaxStarting.
 	MaxStarting, MaxQueued int
-	// MaxWait bounds how long one waits; 0 is package admission's.
+	// MaxWait bounds how long a start waits for its turn. 0 is the default of package admission.
 	MaxWait time.Duration
-	// Room says whether the machine has room for one more sandbox; nil always has.
+	// Room returns an error unless the machine has room for one more sandbox. Nil means there is
+	// always room.
 	Room func(r admission.Request, starting int) error
 	// SampleEvery is how often each sandbox is measured; 0 is 5 seconds.
 	SampleEvery time.Duration
 	// ReadyTimeout is how long a template's start command may take until its ready command
 	// succeeds; 0 is two minutes.
 	ReadyTimeout time.Duration
-	// Warm keeps sandboxes ready; zero keeps none.
+	// Warm keeps sandboxes ready. Zero keeps none.
 	Warm WarmOptions
-	// KillOnClose ends every sandbox at Close. Without it they live on and the next
-	// Service adopts them.
+	// KillOnClose ends every sandbox at Close. Without it, sandboxes live on and the next Service
+	// adopts them.
 	KillOnClose bool
 	Logger      *slog.Logger
 }
@@ -173,7 +172,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// fill gives the zero fields of l the values of def.
+// fill replaces the zero fields of l with the values of def.
 func fill(l, def carrel.Limits) carrel.Limits {
 	if l.CPUs == 0 {
 		l.CPUs = def.CPUs
@@ -190,12 +189,12 @@ func fill(l, def carrel.Limits) carrel.Limits {
 	return l
 }
 
-// Service implements the parts of [carrel.Service] that need drivers on this machine.
-// It is safe for concurrent use. It is a front for its own parts, and starts and stops them.
+// Service implements the parts of [carrel.Service] that need drivers on this machine. It is safe
+// for concurrent use. It is a front for its own parts, and starts and stops them.
 //
-// It does what it is asked and checks nobody's rights: package access does, and stands
-// between it and the doors. The caller in the context says to which project a new sandbox
-// or template belongs, and in which project a name is looked for.
+// Service does not check a caller's rights. Package access does, between the doors and the service.
+// The caller in the context decides the project of a new sandbox or template, and the project in
+// which a name is looked up.
 type Service struct {
 	opts *Options
 	log  *slog.Logger
@@ -231,8 +230,8 @@ var _ interface {
 	carrel.Pools
 } = (*Service)(nil)
 
-// New returns a Service that has adopted every sandbox in the store that still
-// runs. ctx bounds that adoption only.
+// New returns a Service that has adopted every sandbox in the store that still runs. ctx bounds
+// only this adoption.
 func New(ctx context.Context, opts Options) (*Service, error) {
 	const op = "open service"
 	opts = opts.withDefaults()
@@ -247,20 +246,20 @@ func New(ctx context.Context, opts Options) (*Service, error) {
 	}
 	s := assemble(ctx, &opts)
 	if err := s.begin(ctx); err != nil {
-		s.opts.KillOnClose = false // what was adopted is not ours to end
-		_ = s.Close()              // the first error is the one to tell
+		s.opts.KillOnClose = false // do not end adopted sandboxes
+		_ = s.Close()              // report only the first error
 		return nil, err
 	}
 	return s, nil
 }
 
-// begin announces the service, adopts what runs and starts the clockwork.
+// begin writes the event of the start, adopts running sandboxes and starts the background loops.
 func (s *Service) begin(ctx context.Context) error {
-	// This event is also how the service learns the number of the newest one.
+	// From this event, the service also learns the number of the newest event.
 	if err := s.journal.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
 		return err
 	}
-	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // above all that an earlier service gave out: events' numbers rise
+	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // higher than any number of an earlier service: events' numbers rise
 	if err := s.archive.loadIndex(ctx); err != nil {
 		return err
 	}
@@ -279,8 +278,8 @@ func (s *Service) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the service. Creations under way are undone. Sandboxes are left
-// running for the next service, or killed where Options.KillOnClose says so.
+// Close stops the service. Creations under way are undone. Sandboxes run on for the next service.
+// With Options.KillOnClose, Close kills them.
 func (s *Service) Close() error {
 	all, first := s.table.close()
 	if !first {
@@ -295,7 +294,7 @@ func (s *Service) Close() error {
 	if s.opts.KillOnClose {
 		s.closeErr = s.lifecycle.endAll(all)
 	} else {
-		for _, b := range all { // what is under way ends before or after, not between
+		for _, b := range all { // wait for operations under way, so that none stops halfway
 			b.interrupt(errClosing)
 		}
 	}
@@ -316,7 +315,7 @@ func (s *Service) Get(_ context.Context, id carrel.ID) (carrel.Sandbox, error) {
 	return b.public(), nil
 }
 
-// Generation is how often a sandbox has been restored; 0 for one that is gone.
+// Generation is how often a sandbox has been restored. It is 0 for a sandbox that is gone.
 func (s *Service) Generation(id carrel.ID) int {
 	b, err := s.table.find("get sandbox", id)
 	if err != nil {

@@ -199,8 +199,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestFailures makes each step of a creation fail: the error has the right kind
-// and nothing is left.
+// TestFailures makes each step of a creation fail. The error must have the right kind, and nothing
+// may be left.
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -273,7 +273,8 @@ func TestFailures(t *testing.T) {
 			if created != ended {
 				t.Errorf("%d starts and %d ends were told", created, ended)
 			}
-			// What failed once must not stand in the way. The short time to start is too short for a slow machine.
+			// A failure must not affect later creations. A slow machine may need more than the
+			// short start timeout.
 			*h.drv = *cleared(h.drv)
 			h.store.PutFn, h.store.AppendFn = nil, nil
 			for end := time.Now().Add(time.Minute); ; {
@@ -287,11 +288,11 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// cleared returns the driver without its faults.
+// cleared returns a driver without the faults, with the same sandboxes.
 func cleared(d *fakeDriver) *fakeDriver { return &fakeDriver{live: d.live} }
 
-// TestAbandonedCreate ends the caller's context, and the sandbox itself, while it
-// starts.
+// TestAbandonedCreate ends the caller's context during a creation, and then a sandbox during its
+// creation.
 func TestAbandonedCreate(t *testing.T) {
 	h := newHouse(t, nil)
 	h.drv.InitFn = func(carrel.ID) int { return 0 }
@@ -365,7 +366,7 @@ func TestQuota(t *testing.T) {
 	h.create(t, carrel.CreateOptions{})
 }
 
-// inBubble runs f with a clock of its own.
+// inBubble runs f with a fake clock.
 func inBubble(t *testing.T, f func(t *testing.T, h *house)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newHouse(t, nil)) })
 }
@@ -433,8 +434,8 @@ func TestSetTimeout(t *testing.T) {
 	})
 }
 
-// TestStuckDestroy shows that a sandbox that will not go is not forgotten and is
-// tried again.
+// TestStuckDestroy shows that the service does not forget a sandbox that it can't destroy, and
+// tries again.
 func TestStuckDestroy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		sb := h.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -512,8 +513,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestMetricsAtRest: a sandbox in which nothing happens is measured ever less often, up
-// to a bound, until somebody comes or asks.
+// TestMetricsAtRest shows that an idle sandbox is measured less and less often, up to a bound,
+// until a visitor comes or a caller asks.
 func TestMetricsAtRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		sb := h.create(t, carrel.CreateOptions{Timeout: 3 * time.Hour})
@@ -603,7 +604,7 @@ func TestList(t *testing.T) {
 			t.Errorf("template %s: %d, %v", name, page.Running, err)
 		}
 	}
-	// The cursor's own sandbox goes and a new one comes between two pages.
+	// Between two pages, the cursor's own sandbox goes and a new one comes.
 	got := collect(carrel.ListOptions{Limit: 10}, func() {
 		if err := h.Kill(t.Context(), want[9]); err != nil {
 			t.Fatal(err)
@@ -641,7 +642,7 @@ func TestEvents(t *testing.T) {
 		return c
 	}
 	all := follow(1)
-	sb := h.create(t, carrel.CreateOptions{}) // makes the service see the newest number
+	sb := h.create(t, carrel.CreateOptions{}) // makes the service learn the newest number
 	live := follow(0)
 	if err := h.Kill(t.Context(), sb.ID); err != nil {
 		t.Fatal(err)
@@ -676,8 +677,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestRestart stands for kill -9: a second service on the same store, while the
-// first one does nothing any more, adopts all that lives.
+// TestRestart acts like kill -9: a second service opens on the same store, while the first one does
+// nothing any more. The second must adopt every living sandbox.
 func TestRestart(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.KillOnClose = false })
 	var made []carrel.Sandbox
@@ -689,7 +690,7 @@ func TestRestart(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Its time runs out while nobody is there.
+	// This sandbox's time runs out while no service is there.
 	rec, err := h.store.GetSandbox(t.Context(), late.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -707,8 +708,8 @@ func TestRestart(t *testing.T) {
 	if err := h.drv.get(gone.ID).Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A creation that had only its first record, with its directory, and a
-	// directory without any record.
+	// Leave a creation that had only its first record, with its directory, and a directory without
+	// any record.
 	half := state.Record{Sandbox: carrel.Sandbox{ID: carrel.NewID(), Tier: carrel.Sim, State: carrel.Starting, Started: time.Now()}}
 	if err := h.store.PutSandbox(t.Context(), half); err != nil {
 		t.Fatal(err)
@@ -753,7 +754,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRecoverLater shows that a driver that can't adopt now costs no sandbox.
+// TestRecoverLater shows that no sandbox is lost when a driver can't adopt now.
 func TestRecoverLater(t *testing.T) {
 	h := newHouse(t, func(o *service.Options) { o.KillOnClose = false })
 	sb := h.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -804,8 +805,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// BenchmarkCreateKill measures what the service itself adds; package sqlite
-// measures a durable write, of which a life has two pairs.
+// BenchmarkCreateKill measures the cost of the service itself. Package sqlite measures a durable
+// write; a sandbox's life has two pairs of them.
 func BenchmarkCreateKill(b *testing.B) {
 	h := newHouse(b, nil)
 	for b.Loop() {

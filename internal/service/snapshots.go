@@ -20,8 +20,7 @@ func (ar *archive) GetSnapshot(ctx context.Context, idOrName string) (carrel.Sna
 	return ar.withCost(ctx, sr.Snapshot), nil
 }
 
-// withCost fills in what a snapshot costs, as far as that is known by now, and makes
-// it the caller's own.
+// withCost returns the caller's own copy of a snapshot, with its cost as far as it is known by now.
 func (ar *archive) withCost(ctx context.Context, sn carrel.Snapshot) carrel.Snapshot {
 	sn.Names = slices.Clone(sn.Names)
 	sn.New = -1
@@ -36,8 +35,8 @@ func (ar *archive) withCost(ctx context.Context, sn carrel.Snapshot) carrel.Snap
 
 const opListSnapshots = "list snapshots"
 
-// ListSnapshots implements carrel.Moments. Paging is stable: snapshots that come or
-// go between two pages shift none of the others.
+// ListSnapshots implements carrel.Moments. Paging is stable: snapshots that come or go between two
+// pages do not shift the others.
 func (ar *archive) ListSnapshots(ctx context.Context, o carrel.SnapshotListOptions) (carrel.SnapshotPage, error) {
 	if o.Limit < 0 || o.Limit > maxPage {
 		return carrel.SnapshotPage{}, invalid(opListSnapshots, "limit", "%d is not between 1 and %d", o.Limit, maxPage)
@@ -90,7 +89,7 @@ func (ar *archive) UpdateSnapshot(ctx context.Context, id carrel.SnapshotID, u c
 	sr, ok := ar.snaps.Get(id)
 	if !ok || timeline.Hidden(sr.Snapshot) {
 		_, err := ar.findSnapshot(ctx, op, string(id))
-		if err == nil { // it is a name, which this method does not take
+		if err == nil { // it is a name; this method accepts only IDs
 			err = &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "snapshotID", Err: fmt.Errorf("no snapshot has the ID %s", clip(string(id)))}
 		}
 		return carrel.Snapshot{}, err
@@ -113,7 +112,7 @@ func (ar *archive) UpdateSnapshot(ctx context.Context, id carrel.SnapshotID, u c
 	return ar.withCost(ctx, sr.Snapshot), nil
 }
 
-// checkNames checks the names that one snapshot is to have.
+// checkNames checks all names for one snapshot.
 func checkNames(op string, names []string) error {
 	if len(names) > maxNames {
 		return invalid(op, "names", "%d names, at most %d may be", len(names), maxNames)

@@ -39,7 +39,7 @@ func TestListSnapshots(t *testing.T) {
 		for _, sn := range page.Snapshots {
 			got = append(got, sn.ID)
 		}
-		if len(got) == 3 { // what comes and goes between the pages shifts nothing
+		if len(got) == 3 { // snapshots that come and go between pages shift nothing
 			d.snap(t, b.ID, carrel.CauseGuest)
 			if err := d.DeleteSnapshot(t.Context(), string(got[2])); err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestUpdateSnapshot(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestNamesRace lets many want one name.
+// TestNamesRace gives one name to many snapshots at once.
 func TestNamesRace(t *testing.T) {
 	d := newDen(t, nil)
 	sb := d.create(t, carrel.CreateOptions{})
@@ -166,7 +166,7 @@ func TestDeleteSnapshot(t *testing.T) {
 	if sn, err := d.GetSnapshot(t.Context(), string(c)); err != nil || sn.Parent != a {
 		t.Errorf("the child of a deleted parent: %+v, %v", sn, err)
 	}
-	// The moment that both sandboxes are at.
+	// This is the newest snapshot of both sandboxes.
 	if err := d.DeleteSnapshot(t.Context(), string(f)); err != nil {
 		t.Fatal(err)
 	}
@@ -197,14 +197,14 @@ func TestDeleteSnapshot(t *testing.T) {
 		t.Errorf("once it was resumed: %v", err)
 	}
 	d.consistent(t)
-	// The next snapshot hangs on what is there.
+	// The next snapshot's parent is one that still exists.
 	if sn, err := d.GetSnapshot(t.Context(), string(d.snap(t, sb.ID, carrel.CauseRequest))); err != nil || sn.Parent != c {
 		t.Errorf("%+v, %v", sn, err)
 	}
 	d.consistent(t)
 }
 
-// TestDeleteFails lets the steps of a deletion fail: nothing is half gone.
+// TestDeleteFails makes the steps of a deletion fail. No snapshot may be half deleted.
 func TestDeleteFails(t *testing.T) {
 	d := newDen(t, nil)
 	sb := d.create(t, carrel.CreateOptions{})
@@ -219,7 +219,7 @@ func TestDeleteFails(t *testing.T) {
 		t.Errorf("after an error it is gone: %v", err)
 	}
 	d.consistent(t)
-	// The content that can't be removed goes at the next start, if not before.
+	// A content that can't be removed goes at the next start at the latest.
 	d.snaps.DeleteFn = func(carrel.SnapshotID) error { return &carrel.Error{Kind: carrel.Internal, Err: errors.New("busy")} }
 	if err := d.DeleteSnapshot(t.Context(), string(a)); err != nil {
 		t.Error(err)
@@ -237,7 +237,7 @@ func TestDeleteFails(t *testing.T) {
 	}
 }
 
-// TestScrapAgain tries again to remove the content of a deleted snapshot.
+// TestScrapAgain shows that the service tries again to remove the content of a deleted snapshot.
 func TestScrapAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDen(t, nil)
@@ -261,8 +261,8 @@ func TestScrapAgain(t *testing.T) {
 	})
 }
 
-// TestTimelineOfDamage gives a service records as they should never be: parents that
-// are not there, and circles.
+// TestTimelineOfDamage gives a service records that should not exist: with missing parents, and
+// with circles.
 func TestTimelineOfDamage(t *testing.T) {
 	owner := carrel.NewID()
 	now := time.Now().UTC()
@@ -319,8 +319,9 @@ func TestTimelineOfDamage(t *testing.T) {
 	}
 }
 
-// TestForkAt: several calls make forks of one moment, which must be in the sandbox's past. The parent has a place among
-// those that may live, and the error of a fork for which there is none names the limit.
+// TestForkAt has several calls fork one snapshot, which must be in the sandbox's past. The parent
+// counts among the living sandboxes. A fork without a free place gets an error that names the
+// limit.
 func TestForkAt(t *testing.T) {
 	d := newDen(t, func(o *service.Options) { o.MaxSandboxes = 6 })
 	sb, other := d.create(t, carrel.CreateOptions{}), d.create(t, carrel.CreateOptions{})

@@ -12,23 +12,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// table is the sandboxes there are and the places among those that may live. It also knows
-// how far the service is from its end: what begins is counted here.
+// table holds all sandboxes, and counts the places of those that may live. It also knows whether
+// the service is closing, and counts the operations that must end before.
 type table struct {
 	opts *Options
 
-	// ctx ends at Close; every goroutine that spawn started ends with it.
+	// ctx ends at Close. Every goroutine that spawn started must end with it.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
-	roll    *roll              // the same, by what is asked for
+	roll    *roll              // the same sandboxes, by their properties
 	names   map[name]carrel.ID // of those that have one
-	live    int                // boxes that have an instance, or are getting one
+	live    int                // boxes that have an instance or are getting one
 	ended   endings
 	closing bool           // nothing new begins
-	drained bool           // nothing at all begins: set right before wg is waited for
+	drained bool           // nothing may begin; set just before wg is waited for
 	wg      sync.WaitGroup // Add is called under mu while drained is false
 }
 
@@ -38,7 +38,8 @@ func newTable(ctx context.Context, o *Options) *table {
 	return t
 }
 
-// close has nothing new begin. It returns all sandboxes, and whether it is the first call.
+// close stops new operations from beginning. It returns all sandboxes, and whether this is the
+// first call.
 func (t *table) close() (all []*box, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +48,7 @@ func (t *table) close() (all []*box, first bool) {
 	return t.snapshotLocked(), first
 }
 
-// drain ends all goroutines and waits for them.
+// drain stops all goroutines and waits for them.
 func (t *table) drain() {
 	t.mu.Lock()
 	t.drained = true
@@ -56,8 +57,7 @@ func (t *table) drain() {
 	t.wg.Wait()
 }
 
-// adopt puts a sandbox into the table that an earlier service left. lives says that it has an
-// instance.
+// adopt puts an earlier service's sandbox into the table. lives says that it has an instance.
 func (t *table) adopt(b *box, lives bool) {
 	b.enroll(t.roll)
 	t.mu.Lock()
@@ -71,8 +71,7 @@ func (t *table) adopt(b *box, lives bool) {
 	}
 }
 
-// remove takes a sandbox out of the table that has ended. lived says that it had an
-// instance.
+// remove removes an ended sandbox from the table. lived says that it had an instance.
 func (t *table) remove(b *box, sb carrel.Sandbox, v verdict, lived bool) {
 	b.strike()
 	t.mu.Lock()
@@ -84,22 +83,22 @@ func (t *table) remove(b *box, sb carrel.Sandbox, v verdict, lived bool) {
 	t.ended.add(sb.ID, sb.Project, v)
 }
 
-// noteEnd remembers how a sandbox ended that was never in this table.
+// noteEnd remembers the end of a sandbox that was never in this table.
 func (t *table) noteEnd(sb carrel.Sandbox, v verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended.add(sb.ID, sb.Project, v)
 }
 
-// places is how many more may live; bounded is false where any number may.
+// places is how many more sandboxes may live. bounded is false when there is no limit.
 func (t *table) places() (n int, bounded bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.opts.MaxSandboxes - t.live, t.opts.MaxSandboxes > 0
 }
 
-// spawn runs fn in a goroutine that Close waits for, and reports whether it did:
-// a closing service starts nothing.
+// spawn runs fn in a goroutine that Close waits for. It reports false, and starts nothing, when the
+// service is closing.
 func (t *table) spawn(fn func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,9 +113,8 @@ func (t *table) spawn(fn func()) bool {
 	return true
 }
 
-// hold makes Close wait for the caller, who calls s.wg.Done, and reports whether
-// it is still time for that. What ends a sandbox may begin as long as Close itself
-// may end some.
+// hold makes Close wait for the caller, who calls s.wg.Done. It reports false when it is too late.
+// An operation that ends a sandbox may still begin while Close itself may end sandboxes.
 func (t *table) hold() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +124,8 @@ func (t *table) hold() bool {
 	return !t.drained
 }
 
-// find returns a sandbox's box. Its error says how the sandbox ended, where that
-// is still known.
+// find returns a sandbox's box. For an ended sandbox, the error says how it ended, if that is still
+// known.
 func (t *table) find(op string, id carrel.ID) (*box, error) {
 	if _, err := carrel.ParseID(string(id)); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.NotFound, Err: err}
@@ -152,7 +150,7 @@ func (t *table) snapshot() []*box {
 	return t.snapshotLocked()
 }
 
-// snapshotLocked lists the table. Called with mu held.
+// snapshotLocked lists the table. The caller holds mu.
 func (t *table) snapshotLocked() []*box {
 	all := make([]*box, 0, len(t.boxes))
 	for _, b := range t.boxes {
@@ -164,7 +162,7 @@ func (t *table) snapshotLocked() []*box {
 // awake lists the sandboxes that are not paused.
 func (t *table) awake() []*box { return t.roll.all(orderKey{part: awake}) }
 
-// boxOf finds a sandbox; nil when it has gone.
+// boxOf finds a sandbox. It returns nil when the sandbox has gone.
 func (t *table) boxOf(id carrel.ID) *box {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +176,8 @@ func (t *table) newBox(rec state.Record, egress *policy.Policy, abort context.Ca
 		up: make(chan struct{}), gone: make(chan struct{}), name: nameOf(rec.Sandbox), rec: rec, egress: egress}
 }
 
-// reserve takes a place for a new sandbox. The check and the taking are one step,
-// so parallel creations never exceed the quota. On success s.wg counts it.
+// reserve takes a place for a new sandbox. It checks and takes in one step, so parallel creations
+// never exceed the quota. On success, s.wg counts the creation.
 func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	id := p.rec.Sandbox.ID
 	b := t.newBox(p.rec, p.egress, abort)
@@ -207,7 +205,7 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	return b, nil
 }
 
-// unreserve gives the place back.
+// unreserve frees the place again.
 func (t *table) unreserve(b *box) {
 	b.strike()
 	t.mu.Lock()
@@ -217,14 +215,14 @@ func (t *table) unreserve(b *box) {
 	close(b.gone)
 }
 
-// full reports whether as many sandboxes live as may.
+// full reports whether no more sandboxes may live.
 func (t *table) full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.opts.MaxSandboxes > 0 && t.live >= t.opts.MaxSandboxes
 }
 
-// admit takes a place among the sandboxes that live.
+// admit takes a place among the living sandboxes. It reports false when there is none.
 func (t *table) admit() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,21 +233,21 @@ func (t *table) admit() bool {
 	return true
 }
 
-// count counts the sandboxes that have an instance.
+// count adds d to the number of sandboxes that have an instance.
 func (t *table) count(d int) {
 	t.mu.Lock()
 	t.live += d
 	t.mu.Unlock()
 }
 
-// paused counts those that have none.
+// paused counts the sandboxes without an instance.
 func (t *table) paused() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.boxes) - t.live
 }
 
-// errFull is the answer when no more sandboxes may live.
+// errFull is the error when no more sandboxes may live.
 func (t *table) errFull(op string) error {
 	return &carrel.Error{Op: op, Kind: carrel.Exhausted,
 		Err:  fmt.Errorf("all %d sandboxes that may live at once do", t.opts.MaxSandboxes),
@@ -263,9 +261,8 @@ func (t *table) isClosing() bool {
 	return t.closing
 }
 
-// take gets the turn of a sandbox, once those before have ended. The context that
-// it returns ends with ctx, with an end of the sandbox, and with the service; the
-// turn is over with release.
+// take waits until it gets a sandbox's turn. The returned context ends with ctx, with an end of the
+// sandbox, or with the service. release gives the turn back.
 func (t *table) take(ctx context.Context, op string, b *box) (_ context.Context, release func(), err error) {
 	if !t.hold() {
 		return nil, nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: b.id, Err: errClosing}

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/warm"
 )
 
-// templates is what sandboxes are made from.
+// templates manages the templates that sandboxes are made from.
 type templates struct {
 	opts     *Options
 	table    *table
@@ -88,8 +88,8 @@ func (t *templates) DeleteTemplate(ctx context.Context, nameOrID string) error {
 	return t.opts.Images.Delete(ctx, found.ID)
 }
 
-// ResolveTemplate finds what a reference means to the caller: a template, or a snapshot,
-// whose ID it then returns alone. It makes nothing.
+// ResolveTemplate finds the template or the snapshot that a reference means to the caller. For a
+// snapshot, it returns only the ID. It makes nothing.
 func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
 	m, err := t.resolver.resolve(ctx, op, ref)
 	if err != nil || m.moment == nil {
@@ -98,9 +98,9 @@ func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.T
 	return carrel.Template{}, m.moment.Snapshot.ID, nil
 }
 
-// image makes a template ready for a tier. Base is packed from this machine's tools when it
-// is first wanted. A tier without real processes could run none of them: there its own
-// template stands for base at once.
+// image makes a template ready for a tier. The template base is packed from this machine's tools at
+// its first use. A tier without real processes can't run those tools. There, the template sim
+// stands for base and is ready at once.
 func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier) (image.Image, error) {
 	if tier == "" {
 		tier = t.opts.DefaultTier
@@ -117,7 +117,8 @@ func (t *templates) image(ctx context.Context, found carrel.Template, tier carre
 	return t.opts.Images.Get(ctx, found.ID)
 }
 
-// templatesChanged has what was made of templates looked at again.
+// templatesChanged makes the pool and the goldens check again everything that was made from
+// templates.
 func (t *templates) templatesChanged() {
 	t.warm.Recheck()
 	t.table.spawn(func() { t.goldens.Sweep(t.table.ctx) })

@@ -8,11 +8,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 )
 
-// Timeline implements carrel.Moments: the sandbox's own snapshots, and those that
-// they and its present came after, which may be moments of the sandboxes that it was
-// forked from. Parents that are not there any more are left out, and records that
-// name each other in a circle are cut open, so that the answer is a forest whatever
-// the records say.
+// Timeline implements carrel.Moments. It lists the sandbox's own snapshots and all their ancestors,
+// and the ancestors of its present state. Ancestors may belong to the sandboxes that it was forked
+// from. Missing parents are left out, and circles of parents are cut. So the answer is a forest
+// even when the records are damaged.
 func (ar *archive) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline, error) {
 	b, err := ar.table.find("read timeline", id)
 	if err != nil {
@@ -34,8 +33,8 @@ func (ar *archive) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline,
 	return t, nil
 }
 
-// stored is what a snapshot takes up: what it added when it was packed, and until
-// then its files as they are.
+// stored is the disk space of a snapshot. After packing, it is what the snapshot added. Before
+// packing, it is the size of its files.
 func (ar *archive) stored(ctx context.Context, sn carrel.Snapshot) int64 {
 	if sn.New >= 0 || ar.opts.Snapshots == nil {
 		return max(sn.New, 0)
@@ -46,8 +45,8 @@ func (ar *archive) stored(ctx context.Context, sn carrel.Snapshot) int64 {
 	return 0
 }
 
-// forksFrom finds the living sandboxes whose present came after one of the moments,
-// but for the sandbox whose timeline it is.
+// forksFrom finds the living sandboxes whose present state came after one of the snapshots. It
+// leaves out the sandbox whose timeline this is.
 func (ar *archive) forksFrom(id carrel.ID, past map[carrel.SnapshotID]carrel.Snapshot) map[carrel.SnapshotID][]carrel.ID {
 	out := map[carrel.SnapshotID][]carrel.ID{}
 	set := make(map[carrel.SnapshotID]bool, len(past))

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// interrupt asks what has the turn to give up.
+// interrupt asks the operation that holds box.turn to give up.
 func (b *box) interrupt(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -17,7 +17,7 @@ func (b *box) interrupt(cause error) {
 	}
 }
 
-// settled waits until nothing has the turn, for a moment.
+// settled waits until no operation holds box.turn. The next one may take it at once.
 func (b *box) settled(ctx context.Context) error {
 	select {
 	case b.turn <- struct{}{}:
@@ -28,7 +28,7 @@ func (b *box) settled(ctx context.Context) error {
 	}
 }
 
-// setState changes the state from one to another, and reports whether it did.
+// setState changes the state from one value to another. It reports false if the state was not from.
 func (b *box) setState(from, to carrel.State) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,12 +42,12 @@ func (b *box) setState(from, to carrel.State) bool {
 
 const hintDisk = "the host's disk is full: free some of it, or delete snapshots"
 
-// diskFull reports whether an error says that the host's disk is full.
+// diskFull reports whether an error means that the host's disk is full.
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// momentError gives the error of an operation on a sandbox's time its final form.
+// momentError gives the error of a snapshot operation its final form.
 func (b *box) momentError(ctx context.Context, op string, err error) error {
 	out := &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err),
 		RetryAfter: carrel.RetryAfterOf(err)}
@@ -55,7 +55,7 @@ func (b *box) momentError(ctx context.Context, op string, err error) error {
 	if errors.As(err, &inner) {
 		out.Field = inner.Field
 	}
-	if err == error(inner) && inner.Op == "" { // it is about this operation: one error is enough
+	if err == error(inner) && inner.Op == "" { // it names this operation already: one error is enough
 		out.Err = inner.Err
 	}
 	if diskFull(err) {

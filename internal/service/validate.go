@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Bounds on what one sandbox may carry.
+// Bounds on the data of one sandbox.
 const (
 	maxMetadata = 64 << 10  // bytes of keys and values together
 	maxEnv      = 256 << 10 // bytes of keys and values together
@@ -61,7 +61,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	return p, nil
 }
 
-// newRecord is the record of a sandbox that is about to be made.
+// newRecord builds the record of a sandbox that is about to be made.
 func (cr *creator) newRecord(opts carrel.CreateOptions, img image.Image, tier carrel.Tier, ttl time.Duration) state.Record {
 	now := time.Now().UTC().Round(0)
 	sb := copySandbox(carrel.Sandbox{
@@ -75,7 +75,7 @@ func (cr *creator) newRecord(opts carrel.CreateOptions, img image.Image, tier ca
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, opts.Env) // the caller's win over the template's
+	maps.Copy(env, opts.Env) // the caller's variables win over the template's
 	user := img.User
 	if user == "" {
 		user = "user"
@@ -93,8 +93,8 @@ func (cr *creator) giveTokens(sb *carrel.Sandbox, opts carrel.CreateOptions) {
 	}
 }
 
-// driver finds the driver of a tier that both the request and the template allow,
-// and makes sure that it works here.
+// driver finds the driver of a tier that the request and the template allow, and makes sure that it
+// works here.
 func (cr *creator) driver(ctx context.Context, tier carrel.Tier, img image.Image) (driver.Driver, error) {
 	switch {
 	case tier == "":
@@ -114,7 +114,7 @@ func (cr *creator) driver(ctx context.Context, tier carrel.Tier, img image.Image
 	return drv, nil
 }
 
-// first returns the first error there is.
+// first returns the first error that is not nil.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -164,7 +164,7 @@ func checkEnv(env map[string]string) error {
 
 func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
-// clip makes a caller's text fit for a message.
+// clip shortens a caller's text for a message.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -9,21 +9,20 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// use is how much a sandbox is being used from outside. It is guarded by box.mu.
+// use is how much a sandbox is used from outside. It is guarded by box.mu.
 type use struct {
 	open int       // requests and connections under way
-	last time.Time // when one began or ended, or the sandbox did
+	last time.Time // the last start or end of one, or the sandbox's start
 	met  bool      // this instance has had a request
 }
 
-// leastAwake is how long a sandbox stays that a request woke, at least: one that was
-// last given seconds would else sleep again after each. E2B has the same.
+// leastAwake is how long a sandbox stays awake, at least, after a request woke it. Without this, a
+// sandbox with a timeout of seconds would pause again after each request. E2B has the same value.
 const leastAwake = 5 * time.Minute
 
-// Visit returns the way to a sandbox's ports for one request, which keeps it from
-// being idle until done is called. A paused sandbox that wakes by itself is resumed
-// first, and one that is being paused or resumed is waited for. Errors: NotFound,
-// Conflict.
+// Visit returns a connection to a sandbox's ports for one request. The sandbox does not count as
+// idle until done is called. Visit first resumes a paused sandbox that has automatic wake-up, and
+// waits for a pause or a resumption under way. Errors: NotFound, Conflict.
 func (m *moments) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
 	conn, first, done, err := m.visit(ctx, id, true)
 	if first {
@@ -34,7 +33,8 @@ func (m *moments) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, do
 	return conn, done, err
 }
 
-// visit is Visit; first says that the instance had no request before this one. A visit that is none itself only looks.
+// visit is Visit. first says that the instance had no request before this one. When request is
+// false, the visit does not count as the first request.
 func (m *moments) visit(ctx context.Context, id carrel.ID, request bool) (conn *guest.Conn, first bool, done func(), err error) {
 	const op = "connect to sandbox"
 	b, err := m.table.find(op, id)

@@ -18,23 +18,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// prepared is a sandbox that was made ahead, as the service knows it.
+// prepared is a warm sandbox, with the service's data about it.
 type prepared struct {
 	box    *box // not in the service's table: its record has state.Warm
 	line   *line
-	boots  bool               // its first process was started, and not restored
-	told   *guest.InitRequest // all that its guest was told of itself; nil is not known
+	boots  bool               // its first process was started, not restored
+	told   *guest.InitRequest // everything the guest was told; nil if unknown
 	driver driver.Driver
 }
 
-// WarmOptions says what is kept ready. The zero value keeps nothing.
+// WarmOptions says which sandboxes are kept ready. The zero value keeps none.
 type WarmOptions = warm.Options
 
-// WarmFloor is one kind and how many of it are ready at least.
+// WarmFloor is a kind of sandbox and how many of it are kept ready at least.
 type WarmFloor = warm.Floor
 
-// keyOf is the kind of sandbox that a plan makes; ok is false for one that is not kept
-// ready: made from a moment, or so quick to make that it would be pointless.
+// keyOf is the kind of sandbox that a plan makes. ok is false for a kind that is not kept ready,
+// because it is made from a snapshot or is quick to make anyway.
 func (cr *creator) keyOf(p *plan) (key pool.Key, ok bool) {
 	if !cr.warm.IsOn() || p.from != nil || !p.driver.Info().Capabilities.RealProcesses {
 		return "", false
@@ -42,15 +42,15 @@ func (cr *creator) keyOf(p *plan) (key pool.Key, ok bool) {
 	return keyOfRecord(p.rec, filepath.Base(cr.opts.GuestImage)), true
 }
 
-// keyOfRecord is the kind of a sandbox by its record: all that can't be changed any more
-// once it runs. An image that was replaced has another root (keepRoot).
+// keyOfRecord is the kind of a sandbox by its record. The kind holds everything that can't be
+// changed once the sandbox runs. A replaced image has another root (keepRoot).
 func keyOfRecord(r state.Record, guestImage string) pool.Key {
 	sb, l := r.Sandbox, r.Sandbox.Limits
 	return pool.Key(fmt.Sprintf("%s %s %s %s %g/%d/%d/%d %s", sb.Tier, sb.Template, r.Root, guestImage,
 		l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, r.Born))
 }
 
-// kindOf is what it takes to make more like what a plan makes.
+// kindOf describes how to make more sandboxes like the plan's.
 func kindOf(p *plan) warm.Kind {
 	sb := p.rec.Sandbox
 	k := warm.Kind{Template: sb.Alias, Project: p.owner, Tier: sb.Tier, Limits: sb.Limits, Golden: p.golden != ""}
@@ -60,8 +60,8 @@ func kindOf(p *plan) warm.Kind {
 	return k
 }
 
-// takeWarm gives a plan a sandbox that is ready, and reports whether there was one. The pool
-// notes what was asked for either way.
+// takeWarm gives a plan a warm sandbox, and reports whether there was one. The pool counts the
+// request in both cases.
 func (cr *creator) takeWarm(p *plan) bool {
 	key, ok := cr.keyOf(p)
 	if !ok {
@@ -75,7 +75,7 @@ func (cr *creator) takeWarm(p *plan) bool {
 	return true
 }
 
-// returnWarm puts back a sandbox of which nothing was changed.
+// returnWarm puts back an unchanged warm sandbox.
 func (cr *creator) returnWarm(p *plan) {
 	if p.warm != nil {
 		cr.warm.Return(p.warm)
@@ -83,9 +83,9 @@ func (cr *creator) returnWarm(p *plan) {
 	}
 }
 
-// takeOver has a plan take over the identity that the guest of its sandbox has already, where
-// the plan's own would differ in the token alone: nobody was ever told that one either, and
-// a guest that need not be woken is adopted in a third of the time.
+// takeOver keeps the identity that the warm sandbox's guest has already, if the plan's identity
+// would differ only in the token. Nobody was ever told that token. Without a message to the guest,
+// an adoption takes a third of the time.
 func (cr *creator) takeOver(p *plan) {
 	told := p.warm.Sandbox.told
 	if told == nil || told.AccessToken == "" || p.rec.Sandbox.AccessToken == "" {
@@ -98,23 +98,23 @@ func (cr *creator) takeOver(p *plan) {
 	}
 }
 
-// leaveWarm makes the plan one for a sandbox from nothing.
+// leaveWarm changes the plan to one for a sandbox made from nothing.
 func (p *plan) leaveWarm() {
-	if p.told { // another sandbox, another token
+	if p.told { // a new sandbox gets a new token
 		p.told, p.rec.Sandbox.AccessToken = false, newToken()
 	}
 	p.warm = nil
 	p.rec.Sandbox.ID = carrel.NewID()
 }
 
-// readyMark is a file in a sandbox's directory for as long as it is ready and nobody
-// has tried to adopt it. It is what a service that finds a record of state.Warm believes:
-// the record alone does not say whether its guest has somebody's identity already. It
-// need not reach the disk, for a machine that stops takes the sandbox with it.
+// readyMark is a file in a sandbox's directory. It exists while the sandbox is ready and nobody has
+// tried to adopt it. The next service relies on this file for records of state.Warm, because the
+// record does not say whether the guest already has a caller's identity. The file need not reach
+// the disk, because the sandbox does not survive a stop of the machine.
 const readyMark = "ready"
 
-// adoptWarm makes a sandbox that is ready the reserved one, or ends it: once its guest
-// may have been told anything, it is nobody else's any more.
+// adoptWarm turns a warm sandbox into the reserved one. If that fails after its guest may have been
+// told anything, adoptWarm ends the sandbox, because no other caller may get it.
 func (cr *creator) adoptWarm(ctx context.Context, b *box, p *plan) (err error) {
 	var undo cleanup.Stack
 	defer undo.Run()

@@ -20,7 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// realFake is the fake driver as one of real processes, which are worth keeping ready.
+// realFake is the fake driver, but it claims real processes, so that the service keeps its
+// sandboxes ready.
 type realFake struct{ *fakeDriver }
 
 func (d realFake) Info() driver.Info {
@@ -29,7 +30,7 @@ func (d realFake) Info() driver.Info {
 	return i
 }
 
-// plenty is a machine with memory to spare.
+// plenty describes a machine with enough free memory.
 func plenty() pool.Memory { return pool.Memory{Total: 100, Available: 90} }
 
 // newWarmHouse opens a service that keeps sandboxes ready.
@@ -61,7 +62,7 @@ func (h *house) openWarm(t testing.TB, warm service.WarmOptions, change func(*se
 	})
 }
 
-// until waits for a condition, long enough for a slow machine.
+// until waits for a condition. It waits long enough for a slow machine.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	testenv.Eventually(t, what, cond)
@@ -143,8 +144,9 @@ func TestWarmAdoption(t *testing.T) {
 	h.clean(t)
 }
 
-// TestWarmTakenOver adopts with nothing to say: the guest keeps the identity that it has, which nobody
-// else ever gets, and one that differs in anything but the token is told.
+// TestWarmTakenOver adopts warm sandboxes. If only the token would differ, the guest is told
+// nothing and keeps its token, which no other sandbox ever gets. With any other difference, the
+// guest is told.
 func TestWarmTakenOver(t *testing.T) {
 	tokens := map[string]bool{}
 	for name, c := range map[string]struct {
@@ -179,7 +181,8 @@ func TestWarmTakenOver(t *testing.T) {
 	}
 }
 
-// TestWarmTakenOverBroken has what was to be taken over break: what is made instead has a token of its own.
+// TestWarmTakenOverBroken breaks a warm sandbox before its adoption. The sandbox made in its place
+// must have its own token.
 func TestWarmTakenOverBroken(t *testing.T) {
 	h := newWarmHouse(t, floorOf(1), nil)
 	filled(t, h.Service, 1)
@@ -194,7 +197,8 @@ func TestWarmTakenOverBroken(t *testing.T) {
 	}
 }
 
-// TestWarmIsNobodys guesses the ID of a sandbox that is ready: nobody has heard of it.
+// TestWarmIsNobodys guesses the ID of a warm sandbox. The service must answer as if it did not
+// exist.
 func TestWarmIsNobodys(t *testing.T) {
 	h := newWarmHouse(t, floorOf(1), nil)
 	filled(t, h.Service, 1)
@@ -245,7 +249,7 @@ func TestWarmIsNobodys(t *testing.T) {
 	}
 }
 
-// TestWarmDemand has the pool follow what is asked for, and nothing be ready of other kinds.
+// TestWarmDemand shows that the pool keeps the requested kinds ready, and no other kinds.
 func TestWarmDemand(t *testing.T) {
 	h := newWarmHouse(t, service.WarmOptions{Cap: 4}, nil)
 	if st := status(t, h.Service); st.Ready+st.Making != 0 {
@@ -267,8 +271,8 @@ func TestWarmDemand(t *testing.T) {
 	}
 }
 
-// TestWarmFailures breaks adoptions at each step: the creation works all the same, from
-// nothing, and what was ready is gone.
+// TestWarmFailures breaks adoptions at each step. The creation must work all the same, from
+// nothing, and the warm sandbox must be gone.
 func TestWarmFailures(t *testing.T) {
 	for name, breakIt := range map[string]func(h *house, id carrel.ID){
 		"the guest refuses": func(h *house, id carrel.ID) {
@@ -311,8 +315,7 @@ func TestWarmFailures(t *testing.T) {
 	}
 }
 
-// TestWarmKilled kills a sandbox while it is adopted: the creation fails and is not tried
-// again.
+// TestWarmKilled kills a sandbox during its adoption. The creation fails and is not tried again.
 func TestWarmKilled(t *testing.T) {
 	h := newWarmHouse(t, floorOf(1), nil)
 	filled(t, h.Service, 1)
@@ -338,7 +341,8 @@ func TestWarmKilled(t *testing.T) {
 	}
 }
 
-// TestWarmRecovery has services die and others find what was ready, whatever was half done.
+// TestWarmRecovery has services die. The next services must find the warm sandboxes, also
+// half-adopted and half-made ones.
 func TestWarmRecovery(t *testing.T) {
 	var dead atomic.Bool
 	h := newWarmHouse(t, mortal(floorOf(3), &dead), nil)
@@ -348,7 +352,7 @@ func TestWarmRecovery(t *testing.T) {
 	die(t, h, &dead)
 	crash := h.copy(t)
 
-	// One is just being adopted, one was never finished, one is too many.
+	// One sandbox is being adopted, one was never finished, and one is too many.
 	if err := os.Remove(filepath.Join(crash.dir, string(ids[0]), "ready")); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +378,7 @@ func TestWarmRecovery(t *testing.T) {
 			t.Errorf("told: %+v", e)
 		}
 	}
-	for _, id := range left { // another identity that nobody knows
+	for _, id := range left { // each has a new identity that nobody knows
 		in := h.drv.get(id).inits()
 		if n := len(in); n != 2 || in[0].AccessToken == in[1].AccessToken {
 			t.Errorf("%s was told %+v", id, in)
@@ -390,7 +394,8 @@ func TestWarmRecovery(t *testing.T) {
 	crash.clean(t)
 }
 
-// mortal has a pool make no more once it is dead: what a killed daemon's would do.
+// mortal returns options for a pool that makes no more sandboxes once dead is set, like the pool of
+// a killed daemon.
 func mortal(w service.WarmOptions, dead *atomic.Bool) service.WarmOptions {
 	w.Memory = func() pool.Memory {
 		if dead.Load() {
@@ -401,16 +406,16 @@ func mortal(w service.WarmOptions, dead *atomic.Bool) service.WarmOptions {
 	return w
 }
 
-// die has a house's pool make no more, now that the service is taken for dead: when its pool has looked at
-// the memory again, no look of before is under way any more.
+// die stops a house's pool, now that its service counts as dead. The pool holds still once it has
+// looked at the memory again, because then no earlier look is under way.
 func die(t testing.TB, h *house, dead *atomic.Bool) {
 	t.Helper()
 	dead.Store(true)
 	until(t, "the pool holds still", func() bool { return status(t, h.Service).Memory == "hold" })
 }
 
-// copy is the house as a service finds it that comes after one that was killed: the same
-// instances, and the records and files of this moment.
+// copy returns the house as the next service finds it after a kill: the same instances, and a copy
+// of the present records and files.
 func (h *house) copy(t testing.TB) *house {
 	t.Helper()
 	c := &house{drv: h.drv, store: &fakeStore{Store: memory.Open()}, dir: filepath.Join(t.TempDir(), "boxes")}
@@ -431,7 +436,8 @@ func (h *house) copy(t testing.TB) *house {
 	return c
 }
 
-// TestWarmRecoveryOff finds what was ready with the pool switched off, or another kind.
+// TestWarmRecoveryOff starts a service that finds warm sandboxes but has its pool switched off, or
+// wants another kind.
 func TestWarmRecoveryOff(t *testing.T) {
 	for name, change := range map[string]func(*service.WarmOptions, *service.Options){
 		"off":         func(w *service.WarmOptions, _ *service.Options) { w.Cap = 0 },
@@ -461,7 +467,8 @@ func TestWarmRecoveryOff(t *testing.T) {
 	}
 }
 
-// TestWarmPressure gives back what is ready when memory is short, and fills again after.
+// TestWarmPressure shows that the pool gives up warm sandboxes when memory is short, and fills
+// again afterwards.
 func TestWarmPressure(t *testing.T) {
 	var short atomic.Int32
 	h := newWarmHouse(t, service.WarmOptions{Cap: 8, Floors: []service.WarmFloor{{Template: "base", Count: 6}}, Memory: func() pool.Memory {
@@ -476,7 +483,8 @@ func TestWarmPressure(t *testing.T) {
 	filled(t, h.Service, 6)
 }
 
-// TestWarmRoom makes room for living sandboxes: together they never exceed the most that may live.
+// TestWarmRoom shows that warm sandboxes make room for living ones. Together they never exceed the
+// most that may live.
 func TestWarmRoom(t *testing.T) {
 	h := newWarmHouse(t, floorOf(3), func(o *service.Options) { o.MaxSandboxes = 4 })
 	filled(t, h.Service, 3)
@@ -492,7 +500,7 @@ func TestWarmRoom(t *testing.T) {
 	}
 }
 
-// TestWarmDies notices one that ends while it waits.
+// TestWarmDies shows that the pool notices when a warm sandbox ends.
 func TestWarmDies(t *testing.T) {
 	h := newWarmHouse(t, floorOf(1), nil)
 	filled(t, h.Service, 1)
@@ -505,7 +513,8 @@ func TestWarmDies(t *testing.T) {
 	}
 }
 
-// TestWarmStuck can't destroy some: they are tried again, and count against the cap.
+// TestWarmStuck makes the destruction of some sandboxes fail. The service tries again, and these
+// count against the cap.
 func TestWarmStuck(t *testing.T) {
 	var fail atomic.Bool
 	var short atomic.Bool
@@ -539,7 +548,8 @@ func TestWarmStuck(t *testing.T) {
 	until(t, "the stuck are gone", func() bool { return len(h.drv.ids()) == 3 })
 }
 
-// TestWarmBroken can't make any: it is said why, tried again, and creations are as before.
+// TestWarmBroken makes every warm sandbox fail. The status says why, the pool tries again, and
+// creations work as before.
 func TestWarmBroken(t *testing.T) {
 	h := newWarmHouse(t, floorOf(1), func(o *service.Options) {})
 	filled(t, h.Service, 1)

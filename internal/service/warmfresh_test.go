@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// TestWarmFresh: those that are ready are made sure of again and again, and one whose guest does not answer any
-// more is replaced before anybody gets it.
+// TestWarmFresh shows that the pool checks warm sandboxes again and again. One whose guest stops
+// answering is replaced before any caller gets it.
 func TestWarmFresh(t *testing.T) {
 	h := newWarmHouse(t, service.WarmOptions{Cap: 2, Floors: []service.WarmFloor{{Template: "base", Count: 2}}, Fresh: time.Millisecond}, nil)
 	until(t, "two are ready", func() bool { return status(t, h.Service).Ready == 2 })

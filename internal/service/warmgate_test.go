@@ -12,13 +12,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// TestWarmYields: while creations wait for their turn none is made ahead; afterwards it is.
+// TestWarmYields shows that the pool makes no warm sandboxes while creations wait for their turn,
+// but does afterwards.
 func TestWarmYields(t *testing.T) {
 	h := newWarmHouse(t, service.WarmOptions{Cap: 4}, func(o *service.Options) { o.MaxStarting, o.MaxWait = 1, time.Hour })
 	release, begun := blockCreates(h)
 	defer release()
 	var wg sync.WaitGroup
-	for range 2 { // misses: one starts and one waits
+	for range 2 { // two misses: one creation starts and one waits
 		wg.Go(func() {
 			if _, err := h.Create(t.Context(), carrel.CreateOptions{}); err != nil {
 				t.Error(err)
@@ -41,8 +42,8 @@ func TestWarmYields(t *testing.T) {
 	}
 }
 
-// TestWarmGivesWay: where memory is short, what is ready is given up for what is wanted, and what
-// nobody waits for is not made.
+// TestWarmGivesWay shows that, when memory is short, the pool gives up warm sandboxes for requests
+// and makes no new ones.
 func TestWarmGivesWay(t *testing.T) {
 	var short atomic.Bool
 	var h *house

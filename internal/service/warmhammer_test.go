@@ -15,9 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// TestWarmHammer creates, kills, crashes, presses and closes at once, for -race: each
-// sandbox is adopted at most once, nobody gets what was another's, the caps hold, and
-// nothing is left.
+// TestWarmHammer creates, kills, crashes, presses and closes at once, for -race. Each sandbox is
+// adopted at most once, no caller gets another's data, the caps hold, and nothing is left.
 func TestWarmHammer(t *testing.T) {
 	const most, ready = 24, 8
 	var available atomic.Int64
@@ -65,7 +64,7 @@ func TestWarmHammer(t *testing.T) {
 			took(sb)
 		case carrel.Exhausted, carrel.Unavailable:
 			return
-		case carrel.Internal: // one from nothing died while it started
+		case carrel.Internal: // one made from nothing died while it started
 			if !strings.Contains(err.Error(), "by the hammer") {
 				t.Errorf("create: %v", err)
 			}
@@ -85,7 +84,7 @@ func TestWarmHammer(t *testing.T) {
 		}
 	}
 	filled(t, h.Service, 5)
-	took(h.create(t, carrel.CreateOptions{})) // one at least meets what is ready: later, creations may leave the pool no time
+	took(h.create(t, carrel.CreateOptions{})) // use a warm one now: later the pool may have no time to make any
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -102,14 +101,14 @@ func TestWarmHammer(t *testing.T) {
 				case n < 10:
 					available.Store([]int64{90, 10, 1}[rand.IntN(3)])
 				case n < 11:
-					for _, id := range h.drv.ids() { // any one: ready, adopted or just being so
+					for _, id := range h.drv.ids() { // any sandbox: ready, adopted or being adopted
 						if in := h.drv.get(id); in != nil {
 							in.die(driver.Exit{Reason: carrel.EndCrashed, Message: "by the hammer"})
 							break
 						}
 					}
 				default:
-					if st := status(t, h.Service); st.Ready+st.Making > ready+1 { // one may be on its way from the one to the other
+					if st := status(t, h.Service); st.Ready+st.Making > ready+1 { // one may be moving from Making to Ready
 						t.Errorf("%d ready and %d being made, the cap is %d", st.Ready, st.Making, ready)
 					}
 				}

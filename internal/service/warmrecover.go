@@ -11,8 +11,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// recover deals with one that an earlier service had ready. It is taken over where it
-// is still of use and certainly nobody's; else it is ended. kept says that it must stay.
+// recover handles a warm sandbox of an earlier service. It takes the sandbox over if it is still
+// useful and certainly belongs to nobody. Otherwise it ends it. kept says that the sandbox must
+// stay.
 func (n *nursery) recover(ctx context.Context, rec state.Record, inst driver.Instance) (kept bool, err error) {
 	if inst == nil {
 		return false, n.forget(ctx, rec.Sandbox.ID)
@@ -28,8 +29,8 @@ func (n *nursery) recover(ctx context.Context, rec state.Record, inst driver.Ins
 	return !n.warm.Discard(one), nil
 }
 
-// reserve reports whether one that an earlier service had ready is of use, and if so has
-// the pool count it as being made.
+// reserve reports whether an earlier service's warm sandbox is useful. If so, the pool counts it as
+// being made.
 func (n *nursery) reserve(ctx context.Context, found *prepared) (one *warm.One[*prepared], useful bool) {
 	rec := found.box.rec
 	none := oneOf(found, "")
@@ -51,8 +52,8 @@ func (n *nursery) reserve(ctx context.Context, found *prepared) (one *warm.One[*
 	return oneOf(found, key), true
 }
 
-// revive makes sure of one that an earlier service had ready: its guest gets a new
-// identity that nobody knows.
+// revive makes an earlier service's warm sandbox safe to use: its guest gets a new identity that
+// nobody knows.
 func (n *nursery) revive(one *warm.One[*prepared]) {
 	ctx, cancel := context.WithTimeout(n.table.ctx, recoverTime)
 	defer cancel()

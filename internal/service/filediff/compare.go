@@ -18,31 +18,31 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 )
 
-// mostChanges bounds the answer of a comparison.
+// mostChanges bounds the number of changes in an answer.
 const mostChanges = 200_000
 
-// comparison walks two layers, and the root image that both lie on, side by side.
-// Where neither layer has anything the image is not looked at, so that it costs what
-// the layers hold and not what the image does.
+// comparison walks two layers and their root image side by side. It does not look at the image
+// where neither layer has anything. So a comparison costs as much as the layers hold, not as the
+// image holds.
 type comparison struct {
 	ctx  context.Context
-	base image.Files // nil: what the image holds is not known
+	base image.Files // nil if the image's files are not known
 	out  []carrel.FileChange
 }
 
-// side is what one of the two snapshots has at a place.
+// side is one snapshot's view of a place.
 type side struct {
-	n    *node // nil: its layer has nothing there
+	n    *node // nil if its layer has nothing there
 	seen bool  // the image's is not hidden
 }
 
-// Compare returns what is different in b from a, sorted by path.
+// Compare returns the differences of b from a, sorted by path.
 func Compare(ctx context.Context, base image.Files, a, b *Layer) ([]carrel.FileChange, error) {
 	c := &comparison{ctx: ctx, base: base}
 	if _, err := c.walk(".", side{&a.root, true}, side{&b.root, true}); err != nil {
 		return nil, err
 	}
-	// What the guest notes of its identity and its restores is no change that anybody made.
+	// The guest's own files about its identity and its restores are not a change by anybody.
 	for _, ours := range []string{path.Dir(guest.GenerationFile), guest.AnnounceDir} {
 		c.out = slices.DeleteFunc(c.out, func(x carrel.FileChange) bool { return x.Path == ours || strings.HasPrefix(x.Path, ours+"/") })
 	}
@@ -50,7 +50,7 @@ func Compare(ctx context.Context, base image.Files, a, b *Layer) ([]carrel.FileC
 	return c.out, nil
 }
 
-// walk compares one place and all below it. told says that something was.
+// walk compares one place and everything below it. told says that it found a change.
 func (c *comparison) walk(name string, a, b side) (told bool, err error) {
 	if a.n == nil && b.n == nil && a.seen == b.seen {
 		return false, nil
@@ -82,7 +82,7 @@ func (c *comparison) walk(name string, a, b side) (told bool, err error) {
 	return true, nil
 }
 
-// look returns what a side has at a place; nil for nothing.
+// look returns a side's file at a place, or nil if there is none.
 func (c *comparison) look(name string, s side) (*entry, error) {
 	switch {
 	case s.n != nil && s.n.entry != nil:
@@ -96,13 +96,13 @@ func (c *comparison) look(name string, s side) (*entry, error) {
 			return e, err
 		}
 	}
-	if s.n != nil && len(s.n.kids) > 0 { // a stream without an entry for a directory
+	if s.n != nil && len(s.n.kids) > 0 { // the stream had no entry for this directory
 		return &entry{mode: fs.ModeDir | 0o755}, nil
 	}
 	return nil, nil
 }
 
-// lookBase returns what the image has; nil for nothing.
+// lookBase returns the image's file at a place, or nil if there is none.
 func (c *comparison) lookBase(name string) (*entry, error) {
 	f, err := c.base.Lstat(name)
 	switch {
@@ -118,7 +118,7 @@ func (c *comparison) lookBase(name string) (*entry, error) {
 	return e, nil
 }
 
-// below is the side for what is in a directory, given what the side has there.
+// below is the side for the contents of a directory. e is the side's entry for that directory.
 func (s side) below(e *entry) side {
 	switch {
 	case e == nil && !s.unknown() || e != nil && !e.mode.IsDir():
@@ -129,11 +129,11 @@ func (s side) below(e *entry) side {
 	return side{s.n, s.seen && !s.n.entry.hides()}
 }
 
-// unknown reports whether only the image could tell what is there.
+// unknown reports whether only the image could tell which file is there.
 func (s side) unknown() bool { return s.seen && (s.n == nil || s.n.entry == nil) }
 
-// children compares what is in a directory: the names in the layers, and those in
-// the image where one side sees it and the other does not.
+// children compares the contents of a directory. It takes the names in the layers. It also takes
+// the names in the image if only one side sees the image there.
 func (c *comparison) children(name string, a, b side) error {
 	names := map[string]bool{}
 	for _, s := range []side{a, b} {
@@ -168,7 +168,7 @@ func (s side) child(name string) side {
 	return side{nil, s.seen}
 }
 
-// judge compares two files of one name. told says that something below is different.
+// judge compares two files of one name. told says that a file below it differs.
 func (c *comparison) judge(name string, a, b side, before, after *entry, told bool) (*carrel.FileChange, error) {
 	change := &carrel.FileChange{Path: path.Join("/", name)}
 	switch {
@@ -182,7 +182,7 @@ func (c *comparison) judge(name string, a, b side, before, after *entry, told bo
 		}
 		return change, nil
 	case before == nil || after == nil:
-		// Without an image: a directory on the way to a change is no change.
+		// Without an image: a parent directory of a change is no change.
 		if c.base == nil && (a.unknown() || b.unknown()) && (told || name == ".") {
 			return nil, nil
 		}
@@ -200,7 +200,7 @@ func (c *comparison) judge(name string, a, b side, before, after *entry, told bo
 	return change, nil
 }
 
-// kind says what is different between two files; "" for nothing.
+// kind says how two files differ; "" means not at all.
 func (c *comparison) kind(name string, x, y *entry) (carrel.ChangeKind, error) {
 	if x == y {
 		return "", nil
@@ -223,8 +223,8 @@ func (c *comparison) kind(name string, x, y *entry) (carrel.ChangeKind, error) {
 	return "", nil
 }
 
-// sameContent compares two regular files of one size. Of one that was too large to be
-// read its time decides.
+// sameContent compares two regular files of one size. For a file that was too large to read, the
+// modification time decides.
 func (c *comparison) sameContent(name string, x, y *entry) (bool, error) {
 	for _, e := range []*entry{x, y} {
 		if e.summed || e.layered {
@@ -240,7 +240,7 @@ func (c *comparison) sameContent(name string, x, y *entry) (bool, error) {
 	return x.sum == y.sum, nil
 }
 
-// sumBase reads a file of the image.
+// sumBase reads and hashes a file of the image.
 func (c *comparison) sumBase(name string, e *entry) error {
 	r, err := c.base.Open(name)
 	if err != nil {
@@ -256,8 +256,8 @@ func (c *comparison) sumBase(name string, e *entry) error {
 	return nil
 }
 
-// info is an entry as callers see it. Owners are numbers: their names are the
-// sandbox's own affair.
+// info converts an entry for callers. Owners are numbers, because their names exist only inside the
+// sandbox.
 func (e *entry) info(name string) *carrel.FileInfo {
 	if e == nil {
 		return nil

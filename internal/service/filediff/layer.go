@@ -16,16 +16,16 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Bounds on what a snapshot may hold to be compared. The stream is the sandbox's
-// word: without them it could have this process remember, or read, without end.
+// Bounds on a snapshot that can be compared. The stream comes from the sandbox. Without bounds, it
+// could make this process read, and use memory, without end.
 const (
 	layerEntries = 500_000
 	layerNames   = 64 << 20 // bytes of all names and targets together
 	layerDepth   = 512      // directories in one another
-	HashSlack    = 64 << 20 // bytes that may be hashed on top of the sandbox's disk
+	HashSlack    = 64 << 20 // bytes that may be hashed beyond the sandbox's disk
 )
 
-// Layer is what a snapshot holds on top of its root image: the root directory.
+// Layer holds the files of a snapshot on top of its root image, as a tree from the root directory.
 type Layer struct {
 	root  node
 	count int
@@ -35,12 +35,12 @@ type Layer struct {
 
 // node is one name of a layer.
 type node struct {
-	entry *entry // nil for a directory that is only known by what is in it
+	entry *entry // nil for a directory without an entry of its own
 	kids  map[string]*node
 }
 
-// entry is a file, as far as it is compared. Those of a root image have no sum until
-// it is needed.
+// entry is a file, with the properties that are compared. A file of a root image gets its sum only
+// when it is needed.
 type entry struct {
 	mode         fs.FileMode
 	uid, gid     int
@@ -49,18 +49,18 @@ type entry struct {
 	target       string
 	major, minor int64
 	sum          [sha256.Size]byte
-	summed       bool // of a regular file: sum is that of its content
+	summed       bool // sum is set (regular files only)
 	layered      bool // of a layer, not of the image
 	gone         bool // the image's is removed
-	opaque       bool // a directory: the image's is hidden
+	opaque       bool // a directory that hides the image's
 }
 
-// hides reports whether nothing of the image is seen below.
+// hides reports whether the entry hides everything that the image has below it.
 func (e *entry) hides() bool { return e != nil && (e.gone || e.opaque || !e.mode.IsDir()) }
 
-// Read reads a tar stream. Only what is needed to compare is kept: a file's
-// content as its sum. budget is how much of all contents is read for that; of a
-// file that is larger than what is left (one of holes, most likely) no sum is made.
+// Read reads a tar stream. It keeps only the data for a comparison: of a file's content, only the
+// sum. budget is how many bytes of all contents it reads for the sums. A file larger than the rest
+// of the budget, most likely a sparse one, gets no sum.
 func Read(ctx context.Context, r io.Reader, budget int64) (*Layer, error) {
 	l := &Layer{left: budget}
 	tr := tar.NewReader(ctxReader{ctx, r})
@@ -85,7 +85,7 @@ func Read(ctx context.Context, r io.Reader, budget int64) (*Layer, error) {
 	}
 }
 
-// ctxReader ends with a context.
+// ctxReader is a reader that fails when a context ends.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -102,7 +102,7 @@ func (c ctxReader) Read(p []byte) (int, error) {
 // opaqueXattrs mark a directory that hides the image's.
 var opaqueXattrs = []string{"SCHILY.xattr.trusted.overlay.opaque", "SCHILY.xattr.user.overlay.opaque"}
 
-// add takes one entry of the stream.
+// add adds one entry of the stream.
 func (l *Layer) add(h *tar.Header, content io.Reader, sum hash.Hash) error {
 	l.count++
 	l.names += len(h.Name) + len(h.Linkname)
@@ -138,9 +138,9 @@ func (l *Layer) add(h *tar.Header, content io.Reader, sum hash.Hash) error {
 	return nil
 }
 
-// entryOf is a header as an entry; nil for kinds that no file has.
+// entryOf converts a header to an entry. It returns nil for kinds that are no files.
 func entryOf(h *tar.Header) *entry {
-	h.Mode &= 0o7777 // the kind is Typeflag's to say, not that of a second word
+	h.Mode &= 0o7777 // only Typeflag decides the kind
 	e := &entry{layered: true, mode: h.FileInfo().Mode(), uid: h.Uid, gid: h.Gid, modified: h.ModTime, major: h.Devmajor, minor: h.Devminor}
 	switch h.Typeflag {
 	case tar.TypeReg:
@@ -160,7 +160,8 @@ func entryOf(h *tar.Header) *entry {
 	return e
 }
 
-// parts takes a name apart. However it is written, it stays below the root.
+// parts splits a name into its elements. The result never leaves the root, however the name is
+// written.
 func parts(name string) ([]string, error) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "" {
@@ -198,8 +199,8 @@ func (l *Layer) at(name string) (*node, error) {
 	return n, err
 }
 
-// find returns the entry that a hard link is another name of: one that came before.
-// gVisor's overlay has one whiteout and links it to every name that is removed.
+// find returns the earlier entry that a hard link points to. gVisor's overlay has one whiteout, and
+// links it to every removed name.
 func (l *Layer) find(name string) (*entry, error) {
 	ps, err := parts(name)
 	if err != nil {

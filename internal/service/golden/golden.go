@@ -1,10 +1,11 @@
-// Package golden knows templates' own starts. A template that has a start and a ready
-// command is started once for each size, by nobody's request: when its ready command
-// succeeds, that moment is kept, and what is created goes on from it. Its snapshot is kept
-// like others, with a record, under no name, and is in no list.
+// Package golden manages templates' own starts. The service starts a template with a start and a
+// ready command once for each size, without a request. When the ready command succeeds, it takes a
+// snapshot, and later sandboxes continue from there. This snapshot has a record like others, but no
+// name, and is in no list.
 //
-// All that such a moment depends on is in its key: it is made anew when that changes.
-// [Starts] decides what is made, tried again and given up; a [Host] does it.
+// A start's key holds everything that its snapshot depends on. When any of that changes, a new
+// start is made. [Starts] decides which starts are made, tried again and given up. A [Host] does
+// the work.
 //
 // # Locks
 //
@@ -23,41 +24,43 @@ import (
 )
 
 const (
-	mostKept = 16 // those not used for longest go first
-	// A start that failed is tried again after so long, and longer each time.
+	mostKept = 16 // beyond this, the longest unused are removed
+	// firstRetry is the wait after the first failure of a start. It grows with each failure, up to
+	// lastRetry.
 	firstRetry = time.Minute
 	lastRetry  = 6 * time.Hour
-	// mostBroken is how many restorations in a row may fail for reasons that could pass.
+	// mostBroken is how many restorations in a row may fail for temporary reasons.
 	mostBroken = 3
 )
 
-// Of is what a start is of. Its names never change.
+// Of names the template of a start. Its fields never change.
 type Of struct {
 	Template string // the template's ID
 	Name     string // and its name
 	Tier     carrel.Tier
 }
 
-// Make makes one start: it keeps the moment at which its template is ready. took is without
-// the wait for its turn.
+// Make makes one start: it takes a snapshot when the template is ready. took does not count the
+// wait for its turn.
 type Make func(ctx context.Context) (id carrel.SnapshotID, took time.Duration, err error)
 
-// Host does what Starts decides.
+// Host does the work that Starts decides.
 type Host interface {
-	// Spawn runs fn in a goroutine with the host's lifetime, and reports whether it did.
+	// Spawn runs fn in a goroutine with the host's lifetime. It reports false, and runs nothing,
+	// when the host is closing.
 	Spawn(fn func(life context.Context)) bool
-	// IsWanted reports whether a start is still that of a template. Of one that can't be
-	// asked for now it is.
+	// IsWanted reports whether a template still has the start with this key. If the host can't find
+	// out now, it reports true.
 	IsWanted(ctx context.Context, key string, of Of) bool
 	// Drop removes the snapshots of starts that were given up, as soon as nobody reads them.
 	Drop(ids []carrel.SnapshotID)
-	// Made tells what became of a try that somebody still wants.
+	// Made reports the result of a try, if the start is still wanted.
 	Made(of Of, took time.Duration, err error)
-	// GivenUp tells that nothing can be made from a start, and why.
+	// GivenUp reports that a start is unusable, and why.
 	GivenUp(of Of, id carrel.SnapshotID, err error)
 }
 
-// Starts is what is known of templates' own starts. It is safe for concurrent use.
+// Starts holds the state of templates' own starts. It is safe for concurrent use.
 type Starts struct {
 	host Host
 	slot chan struct{} // one at a time is made
@@ -66,8 +69,7 @@ type Starts struct {
 	all map[string]*start // by key
 }
 
-// start is one template's start at one size. It is guarded by Starts.mu but for what it is
-// of.
+// start is one template's start at one size. Starts.mu guards it, except of, which never changes.
 type start struct {
 	of       Of
 	cancel   context.CancelFunc // ends the making; nil before the first
@@ -77,17 +79,16 @@ type start struct {
 	problem  string    // why the last try failed
 	next     time.Time // no try before
 	failures int
-	broken   int  // restorations in a row that failed
-	verified bool // its content was compared with its sums since this service began
+	broken   int  // failed restorations in a row
+	verified bool // this service has checked its content against its sums
 }
 
-// New returns Starts that know none.
+// New returns an empty Starts.
 func New(host Host) *Starts {
 	return &Starts{host: host, slot: make(chan struct{}, 1), all: map[string]*start{}}
 }
 
-// Load takes over a start that an earlier service made, and reports whether it did: it
-// knows another of that key otherwise.
+// Load adds a start that an earlier service made. It reports false when the key already has one.
 func (g *Starts) Load(key string, of Of, id carrel.SnapshotID, used time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,8 +99,8 @@ func (g *Starts) Load(key string, of Of, id carrel.SnapshotID, used time.Time) b
 	return true
 }
 
-// Want returns the start of a key, "" while there is none. It has one made unless a try
-// that failed is too fresh; making says that one is.
+// Want returns the start of a key, or "" while there is none. If there is none, it has one made,
+// unless a try failed a short time ago. making says that a start is being made.
 func (g *Starts) Want(key string, of Of, build Make) (id carrel.SnapshotID, making bool) {
 	now := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -131,7 +132,7 @@ func (g *Starts) Want(key string, of Of, build Make) (id carrel.SnapshotID, maki
 
 var errClosing = errors.New("the service is closing")
 
-// make has one made and tells what became of it.
+// make has a start made, and reports the result.
 func (g *Starts) make(ctx, life context.Context, key string, of Of, build Make) {
 	select {
 	case g.slot <- struct{}{}:
@@ -142,13 +143,13 @@ func (g *Starts) make(ctx, life context.Context, key string, of Of, build Make) 
 	}
 	id, took, err := build(ctx)
 	if !g.end(key, id, err) || life.Err() != nil && err != nil {
-		return // nobody wants it any more, or the next service begins again
+		return // no longer wanted, or left to the next service
 	}
 	g.host.Made(of, took, err)
 	g.Sweep(life)
 }
 
-// end notes what became of a try, and reports whether anybody still wants it.
+// end notes the result of a try, and reports whether the start is still wanted.
 func (g *Starts) end(key string, id carrel.SnapshotID, err error) bool {
 	problem := ""
 	if err != nil {
@@ -182,7 +183,7 @@ func (g *Starts) Worked(key string) {
 	}
 }
 
-// IsVerified reports whether a start's content was compared with its sums before.
+// IsVerified reports whether a start's content was checked against its sums before.
 func (g *Starts) IsVerified(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,7 +191,7 @@ func (g *Starts) IsVerified(key string) bool {
 	return one != nil && one.verified
 }
 
-// SetVerified notes that it was.
+// SetVerified notes that a start's content was checked.
 func (g *Starts) SetVerified(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,8 +200,8 @@ func (g *Starts) SetVerified(key string) {
 	}
 }
 
-// Spoil gives up a start that nothing can be made from: it is damaged, gone, of another
-// build or processor, or fails again and again.
+// Spoil gives up an unusable start. It is damaged, gone, from another build or processor, or it
+// fails again and again.
 func (g *Starts) Spoil(key string, of Of, id carrel.SnapshotID, err error) {
 	g.mu.Lock()
 	over := false
@@ -220,8 +221,8 @@ func (g *Starts) Spoil(key string, of Of, id carrel.SnapshotID, err error) {
 	g.remove(key, func(one *start) bool { return one.id == id })
 }
 
-// remove forgets a start where which still says so, and has its snapshot removed: in the
-// background, for some may still read it.
+// remove forgets a start if which still agrees, and has its snapshot removed. This happens in the
+// background, because others may still read the snapshot.
 func (g *Starts) remove(key string, which func(*start) bool) {
 	g.mu.Lock()
 	one := g.all[key]
@@ -240,8 +241,7 @@ func (g *Starts) remove(key string, which func(*start) bool) {
 	}
 }
 
-// Sweep removes the starts of templates that have changed or are gone, and those beyond
-// the most that are kept.
+// Sweep removes the starts of templates that have changed or are gone, and those beyond mostKept.
 func (g *Starts) Sweep(ctx context.Context) {
 	g.mu.Lock()
 	all := maps.Clone(g.all)
@@ -255,7 +255,7 @@ func (g *Starts) Sweep(ctx context.Context) {
 	}
 }
 
-// Marked says in a template how its own start is doing.
+// Marked returns a template with the status of its own start.
 func (g *Starts) Marked(t carrel.Template) carrel.Template {
 	g.mu.Lock()
 	defer g.mu.Unlock()

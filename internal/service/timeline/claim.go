@@ -5,8 +5,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Claim takes the records of a set that ok agrees to out of the index, in one step
-// with looking at who holds them: nobody can begin to use them any more.
+// Claim takes the records of a set that ok agrees to out of the index. It looks at their holders in
+// the same step, so nobody can begin to use them any more.
 func (x *Index) Claim(set map[carrel.SnapshotID]bool, ok func(sr state.SnapshotRecord, held bool) bool) map[carrel.SnapshotID]state.SnapshotRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -20,7 +20,7 @@ func (x *Index) Claim(set map[carrel.SnapshotID]bool, ok func(sr state.SnapshotR
 	return out
 }
 
-// Orphans returns the records whose parents go, with the parents that they get.
+// Orphans returns the records whose parents are removed, with their new parents.
 func (x *Index) Orphans(gone map[carrel.SnapshotID]state.SnapshotRecord) []state.SnapshotRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -37,7 +37,7 @@ func (x *Index) Orphans(gone map[carrel.SnapshotID]state.SnapshotRecord) []state
 	return out
 }
 
-// Above is the next older moment of one that goes, that stays.
+// Above returns the nearest ancestor that stays when the snapshots in gone are removed.
 func Above(gone map[carrel.SnapshotID]state.SnapshotRecord, id carrel.SnapshotID) carrel.SnapshotID {
 	for range len(gone) + 1 {
 		sr, ok := gone[id]

@@ -1,9 +1,8 @@
-// Package timeline knows the moments of sandboxes: which there are, what they are called,
-// which came after which, who uses one now, and which a retention rule does not keep.
+// Package timeline indexes the snapshots of sandboxes: their names, their order, their present
+// users, and the ones that a retention rule does not keep.
 //
-// An [Index] follows the store: package service makes a change durable first and puts it
-// here then. It calls nothing but what it was given for one call, and no driver, store or
-// network.
+// An [Index] follows the store: package service first makes a change durable and then puts it here.
+// An Index calls only the functions that it gets for one call, and no driver, store or network.
 //
 // # Locks
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// Index is all snapshots that this service knows, in memory. What is in it is
-// durable: it follows the store. A record in it is never changed in place.
+// Index holds all snapshots that this service knows, in memory. It follows the store, so everything
+// in it is durable. A record in it is never changed in place.
 type Index struct {
 	edit sync.Mutex // see LockEdits
 
@@ -18,11 +18,11 @@ type Index struct {
 	byID  map[carrel.SnapshotID]state.SnapshotRecord
 	names map[ownName]carrel.SnapshotID
 	of    map[carrel.ID]map[carrel.SnapshotID]struct{}         // by sandbox
-	after map[carrel.SnapshotID]map[carrel.SnapshotID]struct{} // by parent, whether that is there or not
-	held  map[carrel.SnapshotID]int                            // in use by an operation: not to be deleted
+	after map[carrel.SnapshotID]map[carrel.SnapshotID]struct{} // by parent, even if the parent is gone
+	held  map[carrel.SnapshotID]int                            // in use by an operation: must not be deleted
 }
 
-// ownName is a name as each project has its own.
+// ownName is a name within its project.
 type ownName struct{ project, name string }
 
 // New returns an empty index.
@@ -31,7 +31,7 @@ func New() *Index {
 		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, after: map[carrel.SnapshotID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}}
 }
 
-// LockEdits makes the caller the only one who changes records that exist. It is held over
+// LockEdits makes the caller the only one who changes existing records. The caller holds it during
 // the store's write.
 func (x *Index) LockEdits() (unlock func()) {
 	x.edit.Lock()
@@ -101,9 +101,8 @@ func (x *Index) Get(id carrel.SnapshotID) (state.SnapshotRecord, bool) {
 	return sr, ok
 }
 
-// Named finds a record by a name in a project. The exact name comes first. A name without a
-// tag, and one with the tag default or latest, then means the name alone, and last
-// name:default.
+// Named finds a record by a name in a project. It tries the exact name first. Then it takes a name
+// without a tag, or with the tag default or latest, as the name alone. Last it tries name:default.
 func (x *Index) Named(project string, ref carrel.TemplateRef) (state.SnapshotRecord, bool) {
 	sr, ok := x.Holder(project, ref.String())
 	if !ok && ref.Plain() {
@@ -125,18 +124,18 @@ func (x *Index) Holder(project, name string) (state.SnapshotRecord, bool) {
 	return x.byID[id], true
 }
 
-// All lists the records in no order.
+// All lists the records in any order.
 func (x *Index) All() []state.SnapshotRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Collect(maps.Values(x.byID))
 }
 
-// IsAncestor reports whether old is id or one of the moments it came after.
+// IsAncestor reports whether old is id or one of its ancestors.
 func (x *Index) IsAncestor(old, id carrel.SnapshotID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for range len(x.byID) + 1 { // records are not trusted to be free of circles
+	for range len(x.byID) + 1 { // damaged records may have circles
 		if id == old {
 			return true
 		}
@@ -166,7 +165,7 @@ func (x *Index) Hold(id carrel.SnapshotID) (release func(), ok bool) {
 	}), true
 }
 
-// Hidden reports whether a snapshot is the service's own and not shown.
+// Hidden reports whether a snapshot is the service's own and is not shown.
 func Hidden(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseTemplate }
 
 // Owners lists the sandboxes that have snapshots.

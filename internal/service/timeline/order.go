@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Place is a place in the order of snapshots: by time, then by ID. It stays valid
-// when the snapshot that it names has gone.
+// Place is a place in the order of snapshots: by time, then by ID. It stays valid after its
+// snapshot has gone.
 type Place struct {
 	created time.Time
 	id      carrel.SnapshotID
@@ -26,10 +26,10 @@ func (p Place) Compare(o Place) int {
 	return cmp.Or(p.created.Compare(o.created), cmp.Compare(p.id, o.id))
 }
 
-// Cursor writes a place as clients see it: opaque text.
+// Cursor writes a place as the opaque text that clients see.
 func (p Place) Cursor() string { return WriteCursor(p.created, string(p.id)) }
 
-// ParsePlace reads what Cursor wrote; ok is false for anything else.
+// ParsePlace reads the text that Cursor wrote. ok is false for any other text.
 func ParsePlace(cursor string) (_ Place, ok bool) {
 	at, name, ok := ReadCursor(cursor)
 	if !ok {
@@ -47,7 +47,8 @@ func WriteCursor(at time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixNano(), 10) + ":" + id))
 }
 
-// ReadCursor reads what [WriteCursor] wrote; ok is false for anything else. The caller checks the ID.
+// ReadCursor reads the text that [WriteCursor] wrote. ok is false for any other text. The caller
+// checks the ID.
 func ReadCursor(cursor string) (at time.Time, id string, ok bool) {
 	const longest = 128
 	if len(cursor) > longest {
@@ -65,13 +66,13 @@ func ReadCursor(cursor string) (at time.Time, id string, ok bool) {
 	return time.Unix(0, n), id, true
 }
 
-// AskedFor reports whether somebody wanted a snapshot for its own sake. One that was
-// taken for a pause may be made that later: it is Kept then.
+// AskedFor reports whether a snapshot was requested for its own sake. A pause's snapshot may become
+// one later: it is Kept then.
 func AskedFor(sn carrel.Snapshot) bool {
 	return sn.Cause == carrel.CauseRequest || sn.Cause == carrel.CauseGuest || sn.Kept || len(sn.Names) > 0
 }
 
-// IsCalled reports whether a snapshot has a name, given with or without its tag.
+// IsCalled reports whether a snapshot has a name. The name may be given with or without its tag.
 func IsCalled(sn carrel.Snapshot, name string) bool {
 	return name == "" || slices.ContainsFunc(sn.Names, func(n string) bool {
 		base, _, _ := strings.Cut(n, ":")
@@ -79,7 +80,7 @@ func IsCalled(sn carrel.Snapshot, name string) bool {
 	})
 }
 
-// DefaultTag is what a name without a tag means.
+// DefaultTag is the tag of a name without a tag.
 const DefaultTag = ":default"
 
 // SameName reports whether two names find the same snapshot.
@@ -87,7 +88,7 @@ func SameName(a, b string) bool {
 	return a == b || a+DefaultTag == b || a == b+DefaultTag
 }
 
-// List lists what matches, of one sandbox or of all ("").
+// List lists the matching snapshots, of one sandbox or of all ("").
 func (x *Index) List(of carrel.ID, match func(carrel.Snapshot) bool) []carrel.Snapshot {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -2,7 +2,7 @@ package timeline
 
 import "github.com/carrel-dev/carrel"
 
-// Past collects a sandbox's own snapshots and all that they and its head came after.
+// Past collects a sandbox's own snapshots and all ancestors of these and of its head.
 func (x *Index) Past(of carrel.ID, head carrel.SnapshotID) map[carrel.SnapshotID]carrel.Snapshot {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -24,7 +24,7 @@ func (x *Index) Past(of carrel.ID, head carrel.SnapshotID) map[carrel.SnapshotID
 	return out
 }
 
-// CutLoose takes away parents that are not in the set, and one of each circle.
+// CutLoose removes parents that are not in the set, and one parent of each circle.
 func CutLoose(set map[carrel.SnapshotID]carrel.Snapshot) {
 	const (
 		open = 1 // on the way that is walked

@@ -7,10 +7,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// defaultLast is how many snapshots a rule keeps that says no number.
+// defaultLast is how many snapshots a rule without a number keeps.
 const defaultLast = 20
 
-// IsAuto reports whether the service may remove a snapshot by itself.
+// IsAuto reports whether the service may remove a snapshot without a request.
 func IsAuto(sn carrel.Snapshot) bool {
 	return !sn.Kept && len(sn.Names) == 0 && sn.Label == ""
 }
@@ -20,27 +20,26 @@ func isPause(sn carrel.Snapshot) bool {
 	return sn.Cause == carrel.CausePause || sn.Cause == carrel.CauseTimeout || sn.Cause == carrel.CauseIdle
 }
 
-// children counts the snapshots that came right after one.
+// children counts the snapshots whose parent is this one.
 func (x *Index) children(of carrel.SnapshotID) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.after[of])
 }
 
-// Excess lists what a retention rule does not keep of a sandbox's snapshots. isHead says
-// of a snapshot whether it is the present moment of a living sandbox, and stays.
+// Excess lists the snapshots of a sandbox that a retention rule does not keep. isHead reports
+// whether a snapshot is the head of a living sandbox.
 //
-// The rule governs snapshots that nobody asked for: not Kept, named or labelled. Of
-// those the Last newest stay, and all younger than For. Whatever the rule says, the
-// present moment (the head) of any living sandbox stays, which is what it can be rolled
-// back to at once. What a paused sandbox needs, or an operation uses, is not known here:
-// who drops snapshots leaves those.
+// The rule governs only snapshots that nobody asked for: not Kept, named or labelled. Of those, the
+// Last newest stay, and all younger than For. The head of any living sandbox, which is the nearest
+// target of a rollback, always stays. Excess does not know which snapshots a paused sandbox needs
+// or an operation uses. The code that removes snapshots must spare those.
 //
-// Pauses are not counted among the Last. The moment of one matters until the sandbox
-// runs on, and its next pause keeps a newer one; a sandbox that is paused whenever
-// it is idle would otherwise push every checkpoint out. So of the snapshots that
-// pauses took (on request, at a timeout, on idleness) the newest stays, and an older
-// one only where the timeline branches: where more hangs on it than what came next.
+// Snapshots of pauses do not count among the Last. Such a snapshot matters until the sandbox runs
+// on, and the next pause takes a newer one. If they counted, a sandbox that is often paused when
+// idle would lose all its checkpoints. So of the snapshots that pauses took (on request, at a
+// timeout, on idleness), the newest stays. An older one stays only where the timeline branches,
+// that is, where it has more than one child.
 func (x *Index) Excess(id carrel.ID, rule carrel.Retention, now time.Time, isHead func(carrel.SnapshotID) bool) []carrel.SnapshotID {
 	last := rule.Last
 	if last == 0 {

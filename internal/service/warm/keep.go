@@ -15,22 +15,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/pool"
 )
 
-// Op is what a pool does, in errors and logs.
+// Op is the pool's operation in errors and logs.
 const Op = "keep sandboxes ready"
 
 const (
-	// calmTime is how long nothing must have been created before one is made: who has just got
-	// a sandbox is about to use it. yieldTime bounds the wait, for where there is always
-	// a creation the pool is needed most.
+	// calmTime is how long no creation must have run before a warm sandbox is made, because a
+	// caller with a new sandbox is about to use it. yieldTime bounds this wait. Where creations
+	// never stop, the pool is needed most.
 	calmTime  = 300 * time.Millisecond
 	yieldTime = time.Second
 )
 
 // What a Host answers.
 var (
-	// ErrUnripe holds back what would be dropped as soon as the template's own start is made.
+	// ErrUnripe delays a sandbox that would be dropped as soon as the template's own start is made.
 	ErrUnripe = &carrel.Error{Op: Op, Kind: carrel.Conflict, Err: errors.New("its template is being started for the first time")}
-	// ErrStale says that a kind has another key now.
+	// ErrStale says that a kind now has another key.
 	ErrStale = errors.New("its template has changed")
 )
 
@@ -39,7 +39,7 @@ var (
 	errClosing = errors.New("the service is closing")
 )
 
-// Keep keeps the pool at its size until ctx ends.
+// Keep keeps the pool at its target size until ctx ends.
 func (p *Pool[S]) Keep(ctx context.Context) {
 	if !p.IsOn() {
 		return
@@ -58,7 +58,7 @@ func (p *Pool[S]) Keep(ctx context.Context) {
 	}
 }
 
-// round drops what is too much and begins to make what is missing.
+// round drops excess sandboxes and begins to make missing ones.
 func (p *Pool[S]) round(ctx context.Context) {
 	floors := p.floorKeys(ctx)
 	advice := p.opts.Memory().Advise()
@@ -83,13 +83,13 @@ func (p *Pool[S]) round(ctx context.Context) {
 			return
 		}
 		if p.busy.Load() > 0 {
-			return // one at a time, while somebody waits for a sandbox
+			return // one at a time while a caller waits for a sandbox
 		}
 	}
 }
 
-// room is how many may be ready. Those that are don't count as living, but make room for
-// them.
+// room is how many sandboxes may be ready. Warm sandboxes don't count as living, but give their
+// places to living ones.
 func (p *Pool[S]) room() int {
 	if n, bounded := p.host.Room(); bounded {
 		return n
@@ -97,7 +97,7 @@ func (p *Pool[S]) room() int {
 	return p.opts.Cap
 }
 
-// yield waits until no creation is under way or has just ended, for a moment.
+// yield waits until no creation is under way and none ended within calmTime, but at most yieldTime.
 func (p *Pool[S]) yield(ctx context.Context) {
 	for over := time.Now().Add(yieldTime); ; {
 		select { // a token of before
@@ -120,8 +120,7 @@ func (p *Pool[S]) yield(ctx context.Context) {
 	}
 }
 
-// floorKeys finds the keys of the configured floors. A template that is not there yet
-// has none.
+// floorKeys finds the keys of the configured floors. It skips templates that do not exist yet.
 func (p *Pool[S]) floorKeys(ctx context.Context) map[pool.Key]int {
 	out := map[pool.Key]int{}
 	for _, f := range p.opts.Floors {
@@ -138,19 +137,19 @@ func (p *Pool[S]) floorKeys(ctx context.Context) map[pool.Key]int {
 	return out
 }
 
-// dropStale forgets kinds whose template was replaced or deleted, with all that was
-// made of them. It looks when it was told of a change, and at those that are ready.
+// dropStale forgets kinds whose template was replaced or deleted, with all their sandboxes. After a
+// change of templates it checks all kinds, otherwise those with ready sandboxes.
 func (p *Pool[S]) dropStale(ctx context.Context) {
 	for key, k := range p.shelf.doubtful() {
 		now, _, err := p.host.Key(ctx, k)
 		if now == key || err != nil && !errors.Is(err, carrel.NotFound) {
-			continue // a driver that fails for a moment is no reason
+			continue // a temporary failure of a driver is no reason
 		}
 		p.discardAll(p.shelf.forget(key))
 	}
 }
 
-// refill makes one more of a key.
+// refill makes one more sandbox of a key.
 func (p *Pool[S]) refill(life context.Context, key pool.Key) {
 	began := time.Now()
 	err := errUnknown
@@ -170,7 +169,7 @@ func (p *Pool[S]) refill(life context.Context, key pool.Key) {
 	p.wake()
 }
 
-// finish notes what became of the making of one.
+// finish notes the result of making a sandbox.
 func (p *Pool[S]) finish(key pool.Key, took time.Duration, err error) {
 	how, problem := made, ""
 	switch {
@@ -187,12 +186,12 @@ func (p *Pool[S]) finish(key pool.Key, took time.Duration, err error) {
 	p.shelf.finish(key, how, problem, took, time.Now())
 }
 
-// shelve puts one on the shelf and watches it.
+// shelve puts a sandbox on the shelf and watches it.
 func (p *Pool[S]) shelve(one *One[S]) {
 	watch, stop := context.WithCancel(context.Background())
 	one.stop = stop
 	p.shelf.addFresh(one, time.Now())
-	p.host.Spawn(func(life context.Context) { // where it can't, Drain discards it
+	p.host.Spawn(func(life context.Context) { // if the host is closing, Drain discards it
 		defer stop()
 		defer context.AfterFunc(life, stop)()
 		err := p.host.Wait(watch, one.Sandbox)
@@ -205,10 +204,11 @@ func (p *Pool[S]) shelve(one *One[S]) {
 	})
 }
 
-// freshen has some that were left alone for long run a command again, and ends those whose guest does not
-// answer any more: an adoption may not ask it anything. It does nothing while anybody wants the machine.
+// freshen runs a command in sandboxes that were long left alone, and ends those whose guest no
+// longer answers. This is necessary because an adoption may ask the guest nothing. freshen does
+// nothing while the machine is needed for requests.
 func (p *Pool[S]) freshen(ctx context.Context) {
-	before := time.Now().Add(-p.opts.Fresh) // each at most once: there is more to do
+	before := time.Now().Add(-p.opts.Fresh) // each sandbox at most once in a round
 	for p.busy.Load() == 0 && ctx.Err() == nil {
 		one := p.shelf.takeStale(before)
 		if one == nil {
@@ -224,15 +224,15 @@ func (p *Pool[S]) freshen(ctx context.Context) {
 	}
 }
 
-// Reserve counts one of a key as being made that an earlier service had ready, where there
-// is room for it. Revived says what became of it.
+// Reserve counts an earlier service's warm sandbox as being made, if there is room for it. The host
+// reports the result with Revived.
 func (p *Pool[S]) Reserve(key pool.Key, k Kind) bool { return p.shelf.reserve(key, k) }
 
-// Revived takes over one that an earlier service had ready, or ends it where err says why
-// it is of no use.
+// Revived takes over an earlier service's warm sandbox. If err says why it is unusable, Revived
+// ends it.
 func (p *Pool[S]) Revived(one *One[S], err error) {
 	if err == nil {
-		p.shelf.seen(one.Key, time.Now()) // an earlier service saw the demand
+		p.shelf.seen(one.Key, time.Now()) // an earlier service saw demand for this kind
 		p.shelve(one)
 	} else {
 		p.Discard(one)
@@ -241,8 +241,8 @@ func (p *Pool[S]) Revived(one *One[S], err error) {
 	p.wake()
 }
 
-// Discard ends one that is out of the pool, and reports whether it did. One that can't be
-// ended is tried again.
+// Discard ends a sandbox that is out of the pool, and reports whether that worked. If not, the pool
+// tries again.
 func (p *Pool[S]) Discard(one *One[S]) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
@@ -256,7 +256,7 @@ func (p *Pool[S]) Discard(one *One[S]) bool {
 	return true
 }
 
-// discardAll discards some at once.
+// discardAll discards several sandboxes at once.
 func (p *Pool[S]) discardAll(list []*One[S]) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(2, runtime.NumCPU()))
@@ -270,7 +270,8 @@ func (p *Pool[S]) discardAll(list []*One[S]) {
 	wg.Wait()
 }
 
-// Drain discards all that is ready, when nothing else runs any more.
+// Drain discards all ready sandboxes. The caller calls it when nothing else of the pool runs any
+// more.
 func (p *Pool[S]) Drain() { p.discardAll(p.shelf.takeAll()) }
 
 // sortKinds orders kinds by template, then by size.

@@ -23,16 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harmless are the packages whose functions may run under shelf.mu, and dataMethods the
-// methods of plain data.
+// harmless are the packages whose functions may run under shelf.mu. dataMethods are the methods of
+// plain data.
 var (
 	harmless    = []string{"maps", "slices"}
 	dataMethods = []string{"Before", "Add", "String", "Lock", "Unlock"}
 	builtins    = []string{"append", "delete", "len", "min", "max"}
 )
 
-// TestShelfCallsNobody reads shelf.go: what runs under its lock is its own, its Sizer's, or
-// a function on plain data. It starts no goroutine and uses no channel.
+// TestShelfCallsNobody reads shelf.go. Under its lock it may call only its own methods, its
+// Sizer's, and functions on plain data. It must start no goroutine and use no channel.
 func TestShelfCallsNobody(t *testing.T) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "shelf.go", nil, 0)
@@ -48,7 +48,7 @@ func TestShelfCallsNobody(t *testing.T) {
 	calls := 0
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Name.Name == "init" { // before anybody knows the shelf
+		if !ok || f.Name.Name == "init" { // runs before the shelf is shared
 			continue
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -90,7 +90,7 @@ func isHarmless(fun ast.Expr, own map[string]bool) bool {
 	return false
 }
 
-// TestIsHarmlessCanFail shows that calls of others are found.
+// TestIsHarmlessCanFail shows that calls of foreign code are found.
 func TestIsHarmlessCanFail(t *testing.T) {
 	for _, call := range []string{"p.host.Make()", "one.stop()", "time.Now()", "fn()", "h.log.Warn()", "func() {}()"} {
 		e, err := parser.ParseExpr(call)
@@ -103,7 +103,8 @@ func TestIsHarmlessCanFail(t *testing.T) {
 	}
 }
 
-// fakeHost makes numbers. Each of its methods takes the pool's lock before it does anything.
+// fakeHost makes numbers instead of sandboxes. Each of its methods takes the pool's lock before it
+// does anything.
 type fakeHost struct {
 	t      *testing.T
 	pool   *Pool[int]
@@ -114,7 +115,7 @@ type fakeHost struct {
 	mu    sync.Mutex
 	last  int
 	calls map[string]int
-	over  map[int]chan struct{} // closed when one ends by itself
+	over  map[int]chan struct{} // closed when a sandbox ends by itself
 }
 
 // called notes a call, and fails the test when the caller holds the pool's lock.
@@ -188,7 +189,7 @@ func (f *fakeHost) End(context.Context, int) error {
 	return nil
 }
 
-// eventually waits until the pool is as it should be.
+// eventually waits until the pool's status satisfies ok.
 func (f *fakeHost) eventually(what string, ok func(carrel.PoolStatus) bool) {
 	f.t.Helper()
 	testenv.EventuallyNil(f.t, what, func() error {
@@ -199,8 +200,8 @@ func (f *fakeHost) eventually(what string, ok func(carrel.PoolStatus) bool) {
 	})
 }
 
-// TestLockIsFreeInCalls has a pool do all that it does, with a host and a reader of memory
-// that take its lock: none is called under it.
+// TestLockIsFreeInCalls has a pool do all its work, with a host and a memory reader that take its
+// lock. The pool must call none of them under the lock.
 func TestLockIsFreeInCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

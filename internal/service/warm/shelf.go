@@ -10,25 +10,24 @@ import (
 	"github.com/carrel-dev/carrel/internal/pool"
 )
 
-// A kind that can't be made is tried again after so long, and longer each time.
+// A kind that can't be made is tried again after a wait. The wait grows with each failure.
 const (
 	firstRetry = time.Second
 	lastRetry  = 2 * time.Minute
-	// hopelessRetry follows a refusal of the kind itself, such as too little memory for its tier.
-	// Only another template or another driver could change that.
+	// hopelessRetry is the wait after the kind itself was refused, for example for too little
+	// memory for its tier. Only another template or another driver could change that.
 	hopelessRetry = time.Hour
 )
 
-// shelf is what is ready and what is known of the kinds that are wanted. Each method is one
-// step under the lock, and calls nobody: what is to be done with what it returns is the
-// caller's.
+// shelf holds the ready sandboxes and the state of the wanted kinds. Each method is one step under
+// the lock and calls no foreign code. The caller acts on the results.
 type shelf[S any] struct {
 	most int // that may be ready
 
 	mu      sync.Mutex
 	sizer   *pool.Sizer
 	ready   map[pool.Key][]*One[S] // oldest first
-	away    *One[S]                // one of them that is just made sure of
+	away    *One[S]                // the one that is being checked now
 	making  map[pool.Key]int
 	kinds   map[pool.Key]*knownKind
 	targets map[pool.Key]int
@@ -42,7 +41,7 @@ type shelf[S any] struct {
 	stale   bool // templates have changed
 }
 
-// knownKind is a Kind and what became of the tries to make it.
+// knownKind is a Kind and the results of the tries to make it.
 type knownKind struct {
 	Kind
 	hits, misses int64
@@ -56,7 +55,7 @@ func (h *shelf[S]) init(most int) {
 	h.ready, h.making, h.kinds = map[pool.Key][]*One[S]{}, map[pool.Key]int{}, map[pool.Key]*knownKind{}
 }
 
-// take takes out one of a key, or counts that there was none.
+// take takes out a sandbox of a key, or counts a miss.
 func (h *shelf[S]) take(key pool.Key, k Kind, now time.Time) *One[S] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +67,7 @@ func (h *shelf[S]) take(key pool.Key, k Kind, now time.Time) *One[S] {
 		h.misses++
 		return nil
 	}
-	// The newest: what it touched is most likely still in the processor's caches.
+	// Take the newest: its memory is most likely still in the processor's caches.
 	last := len(list) - 1
 	one := list[last]
 	list[last] = nil
@@ -91,7 +90,7 @@ func (h *shelf[S]) learnLocked(key pool.Key, k Kind) {
 	}
 }
 
-// kindOf is what is known of a key; ok is false for nothing.
+// kindOf returns the kind of a key. ok is false when it is not known.
 func (h *shelf[S]) kindOf(key pool.Key) (k Kind, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,14 +100,14 @@ func (h *shelf[S]) kindOf(key pool.Key) (k Kind, ok bool) {
 	return Kind{}, false
 }
 
-// add puts one on the shelf as it is.
+// add puts a sandbox on the shelf as it is.
 func (h *shelf[S]) add(one *One[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ready[one.Key] = append(h.ready[one.Key], one)
 }
 
-// addFresh puts one on the shelf that has just run a command.
+// addFresh puts a sandbox on the shelf that has just run a command.
 func (h *shelf[S]) addFresh(one *One[S], now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +115,8 @@ func (h *shelf[S]) addFresh(one *One[S], now time.Time) {
 	h.ready[one.Key] = append(h.ready[one.Key], one)
 }
 
-// remove takes one off the shelf that has ended by itself, and reports whether it was still
-// there. Who has taken it out is told by isDead.
+// remove removes a sandbox that has ended by itself from the shelf, and reports whether it was
+// still there. If a caller has taken it out, isDead tells that caller.
 func (h *shelf[S]) remove(one *One[S]) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,14 +147,14 @@ func (h *shelf[S]) markStale() {
 	h.stale = true
 }
 
-// keepStuck keeps one that could not be ended, to be tried again.
+// keepStuck keeps a sandbox that could not be ended, for another try.
 func (h *shelf[S]) keepStuck(one *One[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stuck = append(h.stuck, one)
 }
 
-// committedMB is what those that are ready may take of the machine's memory.
+// committedMB is the memory that the ready sandboxes may take from the machine.
 func (h *shelf[S]) committedMB() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +170,7 @@ func (h *shelf[S]) committedMB() int {
 	return sum
 }
 
-// giveUp takes out as many as so much memory takes.
+// giveUp takes out as many sandboxes as needed to free this much memory.
 func (h *shelf[S]) giveUp(memoryMB int) (out []*One[S]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,9 +184,9 @@ func (h *shelf[S]) giveUp(memoryMB int) (out []*One[S]) {
 	return out
 }
 
-// takeExcess sets the targets and takes out what is over them, and more where memory is
-// short or living sandboxes need the place. It is one step: what is asked for meanwhile is
-// either in the targets, or nothing of its kind is dropped or forgotten.
+// takeExcess sets the targets and takes out the sandboxes beyond them. It takes out more when
+// memory is short or living sandboxes need the places. It is one step: a request that comes at the
+// same time is either counted in the targets, or finds nothing of its kind dropped or forgotten.
 func (h *shelf[S]) takeExcess(advice pool.Advice, floors map[pool.Key]int, room int, now time.Time) []*One[S] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +212,7 @@ func (h *shelf[S]) takeExcess(advice pool.Advice, floors map[pool.Key]int, room 
 		out = append(out, h.takeOldestLocked(key, n)...)
 		over -= n
 	}
-	for key := range h.kinds { // what is known of kinds that nobody wants
+	for key := range h.kinds { // forget the kinds without demand
 		if h.targets[key] == 0 && h.making[key] == 0 && len(h.ready[key]) == 0 {
 			delete(h.kinds, key)
 		}
@@ -221,7 +220,7 @@ func (h *shelf[S]) takeExcess(advice pool.Advice, floors map[pool.Key]int, room 
 	return out
 }
 
-// takeOldestLocked takes out the n of a kind that are ready the longest.
+// takeOldestLocked takes out the n oldest ready sandboxes of a kind.
 func (h *shelf[S]) takeOldestLocked(key pool.Key, n int) []*One[S] {
 	list := h.ready[key]
 	h.ready[key] = slices.Clone(list[n:])
@@ -240,8 +239,8 @@ func (h *shelf[S]) takeAll() (out []*One[S]) {
 	return out
 }
 
-// doubtful lists the kinds whose keys may not be what they were: all after a change of
-// templates, else those of which some are ready.
+// doubtful lists the kinds whose keys may have changed. After a change of templates these are all
+// kinds, otherwise those with ready sandboxes.
 func (h *shelf[S]) doubtful() map[pool.Key]Kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -255,7 +254,7 @@ func (h *shelf[S]) doubtful() map[pool.Key]Kind {
 	return out
 }
 
-// forget drops all that is known of a key, and takes out what is ready of it.
+// forget drops everything known of a key, and takes out its ready sandboxes.
 func (h *shelf[S]) forget(key pool.Key) []*One[S] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,8 +265,8 @@ func (h *shelf[S]) forget(key pool.Key) []*One[S] {
 	return list
 }
 
-// takeStale takes out one that was last used before a time; nil where there is none, or memory
-// is short.
+// takeStale takes out a sandbox that was last used before a given time. It returns nil when there
+// is none, or memory is short.
 func (h *shelf[S]) takeStale(before time.Time) *One[S] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,7 +285,7 @@ func (h *shelf[S]) takeStale(before time.Time) *One[S] {
 	return nil
 }
 
-// putBack puts one back that is well, unless its end was noticed meanwhile, and reports
+// putBack puts a sandbox back if it is well and has not ended since it was taken out. It reports
 // whether it did.
 func (h *shelf[S]) putBack(one *One[S], well bool, now time.Time) bool {
 	h.mu.Lock()
@@ -300,8 +299,8 @@ func (h *shelf[S]) putBack(one *One[S], well bool, now time.Time) bool {
 	return true
 }
 
-// missing picks the key that lacks most, and counts one of it as being made. atOnce is how
-// many may be made at once.
+// missing picks the key that lacks the most sandboxes, and counts one of it as being made. atOnce
+// is how many may be made at once.
 func (h *shelf[S]) missing(room, atOnce int, now time.Time) (best pool.Key, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -330,7 +329,7 @@ func (h *shelf[S]) missing(room, atOnce int, now time.Time) (best pool.Key, ok b
 	return best, true
 }
 
-// reserve counts one of a key as being made, where there is room for it.
+// reserve counts one sandbox of a key as being made, if there is room for it.
 func (h *shelf[S]) reserve(key pool.Key, k Kind) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -342,14 +341,14 @@ func (h *shelf[S]) reserve(key pool.Key, k Kind) bool {
 	return true
 }
 
-// seen has a key count as asked for.
+// seen counts a request for a key.
 func (h *shelf[S]) seen(key pool.Key, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sizer.Asked(key, now)
 }
 
-// countLocked counts what is ready, or could not be ended.
+// countLocked counts the sandboxes that are ready or could not be ended.
 func (h *shelf[S]) countLocked() int {
 	n := len(h.stuck)
 	if h.away != nil {
@@ -369,25 +368,25 @@ func (h *shelf[S]) makingLocked() int {
 	return n
 }
 
-// setProblem remembers why something could not be made, for who asks.
+// setProblem remembers why a sandbox could not be made, for the status.
 func (h *shelf[S]) setProblem(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.problem = text
 }
 
-// outcome is what became of the making of one.
+// outcome is the result of making a sandbox.
 type outcome int
 
 const (
 	made   outcome = iota // it is there
-	busy                  // thought over again at once: others may be missing by now
-	unripe                // its template is not ready for it
+	busy                  // decided anew at once: other kinds may lack more by now
+	unripe                // its template's own start is not made yet
 	failed
 	hopeless // it was refused for what it is
 )
 
-// finish ends the making of one of a key. problem is why it failed.
+// finish ends the making of a sandbox of a key. problem is why it failed.
 func (h *shelf[S]) finish(key pool.Key, how outcome, problem string, took time.Duration, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -420,7 +419,7 @@ func (h *shelf[S]) finish(key pool.Key, how outcome, problem string, took time.D
 	}
 }
 
-// status is what is known, kinds in no order.
+// status returns the shelf's part of the status, with the kinds in any order.
 func (h *shelf[S]) status() carrel.PoolStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
