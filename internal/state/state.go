@@ -89,6 +89,23 @@ type Change struct {
 	DeleteSnapshots []carrel.SnapshotID
 }
 
+// Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a caller
+// asked for the deletion. Leftovers without a record and without a tombstone must stay: the records
+// themselves may be lost.
+type Tombstones struct {
+	Sandboxes []carrel.ID
+	Snapshots []carrel.SnapshotID
+}
+
+// Add adds an ID of either form. It ignores other texts.
+func (t *Tombstones) Add(id string) {
+	if sandbox, err := carrel.ParseID(id); err == nil {
+		t.Sandboxes = append(t.Sandboxes, sandbox)
+	} else if snapshot, err := carrel.ParseSnapshotID(id); err == nil {
+		t.Snapshots = append(t.Snapshots, snapshot)
+	}
+}
+
 // Store keeps records and events. All methods are safe for concurrent use and
 // return errors of kind NotFound, Exhausted (the disk) or Internal.
 type Store interface {
@@ -106,6 +123,12 @@ type Store interface {
 	GetSnapshot(ctx context.Context, id carrel.SnapshotID) (SnapshotRecord, error)
 	// Snapshots returns the records of all snapshots, oldest first.
 	Snapshots(ctx context.Context) ([]SnapshotRecord, error)
+
+	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put again
+	// has none.
+	Tombstones(ctx context.Context) (Tombstones, error)
+	// TrimTombstones forgets tombstones older than before.
+	TrimTombstones(ctx context.Context, before time.Time) error
 
 	// AppendEvent stores e and returns it with its sequence number, which rises by
 	// one from event to event.

@@ -29,6 +29,7 @@ type Store struct {
 	closed    bool
 	sandboxes map[carrel.ID]row
 	snapshots map[carrel.SnapshotID]row
+	deleted   map[string]time.Time // tombstones, by ID
 	events    []event
 	of        map[carrel.ID][]event // the same, by sandbox
 	seq       int64                 // of the newest event
@@ -53,7 +54,7 @@ type event struct {
 
 // Open returns an empty store.
 func Open() *Store {
-	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, of: map[carrel.ID][]event{}}
+	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, deleted: map[string]time.Time{}, of: map[carrel.ID][]event{}}
 }
 
 // PutSandbox implements state.Store.
@@ -89,15 +90,19 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 	defer s.mu.Unlock()
 	for _, r := range sandboxes {
 		s.sandboxes[carrel.ID(r.id)] = r
+		delete(s.deleted, r.id)
 	}
 	for _, id := range c.Delete {
 		delete(s.sandboxes, id)
+		s.deleted[string(id)] = time.Now()
 	}
 	for _, r := range snapshots {
 		s.snapshots[carrel.SnapshotID(r.id)] = r
+		delete(s.deleted, r.id)
 	}
 	for _, id := range c.DeleteSnapshots {
 		delete(s.snapshots, id)
+		s.deleted[string(id)] = time.Now()
 	}
 	return nil
 }
@@ -153,6 +158,29 @@ func (s *Store) Snapshots(ctx context.Context) ([]state.SnapshotRecord, error) {
 	rows := slices.Collect(maps.Values(s.snapshots))
 	s.mu.Unlock()
 	return decodeAll[state.SnapshotRecord](rows)
+}
+
+// Tombstones implements state.Store.
+func (s *Store) Tombstones(ctx context.Context) (state.Tombstones, error) {
+	var out state.Tombstones
+	if err := s.lock(ctx, "read tombstones", ""); err != nil {
+		return out, err
+	}
+	defer s.mu.Unlock()
+	for id := range s.deleted {
+		out.Add(id)
+	}
+	return out, nil
+}
+
+// TrimTombstones implements state.Store.
+func (s *Store) TrimTombstones(ctx context.Context, before time.Time) error {
+	if err := s.lock(ctx, "trim tombstones", ""); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.deleted, func(_ string, at time.Time) bool { return at.Before(before) })
+	return nil
 }
 
 // AppendEvent implements state.Store.
@@ -222,7 +250,7 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sandboxes, s.snapshots, s.events, s.of = true, nil, nil, nil, nil
+	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of = true, nil, nil, nil, nil, nil
 	return nil
 }
 

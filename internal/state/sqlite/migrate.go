@@ -34,6 +34,17 @@ var migrations = []string{
 		record  TEXT NOT NULL
 	);
 	CREATE INDEX snapshots_created ON snapshots (created, id);`,
+	// meta holds the identity of the file and the number of its last change, by which it is compared
+	// with its ledger. tombstones are the IDs of deleted records, with the time in nanoseconds since 1970.
+	`CREATE TABLE meta (
+		key   TEXT PRIMARY KEY,
+		value NOT NULL
+	) WITHOUT ROWID;
+	INSERT INTO meta VALUES ('identity', lower(hex(randomblob(16)))), ('change', 0);
+	CREATE TABLE tombstones (
+		id   TEXT PRIMARY KEY,
+		time INTEGER NOT NULL
+	) WITHOUT ROWID;`,
 }
 
 // migrate brings the file to the newest version, each step in one transaction.

@@ -7,6 +7,15 @@
 // or absent. One goroutine writes. Writers that wait while it syncs are taken
 // together into its next transaction, so many of them share one sync.
 //
+// # The second copy
+//
+// One damaged page of the write-ahead log costs SQLite all later pages of the log, without a word. A
+// deleted or damaged file costs everything. So each committed change is also added to a ledger beside
+// the file: one line of JSON with a checksum for each change, behind a base that holds all records.
+// [Open] compares the two by the number of their last change and puts back what the file has lost.
+// [Store.Repaired] says what that was. The ledger is not synced at each change: it protects against
+// damage and mistakes, and the file itself against the loss of power.
+//
 // # Secrets
 //
 // Records hold access tokens and environments. The file is readable by its owner
@@ -49,6 +58,11 @@ type Store struct {
 	mu     sync.RWMutex // held for reading while a write is handed over
 	closed bool
 
+	identity string // of the file; the writer goroutine owns this and the next two
+	change   int64  // the number of the last change
+	ledger   ledger
+	repair   Repair // what Open put back
+
 	done     chan struct{} // closed when the writer goroutine has ended
 	closeErr error
 }
@@ -59,33 +73,55 @@ var _ state.Store = (*Store)(nil)
 // directory must exist. Errors: Conflict when another process has it open,
 // Internal when it is damaged or can't be read.
 func Open(ctx context.Context, path string) (_ *Store, err error) {
-	s := &Store{path: path, writes: make(chan *write, maxBatch), done: make(chan struct{})}
+	s := &Store{path: path, writes: make(chan *write, maxBatch), done: make(chan struct{}), ledger: ledger{path: ledgerPath(path)}}
 	defer func() {
 		if err != nil {
 			s.release()
 		}
 	}()
-	if err := s.prepareFile(); err != nil {
+	if err := s.takeLock(); err != nil {
 		return nil, err
 	}
-	if s.write, err = openDB(path, 1, "_txlock=immediate"); err != nil {
-		return nil, s.broken("open state file", err)
+	s.sweepTemporary()
+	if err := s.open(ctx); err != nil {
+		// A full or failing disk is not the file's fault.
+		if ctx.Err() != nil || carrel.KindOf(err) != carrel.Internal {
+			return nil, err
+		}
+		_ = s.closeDB() // the error above is the one to tell
+		if !s.moveDamaged() {
+			return nil, err
+		}
+		if err := s.open(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if s.read, err = openDB(path, readers, "_pragma=query_only(1)"); err != nil {
-		return nil, s.broken("open state file", err)
-	}
-	if err := s.check(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.matchLedger(ctx); err != nil {
 		return nil, err
 	}
 	go s.writer()
 	return s, nil
 }
 
-// prepareFile locks the file and closes it to other users.
-func (s *Store) prepareFile() error {
+// open opens the file and brings it to the newest version.
+func (s *Store) open(ctx context.Context) (err error) {
+	if err := s.prepareFile(); err != nil {
+		return err
+	}
+	if s.write, err = openDB(s.path, 1, "_txlock=immediate"); err != nil {
+		return s.broken("open state file", err)
+	}
+	if s.read, err = openDB(s.path, readers, "_pragma=query_only(1)"); err != nil {
+		return s.broken("open state file", err)
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	return s.migrate(ctx)
+}
+
+// takeLock makes this process the only one that has the file open.
+func (s *Store) takeLock() error {
 	const op = "open state file"
 	lock, err := os.OpenFile(s.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -99,6 +135,12 @@ func (s *Store) prepareFile() error {
 		}
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
+	return nil
+}
+
+// prepareFile makes the file and closes it to other users.
+func (s *Store) prepareFile() error {
+	const op = "open state file"
 	// Made here and not by SQLite, whose mode follows the umask; its -wal and -shm
 	// files take the mode of this one.
 	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -191,6 +233,28 @@ func (s *Store) Sandboxes(ctx context.Context) ([]state.Record, error) {
 	return out, err
 }
 
+// Tombstones implements state.Store.
+func (s *Store) Tombstones(ctx context.Context) (state.Tombstones, error) {
+	const op = "read tombstones"
+	var out state.Tombstones
+	rows, err := s.read.QueryContext(ctx, "SELECT id FROM tombstones ORDER BY id")
+	if err != nil {
+		return out, internal(op, "", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return out, internal(op, "", err)
+		}
+		out.Add(id)
+	}
+	if err := rows.Err(); err != nil {
+		return out, internal(op, "", err)
+	}
+	return out, nil
+}
+
 // Events implements state.Store.
 func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int) ([]carrel.Event, error) {
 	if limit <= 0 {
@@ -256,8 +320,19 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// release closes what is open.
+// release closes everything that is open.
 func (s *Store) release() {
+	errs := []error{s.closeDB(), s.closeLedger()}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.closeErr = internal("close state file", "", err)
+	}
+}
+
+// closeDB closes the connections.
+func (s *Store) closeDB() error {
 	var errs []error
 	if s.read != nil {
 		errs = append(errs, s.read.Close())
@@ -265,12 +340,7 @@ func (s *Store) release() {
 	if s.write != nil {
 		errs = append(errs, s.write.Close()) // the last connection folds the log into the file
 	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		s.closeErr = internal("close state file", "", err)
-	}
+	return errors.Join(errs...)
 }
 
 func internal(op string, id carrel.ID, err error) error {

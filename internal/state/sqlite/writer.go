@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,22 +14,52 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// The statements of the writer.
+// The statements of the writer, by the names that they have in the ledger. A name never changes.
 const (
-	putSandbox = `INSERT INTO sandboxes (id, started, record) VALUES (?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET started = excluded.started, record = excluded.record`
-	deleteSandbox = `DELETE FROM sandboxes WHERE id = ?`
-	putSnapshot   = `INSERT INTO snapshots (id, sandbox, created, record) VALUES (?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET sandbox = excluded.sandbox, created = excluded.created, record = excluded.record`
-	deleteSnapshot = `DELETE FROM snapshots WHERE id = ?`
-	appendEvent    = `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`
-	trimEvents     = `DELETE FROM events WHERE time < ?`
+	opPutSandbox     = "put sandbox"     // id, started, record
+	opDeleteSandbox  = "delete sandbox"  // id
+	opPutSnapshot    = "put snapshot"    // id, sandbox, created, record
+	opDeleteSnapshot = "delete snapshot" // id
+	opEvent          = "event"           // time, sandbox, body; in the ledger also seq
+	opTrimEvents     = "trim events"     // time
+	opTombstone      = "tombstone"       // id, time
+	opUnbury         = "unbury"          // id
+	opTrimTombstones = "trim tombstones" // time
+
+	// In the ledger's base only: the number of the newest event.
+	opFirstSequence = "first sequence"
+	opSequence      = "sequence"
 )
 
-// statement is one SQL text with its parameters.
+// queries are the SQL texts of the statements.
+var queries = map[string]string{
+	opPutSandbox: `INSERT INTO sandboxes (id, started, record) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET started = excluded.started, record = excluded.record`,
+	opDeleteSandbox: `DELETE FROM sandboxes WHERE id = ?`,
+	opPutSnapshot: `INSERT INTO snapshots (id, sandbox, created, record) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET sandbox = excluded.sandbox, created = excluded.created, record = excluded.record`,
+	opDeleteSnapshot: `DELETE FROM snapshots WHERE id = ?`,
+	opEvent:          `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`,
+	opTrimEvents:     `DELETE FROM events WHERE time < ?`,
+	opTombstone:      `INSERT INTO tombstones (id, time) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time`,
+	opUnbury:         `DELETE FROM tombstones WHERE id = ?`,
+	opTrimTombstones: `DELETE FROM tombstones WHERE time < ?`,
+}
+
+// replayQueries are the SQL texts of the same statements when they come from the ledger. An event
+// keeps its number, and one that is there stays as it is.
+var replayQueries = func() map[string]string {
+	m := maps.Clone(queries)
+	m[opEvent] = `INSERT INTO events (time, sandbox, body, seq) VALUES (?, ?, ?, ?) ON CONFLICT (seq) DO NOTHING`
+	m[opFirstSequence] = `INSERT INTO sqlite_sequence (name, seq) SELECT 'events', ? WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')`
+	m[opSequence] = `UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'`
+	return m
+}()
+
+// statement is one SQL text with its parameters: strings and numbers.
 type statement struct {
-	query string
-	args  []any
+	Op   string `json:"op"`
+	Args []any  `json:"args"`
 }
 
 // write is what one caller wants written, on its way to the writer.
@@ -45,13 +76,13 @@ func (s *Store) PutSandbox(ctx context.Context, r state.Record) error {
 	if err != nil {
 		return internal(op, r.Sandbox.ID, err)
 	}
-	_, err = s.submit(ctx, op, r.Sandbox.ID, put)
+	_, err = s.submit(ctx, op, r.Sandbox.ID, put...)
 	return err
 }
 
 // DeleteSandbox implements state.Store.
 func (s *Store) DeleteSandbox(ctx context.Context, id carrel.ID) error {
-	_, err := s.submit(ctx, "delete record", id, statement{deleteSandbox, []any{string(id)}})
+	_, err := s.submit(ctx, "delete record", id, remove(opDeleteSandbox, string(id))...)
 	return err
 }
 
@@ -65,21 +96,21 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 		if err != nil {
 			return internal(op, r.Sandbox.ID, err)
 		}
-		list = append(list, put)
+		list = append(list, put...)
 	}
 	for _, id := range c.Delete {
-		list = append(list, statement{deleteSandbox, []any{string(id)}})
+		list = append(list, remove(opDeleteSandbox, string(id))...)
 	}
 	for _, r := range c.PutSnapshots {
 		body, err := json.Marshal(r)
 		if err != nil {
 			return internal(op, r.Snapshot.Sandbox, fmt.Errorf("snapshot %s: %w", r.Snapshot.ID, err))
 		}
-		list = append(list, statement{putSnapshot,
+		list = append(list, statement{opUnbury, []any{string(r.Snapshot.ID)}}, statement{opPutSnapshot,
 			[]any{string(r.Snapshot.ID), string(r.Snapshot.Sandbox), stamp(r.Snapshot.Created), string(body)}})
 	}
 	for _, id := range c.DeleteSnapshots {
-		list = append(list, statement{deleteSnapshot, []any{string(id)}})
+		list = append(list, remove(opDeleteSnapshot, string(id))...)
 	}
 	_, err := s.submit(ctx, op, subject(c), list...)
 	return err
@@ -97,13 +128,25 @@ func subject(c state.Change) carrel.ID {
 	return ""
 }
 
-// putRecord is the statement that writes one record.
-func putRecord(r state.Record) (statement, error) {
+// putRecord lists the statements that write one record.
+func putRecord(r state.Record) ([]statement, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
-		return statement{}, err
+		return nil, err
 	}
-	return statement{putSandbox, []any{string(r.Sandbox.ID), stamp(r.Sandbox.Started), string(body)}}, nil
+	id := string(r.Sandbox.ID)
+	return []statement{{opUnbury, []any{id}}, {opPutSandbox, []any{id, stamp(r.Sandbox.Started), string(body)}}}, nil
+}
+
+// remove lists the statements that delete one record and leave a tombstone.
+func remove(op, id string) []statement {
+	return []statement{{op, []any{id}}, {opTombstone, []any{id, stamp(time.Now())}}}
+}
+
+// TrimTombstones implements state.Store.
+func (s *Store) TrimTombstones(ctx context.Context, before time.Time) error {
+	_, err := s.submit(ctx, "trim tombstones", "", statement{opTrimTombstones, []any{stamp(before)}})
+	return err
 }
 
 // AppendEvent implements state.Store.
@@ -113,7 +156,7 @@ func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, 
 	if err != nil {
 		return carrel.Event{}, internal(op, e.ID, err)
 	}
-	e.Seq, err = s.submit(ctx, op, e.ID, statement{appendEvent, []any{stamp(e.Time), string(e.ID), string(body)}})
+	e.Seq, err = s.submit(ctx, op, e.ID, statement{opEvent, []any{stamp(e.Time), string(e.ID), string(body)}})
 	if err != nil {
 		return carrel.Event{}, err
 	}
@@ -122,7 +165,7 @@ func (s *Store) AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, 
 
 // TrimEvents implements state.Store.
 func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
-	_, err := s.submit(ctx, "trim events", "", statement{trimEvents, []any{stamp(before)}})
+	_, err := s.submit(ctx, "trim events", "", statement{opTrimEvents, []any{stamp(before)}})
 	return err
 }
 
@@ -201,34 +244,51 @@ func (s *Store) writer() {
 		for _, w := range batch {
 			w.done <- err
 		}
+		s.tendLedger()
 	}
 }
 
-// commit carries out a batch: all of it, on the disk, or nothing.
+// commit carries out a batch: all of it, on the disk, or nothing. The ledger gets it afterwards: it
+// must never have a change that the state file refused.
 func (s *Store) commit(batch []*write) error {
 	ctx := context.Background() // callers that gave up do not take the others with them
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
+	var done []statement
 	for _, w := range batch {
-		if err := w.run(ctx, tx); err != nil {
+		list, err := w.run(ctx, tx)
+		if err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
+		done = append(done, list...)
 	}
-	return tx.Commit()
+	if _, err := tx.ExecContext(ctx, "UPDATE meta SET value = ? WHERE key = ?", s.change+1, metaChange); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	s.change++
+	s.ledger.append(s.change, done)
+	return nil
 }
 
-// run carries out one caller's statements.
-func (w *write) run(ctx context.Context, tx *sql.Tx) error {
-	for _, st := range w.statements {
-		res, err := tx.ExecContext(ctx, st.query, st.args...)
+// run carries out one caller's statements, and returns them as the ledger has them.
+func (w *write) run(ctx context.Context, tx *sql.Tx) ([]statement, error) {
+	out := slices.Clone(w.statements)
+	for i, st := range w.statements {
+		res, err := tx.ExecContext(ctx, queries[st.Op], st.Args...)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if w.rowID, err = res.LastInsertId(); err != nil {
-			return err
+			return nil, err
+		}
+		if st.Op == opEvent {
+			out[i].Args = append(slices.Clone(st.Args), w.rowID)
 		}
 	}
-	return nil
+	return out, nil
 }

@@ -235,3 +235,28 @@ func checkPaused(t *testing.T, s state.Store, id carrel.ID) {
 		t.Errorf("%s is paused at %s: %v", id, before.Paused, missing)
 	}
 }
+
+// tombstonesStay shows that a deleted record leaves a tombstone, that a record put again has none, and
+// that old tombstones can be forgotten.
+func tombstonesStay(t *testing.T, s state.Store) {
+	ctx := t.Context()
+	a, b := Record(now()), Record(now())
+	sa, sb := SnapshotRecord(a, now()), SnapshotRecord(b, now())
+	put(t, s, a, sa)
+	put(t, s, b, sb)
+	ok(t, s.Apply(ctx, state.Change{Delete: []carrel.ID{a.Sandbox.ID}, DeleteSnapshots: []carrel.SnapshotID{sb.Snapshot.ID}}))
+	want := state.Tombstones{Sandboxes: []carrel.ID{a.Sandbox.ID}, Snapshots: []carrel.SnapshotID{sb.Snapshot.ID}}
+	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); !reflect.DeepEqual(got, want) {
+		t.Errorf("tombstones: %v, want %v", got, want)
+	}
+	put(t, s, a)
+	ok(t, s.DeleteSandbox(ctx, b.Sandbox.ID))
+	want.Sandboxes = []carrel.ID{b.Sandbox.ID}
+	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); !reflect.DeepEqual(got, want) {
+		t.Errorf("tombstones: %v, want %v", got, want)
+	}
+	ok(t, s.TrimTombstones(ctx, time.Now().Add(time.Minute)))
+	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); !reflect.DeepEqual(got, state.Tombstones{}) {
+		t.Errorf("tombstones after the trim: %v", got)
+	}
+}

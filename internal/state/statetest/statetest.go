@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"deletes are idempotent":   deletesAreIdempotent,
 		"snapshot outlives record": snapshotOutlivesRecord,
 		"changes are seen whole":   changesAreSeenWhole,
+		"tombstones stay":          tombstonesStay,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)

@@ -1,0 +1,283 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// Repair says what [Open] put back from the ledger. The zero value says that nothing was wrong.
+type Repair struct {
+	// Rebuilt says that the records were written anew from the ledger: the state file was not there,
+	// was damaged, was empty, or was older than the ledger's base.
+	Rebuilt bool
+	// Damaged is where a damaged state file was moved to; "" if none was.
+	Damaged string
+	// Changes is how many changes the state file had lost and the ledger still had.
+	Changes int
+	// Lost is how many lines of the ledger were needed and unreadable.
+	Lost int
+	// Foreign is where a ledger was moved to that belongs to another state file; "" if there was none.
+	Foreign string
+}
+
+// Repaired says what Open had to put back.
+func (s *Store) Repaired() Repair { return s.repair }
+
+// Keys of the table meta.
+const (
+	metaIdentity = "identity"
+	metaChange   = "change"
+)
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// metaNumber reads a number of the table meta.
+func metaNumber(ctx context.Context, q querier, key string) (n int64, err error) {
+	err = q.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = ?", key).Scan(&n)
+	return n, err
+}
+
+// matchLedger compares the state file with its ledger and puts back what the file has lost.
+func (s *Store) matchLedger(ctx context.Context) error {
+	const op = "compare state file with its ledger"
+	if err := s.write.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = ?", metaIdentity).Scan(&s.identity); err != nil {
+		return s.broken(op, err)
+	}
+	var err error
+	if s.change, err = metaNumber(ctx, s.write, metaChange); err != nil {
+		return s.broken(op, err)
+	}
+	damaged := false
+	head, end, err := scanLedger(s.ledger.path, func(_ entry, bad bool) error { damaged = damaged || bad; return nil })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.beginLedger()
+	case err != nil:
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.ledger.path, err)}
+	case head == nil: // a ledger without a readable beginning is of no use
+		return s.beginLedger()
+	case head.Identity != s.identity:
+		empty, err := s.empty(ctx)
+		if err != nil {
+			return s.broken(op, err)
+		}
+		if !empty {
+			if err := s.setAside(head.Identity); err != nil {
+				return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+			}
+			return s.beginLedger()
+		}
+		s.repair.Rebuilt = true
+	case s.change < head.From:
+		s.repair.Rebuilt = true
+	case s.change >= end:
+		if s.change > end || damaged { // the ledger missed changes, or would miss them one day
+			return s.beginLedger()
+		}
+		return s.openLedger(op)
+	}
+	if err := s.replay(ctx, head); err != nil {
+		return s.broken("put back records from the ledger", err)
+	}
+	return s.beginLedger()
+}
+
+// empty reports whether the state file has no records at all.
+func (s *Store) empty(ctx context.Context) (bool, error) {
+	var n int
+	err := s.write.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM sandboxes) + (SELECT count(*) FROM snapshots)").Scan(&n)
+	return n == 0, err
+}
+
+// setAside moves the ledger of another state file away. Nothing is lost: carrel fsck can read it.
+func (s *Store) setAside(identity string) error {
+	s.repair.Foreign = s.ledger.path + "." + strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {
+			return r
+		}
+		return '_'
+	}, identity)
+	return os.Rename(s.ledger.path, s.repair.Foreign)
+}
+
+// replay carries out the changes that the state file lacks, all in one transaction.
+func (s *Store) replay(ctx context.Context, head *entry) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing, after a commit
+	have := s.change
+	if s.repair.Rebuilt {
+		have = head.From
+		for _, table := range []string{"sandboxes", "snapshots", "tombstones"} {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+				return err
+			}
+		}
+	}
+	run := func(list []statement) error {
+		for _, st := range list {
+			if _, err := tx.ExecContext(ctx, replayQueries[st.Op], st.Args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	base, last := true, have
+	_, _, err = scanLedger(s.ledger.path, func(e entry, damaged bool) error {
+		switch {
+		case damaged && base:
+			if s.repair.Rebuilt {
+				s.repair.Lost++
+			}
+		case e.Complete:
+			base = false
+		case base && s.repair.Rebuilt:
+			return run(e.Ops)
+		case e.N > have:
+			s.repair.Lost += int(e.N - last - 1)
+			s.repair.Changes++
+			last = e.N
+			return run(e.Ops)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.identity, s.change = head.Identity, last
+	for key, value := range map[string]any{metaIdentity: s.identity, metaChange: s.change} {
+		if _, err := tx.ExecContext(ctx, "UPDATE meta SET value = ? WHERE key = ?", value, key); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// scanLedger reads a ledger from its beginning. It returns its first line, nil if that is damaged,
+// and the number of the last change in it. fn, which may be nil, gets each further line.
+func scanLedger(path string, fn func(e entry, damaged bool) error) (head *entry, last int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<16)
+	for first := true; ; first = false {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return head, last, nil // an unfinished line was never acknowledged by anybody
+		} else if err != nil {
+			return nil, 0, err
+		}
+		e, err := decodeEntry(line)
+		switch {
+		case first && (err != nil || e.Ledger != ledgerVersion):
+			return nil, 0, nil
+		case first:
+			head, last = &e, e.From
+			continue
+		case err == nil:
+			last = max(last, e.N)
+		}
+		if fn != nil {
+			if err := fn(e, err != nil); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+}
+
+// openLedger opens a ledger that is up to date.
+func (s *Store) openLedger(op string) error {
+	f, err := os.OpenFile(s.ledger.path, os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	size, err := trimLine(f)
+	if err != nil {
+		_ = f.Close()
+		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+	}
+	s.ledger.file, s.ledger.size = f, size
+	s.ledger.base = size // unknown; as large as that at most
+	return nil
+}
+
+// trimLine cuts an unfinished last line off, and returns the size.
+func trimLine(f *os.File) (int64, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := fi.Size()
+	buf := make([]byte, 4096)
+	for end := size; end > 0; {
+		n := min(int64(len(buf)), end)
+		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		for i := n - 1; i >= 0; i-- {
+			if buf[i] == '\n' {
+				end = end - n + i + 1
+				if end == size {
+					return size, nil
+				}
+				return end, f.Truncate(end)
+			}
+		}
+		end -= n
+	}
+	return 0, f.Truncate(0)
+}
+
+// beginLedger writes a new ledger from the state file. A disk that has no room is no error: the
+// ledger is tried again later.
+func (s *Store) beginLedger() error {
+	s.ledger.err, s.ledger.next = errNoLedger, time.Time{}
+	s.tendLedger()
+	return nil
+}
+
+// errNoLedger says that there is no ledger yet.
+var errNoLedger = errors.New("not written yet")
+
+// moveDamaged moves a state file that can't be read out of the way, if the ledger can replace it.
+func (s *Store) moveDamaged() bool {
+	head, _, err := scanLedger(s.ledger.path, nil)
+	if err != nil || head == nil {
+		return false
+	}
+	to := fmt.Sprintf("%s.damaged-%d", s.path, time.Now().Unix())
+	if err := os.Rename(s.path, to); err != nil {
+		return false
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Rename(s.path+suffix, to+suffix)
+	}
+	s.repair.Damaged = to
+	return true
+}
+
+// sweepTemporary removes what rewritings left that a crash cut off.
+func (s *Store) sweepTemporary() {
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(s.path), "."+filepath.Base(s.ledger.path)+".*"))
+	for _, name := range left {
+		_ = os.Remove(name)
+	}
+}
