@@ -16,6 +16,7 @@ type Extras interface {
 	Pools
 	Tracer
 	SSHAccess
+	Checks
 }
 
 // NoExtras lacks all of [Extras]. An implementation of [Service] embeds it, or one of the
@@ -27,6 +28,7 @@ type NoExtras struct {
 	NoPools
 	NoTracer
 	NoSSHAccess
+	NoChecks
 }
 
 var _ Extras = NoExtras{}

@@ -86,14 +86,47 @@ func (s *Service) Provide(ctx context.Context, id carrel.ID, programs ...carrel.
 // other projects make.
 func (s *Service) Pool(ctx context.Context) (carrel.PoolStatus, error) {
 	const op = "look at the pool"
-	_, ctx, err := s.user(ctx, op)
-	if err == nil {
-		err = carrel.RequireAdmin(ctx, op)
-	}
+	ctx, err := s.admin(ctx, op)
 	if err != nil {
 		return carrel.PoolStatus{}, err
 	}
 	return s.opts.Core.Pool(ctx)
+}
+
+// Unclaimed implements carrel.Checks.
+func (s *Service) Unclaimed(ctx context.Context) ([]carrel.Unclaimed, error) {
+	ctx, err := s.admin(ctx, "list unclaimed things")
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Core.Unclaimed(ctx)
+}
+
+// Reclaim implements carrel.Checks.
+func (s *Service) Reclaim(ctx context.Context, id string) error {
+	ctx, err := s.admin(ctx, "reclaim")
+	if err != nil {
+		return err
+	}
+	return s.opts.Core.Reclaim(ctx, id)
+}
+
+// Discard implements carrel.Checks.
+func (s *Service) Discard(ctx context.Context, id string) error {
+	ctx, err := s.admin(ctx, "discard")
+	if err != nil {
+		return err
+	}
+	return s.opts.Core.Discard(ctx, id)
+}
+
+// admin returns the context of an administrator's call.
+func (s *Service) admin(ctx context.Context, op string) (context.Context, error) {
+	_, ctx, err := s.user(ctx, op)
+	if err == nil {
+		err = carrel.RequireAdmin(ctx, op)
+	}
+	return ctx, err
 }
 
 // Traces implements carrel.Tracer.

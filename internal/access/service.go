@@ -15,6 +15,7 @@ type Core interface {
 	carrel.Templates
 	carrel.Programs
 	carrel.Pools
+	carrel.Checks
 	// Project says whose a sandbox is that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject says it also of one that ended longer ago, as long as that is known.

@@ -59,6 +59,7 @@
 // field that is not known is a 400: whoever sent it meant something by it.
 //
 //	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
+//	GET    /carrel/v1/unclaimed    POST …/unclaimed/{id}/reclaim    DELETE …/unclaimed/{id}
 //	GET    /carrel/v1/admission                                  how many start and wait, and how many may
 //	GET    /carrel/v1/metrics                                    what the pool and that gate do, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine

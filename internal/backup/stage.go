@@ -159,7 +159,7 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		return false
 	case dir == "": // at the top
 		switch base {
-		case "run", "cache", "lock", "daemon.json", stateFile, stateFile + "-wal", stateFile + "-shm":
+		case "run", "cache", "lock", "daemon.json", stateFile, stateFile + "-wal", stateFile + "-shm", sqlite.Ledger:
 			return true
 		}
 		return strings.HasPrefix(base, stagePrefix) || strings.HasSuffix(base, ".lock")
@@ -190,8 +190,8 @@ func (s *stage) read(ctx context.Context) error {
 		s.snaps, err = db.Snapshots(ctx)
 	}
 	err = errors.Join(err, db.Close())
-	for _, end := range []string{".lock", "-wal", "-shm"} {
-		_ = os.Remove(name + end)
+	for _, made := range []string{name + ".lock", name + "-wal", name + "-shm", filepath.Join(s.dir, sqlite.Ledger)} {
+		_ = os.Remove(made)
 	}
 	return err
 }

@@ -183,7 +183,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	d.parts, err = assembly.Open(ctx, assembly.Options{
-		Config: d.cfg, Lasting: lasting(d.cfg), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
+		Config: d.cfg, Lasting: lasting(d.cfg, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
 		Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 	})
 	if err != nil {

@@ -21,6 +21,7 @@
 //	daemon.json   {"url", "addr", "pid"} of the running daemon
 //	lock          held while a daemon runs
 //	state.db      the records
+//	records.ledger  their second copy
 //	templates/    imported and pulled templates
 //	sandboxes/    one directory for each sandbox
 //	run/          sockets of drivers and of the keeper

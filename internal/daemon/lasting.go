@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,12 +18,31 @@ import (
 )
 
 // lasting opens the parts of the service that only a daemon has.
-func lasting(cfg config.Config) *assembly.Lasting {
+func lasting(cfg config.Config, log *slog.Logger) *assembly.Lasting {
 	return &assembly.Lasting{
-		State:  func(ctx context.Context, file string) (state.Store, error) { return sqlite.Open(ctx, file) },
+		State:  func(ctx context.Context, file string) (state.Store, error) { return openRecords(ctx, file, log) },
 		Blobs:  func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) { return openBlobs(ctx, cfg, dir) },
 		Sentry: sentrybin.Extract,
 	}
+}
+
+// openRecords opens the records, and says what had to be put back.
+func openRecords(ctx context.Context, file string, log *slog.Logger) (state.Store, error) {
+	s, err := sqlite.Open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	switch r := s.Repaired(); {
+	case r.Rebuilt:
+		log.Error("the records were lost, damaged or older than their second copy: they were put back from it", "file", file,
+			"damaged", r.Damaged, "changes", r.Changes, "lost", r.Lost, "hint", "carrel fsck lists what has no record")
+	case r.Changes > 0:
+		log.Error("the records had lost changes: they were put back from the second copy", "file", file, "changes", r.Changes, "lost", r.Lost)
+	case r.Foreign != "":
+		log.Error("the second copy of the records belonged to other records: it was moved away", "file", file, "to", r.Foreign,
+			"hint", "carrel fsck lists what has no record")
+	}
+	return s, nil
 }
 
 // openBlobs opens where packs lie: in dir, or where the configuration says. shared says that other machines may use it, too.

@@ -180,6 +180,9 @@ type Sweeper interface {
 	// Spec.Dir, which are the caller's (overlay.Remove removes them: some directories have no permissions). Drivers with another root on the same host are not touched. It is called once,
 	// after the recoveries and before the first Create. It goes on after an error and returns all errors joined.
 	Sweep(ctx context.Context, known []carrel.ID) error
+	// DestroyStray ends one sandbox whose handle is lost, and removes what Sweep would remove of it. An
+	// unknown ID is no error. The driver must have no instance of the sandbox.
+	DestroyStray(ctx context.Context, id carrel.ID) error
 }
 
 // Blanker is an optional part of a Driver that starts kernels of sandboxes before there is a sandbox for them.

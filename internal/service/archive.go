@@ -28,10 +28,12 @@ type archive struct {
 	records  *records
 	launcher *launcher
 	resolver *resolver
+	lost     *lostAndFound
 }
 
-// loadIndex reads the records, and removes contents without a record. Such a content is left when a
-// service died before it wrote the record. No caller was told of that snapshot.
+// loadIndex reads the records. It removes contents that have a tombstone: their deletion was asked for,
+// or a service died before it wrote their record. It keeps all other contents without a record, because
+// records can be lost.
 func (ar *archive) loadIndex(ctx context.Context) error {
 	if ar.opts.Snapshots == nil {
 		return nil
@@ -45,13 +47,20 @@ func (ar *archive) loadIndex(ctx context.Context) error {
 	if err != nil {
 		return &carrel.Error{Op: opRecover, Kind: carrel.KindOf(err), Err: err}
 	}
+	dead, err := ar.opts.Store.Tombstones(ctx)
+	if err != nil {
+		return &carrel.Error{Op: opRecover, Kind: carrel.KindOf(err), Err: err}
+	}
 	there := make(map[carrel.SnapshotID]bool, len(ids))
 	for _, id := range ids {
 		there[id] = true
-		if _, ok := ar.snaps.Get(id); !ok {
-			if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
-				ar.log.Error("remove a snapshot that was never announced", "snapshot", id, "err", err)
-			}
+		if _, ok := ar.snaps.Get(id); ok {
+			continue
+		}
+		if !slices.Contains(dead.Snapshots, id) {
+			ar.lost.addSnapshot(ctx, id)
+		} else if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
+			ar.log.Error("remove the content of a deleted snapshot", "snapshot", id, "err", err)
 		}
 	}
 	for _, sr := range all {
@@ -93,9 +102,16 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	defer func() { _ = draft.Discard() }() // does nothing after a commit
+	// A service that dies between the content and its record must not leave the content for ever. This
+	// write takes its time beside the driver's work.
+	buried := make(chan error, 1)
+	go func() { buried <- ar.opts.Store.Apply(ctx, state.Change{Bury: []carrel.SnapshotID{id}}) }()
 	stop := draft.WriteBack()
 	info, err := snapper.Snapshot(ctx, draft.Dir(), driver.SnapshotOptions{FilesOnly: w.filesOnly})
 	stop()
+	if berr := <-buried; err == nil {
+		err = berr
+	}
 	if err == nil {
 		err = failpoint.Hit(pointTaken)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
 // assemble makes the parts of a service and connects them. It starts nothing.
@@ -16,13 +17,15 @@ func assemble(ctx context.Context, o *Options) *Service {
 	snaps := timeline.New()
 	rules := &rules{opts: o}
 	j := &journal{opts: o, log: log, table: t, hub: newHub()}
-	roots := &roots{opts: o, log: log, table: t, snaps: snaps}
+	lost := &lostAndFound{opts: o, log: log, table: t, snaps: snaps, journal: j}
+	roots := &roots{opts: o, log: log, table: t, snaps: snaps, lost: lost}
 	records := &records{opts: o, log: log, table: t, snaps: snaps}
 	resolver := &resolver{opts: o, snaps: snaps}
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
 	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
-	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver}
+	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver, lost: lost}
+	lost.records = records
 
 	// These parts need each other: an ending sandbox makes room for a new one, and a new one may
 	// need another to end.
@@ -52,6 +55,8 @@ func assemble(ctx context.Context, o *Options) *Service {
 	s.meter = &meter{opts: o, log: log, table: t}
 	s.autopilot = &autopilot{table: t, journal: j, archive: archive, moments: moments, meter: s.meter}
 	s.recovery = &recovery{opts: o, log: log, table: t, snaps: snaps, journal: j, archive: archive, greeter: greeter,
-		networks: networks, lifecycle: lifecycle, moments: moments, nursery: nursery}
+		networks: networks, lifecycle: lifecycle, moments: moments, nursery: nursery, lost: lost}
+	s.lost = lost
+	lost.adopt = func(ctx context.Context, rec state.Record) { s.recovery.recoverPaused(ctx, rec, nil) }
 	return s
 }

@@ -177,6 +177,10 @@ func (j *journal) Events(ctx context.Context, after int64) iter.Seq2[carrel.Even
 	}
 }
 
+// tombstoneAge is how long the deletion of a record is remembered. A leftover is removed within this
+// time, or at the next start.
+const tombstoneAge = 30 * 24 * time.Hour
+
 // trim removes old events now and then, until the service closes.
 func (s *Service) trim() {
 	tick := time.NewTicker(10 * time.Minute)
@@ -193,6 +197,10 @@ func (s *Service) trim() {
 		if err := s.opts.Store.TrimEvents(s.table.ctx, before); err != nil && s.table.ctx.Err() == nil {
 			s.log.Error("forget old events", "err", err)
 		}
+		if err := s.opts.Store.TrimTombstones(s.table.ctx, now.Add(-tombstoneAge)); err != nil && s.table.ctx.Err() == nil {
+			s.log.Error("forget old tombstones", "err", err)
+		}
+		s.lost.expire(s.table.ctx)
 		s.roots.sweepRoots()
 		select {
 		case <-tick.C:

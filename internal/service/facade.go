@@ -17,6 +17,17 @@ func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, 
 	return s.moments.Computer(ctx, id)
 }
 
+// Unclaimed implements carrel.Checks.
+func (s *Service) Unclaimed(ctx context.Context) ([]carrel.Unclaimed, error) {
+	return s.lost.Unclaimed(ctx)
+}
+
+// Reclaim implements carrel.Checks.
+func (s *Service) Reclaim(ctx context.Context, id string) error { return s.lost.Reclaim(ctx, id) }
+
+// Discard implements carrel.Checks.
+func (s *Service) Discard(ctx context.Context, id string) error { return s.lost.Discard(ctx, id) }
+
 // Create implements carrel.Sandboxes.
 func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	return s.creator.Create(ctx, opts)

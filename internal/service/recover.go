@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type recovery struct {
 	lifecycle *lifecycle
 	moments   *moments
 	nursery   *nursery
+	lost      *lostAndFound
 }
 
 // recover adopts the sandboxes that still run, finishes the earlier service's unfinished work, and
@@ -70,8 +72,31 @@ func (r *recovery) recover(ctx context.Context) error {
 	if ctx.Err() != nil { // cut short: records not yet seen must not be swept
 		return &carrel.Error{Op: opRecover, Kind: carrel.TimedOut, Err: context.Cause(ctx)}
 	}
-	r.sweep(ctx, known)
+	dead, err := r.opts.Store.Tombstones(ctx)
+	if err != nil {
+		return &carrel.Error{Op: opRecover, Kind: carrel.KindOf(err), Err: err}
+	}
+	for _, rec := range records { // each is known or buried by now
+		dead.Sandboxes = append(dead.Sandboxes, rec.Sandbox.ID)
+	}
+	r.sweep(ctx, append(known, r.keepUnknown(known, dead.Sandboxes)...))
 	return nil
+}
+
+// keepUnknown takes sandboxes in that have neither a record nor a tombstone, and returns their IDs.
+func (r *recovery) keepUnknown(known, dead []carrel.ID) (kept []carrel.ID) {
+	entries, err := os.ReadDir(r.opts.Dir)
+	if err != nil {
+		return nil // sweep reports the error
+	}
+	for _, e := range entries {
+		id, err := carrel.ParseID(e.Name())
+		if err == nil && !slices.Contains(known, id) && !slices.Contains(dead, id) {
+			r.lost.addSandbox(id)
+			kept = append(kept, id)
+		}
+	}
+	return kept
 }
 
 // recoverOne handles one record. kept says that the sandbox or its data must stay. Only a failing
@@ -102,6 +127,9 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	}
 	switch rec.Sandbox.State {
 	case carrel.Paused:
+		if inst == nil && r.pausedLater(ctx, rec) {
+			return false, nil
+		}
 		return r.recoverPaused(ctx, rec, inst), nil
 	case state.Warm:
 		return r.nursery.recover(ctx, rec, inst)
@@ -116,6 +144,9 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		}
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "the service stopped before it was made"})
 	case inst == nil:
+		if r.pausedLater(ctx, rec) {
+			return false, nil
+		}
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile"})
 	}
 	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
@@ -125,6 +156,25 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	}
 	r.adopt(rec, inst)
 	return true, nil
+}
+
+// pausedLater finds the content of a pause that a sandbox's record does not know. The record is older
+// than the pause, or the machine stopped before the record was written. The sandbox is then paused
+// there.
+func (r *recovery) pausedLater(ctx context.Context, rec state.Record) bool {
+	sr, ok := r.lost.lastPause(rec.Sandbox.ID)
+	if had, there := r.snaps.Get(rec.Paused); !ok || there && had.Snapshot.Created.After(sr.Snapshot.Created) {
+		return false
+	}
+	paused := pausedAt(sr)
+	if err := r.archive.records.apply(ctx, state.Change{Put: []state.Record{paused}, PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
+		r.log.Error("record a pause that was not recorded", "sandbox", rec.Sandbox.ID, "err", err)
+		return true // nothing is buried, so the next service tries again
+	}
+	r.log.Warn("a sandbox is paused at a moment that its record did not know", "sandbox", rec.Sandbox.ID, "snapshot", sr.Snapshot.ID)
+	r.lost.claimed(sr.Snapshot.ID)
+	r.recoverPaused(ctx, paused, nil)
+	return true
 }
 
 // recoverPaused takes over a paused sandbox. It removes an instance left from before the pause or

@@ -30,6 +30,7 @@ type roots struct {
 	log   *slog.Logger
 	table *table
 	snaps *timeline.Index
+	lost  *lostAndFound
 }
 
 func (r *roots) rootFile(name string) string {
@@ -95,6 +96,9 @@ func (r *roots) sweepRoots() {
 	}
 	for _, sr := range r.snaps.All() {
 		need[sr.Record.Root] = true
+	}
+	if r.lost.roots(need) {
+		return
 	}
 	entries, err := os.ReadDir(filepath.Join(r.opts.Dir, rootsDir))
 	if err != nil {

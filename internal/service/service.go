@@ -212,6 +212,7 @@ type Service struct {
 	recovery  *recovery
 	moments   *moments
 	archive   *archive
+	lost      *lostAndFound
 	meter     *meter
 	autopilot *autopilot
 	ripener   *ripener
@@ -228,6 +229,7 @@ var _ interface {
 	carrel.Templates
 	carrel.Programs
 	carrel.Pools
+	carrel.Checks
 } = (*Service)(nil)
 
 // New returns a Service that has adopted every sandbox in the store that still runs. ctx bounds
@@ -260,6 +262,7 @@ func (s *Service) begin(ctx context.Context) error {
 		return err
 	}
 	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // higher than any number of an earlier service: events' numbers rise
+	s.lost.load()
 	if err := s.archive.loadIndex(ctx); err != nil {
 		return err
 	}
@@ -267,6 +270,7 @@ func (s *Service) begin(ctx context.Context) error {
 	if err := s.recovery.recover(ctx); err != nil {
 		return err
 	}
+	s.lost.announce()
 	for _, b := range s.table.snapshot() {
 		if b.record().Wake {
 			s.table.spawn(func() { s.recovery.wakeUp(b) })

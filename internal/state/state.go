@@ -87,6 +87,9 @@ type Change struct {
 	Delete          []carrel.ID
 	PutSnapshots    []SnapshotRecord
 	DeleteSnapshots []carrel.SnapshotID
+	// Bury leaves tombstones for snapshots that have no record yet. The content of such a snapshot is
+	// removed unless its record follows.
+	Bury []carrel.SnapshotID
 }
 
 // Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a caller

@@ -10,7 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// testSweep lets a daemon die that knew two sandboxes, of which the next one knows one.
+// testSweep lets a daemon die that knew three sandboxes. The next one knows one of them, has a record of
+// another one no more but keeps it for a while, and has never heard of the third.
 func (s *suite) testSweep(t *testing.T) {
 	d := s.open(t)
 	if _, ok := driver.As[driver.Sweeper](d); !ok {
@@ -23,7 +24,7 @@ func (s *suite) testSweep(t *testing.T) {
 		s.sweep(t, d) // there is nothing to be swept, and that is no error
 		return
 	}
-	kept, lost := s.forget(t)
+	kept, lost, stray := s.forget(t)
 	d = s.open(t)
 	in, err := d.Recover(t.Context(), kept.in.Handle())
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *suite) testSweep(t *testing.T) {
 			t.Error("it ended a sandbox that is not its own")
 		}
 	})
-	s.sweep(t, d, kept.spec.ID)
+	s.sweep(t, d, kept.spec.ID, stray.spec.ID)
 	// What is in its directory is the caller's to remove, as the service does.
 	if err := overlay.Remove(lost.spec.Dir); err != nil {
 		t.Error(err)
@@ -49,13 +50,22 @@ func (s *suite) testSweep(t *testing.T) {
 	if out := again.must(t, "cat /tmp/mark"); out != "kept" {
 		t.Errorf("the one that is known says %q", out)
 	}
-	s.sweep(t, d, kept.spec.ID) // once more, with nothing to do
+	s.sweep(t, d, kept.spec.ID, stray.spec.ID) // once more, with nothing to do
+	if len(stray.hostProcesses()) == 0 && s.info.Capabilities.RealProcesses {
+		t.Error("it ended a sandbox that was to be kept")
+	}
+	s.destroyStray(t, d, stray.spec.ID)
+	if err := overlay.Remove(stray.spec.Dir); err != nil {
+		t.Error(err)
+	}
+	s.wantGone(t, stray.spec)
+	s.destroyStray(t, d, stray.spec.ID) // once more, with nothing to do
 	again.must(t, "true")
 	s.box(t, d).must(t, "true") // a creation after it
 }
 
-// forget makes two sandboxes with a driver that is then closed.
-func (s *suite) forget(t *testing.T) (kept, lost *box) {
+// forget makes three sandboxes with a driver that is then closed.
+func (s *suite) forget(t *testing.T) (kept, lost, stray *box) {
 	t.Helper()
 	first := s.New(t)
 	defer func() {
@@ -63,7 +73,7 @@ func (s *suite) forget(t *testing.T) (kept, lost *box) {
 			t.Error(err)
 		}
 	}()
-	for _, b := range []**box{&kept, &lost} {
+	for _, b := range []**box{&kept, &lost, &stray} {
 		var err error
 		if *b, err = s.tryBox(t.Context(), first, s.spec(t)); err != nil {
 			t.Fatal(err)
@@ -71,7 +81,7 @@ func (s *suite) forget(t *testing.T) (kept, lost *box) {
 		(*b).must(t, "echo kept > /tmp/mark")
 		_ = (*b).conn.Close()
 	}
-	return kept, lost
+	return kept, lost, stray
 }
 
 // sweep calls Sweep.
@@ -85,5 +95,19 @@ func (s *suite) sweep(t *testing.T, d driver.Driver, known ...carrel.ID) {
 	defer cancel()
 	if err := sw.Sweep(ctx, known); err != nil {
 		t.Errorf("sweep: %v", err)
+	}
+}
+
+// destroyStray calls DestroyStray.
+func (s *suite) destroyStray(t *testing.T, d driver.Driver, id carrel.ID) {
+	t.Helper()
+	sw, ok := driver.As[driver.Sweeper](d)
+	if !ok {
+		t.Fatal("the driver is no Sweeper any more")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := sw.DestroyStray(ctx, id); err != nil {
+		t.Errorf("destroy a stray: %v", err)
 	}
 }

@@ -36,27 +36,42 @@ func decode(h driver.Handle) (*record, error) { return hosted.Decode[record](h, 
 // Sweep implements driver.Sweeper. Only then sentries are started ahead: they would look like something left behind.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	keep := hosted.Known(known)
+	err := d.sweep(ctx, func(id string) bool { return keep[id] })
+	if d.works.Load() {
+		d.blanks.begin()
+	}
+	return err
+}
+
+// DestroyStray implements driver.Sweeper.
+func (d *Driver) DestroyStray(ctx context.Context, id carrel.ID) error {
+	return d.sweep(ctx, func(other string) bool { return other != string(id) })
+}
+
+// sweep ends every sandbox of this driver that is not to be kept, and removes what is left of it.
+func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 	var errs []error
 	strays, kept := d.sentries(keep)
+	// A group that was made ahead has a neutral name: its processes say whose it is.
+	doomed := map[string]bool{}
+	for _, name := range d.groups.List() {
+		doomed[name] = slices.ContainsFunc(d.groups.Lookup(name).Processes(), func(pid int) bool { return slices.Contains(strays, pid) })
+	}
 	for _, pid := range strays {
 		errs = append(errs, hosted.KillStray(ctx, pid))
 	}
 	for _, name := range d.groups.List() {
 		group := d.groups.Lookup(name)
-		// The name of one that was made ahead says nothing; who is in it does.
 		inUse := strings.HasPrefix(name, blankGroup) && slices.ContainsFunc(group.Processes(), func(pid int) bool { return kept[pid] })
-		if !keep[name] && !inUse && !d.blanks.owns(0, name) {
+		if doomed[name] || !keep(name) && !inUse && !d.blanks.owns(0, name) {
 			errs = append(errs, group.Destroy(ctx))
 		}
 	}
 	socks, _ := filepath.Glob(filepath.Join(d.opts.Root, "*.sock"))
 	for _, s := range socks {
-		if id := strings.TrimSuffix(filepath.Base(s), ".sock"); !keep[id] {
+		if id := strings.TrimSuffix(filepath.Base(s), ".sock"); !keep(id) {
 			errs = append(errs, os.Remove(s), d.links.Drop(ctx, d.links.Name(carrel.ID(id))))
 		}
-	}
-	if d.works.Load() {
-		d.blanks.begin()
 	}
 	return hosted.SweepError(errs)
 }
@@ -66,13 +81,13 @@ var strayNames = []string{sentryName, extractName, tarName}
 
 // sentries finds the sentries of this driver's root: those that are not to be kept, with other parts that a daemon died over, and those
 // that are. Its blanks are neither.
-func (d *Driver) sentries(keep map[string]bool) (strays []int, kept map[int]bool) {
+func (d *Driver) sentries(keep func(id string) bool) (strays []int, kept map[int]bool) {
 	kept = map[int]bool{}
 	hosted.Strays(func(pid int, args []string) {
 		ours := len(args) > 2 && slices.Contains(strayNames, args[0]) && slices.Contains(args, "--root="+d.opts.Root)
 		switch {
 		case !ours:
-		case keep[args[len(args)-1]]:
+		case keep(args[len(args)-1]):
 			kept[pid] = true
 		case !d.blanks.owns(pid, ""):
 			strays = append(strays, pid)

@@ -78,13 +78,13 @@ func (f *freezers) create(name string, g *cgroup.Group) *freezer {
 }
 
 // sweep removes groups of sandboxes that are not to be kept.
-func (f *freezers) sweep(keep map[string]bool) {
+func (f *freezers) sweep(keep func(id string) bool) {
 	if f.parent == "" {
 		return
 	}
 	entries, _ := os.ReadDir(f.parent)
 	for _, e := range entries {
-		if e.IsDir() && !keep[e.Name()] {
+		if e.IsDir() && !keep(e.Name()) {
 			_ = unix.Rmdir(filepath.Join(f.parent, e.Name()))
 		}
 	}

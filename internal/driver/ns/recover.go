@@ -30,20 +30,31 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 // Sweep implements driver.Sweeper.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	keep := hosted.Known(known)
+	err := d.sweep(ctx, func(id string) bool { return keep[id] })
+	d.sweepUnpacked()
+	return err
+}
+
+// DestroyStray implements driver.Sweeper.
+func (d *Driver) DestroyStray(ctx context.Context, id carrel.ID) error {
+	return d.sweep(ctx, func(other string) bool { return other != string(id) })
+}
+
+// sweep ends every sandbox of this driver that is not to be kept, and removes what is left of it.
+func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 	var errs []error
 	for pid, id := range d.strays() {
-		if keep[id] {
+		if keep(id) {
 			continue
 		}
 		errs = append(errs, hosted.KillStray(ctx, pid), d.links.Drop(ctx, d.links.Name(carrel.ID(id))))
 	}
 	for _, name := range d.groups.List() {
-		if !keep[name] {
+		if !keep(name) {
 			errs = append(errs, d.groups.Lookup(name).Destroy(ctx))
 		}
 	}
 	d.ice.sweep(keep)
-	d.sweepUnpacked()
 	return hosted.SweepError(errs)
 }
 

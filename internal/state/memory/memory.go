@@ -104,6 +104,9 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		delete(s.snapshots, id)
 		s.deleted[string(id)] = time.Now()
 	}
+	for _, id := range c.Bury {
+		s.deleted[string(id)] = time.Now()
+	}
 	return nil
 }
 

@@ -111,8 +111,12 @@ func decodeEntry(line []byte) (entry, error) {
 	return e, nil
 }
 
+// Ledger is the name of the second copy of a state file, in the same directory. It has another
+// beginning, so that "rm state.db*" leaves it.
+const Ledger = "records.ledger"
+
 // ledgerPath is the place of the second copy of a state file.
-func ledgerPath(state string) string { return state + ".ledger" }
+func ledgerPath(state string) string { return filepath.Join(filepath.Dir(state), Ledger) }
 
 // append adds a committed change. An error does not undo the change: the database has it, and the
 // ledger is made anew later.

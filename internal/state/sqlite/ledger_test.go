@@ -83,7 +83,21 @@ func copyFiles(t *testing.T, path string, suffixes ...string) string {
 	return to
 }
 
-var allFiles = []string{"", "-wal", ".ledger"}
+// ledgerOf is the ledger of a state file.
+func ledgerOf(path string) string { return filepath.Join(filepath.Dir(path), "records.ledger") }
+
+// withLedger copies the ledger of a state file to that of another one, and returns the other.
+func withLedger(t *testing.T, path, to string) string {
+	t.Helper()
+	b, err := os.ReadFile(ledgerOf(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ledgerOf(to), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
 
 // TestLostFile deletes the state file under its records. They come back from the ledger, and numbers of
 // events go on rising.
@@ -165,7 +179,7 @@ func TestDamagedLog(t *testing.T) {
 			}
 			_ = bare.Close()
 		}
-		to := copyFiles(t, path, "", ".ledger")
+		to := withLedger(t, path, copyFiles(t, path, ""))
 		if err := os.WriteFile(to+"-wal", damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +215,7 @@ func TestDamagedFile(t *testing.T) {
 		"cut short":      whole[:len(whole)/2],
 	} {
 		t.Run(name, func(t *testing.T) {
-			to := copyFiles(t, path, ".ledger")
+			to := withLedger(t, path, copyFiles(t, path))
 			if err := os.WriteFile(to, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -260,11 +274,11 @@ func TestForeignLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	foreign, err := os.ReadFile(other + ".ledger")
+	foreign, err := os.ReadFile(ledgerOf(other))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(one+".ledger", foreign, 0o600); err != nil {
+	if err := os.WriteFile(ledgerOf(one), foreign, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, one)
@@ -285,7 +299,7 @@ func TestDamagedLedger(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := os.ReadFile(path + ".ledger")
+	whole, err := os.ReadFile(ledgerOf(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +317,7 @@ func TestDamagedLedger(t *testing.T) {
 			damaged = append(damaged, damaged[:r.Intn(200)]...)
 		}
 		to := copyFiles(t, path, "")
-		if err := os.WriteFile(to+".ledger", damaged, 0o600); err != nil {
+		if err := os.WriteFile(ledgerOf(to), damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s := open(t, to)
@@ -334,7 +348,7 @@ func TestDamagedBoth(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	lines, err := os.ReadFile(path + ".ledger")
+	lines, err := os.ReadFile(ledgerOf(path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +358,7 @@ func TestDamagedBoth(t *testing.T) {
 	}
 	lines[at] ^= 4
 	to := filepath.Join(t.TempDir(), "state.db")
-	if err := os.WriteFile(to+".ledger", lines, 0o600); err != nil {
+	if err := os.WriteFile(ledgerOf(to), lines, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, to)
@@ -372,7 +386,7 @@ func TestLedgerUnderLoad(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fi, err := os.Stat(path + ".ledger")
+	fi, err := os.Stat(ledgerOf(path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func (s *Store) broken(op string, err error) error {
 			Hint: "is the disk full or failing? Free some space under the data directory and try again"}
 	}
 	return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.path, err),
-		Hint: "restore the file from a backup, or move it away: the daemon then starts without memory of its sandboxes"}
+		Hint: "restore the file from a backup, or move it away: the daemon then starts without records, keeps everything, and carrel fsck lists it"}
 }
 
 // GetSandbox implements state.Store.

@@ -112,6 +112,9 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	for _, id := range c.DeleteSnapshots {
 		list = append(list, remove(opDeleteSnapshot, string(id))...)
 	}
+	for _, id := range c.Bury {
+		list = append(list, statement{opTombstone, []any{string(id), stamp(time.Now())}})
+	}
 	_, err := s.submit(ctx, op, subject(c), list...)
 	return err
 }

@@ -255,6 +255,15 @@ func tombstonesStay(t *testing.T, s state.Store) {
 	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); !reflect.DeepEqual(got, want) {
 		t.Errorf("tombstones: %v, want %v", got, want)
 	}
+	unborn := SnapshotRecord(a, now())
+	ok(t, s.Apply(ctx, state.Change{Bury: []carrel.SnapshotID{unborn.Snapshot.ID}}))
+	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); len(got.Snapshots) != 2 {
+		t.Errorf("tombstones: %v, want one of a snapshot without a record, too", got)
+	}
+	ok(t, s.Apply(ctx, state.Change{PutSnapshots: []state.SnapshotRecord{unborn}}))
+	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); len(got.Snapshots) != 1 {
+		t.Errorf("tombstones: %v, want none of a snapshot with a record", got)
+	}
 	ok(t, s.TrimTombstones(ctx, time.Now().Add(time.Minute)))
 	if got := must[state.Tombstones](t)(s.Tombstones(ctx)); !reflect.DeepEqual(got, state.Tombstones{}) {
 		t.Errorf("tombstones after the trim: %v", got)
