@@ -67,7 +67,7 @@ func (q *queue) put(d carrel.Decision, cost int, now time.Time) {
 	}
 	if !d.Allowed {
 		for q.full() && len(q.allowed.items) > 0 {
-			oldest := q.shares[q.allowed.pop().d.ID] // a share exists as long as its queued decisions
+			oldest := q.shares[q.allowed.pop().d.ID] // a share lives as long as its queued decisions
 			oldest.queued--
 			oldest.lost++
 		}

@@ -284,7 +284,7 @@ func TestProbesAreComplete(t *testing.T) {
 	for _, p := range probes {
 		asked[p.pattern] = true
 	}
-	later := []string{"templates", "volumes", "volumecontent", "teams/{team}"} // answered with 501 for every caller
+	later := []string{"templates", "volumes", "volumecontent", "teams/{team}"} // 501 for every caller
 	for _, pattern := range api.New(api.Options{}).Patterns() {
 		known := asked[pattern]
 		for _, l := range later {

@@ -55,7 +55,7 @@ func (t *tlsListener) shake(ctx context.Context, raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
-	if c.ConnectionState().NegotiatedProtocol == "acme-tls/1" { // such a connection ends after the handshake
+	if c.ConnectionState().NegotiatedProtocol == "acme-tls/1" { // it ends after the handshake
 		_ = c.Close()
 		return
 	}

@@ -71,7 +71,7 @@ func (w *world) add(t *testing.T, sb carrel.Sandbox, ports map[uint16]http.Handl
 	for p, h := range ports {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if p == carrel.GuestPort && strings.HasPrefix(r.URL.Path, guest.TunnelPath) {
-				w.WriteHeader(http.StatusBadGateway) // the tunnel finds no listener on loopback either
+				w.WriteHeader(http.StatusBadGateway) // no listener on loopback
 				return
 			}
 			h.ServeHTTP(w, r)

@@ -522,7 +522,7 @@ func TestAtTheMoment(t *testing.T) {
 // change either.
 func TestMomentDenied(t *testing.T) {
 	w := newWorld(t)
-	id := w.add(t, carrel.Sandbox{AccessToken: "secret", Lifecycle: sleepy}, nil) // a life that accepts no connection
+	id := w.add(t, carrel.Sandbox{AccessToken: "secret", Lifecycle: sleepy}, nil) // a life without connections
 	w.onVisit = func(_ context.Context, id carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Paused })
 		return nil
@@ -543,7 +543,7 @@ func TestMomentDenied(t *testing.T) {
 // answer is that it does not run. A check that comes during a resumption waits for it.
 func TestHealthWhilePausing(t *testing.T) {
 	w := newWorld(t)
-	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life that accepts no connection
+	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life without connections
 	w.onVisit = func(_ context.Context, id carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Pausing })
 		return nil

@@ -78,7 +78,7 @@ func decodePath(raw string) (string, error) {
 			return "", errAmbiguous
 		}
 		c := byte(hi<<4 | lo)
-		if c == '/' || c == '%' || c == '?' || c == '#' { // "%2f"; some servers would decode "%25…" twice
+		if c == '/' || c == '%' || c == '?' || c == '#' { // "%2f"; "%25…" may be decoded twice
 			return "", errAmbiguous
 		}
 		out, i = append(out, c), i+2

@@ -84,7 +84,7 @@ func (d *Door) serverConfig() *ssh.ServerConfig {
 		return &ssh.Permissions{}, nil
 	}
 	cfg.VerifiedPublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey, _ *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		for _, known := range d.opts.Keys.find(key.Marshal()) { // one entry for each project that has this key
+		for _, known := range d.opts.Keys.find(key.Marshal()) { // one for each project with this key
 			if d.allowed(known, c.User()) {
 				return &ssh.Permissions{Extensions: map[string]string{extKey: known.Name, extProject: known.Project}}, nil
 			}

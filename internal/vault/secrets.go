@@ -36,7 +36,7 @@ func (v *Vault) Create(_ context.Context, owner string, s carrel.NewSecret) (car
 	h := header{ID: newID(), Owner: owner, Name: name, Version: 1, Metadata: clone(s.Metadata), Hosts: hosts, Created: now, Updated: now}
 	secret, err := v.write(op, h, s.Value)
 	if err != nil {
-		_ = os.Remove(filepath.Join(v.dir, h.ID+".json")) // left by a write that failed at its very end
+		_ = os.Remove(filepath.Join(v.dir, h.ID+".json")) // left by a write that failed late
 	}
 	return secret, err
 }
