@@ -1,6 +1,6 @@
-// Package admission decides when work may begin that the machine can do only a limited amount of,
-// and refuses early what can't be done. Without it, a machine with a burst of requests would begin
-// all of them and finish none.
+// Package admission decides when a sandbox may start, or other work may begin, when the machine can
+// do only a limited amount at once. It refuses at once the requests that it can't serve in time.
+// Without it, a machine with a burst of requests would begin all of them and finish none.
 //
 // # The gate
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// ErrBusy is what [Gate.Spare] returns when others need the machine.
+// ErrBusy is the error of [Gate.Spare] when others need the machine.
 var ErrBusy error = &carrel.Error{Op: "use spare time", Kind: carrel.Unavailable, Err: errors.New("others wait for their turn")}
 
 // spareShare is the sharer of work that no caller waits for. No other sharer can have this name.

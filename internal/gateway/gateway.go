@@ -239,9 +239,9 @@ func (rt *routed) stateAnswer(sb carrel.Sandbox) *answer {
 	return notFound(rt.target)
 }
 
-// transitioning is the answer of a sandbox that is between two states. A request for its health
-// is told that it does not run, because nothing resumes it for that request. E2B's SDKs take 502
-// for this, and raise an error for 409.
+// transitioning is the answer of a sandbox that is changing its state. A health check gets the
+// answer of a sandbox that does not run, because nothing resumes the sandbox for such a check.
+// E2B's SDKs expect 502 for this, and raise an error for 409.
 func (rt *routed) transitioning() *answer {
 	if rt.health {
 		return notFound(rt.target)

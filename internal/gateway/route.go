@@ -30,8 +30,8 @@ type routeError struct {
 
 func (e *routeError) Error() string { return e.Message }
 
-// Route reads the sandbox and its port from the host and the headers. ok is false when the request
-// is for no sandbox, but for the control plane. An error is of kind Invalid and has E2B's text.
+// Route reads the sandbox and its port from the host and the headers. ok is false for a request to
+// the control plane. An error is of kind Invalid and has E2B's text.
 func Route(host string, h http.Header) (t Target, ok bool, err error) {
 	id, port, ok := splitHost(host)
 	if !ok {

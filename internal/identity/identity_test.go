@@ -530,8 +530,8 @@ func kid(token string) string {
 	return parsed.Headers[0].KeyID
 }
 
-// TestRotation runs for a year, with restarts. Whoever cached the keys when a key began to sign
-// must have the key that signs. An old key stays published as long as its tokens live.
+// TestRotation runs for a year, with restarts. A verifier that fetched the keys when a key began to
+// sign must have that key. An old key stays published as long as its tokens live.
 func TestRotation(t *testing.T) {
 	w := start(t)
 	cached := w.keys(t, identity.KeysPath)

@@ -196,8 +196,8 @@ func (p *Policy) Limits() (rules []carrel.TrafficLimits, total carrel.TrafficLim
 	return slices.Clone(p.limits), p.total
 }
 
-// Injections returns all injections. What a sandbox must be told of them is in Opens (TLS is
-// opened) and Env (the variables with placeholders).
+// Injections returns all injections. A sandbox learns only two things about them: Opens (whether
+// TLS is opened) and Env (the variables with placeholders).
 func (p *Policy) Injections() []carrel.Injection {
 	var out []carrel.Injection
 	for _, in := range p.inject.list {
@@ -219,7 +219,7 @@ func (p *Policy) Proxy() *carrel.EgressProxy {
 	return &proxy
 }
 
-// IsSilent reports whether the sandbox is told nothing of refusals.
+// IsSilent reports whether the sandbox gets no messages about refusals.
 func (p *Policy) IsSilent() bool { return p.silent }
 
 // Placeholder is the value of an injection's variable when the injection gives no value.

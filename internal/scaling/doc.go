@@ -5,10 +5,10 @@
 // # What is simulated
 //
 // Time is continuous, events are in a heap, and the same seed gives the same run to the last digit.
-// A node has processors, which starts and the sandboxes' own work share, memory, a cache of
-// templates, and paused sandboxes on its disk. It keeps sandboxes ready, as many as package pool
-// says: this is the pool's real code, on simulated time. A [Policy] places each session. It knows
-// what the nodes reported some time ago, and what it has done itself since.
+// A node has processors, memory, a cache of templates, and paused sandboxes on its disk. Starts and
+// the sandboxes' own work share the processors. A node keeps sandboxes ready, as many as package
+// pool says: this is the pool's real code, on simulated time. A [Policy] places each session. It
+// knows the nodes' reports of some time ago, and its own placements since.
 //
 // # What is not
 //
