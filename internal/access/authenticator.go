@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// The headers by which a request says who asks.
+// Headers that identify the caller of a request.
 const (
 	headerKey  = "X-Api-Key" // E2B's
 	headerAuth = "Authorization"
@@ -25,10 +25,10 @@ const (
 //lint:ignore ST1005 the capital letter is E2B's
 var errUnknownKey = errors.New("Cannot get the team for the given API key")
 
-// errNotOurs is the same in Carrel's own API.
+// errNotOurs is the error for an unknown key in Carrel's own API.
 var errNotOurs = errors.New("the API key is none of this daemon's")
 
-// Key is an API key and whose it is.
+// Key is an API key and its owner.
 type Key struct {
 	Name   string // for records and logs
 	Secret string
@@ -38,16 +38,17 @@ type Key struct {
 	Role carrel.Role
 }
 
-// Authenticator says who asks. It is safe for concurrent use.
+// Authenticator identifies callers. It is safe for concurrent use.
 type Authenticator struct{ keys []hashedKey }
 
-// hashedKey is a key as it is compared. The secret itself is not kept.
+// hashedKey is a key in the form for comparison. The secret itself is not kept.
 type hashedKey struct {
 	sum    [sha256.Size]byte
 	caller carrel.Caller
 }
 
-// NewAuthenticator returns one that knows these keys. A key without a secret opens nothing.
+// NewAuthenticator returns an Authenticator that knows these keys. A key without a secret opens
+// nothing.
 func NewAuthenticator(keys ...Key) *Authenticator {
 	a := &Authenticator{}
 	for _, k := range keys {
@@ -66,8 +67,8 @@ func NewAuthenticator(keys ...Key) *Authenticator {
 	return a
 }
 
-// find returns whose key a text is. It takes the same time for every text of a length,
-// whichever key it is or is like: hashes are compared, in constant time, and all of them.
+// find returns the owner of a key. It compares the hashes of all keys in constant time. So it takes
+// the same time for every text of one length, whichever key the text is or resembles.
 func (a *Authenticator) find(secret string) (carrel.Caller, bool) {
 	sum := sha256.Sum256([]byte(secret))
 	at := -1
@@ -80,7 +81,7 @@ func (a *Authenticator) find(secret string) (carrel.Caller, bool) {
 	return a.keys[at].caller, true
 }
 
-// bearer is the token of an Authorization header; "" for none.
+// bearer returns the token of an Authorization header; "" for none.
 func bearer(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get(headerAuth), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -89,13 +90,13 @@ func bearer(h http.Header) string {
 	return strings.TrimSpace(token)
 }
 
-// hintKey says where the one key is that a daemon makes by itself.
+// hintKey says where to find the one key that a daemon makes itself.
 const hintKey = "it is in the data directory's file api-key"
 
-// Caller says whose request it is: by the API key, in E2B's header or as a bearer token
-// (the CLI's access token). An administrator's request with the header Carrel-Tenant is
-// the named project's, and a member's like any other. Errors: Unauthenticated, with E2B's
-// texts outside of Carrel's own API; Invalid and Forbidden for the header.
+// Caller identifies the caller of a request by its API key, in E2B's header or as a bearer token
+// (the CLI's access token). With the header Carrel-Tenant, an administrator's request counts as a
+// member's request of the named project. Errors: Unauthenticated, with E2B's texts outside of
+// Carrel's own API; Invalid and Forbidden for the header.
 func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 	key := a.Shown(r)
 	if key == "" {
@@ -114,7 +115,7 @@ func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 	return actFor(c, r.Header.Values(headerTenant))
 }
 
-// Shown returns the API key that a request showed; "" for none.
+// Shown returns the API key in a request; "" for none.
 func (a *Authenticator) Shown(r *http.Request) string {
 	if key := r.Header.Get(headerKey); key != "" {
 		return key
@@ -122,7 +123,7 @@ func (a *Authenticator) Shown(r *http.Request) string {
 	return bearer(r.Header)
 }
 
-// actFor is the caller after what it said of the project that it acts for.
+// actFor returns the caller that c becomes by naming the project that it acts for.
 func actFor(c carrel.Caller, named []string) (carrel.Caller, error) {
 	if len(named) == 0 || len(named) == 1 && named[0] == "" {
 		return c, nil
@@ -142,9 +143,9 @@ func actFor(c carrel.Caller, named []string) (carrel.Caller, error) {
 	return c, nil
 }
 
-// Strip takes our keys off a request that goes into a sandbox: a client sent one along by
-// mistake, and nothing inside may see it. Programs may have headers of the same names for
-// purposes of their own, which stay.
+// Strip removes our keys from a request that goes into a sandbox. A client may send one by mistake,
+// and nothing inside may see it. Headers of the same names that hold no key of ours stay, because
+// programs may use them for other purposes.
 func (a *Authenticator) Strip(h http.Header) {
 	if key := h.Get(headerKey); key != "" {
 		if _, ours := a.find(key); ours {
@@ -158,14 +159,14 @@ func (a *Authenticator) Strip(h http.Header) {
 	}
 }
 
-// Visit returns the context of a request to a port of a sandbox. Such a visitor showed no
-// key of ours: whether it may pass is for the sandbox's own tokens to say.
+// Visit returns the context of a request to a port of a sandbox. Such a visitor showed no key of
+// ours. The sandbox's own tokens decide whether it may pass.
 func (a *Authenticator) Visit(ctx context.Context, sb carrel.Sandbox) context.Context {
 	return carrel.WithCaller(ctx, carrel.Caller{Key: "visitor", Project: sb.Project, Role: carrel.RoleVisitor, Sandbox: sb.ID})
 }
 
-// SSH returns the context of a session that an SSH key opened, once the client proved
-// that it has it.
+// SSH returns the context of a session that an SSH key opened, after the client proved that it has
+// the key.
 func (a *Authenticator) SSH(ctx context.Context, key carrel.SSHKey) context.Context {
 	c := carrel.Caller{Key: "ssh:" + key.Name, Project: key.Project, Role: carrel.RoleMember}
 	if key.Project == "" { // an administrator's
@@ -174,8 +175,8 @@ func (a *Authenticator) SSH(ctx context.Context, key carrel.SSHKey) context.Cont
 	return carrel.WithCaller(ctx, c)
 }
 
-// Inside returns the context of a request that a program inside of a sandbox makes. The
-// link that it came by says which sandbox.
+// Inside returns the context of a request from a program inside a sandbox. The request's link says
+// which sandbox.
 func (a *Authenticator) Inside(ctx context.Context, id carrel.ID) context.Context {
 	return carrel.WithCaller(ctx, carrel.Caller{Key: "sandbox:" + string(id), Role: carrel.RoleSandbox, Sandbox: id})
 }

@@ -20,7 +20,7 @@ func twoKeys() *Authenticator {
 		Key{Name: "second", Secret: memberSecret, Project: "team"})
 }
 
-// TestCaller: who a request's headers say that it is of.
+// TestCaller checks the caller that a request's headers give.
 func TestCaller(t *testing.T) {
 	admin := carrel.Caller{Key: "first", Project: carrel.DefaultProject, Role: carrel.RoleAdmin}
 	member := carrel.Caller{Key: "second", Project: "team", Role: carrel.RoleMember}
@@ -61,7 +61,7 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestOwnWords: Carrel's own API says in its own words that a key opens nothing.
+// TestOwnWords shows that Carrel's own API refuses an unknown key with its own text.
 func TestOwnWords(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/carrel/v1/sandboxes", nil)
 	r.Header.Set("X-API-KEY", adminSecret+"x")
@@ -71,7 +71,7 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// TestNoKeys: without keys nobody is let in, with an empty one neither.
+// TestNoKeys shows that an authenticator without keys lets nobody in, not even with an empty key.
 func TestNoKeys(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-API-KEY", "x")
@@ -80,7 +80,7 @@ func TestNoKeys(t *testing.T) {
 	}
 }
 
-// TestStrip: our keys are taken off, a program's own headers stay.
+// TestStrip shows that our keys are removed, and a program's own headers stay.
 func TestStrip(t *testing.T) {
 	a := twoKeys()
 	ours := http.Header{"X-Api-Key": {memberSecret}, "Authorization": {"Bearer " + adminSecret}, "Cookie": {"c"}}
@@ -95,7 +95,7 @@ func TestStrip(t *testing.T) {
 	}
 }
 
-// TestOthers: who comes without an API key.
+// TestOthers checks the callers that come without an API key.
 func TestOthers(t *testing.T) {
 	a, ctx := twoKeys(), context.Background()
 	box := carrel.NewID()
@@ -116,7 +116,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkCaller is what knowing the caller adds to a request.
+// BenchmarkCaller measures the cost of identifying a request's caller.
 func BenchmarkCaller(b *testing.B) {
 	a := twoKeys()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

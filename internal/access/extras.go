@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// secrets are the caller's project's, an administrator's too: nobody lists another's.
+// secrets returns the secrets of the caller's project. This holds for an administrator too: nobody
+// lists another project's secrets.
 func (s *Service) secrets(ctx context.Context, op string) (carrel.Secrets, context.Context, error) {
 	c, ctx, err := s.user(ctx, op)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) Provide(ctx context.Context, id carrel.ID, programs ...carrel.
 	return s.opts.Core.Provide(ctx, id, programs...)
 }
 
-// Pool implements carrel.Pools. It is for administrators: what is kept ready tells what
+// Pool implements carrel.Pools. It is for administrators, because the ready sandboxes show what
 // other projects make.
 func (s *Service) Pool(ctx context.Context) (carrel.PoolStatus, error) {
 	const op = "look at the pool"
@@ -139,13 +140,13 @@ func (s *Service) Traces(ctx context.Context, id carrel.ID) ([]carrel.Trace, err
 		return carrel.NoTracer{}.Traces(ctx, id)
 	}
 	traces := s.opts.Traces(id)
-	if len(traces) == 0 { // why it failed is asked also when it is gone
+	if len(traces) == 0 { // a failure is asked about even after the sandbox has gone
 		_, err = s.opts.Core.Get(ctx, id)
 	}
 	return traces, err
 }
 
-// keyProject is where a caller's SSH keys are: an administrator's are of no project, and
+// keyProject is the project of a caller's SSH keys. An administrator's keys are of no project, and
 // open the sandboxes of all.
 func keyProject(c carrel.Caller) string {
 	if c.Role == carrel.RoleAdmin {

@@ -25,7 +25,7 @@ func (s *Service) Resume(ctx context.Context, id carrel.ID, opts carrel.ResumeOp
 	return s.opts.Core.Resume(ctx, id, opts)
 }
 
-// Snapshot implements carrel.Moments. A sandbox may take one of itself.
+// Snapshot implements carrel.Moments. A sandbox may take a snapshot of itself.
 func (s *Service) Snapshot(ctx context.Context, id carrel.ID, opts carrel.SnapshotOptions) (carrel.Snapshot, error) {
 	ctx, err := s.itself(ctx, "snapshot sandbox", id)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Service) snapshot(ctx context.Context, op, ref string) (context.Context
 	return ctx, sn, err
 }
 
-// clip bounds what an error repeats of a request.
+// clip shortens a text from a request for an error.
 func clip(s string) string {
 	const most = 100
 	if len(s) > most {
@@ -136,7 +136,7 @@ func (s *Service) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	if err != nil {
 		return err
 	}
-	return s.opts.Core.DeleteSnapshot(ctx, string(sn.ID)) // the one that was judged, whatever the name means by now
+	return s.opts.Core.DeleteSnapshot(ctx, string(sn.ID)) // the judged snapshot, even if the name has moved
 }
 
 // Diff implements carrel.Moments.
@@ -152,8 +152,8 @@ func (s *Service) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carre
 	return s.opts.Core.Diff(ctx, from, to)
 }
 
-// Timeline implements carrel.Moments. An administrator may have made a sandbox of one
-// project from a snapshot of another: each sees its own part of such a past.
+// Timeline implements carrel.Moments. An administrator may have made a sandbox of one project from
+// a snapshot of another. Then each project sees its own part of the past.
 func (s *Service) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline, error) {
 	const op = "read timeline"
 	ctx, err := s.sandbox(ctx, op, id)
@@ -171,7 +171,7 @@ func (s *Service) Timeline(ctx context.Context, id carrel.ID) (carrel.Timeline, 
 	return s.ownPart(c, t), nil
 }
 
-// ownPart leaves out of a timeline what the caller may not see.
+// ownPart removes from a timeline everything that the caller may not see.
 func (s *Service) ownPart(c carrel.Caller, t carrel.Timeline) carrel.Timeline {
 	seen := map[carrel.SnapshotID]bool{}
 	own := []carrel.Snapshot{}

@@ -36,7 +36,7 @@ func (s *Service) List(ctx context.Context, opts carrel.ListOptions) (carrel.Pag
 	if err != nil {
 		return carrel.Page{}, err
 	}
-	if c.Role != carrel.RoleAdmin || opts.Match != "" { // names and beginnings are each project's own
+	if c.Role != carrel.RoleAdmin || opts.Match != "" { // names and prefixes belong to each project
 		opts.Project = c.Project
 	}
 	return s.opts.Core.List(ctx, opts)
@@ -69,8 +69,8 @@ func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network
 	return s.opts.Core.SetNetwork(ctx, id, n)
 }
 
-// Computer implements carrel.Sandboxes. A sandbox never changes its project, so what was
-// judged here stays true for as long as the Computer is used.
+// Computer implements carrel.Sandboxes. A sandbox never changes its project, so this judgement
+// stays right for as long as the Computer is used.
 func (s *Service) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
 	ctx, err := s.sandbox(ctx, "connect to sandbox", id)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Service) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 	return s.opts.Core.Logs(ctx, id, opts)
 }
 
-// Events implements carrel.Sandboxes. What concerns no sandbox is for administrators.
+// Events implements carrel.Sandboxes. Events about no sandbox are for administrators.
 func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
 	c, ctx, err := s.user(ctx, "follow events")
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) Events(ctx context.Context, after int64) iter.Seq2[carrel.Even
 	}
 }
 
-// failed is a stream that ends with an error.
+// failed returns a stream that ends with an error.
 func failed[T any](err error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T

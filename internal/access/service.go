@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Core is what a [Service] guards. It checks nobody's rights, but for what a template's
-// reference means to the caller.
+// Core is the service that a [Service] guards. It checks nobody's rights, with one exception: it
+// resolves a template's reference for the caller.
 type Core interface {
 	carrel.Sandboxes
 	carrel.Moments
@@ -16,15 +16,15 @@ type Core interface {
 	carrel.Programs
 	carrel.Pools
 	carrel.Checks
-	// Project says whose a sandbox is that lives or ended lately. It wakes nothing.
+	// Project returns the project of a sandbox that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
-	// PastProject says it also of one that ended longer ago, as long as that is known.
+	// PastProject is Project, also for a sandbox that ended longer ago, as long as that is known.
 	PastProject(ctx context.Context, id carrel.ID) (project string, known bool, err error)
-	// ResolveTemplate finds what a reference means to the caller in the context, in the order
-	// that [carrel.TemplateRef] gives: a template, or a snapshot, whose ID it then returns
-	// alone. It passes over what the caller may not use, and makes nothing.
+	// ResolveTemplate finds what a reference means to the caller in the context, in the order that
+	// [carrel.TemplateRef] gives. It returns a template, or only the ID of a snapshot. It passes
+	// over everything that the caller may not use, and makes nothing.
 	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error)
-	// SnapshotProject says whose a snapshot is, also one of another machine's.
+	// SnapshotProject returns the project of a snapshot, also of one on another machine.
 	SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool)
 	Close() error
 }
@@ -37,7 +37,8 @@ type Keys interface {
 	Remove(project, name string) error
 }
 
-// Options is what a [Service] is made of. Core is required; what is nil is Unsupported.
+// Options holds the parts of a [Service]. Core is required. Calls that need a part that is nil are
+// Unsupported.
 type Options struct {
 	Core Core
 	// Secrets returns a project's secrets.
@@ -48,11 +49,11 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
-	// Nobody is the caller of a context that has none; the zero Caller may do nothing.
+	// Nobody is the caller for a context without one. The zero Caller may do nothing.
 	Nobody carrel.Caller
 }
 
-// Service is a [carrel.Service] in which each caller sees its own. It is safe for
+// Service is a [carrel.Service] that shows each caller only its own things. It is safe for
 // concurrent use.
 type Service struct{ opts Options }
 
@@ -69,7 +70,7 @@ func New(opts Options) *Service {
 	return &Service{opts}
 }
 
-// As returns the same service for contexts that have no caller: it is then this one's.
+// As returns the same service with c as the caller for contexts that have none.
 func (s *Service) As(c carrel.Caller) *Service {
 	opts := s.opts
 	opts.Nobody = c
@@ -79,8 +80,8 @@ func (s *Service) As(c carrel.Caller) *Service {
 // Close implements carrel.Service: it closes the core.
 func (s *Service) Close() error { return s.opts.Core.Close() }
 
-// caller is who asks, and the context for the core, which must know it too. Error:
-// Unauthenticated, for a door that forgot to ask.
+// caller returns the caller, and the context for the core, which must know the caller too. Error:
+// Unauthenticated, if the door forgot to identify the caller.
 func (s *Service) caller(ctx context.Context, op string) (carrel.Caller, context.Context, error) {
 	if c, ok := carrel.CallerIn(ctx); ok {
 		return c, ctx, nil
@@ -91,7 +92,7 @@ func (s *Service) caller(ctx context.Context, op string) (carrel.Caller, context
 	return s.opts.Nobody, carrel.WithCaller(ctx, s.opts.Nobody), nil
 }
 
-// user is caller for what only administrators and members do.
+// user is caller for operations that only administrators and members may do.
 func (s *Service) user(ctx context.Context, op string) (carrel.Caller, context.Context, error) {
 	c, ctx, err := s.caller(ctx, op)
 	if err == nil && c.Role != carrel.RoleAdmin && c.Role != carrel.RoleMember {
@@ -104,7 +105,7 @@ func forbidden(op string, c carrel.Caller) error {
 	return &carrel.Error{Op: op, Kind: carrel.Forbidden, Err: errors.New("a caller with the role " + string(c.Role) + " may not do this")}
 }
 
-// noSandbox is the answer for a sandbox that is not there, for this caller.
+// noSandbox is the error for a sandbox that does not exist for this caller.
 func noSandbox(op string, id carrel.ID) error {
 	e := &carrel.Error{Op: op, Kind: carrel.NotFound, Err: errors.New("no such sandbox")}
 	if _, err := carrel.ParseID(string(id)); err == nil {
@@ -113,15 +114,15 @@ func noSandbox(op string, id carrel.ID) error {
 	return e
 }
 
-// sandbox checks that the caller may do something with a sandbox, or with one that ended
-// lately. It returns the context for the core.
+// sandbox checks that the caller may use a sandbox, also one that ended lately. It returns the
+// context for the core.
 func (s *Service) sandbox(ctx context.Context, op string, id carrel.ID) (context.Context, error) {
 	c, ctx, err := s.user(ctx, op)
 	if err != nil {
 		return ctx, err
 	}
 	if c.Role == carrel.RoleAdmin {
-		return ctx, nil // the core knows better why it is not there
+		return ctx, nil // the core can say why it does not exist
 	}
 	project, known := s.opts.Core.Project(id)
 	if !known || !c.Sees(project) {
@@ -130,7 +131,7 @@ func (s *Service) sandbox(ctx context.Context, op string, id carrel.ID) (context
 	return ctx, nil
 }
 
-// itself is sandbox, and lets in who is of this one sandbox alone.
+// itself is sandbox, but also admits a caller who may use only this one sandbox.
 func (s *Service) itself(ctx context.Context, op string, id carrel.ID) (context.Context, error) {
 	if c, ctx, err := s.caller(ctx, op); err == nil && c.Sandbox != "" {
 		if c.Sandbox != id {
@@ -141,7 +142,7 @@ func (s *Service) itself(ctx context.Context, op string, id carrel.ID) (context.
 	return s.sandbox(ctx, op, id)
 }
 
-// past is sandbox for what is told of sandboxes that are gone, too.
+// past is sandbox for information that is also given about sandboxes that are gone.
 func (s *Service) past(ctx context.Context, op string, id carrel.ID) (context.Context, error) {
 	c, ctx, err := s.user(ctx, op)
 	if err != nil || c.Role == carrel.RoleAdmin {
@@ -151,7 +152,8 @@ func (s *Service) past(ctx context.Context, op string, id carrel.ID) (context.Co
 	if known && c.Sees(project) {
 		return ctx, nil
 	}
-	// Asked also for one that lives and is another's: it takes as long as one that never was.
+	// Ask also about another project's living sandbox, so that it takes as long as one that never
+	// existed.
 	project, known, err = s.opts.Core.PastProject(ctx, id)
 	if err != nil {
 		return ctx, err

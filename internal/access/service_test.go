@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// one is a core with one sandbox, of project a. What it is asked beside that panics.
+// one is a core with one sandbox, of project a. All other calls panic.
 type one struct {
 	Core
 	box    carrel.Sandbox
@@ -51,7 +51,7 @@ func member(project string) carrel.Caller {
 	return carrel.Caller{Key: "k", Project: project, Role: carrel.RoleMember}
 }
 
-// TestRoles: who may do what with a sandbox, and what others are told.
+// TestRoles checks who may do what with a sandbox, and the errors for others.
 func TestRoles(t *testing.T) {
 	o, s := newOne()
 	inside := carrel.Caller{Key: "sandbox", Role: carrel.RoleSandbox, Sandbox: o.box.ID}
@@ -85,7 +85,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestEventsAreOwn: each sees its own project's events, and an administrator all.
+// TestEventsAreOwn shows that each caller sees its own project's events, and an administrator sees
+// all.
 func TestEventsAreOwn(t *testing.T) {
 	o, s := newOne()
 	o.events = []carrel.Event{{Seq: 1}, {Seq: 2, Project: "a"}, {Seq: 3, Project: "b"}, {Seq: 4, Project: "a"}}
@@ -111,7 +112,8 @@ func TestEventsAreOwn(t *testing.T) {
 	}
 }
 
-// TestAuditIsOwn: a member asks of its own project, whatever it says.
+// TestAuditIsOwn shows that a member gets only its own project's decisions, whatever project it
+// asks for.
 func TestAuditIsOwn(t *testing.T) {
 	o, s := newOne()
 	for range s.Audit(as(member("b")), carrel.AuditOptions{ID: o.box.ID, Project: "a"}) {
@@ -128,7 +130,7 @@ func TestAuditIsOwn(t *testing.T) {
 	}
 }
 
-// TestLacking: what a service is not made with, it says that it has not.
+// TestLacking shows that calls for a missing part are Unsupported.
 func TestLacking(t *testing.T) {
 	o, s := newOne()
 	ctx := as(member("a"))

@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// resolve asks the core what a text means to the caller. The core passes over what the caller
-// may not use, so that it answers as if that were not there; that is judged here once more.
+// resolve asks the core what a text means to the caller. The core passes over everything that the
+// caller may not use, and answers as if it did not exist. resolve judges the result once more.
 func (s *Service) resolve(ctx context.Context, op string, c carrel.Caller, text string) (carrel.TemplateRef, carrel.Template, carrel.SnapshotID, error) {
 	ref, err := carrel.ParseTemplateRef(text)
 	if err != nil {
@@ -31,8 +31,8 @@ func (s *Service) resolve(ctx context.Context, op string, c carrel.Caller, text 
 	return ref, t, snapshot, nil
 }
 
-// mayStart checks that the caller may make a sandbox of what a text means. It returns the ID
-// of that, so that the core takes the very thing that was judged; "" is the default.
+// mayStart checks that the caller may make a sandbox from a reference. It returns the ID of the
+// judged template or snapshot, so that the core uses exactly that one. "" is the default.
 func (s *Service) mayStart(ctx context.Context, op string, c carrel.Caller, text string) (id string, err error) {
 	if text == "" {
 		return "", nil
@@ -57,8 +57,8 @@ func (s *Service) template(ctx context.Context, op, text string) (carrel.Caller,
 	return c, ctx, t, err
 }
 
-// ownTemplate is template for what changes it, which a public one's users may not. That a
-// built-in one can't be changed is the core's to say.
+// ownTemplate is template for changes, which the users of a public template may not make. The core
+// refuses changes of a built-in one.
 func (s *Service) ownTemplate(ctx context.Context, op, text string) (carrel.Caller, context.Context, string, error) {
 	c, ctx, t, err := s.template(ctx, op, text)
 	if err == nil && !t.BuiltIn && !c.Sees(t.Project) {
@@ -113,8 +113,8 @@ func (s *Service) PullTemplate(ctx context.Context, name, image string, progress
 	return s.opts.Core.PullTemplate(ctx, name, image, progress)
 }
 
-// UpdateTemplate implements carrel.Templates. Only an administrator shares a template
-// with all projects: its name would else stand for whatever a stranger put under it.
+// UpdateTemplate implements carrel.Templates. Only an administrator may share a template with all
+// projects. Otherwise its name could mean, in other projects, a stranger's template.
 func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {
 	const op = "update template"
 	c, ctx, id, err := s.ownTemplate(ctx, op, nameOrID)

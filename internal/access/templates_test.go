@@ -12,8 +12,8 @@ const (
 	snapA, snapB          = carrel.SnapshotID("saaaaaaaaaaaaaaaaaaaa"), carrel.SnapshotID("sbbbbbbbbbbbbbbbbbbbb")
 )
 
-// trusting is a core that resolves whatever is asked, without a look at the caller. It notes
-// what reaches it.
+// trusting is a core that resolves every reference without a look at the caller. It records the
+// calls that reach it.
 type trusting struct {
 	Core
 	got string
@@ -62,13 +62,13 @@ func (c *trusting) DeleteTemplate(_ context.Context, id string) error {
 	return nil
 }
 
-// TestTemplateRefs: the core gets the ID of what was judged, and what is another's is as if
-// it were not there, also where a core would give it away.
+// TestTemplateRefs shows that the core gets the ID of the judged template. Another project's
+// template must look as if it did not exist, even when the core gives it away.
 func TestTemplateRefs(t *testing.T) {
 	for text, want := range map[string]struct {
-		use    string // what Create and Promote hand on; "" is not found
+		use    string // passed on by Create and Promote; "" is not found
 		get    string // what GetTemplate hands on
-		change string // what Update and Delete hand on
+		change string // passed on by Update and Delete
 		kind   carrel.Kind
 	}{
 		tplA:          {tplA, tplA, tplA, ""},

@@ -15,7 +15,7 @@ type Lane int
 
 // The lanes.
 const (
-	Wake   Lane = iota // a paused sandbox is wanted again, and requests to it are held
+	Wake   Lane = iota // a paused sandbox is needed; requests to it are held
 	Create             // a new sandbox
 	lanes
 )
@@ -28,27 +28,27 @@ func (l Lane) String() string {
 	return "create"
 }
 
-// Options bounds a gate. The zero value has the defaults.
+// Options bounds a gate. The zero value means the defaults.
 type Options struct {
-	// MaxStarting bounds how many may be inside at once, whatever the gate finds out
-	// about the machine; 0 is 32 for each processor.
+	// MaxStarting bounds how many may be inside at once, whatever the gate learns about the
+	// machine; 0 is 32 for each processor.
 	MaxStarting int
-	// Fixed lets MaxStarting in, always, instead of what the machine sustains.
+	// Fixed always lets MaxStarting in, and does not measure the machine.
 	Fixed bool
 	// MaxQueued bounds how many may wait; 0 is 1000.
 	MaxQueued int
-	// MaxWait bounds how long one may wait; 0 is 20 seconds.
+	// MaxWait bounds the time in the queue; 0 is 20 seconds.
 	MaxWait time.Duration
-	// Stuck is how long one may be inside, at least, before it is taken to wait for
-	// something that is not the machine, and another is let in beside it; 0 is 2 seconds.
+	// Stuck is the least time inside after which a pass counts as waiting for something other than
+	// the machine. Then another is let in beside it; 0 is 2 seconds.
 	Stuck time.Duration
-	// Flag names the settings that an error's hint speaks of: "--max-queued", with
-	// which queue; "" is that.
+	// Flag names the settings in an error's hint; "" is "--max-queued", with the name of the queue.
 	Flag string
-	// Check says whether the machine has room for one more beside those that are just
-	// starting; nil always has. It is called at the door, and again after a wait.
+	// Check returns an error unless the machine has room for one more beside those that are
+	// starting. With nil there is always room. It is called when a request comes, and again after a
+	// wait.
 	Check func(r Request, starting int) error
-	// Processors is how many the machine has; 0 asks the runtime.
+	// Processors is the machine's number of processors; 0 asks the runtime.
 	Processors int
 }
 
@@ -74,15 +74,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Request is what wants to begin.
+// Request describes work that wants to begin.
 type Request struct {
 	Op    string // for errors: "create sandbox"
 	Lane  Lane
-	Share string // among whom turns are shared out: an opaque key; "" is one too
-	// Class names work that takes about as long: a tier, and whether it boots or
-	// restores. Latencies are compared within a class only.
+	Share string // the sharer of turns: an opaque key; "" is a sharer too
+	// Class names work that takes about the same time: a tier, and whether it boots or restores.
+	// Latencies are compared only within a class.
 	Class string
-	// MemoryMB is the memory that it may come to use; 0 is not known.
+	// MemoryMB is the memory that the work may use in the end; 0 is not known.
 	MemoryMB int
 }
 
@@ -94,15 +94,15 @@ type Gate struct {
 	closed  error
 	limit   limiter
 	inside  int // passes given out and not done
-	stuck   int // of those, how many wait for something else
+	stuck   int // of those, the ones that wait for something else
 	queued  [lanes]int
 	sharers map[string]*sharer
 	turn    uint64 // counts grants
-	wakes   int    // granted in a row while creations waited
+	wakes   int    // wakes in a row while creations waited
 	counts  counts
 }
 
-// counts are what happened since the gate was made.
+// counts are totals since the gate was made.
 type counts struct {
 	Admitted, Refused, Left uint64
 }
@@ -122,14 +122,14 @@ type waiter struct {
 	ready  chan error // holds the verdict: nil lets it in
 }
 
-// Pass is the right to be at work, until Done.
+// Pass is the right to work, until Done.
 type Pass struct {
 	gate   *Gate
 	req    Request
 	sharer *sharer
 	asked  time.Time   // came to the gate
 	began  time.Time   // was let in
-	others int         // that were inside then, with it
+	others int         // how many were inside then, with it
 	timer  *time.Timer // fires when it looks stuck
 
 	stuck, done bool // guarded by gate.mu
@@ -137,17 +137,17 @@ type Pass struct {
 
 type passKey struct{}
 
-// Inside returns a context whose Enter lets its caller in at once: it works under
-// a pass that somebody above it has.
+// Inside returns a context that is let in at once by Enter. Its work belongs to the pass p, which a
+// caller above has.
 func Inside(ctx context.Context, p *Pass) context.Context {
-	if p.gate == nil { // its own came from a context like that
+	if p.gate == nil { // this pass came from such a context itself
 		return ctx
 	}
 	return context.WithValue(ctx, passKey{}, p)
 }
 
-// Enter waits for a place and takes it. The caller calls Done on the pass, also
-// when its work failed. A context from [Inside] has its place already.
+// Enter waits for a place and takes it. The caller must call Done on the pass, also when its work
+// failed. A context from [Inside] has a place already.
 func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
 	if p, ok := ctx.Value(passKey{}).(*Pass); ok && p.gate == g {
 		return &Pass{}, nil
@@ -193,7 +193,7 @@ func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
 	return g.wait(ctx, w)
 }
 
-// wait waits for a waiter's turn, for as long as its client and the gate's bound say.
+// wait waits for a waiter's turn, until its context ends or its bound has passed.
 func (g *Gate) wait(ctx context.Context, w *waiter) (*Pass, error) {
 	timer := time.NewTimer(g.opts.MaxWait)
 	defer timer.Stop()
@@ -222,13 +222,13 @@ func (g *Gate) wait(ctx context.Context, w *waiter) (*Pass, error) {
 	return p, nil
 }
 
-// leave takes a waiter out of the queue, unless it was let in or refused just now.
-// late makes the error of one that waited too long; nil is one that hung up.
+// leave removes a waiter from the queue, unless it was let in or refused just now. late makes the
+// error for a waiter that waited too long. It is nil for one that hung up.
 func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Duration) error) error {
 	g.mu.Lock()
 	if !w.place.in {
 		g.mu.Unlock()
-		return <-w.ready // the verdict is there, or on its way
+		return <-w.ready // the verdict is there or will come soon
 	}
 	defer g.mu.Unlock()
 	w.sharer.remove(w)
@@ -242,7 +242,7 @@ func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Dur
 	return g.goneError(w.req, context.Cause(ctx))
 }
 
-// check asks whether the machine has room.
+// check asks whether the machine has room, and counts a refusal.
 func (g *Gate) check(r Request) error {
 	err := g.machine(r)
 	if err != nil {
@@ -271,7 +271,7 @@ func (g *Gate) roomLocked() bool {
 
 func (g *Gate) waiting() int { return g.queued[Wake] + g.queued[Create] }
 
-// passLocked makes the pass of one that was counted, and marks it as stuck when it takes
+// passLocked makes a pass for a request that was counted. It marks the pass as stuck when it takes
 // much longer than usual.
 func (g *Gate) passLocked(r Request, t *sharer, asked, now time.Time) *Pass {
 	p := &Pass{gate: g, req: r, sharer: t, asked: asked, began: now, others: g.inside}
@@ -279,7 +279,7 @@ func (g *Gate) passLocked(r Request, t *sharer, asked, now time.Time) *Pass {
 	return p
 }
 
-// countLocked counts one that is let in.
+// countLocked counts one more inside.
 func (g *Gate) countLocked(t *sharer) {
 	g.turn++
 	g.inside++
@@ -288,11 +288,11 @@ func (g *Gate) countLocked(t *sharer) {
 	g.counts.Admitted++
 }
 
-// wakesInRow is how many wakes go before a creation that waits, so that creations
-// still come to their turn while wakes keep coming.
+// wakesInRow is how many wakes go before a waiting creation. So creations still get their turn
+// while wakes keep coming.
 const wakesInRow = 8
 
-// dispatchLocked lets in whom there is room for.
+// dispatchLocked lets in as many waiters as there is room for.
 func (g *Gate) dispatchLocked(now time.Time) {
 	for g.roomLocked() && g.waiting() > 0 {
 		lane := Wake
@@ -320,7 +320,7 @@ func (g *Gate) dispatchLocked(now time.Time) {
 	}
 }
 
-// markStuck makes room beside a pass that waits for something else than the machine.
+// markStuck makes room beside a pass that waits for something other than the machine.
 func (p *Pass) markStuck() {
 	g := p.gate
 	g.mu.Lock()
@@ -333,8 +333,8 @@ func (p *Pass) markStuck() {
 	g.dispatchLocked(time.Now())
 }
 
-// Done gives the place back. err is how the work ended; one whose own fault that
-// was teaches the gate nothing. Done may be called again, which does nothing.
+// Done gives the place back. err is the result of the work. The gate learns nothing from a failure
+// that was the work's own fault. Done may be called again, which does nothing.
 func (p *Pass) Done(err error) {
 	if p == nil || p.gate == nil {
 		return
@@ -361,7 +361,7 @@ func (p *Pass) Done(err error) {
 	g.forgetLocked(p.sharer, now)
 }
 
-// judge says what an end teaches about the machine.
+// judge says what a result shows about the machine.
 func judge(err error) verdict {
 	switch carrel.KindOf(err) {
 	case "":
@@ -375,7 +375,7 @@ func judge(err error) verdict {
 	return nothing
 }
 
-// Close refuses everyone who waits, and whoever comes, with err.
+// Close refuses all waiting and all later requests with err.
 func (g *Gate) Close(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

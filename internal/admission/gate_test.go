@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// enter enters in a goroutine of its own; the channel has the outcome.
+// outcome is the result of enter, which enters a gate in a goroutine of its own.
 type outcome struct {
 	pass *Pass
 	err  error
@@ -38,7 +38,7 @@ func wake(sharer string) Request {
 	return Request{Op: "resume sandbox", Lane: Wake, Share: sharer, Class: "r"}
 }
 
-// one is a gate that lets one in at a time.
+// one returns a gate that lets one in at a time.
 func one(o Options) *Gate {
 	o.Fixed, o.MaxStarting = true, 1
 	if o.Stuck == 0 {
@@ -47,7 +47,7 @@ func one(o Options) *Gate {
 	return New(o)
 }
 
-// TestWakesFirst: wakes go before creations, but not all of them.
+// TestWakesFirst shows that most wakes go before creations, but not all.
 func TestWakesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(Options{MaxWait: time.Hour})
@@ -81,7 +81,8 @@ func TestWakesFirst(t *testing.T) {
 	})
 }
 
-// TestFullQueue: a full queue refuses who has the most in it, and says what is what.
+// TestFullQueue shows that a full queue refuses the sharer with the most requests in it, and that
+// the error gives the numbers.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(Options{MaxQueued: 4, MaxWait: time.Hour})
@@ -121,11 +122,12 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// TestDeadlines: who can't be served in time is told at once, and who hangs up leaves.
+// TestDeadlines shows that a request that can't be served in time is refused at once, and that a
+// client that hangs up leaves the queue.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(Options{MaxWait: time.Hour})
-		for range 20 { // it learns that one takes a second
+		for range 20 { // the gate learns that one takes a second
 			p, _ := g.Enter(t.Context(), create(""))
 			time.Sleep(time.Second)
 			p.Done(nil)
@@ -160,7 +162,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestMaxWait: nobody waits for ever for one that does not end.
+// TestMaxWait shows that nobody waits for ever when the pass inside does not end.
 func TestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(Options{MaxWait: 5 * time.Second})
@@ -174,8 +176,8 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// TestStuck: one that waits for something else does not keep others out for ever, up to
-// the bound that nothing raises.
+// TestStuck shows that passes which wait for something else do not keep others out for ever.
+// MaxStarting still holds.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{Processors: 1, MaxStarting: 5, Stuck: 2 * time.Second, MaxWait: time.Minute})
@@ -200,7 +202,7 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// TestInside: what works under a pass needs no other.
+// TestInside shows that work under a pass needs no other pass.
 func TestInside(t *testing.T) {
 	g := one(Options{})
 	p, err := g.Enter(t.Context(), create(""))
@@ -224,7 +226,7 @@ func TestInside(t *testing.T) {
 	p.Done(nil)
 }
 
-// TestClose: who waits is sent away, and nobody comes.
+// TestClose shows that a closed gate refuses waiting and later requests.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(Options{})
@@ -247,7 +249,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestHammer: counts are right whatever happens at once.
+// TestHammer shows that the counts stay right when everything happens at once.
 func TestHammer(t *testing.T) {
 	g := New(Options{Processors: 1, MaxStarting: 4, MaxQueued: 20, MaxWait: time.Minute, Stuck: time.Millisecond})
 	var wg sync.WaitGroup
@@ -276,7 +278,7 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// TestHost: each lack is named, with its numbers and what to do.
+// TestHost shows that the error for each missing resource gives its numbers and a remedy.
 func TestHost(t *testing.T) {
 	good := Machine{Memory: 8 << 30, MemoryTotal: 16 << 30, Disk: 1 << 40, DiskTotal: 2 << 40, Files: 10000, FilesTotal: 20000, Tasks: 30000, TasksTotal: 32768, TasksBound: "kernel.pid_max"}
 	for _, c := range []struct {
@@ -317,8 +319,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestSpare: what nobody waits for is let in only while nobody else waits, counts as inside,
-// and is refused by the machine without being counted as a refusal.
+// TestSpare shows that spare work is let in only while nobody waits. It counts as inside. If the
+// machine refuses it, that does not count as a refusal.
 func TestSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full error

@@ -8,38 +8,38 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// HostOptions says how much of the machine is not for new sandboxes.
+// HostOptions says how much of the machine is kept free of new sandboxes.
 type HostOptions struct {
 	// Dir is a directory on the disk that sandboxes write to.
 	Dir string
-	// MemoryReserve is the memory, in bytes, that must be left beyond what those that
-	// are just starting will take; 0 is a twentieth of the machine's, at least 128 MiB
-	// and at most 1 GiB.
+	// MemoryReserve is the memory, in bytes, that must stay free besides the memory for sandboxes
+	// that are just starting; 0 is a twentieth of the machine's, at least 128 MiB and at most 1
+	// GiB.
 	MemoryReserve int64
-	// Overcommit bounds what all sandboxes' memory limits may come to, as a multiple of
-	// the machine's memory; 0 does not. Most sandboxes use a small part of their limit.
+	// Overcommit bounds the sum of all sandboxes' memory limits, as a multiple of the machine's
+	// memory; 0 is no bound. Most sandboxes use a small part of their limit.
 	Overcommit float64
-	// Committed is what the limits of all that live come to, in MiB.
+	// Committed is the sum of the memory limits of all living sandboxes, in MiB.
 	Committed func() int
-	// DiskReserve is the same for the disk; 0 is 256 MiB.
+	// DiskReserve is the disk space, in bytes, that must stay free; 0 is 256 MiB.
 	DiskReserve int64
-	// Files is how many descriptors must be left; 0 is 256.
+	// Files is how many descriptors must stay free; 0 is 256.
 	Files int
 	// Read measures the machine; nil reads it from the kernel.
 	Read func(dir string) (Machine, error)
 }
 
-// Machine is what a machine has left. A field that is not known is 0, as is its total.
+// Machine is a machine's free resources. A field that is not known is 0, and so is its total.
 type Machine struct {
-	Memory, MemoryTotal int64  // bytes; of the container, where this runs in one that is limited
+	Memory, MemoryTotal int64  // bytes; of the container, if it has a limit
 	Disk, DiskTotal     int64  // bytes
 	Files, FilesTotal   int    // descriptors of this process
 	Tasks, TasksTotal   int    // processes and threads, of the whole machine
 	TasksBound          string // the sysctl that bounds them
 }
 
-// Host looks whether the machine has room, before the kernel has to kill something.
-// It is safe for concurrent use.
+// Host checks whether the machine has room, before the kernel must kill processes. It is safe for
+// concurrent use.
 type Host struct {
 	opts HostOptions
 
@@ -64,18 +64,18 @@ func NewHost(o HostOptions) *Host {
 
 const (
 	readEvery    = 200 * time.Millisecond // measuring costs some 50 µs
-	startMemory  = 48 << 20               // that one which is just starting may yet take
+	startMemory  = 48 << 20               // that a starting sandbox may still take
 	startFiles   = 24
 	startTasks   = 32
-	tasksShare   = 4 // of all tasks one part in so many stays free: a sandbox at work has more than one at rest, and dies if it gets none
+	tasksShare   = 4 // 1/n of all tasks stays free: a sandbox that gets none dies
 	machineRetry = 5 * time.Second
 )
 
-// Check implements [Options.Check]. Errors: Unavailable, Field naming what lacks.
+// Check implements [Options.Check]. Errors: Unavailable, with Field naming the missing resource.
 func (h *Host) Check(r Request, starting int) error {
 	m, err := h.machine()
 	if err != nil {
-		return nil // what can't be measured is not held against anyone
+		return nil // without a measurement, nothing is refused
 	}
 	next := int64(starting) + 1
 	fail := func(field, hint string, err error) error {
@@ -110,7 +110,7 @@ func (h *Host) Check(r Request, starting int) error {
 	return nil
 }
 
-// reserve is the memory that is kept free.
+// reserve is the memory that must stay free.
 func (h *Host) reserve(m Machine) int64 {
 	if h.opts.MemoryReserve > 0 {
 		return h.opts.MemoryReserve
@@ -118,7 +118,7 @@ func (h *Host) reserve(m Machine) int64 {
 	return min(max(m.MemoryTotal/20, 128<<20), 1<<30)
 }
 
-// machine measures the machine, unless that was done a moment ago.
+// machine measures the machine, unless the last measurement is recent.
 func (h *Host) machine() (Machine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +132,7 @@ func (h *Host) machine() (Machine, error) {
 	return h.last, nil
 }
 
-// size writes bytes for a reader.
+// size formats bytes for people.
 func size(n int64) string {
 	if n >= 10<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

@@ -35,7 +35,8 @@ func readMachine(dir string) (Machine, error) {
 	return m, nil
 }
 
-// tasks is how many processes and threads there may be more, and in all, and what says so.
+// tasks returns how many more processes and threads there may be, how many in all, and the name of
+// the kernel setting that bounds them.
 func tasks(proc string) (left, total int, bound string) {
 	raw, err := os.ReadFile(filepath.Join(proc, "loadavg")) // 0.1 0.2 0.3 running/all last
 	if err != nil {
@@ -58,8 +59,8 @@ func tasks(proc string) (left, total int, bound string) {
 	return total - n, total, bound
 }
 
-// openFiles counts this process's descriptors. Since Linux 6.2 the directory's size is
-// their number; before, it says 0, and the bits that are allocated bound it.
+// openFiles counts this process's descriptors. Since Linux 6.2, the size of the directory is their
+// number. Before, the size is 0, and the number of allocated bits is an upper bound.
 func openFiles() (int, bool) {
 	info, err := os.Stat("/proc/self/fd")
 	if err != nil {
@@ -88,8 +89,8 @@ func field(raw []byte, name string) int64 {
 	return 0
 }
 
-// container finds the tightest memory limit of the cgroups that this process is in, and
-// what of it is used and can't be dropped.
+// container finds the tightest memory limit among this process's cgroups, and how much of it is
+// used and can't be dropped.
 func container(self, root string) (used, limit int64, ok bool) {
 	f, err := os.Open(self)
 	if err != nil {
@@ -124,7 +125,7 @@ func container(self, root string) (used, limit int64, ok bool) {
 	return used, limit, ok
 }
 
-// number reads a file with one number; "max" is none.
+// number reads a file with one number. ok is false for "max".
 func number(path string) (int64, bool) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

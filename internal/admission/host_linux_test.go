@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTasks reads what the kernel says of this machine, and made-up machines.
+// TestTasks reads the kernel's numbers of this machine, and of made-up machines.
 func TestTasks(t *testing.T) {
 	if left, total, bound := tasks("/proc"); left <= 0 || total <= left || bound == "" {
 		t.Errorf("here %d of %d are left (%s)", left, total, bound)

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// limiter finds how many the machine sustains, from how much longer one takes while
-// others are inside. It follows TCP Vegas (Brakmo and Peterson, 1995): with a limit
-// n, and a start that takes r times as long as it would take alone, n·(1−1/r) of
-// them are not at work but in each other's way. Less than one for each processor
-// means that there is room for more; more than two, that there are too many. Work
-// that gave up for its time makes it fall at once.
+// limiter finds how many starts the machine sustains, from how much longer one takes while others
+// are inside. It follows TCP Vegas (Brakmo and Peterson, 1995). If the limit is n, and a start
+// takes r times as long as it would take alone, then n·(1−1/r) of them only delay each other. Less
+// than one for each processor means that there is room for more. More than two means that there are
+// too many. Work that gave up because of its deadline makes the limit fall at once.
 //
-// What a start takes alone is the shortest of its class, lately, while no more were
-// inside than there are processors. Starts under load may lower it and never raise
-// it: a machine that is overloaded for an hour must not come to think that normal.
+// The time that a start takes alone is the shortest time of its class, lately, with no more inside
+// than there are processors. Starts under load may lower it but never raise it. So a machine that
+// is overloaded for an hour does not take that for normal.
 type limiter struct {
 	processors  int
 	least, most int
@@ -24,21 +23,21 @@ type limiter struct {
 	classes map[string]*class
 	ratio   float64 // smoothed; 0 before the first sample
 	since   int     // samples since the last change
-	mean    float64 // seconds that one takes, smoothed over all classes; 0 before the first
+	mean    float64 // seconds for one, smoothed over all classes; 0 before the first
 }
 
-// class is what is known of one kind of work.
+// class holds the measurements of one kind of work.
 type class struct {
-	alone, before time.Duration // the shortest of this window, and of the one before
+	alone, before time.Duration // the shortest of this window and of the last one
 	ends          time.Time     // of this window
 	usual         time.Duration // smoothed
 }
 
-// verdict is what an end says of the machine.
+// verdict says what the end of a start shows about the machine.
 type verdict int
 
 const (
-	nothing verdict = iota // it failed for reasons of its own
+	nothing verdict = iota // it failed for its own reasons
 	fine
 	overloaded
 )
@@ -54,7 +53,7 @@ type sample struct {
 const (
 	window     = 2 * time.Minute // of the shortest time
 	smoothing  = 0.15            // weight of a new sample
-	backOff    = 0.7             // what is left of the limit after an overload
+	backOff    = 0.7             // the limit's factor after an overload
 	maxClasses = 256
 )
 
@@ -71,7 +70,7 @@ func newLimiter(o Options) limiter {
 // now is the limit.
 func (l *limiter) now() int { return int(l.limit) }
 
-// usual is what one of a class takes lately; 0 when that is not known.
+// usual is the time that work of a class takes lately; 0 when that is not known.
 func (l *limiter) usual(name string) time.Duration {
 	if c := l.classes[name]; c != nil {
 		return c.usual
@@ -79,7 +78,7 @@ func (l *limiter) usual(name string) time.Duration {
 	return 0
 }
 
-// learn takes one more end into account.
+// learn adds the sample of one more end.
 func (l *limiter) learn(s sample) {
 	switch s.verdict {
 	case overloaded:
@@ -102,7 +101,7 @@ func (l *limiter) learn(s sample) {
 	c.usual = time.Duration(smooth(c.usual.Seconds(), s.took.Seconds()) * float64(time.Second))
 	c.shortest(s, s.others <= l.processors)
 	if l.fixed || s.others*2 < l.now() {
-		return // so few say nothing about the limit
+		return // with so few inside, the limit had no effect
 	}
 	l.ratio = smooth(l.ratio, float64(max(s.took, 1))/float64(max(c.base(), 1)))
 	if l.since++; l.since < l.now() {
@@ -124,7 +123,7 @@ func (l *limiter) set(v float64) {
 	l.since = 0
 }
 
-// shortest notes how long one took. quiet says that it had the machine to itself.
+// shortest updates the shortest time. quiet says that the start did not share a processor.
 func (c *class) shortest(s sample, quiet bool) {
 	if s.now.After(c.ends) && quiet {
 		c.before, c.alone, c.ends = c.alone, 0, s.now.Add(window)

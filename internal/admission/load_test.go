@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNoCollapse: at ten times what the machine sustains it goes on doing nearly as
-// much as it can, for clients of any patience.
+// TestNoCollapse sends ten times what the machine sustains. It must go on doing nearly as much as
+// it can, for clients of any patience.
 func TestNoCollapse(t *testing.T) {
 	const d = 20 * time.Second
 	for _, c := range []struct {
@@ -32,7 +32,7 @@ func TestNoCollapse(t *testing.T) {
 			})
 		})
 	}
-	t.Run("without a gate", func(t *testing.T) { // or the test would show nothing
+	t.Run("without a gate", func(t *testing.T) { // shows that the test can fail
 		synctest.Test(t, func(t *testing.T) {
 			const d = 5 * time.Second
 			got := flood(t, nil, &machine{}, "", 10*capacity, d, 5*time.Second)
@@ -43,7 +43,7 @@ func TestNoCollapse(t *testing.T) {
 	})
 }
 
-// TestFair: who asks for little gets it, whatever another asks for.
+// TestFair shows that a sharer that asks for little gets it, whatever another asks for.
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -68,7 +68,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestShares: two who both ask for more than there is get the same.
+// TestShares shows that two sharers that both ask for too much get the same.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -84,11 +84,12 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestLimitFollows: the limit settles near what the machine sustains, from both sides.
+// TestLimitFollows shows that the limit settles near the number that the machine sustains. It
+// starts below that number, and at it.
 func TestLimitFollows(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		believed    int // processors, as the gate was told
+		believed    int // the number of processors that the gate is told
 		least, most int
 	}{{"from below", 1, 2, 12}, {"from the right place", 2, 3, 16}} {
 		t.Run(c.name, func(t *testing.T) {

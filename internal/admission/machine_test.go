@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// machine is a simulated one with two processors, shared by all that are at work. Past
-// sixteen they cost each other more than their share: caches, locks, memory. It lives in
-// a synctest bubble, so its seconds take none.
+// machine is a simulated machine with two processors, shared by all work. With more than sixteen at
+// work, they cost each other more than their share: caches, locks, memory. It runs in a synctest
+// bubble, so its seconds take no real time.
 type machine struct {
 	mu   sync.Mutex
 	work int
@@ -18,18 +18,18 @@ type machine struct {
 
 const (
 	processors = 2
-	demand     = 40 * time.Millisecond // of one processor, for each start
+	demand     = 40 * time.Millisecond // processor time for each start
 	quantum    = 2 * time.Millisecond
 	capacity   = float64(processors) / 0.040 // starts a second
 )
 
-// run does one start, or what of it can be done until ctx ends.
+// run does one start, or a part of it if ctx ends.
 func (m *machine) run(ctx context.Context) error {
 	m.add(1)
 	defer m.add(-1)
 	for left := float64(demand); left > 0; {
 		speed := m.speed()
-		step := max(quantum, time.Duration(left/speed/8)) // fewer steps where each does little
+		step := max(quantum, time.Duration(left/speed/8)) // fewer steps when each does little
 		select {
 		case <-time.After(step):
 		case <-ctx.Done():
@@ -40,7 +40,7 @@ func (m *machine) run(ctx context.Context) error {
 	return nil
 }
 
-// speed is how much of a processor each has.
+// speed is the share of a processor that each start has.
 func (m *machine) speed() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,15 +58,15 @@ func (m *machine) add(n int) {
 	m.most = max(m.most, m.work)
 }
 
-// tally is what came of one caller's requests.
+// tally counts the results of one caller's requests.
 type tally struct {
 	mu                    sync.Mutex
 	good, refused, gaveUp int
 	waits                 time.Duration // of the good ones, together
 }
 
-// flood sends requests at a rate for a while, each from a client with some patience, and
-// waits for all of their ends. gate may be nil.
+// flood sends requests at a rate for some time, each from a client with some patience, and waits
+// until all have ended. gate may be nil.
 func flood(t *testing.T, g *Gate, m *machine, sharer string, rate float64, d, patience time.Duration) *tally {
 	t.Helper()
 	var out tally

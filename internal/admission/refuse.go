@@ -10,11 +10,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// longestRetry bounds what a refused client is told to wait.
+// longestRetry bounds the wait that a refused client is told.
 const longestRetry = time.Minute
 
-// waitLocked estimates how long a request with so many before it would wait; 0 while
-// nothing is known.
+// waitLocked estimates how long a request with so many before it would wait; 0 without
+// measurements.
 func (g *Gate) waitLocked(ahead int) time.Duration {
 	at := min(g.limit.now(), g.opts.MaxStarting)
 	return time.Duration(float64(ahead) * g.limit.mean / float64(at) * float64(time.Second))
@@ -41,13 +41,13 @@ func (g *Gate) tooLateLocked(ctx context.Context, r Request, t *sharer, now time
 		about(wait), g.crowd(ahead), about(bound)), "%s, or ask for fewer at once")
 }
 
-// fullLocked is the error of a request that found the queue full.
+// fullLocked is the error for a request that finds the queue full.
 func (g *Gate) fullLocked(r Request, t *sharer) error {
 	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("%d requests wait for their turn, %d of them this caller's, and no more than %d may",
 		g.waiting(), t.waiting(), g.opts.MaxQueued), "%s, ask for fewer at once, or raise the limit ("+g.opts.Flag+")")
 }
 
-// bumpedError is the error of one that had to leave a full queue.
+// bumpedError is the error for a request that must leave a full queue.
 func (g *Gate) bumpedError(r Request) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,20 +55,20 @@ func (g *Gate) bumpedError(r Request) error {
 		g.opts.MaxQueued), "%s, ask for fewer at once, or raise the limit ("+g.opts.Flag+")")
 }
 
-// waitedLocked is the error of one whose turn did not come.
+// waitedLocked is the error for a request whose turn did not come in time.
 func (g *Gate) waitedLocked(r Request, waited time.Duration) error {
 	return g.refusal(r, g.waitLocked(g.waiting()), fmt.Errorf("its turn did not come within %s; %d run their start and %d wait",
 		about(waited), g.inside, g.waiting()), "%s, or ask for fewer at once; GET /carrel/v1/admission says what goes on")
 }
 
-// refusal is the error for too many requests. hint has a place for when to try again.
+// refusal is the error for too many requests. hint contains a verb for the time of the next try.
 func (g *Gate) refusal(r Request, wait time.Duration, err error, hint string) error {
 	after := min(max(time.Duration(math.Ceil(wait.Seconds()))*time.Second, time.Second), longestRetry)
 	return &carrel.Error{Op: r.Op, Kind: carrel.Exhausted, Err: err, RetryAfter: after,
 		Hint: fmt.Sprintf(hint, fmt.Sprintf("try again in %v", after))}
 }
 
-// goneError is for one that hung up, which nobody may read.
+// goneError is the error for a client that hung up. Perhaps nobody reads it.
 func (g *Gate) goneError(r Request, cause error) error {
 	kind := carrel.Unavailable
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -77,7 +77,7 @@ func (g *Gate) goneError(r Request, cause error) error {
 	return &carrel.Error{Op: r.Op, Kind: kind, Err: fmt.Errorf("it gave up while it waited for its turn: %w", cause)}
 }
 
-// crowd says how many are before a request, and how quickly they go.
+// crowd describes how many are before a request, and how fast they move.
 func (g *Gate) crowd(ahead int) string {
 	text := fmt.Sprintf("%d others", ahead)
 	if ahead == 1 {
@@ -89,7 +89,7 @@ func (g *Gate) crowd(ahead int) string {
 	return text
 }
 
-// about rounds a duration for a reader.
+// about rounds a duration for people.
 func about(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -97,32 +97,31 @@ func about(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// State is what a gate does at the moment.
+// State is the present state of a gate.
 type State struct {
-	// Limit is how many may be inside, as far as the gate has found out; MaxStarting is
-	// the most that it may be.
+	// Limit is how many may be inside, as the gate has found. MaxStarting is its upper bound.
 	Limit       int `json:"limit"`
 	MaxStarting int `json:"maxStarting"`
-	// Starting are inside; Stuck is how many of them wait for something else than the
+	// Starting is how many are inside. Stuck is how many of them wait for something other than the
 	// machine.
 	Starting int `json:"starting"`
 	Stuck    int `json:"stuck"`
-	// Waiting is how many wait, by lane.
+	// Wakes and Creates are how many wait in each lane.
 	Wakes     int `json:"wakesWaiting"`
 	Creates   int `json:"createsWaiting"`
 	MaxQueued int `json:"maxQueued"`
 	Tenants   int `json:"tenants"` // that are inside or wait
-	// MeanMS is what one takes lately, in milliseconds, and WaitMS what one that came now
-	// would wait.
+	// MeanMS is how long a start takes lately, and WaitMS how long a new request would wait, both
+	// in milliseconds.
 	MeanMS float64 `json:"meanMs"`
 	WaitMS float64 `json:"waitMs"`
-	// Since the gate was made: let in, refused, and hung up while they waited.
+	// Totals since the gate was made: let in, refused, and hung up while they waited.
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`
 	Left     uint64 `json:"left"`
 }
 
-// State returns what the gate does.
+// State returns the present state of the gate.
 func (g *Gate) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// sharer is one of those among whom the machine is shared.
+// sharer is one of the parties that share the machine.
 type sharer struct {
 	name   string
 	inside int
 	turn   uint64 // when it was last let in
 	queue  [lanes]list.List
 	seen   time.Time
-	// patience is how long its clients have lately been willing to wait; 0 is any time.
+	// patience is how long its clients have lately been willing to wait; 0 is no bound.
 	patience time.Duration
 }
 
-// place is where a waiter is in its sharer's queue.
+// place is a waiter's place in its sharer's queue.
 type place struct {
 	at *list.Element
 	in bool
@@ -37,7 +37,7 @@ func (t *sharer) waiting() int {
 	return n
 }
 
-// newest is the one of a lane that came last; nil when none waits.
+// newest returns the last waiter of a lane; nil when none waits.
 func (t *sharer) newest(l Lane) *waiter {
 	if e := t.queue[l].Back(); e != nil {
 		return e.Value.(*waiter)
@@ -45,13 +45,12 @@ func (t *sharer) newest(l Lane) *waiter {
 	return nil
 }
 
-// leastPatience is what no hanging up lowers a sharer's patience below.
+// leastPatience is the lower bound of a sharer's patience.
 const leastPatience = 500 * time.Millisecond
 
-// impatient notes that a client hung up that much after it had asked. Work for
-// clients that are about to hang up is work for nobody: those who would wait longer
-// than half of that are better refused at once. One that hung up by chance changes
-// little.
+// impatient notes that a client hung up after this much time. Work for a client that is about to
+// hang up is useless. So a request that would wait longer than half of that time is better refused
+// at once. A client that hung up by chance changes little.
 func (t *sharer) impatient(after, most time.Duration) {
 	if t.patience == 0 {
 		t.patience = most
@@ -59,7 +58,7 @@ func (t *sharer) impatient(after, most time.Duration) {
 	t.patience = max(leastPatience, min(t.patience, max(t.patience*4/5, after/2)))
 }
 
-// patient notes that one was let in that had waited.
+// patient notes that a waiter was let in.
 func (t *sharer) patient(most time.Duration) {
 	if t.patience > 0 {
 		if t.patience += t.patience / 1000; t.patience >= most {
@@ -68,8 +67,8 @@ func (t *sharer) patient(most time.Duration) {
 	}
 }
 
-// doomed reports whether the client of one that has waited that long is likely to hang up
-// before it is served.
+// doomed reports whether a client that has waited this long will probably hang up before it is
+// served.
 func (t *sharer) doomed(waited time.Duration) bool {
 	return t.patience > 0 && waited > t.patience*3/2
 }
@@ -82,7 +81,7 @@ func (t *sharer) bound(most time.Duration) time.Duration {
 	return most
 }
 
-// sharer finds or makes a sharer. Called with mu held.
+// sharer finds or makes a sharer. The caller holds mu.
 func (g *Gate) sharer(name string) *sharer {
 	t, ok := g.sharers[name]
 	if !ok {
@@ -92,11 +91,10 @@ func (g *Gate) sharer(name string) *sharer {
 	return t
 }
 
-// rememberFor is how long a sharer is known after its last request, for its patience.
+// rememberFor is how long a sharer, with its patience, is remembered after its last request.
 const rememberFor = time.Minute
 
-// forgetLocked forgets sharers of which nothing is here, one that is just done and,
-// now and then, all of them.
+// forgetLocked forgets sharers without requests: t itself and, now and then, all others.
 func (g *Gate) forgetLocked(t *sharer, now time.Time) {
 	idle := func(t *sharer) bool { return t.inside == 0 && t.waiting() == 0 }
 	if idle(t) && t.patience == 0 {
@@ -112,8 +110,9 @@ func (g *Gate) forgetLocked(t *sharer, now time.Time) {
 	}
 }
 
-// nextLocked chooses who of a lane is next: the sharer with the least inside, among
-// equals the one that was let in the longest ago, and of it the request that came first.
+// nextLocked chooses the next waiter of a lane. It takes the sharer with the least inside. Among
+// equals it takes the one that was let in the longest time ago. Of this sharer it takes the oldest
+// request.
 func (g *Gate) nextLocked(l Lane) *waiter {
 	var best *sharer
 	for _, t := range g.sharers {
@@ -127,8 +126,8 @@ func (g *Gate) nextLocked(l Lane) *waiter {
 	return best.queue[l].Front().Value.(*waiter)
 }
 
-// bumpLocked takes the newest request of the sharer with the most out of a full queue,
-// to make room for one of a sharer with less; nil when that is no fairer.
+// bumpLocked removes the newest request of the sharer with the most from a full queue. This makes
+// room for a request of a sharer with less. It returns nil when that would be no fairer.
 func (g *Gate) bumpLocked(t *sharer) *waiter {
 	var most *sharer
 	for _, o := range g.sharers {
@@ -149,7 +148,7 @@ func (g *Gate) bumpLocked(t *sharer) *waiter {
 	return w
 }
 
-// aheadLocked is how many would be let in before another request of a sharer.
+// aheadLocked is how many requests would be let in before another request of a sharer.
 func (g *Gate) aheadLocked(t *sharer, l Lane) int {
 	own := t.queue[l].Len()
 	n := own

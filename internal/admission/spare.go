@@ -7,16 +7,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// ErrBusy is what [Gate.Spare] returns when others need the machine.
+// ErrBusy is the error of [Gate.Spare] when others need the machine.
 var ErrBusy error = &carrel.Error{Op: "use spare time", Kind: carrel.Unavailable, Err: errors.New("others wait for their turn")}
 
-// spareShare is whose the work is that nobody waits for; no sharer can have that name.
+// spareShare is the sharer of work that no caller waits for. No other sharer can have this name.
 const spareShare = "(spare)"
 
-// Spare takes a place for work that nobody waits for, such as making ahead what may be
-// wanted later: only while there is room, for the machine too, and nobody is in the queue. It
-// never waits. Errors: [ErrBusy], and those of [Gate.Enter] but for the queue's. The caller
-// calls Done on the pass.
+// Spare takes a place for work that no caller waits for, such as making warm sandboxes. It succeeds
+// only while the gate and the machine have room and the queue is empty. It never waits. Errors:
+// [ErrBusy], and those of [Gate.Enter] except the queue's. The caller must call Done on the pass.
 func (g *Gate) Spare(r Request) (*Pass, error) {
 	r.Share = spareShare
 	if err := g.machine(r); err != nil {

@@ -30,7 +30,7 @@ const (
 	gone    = `{"code":404,"message":"Sandbox \"` + otherID + `\" doesn't exist or you don't have access to it","kind":"not found","id":"` + otherID + `"}`
 )
 
-// TestEndpoints is each endpoint with its exact answer.
+// TestEndpoints checks each endpoint's exact answer.
 func TestEndpoints(t *testing.T) {
 	srv := start(t, newFake())
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestBadInput names the field of everything that is wrong with a request.
+// TestBadInput sends requests with one error each. The answer must name its field.
 func TestBadInput(t *testing.T) {
 	srv := start(t, newFake())
 	deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
@@ -194,7 +194,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestErrorKinds is the table from kinds to statuses, seen from outside.
+// TestErrorKinds checks, from outside, the table from kinds to statuses.
 func TestErrorKinds(t *testing.T) {
 	for kind, status := range map[carrel.Kind]int{
 		carrel.Invalid: 400, carrel.Unauthenticated: 401, carrel.Forbidden: 403, carrel.Denied: 403, carrel.AlreadyExists: 409,
@@ -340,7 +340,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestMetadataFilter encodes the way the SDK does, which is three times over.
+// TestMetadataFilter encodes the filter as the SDK does, which is three times over.
 func TestMetadataFilter(t *testing.T) {
 	for _, want := range []map[string]string{
 		{"k 1": "v=&%", "ü": "%20+"}, {"a": ""}, {"": "x"}, {"plain": "text"},
@@ -364,7 +364,7 @@ func TestMetadataFilter(t *testing.T) {
 	}
 }
 
-// encodeURIComponent is JavaScript's.
+// encodeURIComponent is JavaScript's function of that name.
 func encodeURIComponent(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 func TestTemplates(t *testing.T) {
@@ -430,8 +430,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestNetworkWords: what E2B says of network rules is said in its words and nothing else, when a sandbox
-// is made and when its rules change.
+// TestNetworkWords shows that errors about network rules have exactly E2B's texts, at a sandbox's
+// creation and at a change of its rules.
 func TestNetworkWords(t *testing.T) {
 	srv := start(t, newFake())
 	for body, want := range map[string]string{

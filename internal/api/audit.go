@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxAudit bounds how many decisions of the past one request may ask for.
+// maxAudit bounds how many past decisions one request may ask for.
 const maxAudit = 1_000_000
 
 func (s *Server) auditRoutes() {
@@ -29,8 +29,8 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request) error {
 	return s.streamAudit(w, r, "")
 }
 
-// auditOfOne streams what the audit log has of one sandbox. That may be gone: this is
-// when its log is asked for.
+// auditOfOne streams the audit log of one sandbox. It works for a sandbox that is gone too, because
+// then its log is most needed.
 func (s *Server) auditOfOne(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -39,9 +39,8 @@ func (s *Server) auditOfOne(w http.ResponseWriter, r *http.Request) error {
 	return s.streamAudit(w, r, id)
 }
 
-// streamAudit answers with one decision a line, of one sandbox or of all. What is
-// wrong with the question is an ordinary error answer; what goes wrong later is the
-// last line.
+// streamAudit answers with one decision a line, of one sandbox or of all. An error in the query is
+// an ordinary error answer. A later error is the last line.
 func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.ID) error {
 	opts, err := auditOptions(r.URL.Query(), id)
 	if err != nil {
@@ -74,13 +73,13 @@ func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.I
 	}
 	if ctx.Err() != nil && r.Context().Err() == nil {
 		_, body := s.render(r, &carrel.Error{Op: "read audit log", Kind: carrel.Unavailable, Err: errors.New("the daemon is stopping")})
-		_ = out.write(map[string]any{"error": body}) // not to be taken for the log's end
+		_ = out.write(map[string]any{"error": body}) // must not look like the log's end
 	}
 	return nil
 }
 
-// probeAudit finds out what is wrong with a question before it is answered, by asking
-// it of what comes after the last decision there can be.
+// probeAudit finds errors in a query before the answer begins. It runs the query for decisions
+// after the last possible one.
 func (s *Server) probeAudit(ctx context.Context, opts carrel.AuditOptions) error {
 	opts.Follow, opts.After = false, math.MaxInt64-1
 	for _, err := range s.opts.Service.Audit(ctx, opts) {
@@ -96,7 +95,7 @@ func (s *Server) probeAudit(ctx context.Context, opts carrel.AuditOptions) error
 	return nil
 }
 
-// add writes v as write does, to be sent along with what follows.
+// add writes v as write does, but sends it only with the next line.
 func (l *lines) add(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -107,7 +106,7 @@ func (l *lines) add(v any) error {
 	return err
 }
 
-// beat writes blank lines until ctx ends, and ends it when nobody takes them.
+// beat writes blank lines until ctx ends. It ends ctx when the client does not read them.
 func (l *lines) beat(ctx context.Context, cancel context.CancelFunc) {
 	t := time.NewTicker(heartbeat)
 	defer t.Stop()
@@ -123,11 +122,11 @@ func (l *lines) beat(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// auditParameters are what can be asked. Another is a mistake, and the answer would
-// not be what was meant.
+// auditParameters are the query's parameters. Any other is an error, because the answer would not
+// be the intended one.
 var auditParameters = []string{"since", "until", "verdict", "host", "rule", "secret", "sandbox", "project", "after", "limit", "follow"}
 
-// auditOptions reads a question about the audit log.
+// auditOptions reads a query of the audit log.
 func auditOptions(q url.Values, id carrel.ID) (carrel.AuditOptions, error) {
 	for name, values := range q {
 		if !slices.Contains(auditParameters, name) {

@@ -97,8 +97,8 @@ func TestAuditRefuses(t *testing.T) {
 	}
 }
 
-// TestAuditFollows: lines come as they happen, and the daemon's stop and an error are
-// told apart from the log's end.
+// TestAuditFollows shows that lines come as decisions happen, and that the daemon's stop and an
+// error differ from the log's end.
 func TestAuditFollows(t *testing.T) {
 	stop, feed := make(chan struct{}), make(chan carrel.Decision)
 	srv := start(t, newFake(), func(o *Options) {
@@ -121,7 +121,7 @@ func TestAuditFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-API-KEY", testKey)
-	resp, err := srv.Client().Do(req) // the head comes before anything happens
+	resp, err := srv.Client().Do(req) // the head comes before the first line
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,8 @@ const (
 	bodyTime = 30 * time.Second
 )
 
-// decode reads a JSON object from the request into v. Unknown fields are ignored,
-// as E2B ignores them; a wrong type names the field. An empty body is an error
-// unless optional.
+// decode reads a JSON object from the request into v. It ignores unknown fields, as E2B does. An
+// error about a wrong type names the field. An empty body is an error unless optional.
 func decode(w http.ResponseWriter, r *http.Request, v any, optional bool) error {
 	raw, err := document(w, r, optional)
 	if err != nil || raw == nil {
@@ -34,8 +33,8 @@ func decode(w http.ResponseWriter, r *http.Request, v any, optional bool) error 
 	return nil
 }
 
-// document reads a body that is to be a JSON document, bounded in size and depth;
-// nil is an empty one that may be.
+// document reads a JSON document, bounded in size and depth. It returns nil for an empty body, if
+// optional allows one.
 func document(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
 	raw, err := readBody(w, r)
 	if err != nil {
@@ -59,7 +58,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // not every test recorder can
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
-		_ = rc.SetReadDeadline(time.Time{}) // else it bounds what the server still reads
+		_ = rc.SetReadDeadline(time.Time{}) // otherwise it bounds later reads of the server
 	}
 	if _, big := errors.AsType[*http.MaxBytesError](err); big {
 		p := tell(carrel.Invalid, "request body is larger than %d bytes", maxBody)
@@ -77,7 +76,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return raw, nil
 }
 
-// checkDepth refuses JSON nested deeper than maxDepth, before a decoder recurses.
+// checkDepth refuses JSON nested deeper than maxDepth, before a decoder recurses into it.
 func checkDepth(raw []byte) error {
 	depth, inString, escaped := 0, false, false
 	for _, c := range raw {
@@ -99,12 +98,12 @@ func checkDepth(raw []byte) error {
 	return nil
 }
 
-// describe says what is wrong with a JSON document and in which field.
+// describe says what is wrong with a JSON document, and in which field.
 func describe(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := e.Field
 		if goName, rest, ok := strings.Cut(field, "."); ok && strings.HasSuffix(goName, "Options") {
-			field = rest // of an embedded struct: a Go name, not the caller's
+			field = rest // an embedded struct's Go name is not the caller's
 		}
 		if field == "" {
 			field = "body"
@@ -122,7 +121,7 @@ func describe(err error) error {
 	return tell(carrel.Invalid, "Error when parsing request: %s", err)
 }
 
-// typeName names a Go type as a person writing JSON would.
+// typeName names a Go type in the terms of JSON.
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int32, reflect.Int64:

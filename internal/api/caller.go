@@ -10,22 +10,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// deadlineHeader is how long a client will wait for the answer, in milliseconds: a request
-// that can't be served by then is refused at once. E2B's SDKs and Connect's clients have
-// it from the guest's protocol.
+// deadlineHeader is how long a client will wait for the answer, in milliseconds. A request that
+// can't be served in this time is refused at once. E2B's SDKs and Connect's clients know this
+// header from the guest's protocol.
 const deadlineHeader = "Connect-Timeout-Ms"
 
-// Callers says who asks; package access implements it. No other code reads the headers in
-// which a request says so.
+// Callers identifies callers. Package access implements it. No other code reads the headers that
+// identify the caller.
 type Callers interface {
-	// Caller returns whose request it is. Errors: Unauthenticated, Forbidden, Invalid.
+	// Caller returns the caller of a request. Errors: Unauthenticated, Forbidden, Invalid.
 	Caller(r *http.Request) (carrel.Caller, error)
-	// Shown returns the API key that a request showed.
+	// Shown returns the API key in a request.
 	Shown(r *http.Request) string
 }
 
-// arrive returns the request with a context that says who asks, whose trace it is a part
-// of, and how long its client waits. done ends the context.
+// arrive returns the request with a context that holds its caller, its trace, and its client's
+// deadline. done ends the context.
 func (s *Server) arrive(r *http.Request) (_ *http.Request, done func(), err error) {
 	c, err := s.opts.Callers.Caller(r)
 	if err != nil {

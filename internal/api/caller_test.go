@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestRefusals: a refusal has E2B's body, and says when to try again in whole seconds.
+// TestRefusals shows that a refusal has E2B's body, and says when to try again, in whole seconds.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		kind   carrel.Kind
@@ -44,7 +44,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDeadline: how long a client waits reaches the service, and nonsense does not.
+// TestDeadline shows that a client's deadline reaches the service, and that an invalid one does
+// not.
 func TestDeadline(t *testing.T) {
 	s := New(Options{Callers: adminKey("k")})
 	ask := func(value string) (*http.Request, func(), error) {

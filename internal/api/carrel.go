@@ -65,7 +65,7 @@ func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pageBody is carrel.Page on the wire.
+// pageBody is carrel.Page in JSON.
 type pageBody struct {
 	Sandboxes []carrel.Sandbox `json:"sandboxes"`
 	Next      string           `json:"next,omitempty"`
@@ -88,8 +88,8 @@ func (s *Server) listOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ourListOptions reads carrel.ListOptions from a query. Metadata is one
-// URL-encoded text of pairs; states are a comma list.
+// ourListOptions reads carrel.ListOptions from a query. Metadata is one URL-encoded text of pairs.
+// States are separated by commas.
 func ourListOptions(q url.Values) (carrel.ListOptions, error) {
 	opts := carrel.ListOptions{Match: q.Get("match"), Template: q.Get("template"), Project: q.Get("project"), Cursor: q.Get("cursor")}
 	if v := q.Get("metadata"); v != "" {
@@ -258,7 +258,8 @@ func (s *Server) logsOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// traceOurs answers also for a sandbox that is gone, as long as something is kept of it: why it failed is asked afterwards.
+// traceOurs also answers for a sandbox that is gone, as long as it has traces, because users ask
+// about a failure afterwards.
 func (s *Server) traceOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {

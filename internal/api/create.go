@@ -41,9 +41,9 @@ func (s *Server) createV2(w http.ResponseWriter, r *http.Request) error {
 	return s.create(w, r, timeoutV2, false)
 }
 
-// create makes a sandbox. Only v1 may ask for one without an access token, and
-// only in so many words: a missing "secure" is secured here, which every client
-// that reads the token from the answer copes with.
+// create makes a sandbox. Only v1 may create one without an access token, and only with an explicit
+// "secure": false. Without "secure", the sandbox is secured. Every client that reads the token from
+// the answer can handle that.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout int32, mayBeOpen bool) error {
 	var body createBody
 	if err := decode(w, r, &body, false); err != nil {
@@ -70,7 +70,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout i
 	return nil
 }
 
-// createOptions checks a create request and puts it into our words.
+// createOptions checks a create request and converts it.
 func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 	opts := carrel.CreateOptions{Env: body.EnvVars, Metadata: body.Metadata}
 	if err := notYet(body); err != nil {
@@ -120,7 +120,7 @@ func (s *Server) createOptions(body createBody) (carrel.CreateOptions, error) {
 // tokenType is the one type of token that E2B has.
 const tokenType = "JWT-SVID"
 
-// tokens puts E2B's workload identity into our words.
+// tokens converts E2B's workload identity.
 func (body createBody) tokens() (map[string]carrel.TokenSpec, error) {
 	if body.IAM == nil || len(body.IAM.Tokens) == 0 {
 		return nil, nil
@@ -135,8 +135,8 @@ func (body createBody) tokens() (map[string]carrel.TokenSpec, error) {
 	return out, nil
 }
 
-// notYet refuses what E2B has and this build does not. Accepting it and doing
-// something else would be worse than an error.
+// notYet refuses features of E2B that this build does not have. To accept them and do something
+// else would be worse than an error.
 func notYet(body createBody) error {
 	switch {
 	case len(body.MCP) > 0 && string(body.MCP) != "null":
@@ -147,8 +147,8 @@ func notYet(body createBody) error {
 	return nil
 }
 
-// checkTemplate checks the form of a template's or snapshot's ID or name, which field of the
-// request holds. What it means is the service's to say.
+// checkTemplate checks the form of a template's or snapshot's ID or name in a field of the request.
+// The service decides what it means.
 func checkTemplate(field, text string) error {
 	_, err := carrel.ParseTemplateRef(text)
 	if err == nil {
@@ -159,7 +159,7 @@ func checkTemplate(field, text string) error {
 	return p
 }
 
-// checkEnv refuses names and values that no process could be given.
+// checkEnv refuses names and values that no process can have.
 func checkEnv(env map[string]string) error {
 	for name, value := range env {
 		switch {
@@ -176,7 +176,7 @@ func checkEnv(env map[string]string) error {
 	return nil
 }
 
-// checkMetadata bounds the labels: they are answered in every list.
+// checkMetadata bounds the metadata, because every list repeats it.
 func checkMetadata(metadata map[string]string) error {
 	const most, longest = 128, 16 << 10
 	if len(metadata) > most {
@@ -190,7 +190,7 @@ func checkMetadata(metadata map[string]string) error {
 	return nil
 }
 
-// createOurs is POST /carrel/v1/sandboxes: every field of carrel.CreateOptions.
+// createOurs is POST /carrel/v1/sandboxes. It accepts every field of carrel.CreateOptions.
 func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		carrel.CreateOptions

@@ -14,15 +14,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// longestProfile bounds how long one CPU profile is taken.
+// longestProfile bounds the time of one CPU profile.
 const longestProfile = 5 * time.Minute
 
-// debugProfile answers with a profile of this daemon in pprof's format: "profile" is its
-// processor time over ?seconds=N, the others (heap, allocs, goroutine, mutex, block,
-// threadcreate) are as it stands, after a collection with ?gc=1, as text with ?debug=1.
+// debugProfile answers with a profile of this daemon in pprof's format. "profile" is its processor
+// time over ?seconds=N. The others (heap, allocs, goroutine, mutex, block, threadcreate) show the
+// present state, after a collection with ?gc=1, as text with ?debug=1.
 //
-// A profile tells function names and sizes, nothing of a sandbox. It costs time all the
-// same, and so is for this machine alone, whatever the key.
+// A profile contains function names and sizes, and nothing about a sandbox. But it costs time, so
+// only clients on this machine get one, whatever their key.
 func (s *Server) debugProfile(w http.ResponseWriter, r *http.Request) error {
 	if !fromHere(r) {
 		p := tell(carrel.Forbidden, "profiles are given to this machine only")
@@ -57,8 +57,8 @@ func (s *Server) debugProfile(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// cpuProfile samples for as long as was asked, or until the client leaves or the
-// daemon stops. Only one can be taken at a time.
+// cpuProfile samples for the requested time, or until the client leaves or the daemon stops. Only
+// one can run at a time.
 func (s *Server) cpuProfile(r *http.Request, out *bytes.Buffer) error {
 	span := 30 * time.Second
 	if text := r.URL.Query().Get("seconds"); text != "" {
@@ -83,8 +83,8 @@ func (s *Server) cpuProfile(r *http.Request, out *bytes.Buffer) error {
 	}
 }
 
-// fromHere reports whether a request came over loopback, and from a client here and not
-// through a proxy that is here.
+// fromHere reports whether a request came over loopback from a client on this machine, and not
+// through a proxy on this machine.
 func fromHere(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

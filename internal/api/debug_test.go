@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestProfiles asks for profiles as a client here may, and as others may not.
+// TestProfiles asks for profiles as a client on this machine, and as others, who get none.
 func TestProfiles(t *testing.T) {
 	srv := New(Options{Service: newFake(), Callers: adminKey("k")})
 	for _, c := range []struct {

@@ -1,10 +1,9 @@
-// Package api is the control plane's door: HTTP requests in, [carrel.Service]
-// calls out.
+// Package api is the control plane's door. It turns HTTP requests into calls of [carrel.Service].
 //
 // # E2B's API
 //
-// It is the public API; shapes, status codes and error texts are E2B's, so that
-// its SDKs and CLI work unmodified.
+// This is the public API. Bodies, status codes and error texts are E2B's, so that its SDKs and CLI
+// work unmodified.
 //
 //	POST   /sandboxes            POST /v2/sandboxes              create (v1: 15 s, v2: 300 s by default)
 //	GET    /sandboxes            GET  /v2/sandboxes              list (v2: filters and pages)
@@ -14,54 +13,51 @@
 //	POST   /sandboxes/{id}/resume                                deprecated; 409 when it runs
 //	POST   /sandboxes/{id}/fork      body: {count, timeout}      a list of {sandbox} or {error}
 //	POST   /sandboxes/{id}/snapshots body: {name}                {snapshotID, names}; an ID or name may stand for a template's (see carrel.TemplateRef)
-//	GET    /snapshots?sandboxID&name&limit&nextToken             what was asked for, newest first; DELETE /templates/{id} removes one whose name no template has
+//	GET    /snapshots?sandboxID&name&limit&nextToken             requested ones, newest first; DELETE /templates/{id} removes one whose name no template has
 //	POST   /sandboxes/{id}/timeout   /refreshes                  set, or extend, the end
 //	PUT    /sandboxes/{id}/network                               replace the egress rules
-//	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          what sandboxes use
-//	GET    /sandboxes/{id}/logs      /v2/sandboxes/{id}/logs     what happened to one
+//	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          resource use of sandboxes
+//	GET    /sandboxes/{id}/logs      /v2/sandboxes/{id}/logs     events of one sandbox
 //	GET    /templates  /v2/templates  /templates/{id}  /templates/aliases/{alias}   DELETE /templates/{id}
-//	GET    /secrets?limit&nextToken  POST /secrets               what is told of secrets, by name; POST /secrets/{secretID} replaces a value
+//	GET    /secrets?limit&nextToken  POST /secrets               the public data of secrets, by name; POST /secrets/{secretID} replaces a value
 //	GET    /secrets/{secretID}   DELETE /secrets/{secretID}      by ID or name
-//	GET    /teams                                                the one team there is
+//	GET    /teams                                                the only team
 //	GET    /health                                               204 once ready; the only route without a key
 //
-// Every error is {"code": int, "message": string} with the status as code: the
-// SDKs read the body's code, not the status. Where we know more, the fields
-// "kind", "field", "hint" and "id" are added. What E2B has and this build does
-// not (template builds, volumes, …) answers 501 with a sentence that says so: never
-// a silent success.
+// Every error is {"code": int, "message": string} with the status as code: the SDKs read the body's
+// code, not the status. Where Carrel knows more, it adds the fields "kind", "field", "hint" and
+// "id". Routes for features of E2B that this build does not have (template builds, volumes, …)
+// answer 501 with a sentence that says so. They never succeed silently.
 //
-// E2B has two states. What is pausing, paused or resuming is "paused" here, in
-// answers and in filters; what is starting or running is "running". A timeout, a
-// network rule or a command for a paused sandbox is the service's to refuse: 409,
-// which says what to do, where E2B has 404. Forks and snapshots of paused sandboxes
-// work, which E2B refuses.
+// E2B has two states. In answers and filters, a sandbox that is pausing, paused or resuming is
+// "paused" here, and one that is starting or running is "running". The service refuses a timeout, a
+// network rule or a command for a paused sandbox. The answer is 409 and says what to do, where E2B
+// has 404. Forks and snapshots of paused sandboxes work here, although E2B refuses them.
 //
 // # Too many at once
 //
-// A creation or resumption whose turn would not come in time is a 429 at once, one
-// for which the machine has no room a 503. Both have Retry-After in whole seconds,
-// without which E2B's SDKs would not try again, and say which limit it was. Starts
-// are shared out fairly among projects. A POST with Connect-Timeout-Ms is refused at
-// once when it can't be served by then.
+// A creation or resumption whose turn would not come in time gets a 429 at once. If the machine has
+// no room for it, it gets a 503. Both name the limit and have Retry-After in whole seconds, because
+// without that E2B's SDKs would not try again. Starts are shared fairly among projects. A POST with
+// Connect-Timeout-Ms is refused at once when it can't be served by then.
 //
 // # Projects
 //
-// Options.Callers says who asks, and Options.Service keeps from each caller what is
-// another project's: it is answered as what never was. With the header Carrel-Tenant the
-// holder of an administrator's key acts for the project that it names. What is asked of the
-// machine itself answers others with 403.
+// Options.Callers identifies the caller. Options.Service hides the things of other projects: the
+// answer is the same as if they had never existed. With the header Carrel-Tenant, the holder of an
+// administrator's key acts for the project in the header. Routes about the machine itself answer
+// others with 403.
 //
 // # Our API
 //
-// Under /carrel/v1 the vocabulary of package carrel travels as it is; package
-// client is its counterpart. Durations are nanoseconds, or texts such as "90s". A
-// field that is not known is a 400: whoever sent it meant something by it.
+// The routes under /carrel/v1 use the types of package carrel unchanged. Package client is the
+// other side. Durations are nanoseconds, or texts such as "90s". An unknown field is a 400, because
+// its sender meant something by it.
 //
 //	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
 //	GET    /carrel/v1/unclaimed    POST …/unclaimed/{id}/reclaim    DELETE …/unclaimed/{id}
 //	GET    /carrel/v1/admission                                  how many start and wait, and how many may
-//	GET    /carrel/v1/metrics                                    what the pool and that gate do, for Prometheus
+//	GET    /carrel/v1/metrics                                    state of the pool and the gate, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
 //	GET    /carrel/v1/sandboxes?match&metadata&state&template&project&startedAfter&oldestFirst&limit&cursor
@@ -80,7 +76,7 @@
 //	GET    /carrel/v1/snapshots?sandbox&name&project&auto&limit&cursor   {snapshots, next}
 //	GET    /carrel/v1/snapshots/{name}                           PATCH {names, label, kept}, DELETE
 //	GET    /carrel/v1/snapshots/{name}/diff?to                   a list of carrel.FileChange
-//	GET    /carrel/v1/snapshot-store                             what snapshots cost; POST …/gc frees what none needs
+//	GET    /carrel/v1/snapshot-store                             cost of snapshots; POST …/gc frees unneeded space
 //	POST   /carrel/v1/sandboxes/{id}/programs                    provide programs: a stream, one line a call
 //	GET    /carrel/v1/sandboxes/{id}/programs/{session}/calls/{call}   Upgrade: carrel-stream → 101, then one call's frames
 //	GET    /carrel/v1/sandboxes/{id}/dial/{port}                 Upgrade: carrel-stream → 101, then raw bytes
@@ -96,14 +92,13 @@
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
 //	POST   /carrel/v1/templates/pull                             body: {name, image}; likewise
 //
-// A line of a job's answer is {"progress": …}, and the last one {"template": …}
-// or {"error": …}.
+// Each line of a job's answer is {"progress": …}. The last one is {"template": …} or {"error": …}.
 //
 // # Bounds
 //
-// The threat is a client that sends too much, too slowly or nonsense. A JSON body
-// is at most 1 MiB, nested 64 deep, and must arrive within 30 seconds; an import
-// may be long but must not stall for a minute.
+// The threat is a client that sends too much, too slowly or nonsense. A JSON body is at most 1 MiB,
+// nested 64 deep, and must arrive within 30 seconds. An import may be long but must not stall for a
+// minute.
 //
-// The table from error kinds to HTTP statuses lives here and nowhere else.
+// The table from error kinds to HTTP statuses is only in this package.
 package api

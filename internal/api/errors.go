@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// statuses is the one table from error kinds to HTTP statuses.
+// statuses is the only table from error kinds to HTTP statuses.
 var statuses = map[carrel.Kind]int{
 	carrel.Internal:        http.StatusInternalServerError,
 	carrel.Invalid:         http.StatusBadRequest,
@@ -31,7 +31,7 @@ var statuses = map[carrel.Kind]int{
 	carrel.TimedOut:        http.StatusGatewayTimeout,
 }
 
-// errorBody is E2B's error with what we know beyond it.
+// errorBody is E2B's error body, with Carrel's additions.
 type errorBody struct {
 	Code    int         `json:"code"`
 	Message string      `json:"message"`
@@ -40,14 +40,14 @@ type errorBody struct {
 	ID      carrel.ID   `json:"id,omitempty"`
 	Field   string      `json:"field,omitempty"`
 	Hint    string      `json:"hint,omitempty"`
-	// RetryAfter is the header of that name, in seconds.
+	// RetryAfter is the value of the Retry-After header, in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
-	// Cause is the message without the operation, sandbox and field above, for
-	// package client to restore the error from.
+	// Cause is the message without the operation, sandbox and field above. Package client restores
+	// the error from it.
 	Cause string `json:"cause,omitempty"`
 }
 
-// problem is an error whose message is shown as it is: E2B's own texts.
+// problem is an error whose message is sent unchanged: one of E2B's texts.
 type problem struct {
 	status int
 	body   errorBody
@@ -67,14 +67,14 @@ func invalid(field, format string, args ...any) *problem {
 	return p
 }
 
-// sandboxNotFound has the text that E2B's has.
+// sandboxNotFound has E2B's text.
 func sandboxNotFound(id string) *problem {
 	p := tell(carrel.NotFound, "Sandbox %q doesn't exist or you don't have access to it", clip(id))
 	p.body.ID = carrel.ID(clip(id))
 	return p
 }
 
-// templateNotFound has the text that E2B's has.
+// templateNotFound has E2B's text.
 func templateNotFound(name string) *problem {
 	p := tell(carrel.NotFound, "template '%s' not found", clip(name))
 	p.body.Field = "templateID"
@@ -82,7 +82,7 @@ func templateNotFound(name string) *problem {
 	return p
 }
 
-// clip bounds what an error repeats of a request.
+// clip shortens a text from a request for an error.
 func clip(s string) string {
 	const most = 100
 	if len(s) > most {
@@ -91,9 +91,8 @@ func clip(s string) string {
 	return s
 }
 
-// render turns any error into what the client is told. A fault of ours is told
-// without its cause, which may name things of the host; the log has it under the
-// same reference.
+// render converts any error for the client. An internal error is sent without its cause, which may
+// name things of the host. The log has the cause under the same reference.
 func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.status, p.body
@@ -108,7 +107,7 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if ce, ok := errors.AsType[*carrel.Error](err); ok {
 		body.Op, body.ID, body.Field = ce.Op, ce.ID, ce.Field
 		if ce.Err != nil {
-			body.Cause = ce.Error() // and not Err's text, which may repeat what is above
+			body.Cause = ce.Error() // not Err's text, which may repeat the fields above
 			for _, said := range []string{ce.Op, string(ce.ID), ce.Field} {
 				if said != "" {
 					body.Cause = strings.TrimPrefix(body.Cause, said+": ")
@@ -130,18 +129,18 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	return status, body
 }
 
-// reference is a short random text that ties an answer to a line of the log.
+// reference returns a short random text that connects an answer with a line of the log.
 func reference() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// seconds rounds up: sooner than what it says would be too early.
+// seconds rounds up, so that no client tries again too early.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// retryAfter is, for an error that does not say, the whole number of seconds E2B's SDKs wait after a 429. They
-// retry only when it is an integer.
+// retryAfter is the wait of E2B's SDKs after a 429 for an error without a time of its own. They
+// retry only when it is a whole number of seconds.
 const retryAfter = "1"
 
 // fail answers a request with an error.
@@ -163,7 +162,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // writeJSON answers with one JSON document.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	raw, err := json.Marshal(v)
-	if err != nil { // our own types always marshal; a NaN in a metric would not
+	if err != nil { // our own types can be marshalled; a NaN in a metric could not
 		status, raw = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error: the answer can't be written as JSON"}`)
 	}
 	h := w.Header()

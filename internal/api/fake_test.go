@@ -17,14 +17,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// parts are what a fake need not have.
+// parts are the interfaces that a fake need not implement.
 type parts interface {
 	carrel.Sandboxes
 	carrel.Moments
 	carrel.Templates
 }
 
-// fake is a service made of functions; one that is missing is never called.
+// fake is a service made of functions. A missing function must not be called.
 type fake struct {
 	parts
 	carrel.NoExtras
@@ -166,8 +166,8 @@ func (f *fake) SetLifecycle(_ context.Context, id carrel.ID, l carrel.Lifecycle)
 // servicePage is the most that the service lists at once.
 const servicePage = 100
 
-// within refuses what the service refuses: a fake that takes everything hides a handler that asks for
-// too much.
+// within refuses what the service refuses. A fake that accepts everything would hide a handler that
+// asks for too much.
 func within(op, field string, got, least, most int) error {
 	if got < least || got > most {
 		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%d is not between %d and %d", got, least, most)}
@@ -188,7 +188,7 @@ const (
 	laterID  = "s00000000000000000000"
 )
 
-// box is the one sandbox there is.
+// box is the only sandbox.
 var box = carrel.Sandbox{
 	ID: boxID, Template: "tpl1", Alias: "base", Tier: carrel.Sim, State: carrel.Running,
 	Limits:   carrel.Limits{CPUs: 1.5, MemoryMB: 512, DiskMB: 1024, Pids: 100},
@@ -197,13 +197,13 @@ var box = carrel.Sandbox{
 	AccessToken: "tok", EnvdVersion: carrel.EnvdVersion,
 }
 
-// moment is the one snapshot there is.
+// moment is the only snapshot.
 var moment = carrel.Snapshot{
 	ID: momentID, Sandbox: boxID, Created: box.Started, Cause: carrel.CauseRequest, Names: []string{"team/warm"}, Memory: true, Kept: true,
 	Tier: carrel.Sim, Template: "tpl1", Alias: "base", Limits: box.Limits, Size: 7, New: -1,
 }
 
-// newFake has box and one template, and refuses everything else as a service would.
+// newFake returns a fake with box and one template. It refuses everything else as a service would.
 func newFake() *fake {
 	missing := func(id carrel.ID) error {
 		return &carrel.Error{Op: "get sandbox", Kind: carrel.NotFound, ID: id}
@@ -298,7 +298,7 @@ func newFake() *fake {
 	return f
 }
 
-// adminKey knows one key, of an administrator.
+// adminKey returns Callers that know one key, of an administrator.
 func adminKey(key string) Callers {
 	return access.NewAuthenticator(access.Key{Name: "test", Secret: key, Role: carrel.RoleAdmin})
 }
@@ -315,7 +315,7 @@ func start(t *testing.T, f *fake, change ...func(*Options)) *httptest.Server {
 	return srv
 }
 
-// call sends a request with the key; the body is sent chunked, as E2B's SDKs do.
+// call sends a request with the key. The body is sent in chunks, as E2B's SDKs do.
 func call(t *testing.T, srv *httptest.Server, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	var r io.Reader

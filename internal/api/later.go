@@ -6,7 +6,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// later is the honest answer for what E2B has and this build does not.
+// later is the error for a feature of E2B that this build does not have.
 func later(field, what string) *problem {
 	p := tell(carrel.Unsupported, "%s is not supported yet", what)
 	if field != "" {
@@ -17,7 +17,7 @@ func later(field, what string) *problem {
 	return p
 }
 
-// laterRoutes answers the endpoints whose feature is still to come.
+// laterRoutes answers the endpoints of features that do not exist yet.
 func (s *Server) laterRoutes() {
 	for _, pattern := range []string{
 		"POST /templates", "POST /v2/templates", "POST /v3/templates",

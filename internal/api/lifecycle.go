@@ -14,7 +14,7 @@ type lifecycleBody struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-// toLifecycle is what E2B tells of a lifecycle.
+// toLifecycle converts a lifecycle to E2B's form.
 func toLifecycle(l carrel.Lifecycle) lifecycleBody {
 	b := lifecycleBody{AutoResume: l.AutoResume || l.Idle.After > 0, OnTimeout: string(carrel.ActionKill)}
 	if l.OnTimeout == carrel.ActionPause {
@@ -23,8 +23,8 @@ func toLifecycle(l carrel.Lifecycle) lifecycleBody {
 	return b
 }
 
-// lifecycle puts E2B's three fields into our words. The two refusals are E2B's:
-// what boots afresh must not do so because of any request that comes by.
+// lifecycle converts E2B's three fields. E2B refuses two combinations: traffic must not wake a
+// sandbox that then boots afresh.
 func (body createBody) lifecycle() (carrel.Lifecycle, error) {
 	var l carrel.Lifecycle
 	if body.AutoPause != nil && *body.AutoPause {
@@ -41,7 +41,7 @@ func (body createBody) lifecycle() (carrel.Lifecycle, error) {
 	return l, nil
 }
 
-// lifecycleIn is carrel.Lifecycle as it arrives.
+// lifecycleIn is carrel.Lifecycle in a request.
 type lifecycleIn struct {
 	OnTimeout  carrel.Action `json:"onTimeout"`
 	FilesOnly  bool          `json:"filesOnly"`
@@ -62,7 +62,7 @@ type lifecycleIn struct {
 	} `json:"retention"`
 }
 
-// check makes a lifecycle of what arrived; prefix leads to it in the request.
+// check converts the lifecycle of a request. prefix is its place in the request, for errors.
 func (in lifecycleIn) check(prefix string) (carrel.Lifecycle, error) {
 	l := carrel.Lifecycle{OnTimeout: in.OnTimeout, FilesOnly: in.FilesOnly, AutoResume: in.AutoResume}
 	l.Idle = carrel.Idle{CPUPct: in.Idle.CPUPct, IgnoreCommands: in.Idle.IgnoreCommands}
@@ -89,7 +89,7 @@ func (in lifecycleIn) check(prefix string) (carrel.Lifecycle, error) {
 	return l, checkPatterns(prefix+"checkpoints.before", l.Checkpoints.Before)
 }
 
-// checkPatterns refuses expressions that no command line could be matched with.
+// checkPatterns refuses invalid regular expressions.
 func checkPatterns(field string, patterns []string) error {
 	const most, longest = 64, 1000
 	if len(patterns) > most {

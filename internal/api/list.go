@@ -13,7 +13,7 @@ import (
 // maxPage is the most sandboxes on one page.
 const maxPage = 100
 
-// listV1 answers all running sandboxes at once, as E2B's first list does.
+// listV1 answers with all running sandboxes at once, as E2B's first list does.
 func (s *Server) listV1(w http.ResponseWriter, r *http.Request) error {
 	metadata, err := ParseMetadataFilter(r.URL.Query().Get("metadata"))
 	if err != nil {
@@ -98,7 +98,7 @@ func listOptions(q url.Values) (carrel.ListOptions, error) {
 	return opts, nil
 }
 
-// states reads state=running,paused, or the parameter given several times.
+// states reads state=running,paused. The parameter may occur several times.
 func states(values []string) ([]carrel.State, error) {
 	var out []carrel.State
 	for _, value := range values {
@@ -120,9 +120,8 @@ func states(values []string) ([]carrel.State, error) {
 	return out, nil
 }
 
-// ParseMetadataFilter reads E2B's metadata filter, as it stands after the query
-// itself was decoded. It is encoded twice more: the whole text, and in it each
-// key and each value. The empty text filters nothing.
+// ParseMetadataFilter reads E2B's metadata filter from a decoded query. The filter is encoded twice
+// more: the whole text, and inside it each key and each value. The empty text filters nothing.
 func ParseMetadataFilter(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil

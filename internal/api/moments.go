@@ -7,10 +7,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// momentRoutes are the routes about sandboxes' time: E2B's and ours.
+// momentRoutes are the routes about snapshots, pauses and forks: E2B's and ours.
 type momentRoutes struct{ *Server }
 
-// add adds carrel.Moments below the prefix v1.
+// add adds the routes of carrel.Moments below the prefix v1.
 func (s momentRoutes) add(v1 string) {
 	s.handle("POST"+v1+"/sandboxes/{id}/pause", s.pauseOurs)
 	s.handle("POST"+v1+"/sandboxes/{id}/resume", s.resumeOurs)
@@ -98,7 +98,7 @@ func (s momentRoutes) snapshotOurs(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// forkOurs differs from E2B's in that no count, or 0, is one fork.
+// forkOurs differs from E2B's fork in one point: no count, or 0, means one fork.
 func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s momentRoutes) promoteOurs(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// snapshotID reads an ID that a request names in a field.
+// snapshotID reads an ID from a field of a request.
 func snapshotID(field, text string) (carrel.SnapshotID, error) {
 	if text == "" {
 		return "", invalid(field, "missing")
@@ -261,7 +261,7 @@ func (s momentRoutes) getSnapshotOurs(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// resolve finds the ID of a snapshot that a request may also call by a name.
+// resolve finds the ID of a snapshot that a request names by ID or by name.
 func (s momentRoutes) resolve(r *http.Request, idOrName string) (carrel.SnapshotID, error) {
 	if id, err := carrel.ParseSnapshotID(idOrName); err == nil {
 		return id, nil
@@ -312,7 +312,7 @@ func (s momentRoutes) deleteSnapshotOurs(w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// diffOurs compares two snapshots, each called by its ID or a name.
+// diffOurs compares two snapshots, each given by ID or name.
 func (s momentRoutes) diffOurs(w http.ResponseWriter, r *http.Request) error {
 	other := r.URL.Query().Get("to")
 	if other == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// TestMoments is each of our endpoints about time with its exact answer.
+// TestMoments checks the exact answer of each of our endpoints about snapshots, pauses and forks.
 func TestMoments(t *testing.T) {
 	srv := start(t, newFake(), func(o *Options) { o.Snapshots = shelf{} })
 	sb := func(change func(*carrel.Sandbox)) string {
@@ -73,7 +73,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// shelf is a snapshot store's costs.
+// shelf is a snapshot store that only knows its costs.
 type shelf struct{}
 
 func (shelf) Usage(context.Context) (snapshot.Usage, error) {
@@ -83,7 +83,7 @@ func (shelf) GC(context.Context) (snapshot.Collected, error) {
 	return snapshot.Collected{Packs: 1, Drafts: 2, Freed: 3}, nil
 }
 
-// TestLifecycleForms: a whole lifecycle, in create and by itself, in texts and in
+// TestLifecycleForms sends a whole lifecycle in all forms: in create and alone, as texts and in
 // Go's own form.
 func TestLifecycleForms(t *testing.T) {
 	want := carrel.Lifecycle{
@@ -112,7 +112,8 @@ func TestLifecycleForms(t *testing.T) {
 	}
 }
 
-// TestBadMoments names the field of what is wrong with a request about time.
+// TestBadMoments sends invalid requests about snapshots, pauses and forks. The answer must name the
+// field.
 func TestBadMoments(t *testing.T) {
 	f := newFake()
 	never := errors.New("this must not reach the service")
@@ -237,8 +238,8 @@ func TestBadMoments(t *testing.T) {
 	}
 }
 
-// FuzzLifecycle feeds the strict decoder: what it takes is bounded, and what it
-// refuses is the client's fault.
+// FuzzLifecycle feeds the strict decoder. An accepted lifecycle must be bounded, and a refusal must
+// be the client's fault.
 func FuzzLifecycle(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `{"idle":{"after":"5m","cpuPct":1e308}}`, `{"checkpoints":{"every":1,"before":["("]}}`, `{"retention":{"last":-1,"for":"1h"}}`,
 		`{"onTimeout":"pause","x":1}`, `{"idle":{"after":"9223372036854775807ns"}}`, `{"idle":{"after":null}}`, `{} `, `{}{}`, `{"idle":[]}`, "{\"\xff\":1}"} {
@@ -266,7 +267,7 @@ func FuzzLifecycle(f *testing.F) {
 	})
 }
 
-// FuzzSnapshotName: what passes for a name can't be taken for anything else.
+// FuzzSnapshotName shows that an accepted name can't be taken for anything else.
 func FuzzSnapshotName(f *testing.F) {
 	for _, s := range []string{"a", "a:b", "a/b:default", ":a", "a:", "a:b:c", momentID, momentID + ":v1", "é", " "} {
 		f.Add(s)

@@ -24,11 +24,11 @@ type networkBody struct {
 // allTraffic is E2B's name for everything.
 const allTraffic = "0.0.0.0/0"
 
-// network puts E2B's network fields into our words; the service checks them. When nothing
-// is said, E2B's meaning is that the internet may be reached.
+// network converts E2B's network fields. The service checks them. Without any fields, E2B's meaning
+// is that the internet is allowed.
 //
-// What is allowed beats what is denied. Blocking all traffic also turns the plain
-// switch off, so that IPv6 and names are meant too.
+// Allowed destinations win over denied ones. To block all traffic also turns the plain switch off,
+// so that IPv6 and names are blocked too.
 func (n *networkBody) network(allowInternet *bool) (carrel.Network, error) {
 	out := carrel.Network{Internet: allowInternet == nil || *allowInternet}
 	if n == nil {
@@ -55,9 +55,8 @@ func (n *networkBody) network(allowInternet *bool) (carrel.Network, error) {
 	return out, nil
 }
 
-// networkError puts an error about network rules into E2B's words. Its field is named as
-// E2B's requests name it, and a text of E2B's own stands alone. Other errors stay as they
-// are.
+// networkError converts an error about network rules to E2B's words. Its field has the name in
+// E2B's requests, and one of E2B's own texts stands alone. Other errors stay unchanged.
 func networkError(err error) error {
 	ce, ok := errors.AsType[*carrel.Error](err)
 	if !ok || ce.Kind != carrel.Invalid || ce.Err == nil {
@@ -83,8 +82,7 @@ func networkError(err error) error {
 	return err
 }
 
-// network replaces the egress rules of a running sandbox; what is left out is
-// cleared.
+// network replaces the egress rules of a running sandbox. Missing fields are cleared.
 func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	sb, err := s.find(r)
 	if err != nil {
@@ -98,7 +96,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// An update is about egress only.
+	// An update changes only the egress rules.
 	want.PrivateTraffic, want.MaskHost, want.HTTPSPorts = sb.Network.PrivateTraffic, sb.Network.MaskHost, sb.Network.HTTPSPorts
 	if _, err := s.opts.Service.SetNetwork(r.Context(), sb.ID, want); err != nil {
 		return networkError(notFoundAs(sb.ID, err))
@@ -107,7 +105,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// networkOurs replaces all network rules of a running sandbox, in either form.
+// networkOurs replaces all network rules of a running sandbox, in E2B's form or ours.
 func (s *Server) networkOurs(w http.ResponseWriter, r *http.Request) error {
 	sb, err := s.find(r)
 	if err != nil {

@@ -66,7 +66,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unixTime reads a query parameter that counts units since 1970.
+// unixTime reads a query parameter in units since 1970.
 func unixTime(q url.Values, name string, unit time.Duration) (time.Time, error) {
 	v := q.Get(name)
 	if v == "" {
@@ -79,8 +79,8 @@ func unixTime(q url.Values, name string, unit time.Duration) (time.Time, error) 
 	return time.Unix(0, n*int64(unit)), nil
 }
 
-// metricsOfMany answers the newest sample of each sandbox named; those that are
-// not there are left out.
+// metricsOfMany answers with the newest sample of each named sandbox. It leaves out sandboxes that
+// do not exist.
 func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request) error {
 	var ids []string
 	for _, v := range r.URL.Query()["sandbox_ids"] {
@@ -131,7 +131,7 @@ func toLog(e carrel.LogEntry) logBody {
 	return b
 }
 
-// line is the entry as one line, which E2B's CLI reads as JSON.
+// line returns the entry as one line, which E2B's CLI reads as JSON.
 func (b logBody) line() string {
 	all := maps.Clone(b.Fields)
 	if all == nil {
@@ -142,7 +142,7 @@ func (b logBody) line() string {
 	return string(raw)
 }
 
-// logLevels are E2B's, least important first.
+// logLevels are E2B's levels, the least important first.
 var logLevels = []string{"debug", "info", "warn", "error"}
 
 const maxLogs = 1000
@@ -196,7 +196,7 @@ func (s *Server) logsV1(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// logsV2 reads forward from a cursor, or backward from it towards the past.
+// logsV2 reads the log from a cursor, forward or backward.
 func (s *Server) logsV2(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Server) logsV2(w http.ResponseWriter, r *http.Request) error {
 	if q.Get("level") != "" && least < 0 {
 		return invalid("level", "%q is none of debug, info, warn, error", clip(q.Get("level")))
 	}
-	// The filters are applied here, so more is asked for than is answered.
+	// The filters are applied here, so request more than the answer needs.
 	opts := carrel.LogOptions{Limit: carrel.MaxLogs}
 	switch q.Get("direction") {
 	case "", "forward":

@@ -2,7 +2,7 @@ package api
 
 import "net/http"
 
-// pool tells what is kept ready.
+// pool answers with the status of the pool.
 func (s *Server) pool(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.opts.Service.Pool(r.Context())
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/callback"
 )
 
-// Bounds of programs that clients provide.
+// Bounds on programs that clients provide.
 const (
 	maxSessions = 256              // clients that provide programs
 	maxCalls    = 64               // of one client at once
 	pickUp      = 20 * time.Second // how long a call waits for its client
 )
 
-// sessions are the clients that provide programs.
+// sessions are the clients that provide programs now.
 type sessions struct {
 	mu   sync.Mutex
 	open map[string]*session
@@ -47,8 +47,8 @@ func (s *Server) programRoutes(v1 string) {
 	s.handle("GET"+v1+"/sandboxes/{id}/programs/{session}/calls/{call}", s.answerCall)
 }
 
-// provide puts a client's programs into a sandbox for as long as the client reads the answer: a line for each call, which the
-// client answers on a connection of its own.
+// provide puts a client's programs into a sandbox for as long as the client reads the answer. The
+// answer has one line for each call. The client answers each call on a connection of its own.
 func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// ended reports whether a sandbox can have no programs any more: it is gone, or was promoted.
+// ended reports whether a sandbox can no longer have programs, because it is gone or was promoted.
 func (s *Server) ended(ctx context.Context, id carrel.ID) bool {
 	sb, err := s.opts.Service.Get(ctx, id)
 	return carrel.KindOf(err) == carrel.NotFound || err == nil && sb.Tier != carrel.Sim
@@ -136,7 +136,8 @@ func (t *sessions) get(name string) *session {
 	return t.open[name]
 }
 
-// run is the Run of a client's programs: it tells the client of the call and waits for it.
+// run is the Run function of a client's programs. It sends the call to the client and waits for the
+// result.
 func (p *session) run(ctx context.Context, c *carrel.ProgramCall) int {
 	fail := func(why string) int {
 		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Name, why)
@@ -156,7 +157,7 @@ func (p *session) run(ctx context.Context, c *carrel.ProgramCall) int {
 		defer p.mu.Unlock()
 		delete(p.calls, call)
 	}()
-	if out == nil { // between its being provided and the answer's beginning
+	if out == nil { // the call came before the answer began
 		return fail("its provider is not ready")
 	}
 	if err := out.write(map[string]any{"call": call, "about": callback.About(c)}); err != nil {
@@ -185,7 +186,8 @@ func (p *session) run(ctx context.Context, c *carrel.ProgramCall) int {
 	}
 }
 
-// answerCall is the connection on which a client answers a call: 101, then the frames of package callback.
+// answerCall serves the connection on which a client answers a call: 101, then the frames of
+// package callback.
 func (s *Server) answerCall(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -229,7 +231,7 @@ func (s *Server) answerCall(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hijacked is a connection with what was read of it already.
+// hijacked is a connection together with bytes that were read already.
 type hijacked struct {
 	io.Reader
 	io.WriteCloser

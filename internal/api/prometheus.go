@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/admission"
 )
 
-// prometheus is GET /carrel/v1/metrics: what the pool and the gate do, in Prometheus' text
-// format. A scraper sends the API key as a bearer token.
+// prometheus is GET /carrel/v1/metrics. It answers with the state of the pool and the gate, in
+// Prometheus' text format. A scraper sends the API key as a bearer token.
 func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.opts.Service.Pool(r.Context())
 	if carrel.KindOf(err) == carrel.Unsupported && s.opts.Admission == nil {
@@ -28,14 +28,14 @@ func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) error {
 		out.gate(s.opts.Admission())
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write([]byte(out.text.String())) // who has hung up needs no answer
+	_, _ = w.Write([]byte(out.text.String())) // a client that has hung up needs no answer
 	return nil
 }
 
 // exposition is a text in Prometheus' format.
 type exposition struct{ text strings.Builder }
 
-// family begins a metric of a type, which is in its name's end: of counters "_total".
+// family begins a metric. The end of its name gives its type: "_total" for counters.
 func (e *exposition) family(name, help string) {
 	kind := "gauge"
 	if strings.HasSuffix(name, "_total") {
@@ -49,7 +49,7 @@ func (e *exposition) one(name, help string, v any) {
 	fmt.Fprintf(&e.text, "%s %v\n", name, v)
 }
 
-// escape makes a text the value of a label.
+// escape escapes a text for the value of a label.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func (e *exposition) pool(st carrel.PoolStatus) {

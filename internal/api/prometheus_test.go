@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/admission"
 )
 
-// TestPrometheus reads the metrics as a scraper would: each line is a comment or a sample, each sample's
-// metric was described, none is there twice.
+// TestPrometheus reads the metrics as a scraper would. Each line must be a comment or a sample,
+// each sample's metric must be described, and none may occur twice.
 func TestPrometheus(t *testing.T) {
 	srv := start(t, &fake{}, func(o *Options) {
 		o.Service = struct {

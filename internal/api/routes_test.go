@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestRoutesAgree: the mux panics on patterns that contradict one another.
+// TestRoutesAgree makes a server. The mux panics on patterns that conflict.
 func TestRoutesAgree(t *testing.T) { New(Options{Callers: adminKey("k")}) }
 
-// TestRoutesDocumented: what the package's documentation lists is what there is.
+// TestRoutesDocumented shows that the package's documentation lists exactly the existing routes.
 func TestRoutesDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -21,8 +21,8 @@ func TestRoutesDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Parts of paths that the documentation writes short: it lists "/refreshes"
-	// behind "/sandboxes/{id}/timeout".
+	// The documentation shortens some paths: it lists "/refreshes" behind
+	// "/sandboxes/{id}/timeout".
 	pattern := regexp.MustCompile(`s\.handle\("([A-Z]+)(?: |"\+v1\+")([^"]+)"`)
 	n := 0
 	for _, file := range files {

@@ -10,10 +10,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// clientID is a field that E2B's SDKs require and nothing uses any more.
+// clientID is the value of a field that E2B's SDKs require. Nothing uses it any more.
 const clientID = "carrel"
 
-// sandboxBody is E2B's Sandbox: what create and connect answer.
+// sandboxBody is E2B's Sandbox: the answer of create and connect.
 type sandboxBody struct {
 	SandboxID          string  `json:"sandboxID"`
 	TemplateID         string  `json:"templateID"`
@@ -52,7 +52,7 @@ type detailBody struct {
 	Lifecycle           lifecycleBody `json:"lifecycle"`
 }
 
-// networkDetail is E2B's SandboxNetworkConfig as it is answered.
+// networkDetail is E2B's SandboxNetworkConfig in answers.
 type networkDetail struct {
 	AllowOut           []string                        `json:"allowOut,omitempty"`
 	DenyOut            []string                        `json:"denyOut,omitempty"`
@@ -63,7 +63,7 @@ type networkDetail struct {
 	EgressProxy        *carrel.EgressProxy             `json:"egressProxy,omitempty"`
 }
 
-// orNull is nil for the empty text: E2B's null.
+// orNull returns nil, E2B's null, for the empty text.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -108,11 +108,11 @@ func toDetail(sb carrel.Sandbox) detailBody {
 	}
 }
 
-// cpuCount rounds up to whole cores: E2B knows no parts of one.
+// cpuCount rounds up to whole cores, because E2B knows no fractions.
 func cpuCount(cpus float64) int { return max(1, int(math.Ceil(cpus))) }
 
-// pathID reads the sandbox's ID from the path. E2B's older clients append
-// "-<clientID>". A text that can't be an ID names no sandbox: 404.
+// pathID reads the sandbox's ID from the path. E2B's older clients append "-<clientID>". A text
+// that can't be an ID gives 404.
 func pathID(r *http.Request) (carrel.ID, error) {
 	text := r.PathValue("id")
 	short, _, _ := strings.Cut(text, "-")
@@ -123,7 +123,7 @@ func pathID(r *http.Request) (carrel.ID, error) {
 	return id, nil
 }
 
-// notFoundAs gives a service's NotFound about a sandbox E2B's text.
+// notFoundAs gives the service's NotFound about a sandbox E2B's text.
 func notFoundAs(id carrel.ID, err error) error {
 	if carrel.KindOf(err) == carrel.NotFound {
 		return sandboxNotFound(string(id))
@@ -131,8 +131,7 @@ func notFoundAs(id carrel.ID, err error) error {
 	return err
 }
 
-// find returns the sandbox that the path names. One that is being killed is gone
-// already, as E2B sees it.
+// find returns the sandbox in the path. As in E2B, one that is being killed counts as gone.
 func (s *Server) find(r *http.Request) (carrel.Sandbox, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -174,7 +173,7 @@ type timeoutBody struct {
 	Timeout *int32 `json:"timeout"`
 }
 
-// span turns E2B's seconds into a bounded duration.
+// span converts E2B's seconds to a bounded duration.
 func (s *Server) span(field string, seconds int32) (time.Duration, error) {
 	if seconds < 0 {
 		return 0, invalid(field, "%d is negative", seconds)
@@ -212,7 +211,7 @@ func (s *Server) timeout(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	timeoutV1  = 15  // seconds a sandbox lives by E2B's first API's default
+	timeoutV1  = 15  // default timeout of E2B's first API, in seconds
 	timeoutV2  = 300 // and by its second's
 	maxRefresh = 3600
 )

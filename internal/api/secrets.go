@@ -13,7 +13,7 @@ import (
 // secretRoutes are the routes about secrets.
 type secretRoutes struct{ *Server }
 
-// add adds the routes of secrets, in E2B's form and in ours. No answer has a value.
+// add adds the routes of secrets, in E2B's form and in ours. No answer contains a value.
 func (s secretRoutes) add() {
 	const v1 = " /carrel/v1"
 	s.handle("GET /secrets", s.listSecrets)
@@ -64,15 +64,15 @@ func toSecret(s carrel.Secret) secretBody {
 	return secretBody{s.ID, s.Name, s.Version, s.Metadata, s.Created, s.Updated}
 }
 
-// newSecretBody is E2B's NewSecret. A runtime marker, as E2B's documentation has it, is
-// what is put in: the value.
+// newSecretBody is E2B's NewSecret. In E2B's documentation, a runtime marker stands for the text
+// put into requests: the value.
 type newSecretBody struct {
 	Name     string            `json:"name"`
 	Value    string            `json:"value"`
 	Metadata map[string]string `json:"metadata"`
 }
 
-// secretUpdateBody is E2B's SecretUpdate, and ours.
+// secretUpdateBody is the body of E2B's SecretUpdate, and of ours.
 type secretUpdateBody struct {
 	Value    string            `json:"value"`
 	Metadata map[string]string `json:"metadata"` // nil leaves what there is
@@ -121,8 +121,8 @@ func (s secretRoutes) deleteSecret(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// listSecrets is E2B's list, page by page. A page's cursor is the name it ended with, so that
-// what comes and goes meanwhile moves nothing.
+// listSecrets is E2B's list, page by page. A page's cursor is its last name, so that secrets that
+// come and go between two pages shift nothing.
 func (s secretRoutes) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	limit, cursor, err := paging(r.URL.Query(), "nextToken", 1)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/vault"
 )
 
-// canary is the value of all secrets here: no answer may have it.
+// canary is the value of all secrets here. No answer may contain it.
 const canary = "sk-canary-5b1e77aa"
 
 // secretsServer serves the secrets of a real vault.
@@ -37,7 +37,7 @@ func secretsServer(t *testing.T) func(method, path, body string) (*http.Response
 	}
 }
 
-// TestSecretsE2B: E2B's routes, statuses and shapes.
+// TestSecretsE2B checks E2B's routes, statuses and bodies.
 func TestSecretsE2B(t *testing.T) {
 	do := secretsServer(t)
 	resp, text := do("POST", "/secrets", `{"name":"OpenAI","value":"`+canary+`","metadata":{"team":"a"},"someday":1}`)
@@ -96,7 +96,8 @@ func TestSecretsE2B(t *testing.T) {
 	}
 }
 
-// TestSecretsPages: every secret is on one page, whatever comes and goes meanwhile.
+// TestSecretsPages shows that every secret is on exactly one page, even if others come and go
+// between the pages.
 func TestSecretsPages(t *testing.T) {
 	do := secretsServer(t)
 	if resp, text := do("GET", "/secrets", ""); resp.StatusCode != 200 || text != "[]" || resp.Header.Get("X-Next-Token") != "" {
@@ -130,7 +131,7 @@ func TestSecretsPages(t *testing.T) {
 	}
 }
 
-// TestSecretsOurs: our routes, with hosts.
+// TestSecretsOurs checks our routes, with hosts.
 func TestSecretsOurs(t *testing.T) {
 	do := secretsServer(t)
 	resp, text := do("POST", "/carrel/v1/secrets", `{"name":"a","value":"`+canary+`","hosts":["API.example.com"]}`)
@@ -148,7 +149,7 @@ func TestSecretsOurs(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"POST", "/carrel/v1/secrets", `{"name":"b","value":"` + canary + `","host":["x"]}`, 400}, // an unknown field may have been meant to bound it
+		{"POST", "/carrel/v1/secrets", `{"name":"b","value":"` + canary + `","host":["x"]}`, 400}, // an unknown field may be a misspelt bound
 		{"POST", "/carrel/v1/secrets", `{"name":"b","value":"` + canary + `","hosts":["*"]}`, 400},
 		{"PUT", "/carrel/v1/secrets/a", `{"value":"` + canary + `","hosts":["evil.example.com"]}`, 400},
 		{"PUT", "/carrel/v1/secrets/none", `{"value":"` + canary + `"}`, 404},
@@ -162,7 +163,7 @@ func TestSecretsOurs(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: a service that keeps none says so.
+// TestNoSecrets shows the error of a service without secrets.
 func TestNoSecrets(t *testing.T) {
 	srv := start(t, newFake())
 	for _, path := range []string{"/secrets", "/secrets/a", "/carrel/v1/secrets", "/carrel/v1/secrets/a"} {

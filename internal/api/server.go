@@ -12,32 +12,33 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// Options is what the door needs to know.
+// Options configures a Server.
 type Options struct {
 	Service carrel.Service
-	// Callers says who asks; every request but /health must show a key.
+	// Callers identifies callers. Every request but /health must carry a key.
 	Callers Callers
 	// Version is the daemon's own version.
 	Version string
-	// Limits are the defaults of new sandboxes, shown as the templates' size.
+	// Limits are the default limits of new sandboxes. They are shown as the templates' size.
 	Limits carrel.Limits
-	// MaxTimeout bounds the timeouts a request may ask for; 0 is 720 hours.
+	// MaxTimeout bounds the timeouts in requests; 0 is 720 hours.
 	MaxTimeout time.Duration
-	// Snapshots is what keeps the service's snapshots; nil answers 501.
+	// Snapshots is the store of the service's snapshots. With nil, its routes answer 501.
 	Snapshots SnapshotKeeper
-	// Rekey seals all secrets anew under another key, a random one for nil; nil answers 501.
+	// Rekey seals all secrets anew under another key, or a random one if key is nil. With nil, its
+	// route answers 501.
 	Rekey func(key []byte) error
-	// Doctor reports on the drivers; nil answers 501.
+	// Doctor reports on the drivers. With nil, its route answers 501.
 	Doctor func(ctx context.Context) ([]DriverReport, error)
-	// Admission says what goes on at the gate before each start; nil answers 501.
+	// Admission returns the state of the gate before each start. With nil, its route answers 501.
 	Admission func() admission.State
-	// DefaultNetwork is for creations that say nothing of the network; nil is E2B's
-	// meaning through E2B's routes (the internet), and nothing at all through ours.
+	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
+	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
-	// Ready says whether requests are served yet; nil means always.
+	// Ready reports whether requests are served yet; nil means always.
 	Ready func() bool
-	// Done ends long answers (events, dialled streams) when it is closed, so that a
-	// stopping daemon need not wait for them; nil never does.
+	// Done ends long answers (events, dialled streams) when it is closed, so that a stopping daemon
+	// need not wait for them. With nil, they never end this way.
 	Done <-chan struct{}
 	Log  *slog.Logger
 }
@@ -47,20 +48,20 @@ type DriverReport struct {
 	Driver   string      `json:"driver"`
 	Tier     carrel.Tier `json:"tier"`
 	OK       bool        `json:"ok"`
-	Default  bool        `json:"default,omitempty"` // new sandboxes use it unless they say otherwise
+	Default  bool        `json:"default,omitempty"` // new sandboxes use this tier by default
 	Problem  string      `json:"problem,omitempty"` // why it does not work
 	Hint     string      `json:"hint,omitempty"`    // what to do about it
 	Findings []Finding   `json:"findings,omitempty"`
 }
 
-// Finding is something that works only in part.
+// Finding is a feature that works only in part.
 type Finding struct {
 	What string `json:"what"`
 	Why  string `json:"why,omitempty"`
 	Hint string `json:"hint,omitempty"`
 }
 
-// SnapshotKeeper says what snapshots cost and frees what none needs. A
+// SnapshotKeeper reports what snapshots cost, and frees space that no snapshot needs. A
 // [snapshot.Store] is one.
 type SnapshotKeeper interface {
 	Usage(ctx context.Context) (snapshot.Usage, error)
@@ -90,7 +91,7 @@ func New(opts Options) *Server {
 	return s
 }
 
-// handler is a route's code: it answers itself, or returns the error to answer with.
+// handler is the code of a route. It answers itself, or returns an error for the answer.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // handle adds a route.
@@ -103,7 +104,7 @@ func (s *Server) handle(pattern string, h handler) {
 	})
 }
 
-// handleAdmin adds a route for whoever looks after the machine: others are Forbidden.
+// handleAdmin adds a route for administrators of the machine. Others are Forbidden.
 func (s *Server) handleAdmin(pattern string, h handler) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := carrel.RequireAdmin(r.Context(), r.Method+" "+clip(r.URL.Path)); err != nil {
@@ -113,7 +114,7 @@ func (s *Server) handleAdmin(pattern string, h handler) {
 	})
 }
 
-// Patterns lists the routes in the form of [http.ServeMux], but for /health.
+// Patterns lists the routes in the form of [http.ServeMux], except /health.
 func (s *Server) Patterns() []string { return slices.Clone(s.patterns) }
 
 func (s *Server) routes() {
@@ -184,8 +185,8 @@ func (s *Server) health(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// allowOrigins lets pages of any origin call: a request needs the key, which is
-// in a header and never in a cookie, so nothing is done on a visitor's behalf.
+// allowOrigins lets pages of any origin call. A request needs the key, which is in a header and
+// never in a cookie. So a page can do nothing in a visitor's name.
 func allowOrigins(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Origin") == "" {
 		return
@@ -200,8 +201,8 @@ func allowOrigins(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noRoute answers for paths and methods there are not, in JSON: the SDKs can't
-// read anything else. h is what the mux would have answered with.
+// noRoute answers requests for unknown paths and methods, in JSON, because the SDKs can read
+// nothing else. h is the handler that the mux would have used.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	probe := statusProbe{header: http.Header{}}
 	h.ServeHTTP(&probe, r)
@@ -216,7 +217,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request, h http.Handler)
 	s.fail(w, r, tell(carrel.NotFound, "no such endpoint: %s %s", r.Method, clip(r.URL.Path)))
 }
 
-// statusProbe learns what a handler would answer without answering.
+// statusProbe records the status of a handler's answer without sending it.
 type statusProbe struct {
 	header http.Header
 	status int

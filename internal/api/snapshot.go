@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// snapshotBody is E2B's SnapshotInfo. Its ID is a name when there is one, which
-// means whatever snapshot has the name then, and else the snapshot's own ID.
+// snapshotBody is E2B's SnapshotInfo. Its ID is the snapshot's name, if it has one. A name always
+// means the snapshot that has it at the time. Otherwise it is the snapshot's own ID.
 type snapshotBody struct {
 	SnapshotID string   `json:"snapshotID"`
 	Names      []string `json:"names"`
@@ -32,7 +32,7 @@ func toSnapshot(snap carrel.Snapshot) snapshotBody {
 	return b
 }
 
-// takeSnapshot is E2B's way to keep the present moment.
+// takeSnapshot is E2B's route for taking a snapshot.
 func (s momentRoutes) takeSnapshot(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s momentRoutes) takeSnapshot(w http.ResponseWriter, r *http.Request) error
 	}
 	var body struct {
 		Name   *string `json:"name"`
-		Memory *bool   `json:"memory"` // of the newest SDKs: false keeps the files only
+		Memory *bool   `json:"memory"` // from the newest SDKs; false keeps only the files
 	}
 	if err := decode(w, r, &body, true); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s momentRoutes) takeSnapshot(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// snapshots is E2B's list: what was asked for, newest first.
+// snapshots is E2B's list: the requested snapshots, newest first.
 func (s momentRoutes) snapshots(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	opts := carrel.SnapshotListOptions{Limit: maxPage}
@@ -98,7 +98,7 @@ func (s momentRoutes) snapshots(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// oneSnapshot is the list filtered by an ID, which the filter by name may be.
+// oneSnapshot is the list filtered by an ID. The filter by name may hold an ID.
 func (s momentRoutes) oneSnapshot(w http.ResponseWriter, r *http.Request, id carrel.SnapshotID, of carrel.ID) error {
 	out := []snapshotBody{}
 	snap, err := s.opts.Service.GetSnapshot(r.Context(), string(id))
@@ -113,7 +113,7 @@ func (s momentRoutes) oneSnapshot(w http.ResponseWriter, r *http.Request, id car
 	return nil
 }
 
-// paging reads a page's limit, from least on, and its cursor.
+// paging reads a page's limit, which is at least least, and its cursor.
 func paging(q url.Values, cursor string, least int) (limit int, next string, err error) {
 	limit, next = maxPage, q.Get(cursor)
 	if v := q.Get("limit"); v != "" {
@@ -133,8 +133,8 @@ const (
 	maxLabel = 256
 )
 
-// snapshotName checks a name of the form name or name:tag and takes E2B's default
-// tag off it. What may stand in it is for the service to say.
+// snapshotName checks a name of the form name or name:tag, and removes E2B's default tag. The
+// service checks its characters.
 func snapshotName(field, text string) (string, error) {
 	name, tag, tagged := strings.Cut(text, ":")
 	switch {
@@ -153,7 +153,7 @@ func snapshotName(field, text string) (string, error) {
 	return text, nil
 }
 
-// checkLabel bounds what people call a snapshot.
+// checkLabel bounds a snapshot's label.
 func checkLabel(label string) error {
 	switch {
 	case utf8.RuneCountInString(label) > maxLabel:

@@ -6,7 +6,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// sshKeyRoutes adds the endpoints of the keys that may open SSH sessions.
+// sshKeyRoutes adds the endpoints for SSH keys.
 func (s *Server) sshKeyRoutes(v1 string) {
 	s.handle("GET"+v1+"/ssh-keys", s.listSSHKeys)
 	s.handle("POST"+v1+"/ssh-keys", s.addSSHKey)

@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	heartbeat   = 15 * time.Second // a blank line on a quiet stream, so that a dead peer is noticed
-	stallTime   = time.Minute      // an import that sends nothing for this long is given up
-	writeStall  = 30 * time.Second // as is a reader that takes nothing
+	heartbeat   = 15 * time.Second // a blank line on a quiet stream shows whether the peer lives
+	stallTime   = time.Minute      // an import that sends nothing for this long ends
+	writeStall  = 30 * time.Second // and so does an answer that the client does not read
 	progressGap = 100 * time.Millisecond
 )
 
-// lines writes one JSON document a line, each flushed at once. It is safe for
-// concurrent use.
+// lines writes one JSON document a line, and flushes each at once. It is safe for concurrent use.
 type lines struct {
 	mu sync.Mutex
 	w  http.ResponseWriter
@@ -81,7 +80,7 @@ func (s *Server) stopping(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { cancel(); <-ended }
 }
 
-// events streams events as JSON lines until the client goes or the daemon stops.
+// events streams events as JSON lines until the client leaves or the daemon stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	var after int64
 	if v := r.URL.Query().Get("after"); v != "" {
@@ -133,14 +132,14 @@ func (s *Server) importTemplate(w http.ResponseWriter, r *http.Request) error {
 		return invalid("name", "missing")
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.EnableFullDuplex() // progress is told while the archive still arrives
+	_ = rc.EnableFullDuplex() // progress is sent while the archive still arrives
 	body := &patientReader{r: r.Body, rc: rc}
 	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (carrel.Template, error) {
 		return s.opts.Service.ImportTemplate(ctx, name, body, progress)
 	})
 }
 
-// patientReader gives each read, not the whole, a deadline.
+// patientReader sets a deadline for each read, not for the whole.
 type patientReader struct {
 	r  io.Reader
 	rc *http.ResponseController
@@ -173,8 +172,8 @@ func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// job runs a long piece of work and streams its progress, then its result. An
-// error before anything was told is an ordinary error answer.
+// job runs a long piece of work and streams its progress, then its result. An error before the
+// first progress is an ordinary error answer.
 func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.Context, func(carrel.Progress)) (carrel.Template, error)) error {
 	ctx, cancel := s.stopping(r.Context())
 	defer cancel()
@@ -214,11 +213,11 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.C
 	return nil
 }
 
-// streamProtocol is the upgrade that turns a request into raw bytes to a port.
+// streamProtocol is the upgrade that turns a request into a raw connection to a port.
 const streamProtocol = "carrel-stream"
 
-// dial connects the client with a port of a sandbox: 101, then raw bytes. Whoever
-// has the API key owns the sandbox, so no further token is asked for.
+// dial connects the client with a port of a sandbox: 101, then raw bytes. The API key proves that
+// the caller owns the sandbox, so no other token is needed.
 func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -258,8 +257,8 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// dialError says that nothing listens, in a way that the client can turn back
-// into a refused connection.
+// dialError makes the error for a dial. The client can turn the one for a port without a listener
+// back into a refused connection.
 func (s *Server) dialError(id carrel.ID, port uint16, err error) error {
 	if refused(err) {
 		p := tell(carrel.Unavailable, "nothing listens on port %d", port)
@@ -270,11 +269,11 @@ func (s *Server) dialError(id carrel.ID, port uint16, err error) error {
 	return err
 }
 
-// refused reports whether a dial failed because nothing listens.
+// refused reports whether a dial failed because nothing listens on the port.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// splice copies both ways until both sides are done, either breaks, or the daemon
-// stops. The end of one direction is passed on as such: the other goes on.
+// splice copies both ways until both sides have ended, one side breaks, or the daemon stops. If one
+// direction ends, it ends that direction on the other side too. The other direction goes on.
 func (s *Server) splice(inside, outside net.Conn, fromOutside io.Reader) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

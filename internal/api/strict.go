@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// decodeStrict is decode for our own API, which has clients of our own only: a
-// field that is unknown here is an error, since whoever sent it meant something.
+// decodeStrict is decode for our own API, which has only our own clients. An unknown field is an
+// error, because its sender meant something by it.
 func decodeStrict(w http.ResponseWriter, r *http.Request, v any, optional bool) error {
 	raw, err := document(w, r, optional)
 	if err != nil || raw == nil {
@@ -46,9 +46,8 @@ func unmarshalStrict(raw []byte, v any) error {
 	return nil
 }
 
-// span is a time span in our own API as it was sent: nanoseconds, as Go writes it,
-// or a text such as "90s". It is read when its field's name is at hand; nil is
-// none.
+// span is a time span of our own API, as it was sent: nanoseconds, as Go writes it, or a text such
+// as "90s". It is parsed later, when the name of its field is known for errors. Nil means none.
 type span []byte
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -59,8 +58,8 @@ func (d *span) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// duration reads the span, which must not be negative nor, unless most is 0, more
-// than most.
+// duration parses the span. It must not be negative. Unless most is 0, it must not be more than
+// most.
 func (d span) duration(field string, most time.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

@@ -54,8 +54,8 @@ func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	}
 }
 
-// buildID makes a UUID of what is fixed about a template: there is one build of
-// each, and E2B's clients want it to have a name.
+// buildID makes a UUID from the fixed properties of a template. Each template has one build, and
+// E2B's clients want an ID for it.
 func buildID(t carrel.Template) string {
 	h := sha256.Sum256([]byte(t.ID + "\x00" + t.Digest + "\x00" + t.Created.UTC().Format(time.RFC3339Nano)))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (our own), variant of RFC 9562
@@ -75,13 +75,14 @@ func (s templateRoutes) templates(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// findTemplate returns the template a text means.
+// findTemplate returns the template that a text names.
 func (s templateRoutes) findTemplate(r *http.Request, text string) (carrel.Template, error) {
 	t, err := s.opts.Service.GetTemplate(r.Context(), text)
 	return t, noTemplate(err, text)
 }
 
-// noTemplate gives an error E2B's text where nothing has a name. A name that can't be, isn't.
+// noTemplate gives E2B's text to an error about a name that nothing has. An invalid name counts as
+// such a name.
 func noTemplate(err error, text string) error {
 	switch carrel.KindOf(err) {
 	case carrel.NotFound, carrel.Invalid:
@@ -118,9 +119,8 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// deleteTemplate removes a template or a snapshot, whichever the text means: E2B has one set
-// of names for both, and so has create. The template comes first, as it does there (see
-// carrel.TemplateRef).
+// deleteTemplate removes the template or the snapshot that the text names. E2B has one set of names
+// for both, and so has create. The template comes first, as in create (see carrel.TemplateRef).
 func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("id")
 	err := s.opts.Service.DeleteTemplate(r.Context(), text)
@@ -134,8 +134,7 @@ func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) e
 	return nil
 }
 
-// teams answers with the one team there is: whoever holds the key. E2B's CLI
-// wants to pick one.
+// teams answers with the only team: the holder of the key. E2B's CLI wants to pick one.
 func (s templateRoutes) teams(w http.ResponseWriter, r *http.Request) error {
 	writeJSON(w, http.StatusOK, []any{map[string]any{
 		"teamID": "00000000-0000-8000-8000-000000000001", "name": "carrel", "apiKey": s.opts.Callers.Shown(r), "isDefault": true,

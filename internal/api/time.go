@@ -7,13 +7,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// pausedStates are those that E2B shows as paused. One that is being paused counts
-// already, as it does there, and one that is being resumed still does: of both the
-// state is kept, and a request has to wait for them. Everything else is running.
+// pausedStates are the states that E2B shows as paused. As in E2B, a sandbox that is being paused
+// counts. One that is being resumed counts too. In both cases its state is kept, and a request must
+// wait. All other states are shown as running.
 var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming}
 
-// pause is E2B's: 204, and 409 for a sandbox that is paused already, which its SDKs
-// tell from an error.
+// pause is E2B's route. It answers 204, or 409 for a sandbox that is paused already. E2B's SDKs do
+// not treat this 409 as an error.
 func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -35,12 +35,11 @@ func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 // resumeBody is E2B's ConnectSandbox, ConnectSandboxV2 and ResumedSandbox.
 type resumeBody struct {
 	Timeout   *int32 `json:"timeout"`
-	Memory    *bool  `json:"memory"`    // false boots a paused sandbox afresh on its files
+	Memory    *bool  `json:"memory"`    // false boots a paused sandbox afresh from its files
 	AutoPause *bool  `json:"autoPause"` // resume only
 }
 
-// options are the body's in our words. A timeout of 0 asks for nothing more than
-// the sandbox last had.
+// resumeOptions converts the body. A timeout of 0 keeps the sandbox's last timeout.
 func (s momentRoutes) resumeOptions(body resumeBody, seconds int32) (carrel.ResumeOptions, error) {
 	opts := carrel.ResumeOptions{FilesOnly: body.Memory != nil && !*body.Memory}
 	if body.Timeout != nil {
@@ -59,10 +58,9 @@ func (s momentRoutes) connectV2(w http.ResponseWriter, r *http.Request) error {
 	return s.connect(w, r, true)
 }
 
-// connect answers with a running sandbox: 200 when it ran, 201 when it was paused
-// and is resumed. It makes sure that it lives for the timeout at least, and never
-// shortens its life. What happens to it by itself stays as it was: users of E2B
-// lost auto-pause by connecting again.
+// connect answers with a running sandbox: 200 when it ran, 201 when it was paused and is resumed.
+// It makes sure that the sandbox lives at least for the timeout, and never shortens its life. The
+// action at the timeout stays the same. In E2B, users lost auto-pause when they connected again.
 func (s momentRoutes) connect(w http.ResponseWriter, r *http.Request, v2 bool) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -91,8 +89,8 @@ func (s momentRoutes) connect(w http.ResponseWriter, r *http.Request, v2 bool) e
 	return nil
 }
 
-// resume is E2B's deprecated way to wake a sandbox: one that runs is a conflict. It
-// alone may change what happens at the timeout.
+// resume is E2B's deprecated way to wake a sandbox. A running sandbox is a conflict. Only this
+// route may change the action at the timeout.
 func (s momentRoutes) resume(w http.ResponseWriter, r *http.Request) error {
 	sb, err := s.find(r)
 	if err != nil {
@@ -136,13 +134,13 @@ func alreadyRunning(id carrel.ID) error {
 
 const maxForks = 100
 
-// forkBody is E2B's SandboxForkResult: one of the two.
+// forkBody is E2B's SandboxForkResult. One of its two fields is set.
 type forkBody struct {
 	Sandbox *sandboxBody `json:"sandbox,omitempty"`
 	Error   *errorBody   `json:"error,omitempty"`
 }
 
-// fork is E2B's. Other than there, a paused sandbox can be forked, too.
+// fork is E2B's route. Unlike E2B's, it can also fork a paused sandbox.
 func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// inState makes the fake's one sandbox be in a state.
+// inState sets the state of the fake's one sandbox.
 func inState(f *fake, st carrel.State) {
 	f.get = func(id carrel.ID) (carrel.Sandbox, error) {
 		if id != box.ID {
@@ -26,8 +26,8 @@ func inState(f *fake, st carrel.State) {
 	}
 }
 
-// TestPausedStates: which of E2B's two states each of ours is shown as, and which
-// of ours each of E2B's filters finds.
+// TestPausedStates checks which of E2B's two states each of ours is shown as, and which of ours
+// each of E2B's filters finds.
 func TestPausedStates(t *testing.T) {
 	f := newFake()
 	srv := start(t, f)
@@ -60,7 +60,7 @@ func TestPausedStates(t *testing.T) {
 	}
 }
 
-// TestLifecycleFields: E2B's three fields, there and back.
+// TestLifecycleFields converts E2B's three fields in both directions.
 func TestLifecycleFields(t *testing.T) {
 	f := newFake()
 	var got carrel.CreateOptions
@@ -93,15 +93,15 @@ func TestLifecycleFields(t *testing.T) {
 			t.Errorf("%s is shown as %s", c.body, body)
 		}
 	}
-	// What pauses on idleness wakes with the next request, whether it says so or not.
+	// A lifecycle with a pause on idleness always shows auto-resume.
 	got.Lifecycle = carrel.Lifecycle{Idle: carrel.Idle{After: time.Minute}}
 	if _, body := call(t, srv, "GET", "/sandboxes/"+boxID, ""); !strings.Contains(body, `"lifecycle":{"autoResume":true,"onTimeout":"kill"}`) {
 		t.Errorf("idle: %s", body)
 	}
 }
 
-// TestConnect: 200 for one that ran and 201 for one that was resumed, by both
-// versions; the options arrive.
+// TestConnect shows that both versions answer 200 for a running sandbox and 201 for a resumed one,
+// and that the options arrive.
 func TestConnect(t *testing.T) {
 	f := newFake()
 	var got carrel.ResumeOptions
@@ -136,8 +136,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestAutoPauseKeptOnReconnect: connecting never changes what happens at the
-// timeout; E2B's users lost auto-pause by it.
+// TestAutoPauseKeptOnReconnect shows that connecting never changes the action at the timeout. E2B's
+// users lost auto-pause this way.
 func TestAutoPauseKeptOnReconnect(t *testing.T) {
 	var mu sync.Mutex
 	var now carrel.Sandbox
@@ -182,7 +182,7 @@ func TestAutoPauseKeptOnReconnect(t *testing.T) {
 	}
 }
 
-// TestResume is E2B's deprecated endpoint.
+// TestResume checks E2B's deprecated endpoint.
 func TestResume(t *testing.T) {
 	f := newFake()
 	inState(f, carrel.Paused)
@@ -213,7 +213,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestPause: the answers that the SDKs tell apart, and what the body means.
+// TestPause checks the answers that the SDKs distinguish, and the fields of the body.
 func TestPause(t *testing.T) {
 	f := newFake()
 	var got carrel.PauseOptions
@@ -232,8 +232,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestFork: each fork's outcome in its entry, with the code that a whole answer
-// would have.
+// TestFork shows that each fork's result is in its own entry. An error has the code that a whole
+// answer would have.
 func TestFork(t *testing.T) {
 	f := newFake()
 	var got carrel.ForkOptions
@@ -270,7 +270,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestTakeSnapshot: what the body means. Python's SDK 2.63 asks for files only.
+// TestTakeSnapshot checks the fields of the body. Python's SDK 2.63 can ask for a snapshot of files
+// only.
 func TestTakeSnapshot(t *testing.T) {
 	f := newFake()
 	var got carrel.SnapshotOptions
@@ -286,8 +287,7 @@ func TestTakeSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshots: the list's filters and pages, and names with and without E2B's
-// default tag.
+// TestSnapshots checks the list's filters and pages, and names with and without E2B's default tag.
 func TestSnapshots(t *testing.T) {
 	f := newFake()
 	var asked carrel.SnapshotListOptions
@@ -320,8 +320,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestSnapshotAsTemplate: a snapshot's ID or name goes to create as it is, and
-// deleting tells a snapshot from a template.
+// TestSnapshotAsTemplate shows that create passes a snapshot's ID or name on unchanged, and that
+// delete distinguishes snapshots from templates.
 func TestSnapshotAsTemplate(t *testing.T) {
 	f := newFake()
 	var got string
@@ -347,7 +347,7 @@ func TestSnapshotAsTemplate(t *testing.T) {
 	srv := start(t, f)
 	for _, text := range []string{momentID, momentID + ":default", "team/warm", "team/warm:v1", "warm:latest"} {
 		for _, path := range []string{"/sandboxes", "/v2/sandboxes"} {
-			if resp, body := call(t, srv, "POST", path, `{"templateID":"`+text+`"}`); resp.StatusCode != 201 || got != text { // what it means is the service's to say
+			if resp, body := call(t, srv, "POST", path, `{"templateID":"`+text+`"}`); resp.StatusCode != 201 || got != text { // the service decides what it means
 				t.Errorf("%s: %d %s, asked for %s", text, resp.StatusCode, body, got)
 			}
 		}
@@ -368,8 +368,8 @@ func TestSnapshotAsTemplate(t *testing.T) {
 	}
 }
 
-// TestOnPaused: what can't be done with a paused sandbox is a conflict that says so;
-// killing it works, and its metrics and logs can be read.
+// TestOnPaused shows that an impossible operation on a paused sandbox gives a clear conflict. The
+// sandbox can be killed, and its metrics and logs can be read.
 func TestOnPaused(t *testing.T) {
 	f := newFake()
 	inState(f, carrel.Paused)

@@ -11,27 +11,27 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Options says how large a Log may grow. The zero value has sensible bounds.
+// Options bounds the size of a Log. The zero value has sensible bounds.
 type Options struct {
-	// MaxFile is how large a file grows before the next is begun; 0 is 64 MiB.
+	// MaxFile is the size at which the next file is begun; 0 is 64 MiB.
 	MaxFile int64
 	// MaxFiles is how many files are kept, the newest included; 0 is 10.
 	MaxFiles int
-	// MaxAge removes files whose newest decision is older; 0 keeps them.
+	// MaxAge removes files whose newest decision is older. 0 keeps all files.
 	MaxAge time.Duration
-	// SyncEvery is how often what was written is forced to the disk; 0 is 1 s. A crash
-	// of the daemon loses the last 50 ms, one of the machine this much.
+	// SyncEvery is the time between two forced writes to the disk; 0 is 1 s. A crash of the daemon
+	// loses the last 50 ms. A crash of the machine loses this much.
 	SyncEvery time.Duration
-	// Queue is how many decisions wait for the disk; 0 is 65536.
+	// Queue is how many decisions may wait for the disk; 0 is 65536.
 	Queue int
-	// Rate is how many allowed, and how many refused, decisions of one sandbox are kept
-	// one by one each second, with bursts of five times that; 0 is 200.
+	// Rate is how many decisions of one sandbox are kept one by one each second, separately for
+	// allowed and refused ones. Bursts may be five times that; 0 is 200.
 	Rate   int
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
 
 	open  func(name string) (logFile, error) // nil is the real one
-	bytes float64                            // of a sandbox at once; 0 is a part of MaxFile
+	bytes float64                            // one sandbox's burst of bytes; 0 is a part of MaxFile
 }
 
 func (o Options) withDefaults() Options {
@@ -69,30 +69,30 @@ func (o Options) withDefaults() Options {
 type Log struct {
 	opts  Options
 	files *files
-	write writer // of the writing goroutine alone
+	write writer // used by the writing goroutine only
 
 	mu     sync.Mutex
 	queue  queue
 	closed bool
 
-	kick    chan struct{} // holds a token when something was queued
+	kick    chan struct{} // holds a token when a decision was queued
 	asks    chan ask
 	closing chan struct{}
 	ended   chan struct{} // closed when the writing goroutine has ended
 	once    sync.Once
-	err     error // of the last write; read after ended
+	err     error // of the last write; read after ended is closed
 }
 
 var _ carrel.Audits = (*Log)(nil)
 
-// ask is a request to write what is queued.
+// ask is a request to write the queue.
 type ask struct {
 	sync bool
 	done chan error
 }
 
-// Open opens the log in a directory, which it makes if it is missing. One Log may
-// be open for a directory at a time. The caller closes it.
+// Open opens the log in a directory, and makes the directory if it is missing. Only one Log may be
+// open for a directory at a time. The caller closes it.
 func Open(dir string, opts Options) (*Log, error) {
 	opts = opts.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -114,8 +114,8 @@ func openError(err error) error {
 	return &carrel.Error{Op: "open audit log", Kind: carrel.Internal, Err: err}
 }
 
-// Write queues a decision. It does not wait, and takes nothing after Close. Seq is
-// given when it is written; a Time that is zero is now.
+// Write queues a decision. It does not wait. After Close it does nothing. Seq is set when the
+// decision is written. A zero Time means now.
 func (l *Log) Write(d carrel.Decision) {
 	now := l.opts.Now()
 	d, cost := bound(d, now)
@@ -130,11 +130,11 @@ func (l *Log) Write(d carrel.Decision) {
 	}
 }
 
-// Sync returns when all that was queued before is on the disk. Counts of what was
-// folded may follow later.
+// Sync returns when everything that was queued before is on the disk. Counts of folded decisions
+// may follow later.
 func (l *Log) Sync(ctx context.Context) error { return l.ask(ctx, true) }
 
-// ask has the writing goroutine write what is queued, and waits for it.
+// ask makes the writing goroutine write the queue, and waits for it.
 func (l *Log) ask(ctx context.Context, sync bool) error {
 	a := ask{sync, make(chan error, 1)}
 	select {
@@ -151,8 +151,8 @@ func errClosed() error {
 	return &carrel.Error{Op: "read audit log", Kind: carrel.Unavailable, Err: errors.New("the log is closed")}
 }
 
-// Close writes what is queued, ends the followers and waits until all is on the
-// disk. Its error says that something could not be written.
+// Close writes the queue, ends the followers and waits until everything is on the disk. It returns
+// an error if something could not be written.
 func (l *Log) Close() error {
 	l.once.Do(func() {
 		l.mu.Lock()

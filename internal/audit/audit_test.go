@@ -23,10 +23,10 @@ const (
 	boxB = carrel.ID("ibbbbbbbbbbbbbbbbbbbb")
 )
 
-// noon is when these tests happen, unless their clock goes on.
+// noon is the time of these tests, unless their clock moves.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// open opens a log that the test's end closes.
+// open opens a log that is closed at the end of the test.
 func open(t *testing.T, dir string, opts Options) *Log {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -36,7 +36,7 @@ func open(t *testing.T, dir string, opts Options) *Log {
 	}
 	t.Cleanup(func() {
 		_ = l.Close()                               // tests that mean it check it
-		for end := time.Now().Add(time.Minute); ; { // Find itself is patient for a second
+		for end := time.Now().Add(time.Minute); ; { // Find itself waits for a second
 			if err := goleak.Find(before); err == nil {
 				break
 			} else if time.Now().After(end) {
@@ -55,7 +55,7 @@ func mustClose(t *testing.T, l *Log) {
 	}
 }
 
-// all reads what a question is answered with.
+// all reads the complete answer to a query.
 func all(t *testing.T, l *Log, opts carrel.AuditOptions) []carrel.Decision {
 	t.Helper()
 	var out []carrel.Decision
@@ -161,7 +161,8 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// TestHostileTexts: whatever a sandbox names, the log stays one line of plain text for each decision.
+// TestHostileTexts shows that, with any text from a sandbox, each decision stays one line of plain
+// text.
 func TestHostileTexts(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
@@ -219,7 +220,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestTornEnd: what a crash leaves at the end is cut off, what is broken elsewhere passed over.
+// TestTornEnd shows that a half-written end after a crash is cut off, and that broken lines
+// elsewhere are skipped.
 func TestTornEnd(t *testing.T) {
 	for name, rest := range map[string]string{
 		"half a line":     `{"seq":4,"time":"2026-03-01T12:00:00Z","id":"i`,
@@ -311,7 +313,7 @@ func TestRotation(t *testing.T) {
 	}
 	mustClose(t, l)
 
-	// A file that a crash left half packed, and one that was packed but not removed.
+	// Leave a half-packed file, as after a crash, and one that was packed but not removed.
 	first := fileNames(t, dir)[0]
 	if err := os.WriteFile(filepath.Join(dir, ".audit-1.tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
@@ -351,8 +353,8 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// TestOldFilesAreSkipped: a file whose times can't match is not read, which shows
-// because reading it would be told.
+// TestOldFilesAreSkipped shows that a file whose times can't match is not read. The file is
+// damaged, so reading it would be logged.
 func TestOldFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	var told bytes.Buffer
@@ -412,7 +414,8 @@ func TestQuestionThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestProjects: a project's decisions are found by its name, and no other's by a text in them.
+// TestProjects shows that a project's decisions are found by its name. Another project's decision
+// with that name in a text must not be found.
 func TestProjects(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	for i, project := range []string{"a", "b", "a", ""} {

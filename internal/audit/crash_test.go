@@ -21,7 +21,7 @@ import (
 // childDir makes the test binary a daemon that writes to a log until it is killed.
 const childDir = "CARREL_AUDIT_TEST_DIR"
 
-// crashing are small files, so that kills hit rotations too.
+// crashing has small files, so that some kills hit a rotation.
 var crashing = Options{MaxFile: 16 << 10, MaxFiles: 1000, bytes: 1 << 40, Rate: 1 << 30, SyncEvery: 10 * time.Millisecond}
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled prints the number of decisions that are on the disk for certain.
+// writeUntilKilled writes decisions. It prints how many are certainly on the disk.
 func writeUntilKilled(dir string) {
 	l, err := Open(dir, crashing)
 	if err != nil {
@@ -56,8 +56,8 @@ func writeUntilKilled(dir string) {
 	}
 }
 
-// TestKill: after kill -9 everything that was synced is there, each decision once, and
-// the numbers go on.
+// TestKill shows that, after kill -9, all synced decisions are there, each once, and the numbering
+// continues.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 8 {
@@ -78,7 +78,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		_ = cmd.Process.Kill()
-		for sc.Scan() { // what it said before it died counts too
+		for sc.Scan() { // its last output before the kill counts too
 			if n, err := strconv.ParseInt(sc.Text(), 10, 64); err == nil {
 				synced = n
 			}
@@ -110,11 +110,11 @@ func (nilContext) Done() <-chan struct{}       { return nil }
 func (nilContext) Err() error                  { return nil }
 func (nilContext) Value(any) any               { return nil }
 
-// disk is a disk with so much room. Writes beyond it are cut short, as write(2) does.
+// disk is a disk of limited size. Writes beyond it are cut short, as by write(2).
 type disk struct {
 	mu   sync.Mutex
 	room int
-	stop chan struct{} // writes wait until it is closed; nil for none
+	stop chan struct{} // writes wait until it is closed; nil for no wait
 	fail bool          // truncation fails too
 }
 
@@ -158,8 +158,8 @@ func (f *diskFile) Truncate(size int64) error {
 	return f.logFile.Truncate(size)
 }
 
-// TestDiskFull: what can't be written waits, nothing is written in part, and nothing is
-// lost but what was allowed.
+// TestDiskFull shows that decisions wait while the disk is full. No decision is written in part,
+// and only allowed ones may be lost.
 func TestDiskFull(t *testing.T) {
 	for _, cutFails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("truncation fails %v", cutFails), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFullAtTheEnd: Close says that something could not be written.
+// TestDiskFullAtTheEnd shows that Close reports what could not be written.
 func TestDiskFullAtTheEnd(t *testing.T) {
 	d := &disk{}
 	l := open(t, t.TempDir(), Options{open: d.open})
@@ -209,7 +209,7 @@ func TestDiskFullAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestRotationFails: a new file that can't be made is tried again.
+// TestRotationFails shows that a failed new file is tried again.
 func TestRotationFails(t *testing.T) {
 	dir := t.TempDir()
 	var broken atomic.Bool

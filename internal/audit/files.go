@@ -15,11 +15,12 @@ import (
 const (
 	activeName = "audit.jsonl"
 	packedExt  = ".zst"
-	// ageSteps is how many files MaxAge is spread over, so that the oldest can go.
+	// ageSteps is how many files MaxAge is spread over. The oldest file can then be removed when
+	// its time has come.
 	ageSteps = 8
 )
 
-// logFile is the file that is written to.
+// logFile is the file that is being written.
 type logFile interface {
 	Write(p []byte) (int, error)
 	Truncate(size int64) error
@@ -27,16 +28,16 @@ type logFile interface {
 	Close() error
 }
 
-// openLogFile opens or makes the file that is written to.
+// openLogFile opens or makes the file to write.
 func openLogFile(name string) (logFile, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// segment is one file and what is in it.
+// segment is one file and its range of decisions.
 type segment struct {
-	first, last  int64 // Seq of its first and last decision; last is first−1 when it has none
+	first, last  int64 // Seq of the first and last decision; last is first−1 if empty
 	since, until time.Time
-	size         int64 // bytes that may be read: whole lines
+	size         int64 // readable bytes: whole lines only
 	active       bool  // it is written to
 	packed       bool
 }
@@ -65,18 +66,18 @@ func (s *segment) take(b batch) {
 	}
 }
 
-// files are the log's files. The writing goroutine changes them, readers open them.
+// files are the log's files. The writing goroutine changes them, and readers open them.
 type files struct {
 	dir  string
 	opts Options
 
-	out    logFile // of the newest segment; nil after a rotation that stopped half way
-	torn   bool    // a write left a part of a line that could not be taken back
+	out    logFile // of the newest segment; nil after an unfinished rotation
+	torn   bool    // a failed write left a part of a line in the file
 	packs  sync.WaitGroup
 	stop   atomic.Bool // packing ends
 	turn   sync.Mutex  // one file is packed at a time; taken before mu
 	mu     sync.Mutex
-	list   []*segment    // oldest first; the last is written to
+	list   []*segment    // oldest first; the last is being written
 	change chan struct{} // closed when there is more to read
 }
 
@@ -87,12 +88,12 @@ func (f *files) lastSeq() int64 {
 	return f.newest().last
 }
 
-// newest is the segment that is written to. f.mu is held.
+// newest is the segment that is being written. The caller holds f.mu.
 func (f *files) newest() *segment { return f.list[len(f.list)-1] }
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// append writes a batch, all or nothing.
+// append writes a whole batch, or nothing of it.
 func (f *files) append(b batch, now time.Time) error {
 	seg := f.newest() // only this goroutine changes it
 	if f.out == nil || seg.last >= seg.first && (seg.size+int64(len(b.lines)) > f.opts.MaxFile || f.tooOld(seg, now)) {
@@ -126,8 +127,8 @@ func (f *files) tooOld(seg *segment, now time.Time) bool {
 	return f.opts.MaxAge > 0 && now.Sub(seg.since) > max(f.opts.MaxAge/ageSteps, time.Minute)
 }
 
-// rotate begins a new file, whose first decision will be number first. What fails half way is taken up by the
-// next call.
+// rotate begins a new file. The number of its first decision will be first. The next call continues
+// a rotation that failed halfway.
 func (f *files) rotate(first int64) error {
 	if f.out != nil {
 		if err := f.out.Sync(); err != nil {
@@ -154,7 +155,7 @@ func (f *files) rotate(first int64) error {
 	return nil
 }
 
-// setAside gives the file that was written to its last name.
+// setAside gives a finished file its final name.
 func (f *files) setAside() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,7 +190,7 @@ func (f *files) sweep(now time.Time) {
 // sync forces the newest file to the disk.
 func (f *files) sync() error {
 	if f.out == nil {
-		return nil // the last rotation synced what there was
+		return nil // the last rotation synced everything
 	}
 	return f.out.Sync()
 }
@@ -202,8 +203,7 @@ func (f *files) close() error {
 	return f.out.Close()
 }
 
-// wait gives up the packing, which the next Log takes up again, and returns when it
-// has ended.
+// wait stops the packing and returns when it has ended. The next Log continues it.
 func (f *files) wait() {
 	f.stop.Store(true)
 	f.packs.Wait()

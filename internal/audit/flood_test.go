@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// clock is a clock that tests move.
+// clock is a clock that tests set.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -37,8 +37,8 @@ func connection(id carrel.ID, n int) carrel.Decision {
 	return d
 }
 
-// TestSlowDisk: Write waits for nobody; allowed decisions are dropped, the oldest
-// first, and counted; no refusal is.
+// TestSlowDisk shows that Write waits for nobody. Allowed decisions are dropped, the oldest first,
+// and counted. No refusal is dropped.
 func TestSlowDisk(t *testing.T) {
 	d := &disk{room: 1 << 30, stop: make(chan struct{})}
 	const room = 100
@@ -88,8 +88,8 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestFloodIsFolded: what one sandbox does too often is counted, by rule and verdict, and
-// another's decisions are all there.
+// TestFloodIsFolded shows that a sandbox's decisions beyond its share are counted, by rule and
+// verdict. Another sandbox's decisions are all in the log.
 func TestFloodIsFolded(t *testing.T) {
 	c := &clock{now: noon}
 	l := open(t, t.TempDir(), Options{Rate: 10, Now: c.Now})
@@ -129,8 +129,8 @@ func TestFloodIsFolded(t *testing.T) {
 	}
 }
 
-// TestFloodForADay: at any rate, however large its lines, one sandbox can't push out
-// what is known of another, and the disk is not filled.
+// TestFloodForADay shows that one sandbox, at any rate and with lines of any size, can't push out
+// the decisions of another, nor fill the disk.
 func TestFloodForADay(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{now: noon}
@@ -173,14 +173,14 @@ func TestFloodForADay(t *testing.T) {
 	}
 }
 
-// tickForTest does what a tick does, in the writing goroutine's turn.
+// tickForTest does the work of a tick, when the writing goroutine is idle.
 func (w *writer) tickForTest() {
 	_ = w.log.ask(nilContext{}, false)
 	w.count(w.log.opts.Now(), false)
 	_ = w.log.ask(nilContext{}, false)
 }
 
-// TestSharesAreForgotten: sandboxes that are gone cost nothing.
+// TestSharesAreForgotten shows that sandboxes that are gone need no memory.
 func TestSharesAreForgotten(t *testing.T) {
 	c := &clock{now: noon}
 	l := open(t, t.TempDir(), Options{Now: c.Now})

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestFollow: first what there was, then what comes.
+// TestFollow reads the past decisions first, and then new ones as they come.
 func TestFollow(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -52,7 +52,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowFromNow: nothing of the past, and no gap afterwards.
+// TestFollowFromNow reads no past decision, and misses none after its start.
 func TestFollowFromNow(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	for i := 1; i <= 5; i++ {
@@ -115,8 +115,8 @@ func TestFollowEnds(t *testing.T) {
 	}
 }
 
-// TestHammer: many write, files are rotated, packed and removed, and followers of all
-// speeds see each decision once, in order.
+// TestHammer has many writers, while files are rotated, packed and removed. Followers of all speeds
+// must see each decision once, in order.
 func TestHammer(t *testing.T) {
 	l := open(t, t.TempDir(), Options{MaxFile: 8 << 10, MaxFiles: 10000, bytes: 1 << 40, Rate: 1 << 30, SyncEvery: time.Millisecond})
 	const writers, each, followers = 4, 600, 6
@@ -181,8 +181,8 @@ func TestHammer(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSlowFollower: one that is overtaken by the removal of files misses those, and
-// holds up nobody.
+// TestSlowFollower shows that a follower misses files that are removed before it reads them, and
+// that it holds up nobody.
 func TestSlowFollower(t *testing.T) {
 	l := open(t, t.TempDir(), Options{MaxFile: 4 << 10, MaxFiles: 3, bytes: 1 << 40, Rate: 1 << 30})
 	l.Write(refusal(boxA, 1))
@@ -197,7 +197,7 @@ func TestSlowFollower(t *testing.T) {
 		if d.Seq > last+1 {
 			gaps++
 		}
-		if last == 0 { // it does not go on before all this is written
+		if last == 0 { // wait here until everything is written
 			for i := 2; i <= 500; i++ {
 				l.Write(refusal(boxA, i))
 				if i%10 == 0 {

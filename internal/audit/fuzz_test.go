@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// FuzzScan: whatever a file holds, reading it ends, and what is kept of it is whole
-// lines in ascending order.
+// FuzzScan reads files of any content. Reading must end, and give only whole lines in ascending
+// order.
 func FuzzScan(f *testing.F) {
 	line, _ := appendLine(nil, carrel.Decision{Seq: 1, Time: noon, ID: boxA})
 	f.Add(line)
@@ -47,7 +47,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzPackHead: a damaged packed file is an error, and no more.
+// FuzzPackHead shows that a damaged packed file gives an error and no crash.
 func FuzzPackHead(f *testing.F) {
 	var good bytes.Buffer
 	if err := writePacked(&good, strings.NewReader("x\n"), segment{first: 1, last: 2, since: noon, until: noon.Add(time.Hour)}); err != nil {
@@ -66,8 +66,8 @@ func FuzzPackHead(f *testing.F) {
 	})
 }
 
-// FuzzLine: what a sandbox says comes back as it was, but for its length and what is no
-// text, on one line that a terminal shows as it is.
+// FuzzLine shows that a sandbox's text is read back unchanged, except for its length and invalid
+// characters. It stands on one line that is safe for a terminal.
 func FuzzLine(f *testing.F) {
 	f.Add("api.example.com", "/v1", "rule 1", int64(5))
 	f.Add("\x1b[2J\n\u202e\xff\U000e0041", strings.Repeat("\u009b", 3000), "\",\"allowed\":true,\"x\":\"", int64(-1))
@@ -105,7 +105,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// FuzzHost: a filter is refused, or means one thing.
+// FuzzHost shows that a filter is refused or has exactly one meaning.
 func FuzzHost(f *testing.F) {
 	f.Add("*.example.com", "api.example.com", "203.0.113.9")
 	f.Add("[2001:db8::]/32", "", "2001:db8::1%eth0")

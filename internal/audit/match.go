@@ -11,22 +11,22 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Bounds of what can be asked for.
+// Bounds on a query.
 const (
 	defaultLimit = 1000
 	maxFilter    = 512
 )
 
-// matcher says which decisions are wanted.
+// matcher says which decisions match a query.
 type matcher struct {
 	opts carrel.AuditOptions
 	host hostMatcher
-	// needles are in the line of every decision that is wanted. No text from a sandbox can
-	// hold one: its quotes are escaped.
+	// needles are texts that every matching line contains. No text from a sandbox can contain one,
+	// because its quotes are escaped.
 	needles [][]byte
 }
 
-// newMatcher checks what is asked for. Error: Invalid, with the field.
+// newMatcher checks a query. Error: Invalid, with the field.
 func newMatcher(opts carrel.AuditOptions) (*matcher, error) {
 	m := &matcher{opts: opts}
 	if opts.ID != "" {
@@ -65,18 +65,18 @@ func invalid(field, format string, args ...any) error {
 	return &carrel.Error{Op: "read audit log", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// all reports whether every decision is wanted, Seq aside.
+// all reports whether every decision matches, Seq aside.
 func (m *matcher) all() bool {
 	o := m.opts
 	return o.ID == "" && o.Project == "" && o.Since.IsZero() && o.Until.IsZero() && o.Allowed == nil && o.Host == "" && o.Rule == "" && o.Secret == ""
 }
 
-// overlaps reports whether a decision between two times can be wanted.
+// overlaps reports whether a decision between two times can match.
 func (m *matcher) overlaps(since, until time.Time) bool {
 	return (m.opts.Since.IsZero() || !until.Before(m.opts.Since)) && (m.opts.Until.IsZero() || since.Before(m.opts.Until))
 }
 
-// line decodes a line whose decision is wanted.
+// line decodes a line. ok is false when its decision does not match.
 func (m *matcher) line(line []byte, at time.Time) (carrel.Decision, bool) {
 	if !m.overlaps(at, at) {
 		return carrel.Decision{}, false
@@ -90,14 +90,14 @@ func (m *matcher) line(line []byte, at time.Time) (carrel.Decision, bool) {
 	return d, ok && m.decision(d)
 }
 
-// decision reports whether a decision is wanted.
+// decision reports whether a decision matches.
 func (m *matcher) decision(d carrel.Decision) bool {
 	o := m.opts
 	return (o.ID == "" || d.ID == o.ID) && (o.Project == "" || d.Project == o.Project) && (o.Allowed == nil || d.Allowed == *o.Allowed) && m.overlaps(d.Time, d.Time) &&
 		(o.Rule == "" || strings.Contains(d.Rule, o.Rule)) && (o.Secret == "" || slices.Contains(d.Secrets, o.Secret)) && m.host.match(d)
 }
 
-// hostMatcher says which hosts are wanted.
+// hostMatcher says which hosts match.
 type hostMatcher struct {
 	name   string // exactly
 	suffix string // ".example.com"
@@ -135,7 +135,7 @@ func newHostMatcher(text string) (hostMatcher, error) {
 	return h, nil
 }
 
-// hostName writes names that mean the same in the same way.
+// hostName writes equal names in the same way.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
 func (h hostMatcher) match(d carrel.Decision) bool {

@@ -18,11 +18,11 @@ import (
 
 var fileName = regexp.MustCompile(`^audit-([0-9]{20})\.jsonl(\.zst)?$`)
 
-// tempPattern matches what a crash may leave of a file that was being packed.
+// tempPattern matches the unfinished packed files of a crash.
 const tempPattern = ".audit-*.tmp"
 
-// openFiles finds the files of a directory, makes good what a crash left, and opens
-// the newest for writing.
+// openFiles finds the files of a directory, repairs them after a crash, and opens the newest for
+// writing.
 func openFiles(dir string, opts Options) (*files, error) {
 	f := &files{dir: dir, opts: opts, change: make(chan struct{})}
 	rotated, err := f.find()
@@ -43,7 +43,7 @@ func openFiles(dir string, opts Options) (*files, error) {
 	if f.out, err = opts.open(f.path(activeName)); err != nil {
 		return nil, err
 	}
-	// After what is whole there can be a part of a line, or nonsense after a power loss.
+	// After the whole lines, there may be a part of a line, or garbage after a power loss.
 	if err := f.out.Truncate(active.size); err != nil {
 		return nil, errors.Join(err, f.out.Close())
 	}
@@ -64,7 +64,7 @@ func openFiles(dir string, opts Options) (*files, error) {
 	return f, nil
 }
 
-// find lists the files that were set aside, oldest first.
+// find lists the finished files, oldest first.
 func (f *files) find() ([]*segment, error) {
 	temps, err := filepath.Glob(f.path(tempPattern))
 	if err != nil {
@@ -91,7 +91,8 @@ func (f *files) find() ([]*segment, error) {
 		}
 		seg := f.describe(e.Name(), first)
 		if n := len(list); n > 0 && list[n-1].first == first {
-			// The packed file is renamed when it is whole, and only then is the other removed.
+			// A packed file gets its name only when it is complete. The other file is removed only
+			// after that.
 			if err := os.Remove(f.path(list[n-1].name())); err != nil {
 				return nil, err
 			}
@@ -102,8 +103,8 @@ func (f *files) find() ([]*segment, error) {
 	return endings(list), nil
 }
 
-// describe says what is in a file that was set aside. One that can't be read is kept
-// until its time comes: what is in it is taken to be anything.
+// describe returns the range of a finished file. An unreadable file is kept until its time comes.
+// Its range counts as unknown.
 func (f *files) describe(name string, first int64) segment {
 	seg, err := segment{}, error(nil)
 	packed := strings.HasSuffix(name, packedExt)
@@ -126,7 +127,7 @@ func (f *files) describe(name string, first int64) segment {
 	return seg
 }
 
-// endings fills in where damaged files must end: before the next.
+// endings sets the ends of damaged files: before the next file begins.
 func endings(list []*segment) []*segment {
 	for i, seg := range slices.Backward(list) {
 		if seg.last >= seg.first {
@@ -140,7 +141,7 @@ func endings(list []*segment) []*segment {
 	return list
 }
 
-// scanFile reads what is in a file: up to the last whole line.
+// scanFile reads the range of a file, up to the last whole line.
 func scanFile(name string) (segment, error) {
 	in, err := os.Open(name)
 	if err != nil {
@@ -169,8 +170,7 @@ func scanPacked(name string) (segment, error) {
 	return seg, err
 }
 
-// scan reads lines up to the last whole one. Lines that are broken before it count
-// for their bytes only.
+// scan reads lines up to the last whole one. For broken lines before it, only their bytes count.
 func scan(r io.Reader) (segment, error) {
 	var seg segment
 	lines := newLineReader(r)
@@ -195,7 +195,7 @@ func scan(r io.Reader) (segment, error) {
 	}
 }
 
-// lineReader reads lines, however long the lines of a damaged file are.
+// lineReader reads lines. It bounds its memory even for a damaged file with very long lines.
 type lineReader struct {
 	in  *bufio.Reader
 	buf []byte
@@ -205,9 +205,9 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// next returns a whole line without its end, valid until the next call, and how many
-// bytes it took. A line that is longer than any is returned empty. What has no end is
-// no line: io.EOF.
+// next returns a whole line without its end, and the number of bytes it took. The line is valid
+// until the next call. A line that is too long is returned empty. An unfinished last line gives
+// io.EOF.
 func (l *lineReader) next() (line []byte, n int, err error) {
 	l.buf = l.buf[:0]
 	for {

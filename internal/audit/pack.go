@@ -18,7 +18,7 @@ import (
 // errStopped ends the packing when the log is closed.
 var errStopped = errors.New("the log is being closed")
 
-// stoppable is a file until it is told to stop.
+// stoppable is a file whose reads fail when it is told to stop.
 type stoppable struct {
 	io.Reader
 	stop *atomic.Bool
@@ -32,8 +32,8 @@ func (s stoppable) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// packHead is what a packed file begins with, in a frame that zstd skips: what is in
-// it, so that a reader need not unpack it to know.
+// packHead is the beginning of a packed file, in a frame that zstd skips. It holds the file's
+// range, so that a reader need not unpack it.
 type packHead struct {
 	First int64     `json:"first"`
 	Last  int64     `json:"last"`
@@ -42,11 +42,11 @@ type packHead struct {
 }
 
 const (
-	skippable   = 0x184d2a5c // one of the 16 magic numbers of frames to skip
+	skippable   = 0x184d2a5c // one of the 16 magic numbers of skippable frames
 	maxPackHead = 4 << 10
 )
 
-// packLater packs, in the background, the files that were set aside.
+// packLater packs the finished files in the background.
 func (f *files) packLater() {
 	f.packs.Go(func() {
 		f.turn.Lock()
@@ -79,7 +79,7 @@ func (f *files) unpacked() (segment, bool) {
 	return segment{}, false
 }
 
-// pack compresses one file. The other one goes when this one is whole and durable.
+// pack compresses one file. It removes the old file when the new one is complete and durable.
 func (f *files) pack(seg segment) error {
 	in, err := os.Open(f.path(seg.name()))
 	if errors.Is(err, os.ErrNotExist) && !f.has(seg.first) {
@@ -117,7 +117,7 @@ func (f *files) has(first int64) bool {
 	return ok
 }
 
-// byFirst returns the segment that begins with a number. f.mu is held.
+// byFirst returns the segment that begins with a number. The caller holds f.mu.
 func (f *files) byFirst(first int64) (*segment, bool) {
 	for _, s := range f.list {
 		if s.first == first {
@@ -127,7 +127,7 @@ func (f *files) byFirst(first int64) (*segment, bool) {
 	return nil, false
 }
 
-// publish puts a packed file in its place.
+// publish gives a packed file its final name.
 func (f *files) publish(seg segment, tmp string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +169,7 @@ func writePacked(w io.Writer, r io.Reader, seg segment) error {
 	return enc.Close()
 }
 
-// readPackHead reads what is in a packed file.
+// readPackHead reads the range of a packed file.
 func readPackHead(name string) (segment, error) {
 	in, err := os.Open(name)
 	if err != nil {

@@ -23,10 +23,10 @@ func (l *Log) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[car
 	}
 }
 
-// errStop ends a reading whose consumer has enough.
+// errStop ends a reading when its consumer has enough.
 var errStop = errors.New("stop")
 
-// read passes on the decisions that are wanted.
+// read passes on the matching decisions.
 func (l *Log) read(ctx context.Context, opts carrel.AuditOptions, yield func(carrel.Decision) bool) error {
 	m, err := newMatcher(opts)
 	if err != nil {
@@ -41,7 +41,7 @@ func (l *Log) read(ctx context.Context, opts carrel.AuditOptions, yield func(car
 		}
 	}
 	if err := l.ask(ctx, false); errors.Is(err, carrel.Unavailable) || ctx.Err() != nil {
-		return l.ending(ctx, opts, err) // a disk that is full is no reason not to read it
+		return l.ending(ctx, opts, err) // a full disk can still be read
 	}
 	end := l.files.lastSeq()
 	start, err := l.start(ctx, m, end)
@@ -79,8 +79,8 @@ func (l *Log) read(ctx context.Context, opts carrel.AuditOptions, yield func(car
 	}
 }
 
-// ending turns what ended a reading into what its consumer is told: a follower's end is
-// as good as any, but a log that was not read to its end is no whole answer.
+// ending converts the end of a reading for its consumer. A follower may end at any time. For
+// others, an end before the log's end is an error, because the answer is not complete.
 func (l *Log) ending(ctx context.Context, opts carrel.AuditOptions, err error) error {
 	switch {
 	case ctx.Err() != nil && opts.Follow:
@@ -93,7 +93,7 @@ func (l *Log) ending(ctx context.Context, opts carrel.AuditOptions, err error) e
 	return err
 }
 
-// start returns the Seq to begin with.
+// start returns the first Seq to read.
 func (l *Log) start(ctx context.Context, m *matcher, end int64) (int64, error) {
 	o := m.opts
 	limit := o.Limit
@@ -113,8 +113,8 @@ func (l *Log) start(ctx context.Context, m *matcher, end int64) (int64, error) {
 	return l.files.wantedFrom(ctx, m, end, limit)
 }
 
-// wantedFrom returns the Seq of the oldest of so many of the newest decisions that are
-// wanted. Files are read newest first, and none that can't matter.
+// wantedFrom returns the Seq of the oldest of the newest matching decisions, as many as limit. It
+// reads the newest files first, and skips files that can't match.
 func (f *files) wantedFrom(ctx context.Context, m *matcher, end int64, limit int) (int64, error) {
 	f.mu.Lock()
 	var all []segment
@@ -154,16 +154,16 @@ func (f *files) wantedFrom(ctx context.Context, m *matcher, end int64, limit int
 	return start, nil
 }
 
-// position is how far a reader has come.
+// position is a reader's progress.
 type position struct {
-	next   int64 // the Seq that it wants next, or any later one
-	first  int64 // the file that it is in; 0 is none yet
+	next   int64 // the Seq to read next, or any later one
+	first  int64 // the present file; 0 before the first
 	offset int64 // in it, unpacked
 }
 
-// read passes on the lines from a position to the end of the file that it is in, and
-// moves it. When that was the newest file it returns the channel that is closed when
-// there is more; otherwise nil, and the position is in the next file.
+// read passes on the lines from a position to the end of its file, and moves the position. If this
+// was the newest file, read returns a channel that is closed when there is more. Otherwise it
+// returns nil, and the position is in the next file.
 func (f *files) read(ctx context.Context, pos *position, m *matcher, fn func(seq int64, line []byte, at time.Time) error) (<-chan struct{}, error) {
 	seg, newest, file, change, err := f.enter(pos, m)
 	if err == nil && file != nil {
@@ -174,7 +174,7 @@ func (f *files) read(ctx context.Context, pos *position, m *matcher, fn func(seq
 	}
 	if damaged := (*damage)(nil); errors.As(err, &damaged) {
 		f.opts.Logger.Warn("a file of the audit log can't be read to its end", "file", seg.name(), "err", err)
-		err = nil // what is in the others is worth having
+		err = nil // the other files are still useful
 	}
 	switch {
 	case err != nil:
@@ -187,9 +187,9 @@ func (f *files) read(ctx context.Context, pos *position, m *matcher, fn func(seq
 	return nil, nil
 }
 
-// enter opens the file that a position is in, and says whether it is the newest: that
-// need not be written to, after a rotation that stopped half way. It opens none when
-// nothing in there is wanted.
+// enter opens the file of a position, and says whether it is the newest. After an unfinished
+// rotation, the newest file may not be the one that is written. It opens none when nothing in the
+// file can match.
 func (f *files) enter(pos *position, m *matcher) (seg segment, newest bool, file *os.File, change <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,19 +207,19 @@ func (f *files) enter(pos *position, m *matcher) (seg segment, newest bool, file
 	if seg.last < pos.next || !m.overlaps(seg.since, seg.until) {
 		return seg, newest, nil, change, nil
 	}
-	// Under the lock, so that the file has the name that we think.
+	// Open it under the lock, so that its name can't change before.
 	if file, err = os.Open(f.path(seg.name())); errors.Is(err, os.ErrNotExist) {
 		err = &damage{err} // somebody else removed it
 	}
 	return seg, newest, file, change, err
 }
 
-// damage is what makes a file unreadable, or a part of it.
+// damage is the error of a file that is unreadable, or partly so.
 type damage struct{ err error }
 
 func (d *damage) Error() string { return fmt.Sprintf("damaged: %v", d.err) }
 
-// readSegment passes on the lines of a file from a position on.
+// readSegment passes on the lines of a file from a position.
 func readSegment(ctx context.Context, file *os.File, seg segment, pos *position, fn func(seq int64, line []byte, at time.Time) error) error {
 	if !seg.packed {
 		return readLines(ctx, io.NewSectionReader(file, pos.offset, seg.size-pos.offset), pos, fn)
@@ -235,7 +235,7 @@ func readSegment(ctx context.Context, file *os.File, seg segment, pos *position,
 	return readLines(ctx, damageable{dec}, pos, fn)
 }
 
-// damageable marks a decoder's errors as the file's.
+// damageable marks a decoder's errors as damage of the file.
 type damageable struct{ io.Reader }
 
 // Read implements io.Reader.

@@ -8,19 +8,19 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxQueued bounds the bytes of what waits for the disk.
+// maxQueued bounds the bytes that wait for the disk.
 const maxQueued = 64 << 20
 
-// queue is what waits to be written, each sandbox within its share.
+// queue holds the decisions to write. Each sandbox stays within its share.
 type queue struct {
 	opts Options
-	// order numbers what was put in; the two lines are merged by it.
+	// order numbers the decisions. The two lines are merged by it.
 	order            int64
 	refused, allowed line
 	shares           map[carrel.ID]*share
 }
 
-// line is decisions in their order.
+// line is a list of decisions in their order.
 type line struct {
 	items []queued
 	bytes int
@@ -49,12 +49,12 @@ func (q *queue) init(opts Options) {
 	q.opts, q.shares = opts, map[carrel.ID]*share{}
 }
 
-// full reports whether there is no room for another.
+// full reports whether there is no room for another decision.
 func (q *queue) full() bool {
 	return len(q.refused.items)+len(q.allowed.items) >= q.opts.Queue || q.refused.bytes+q.allowed.bytes >= maxQueued
 }
 
-// put queues a decision, or counts it where there is no room or no share left.
+// put queues a decision. Without room or beyond the share, it only counts it.
 func (q *queue) put(d carrel.Decision, cost int, now time.Time) {
 	s := q.shares[d.ID]
 	if s == nil {
@@ -67,7 +67,7 @@ func (q *queue) put(d carrel.Decision, cost int, now time.Time) {
 	}
 	if !d.Allowed {
 		for q.full() && len(q.allowed.items) > 0 {
-			oldest := q.shares[q.allowed.pop().d.ID] // a share lives as long as what is queued of it
+			oldest := q.shares[q.allowed.pop().d.ID] // a share lives as long as its queued decisions
 			oldest.queued--
 			oldest.lost++
 		}
@@ -92,8 +92,8 @@ func (q *queue) add(d carrel.Decision, cost int) {
 	to.push(queued{q.order, cost, d})
 }
 
-// take returns the next decisions to write, in their order: at most so many, and
-// not many more bytes than given.
+// take returns the next decisions to write, in their order. It takes at most most of them, and
+// stops after about bytes bytes.
 func (q *queue) take(most, bytes int) []carrel.Decision {
 	out := make([]carrel.Decision, 0, min(most, len(q.refused.items)+len(q.allowed.items)))
 	for size := 0; len(out) < most && size < bytes; {
@@ -113,9 +113,8 @@ func (q *queue) take(most, bytes int) []carrel.Decision {
 	return out
 }
 
-// counts returns what was counted instead of queued, as decisions of their own, of
-// the sandboxes that have a share left, or of all. Shares of which nothing is known
-// any more are forgotten.
+// counts returns decisions that stand for the counted ones. It takes them from sandboxes that have
+// a share left, or from all. It forgets shares without contents.
 func (q *queue) counts(now time.Time, all bool) []carrel.Decision {
 	var out []carrel.Decision
 	for id, s := range q.shares {
@@ -135,8 +134,7 @@ func (q *queue) counts(now time.Time, all bool) []carrel.Decision {
 	return out
 }
 
-// addCount queues a decision that stands for many: beyond every bound but the number
-// of sandboxes.
+// addCount queues a decision that stands for many. Only the number of sandboxes bounds these.
 func (q *queue) addCount(d carrel.Decision, cost int, now time.Time) {
 	s := q.shares[d.ID]
 	if s == nil {

@@ -21,13 +21,13 @@ const (
 	maxText    = 1 << 10 // rule, reason, hint
 	maxSecrets = 32
 
-	// fixedCost is what a decision takes besides its texts.
+	// fixedCost is the size of a decision without its texts.
 	fixedCost = 160
 	// maxLine is more than any decision takes, with every byte escaped.
 	maxLine = 256 << 10
 )
 
-// bound cuts a decision's texts, and says how many bytes its line takes at most.
+// bound cuts a decision's texts. It returns an upper bound of the length of the decision's line.
 func bound(d carrel.Decision, now time.Time) (carrel.Decision, int) {
 	if d.Time.IsZero() {
 		d.Time = now
@@ -63,7 +63,7 @@ func bound(d carrel.Decision, now time.Time) (carrel.Decision, int) {
 	return d, cost
 }
 
-// clip cuts a text to so many bytes, between characters.
+// clip cuts a text to at most this many bytes, between characters.
 func clip(s string, most int) string {
 	const mark = "…"
 	if len(s) <= most {
@@ -76,7 +76,7 @@ func clip(s string, most int) string {
 	return s[:end] + mark
 }
 
-// escapedLen is how long a text can be in JSON.
+// escapedLen is the greatest length of a text in JSON.
 func escapedLen(s string) int {
 	n := len(s)
 	for i := range len(s) {
@@ -89,8 +89,8 @@ func escapedLen(s string) int {
 	return n
 }
 
-// appendLine appends a decision's line. What a terminal would not show is escaped,
-// beyond what JSON asks for.
+// appendLine appends a decision's line. Beyond JSON's own rules, it escapes characters that a
+// terminal does not show.
 func appendLine(buf []byte, d carrel.Decision) ([]byte, error) {
 	raw, err := json.Marshal(d)
 	if err != nil {
@@ -130,7 +130,7 @@ func parseLine(line []byte) (carrel.Decision, bool) {
 	return d, err == nil && d.Seq > 0
 }
 
-// lineHead reads what each line begins with, which is much faster than all of it.
+// lineHead reads only the beginning of a line, which is much faster than the whole line.
 func lineHead(line []byte) (seq int64, at time.Time, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	if !ok || line[len(line)-1] != '}' {

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// burst is how many seconds' worth of events a sandbox may have at once.
+	// burst is how many seconds' amount of events a sandbox may have at once.
 	burst = 5
-	// dailyShare is which part of the whole log one sandbox can fill in a day, once it
+	// dailyShare is the part (1/n) of the whole log that one sandbox can fill in a day, after it
 	// has filled burstShare of one file.
 	dailyShare = 4
 	burstShare = 2
-	// maxFolds is how many kinds of decisions are counted apart for one sandbox.
+	// maxFolds is how many kinds of decisions are counted separately for one sandbox.
 	maxFolds = 16
 )
 
-// share is what one sandbox may have of the log, and what was counted beyond it.
+// share is one sandbox's share of the log, with the counts beyond it.
 type share struct {
 	allowed, refused, bytes bucket
 
@@ -29,13 +29,13 @@ type share struct {
 	folds  map[foldKey]*fold
 }
 
-// foldKey says which decisions are like one another.
+// foldKey says which decisions are counted together.
 type foldKey struct {
 	allowed        bool
 	protocol, rule string
 }
 
-// fold is decisions that are counted.
+// fold counts equal decisions.
 type fold struct {
 	first          carrel.Decision
 	n              int
@@ -52,7 +52,7 @@ func newShare(opts Options, now time.Time) *share {
 	}
 }
 
-// take reports whether one more decision is within the share, and takes it.
+// take takes one more decision from the share. It reports false when the share is used up.
 func (s *share) take(allowed bool, cost int, now time.Time) bool {
 	events := &s.refused
 	if allowed {
@@ -66,7 +66,7 @@ func (s *share) take(allowed bool, cost int, now time.Time) bool {
 	return true
 }
 
-// hasBytes reports whether the sandbox may have more of the log at all.
+// hasBytes reports whether the sandbox may fill more of the log.
 func (s *share) hasBytes(now time.Time) bool { return s.bytes.level(now) > 0 }
 
 // fold counts a decision.
@@ -89,7 +89,7 @@ func (s *share) fold(d carrel.Decision) {
 	f.received += d.Received
 }
 
-// unfold returns what was counted, and begins anew.
+// unfold returns the counted decisions and clears the counts.
 func (s *share) unfold(now time.Time) []carrel.Decision {
 	out := make([]carrel.Decision, 0, len(s.folds))
 	for _, f := range s.folds {
@@ -107,7 +107,7 @@ func (s *share) unfold(now time.Time) []carrel.Decision {
 	return out
 }
 
-// idle reports whether a new share would be the same.
+// idle reports whether the share is the same as a new one.
 func (s *share) idle(now time.Time) bool {
 	return s.queued == 0 && s.lost == 0 && len(s.folds) == 0 &&
 		s.allowed.isFull(now) && s.refused.isFull(now) && s.bytes.isFull(now)
@@ -121,7 +121,7 @@ type bucket struct {
 
 func newBucket(rate, size float64, now time.Time) bucket { return bucket{rate, size, size, now} }
 
-// level returns what the bucket holds now. A clock that goes back fills nothing.
+// level returns the present content of the bucket. A clock that goes back adds nothing.
 func (b *bucket) level(now time.Time) float64 {
 	if d := now.Sub(b.at); d > 0 {
 		b.have = min(b.have+b.rate*d.Seconds(), b.size)

@@ -9,7 +9,7 @@ import (
 const (
 	// gather is how long decisions are collected before they are written.
 	gather = 50 * time.Millisecond
-	// maxBatch and maxBatchBytes are how many are written at once.
+	// maxBatch and maxBatchBytes bound one write.
 	maxBatch      = 4096
 	maxBatchBytes = 1 << 20
 )
@@ -18,13 +18,13 @@ const (
 type writer struct {
 	log     *Log
 	next    int64 // the Seq to give next
-	pending batch // encoded, and not written because the disk refused
-	dirty   bool  // something was written since the last sync
-	broken  bool  // the last write failed, which was logged
+	pending batch // encoded, but the disk refused the write
+	dirty   bool  // the file has changed since the last sync
+	broken  bool  // the last write failed, and this was logged
 	swept   time.Time
 }
 
-// batch is lines and what is known of them.
+// batch is a run of lines, with their properties.
 type batch struct {
 	lines       []byte
 	first, last int64
@@ -60,10 +60,10 @@ func (l *Log) run() {
 	}
 }
 
-// tick does what is due every SyncEvery.
+// tick does the regular work of every SyncEvery.
 func (w *writer) tick() {
 	now := w.log.opts.Now()
-	if w.drain() == nil { // else the counts stay counts, which take no room
+	if w.drain() == nil { // otherwise the counts wait, which needs no room
 		w.count(now, false)
 		_ = w.drain() // tried again at the next tick
 	}
@@ -74,7 +74,7 @@ func (w *writer) tick() {
 	}
 }
 
-// finish writes all there is and closes the files.
+// finish writes everything and closes the files.
 func (w *writer) finish() error {
 	w.count(w.log.opts.Now(), true)
 	err := w.drain()
@@ -87,7 +87,7 @@ func (w *writer) finish() error {
 	return err
 }
 
-// count queues what was counted in place of events.
+// count queues decisions that stand for the counted ones.
 func (w *writer) count(now time.Time, all bool) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *writer) drain() error {
 	}
 }
 
-// encode makes the next batch; it reports false when nothing is queued.
+// encode makes the next batch. It reports false when the queue is empty.
 func (w *writer) encode() bool {
 	w.log.mu.Lock()
 	ds := w.log.queue.take(maxBatch, int(min(maxBatchBytes, w.log.opts.MaxFile)))
@@ -137,7 +137,7 @@ func (w *writer) encode() bool {
 func (w *writer) add(b *batch, d carrel.Decision) {
 	d.Seq = w.next
 	lines, err := appendLine(b.lines, d)
-	if err != nil { // bound leaves nothing that JSON can't say
+	if err != nil { // can't happen: after bound, JSON can express everything
 		w.log.opts.Logger.Error("a decision can't be written", "id", d.ID, "err", err)
 		return
 	}
@@ -151,7 +151,7 @@ func (w *writer) add(b *batch, d carrel.Decision) {
 	w.next++
 }
 
-// sync forces what was written to the disk.
+// sync forces all written lines to the disk.
 func (w *writer) sync() error {
 	if !w.dirty {
 		return nil

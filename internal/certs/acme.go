@@ -20,45 +20,45 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// ACMEOptions configures [ACME]. Dir and Domains are needed.
+// ACMEOptions configures [ACME]. Dir and Domains are required.
 type ACMEOptions struct {
-	// Dir keeps account and certificates with their keys.
+	// Dir keeps the account and the certificates, with their keys.
 	Dir string
-	// Domains are the names that certificates are got for at once.
+	// Domains are the names whose certificates are obtained at once.
 	Domains []string
-	// Email is where the authority may write to.
+	// Email is the address for messages from the authority.
 	Email string
 	// CA is the authority's directory; "" is Let's Encrypt's.
 	CA string
-	// CARoots is a PEM file of what vouches for the authority's own HTTPS, for one of
-	// a company's own; "" is the system's.
+	// CARoots is a PEM file with the roots for the authority's own HTTPS, for example of a
+	// company's authority; "" means the system's roots.
 	CARoots string
-	// Addr is where the daemon serves TLS. The authority connects to port 443 of each
-	// name, which must lead there: that is TLS-ALPN-01.
+	// Addr is where the daemon serves TLS. The authority connects to port 443 of each name, which
+	// must lead there. This is TLS-ALPN-01.
 	Addr net.Addr
-	// HTTPAddr, if not "", is listened on for HTTP-01; port 80 of each name must lead
-	// there. What is no challenge is sent on to https.
+	// HTTPAddr, if not "", is the address to listen on for HTTP-01. Port 80 of each name must lead
+	// there. Requests that are no challenge are redirected to https.
 	HTTPAddr string
-	// Allow decides whether a certificate may be got for a host name that is none of
-	// Domains, when it is first asked for; nil allows none.
+	// Allow decides, at the first request for a host name outside Domains, whether to obtain a
+	// certificate for it; nil allows none.
 	Allow func(ctx context.Context, host string) error
-	// HostsPerHour bounds those; 0 is 20.
+	// HostsPerHour bounds the certificates for such names; 0 is 20.
 	HostsPerHour int
 	Log          *slog.Logger
 }
 
-// acme gets certificates from an authority.
+// acme obtains certificates from an authority.
 type acme struct {
 	opts   ACMEOptions
 	cache  *certmagic.Cache
-	fixed  *certmagic.Config // of Domains, which are got before they are asked for
-	serve  *certmagic.Config // of the listener, which also gets what Allow allows
+	fixed  *certmagic.Config // for Domains, obtained in advance
+	serve  *certmagic.Config // for the listener; also for names that Allow allows
 	http   net.Listener
 	server *http.Server
 }
 
-// ACME gets and renews certificates from an authority. It listens on HTTPAddr until
-// Close. Getting begins with Run. Errors: Invalid, Unavailable (HTTPAddr).
+// ACME obtains and renews certificates from an authority. It listens on HTTPAddr until Close. It
+// starts to obtain certificates with Run. Errors: Invalid, Unavailable (HTTPAddr).
 func ACME(opts ACMEOptions) (Source, error) {
 	if opts.HostsPerHour <= 0 {
 		opts.HostsPerHour = 20
@@ -89,7 +89,8 @@ func ACME(opts ACMEOptions) (Source, error) {
 		issuer.CA, issuer.TestCA = certmagic.LetsEncryptProductionCA, certmagic.LetsEncryptStagingCA
 	}
 	if tcp, ok := opts.Addr.(*net.TCPAddr); ok {
-		// The library looks whether somebody listens there, and takes it for us.
+		// The library checks whether something listens on this port, and takes that for its own
+		// server.
 		issuer.AltTLSALPNPort = tcp.Port
 		if !tcp.IP.IsUnspecified() {
 			issuer.ListenHost = tcp.IP.String()
@@ -122,12 +123,12 @@ func ACME(opts ACMEOptions) (Source, error) {
 	return a, nil
 }
 
-// isFixed reports whether a certificate for this name is kept at all times.
+// isFixed reports whether the certificate for this name is always kept.
 func (a *acme) isFixed(name string) bool {
 	return slices.ContainsFunc(a.opts.Domains, func(d string) bool { return strings.EqualFold(d, name) })
 }
 
-// allow decides whether a certificate is got for a name that was asked for.
+// allow decides whether to obtain a certificate for a requested name.
 func (a *acme) allow(ctx context.Context, name string, limit *hourly) error {
 	if a.isFixed(name) {
 		return nil
@@ -145,7 +146,7 @@ func (a *acme) allow(ctx context.Context, name string, limit *hourly) error {
 	return nil
 }
 
-// TLSConfig implements Source. What has no name, as when an address was dialed, gets
+// TLSConfig implements Source. A connection without a name, as when a client dials an address, gets
 // the first domain's certificate.
 func (a *acme) TLSConfig() *tls.Config {
 	cfg := base()
@@ -162,7 +163,7 @@ func (a *acme) TLSConfig() *tls.Config {
 	return cfg
 }
 
-// Run implements Source: it gets what is missing, and renews in the background.
+// Run implements Source. It obtains missing certificates, and renews in the background.
 func (a *acme) Run(ctx context.Context) error {
 	served := make(chan struct{})
 	if a.server != nil {
@@ -211,7 +212,7 @@ func toHTTPS(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
 }
 
-// loadRoots reads a file of authorities; "" is the system's.
+// loadRoots reads a file of root certificates; "" means the system's.
 func loadRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

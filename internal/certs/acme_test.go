@@ -26,8 +26,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// authority is a real ACME server (pebble) on loopback, which looks up every name
-// with a resolver of the test's own and finds 127.0.0.1.
+// authority is a real ACME server (pebble) on loopback. It looks up every name with the test's own
+// resolver, which answers 127.0.0.1.
 type authority struct {
 	directory string
 	rootsFile string         // of its own HTTPS
@@ -152,7 +152,7 @@ func startAuthority(t *testing.T, tlsPort, httpPort int) *authority {
 	return a
 }
 
-// await shakes hands until a certificate of the authority is there.
+// await tries TLS handshakes until the server has a certificate of the authority.
 func (a *authority) await(t *testing.T, addr, name string) {
 	t.Helper()
 	err := testenv.Within(t.Context(), 2*time.Minute, func() error { _, err := shake(addr, name, a.issued, nil); return err })
@@ -161,9 +161,9 @@ func (a *authority) await(t *testing.T, addr, name string) {
 	}
 }
 
-// TestACME gets certificates from a real ACME server, proven over the daemon's own
-// TLS port: for the domain at once, for a sandbox's host name on demand, and for no
-// other.
+// TestACME obtains certificates from a real ACME server, with proofs over the daemon's own TLS
+// port. It gets one for the domain at once, one for a sandbox's host name on demand, and none for
+// any other name.
 func TestACME(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,7 +222,7 @@ func TestACME(t *testing.T) {
 	}
 }
 
-// TestACMEOverHTTP proves a name over plain HTTP, where the TLS port can't be reached.
+// TestACMEOverHTTP proves a name over plain HTTP, when the TLS port can't be reached.
 func TestACMEOverHTTP(t *testing.T) {
 	httpAddr := freeAddr(t)
 	authority := startAuthority(t, 1, portOf(httpAddr))

@@ -1,24 +1,22 @@
-// Package certs gives the daemon the certificates that it serves TLS with, from one
-// of three places: files that somebody else renews, an ACME authority such as Let's
-// Encrypt, or an authority of this machine's own, for development.
+// Package certs provides the daemon's TLS certificates, from one of three sources: files that
+// another program renews, an ACME authority such as Let's Encrypt, or an authority of this
+// machine's own, for development.
 //
 // # Names
 //
-// Clients ask for the API at api.DOMAIN (or any name of this host) and for ports at
-// <port>-<id>.DOMAIN. A certificate for DOMAIN and *.DOMAIN covers them all. ACME
-// gives a wildcard only against the DNS-01 challenge, which needs the credentials of
-// the domain's DNS: those belong in a program made for that (certbot, lego), whose
-// files [Files] takes and reads again when they change. By itself this package proves
-// its names over TLS-ALPN-01 and HTTP-01, so it gets certificates for the names that
-// it was given and, where that is allowed, one for each host name of a sandbox when
-// it is first asked for. Only names that the decision function knows are asked for,
-// and only so many an hour: a stranger who makes up names must not use up what the
-// authority allows this domain in a week.
+// Clients reach the API at api.DOMAIN (or any name of this host), and ports at <port>-<id>.DOMAIN.
+// A certificate for DOMAIN and *.DOMAIN covers them all. ACME gives a wildcard only for the DNS-01
+// challenge, which needs the credentials of the domain's DNS. Those belong in a program made for
+// that (certbot, lego). [Files] uses such a program's files, and reads them again when they change.
+// This package itself proves names over TLS-ALPN-01 and HTTP-01. So it gets certificates for the
+// configured names and, where that is allowed, one for each host name of a sandbox at its first
+// use. It asks only for names that the decision function knows, and only for so many an hour.
+// Otherwise a stranger could make up names and use up the number of certificates that the authority
+// allows this domain in a week.
 //
 // # Keys
 //
-// Private keys made here are in the data directory, in files of the daemon's user
-// alone.
+// Private keys made here are in the data directory, in files that only the daemon's user can read.
 package certs
 
 import (
@@ -27,16 +25,15 @@ import (
 	"io"
 )
 
-// Source is where the certificates come from. It is safe for concurrent use; Close
-// ends what it does in the background.
+// Source provides certificates. It is safe for concurrent use. Close ends its background work.
 type Source interface {
-	// TLSConfig returns the configuration of a listener: TLS 1.2 and newer, with
-	// certificates that are always the present ones.
+	// TLSConfig returns the configuration for a listener: TLS 1.2 and newer, always with the
+	// present certificates.
 	TLSConfig() *tls.Config
-	// Run keeps the certificates fresh until ctx ends.
+	// Run renews the certificates until ctx ends.
 	Run(ctx context.Context) error
 	io.Closer
 }
 
-// base is what every source's configuration has.
+// base is the common configuration of all sources.
 func base() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -80,7 +80,7 @@ func run(t *testing.T, s Source) {
 	})
 }
 
-// shake shakes hands as name and returns the connection's state.
+// shake makes a TLS handshake for a name and returns the connection's state.
 func shake(addr, name string, roots *x509.CertPool, change func(*tls.Config)) (tls.ConnectionState, error) {
 	cfg := &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}}
 	if change != nil {
@@ -110,7 +110,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	if _, err := shake(addr, "old.example.com", ca.Pool(), nil); err != nil {
 		t.Fatal(err)
 	}
-	// Half a change: the key does not fit yet, and what was stays.
+	// With half a change, the key does not fit the certificate, so the old pair stays in use.
 	if err := os.WriteFile(key, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,8 @@ func TestHourly(t *testing.T) {
 	}
 }
 
-// TestToHTTPS: what is no challenge is sent on, and nothing else is served.
+// TestToHTTPS shows that requests that are no challenge are redirected, and that nothing else is
+// served.
 func TestToHTTPS(t *testing.T) {
 	for _, c := range []struct {
 		method, host string

@@ -14,11 +14,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// lookEvery is how often the files are looked at. Who renews a certificate does it
-// weeks before its end; this is for not having to be told.
+// lookEvery is the time between two checks of the files. Certificates are renewed weeks before
+// their end, so this is often enough, and nobody has to notify the daemon.
 const lookEvery = 5 * time.Second
 
-// files is a certificate and its key in files that somebody else writes.
+// files is a certificate and its key, in files that another program writes.
 type files struct {
 	cert, key string
 	log       *slog.Logger
@@ -26,16 +26,15 @@ type files struct {
 	current   atomic.Pointer[loaded]
 }
 
-// loaded is a pair, and the sum of the files' content.
+// loaded is a pair, with the checksum of the files.
 type loaded struct {
 	pair tls.Certificate
 	sum  [sha256.Size]byte
 }
 
-// Files takes a certificate (a chain, leaf first) and its key from PEM files. While
-// it runs they are read again when they change, and on SIGHUP; a pair that can't be
-// used, as when only one of the two was written yet, leaves the one before in use.
-// Error: Invalid.
+// Files takes a certificate (a chain, leaf first) and its key from PEM files. While it runs, it
+// reads them again when they change, and on SIGHUP. If a pair can't be used, for example because
+// only one file was written yet, the old pair stays in use. Error: Invalid.
 func Files(cert, key string, log *slog.Logger) (Source, error) {
 	f := &files{cert: cert, key: key, log: log, every: lookEvery}
 	if _, err := f.load(); err != nil {
@@ -44,7 +43,7 @@ func Files(cert, key string, log *slog.Logger) (Source, error) {
 	return f, nil
 }
 
-// load reads the files and reports whether they hold another pair than before.
+// load reads the files and reports whether they hold a new pair.
 func (f *files) load() (changed bool, err error) {
 	fail := func(field string, err error) (bool, error) {
 		return false, &carrel.Error{Op: "load certificate", Kind: carrel.Invalid, Field: field, Err: err,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// hourly counts the new names of the last hour. A name that was let through is let
-// through again: its certificate may take several tries.
+// hourly counts the new names of the last hour. A name that was allowed once stays allowed, because
+// its certificate may need several tries.
 type hourly struct {
 	most int
 
@@ -14,7 +14,7 @@ type hourly struct {
 	names map[string]time.Time
 }
 
-// take reports whether one more name may be had.
+// take reports whether one more name is allowed.
 func (h *hourly) take(now time.Time, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapLogger makes the ACME library write to our log. What it calls information is
-// every step of every order: that is for debugging here.
+// zapLogger makes the ACME library write to our log. The library logs every step of every order as
+// information. Here these messages are debugging.
 func zapLogger(log *slog.Logger) *zap.Logger {
 	if log == nil {
 		return zap.NewNop()
@@ -23,7 +23,7 @@ type bridge struct {
 	fields []zapcore.Field
 }
 
-// level is ours for one of theirs.
+// level converts one of zap's levels to ours.
 func level(l zapcore.Level) slog.Level {
 	switch {
 	case l >= zapcore.ErrorLevel:

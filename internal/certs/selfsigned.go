@@ -15,13 +15,13 @@ type selfSigned struct {
 	names []string
 }
 
-// AuthorityFile is the certificate of the authority that [SelfSigned] keeps in dir:
-// what clients are to trust.
+// AuthorityFile is the file with the certificate of the authority that [SelfSigned] keeps in dir.
+// Clients must trust it.
 func AuthorityFile(dir string) string { return filepath.Join(dir, "ca.pem") }
 
-// SelfSigned makes certificates for these names (host names, "*.name" and addresses)
-// with an authority that is kept in dir and made on first use. Nobody trusts it by
-// itself: clients are given [AuthorityFile].
+// SelfSigned makes certificates for these names (host names, "*.name" and addresses). Its authority
+// is kept in dir and made on first use. No client trusts it by default: give clients
+// [AuthorityFile].
 func SelfSigned(dir string, names []string) (Source, error) {
 	ca, err := pki.LoadOrCreate(dir, "Carrel development CA")
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *selfSigned) TLSConfig() *tls.Config {
 	return cfg
 }
 
-// Run implements Source. Leaves are made anew when they are asked for.
+// Run implements Source. It only waits, because leaf certificates are made on request.
 func (s *selfSigned) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil

@@ -7,13 +7,13 @@ import (
 	"github.com/caddyserver/certmagic"
 )
 
-// storage keeps certificates in files. Its locks are this process's own: one daemon at
-// a time uses the data directory, so nothing is left locked by one that was killed.
+// storage keeps certificates in files. Its locks live only in this process. Only one daemon at a
+// time uses the data directory, so a killed daemon leaves no lock behind.
 type storage struct {
 	*certmagic.FileStorage
 
 	mu    sync.Mutex
-	locks map[string]chan struct{} // held: closed when it is given back
+	locks map[string]chan struct{} // held locks; closed on release
 }
 
 var _ certmagic.Storage = (*storage)(nil)

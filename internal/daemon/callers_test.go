@@ -28,18 +28,18 @@ import (
 
 const otherKey = "e2b_00000000000000000000000000000000000000c0"
 
-// neighbours is a daemon with things of project "a", and a stranger's key.
+// neighbours is a daemon with things of project "a", and a key of a stranger.
 type neighbours struct {
 	*running
 	t     *testing.T
 	owner carrel.Service // project a
-	// real are the names of a's things, never those of things that never were.
+	// real holds the names of a's things, never the names of things that never existed.
 	real, never map[string]string
 	box, asleep carrel.Sandbox
 	sshKey      ssh.Signer
 }
 
-// as returns a client of a project, with the daemon's own key.
+// as returns a client for a project, with the daemon's own key.
 func (n *neighbours) as(project string) carrel.Service {
 	n.t.Helper()
 	svc, err := client.New(n.URL(), n.Key(), client.WithProject(project))
@@ -50,7 +50,7 @@ func (n *neighbours) as(project string) carrel.Service {
 	return svc
 }
 
-// rootfs is an archive of a root filesystem.
+// rootfs returns an archive of a root filesystem.
 func rootfs(t *testing.T) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -110,7 +110,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	return n
 }
 
-// fill puts names in place of "{name}".
+// fill replaces "{name}" by names.
 func fill(text string, names map[string]string) string {
 	for k, v := range names {
 		text = strings.ReplaceAll(text, "{"+k+"}", v)
@@ -118,7 +118,7 @@ func fill(text string, names map[string]string) string {
 	return text
 }
 
-// erase is the reverse: what is left does not depend on the names.
+// erase is the reverse of fill. Its result does not depend on the names.
 func erase(text string, names map[string]string) string {
 	for k, v := range names {
 		text = strings.ReplaceAll(text, v, "{"+k+"}")
@@ -126,14 +126,14 @@ func erase(text string, names map[string]string) string {
 	return text
 }
 
-// stranger is who asks for what is not its own.
+// stranger is a caller who asks for others' things.
 type stranger struct{ name, key, project string }
 
 func (n *neighbours) strangers() []stranger {
 	return []stranger{{"the key for another project", n.Key(), "b"}, {"another key", otherKey, ""}}
 }
 
-// ask sends one request and reads what comes within a moment.
+// ask sends one request and reads the answer that comes within a moment.
 func (n *neighbours) ask(s stranger, method, path, body string) (status int, answer string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 20*time.Second)
@@ -164,14 +164,15 @@ func (n *neighbours) ask(s stranger, method, path, body string) (status int, ans
 	return resp.StatusCode, string(raw)
 }
 
-// probe is one request of the attack. What it asks for is in braces.
+// probe is one request of the attack. Braces mark the names in it.
 type probe struct {
 	pattern, path, body string
-	// status is what a stranger gets; 404 when 0. The answer is the same as for what never was.
+	// status is a stranger's status; 0 means 404. The answer must be the same as for a thing that
+	// never existed.
 	status int
 }
 
-// probes are the routes of the API, each at least once.
+// probes has each route of the API at least once.
 var probes = []probe{
 	{"POST /sandboxes", "/sandboxes", `{"templateID":"{tpl}"}`, 0},
 	{"POST /sandboxes", "/sandboxes", `{"templateID":"{snap}"}`, 0},
@@ -276,17 +277,17 @@ var probes = []probe{
 	{"GET /carrel/v1/ssh-keys", "/carrel/v1/ssh-keys", "", 200},
 	{"POST /carrel/v1/ssh-keys", "/carrel/v1/ssh-keys", `{"name":"{sshkey}","publicKey":"none"}`, 400},
 	{"DELETE /carrel/v1/ssh-keys/{name}", "/carrel/v1/ssh-keys/{sshkey}", "", 0},
-	{"GET /carrel/v1/audit", "/carrel/v1/audit", "", 501}, // there is no wire here; see package access
+	{"GET /carrel/v1/audit", "/carrel/v1/audit", "", 501}, // no wire in this test; see package access
 	{"GET /carrel/v1/sandboxes/{id}/audit", "/carrel/v1/sandboxes/{box}/audit", "", 501},
 }
 
-// TestProbesAreComplete: a route that is new fails until somebody thought of strangers.
+// TestProbesAreComplete fails for a new route until it has a probe.
 func TestProbesAreComplete(t *testing.T) {
 	asked := map[string]bool{}
 	for _, p := range probes {
 		asked[p.pattern] = true
 	}
-	later := []string{"templates", "volumes", "volumecontent", "teams/{team}"} // answered with 501, whoever asks
+	later := []string{"templates", "volumes", "volumecontent", "teams/{team}"} // 501 for every caller
 	for _, pattern := range api.New(api.Options{}).Patterns() {
 		known := asked[pattern]
 		for _, l := range later {
@@ -298,8 +299,8 @@ func TestProbesAreComplete(t *testing.T) {
 	}
 }
 
-// TestStrangers: what belongs to one project is to every other as if it had never been,
-// through every route, and nothing happens to it.
+// TestStrangers shows that the things of one project look, to every other project, as if they had
+// never existed. This holds through every route, and nothing happens to them.
 func TestStrangers(t *testing.T) {
 	n := newNeighbours(t)
 	before := n.state()
@@ -324,13 +325,13 @@ func TestStrangers(t *testing.T) {
 					continue
 				}
 				if status == http.StatusOK && (method == http.MethodGet || p.body == "") {
-					for k, name := range n.real { // of the same names it may have its own
+					for k, name := range n.real { // it may have things with the same names
 						if k != "secretname" && (strings.Contains(answer, "{"+k+"}") || strings.Contains(answer, name)) && !strings.Contains(p.path, "{"+k+"}") {
 							t.Errorf("%s %s tells of {%s}: %s", method, p.path, k, answer)
 						}
 					}
 				}
-				if status == http.StatusCreated { // of its own: it has an ID and a time
+				if status == http.StatusCreated { // its own new thing has an ID and a time
 					continue
 				}
 				if s2, other := ask(n.never); !p.varies() && (s2 != status || other != answer) {
@@ -344,10 +345,10 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// varies reports whether two equal answers differ by time alone.
+// varies reports whether two equal answers may differ in a time.
 func (p probe) varies() bool { return strings.HasSuffix(p.path, "/version") }
 
-// state is all that project a can see of its own.
+// state is everything that project a can see of its own.
 func (n *neighbours) state() string {
 	n.t.Helper()
 	ctx := n.t.Context()
@@ -385,8 +386,8 @@ func (n *neighbours) state() string {
 	return string(raw)
 }
 
-// TestStrangersAtTheGateway: a URL is public and a guest wants its token, whatever key of
-// ours comes along; without it nothing wakes.
+// TestStrangersAtTheGateway shows that a guest needs its own token, whatever API key a request
+// carries. Without that token, a request wakes nothing.
 func TestStrangersAtTheGateway(t *testing.T) {
 	n := newNeighbours(t)
 	before := n.state()
@@ -421,8 +422,8 @@ func TestStrangersAtTheGateway(t *testing.T) {
 	}
 }
 
-// TestStrangersBySSH: a key opens the sandboxes of the project that added it, and those
-// alone; one key may be added by several.
+// TestStrangersBySSH shows that an SSH key opens only the sandboxes of the project that added it.
+// Several projects may add one key.
 func TestStrangersBySSH(t *testing.T) {
 	n := newNeighbours(t)
 	login := func(key ssh.Signer, id carrel.ID) bool {
@@ -448,7 +449,7 @@ func TestStrangersBySSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same name as a's: names are each project's own.
+	// Use the same name as a's, because names belong to each project.
 	if _, err := b.AddSSHKey(t.Context(), "key-of-a", string(ssh.MarshalAuthorizedKey(stranger.PublicKey())), []carrel.ID{n.box.ID, other.ID, n.asleep.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -469,8 +470,8 @@ func TestStrangersBySSH(t *testing.T) {
 	}
 }
 
-// TestSecretsOfProjects: a secret that a project keeps is put into the requests of its
-// sandboxes, and of no others.
+// TestSecretsOfProjects shows that a project's secret goes only into requests of this project's
+// sandboxes.
 func TestSecretsOfProjects(t *testing.T) {
 	n := newNeighbours(t)
 	ctx := t.Context()
@@ -483,7 +484,7 @@ func TestSecretsOfProjects(t *testing.T) {
 		t.Fatal(err, forks)
 	}
 	for id, want := range map[carrel.ID]string{n.box.ID: "the value", n.asleep.ID: "the value", forks[0].Sandbox.ID: "the value", other.ID: ""} {
-		// What the wire asks for when it puts a secret into a request.
+		// The wire calls this when it puts a secret into a request.
 		got, err := n.parts.Credentials().Secret(ctx, id, "secret-of-a", "api.example.com")
 		if got != want || (want == "") != (carrel.KindOf(err) == carrel.NotFound) {
 			t.Errorf("%s gets %q, %v", id, got, err)
@@ -491,15 +492,15 @@ func TestSecretsOfProjects(t *testing.T) {
 	}
 }
 
-// TestTokensOfProjects: a sandbox gets its identity tokens whosever it is, also when the wire asks for
-// one; what a token is worth is told to those who see its sandbox.
+// TestTokensOfProjects shows that a sandbox of any project gets its identity tokens, also when the
+// wire asks for one. Only callers who see the sandbox learn what a token is worth.
 func TestTokensOfProjects(t *testing.T) {
 	n := newNeighbours(t)
 	sb, err := n.owner.Create(t.Context(), carrel.CreateOptions{Tokens: map[string]carrel.TokenSpec{"vault": {Audience: "vault.example.com"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := n.parts.Credentials().Token(context.Background(), sb.ID, "vault") // the wire asks in nobody's name
+	token, err := n.parts.Credentials().Token(context.Background(), sb.ID, "vault") // the wire asks without a caller
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,8 +543,8 @@ func TestTokensOfProjects(t *testing.T) {
 	}
 }
 
-// TestAdministrator: the daemon's own key without a project sees them all, makes things in
-// the default one, and names mean that one's things.
+// TestAdministrator shows that the daemon's own key, without a project, sees all projects. It makes
+// things in the default project, and names mean that project's things.
 func TestAdministrator(t *testing.T) {
 	n := newNeighbours(t)
 	ctx := t.Context()

@@ -29,19 +29,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
-// Reexec is the table of parts that this binary plays when a driver or the daemon
-// starts it again. Program's main hands it to reexec.Run first of all.
+// Reexec is the table of roles for this binary when a driver or the daemon starts it again. A
+// program's main must first give it to reexec.Run.
 func Reexec() reexec.Parts { return assembly.Parts() }
 
 // Hooks are told what happens.
 type Hooks struct {
-	// Ready is called once requests are served. key is the API key; first says that
-	// it was made at this start, the one time it should be shown.
+	// Ready is called when requests are served. key is the API key. first says that it was made at
+	// this start, the only time when it should be shown.
 	Ready func(url, key string, first bool)
 }
 
-// Options replaces parts, for programs and tests that bring their own. The zero
-// value makes all of them.
+// Options replaces parts, for programs and tests that bring their own. With the zero value, the
+// daemon makes all of them.
 type Options struct {
 	// Drivers replaces the drivers of this build. The daemon closes them.
 	Drivers []driver.Driver
@@ -49,7 +49,7 @@ type Options struct {
 	Listener net.Listener
 	// KillOnClose ends all sandboxes with the daemon.
 	KillOnClose bool
-	// Keys are API keys beside the daemon's own.
+	// Keys are API keys besides the daemon's own.
 	Keys []access.Key
 	// Logger replaces the one made from Config's log fields.
 	Logger *slog.Logger
@@ -62,7 +62,7 @@ type Daemon struct {
 	key      string
 	firstRun bool
 	url      string
-	network  *carrel.Network // of sandboxes that are created without a word on it
+	network  *carrel.Network // for sandboxes created without network fields
 
 	listener net.Listener
 	server   *http.Server
@@ -93,13 +93,13 @@ func Run(ctx context.Context, cfg config.Config, hooks Hooks) error {
 	if hooks.Ready != nil {
 		hooks.Ready(d.URL(), d.Key(), d.firstRun)
 	}
-	go tendHeap(ctx) // of this process, which is the daemon's own; one that embeds a daemon looks after itself
+	go tendHeap(ctx) // only here, where the process is the daemon's own
 	err = d.Serve(ctx)
 	return errors.Join(err, d.Close())
 }
 
-// New opens everything a daemon needs and adopts the sandboxes that still run. It
-// listens already; requests wait until Serve. On error nothing is left open.
+// New opens everything that a daemon needs, and adopts the sandboxes that still run. It listens
+// already, but requests wait until Serve. On error nothing is left open.
 func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 		return nil, err
 	}
 	d.callers = access.NewAuthenticator(append([]access.Key{{Name: "api-key", Secret: d.key, Role: carrel.RoleAdmin}}, opts.Keys...)...)
-	// Listening first tells of a taken port before anything is started.
+	// Listen first: then a taken port gives an error before anything is started.
 	if err := d.listen(opts.Listener, files); err != nil {
 		return nil, err
 	}
@@ -148,8 +148,8 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	return d, nil
 }
 
-// listen opens the listener, bounded so that connections can't use up the files
-// that sandboxes need.
+// listen opens the listener. It bounds the connections, so that they can't use up the files that
+// sandboxes need.
 func (d *Daemon) listen(l net.Listener, files uint64) error {
 	if l == nil {
 		var err error
@@ -193,7 +193,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// closed keeps the error of a part that was closed.
+// closed logs and keeps the error of closing a part.
 func (d *Daemon) closed(what string, err error) {
 	if err != nil {
 		d.log.Error(what, "err", err)
@@ -201,9 +201,9 @@ func (d *Daemon) closed(what string, err error) {
 	}
 }
 
-// openDoors makes the handlers over the service.
+// openDoors makes the handlers in front of the service.
 func (d *Daemon) openDoors() {
-	// The gateway asks past access: who may use a port is for the sandbox's own tokens to say.
+	// The gateway does not use package access. The sandbox's own tokens decide who may use a port.
 	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers, Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
@@ -222,8 +222,8 @@ func (d *Daemon) URL() string { return d.url }
 // Key is the API key.
 func (d *Daemon) Key() string { return d.key }
 
-// Service is what the doors lead to, for the program that embeds the daemon: where the
-// context has no caller, it is [carrel.Local].
+// Service is the service behind the doors, for the program that embeds the daemon. For a context
+// without a caller, the caller is [carrel.Local].
 func (d *Daemon) Service() carrel.Service { return d.parts.Access.As(carrel.Local()) }
 
 // Serve serves requests until ctx ends, then drains, and returns nil.
@@ -244,7 +244,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if err := d.announce(); err != nil {
 		return err
 	}
-	defer os.Remove(d.announcement()) // the next to start must not be taken for this one
+	defer os.Remove(d.announcement()) // the next daemon to start must not be taken for this one
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.strictListener()) }()
 	d.log.Info("ready", "url", d.url, "tier", d.parts.Tier)
@@ -259,7 +259,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	return nil
 }
 
-// drain stops accepting and ends what is under way, politely for a while.
+// drain stops accepting requests. It gives running ones some time, and then cuts them off.
 func (d *Daemon) drain() {
 	d.tellStopping()
 	d.ready.Store(false)
@@ -267,12 +267,11 @@ func (d *Daemon) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if d.server.Shutdown(ctx) != nil {
-		_ = d.server.Close() // streams to sandboxes: they have no end of their own
+		_ = d.server.Close() // streams to sandboxes never end by themselves
 	}
 }
 
-// Close ends the daemon and what belongs to it. Sandboxes live on, unless
-// Options.KillOnClose said otherwise.
+// Close ends the daemon and its parts. Sandboxes live on, unless Options.KillOnClose is set.
 func (d *Daemon) Close() error {
 	d.closing.Do(func() {
 		d.stopOnce.Do(func() { close(d.stopping) })
@@ -282,7 +281,7 @@ func (d *Daemon) Close() error {
 	return d.closeErr
 }
 
-// announcement is the file that tells local clients where the daemon is.
+// announcement is the file that tells local clients the daemon's address.
 func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
 
 func (d *Daemon) announce() error {
@@ -296,7 +295,7 @@ func (d *Daemon) announce() error {
 	return nil
 }
 
-// newLogger writes to w in the form and from the level that the configuration says.
+// newLogger writes to w, in the configured form and from the configured level.
 func newLogger(cfg config.Config, w *os.File) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // Validate knows the same names

@@ -134,7 +134,7 @@ func TestBadStart(t *testing.T) {
 	}
 }
 
-// TestWholePath goes through both doors with the client and by hand.
+// TestWholePath uses both doors, with the client and with plain requests.
 func TestWholePath(t *testing.T) {
 	d := run(t, testConfig(t), Options{})
 	svc, err := client.New(d.URL(), d.Key())
@@ -199,7 +199,7 @@ func TestWholePath(t *testing.T) {
 	}
 }
 
-// TestSurvivors: sandboxes outlive a stop, and the next daemon has them.
+// TestSurvivors shows that sandboxes outlive a stop, and that the next daemon has them.
 func TestSurvivors(t *testing.T) {
 	cfg, drv := testConfig(t), newFakeDriver()
 	d := run(t, cfg, Options{Drivers: []driver.Driver{drv}})
@@ -216,8 +216,8 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestStopEndsStreams: events, dialled streams and answers that never end don't
-// hold the daemon up.
+// TestStopEndsStreams shows that events, dialled streams and endless answers do not delay the
+// daemon's stop.
 func TestStopEndsStreams(t *testing.T) {
 	d := run(t, testConfig(t), Options{})
 	svc, err := client.New(d.URL(), d.Key())
@@ -268,7 +268,7 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 }
 
-// TestHostileClients: headers without end, without number, and without haste.
+// TestHostileClients sends headers without end, too many headers, and headers that arrive slowly.
 func TestHostileClients(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.MaxConnections = 3
@@ -299,7 +299,7 @@ func TestHostileClients(t *testing.T) {
 	if line, _ := raw("nonsense, longer than a preface\r\n\r\n"); !strings.Contains(line, "400") {
 		t.Errorf("nonsense: %q", line)
 	}
-	// Three slow ones take all the places; they are put out, and others come in.
+	// Three slow clients take all the places. They are cut off, and others come in.
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -316,8 +316,8 @@ func TestHostileClients(t *testing.T) {
 	wg.Wait()
 }
 
-// TestUnwantedBodies holds back bodies that nobody reads. The answer comes anyway,
-// and soon; without a key, a client can't keep its connection longer.
+// TestUnwantedBodies sends requests without their bodies, which the daemon does not need. The
+// answer must come soon anyway. A client without a key can't keep its connection any longer.
 func TestUnwantedBodies(t *testing.T) {
 	testenv.Long(t, "waits for a deadline")
 	d := run(t, testConfig(t), Options{})
@@ -381,7 +381,7 @@ func TestTLS(t *testing.T) {
 		}
 		return nil
 	})
-	// The client's streams work over TLS as well.
+	// The client's streams must work over TLS too.
 	svc, err := client.New(d.URL(), d.Key(), client.WithTLSConfig(&tls.Config{RootCAs: second, ServerName: "api.box.example.com"}))
 	if err != nil {
 		t.Fatal(err)
@@ -436,7 +436,7 @@ func writeCert(t *testing.T, certFile, keyFile, domain string, serial int64) *x5
 	return pool
 }
 
-// TestKeyFile starts with key files that are not as the daemon makes them.
+// TestKeyFile starts with key files that the daemon would not make itself.
 func TestKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "api-key")

@@ -1,19 +1,19 @@
-// Package daemon gives a service doors and runs them: package assembly puts together what
-// is below the doors, this one adds the listeners, the certificates and the keys.
+// Package daemon adds doors to a service and runs them. Package assembly makes the parts behind the
+// doors. This package adds the listeners, the certificates and the keys.
 //
 // # Start
 //
-// The data directory is made private and locked, so that two daemons can't share
-// it; the API key is made at the first start. Then come the service, which
-// adopts the sandboxes that still run, and the doors on one listener. When
-// requests are served, <data>/daemon.json says where, and Hooks.Ready is called.
+// The daemon makes the data directory private and locks it, so that two daemons can't share it. At
+// the first start it makes the API key. Then it opens the service, which adopts the sandboxes that
+// still run, and the doors on one listener. When requests are served, it writes the address to
+// <data>/daemon.json and calls Hooks.Ready.
 //
 // # Stop
 //
-// Ending the context stops accepting, gives requests under way five seconds, ends
-// streams, and closes the parts in reverse order. Sandboxes live on: the next
-// daemon with the same data directory adopts them. SIGHUP reads the certificate's
-// files at once, which otherwise happens when they are seen to have changed.
+// When the context ends, the daemon stops accepting, gives requests under way five seconds, ends
+// streams, and closes the parts in reverse order. Sandboxes live on: the next daemon with the same
+// data directory adopts them. The daemon reads the certificate's files again when they change, and
+// at once on SIGHUP.
 //
 // # Files in the data directory
 //

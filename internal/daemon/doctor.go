@@ -13,11 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// DoctorRow says whether one driver works on this host, and what to do if not.
+// DoctorRow says whether one driver works on this host, and what to do if it does not.
 type DoctorRow = api.DriverReport
 
-// Doctor looks at this host the way a daemon would, without starting one. It
-// leaves nothing behind and may run beside a daemon.
+// Doctor examines this host as a daemon would, without starting one. It leaves nothing behind and
+// may run beside a daemon.
 func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 	scratch, err := os.MkdirTemp("", "carrel-doctor-")
 	if err != nil {
@@ -32,7 +32,7 @@ func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 	return rows(checks), nil
 }
 
-// rows are checks as the API tells them.
+// rows converts checks to the form of the API.
 func rows(checks []service.Check) []DoctorRow {
 	out := make([]DoctorRow, 0, len(checks))
 	for _, c := range checks {

@@ -19,12 +19,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// echoPort is where every sandbox of the fake driver echoes bytes.
+// echoPort is the port on which every sandbox of the fake driver echoes bytes.
 const echoPort = 7
 
-// fakeDriver makes sandboxes that are two listeners on loopback: a guest that
-// knows /health, /init and /slow, and an echo. They outlive the driver, as real
-// ones do.
+// fakeDriver makes sandboxes that are two listeners on loopback: a guest that knows /health, /init
+// and /slow, and an echo. They outlive the driver, as real ones do.
 type fakeDriver struct {
 	mu   sync.Mutex
 	live map[carrel.ID]*fakeBox
@@ -153,7 +152,7 @@ func (b *fakeBox) Destroy(context.Context) error {
 	return nil
 }
 
-// testConfig is a configuration of a test's own.
+// testConfig returns a configuration with a data directory of the test's own.
 func testConfig(t *testing.T) config.Config {
 	cfg := config.Default()
 	cfg.Listen = "127.0.0.1:0"

@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// How the daemon's collector is set. By Go's default a heap may double before it is collected: right for a small one, whose collections
-// should not meet every command. With thousands of sandboxes it is hundreds of megabytes for nothing. And what a burst needed, Go
-// keeps for minutes, until the next collection and long after it; a daemon that has become quiet gives it back at once.
+// Settings of the daemon's garbage collector. By Go's default, a heap may double before it is
+// collected. That is right for a small heap, whose collections should not delay every command. With
+// thousands of sandboxes, it wastes hundreds of megabytes. After a burst, Go keeps its memory for
+// minutes, until the next collection and long after it. A daemon that has become quiet gives this
+// memory back at once.
 const (
 	heapEvery   = 2 * time.Second
-	heapLarge   = 64 << 20 // what is held, from where on memory counts more than time
+	heapLarge   = 64 << 20 // from this size on, memory counts more than time
 	percentFew  = 100
 	percentMany = 40
-	heapWorth   = 8 << 20 // what can be given back, from where on that is worth a collection
+	heapWorth   = 8 << 20 // the least gain that is worth a collection
 )
 
-// heap is what the runtime says of its memory, in bytes.
+// heap is the runtime's memory statistics, in bytes.
 type heap struct {
-	live      uint64 // reached by the last collection
+	live      uint64 // found reachable by the last collection
 	objects   uint64 // of those and all since
 	free      uint64 // neither used nor given back
 	stacks    uint64 // of all goroutines
@@ -29,7 +31,8 @@ type heap struct {
 	routines  uint64 // a number, not bytes
 }
 
-// smallStack is what a goroutine has that waits: collections halve the stack of one that once needed more, down to that.
+// smallStack is the stack size of a waiting goroutine. Collections halve a larger stack until it
+// has this size.
 const smallStack = 3 << 10
 
 // look reads it.
@@ -41,12 +44,12 @@ func (h *heap) look() {
 	h.stacks, h.routines = s[4].Value.Uint64(), s[5].Value.Uint64()
 }
 
-// tendHeap keeps the collector right for how much is held, until the context ends.
+// tendHeap adjusts the collector to the heap's size, until the context ends.
 func tendHeap(ctx context.Context) {
 	tick := time.NewTicker(heapEvery)
 	defer tick.Stop()
 	var before, now heap
-	var left uint64 // unused, when that was last given back
+	var left uint64 // unused memory after the last time it was given back
 	before.look()
 	for percent := percentFew; ; before = now {
 		select {
@@ -60,7 +63,7 @@ func tendHeap(ctx context.Context) {
 			debug.SetGCPercent(percent)
 		}
 		if now.spare(before, left) {
-			runtime.GC() // stacks shrink by half in each, and what pools hold is garbage in the second only
+			runtime.GC() // each halves the stacks; only the second frees pools
 			debug.FreeOSMemory()
 			now.look()
 			left = now.unused()
@@ -68,7 +71,7 @@ func tendHeap(ctx context.Context) {
 	}
 }
 
-// heapPercent is how the collector should be set with so many bytes held.
+// heapPercent is the collector's setting for a heap of this many bytes.
 func heapPercent(held uint64) int {
 	if held < heapLarge {
 		return percentFew
@@ -76,14 +79,15 @@ func heapPercent(held uint64) int {
 	return percentMany
 }
 
-// unused is what a collection might give back.
+// unused is the memory that a collection might give back.
 func (h heap) unused() uint64 {
 	small := h.routines * smallStack
 	return h.free + max(h.objects, h.live) - h.live + max(h.stacks, small) - small
 }
 
-// spare reports whether there is enough to give back, besides what could not be given back the last time, and little happens. Enough is a
-// quarter of what is held at least, so that a daemon that is never quite idle does not collect for ever.
+// spare reports whether the daemon is quiet and there is enough memory to give back, besides the
+// rest that could not be given back last time. Enough is at least a quarter of the live heap, so
+// that a daemon that is never quite idle does not collect for ever.
 func (h heap) spare(before heap, left uint64) bool {
 	quiet := h.allocated-before.allocated < max(1<<20, h.live/32)
 	return quiet && h.unused() >= left+max(heapWorth, h.live/4)

@@ -35,7 +35,7 @@ func TestHeapSpare(t *testing.T) {
 	}
 }
 
-// What the runtime is asked for has the names that it knows.
+// TestHeapLook shows that the runtime knows the names of all the metrics that look reads.
 func TestHeapLook(t *testing.T) {
 	runtime.GC()
 	var h heap

@@ -19,9 +19,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// hostileDriver makes sandboxes in which root has put a program of its own in the
-// guest's place, right after the start: it takes /init and /health, and to all the
-// rest answers with attack.
+// hostileDriver makes sandboxes whose root user has replaced the guest by a program of its own,
+// right after the start. The program accepts /init and /health, and answers everything else with
+// attack.
 type hostileDriver struct {
 	*fakeDriver
 	attack func(net.Conn)
@@ -62,7 +62,7 @@ func (b hostileBox) Dial(ctx context.Context, _ uint16) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", b.evil)
 }
 
-// pour writes a piece for as long as anyone takes it.
+// pour writes a piece again and again, for as long as the other side reads.
 func pour(head, piece string) func(net.Conn) {
 	many := []byte(strings.Repeat(piece, 1+(64<<10)/len(piece)))
 	return func(c net.Conn) {
@@ -77,9 +77,9 @@ func pour(head, piece string) func(net.Conn) {
 	}
 }
 
-// TestHostileGuest calls everything that the daemon itself asks a guest, and the
-// gateway, where the guest answers with an attack. Each call ends in the time it
-// was given, memory stays bounded, and the sandbox can be killed.
+// TestHostileGuest makes every call that the daemon makes to a guest, and uses the gateway, while
+// the guest answers with an attack. Each call must end in its time, memory must stay bounded, and
+// the sandbox can be killed.
 func TestHostileGuest(t *testing.T) {
 	testenv.Long(t, "waits for time limits")
 	const (

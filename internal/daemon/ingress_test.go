@@ -22,8 +22,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
-// TestSelfSignedDaemon serves TLS with an authority of its own, for the API, host
-// names and raw streams, while clients that never finish their handshake wait.
+// TestSelfSignedDaemon serves TLS with an authority of its own, for the API, host names and raw
+// streams. At the same time, other clients never finish their handshakes.
 func TestSelfSignedDaemon(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Domain, cfg.Ingress.SelfSigned = "box.example.com:8443", true
@@ -82,7 +82,7 @@ func TestSelfSignedDaemon(t *testing.T) {
 	if raw, err := io.ReadAll(conn); string(raw) != "over TLS" || err != nil {
 		t.Errorf("%q, %v", raw, err)
 	}
-	// Smuggling is noticed below TLS, too.
+	// Request smuggling is also detected inside TLS.
 	c, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: roots, ServerName: "localhost"})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestSelfSignedDaemon(t *testing.T) {
 	}
 }
 
-// TestKnownHosts: certificates are got for host names of sandboxes that there are.
+// TestKnownHosts shows that certificates are obtained only for host names of existing sandboxes.
 func TestKnownHosts(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Domain = "box.example.com:8443"
@@ -115,9 +115,8 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestStrangersAtEveryDoor: ports of a sandbox with private traffic, and its guest,
-// are reached by nobody without the token, the API key or an SSH key; by whoever has
-// one they are.
+// TestStrangersAtEveryDoor uses the ports of a sandbox with private traffic, and its guest. Nobody
+// reaches them without the token, the API key or an SSH key. Anybody with one of these does.
 func TestStrangersAtEveryDoor(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Ingress.SSHListen = "127.0.0.1:0"
@@ -209,8 +208,8 @@ func TestStrangersAtEveryDoor(t *testing.T) {
 	}
 }
 
-// TestACMEOutOfReach: a daemon whose authority does not answer serves no certificate,
-// and starts and ends all the same.
+// TestACMEOutOfReach shows that a daemon whose authority does not answer serves no certificate, but
+// still starts and ends.
 func TestACMEOutOfReach(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -232,7 +231,8 @@ func TestACMEOutOfReach(t *testing.T) {
 	}
 }
 
-// TestPlainWarns: without TLS, an address that others reach is told; loopback is not.
+// TestPlainWarns shows that the daemon warns about an address without TLS that others can reach,
+// but not about loopback.
 func TestPlainWarns(t *testing.T) {
 	for addr, warns := range map[string]bool{"127.0.0.1:7070": false, "[::1]:7070": false, "0.0.0.0:7070": true, "192.0.2.1:7070": true} {
 		var log strings.Builder

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// keyPrefix and 40 hexadecimal digits are what E2B's older SDKs insist on.
+// keyPrefix begins each API key. E2B's older SDKs require it, followed by 40 hexadecimal digits.
 const keyPrefix = "e2b_"
 
 // apiKey reads the key of a data directory, or makes it. first says that it was
@@ -47,8 +47,8 @@ func apiKey(dir string) (key string, first bool, err error) {
 	return key, true, nil
 }
 
-// private takes a key file away from everybody else. The data directory lets
-// nobody else in anyway; a copy or a backup of it might.
+// private makes a key file unreadable for other users. The data directory is closed to them anyway,
+// but a copy or a backup of it might not be.
 func private(name string) error {
 	info, err := os.Stat(name)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -61,8 +61,8 @@ func private(name string) error {
 	return nil
 }
 
-// openDir makes the data directory private and locks it. Closing the file
-// unlocks; so does the end of the process, however it comes.
+// openDir makes the data directory private and locks it. The lock ends when the file is closed, or
+// when the process ends for any reason.
 func openDir(dir string) (*os.File, error) {
 	const op = "open data directory"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,11 +85,11 @@ func openDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// manyFiles is the limit on open files that a daemon wants, where it may have it.
+// manyFiles is the limit on open files that a daemon wants.
 const manyFiles = 1 << 20
 
-// raiseFileLimit lifts the soft limit on open files as far as it can: every
-// connection, in or out, and every sandbox holds some. It returns what it is now.
+// raiseFileLimit raises the soft limit on open files as far as it can, because every connection and
+// every sandbox needs some. It returns the new limit.
 func raiseFileLimit() uint64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {

@@ -45,7 +45,8 @@ func openRecords(ctx context.Context, file string, log *slog.Logger) (state.Stor
 	return s, nil
 }
 
-// openBlobs opens where packs lie: in dir, or where the configuration says. shared says that other machines may use it, too.
+// openBlobs opens the storage of packs: in dir, or where the configuration says. shared says that
+// other machines may use it too.
 func openBlobs(ctx context.Context, cfg config.Config, dir string) (_ snapshot.Blobs, shared bool, err error) {
 	switch where := cfg.SnapshotStore; {
 	case strings.HasPrefix(where, "s3://"):
@@ -59,8 +60,8 @@ func openBlobs(ctx context.Context, cfg config.Config, dir string) (_ snapshot.B
 	return b, false, err
 }
 
-// openS3 opens an object store. What its address does not say comes from the
-// environment, by way of the configuration.
+// openS3 opens an object store. The environment gives the settings that are not in its address.
+// They come in through the configuration.
 func openS3(ctx context.Context, where string, cfg config.S3) (snapshot.Blobs, error) {
 	if u, err := url.Parse(where); err == nil {
 		q := u.Query()

@@ -17,18 +17,18 @@ import (
 	"github.com/carrel-dev/carrel/internal/gateway"
 )
 
-// Bounds on every client. The threat is one that holds connections open, sends
-// its headers slowly, or sends very many of them.
+// Bounds on every client. The threat is a client that holds connections open, sends its headers
+// slowly, or sends very many of them.
 const (
 	headerTime  = 10 * time.Second
-	idleTime    = 3 * time.Minute // longer than the SDKs' pings, which come every 50 s
+	idleTime    = 3 * time.Minute // longer than the 50 s between two pings of the SDKs
 	headerBytes = 64 << 10
 	headerCount = 256
 	drainTime   = 5 * time.Second
 )
 
-// newServer returns the HTTP server of both doors: HTTP/1.1 and HTTP/2, the
-// latter also without TLS for clients that begin with it.
+// newServer returns the HTTP server of both doors. It speaks HTTP/1.1 and HTTP/2. HTTP/2 also works
+// without TLS, for clients that begin with it.
 func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -43,7 +43,7 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 		Protocols:         protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 1000,
-			// Uploads of one stream may be this far ahead of the sandbox.
+			// The upload of one stream may be this far ahead of the sandbox.
 			MaxReceiveBufferPerStream:     1 << 20,
 			MaxReceiveBufferPerConnection: 4 << 20,
 			SendPingTimeout:               30 * time.Second,
@@ -53,7 +53,7 @@ func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-// levelWriter takes the HTTP server's own complaints, which clients cause.
+// levelWriter receives the HTTP server's own error messages, which clients cause.
 type levelWriter struct{ log *slog.Logger }
 
 // Write implements io.Writer.
@@ -79,8 +79,7 @@ func limitHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// limitListener bounds how many connections are open at once; more wait in the
-// kernel's queue.
+// limitListener bounds the number of open connections. Others wait in the kernel's queue.
 type limitListener struct {
 	net.Listener
 	slots chan struct{}
@@ -113,7 +112,7 @@ func (l *limitListener) Close() error {
 	return l.Listener.Close()
 }
 
-// limitedConn gives its slot back once.
+// limitedConn is a connection that gives its place back exactly once.
 type limitedConn struct {
 	net.Conn
 	release func()
@@ -126,10 +125,10 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// NetConn returns the connection itself, for what only TCP can do.
+// NetConn returns the wrapped connection, for operations that only TCP has.
 func (c *limitedConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends one direction, for streams that were taken over.
+// CloseWrite ends the sending direction, for streams that were taken over.
 func (c *limitedConn) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()
@@ -140,8 +139,8 @@ func (c *limitedConn) CloseWrite() error {
 // ReadFrom keeps the kernel's fast paths between sockets.
 func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
-// reachableURL is where this machine's clients reach an address that may be a
-// wildcard. A certificate of an ACME authority holds for names only.
+// reachableURL is the URL for clients on this machine. addr may be a wildcard address. A
+// certificate of an ACME authority is valid only for names.
 func reachableURL(addr net.Addr, cfg config.Config) string {
 	u := url.URL{Scheme: "http", Host: addr.String()}
 	if cfg.TLS() {

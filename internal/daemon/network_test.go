@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// TestDefaultPolicy: what a request that says nothing of the network means, through
-// E2B's routes and ours; a word of the request's own always wins.
+// TestDefaultPolicy sends requests without network fields, through E2B's routes and ours, and
+// checks the resulting rules. Any network field in a request wins over the default.
 func TestDefaultPolicy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "house.yaml")
 	if err := os.WriteFile(file, []byte("rules: [{allow: [example.com]}]\n"), 0o600); err != nil {

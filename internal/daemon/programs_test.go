@@ -22,8 +22,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestPrograms provides programs from clients, over the daemon's door, to sandboxes in worker processes: three processes for one
-// call. What ends in the middle ends the call with a message, and nothing else.
+// TestPrograms has clients provide programs, over the daemon's door, to sandboxes in worker
+// processes. So one call uses three processes. If any of them ends in the middle, the call ends
+// with a message, and nothing else breaks.
 func TestPrograms(t *testing.T) {
 	pool, err := sim.NewPool(sim.PoolOptions{Workers: 1})
 	if err != nil {
@@ -140,7 +141,7 @@ func TestPrograms(t *testing.T) {
 		return nil
 	})
 
-	// The worker dies while a program runs: the program is told.
+	// The worker dies while a program runs. The program must be told.
 	if _, err := svc.(carrel.Programs).Provide(ctx, sb.ID, list...); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// wait takes one from a channel.
+// wait receives one value from a channel.
 func wait(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {

@@ -29,8 +29,8 @@ func simulated(t *testing.T) (*running, carrel.Service) {
 	return d, svc
 }
 
-// TestInside runs commands and moves files over the client's streams and, by hand,
-// over the gateway.
+// TestInside runs commands and moves files, over the client's streams and with plain requests over
+// the gateway.
 func TestInside(t *testing.T) {
 	d, svc := simulated(t)
 	ctx := t.Context()
@@ -82,8 +82,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// TestKillMidStream: a client that follows a command is told when its sandbox is
-// killed, promptly and as an error.
+// TestKillMidStream kills a sandbox while a client follows a command in it. The client must get an
+// error at once.
 func TestKillMidStream(t *testing.T) {
 	_, svc := simulated(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -110,7 +110,7 @@ func TestKillMidStream(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has 200 clients at work in 20 sandboxes.
+// TestManyAtOnce has 200 clients work in 20 sandboxes.
 func TestManyAtOnce(t *testing.T) {
 	d, svc := simulated(t)
 	ctx := t.Context()

@@ -9,10 +9,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
-// sshDir is where the SSH door's keys are.
+// sshDir is the directory of the SSH door's keys.
 func (d *Daemon) sshDir() string { return filepath.Join(d.cfg.DataDir, "ssh") }
 
-// openSSH opens the SSH door when there is an address for it.
+// openSSH opens the SSH door if it has an address.
 func (d *Daemon) openSSH() (err error) {
 	if d.cfg.Ingress.SSHListen == "" {
 		return nil

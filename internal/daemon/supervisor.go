@@ -10,12 +10,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// activated returns the listener that a supervisor opened before it started this process, by systemd's
-// protocol for sockets (sd_listen_fds(3)), or nil if there is none. The environment that says so is
-// cleared, so that no program that this one starts takes the descriptor for its own.
+// activated returns the listener that a supervisor opened before it started this process, by
+// systemd's socket protocol (sd_listen_fds(3)). It returns nil if there is none. It clears the
+// variables of this protocol, so that no program that this one starts takes the descriptor for its
+// own.
 //
-// More than one socket, or one that is no stream, is refused: the daemon has one port, and what else was
-// passed would be silently dead.
+// More than one socket, or one that is no stream, is refused. The daemon has one port, and would
+// silently ignore the others.
 func activated() (net.Listener, error) {
 	passed, err := activation.Listeners()
 	if err != nil || len(passed) == 0 {
@@ -34,13 +35,13 @@ func activated() (net.Listener, error) {
 		Hint: "let carrel.socket have one ListenStream= line"}
 }
 
-// tellReady tells the supervisor that requests are served. Without a supervisor that asked, this and
-// tellStopping do nothing.
+// tellReady tells the supervisor that requests are served. If no supervisor asked for that, this
+// and tellStopping do nothing.
 func (d *Daemon) tellReady() {
 	d.tell(notify.SdNotifyReady + "\nSTATUS=Serving at " + d.url)
 }
 
-// tellStopping tells the supervisor that the daemon was asked to stop and ends what is under way.
+// tellStopping tells the supervisor that the daemon is stopping.
 func (d *Daemon) tellStopping() {
 	d.tell(notify.SdNotifyStopping + "\nSTATUS=Finishing requests. Sandboxes run on.")
 }

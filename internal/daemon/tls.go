@@ -15,13 +15,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/gateway"
 )
 
-// Authority is the file of the development authority in a data directory.
+// Authority is the file of the development authority's certificate in a data directory.
 func Authority(dataDir string) string { return certs.AuthorityFile(authorityDir(dataDir)) }
 
 func authorityDir(dataDir string) string { return filepath.Join(dataDir, "tls", "authority") }
 
-// openCertificates opens where the certificates come from; nothing without TLS.
-// addr is what the daemon listens on.
+// openCertificates opens the source of certificates, if the daemon serves TLS. addr is the daemon's
+// listening address.
 func (d *Daemon) openCertificates(addr net.Addr) (err error) {
 	switch in := d.cfg.Ingress; {
 	case d.cfg.TLSCert != "":
@@ -48,8 +48,8 @@ func (d *Daemon) openCertificates(addr net.Addr) (err error) {
 	return nil
 }
 
-// ownNames are the names of a development certificate: the domain with all below it,
-// and this host's own.
+// ownNames are the names of a development certificate: the domain, all names below it, and this
+// host's own names.
 func ownNames(cfg config.Config, addr net.Addr) []string {
 	names := []string{"localhost", "127.0.0.1", "::1"}
 	if domain, _, _ := strings.Cut(cfg.Domain, ":"); domain != "" {
@@ -61,7 +61,7 @@ func ownNames(cfg config.Config, addr net.Addr) []string {
 	return names
 }
 
-// warnPlain tells whoever starts a daemon that others can reach without TLS.
+// warnPlain warns the user who starts a daemon that others can reach without TLS.
 func warnPlain(d *Daemon, addr net.Addr) {
 	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		d.log.Warn("plain HTTP on an address that others reach: keys and tokens can be read on the way",
@@ -69,8 +69,8 @@ func warnPlain(d *Daemon, addr net.Addr) {
 	}
 }
 
-// knownHost decides whether a certificate may be got for a host name: only for one
-// of a sandbox that there is.
+// knownHost decides whether to obtain a certificate for a host name. It allows only names of
+// existing sandboxes.
 func (d *Daemon) knownHost(ctx context.Context, host string) error {
 	domain, _, _ := strings.Cut(d.cfg.Domain, ":")
 	label, ok := strings.CutSuffix(strings.ToLower(host), "."+strings.ToLower(domain))
@@ -94,15 +94,14 @@ func (d *Daemon) knownHost(ctx context.Context, host string) error {
 	return nil
 }
 
-// runCertificates keeps the certificates fresh until ctx ends.
+// runCertificates renews the certificates until ctx ends.
 func (d *Daemon) runCertificates(ctx context.Context) {
 	if err := d.certs.Run(ctx); err != nil {
 		d.log.Error("certificates are not kept fresh", "err", err)
 	}
 }
 
-// strictListener is the listener with TLS, if it is served, below what judges
-// requests.
+// strictListener adds TLS to the listener, if it is served, and then the check of requests.
 func (d *Daemon) strictListener() net.Listener {
 	l := d.listener
 	if d.certs != nil {

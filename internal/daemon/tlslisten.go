@@ -14,9 +14,9 @@ import (
 // handshakeTime bounds a TLS handshake.
 const handshakeTime = 10 * time.Second
 
-// tlsListener shakes hands with what it accepts, each on its own: a slow client
-// holds nobody up. What comes out speaks TLS already, so that what is below HTTP can
-// still be looked at (see gateway.StrictListener).
+// tlsListener makes the TLS handshake of each connection in its own goroutine, so that a slow
+// client delays nobody. Its connections give decrypted bytes, so that the next listener can inspect
+// them before HTTP (see gateway.StrictListener).
 type tlsListener struct {
 	net.Listener
 	cfg   *tls.Config
@@ -27,7 +27,7 @@ type tlsListener struct {
 	wg    sync.WaitGroup
 }
 
-// newTLSListener starts to accept; Close ends that and the handshakes under way.
+// newTLSListener starts to accept. Close ends that, and the handshakes under way.
 func newTLSListener(l net.Listener, cfg *tls.Config) net.Listener {
 	cfg = cfg.Clone()
 	for _, p := range []string{"h2", "http/1.1"} {
@@ -46,7 +46,7 @@ func (t *tlsListener) accept(ctx context.Context) {
 	t.err = accept.All(ctx, t.Listener, func(raw net.Conn) { t.wg.Go(func() { t.shake(ctx, raw) }) })
 }
 
-// shake shakes hands and hands the connection out.
+// shake makes a handshake and passes the connection on.
 func (t *tlsListener) shake(ctx context.Context, raw net.Conn) {
 	c := tls.Server(raw, t.cfg)
 	shaking, cancel := context.WithTimeout(ctx, handshakeTime)
@@ -55,7 +55,7 @@ func (t *tlsListener) shake(ctx context.Context, raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
-	if c.ConnectionState().NegotiatedProtocol == "acme-tls/1" { // the handshake was all there is to it
+	if c.ConnectionState().NegotiatedProtocol == "acme-tls/1" { // it ends after the handshake
 		_ = c.Close()
 		return
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
-// openTraces records what operations spend their time on, and sends it to the collector that the environment names.
+// openTraces records how operations spend their time, and sends that to the collector in the
+// environment.
 func (d *Daemon) openTraces(ctx context.Context) error {
 	if !otlp.Wanted() {
 		d.traces = trace.New(nil)

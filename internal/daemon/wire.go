@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// openIssuer opens what signs the tokens that sandboxes prove themselves with.
+// openIssuer opens the issuer of sandboxes' identity tokens.
 func (d *Daemon) openIssuer() (err error) {
 	d.issuer, err = identity.Open(filepath.Join(d.cfg.DataDir, "identity"), identity.Options{
 		Issuer: d.issuerURL, Authorize: d.authorize, Alive: d.alive, Logger: d.log,
@@ -24,7 +24,7 @@ func (d *Daemon) openIssuer() (err error) {
 	return nil
 }
 
-// issuerURL is what identity tokens say that they come from.
+// issuerURL is the issuer in identity tokens.
 func (d *Daemon) issuerURL() string {
 	if u := d.cfg.Wire.Issuer; u != "" {
 		return strings.TrimSuffix(u, "/")
@@ -32,7 +32,8 @@ func (d *Daemon) issuerURL() string {
 	return d.url
 }
 
-// authorize says which sandboxes' tokens a request may ask about: those that its caller sees. It is nil without a caller.
+// authorize returns which sandboxes' tokens a request may ask about: those that its caller sees. It
+// returns nil without a caller.
 func (d *Daemon) authorize(r *http.Request) func(context.Context, carrel.ID) bool {
 	c, err := d.callers.Caller(r)
 	if err != nil {
@@ -44,14 +45,14 @@ func (d *Daemon) authorize(r *http.Request) func(context.Context, carrel.ID) boo
 	}
 }
 
-// alive reports whether there is a sandbox of that ID, whosever it is.
+// alive reports whether a sandbox with this ID exists, in any project.
 func (d *Daemon) alive(ctx context.Context, id carrel.ID) bool {
 	_, err := d.parts.Service.Get(ctx, id)
 	return err == nil
 }
 
-// publish answers what relying parties ask of identity tokens, without a key, and
-// leaves the rest to next.
+// publish answers relying parties' requests about identity tokens, without a key, and passes the
+// rest to next.
 func (d *Daemon) publish(next http.Handler) http.Handler {
 	documents := d.issuer.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,8 +65,8 @@ func (d *Daemon) publish(next http.Handler) http.Handler {
 	})
 }
 
-// defaultNetwork is for sandboxes that are created without a word on the network;
-// nil leaves it to each door.
+// defaultNetwork returns the rules for sandboxes that are created without network fields. With nil,
+// each door uses its own default.
 func defaultNetwork(cfg config.Wire) (*carrel.Network, error) {
 	if cfg.Presets != "" {
 		if err := policy.AddPresets(cfg.Presets); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// answer is what the gateway itself says instead of the sandbox. The names and
-// texts are E2B's: its SDKs read them.
+// answer is the gateway's own answer in place of the sandbox's. The names and texts are E2B's,
+// because its SDKs read them.
 type answer struct {
 	SandboxID string `json:"sandboxId,omitempty"`
 	Message   string `json:"message"`
 	Port      uint16 `json:"port,omitempty"`
 	Code      int    `json:"code"`
 
-	title string // of the page, if it is not the message
+	title string // of the page, if not the message
 }
 
 func notFound(t Target) *answer {
@@ -64,7 +64,7 @@ func tokenWrong(t Target) *answer {
 		Message: "Sandbox is secured with traffic access token. Provided token is invalid."}
 }
 
-// wakeDenied has E2B's meaning: who may not use the guest may not wake it either.
+// wakeDenied has E2B's meaning: a caller who may not use the guest may not wake it either.
 func wakeDenied(t Target) *answer {
 	return &answer{SandboxID: string(t.ID), Code: http.StatusForbidden,
 		Message: "The sandbox is paused, and only a request with its access token resumes it"}
@@ -85,7 +85,7 @@ func tooMany(t Target, most int) *answer {
 		Message: "The sandbox has too many open connections (" + strconv.Itoa(most) + ")"}
 }
 
-// refuse answers a request that names no sandbox properly.
+// refuse answers a request that does not name a sandbox correctly.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	a := &answer{Message: err.Error(), Code: http.StatusBadRequest}
 	if re, ok := errors.AsType[*routeError](err); ok {
@@ -103,14 +103,14 @@ func (g *Gateway) outcome(ctx context.Context, rt *routed, err error) *answer {
 	sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID)
 	switch {
 	case carrel.KindOf(gerr) == carrel.NotFound:
-		return notFound(t) // it ended while the request was on its way
+		return notFound(t) // the sandbox ended during the request
 	case gerr == nil && sb.State != carrel.Running:
 		if ans := rt.stateAnswer(sb); ans != nil {
 			return ans
 		}
 		return rt.transitioning() // another try wakes it
 	case gerr == nil && sb.Generation != rt.sandbox.Generation:
-		return rt.transitioning() // it was paused and resumed, or rolled back, in the meantime
+		return rt.transitioning() // it was paused and resumed, or rolled back, during the request
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return closedPort(t)
 	}
@@ -118,11 +118,11 @@ func (g *Gateway) outcome(ctx context.Context, rt *routed, err error) *answer {
 	return silent(t)
 }
 
-// drainTime is how long what a refused client still sends is read.
+// drainTime is how long the gateway reads the rest of a refused client's request.
 const drainTime = 5 * time.Second
 
-// write sends the answer: JSON, or a page for people. A preflight is let through
-// to the answer itself, since a browser shows a page nothing of a failed one.
+// write sends the answer, as JSON or as a page for people. It lets a preflight succeed, because a
+// browser shows a page nothing of a failed one. Then the page gets the answer itself.
 func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
@@ -155,14 +155,14 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	raw, _ := json.Marshal(a) // texts and numbers always marshal
+	raw, _ := json.Marshal(a) // texts and numbers can always be marshalled
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(a.Code)
 	_, _ = w.Write(append(raw, '\n'))
 }
 
-// forPeople reports whether a page is the better answer. E2B goes by the browser's
-// name alone; a script's request in a browser, which has an Origin, gets JSON here.
+// forPeople reports whether a page is the better answer. E2B looks only at the browser's name.
+// Here, a request of a script in a browser, which has an Origin, gets JSON.
 func forPeople(r *http.Request) bool {
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return true
@@ -170,7 +170,7 @@ func forPeople(r *http.Request) bool {
 	return strings.HasPrefix(r.UserAgent(), "Mozilla/") && r.Header.Get("Origin") == ""
 }
 
-// Title is the page's title; where E2B has one it is E2B's.
+// Title is the page's title. It is E2B's where E2B has one.
 func (a *answer) Title() string {
 	if a.title != "" {
 		return a.title
@@ -178,7 +178,7 @@ func (a *answer) Title() string {
 	return a.Message
 }
 
-// errorPage is what a person sees who opens a preview that is not there.
+// errorPage is the page for a person who opens a preview that does not exist.
 var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{{.Title}}</title>

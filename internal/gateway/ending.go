@@ -18,27 +18,27 @@ import (
 // ended (https://connectrpc.com/docs/protocol, "Streaming responses").
 const endStream = 0b10
 
-// leftBehind is what a stream is told whose sandbox was paused or rolled back under
-// it. It is close to the guest's own words, which say the same earlier.
+// leftBehind is the last message of a stream whose sandbox was paused or rolled back. It is close
+// to the guest's own words for this case, which usually come first.
 const leftBehind = "the sandbox was paused or rolled back: connect again"
 
-// ending is the answer of one of the guest's Connect streams. A guest ends its streams
-// with a reason before the sandbox is paused, but one that is slow, on a busy machine,
-// may be frozen before it has written all of that. What its clients then are left
-// without is said here, so that none takes a pause for a sandbox's end.
+// ending is the answer of one of the guest's Connect streams. A guest ends its streams with a
+// reason before the sandbox is paused. But a slow guest, on a busy machine, may be frozen before it
+// has written that. Then ending adds the reason, so that no client takes a pause for the sandbox's
+// end.
 type ending struct {
 	io.ReadCloser
-	// moved says whether the sandbox went on in another life, or is about to.
+	// moved reports whether the sandbox has gone on in another life, or soon will.
 	moved func() bool
 
-	head [5]byte   // of the message under way: flags, and length of what follows
+	head [5]byte   // of the present message: flags, and length of the rest
 	have int       // bytes of head
 	left uint32    // bytes that are to follow it
 	done bool      // the last message has passed
-	rest io.Reader // what is said instead of what is missing, once something is
+	rest io.Reader // replaces the missing end; nil until it is missing
 }
 
-// withEnding sees to it that a Connect stream ends with a reason.
+// withEnding makes sure that a Connect stream ends with a reason.
 func (g *Gateway) withEnding(resp *http.Response) error {
 	rt := routedOf(resp.Request.Context())
 	if rt == nil || rt.target.Port != carrel.GuestPort || resp.StatusCode != http.StatusOK ||
@@ -74,8 +74,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
 	case e.done:
-		// Only the connection's own end is missing. Some clients would throw away for it
-		// what they have not looked at yet.
+		// Only the connection's own end is missing. Because of such an error, some clients would
+		// discard messages that they have not read yet.
 		e.rest = http.NoBody
 	case e.have == 0 && e.moved():
 		e.rest = bytes.NewReader(lastMessage(leftBehind))
@@ -85,7 +85,7 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// follow looks where messages begin and end.
+// follow keeps track of the messages' boundaries.
 func (e *ending) follow(p []byte) {
 	for len(p) > 0 {
 		if e.have < len(e.head) {
@@ -107,7 +107,7 @@ func (e *ending) follow(p []byte) {
 	}
 }
 
-// lastMessage is the end of a stream for a reason that is not the call's own.
+// lastMessage is the last message of a stream that ends for a reason outside its call.
 func lastMessage(reason string) []byte {
 	var end struct {
 		Error struct {

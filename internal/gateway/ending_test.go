@@ -12,13 +12,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// message is one of a Connect stream.
+// message builds one message of a Connect stream.
 func message(flags byte, text string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(text)))) + text
 }
 
-// TestEnding: a stream whose guest was frozen before it wrote the stream's end ends with a reason when its sandbox
-// goes on, and breaks off when it does not, or when a part of a message is missing.
+// TestEnding freezes a guest before it wrote its stream's end. The stream ends with a reason if its
+// sandbox goes on. It breaks off if the sandbox does not, or if a part of a message is missing.
 func TestEnding(t *testing.T) {
 	const stream = "application/connect+proto"
 	whole := message(0, "start") + message(0, "") + message(1, strings.Repeat("x", 300_000))
@@ -79,7 +79,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestEndingPieces: where messages begin and end is seen however they are cut into reads.
+// TestEndingPieces shows that message boundaries are found however the stream is cut into reads.
 func TestEndingPieces(t *testing.T) {
 	all := message(0, "one") + message(0, "") + message(1, "three") + message(endStream, "{}")
 	for size := 1; size <= len(all); size++ {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// framing knows where in an HTTP/1 stream requests begin and end. It is strict: what
-// it lets pass means the same to every server that speaks RFC 9112.
+// framing finds where requests begin and end in an HTTP/1 stream. It is strict: a request that it
+// lets pass means the same to every server that follows RFC 9112.
 type framing struct {
 	state framingState
-	left  int64 // of a body of known length, or of a chunk
-	later bool  // a request was seen: no HTTP/2 begins any more
+	left  int64 // bytes left of a body of known length, or of a chunk
+	later bool  // a request was seen, so HTTP/2 can't begin any more
 }
 
 type framingState int
@@ -27,7 +27,7 @@ const (
 	opaque // not HTTP/1 any more
 )
 
-// free is how many of n bytes belong to what is under way whatever they are.
+// free is how many of the next n bytes can pass without inspection, as a part of a body.
 func (f *framing) free(n int) int {
 	switch f.state {
 	case opaque:
@@ -38,7 +38,7 @@ func (f *framing) free(n int) int {
 	return 0
 }
 
-// pass notes that n free bytes went by.
+// pass notes that n free bytes have passed.
 func (f *framing) pass(n int) {
 	if f.state == opaque {
 		return
@@ -54,8 +54,8 @@ func (f *framing) pass(n int) {
 	}
 }
 
-// next judges the beginning of b: its first n bytes may be handed on. With 0 more
-// must be read first. A reason refuses a request; an error breaks its body off.
+// next judges the beginning of b. Its first n bytes may be handed on. If n is 0, more must be read
+// first. A reason refuses a request. An error breaks its body off.
 func (f *framing) next(b []byte) (n int, reason string, err error) {
 	switch f.state {
 	case inHead:
@@ -87,13 +87,13 @@ func (f *framing) next(b []byte) (n int, reason string, err error) {
 	return n, "", nil
 }
 
-// maxLine bounds a chunk's line and a trailer's. net/http's bound is 4096.
+// maxLine bounds a chunk's line and a trailer's line. net/http's bound is 4096.
 const maxLine = 4096
 
 var crlf = []byte("\r\n")
 
-// cutLine returns the line that b begins with, without its CRLF. bad says that it
-// ends in half of one.
+// cutLine returns the first line of b, without its CRLF. bad says that the line ends in only half
+// of a CRLF.
 func cutLine(b []byte) (line []byte, ok, bad bool) {
 	i := bytes.IndexAny(b, "\r\n")
 	switch {
@@ -109,7 +109,7 @@ func cutLine(b []byte) (line []byte, ok, bad bool) {
 	return b[:i], true, false
 }
 
-// chunkLine takes a chunk's size or a line of the trailer.
+// chunkLine reads a chunk's size or a line of the trailer.
 func (f *framing) chunkLine(line []byte) bool {
 	if f.state == inTrailer {
 		if len(line) == 0 {
@@ -145,7 +145,7 @@ func (f *framing) chunkLine(line []byte) bool {
 	return true
 }
 
-// head judges a request's head once all of it is there.
+// head judges a request's head when it is complete.
 func (f *framing) head(b []byte) (n int, reason string, err error) {
 	if !f.later {
 		yes, more := isPreface(b)
@@ -164,7 +164,7 @@ func (f *framing) head(b []byte) (n int, reason string, err error) {
 		case bad:
 			return 0, "a line does not end in CRLF", nil
 		case !ok && len(b) > maxHead:
-			f.state = opaque // the server's to refuse: its bound is lower
+			f.state = opaque // the server refuses it: its bound is lower
 			return len(b), "", nil
 		case !ok:
 			return 0, "", nil
@@ -186,7 +186,7 @@ func (f *framing) head(b []byte) (n int, reason string, err error) {
 	return n, "", nil
 }
 
-// request judges the lines of a head and sets what follows it.
+// request judges the lines of a head and sets the state for the bytes after it.
 func (f *framing) request(lines [][]byte) (reason string) {
 	method, target, version, reason := requestLine(string(lines[0]))
 	if reason != "" {
@@ -256,7 +256,7 @@ func (f *framing) request(lines [][]byte) (reason string) {
 	return ""
 }
 
-// requestLine takes the first line apart.
+// requestLine splits the first line into its parts.
 func requestLine(line string) (method, target, version, reason string) {
 	const bad = "a first line that is none"
 	parts := strings.Split(line, " ")
@@ -275,8 +275,8 @@ func requestLine(line string) (method, target, version, reason string) {
 	return parts[0], parts[1], version, ""
 }
 
-// sameAuthority reports whether a target that names a host of its own names the one
-// that the Host header does. net/http would take the target's.
+// sameAuthority reports whether a target with a host of its own has the same host as the Host
+// header. net/http would use the target's host.
 func sameAuthority(target string, hosts []string) bool {
 	if target[0] == '/' || target == "*" {
 		return true
@@ -285,14 +285,14 @@ func sameAuthority(target string, hosts []string) bool {
 	if err != nil || u.User != nil {
 		return false
 	}
-	if u.Host == "" { // CONNECT's, refused elsewhere, or nothing that is served
+	if u.Host == "" { // CONNECT, refused elsewhere, or a target not served
 		return true
 	}
 	return len(hosts) == 1 && strings.EqualFold(u.Host, hosts[0])
 }
 
-// upgrades reports whether a request asks for another protocol. HTTP/2 is none that
-// is changed to in the middle: it is not passed on, and bodies go with it.
+// upgrades reports whether a request asks for another protocol. HTTP/2 does not count: the gateway
+// removes such an upgrade, so the request passes as usual, with its body.
 func upgrades(connection string, protocols []string) bool {
 	for token := range strings.SplitSeq(connection, ",") {
 		if strings.EqualFold(strings.TrimSpace(token), "upgrade") {
@@ -302,12 +302,12 @@ func upgrades(connection string, protocols []string) bool {
 	return false
 }
 
-// onlyH2C reports whether the one protocol asked for is HTTP/2.
+// onlyH2C reports whether HTTP/2 is the only protocol asked for.
 func onlyH2C(protocols []string) bool {
 	return len(protocols) == 1 && strings.EqualFold(strings.TrimSpace(protocols[0]), "h2c")
 }
 
-// headerLine takes a header line apart.
+// headerLine splits a header line into its parts.
 func headerLine(line []byte) (name, value string, ok bool) {
 	n, v, found := bytes.Cut(line, []byte(":"))
 	if !found || len(n) == 0 || bytes.ContainsFunc(v, control) {
@@ -328,7 +328,7 @@ func isToken(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// decimal reads a length: digits only, which ParseInt is more generous about.
+// decimal reads a length. It accepts only digits, while ParseInt accepts more.
 func decimal(s string) (int64, bool) {
 	if s == "" || len(s) > 18 || strings.Trim(s, "0123456789") != "" {
 		return 0, false

@@ -21,46 +21,46 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// Sandboxes is what the gateway needs to know of the service.
+// Sandboxes is the part of the service that the gateway needs.
 type Sandboxes interface {
 	Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
 	List(ctx context.Context, opts carrel.ListOptions) (carrel.Page, error)
-	// Visit returns the way to a sandbox's ports, for one request, and done must be called when
-	// that is over: until then the sandbox is not idle. A paused one that wakes by
-	// itself is resumed first. Errors: NotFound, Conflict (paused, or in between). The
-	// Conn is another one after each restoration.
+	// Visit returns a connection to a sandbox's ports for one request. The sandbox is not idle
+	// until done is called, so the caller must call done when the request is over. Visit first
+	// resumes a paused sandbox with automatic wake-up. Errors: NotFound, Conflict (paused, or
+	// changing its state). The Conn is a new one after each restoration.
 	Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error)
 }
 
-// Options configures a Gateway. Only Sandboxes is needed.
+// Options configures a Gateway. Only Sandboxes is required.
 type Options struct {
 	Sandboxes Sandboxes
 	// MaxPerSandbox caps the requests under way to one sandbox; 0 is 1024.
 	MaxPerSandbox int
-	// Callers knows the API keys, and says on whose behalf a visit is; nil knows none.
+	// Callers knows the API keys, and the caller on whose behalf a visit is. Nil knows none.
 	Callers Callers
 	Log     *slog.Logger
 }
 
-// Callers is what the gateway asks the authenticator for; package access implements it.
+// Callers is the part of the authenticator that the gateway needs. Package access implements it.
 type Callers interface {
-	// Strip takes API keys off a request that carries them here by mistake: nothing inside
-	// a sandbox may see one.
+	// Strip removes API keys from a request that carries them here by mistake, because nothing
+	// inside a sandbox may see one.
 	Strip(h http.Header)
 	// Visit returns the context of a request to a port of a sandbox.
 	Visit(ctx context.Context, sb carrel.Sandbox) context.Context
 }
 
-// Gateway proxies requests to ports in sandboxes. It is safe for concurrent use;
-// Close drops the connections it keeps warm.
+// Gateway proxies requests to ports in sandboxes. It is safe for concurrent use. Close drops its
+// warm connections.
 type Gateway struct {
 	opts  Options
-	ports *http.Transport // to ports other than the guest's, whose pool is the Conn's
+	ports *http.Transport // to all ports but the guest's, whose pool is the Conn's
 	grpc  *http.Transport // the same for gRPC
 	proxy *httputil.ReverseProxy
 
 	mu   sync.Mutex
-	busy map[carrel.ID]int // requests under way, those held while a sandbox wakes among them
+	busy map[carrel.ID]int // requests under way, including those held for a wake-up
 
 	lives lives
 }
@@ -81,7 +81,7 @@ func New(opts Options) *Gateway {
 		MaxIdleConnsPerHost:    16,
 		MaxIdleConns:           512,
 		MaxResponseHeaderBytes: 1 << 20,
-		IdleConnTimeout:        4 * time.Second, // below Node's 5, so that we never lose the race to close
+		IdleConnTimeout:        4 * time.Second, // below Node's 5, so that the server never closes first
 		ExpectContinueTimeout:  time.Second,
 		WriteBufferSize:        bufferSize,
 		ReadBufferSize:         32 << 10,
@@ -94,7 +94,7 @@ func New(opts Options) *Gateway {
 		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ErrorHandler:   g.proxyError,
-		ErrorLog:       log.New(io.Discard, "", 0), // what matters reaches ErrorHandler; the rest is clients leaving
+		ErrorLog:       log.New(io.Discard, "", 0), // ErrorHandler gets real errors; the rest is clients leaving
 	}
 	return g
 }
@@ -106,7 +106,7 @@ func (g *Gateway) Close() error {
 	return nil
 }
 
-// bufferSize is what one direction of one stream holds at most.
+// bufferSize is the most bytes that one direction of one stream holds.
 const bufferSize = 128 << 10
 
 // buffers pools copy buffers.
@@ -123,8 +123,7 @@ func (b *buffers) Get() []byte {
 // Put implements httputil.BufferPool.
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// Wrap returns a handler that serves the requests for sandboxes and hands all
-// others to next.
+// Wrap returns a handler that serves the requests for sandboxes and passes all others to next.
 func (g *Gateway) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t, ok, err := Route(r.Host, r.Header)
@@ -143,9 +142,8 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// serve checks one request and proxies it. A sandbox that is paused and wakes by
-// itself is woken, and the request held meanwhile: its body is not read before the
-// sandbox runs.
+// serve checks one request and proxies it. If the sandbox is paused and has automatic wake-up,
+// serve wakes it and holds the request until then. The body is not read before the sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
 	if ans := g.admit(r, rt); ans != nil {
@@ -162,16 +160,16 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	defer g.leave(t.ID)
 	if err := rt.visit(r.Context(), g.opts.Sandboxes); err != nil {
 		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // the client left while it was held
+			panic(http.ErrAbortHandler) // the client left while the request was held
 		}
 		g.lookupError(r.Context(), rt, err).write(w, r)
 		return
 	}
-	defer rt.leave() // after an upgraded connection ended, too: the proxy returns then
+	defer rt.leave() // the proxy also returns at the end of an upgraded connection
 	if r.ProtoMajor == 1 {
 		defer resetCutOff(w, r)
-		// Otherwise the server would wait for the whole request before it lets the
-		// first byte of the answer out.
+		// Otherwise the server would wait for the whole request before it sends the first byte of
+		// the answer.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	rt.body = &incoming{ReadCloser: r.Body}
@@ -180,8 +178,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	g.proxy.ServeHTTP(w, r)
 }
 
-// admit finds the sandbox and decides whether the request may pass. Nothing is
-// woken for one that may not.
+// admit finds the sandbox and decides whether the request may pass. A request that may not pass
+// wakes nothing.
 func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
 	t := rt.target
 	sb, err := g.opts.Sandboxes.Get(r.Context(), t.ID)
@@ -193,7 +191,7 @@ func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
 		return ans
 	}
 	if t.Port == carrel.GuestPort {
-		// Clean undoes //init and /x/../init, whatever the guest would make of them.
+		// Clean resolves //init and /x/../init, whatever the guest would make of them.
 		if guest.Internal(path.Clean("/" + r.URL.Path)) {
 			return hidden(t)
 		}
@@ -215,8 +213,8 @@ func (g *Gateway) admit(r *http.Request, rt *routed) *answer {
 	return nil
 }
 
-// stateAnswer refuses what no Visit is tried for: it is nil for a sandbox that
-// runs, or that a request wakes.
+// stateAnswer returns the refusal for a sandbox in a state that needs no Visit. It is nil for a
+// sandbox that runs, or that a request wakes.
 func (rt *routed) stateAnswer(sb carrel.Sandbox) *answer {
 	switch sb.State {
 	case carrel.Running:
@@ -224,7 +222,7 @@ func (rt *routed) stateAnswer(sb carrel.Sandbox) *answer {
 	case carrel.Starting:
 		return rt.transitioning()
 	case carrel.Resuming:
-		if rt.health { // it is about to be well: the answer waits for that
+		if rt.health { // it will be healthy soon: the request waits for that
 			return nil
 		}
 		fallthrough
@@ -241,9 +239,9 @@ func (rt *routed) stateAnswer(sb carrel.Sandbox) *answer {
 	return notFound(rt.target)
 }
 
-// transitioning is the answer of a sandbox that is between two states. A request for its health
-// is told that it does not run, because nothing resumes it for that request. E2B's SDKs take 502
-// for this, and raise an error for 409.
+// transitioning is the answer of a sandbox that is changing its state. A health check gets the
+// answer of a sandbox that does not run, because nothing resumes the sandbox for such a check.
+// E2B's SDKs expect 502 for this, and raise an error for 409.
 func (rt *routed) transitioning() *answer {
 	if rt.health {
 		return notFound(rt.target)
@@ -257,20 +255,20 @@ func isHealth(r *http.Request, t Target) bool {
 	return reads && t.Port == carrel.GuestPort && r.URL.Path == "/health"
 }
 
-// wakes reports whether a paused sandbox is resumed by a request to it.
+// wakes reports whether a request resumes this paused sandbox.
 func wakes(sb carrel.Sandbox) bool {
 	return sb.Lifecycle.AutoResume || sb.Lifecycle.Idle.After > 0
 }
 
-// lookupError turns the service's error about a sandbox into an answer.
+// lookupError converts the service's error about a sandbox into an answer.
 func (g *Gateway) lookupError(ctx context.Context, rt *routed, err error) *answer {
 	t := rt.target
 	switch carrel.KindOf(err) {
 	case carrel.NotFound:
 		return notFound(t)
 	case carrel.Conflict:
-		// It may have been paused, for good, since admit looked; or, on request and
-		// without its memory, which no request undoes whatever its lifecycle says.
+		// After admit looked, the sandbox may have been paused for good. Or it was paused on
+		// request and without its memory. Then no request resumes it, whatever its lifecycle says.
 		if sb, gerr := g.opts.Sandboxes.Get(ctx, t.ID); gerr == nil && sb.State != carrel.Running {
 			if sb.State == carrel.Paused {
 				return notFound(t)
@@ -291,7 +289,7 @@ func (g *Gateway) lookupError(ctx context.Context, rt *routed, err error) *answe
 	return broken(t)
 }
 
-// enter counts a request in, unless the sandbox has too many already.
+// enter counts a request. It reports false if the sandbox has too many already.
 func (g *Gateway) enter(id carrel.ID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -310,11 +308,11 @@ func (g *Gateway) leave(id carrel.ID) {
 	}
 }
 
-// rewrite makes the request that goes inside.
+// rewrite builds the request that goes inside.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	rt := routedOf(p.In.Context())
 	p.Out.URL.Scheme = "http"
-	p.Out.URL.Host = "guest" // the Conn's own name shares its warm connections; another port's is for the transport to say
+	p.Out.URL.Host = "guest" // shares the Conn's warm connections; the transport sets another port's name
 	p.Out.Host = p.In.Host
 	p.Out.Trailer = p.In.Trailer // the same map: its values come after the body
 	p.SetXForwarded()
@@ -332,7 +330,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	h.Del(headerPort)
 	h.Del(headerTraffic)
 	if onlyH2C(p.In.Header.Values("Upgrade")) {
-		// Behind an upgrade to HTTP/2 more requests would go in that nobody judged.
+		// After an upgrade to HTTP/2, requests would go in that nobody judged.
 		h.Del("Upgrade")
 		h.Del("Connection")
 		h.Del("Http2-Settings")
@@ -344,21 +342,21 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		h["User-Agent"] = nil // keep Go from adding its own
 	}
 	if rt.target.Port != carrel.GuestPort && rt.target.Port != carrel.InterpreterPort {
-		// The interpreter asks the guest for the environment with it; no one else
-		// has a use for the token.
+		// The interpreter asks the guest for the environment with this token. No other program
+		// needs it.
 		strip(h, "X-Access-Token", rt.sandbox.AccessToken)
 	}
 }
 
-// strip removes a header that holds exactly this secret. Programs may have
-// headers of the same name for purposes of their own.
+// strip removes a header that holds exactly this secret. Programs may use a header of the same name
+// for other purposes.
 func strip(h http.Header, name, secret string) {
 	if v := h.Get(name); secret != "" && subtle.ConstantTimeCompare([]byte(v), []byte(secret)) == 1 {
 		h.Del(name)
 	}
 }
 
-// proxyError answers when the sandbox did not.
+// proxyError answers in place of a sandbox that did not.
 func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) {
 	rt := routedOf(r.Context())
 	switch {
@@ -367,7 +365,7 @@ func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) 
 		bodyBroken(rt.target).write(w, r)
 		return
 	case r.Context().Err() != nil || errors.Is(err, context.Canceled):
-		// The client left, perhaps only in one direction: an empty 200 would be a lie.
+		// The client left, perhaps only in one direction. An empty 200 would be wrong.
 		panic(http.ErrAbortHandler)
 	}
 	g.outcome(r.Context(), rt, err).write(w, r)

@@ -37,7 +37,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a fake service whose sandboxes' ports are real listeners on loopback.
+// world is a fake service. Its sandboxes' ports are real listeners on loopback.
 type world struct {
 	mu    sync.Mutex
 	boxes map[carrel.ID]carrel.Sandbox
@@ -71,7 +71,7 @@ func (w *world) add(t *testing.T, sb carrel.Sandbox, ports map[uint16]http.Handl
 	for p, h := range ports {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if p == carrel.GuestPort && strings.HasPrefix(r.URL.Path, guest.TunnelPath) {
-				w.WriteHeader(http.StatusBadGateway) // nothing listens on loopback either
+				w.WriteHeader(http.StatusBadGateway) // no listener on loopback
 				return
 			}
 			h.ServeHTTP(w, r)
@@ -83,7 +83,7 @@ func (w *world) add(t *testing.T, sb carrel.Sandbox, ports map[uint16]http.Handl
 	return sb.ID
 }
 
-// conn makes the way to one life's ports.
+// conn makes a connection to the ports of one life.
 func (w *world) conn(id carrel.ID, ports map[uint16]string) *guest.Conn {
 	return guest.NewConn(func(ctx context.Context, port uint16) (net.Conn, error) {
 		w.mu.Lock()
@@ -137,7 +137,7 @@ func (w *world) forget(id carrel.ID) {
 	delete(w.boxes, id)
 }
 
-// front serves the gateway; what is for no sandbox is answered by a teapot.
+// front serves the gateway. A teapot answers requests that are for no sandbox.
 func front(t *testing.T, w *world, opts Options) *httptest.Server {
 	t.Helper()
 	opts.Sandboxes = w
@@ -147,7 +147,7 @@ func front(t *testing.T, w *world, opts Options) *httptest.Server {
 	return srv
 }
 
-// begin sends a request with headers given as pairs; the answer's body is the caller's to read.
+// begin sends a request with headers given as pairs. The caller reads the answer's body.
 func begin(t *testing.T, method, target string, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(method, target, body)
@@ -298,8 +298,8 @@ func TestTrafficToken(t *testing.T) {
 	}
 }
 
-// TestPortOptions: servers that speak TLS are spoken to in TLS, and a sandbox may
-// be told another host than the one that was asked for.
+// TestPortOptions shows that servers with TLS are reached over TLS, and that a sandbox may get
+// another host name than the requested one.
 func TestPortOptions(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{Network: carrel.Network{MaskHost: "app.example.com:${PORT}", HTTPSPorts: []uint16{8443}}},
@@ -318,7 +318,7 @@ func TestPortOptions(t *testing.T) {
 	}
 }
 
-// echoHost answers with the host that it was asked for, and whether in TLS.
+// echoHost answers with the request's host, and whether it came over TLS.
 func echoHost() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.TLS != nil) })
 }
@@ -383,8 +383,8 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestSignatureBounds: what is too long to be a path, a user or a time is refused with its name, before any sandbox is looked at,
-// and so is what can't be a signature.
+// TestSignatureBounds shows that a path, a user or a time that is too long is refused by name
+// before any sandbox is looked at. So is a text that can't be a signature.
 func TestSignatureBounds(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, carrel.Sandbox{AccessToken: "mine"}, map[uint16]http.Handler{carrel.GuestPort: say("mine")})
@@ -414,7 +414,7 @@ func TestSignatureBounds(t *testing.T) {
 	}
 }
 
-// BenchmarkSignature is what a request without any right costs among 10,000 sandboxes.
+// BenchmarkSignature measures a request without any right among 10,000 sandboxes.
 func BenchmarkSignature(b *testing.B) {
 	sum := sha256.Sum256([]byte("a"))
 	r := httptest.NewRequest("GET", "/files?path="+strings.Repeat("p", 4095)+"&signature="+url.QueryEscape("v1_"+base64.RawStdEncoding.EncodeToString(sum[:])), nil)
@@ -431,8 +431,8 @@ func BenchmarkSignature(b *testing.B) {
 	}
 }
 
-// TestStreaming sees each piece of an answer as soon as it is written, while the
-// request itself still goes on.
+// TestStreaming reads each piece of an answer as soon as it is written, while the request itself is
+// still being sent.
 func TestStreaming(t *testing.T) {
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -498,8 +498,8 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// TestDeathMidStream: a guest that dies breaks the client's stream off, promptly
-// and not as if it had ended well.
+// TestDeathMidStream shows that a guest's death breaks the client's stream off at once, and that
+// this does not look like a normal end.
 func TestDeathMidStream(t *testing.T) {
 	die := make(chan struct{})
 	half := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -527,7 +527,7 @@ func TestDeathMidStream(t *testing.T) {
 	}
 }
 
-// TestWebSocket speaks just enough of RFC 6455 to see frames go both ways.
+// TestWebSocket uses just enough of RFC 6455 to see frames go both ways.
 func TestWebSocket(t *testing.T) {
 	ws := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
@@ -538,7 +538,7 @@ func TestWebSocket(t *testing.T) {
 		defer c.Close()
 		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
 		rw.Flush()
-		_, _ = io.Copy(c, rw) // a masked frame echoed as it is: enough to see that bytes pass
+		_, _ = io.Copy(c, rw) // echoes the masked frame: enough to see that bytes pass
 	})
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{8765: ws})
@@ -635,8 +635,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestWildcardTLS reaches a port by its own host name, with a certificate of a CA
-// made here, over HTTP/1.1 and HTTP/2.
+// TestWildcardTLS reaches a port by its own host name, over HTTP/1.1 and HTTP/2. The test makes the
+// certificate and its CA.
 func TestWildcardTLS(t *testing.T) {
 	w := newWorld(t)
 	id := string(w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: say("app")}))
@@ -666,7 +666,7 @@ func TestWildcardTLS(t *testing.T) {
 	}
 }
 
-// wildcard makes a CA and a certificate of it for *.domain.
+// wildcard makes a CA, and a certificate for *.domain from it.
 func wildcard(t *testing.T, domain string) (*x509.CertPool, tls.Certificate) {
 	t.Helper()
 	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -765,8 +765,8 @@ func benchTransfer(b *testing.B, up bool) {
 	}
 }
 
-// TestBrokenBody sends bodies that break off. That is the client's fault: it gets
-// a 400 and loses its connection, and never an empty 200.
+// TestBrokenBody sends bodies that break off. That is the client's fault, so it gets a 400 and
+// loses its connection. It never gets an empty 200.
 func TestBrokenBody(t *testing.T) {
 	w := newWorld(t)
 	reader := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// isGRPC reports whether a request is gRPC, whose trailers and streams in both
-// directions only HTTP/2 carries. Browsers' own form of it (grpc-web) goes over
-// HTTP/1. Other HTTP/2 requests do too: most servers in sandboxes speak nothing else,
-// and "TE: trailers", which some browsers send with all requests, says nothing of them.
+// isGRPC reports whether a request is gRPC. Its trailers and streams in both directions need
+// HTTP/2. The form for browsers (grpc-web) goes over HTTP/1. So do other HTTP/2 requests, because
+// most servers in sandboxes speak nothing else. "TE: trailers" is no sign of gRPC: some browsers
+// send it with all requests.
 func isGRPC(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	return r.ProtoMajor == 2 && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+"))
 }
 
-// newGRPCTransport speaks HTTP/2 alone to ports: with prior knowledge in the clear,
-// by ALPN in TLS.
+// newGRPCTransport makes a transport that speaks only HTTP/2 to ports: with prior knowledge in the
+// clear, by ALPN in TLS.
 func (g *Gateway) newGRPCTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)

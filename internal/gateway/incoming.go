@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// incoming is a request's body. It remembers that it broke off, which is the
-// client's fault and not the sandbox's.
+// incoming is a request's body. It remembers when the body broke off, which is the client's fault
+// and not the sandbox's.
 type incoming struct {
 	io.ReadCloser
 	broken atomic.Bool

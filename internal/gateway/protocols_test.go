@@ -28,7 +28,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// listen puts a server of its own on a port of a sandbox.
+// listen puts a listener of the test's own on a port of a sandbox.
 func (w *world) listen(t *testing.T, id carrel.ID, port uint16) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,8 +41,8 @@ func (w *world) listen(t *testing.T, id carrel.ID, port uint16) net.Listener {
 	return l
 }
 
-// chat is a gRPC service with one method, a stream in both directions that answers
-// each message at once, with headers before and trailers after.
+// chat is a gRPC service with one method, a stream in both directions. It answers each message at
+// once, with headers before and trailers after.
 var chat = grpc.ServiceDesc{ServiceName: "test.Chat", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 	StreamName: "Talk", ServerStreams: true, ClientStreams: true,
 	Handler: func(_ any, s grpc.ServerStream) error {
@@ -64,8 +64,8 @@ var chat = grpc.ServiceDesc{ServiceName: "test.Chat", HandlerType: (*any)(nil), 
 	},
 }}}
 
-// TestGRPC talks to a real gRPC server in a sandbox: with TLS and ALPN outside, and
-// with prior knowledge; to a server in the clear and to one with TLS inside.
+// TestGRPC talks to a real gRPC server in a sandbox. Outside it uses TLS with ALPN, and prior
+// knowledge. Inside, one server is in the clear and one uses TLS.
 func TestGRPC(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{Network: carrel.Network{PrivateTraffic: true, HTTPSPorts: []uint16{50443}}, TrafficToken: "secret"}, nil)
@@ -205,10 +205,11 @@ func TestRealWebSocket(t *testing.T) {
 	}
 }
 
-// TestServerSentEvents: each event is there before the next is made, over HTTP/1.1
-// and HTTP/2.
+// TestServerSentEvents shows that each event arrives before the next is made, over HTTP/1.1 and
+// HTTP/2.
 func TestServerSentEvents(t *testing.T) {
-	// Each visit has events of its own: the first one's handler may not have ended when the second begins.
+	// Each visit has events of its own, because the first one's handler may still run when the
+	// second begins.
 	events := map[string]chan struct{}{"/false": make(chan struct{}), "/true": make(chan struct{})}
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -251,8 +252,8 @@ func TestServerSentEvents(t *testing.T) {
 	}
 }
 
-// TestH2Authority sends, frame by frame, an HTTP/2 request whose Host names another
-// sandbox than its :authority.
+// TestH2Authority sends an HTTP/2 request, frame by frame. Its Host names another sandbox than its
+// :authority.
 func TestH2Authority(t *testing.T) {
 	w := newWorld(t)
 	mine := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: say("mine")})
@@ -320,8 +321,8 @@ func TestH2Authority(t *testing.T) {
 	}
 }
 
-// TestNoWayToAnother: whatever a request on one sandbox's name says besides, it
-// reaches that sandbox or none.
+// TestNoWayToAnother shows that a request to one sandbox's host name reaches that sandbox or none,
+// whatever else the request contains.
 func TestNoWayToAnother(t *testing.T) {
 	w := newWorld(t)
 	mine := string(w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: say("mine"), carrel.GuestPort: say("my guest")}))
@@ -340,7 +341,7 @@ func TestNoWayToAnother(t *testing.T) {
 			t.Errorf("%s: %s", host, body)
 		}
 	}
-	// Two sandboxes in one request's headers are none.
+	// Headers that name two sandboxes name none.
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +353,7 @@ func TestNoWayToAnother(t *testing.T) {
 	}
 }
 
-// rawGet asks with a Host as it is.
+// rawGet sends a request with this exact Host.
 func rawGet(t *testing.T, addr, host string) (status, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resetCutOff is deferred around the proxy. When an answer breaks off, because the
-// sandbox ended in the middle of it, HTTP/2 resets the stream, but HTTP/1 can only
-// close the connection, which some clients (the Python SDK 2.45 among them) take
-// for an error of protocol that says nothing of the sandbox. A reset they
-// understand, and ask whether the sandbox is still there.
+// resetCutOff is deferred around the proxy. It handles an answer that breaks off because the
+// sandbox ended in the middle of it. HTTP/2 resets the stream. HTTP/1 can only close the
+// connection. Some clients (among them the Python SDK 2.45) take that for a protocol error, and
+// learn nothing about the sandbox. They do understand a reset of the connection: they ask whether
+// the sandbox still exists.
 func resetCutOff(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -26,8 +26,8 @@ func resetCutOff(w http.ResponseWriter, r *http.Request) {
 	panic(p)
 }
 
-// unsentTime is how long what was already answered may take to leave this host:
-// a reset drops what has not.
+// unsentTime is how long sent bytes may take to leave this host before the reset, which would drop
+// them.
 const unsentTime = time.Second
 
 // reset closes a TCP connection with a reset.
@@ -47,13 +47,13 @@ func reset(conn net.Conn) {
 	}
 	for end := time.Now().Add(unsentTime); unsent(tcp) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			return // an ordinary close lets the kernel go on sending
+			return // after an ordinary close the kernel goes on sending
 		}
 	}
 	_ = tcp.SetLinger(0)
 }
 
-// unsent counts the bytes that the other side has not confirmed.
+// unsent counts the bytes that the other side has not acknowledged.
 func unsent(tcp *net.TCPConn) (n int) {
 	raw, err := tcp.SyscallConn()
 	if err != nil {

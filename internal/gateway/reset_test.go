@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestCutOff: an answer that breaks off ends in a reset, after all that was sent.
+// TestCutOff shows that an answer that breaks off ends in a reset, after all bytes that were sent.
 func TestCutOff(t *testing.T) {
 	const size = 4 << 20 // more than the sockets' buffers hold
 	w := newWorld(t)
@@ -23,7 +23,7 @@ func TestCutOff(t *testing.T) {
 	})}))
 	srv := front(t, w, Options{})
 	resp := begin(t, "GET", srv.URL, nil, headerID, id, headerPort, "3000")
-	time.Sleep(50 * time.Millisecond) // a reader that is late loses nothing
+	time.Sleep(50 * time.Millisecond) // a late reader must lose nothing
 	if n, err := io.Copy(io.Discard, resp.Body); n != size || !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("read %d bytes of %d, then %v", n, size, err)
 	}

@@ -22,7 +22,7 @@ type Target struct {
 	Port uint16
 }
 
-// routeError is a request that names a sandbox in a wrong way: a 400.
+// routeError is the error for a request that names a sandbox in a wrong way: a 400.
 type routeError struct {
 	ID      string // as given, for the answer
 	Message string
@@ -30,9 +30,8 @@ type routeError struct {
 
 func (e *routeError) Error() string { return e.Message }
 
-// Route reads from host and headers which port of which sandbox a request is
-// for. ok is false when it is for none: the control plane's. An error is of kind
-// Invalid and its text is E2B's.
+// Route reads the sandbox and its port from the host and the headers. ok is false for a request to
+// the control plane. An error is of kind Invalid and has E2B's text.
 func Route(host string, h http.Header) (t Target, ok bool, err error) {
 	id, port, ok := splitHost(host)
 	if !ok {
@@ -68,10 +67,9 @@ func invalid(id, message string) error {
 	return &carrel.Error{Op: "route request", Kind: carrel.Invalid, Err: &routeError{ID: id, Message: message}}
 }
 
-// splitHost takes apart <port>-<id>.<domain>, in any case and with any port of
-// its own. It is of this form when its first label begins with digits and a
-// hyphen, which no other host name of ours does; whether the parts are any good
-// is for the caller to say.
+// splitHost splits <port>-<id>.<domain>, in any case and with an optional port of its own. ok says
+// that the first label begins with digits and a hyphen. No other host name of ours does. The caller
+// checks the parts.
 func splitHost(host string) (id, port string, ok bool) {
 	name := strings.ToLower((&url.URL{Host: host}).Hostname())
 	label, domain, dotted := strings.Cut(name, ".")

@@ -15,7 +15,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Bounds on what a signature is made of. The digest of it is begun before it is known who asks.
+// Bounds on the parts of a signature. They are needed because its digest is begun before the caller
+// is known.
 const (
 	maxSignedPath = 4095 // bytes, as the guest's own bound on a path
 	maxSignedUser = 256
@@ -28,14 +29,15 @@ func signed(r *http.Request) bool {
 		r.URL.Query().Get("signature") != ""
 }
 
-// signature is one that a request brought, without the token it was made with.
+// signature is a request's signature, without the token it was made with.
 type signature struct {
-	head  hash.Cloner // what comes before the token is in it
+	head  hash.Cloner // has the parts before the token
 	tail  []byte
 	given []byte // the digest; empty matches nothing
 }
 
-// signatureOf reads the signature of a request that is signed. The error is of kind Invalid and names the field that is too long.
+// signatureOf reads the signature of a signed request. The error is of kind Invalid and names the
+// field that is too long.
 func signatureOf(r *http.Request) (signature, error) {
 	q := r.URL.Query()
 	for _, f := range [...]struct {
@@ -82,16 +84,15 @@ func (s signature) madeWith(token string) bool {
 	return subtle.ConstantTimeCompare(s.given, h.Sum(nil)) == 1
 }
 
-// expired reports whether a signature's time is over. What is no time is left to
-// the guest to refuse.
+// expired reports whether a signature's time is over. If the time can't be read, the guest refuses
+// it.
 func expired(r *http.Request, now time.Time) bool {
 	exp, err := strconv.ParseInt(r.URL.Query().Get("signature_expiration"), 10, 64)
 	return err == nil && exp < now.Unix()
 }
 
-// bySignature finds the sandbox whose token made the signature: one that runs, or
-// else one that is paused or on the way there or back. The guest checks it again,
-// with its expiry.
+// bySignature finds the sandbox whose token made the signature. It prefers one that runs to one
+// that is paused or changing its state. The guest checks the signature again, with its expiry.
 func (g *Gateway) bySignature(r *http.Request) (Target, error) {
 	sig, err := signatureOf(r)
 	if err != nil {
@@ -120,13 +121,12 @@ func (g *Gateway) bySignature(r *http.Request) (Target, error) {
 	return Target{}, badSignature
 }
 
-// badSignature answers a signature that no sandbox's token made.
+// badSignature answers a signature that fits no sandbox's token.
 var badSignature = &carrel.Error{Op: "check signature", Kind: carrel.Unauthenticated, Err: &routeError{Message: "invalid signature"}}
 
-// mayWake reports whether a request to a paused sandbox's guest shows that it may
-// use the guest: it brings the access token, or a signature made with it. The
-// guest judges again when it is awake; here it is about who may cause the work of
-// a resumption.
+// mayWake reports whether a request to a paused sandbox's guest shows that it may use the guest. It
+// must carry the access token, or a signature made with it. The awake guest checks again. This
+// check only decides who may cause a resumption.
 func mayWake(r *http.Request, sb carrel.Sandbox) bool {
 	if sb.AccessToken == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Access-Token")), []byte(sb.AccessToken)) == 1 {
 		return true

@@ -12,13 +12,12 @@ import (
 	"sync/atomic"
 )
 
-// StrictListener wraps what a listener accepts, HTTP/1 in the clear or below TLS
-// that was ended before, so that requests which two servers may read in two ways
-// reach nobody: one with both a length and chunks, a folded header, a line that ends
-// in half of CRLF, a second length or host. net/http is generous with some of them
-// and makes them good, which is right for one server and wrong for a chain of them.
-// Each head is held back until it was judged. The server needs [StrictContext] and
-// [StrictHandler] besides. HTTP/2 passes as it is.
+// StrictListener wraps the connections of a listener. They carry HTTP/1, in the clear or after the
+// end of TLS. It stops requests that two servers may read in two ways: one with both a length and
+// chunks, a folded header, a line that ends in half of a CRLF, a second length or host. net/http
+// accepts some of them and corrects them, which is right for one server and wrong for a chain of
+// them. Each head is held back until it was judged. The server also needs [StrictContext] and
+// [StrictHandler]. HTTP/2 passes unchanged.
 func StrictListener(l net.Listener) net.Listener { return strictListener{l} }
 
 type strictListener struct{ net.Listener }
@@ -31,7 +30,7 @@ func (l strictListener) Accept() (net.Conn, error) {
 	}
 	if t, ok := c.(*tls.Conn); ok {
 		if t.ConnectionState().NegotiatedProtocol == "h2" {
-			return c, nil // framed: there is nothing to read in two ways
+			return c, nil // HTTP/2 has frames: it can't be read in two ways
 		}
 		state := t.ConnectionState()
 		return &strictConn{Conn: c, tls: &state}, nil
@@ -39,20 +38,19 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return &strictConn{Conn: c}, nil
 }
 
-// maxHead is how much of a head is held back. The server's own bound is lower, so
-// what is longer is handed on to be refused with 431.
+// maxHead is how many bytes of a head are held back. The server's own bound is lower, so the server
+// refuses a longer head with 431.
 const maxHead = 128 << 10
 
-// refusedTarget is asked for in place of a request that was refused. It is answered
-// by StrictHandler.
+// refusedTarget replaces the target of a refused request. StrictHandler answers it.
 const refusedTarget = "/.carrel/refused"
 
 const cannedRequest = "GET " + refusedTarget + " HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n"
 
 var errMalformed = errors.New("malformed request body")
 
-// strictConn hands on what a client sends as far as it was judged. Like any
-// connection of net/http's server it is read by one goroutine at a time.
+// strictConn hands on the client's bytes after they were judged. Like any connection of net/http's
+// server, it is read by one goroutine at a time.
 type strictConn struct {
 	net.Conn
 	tls *tls.ConnectionState // nil in the clear
@@ -61,7 +59,7 @@ type strictConn struct {
 	in    []byte // read, not judged
 	out   []byte // judged, not handed on
 	err   error  // after out
-	spare []byte // to read into where the reader has little room
+	spare []byte // used when the reader's buffer is too small
 
 	refused  atomic.Pointer[string] // why
 	upgrades atomic.Bool            // the last request asks for another protocol
@@ -87,14 +85,14 @@ func (c *strictConn) Read(p []byte) (int, error) {
 			return c.drain()
 		}
 		if len(c.in) == 0 {
-			if most := c.frame.free(len(p)); most > 0 { // a body's bytes go by untouched
+			if most := c.frame.free(len(p)); most > 0 { // a body's bytes pass unchanged
 				n, err := c.Conn.Read(p[:most])
 				c.frame.pass(n)
 				return n, err
 			}
 		}
 		buf := p
-		if len(buf) < 512 { // the server waits for the client's end with one byte
+		if len(buf) < 512 { // the server watches for the client's end with one byte
 			if c.spare == nil {
 				c.spare = make([]byte, 4096)
 			}
@@ -104,13 +102,13 @@ func (c *strictConn) Read(p []byte) (int, error) {
 		c.in = append(c.in, buf[:n]...)
 		c.judge()
 		if err != nil && len(c.out) == 0 {
-			return 0, err // what is half said is not handed on; a timeout may be followed by the rest
+			return 0, err // hand on no half request; after a timeout the rest may come
 		}
 	}
 }
 
-// drain reads on behind a request that was refused, for no one: the answers to
-// those before it still go out, and the end of the connection is still noticed.
+// drain reads and discards everything after a refused request. So the answers to earlier requests
+// are still sent, and the end of the connection is still noticed.
 func (c *strictConn) drain() (int, error) {
 	buf := make([]byte, 4096)
 	for {
@@ -120,7 +118,7 @@ func (c *strictConn) drain() (int, error) {
 	}
 }
 
-// judge moves what is complete from in to out.
+// judge moves complete parts from in to out.
 func (c *strictConn) judge() {
 	for len(c.in) > 0 && c.err == nil && c.refused.Load() == nil {
 		n, reason, err := c.frame.next(c.in)
@@ -145,13 +143,13 @@ func (c *strictConn) judge() {
 	}
 }
 
-// NetConn returns the connection itself, for what only TCP can do.
+// NetConn returns the wrapped connection, for operations that only TCP has.
 func (c *strictConn) NetConn() net.Conn { return c.Conn }
 
 // ReadFrom keeps the kernel's fast paths between sockets.
 func (c *strictConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
-// CloseWrite ends one direction.
+// CloseWrite ends the sending direction.
 func (c *strictConn) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()
@@ -169,9 +167,9 @@ func StrictContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// StrictHandler answers what [StrictListener] refused, and refuses what only shows
-// here: an HTTP/2 request whose Host is another than its :authority, and CONNECT. It
-// goes around all other handlers.
+// StrictHandler answers the requests that [StrictListener] refused. It also refuses requests whose
+// fault only shows here: CONNECT, and an HTTP/2 request whose Host differs from its :authority. It
+// wraps all other handlers.
 func StrictHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(strictKey{}).(*strictConn)
@@ -204,8 +202,8 @@ func malformed(why string) *answer {
 	return &answer{Message: "malformed request: " + why, Code: http.StatusBadRequest}
 }
 
-// upgradeWriter answers a request for another protocol. What the client sends after
-// it is not judged, so when the protocol stays HTTP the connection ends.
+// upgradeWriter answers a request for another protocol. The bytes after that request are not
+// judged, so if the protocol stays HTTP, the connection ends.
 type upgradeWriter struct{ http.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -218,18 +216,18 @@ func (w *upgradeWriter) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (w *upgradeWriter) Write(p []byte) (int, error) {
-	w.Header().Set("Connection", "close") // without effect after WriteHeader
+	w.Header().Set("Connection", "close") // has no effect after WriteHeader
 	return w.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.
 func (w *upgradeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// h2Preface is how HTTP/2 begins.
+// h2Preface is the beginning of an HTTP/2 connection.
 var h2Preface = []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
-// isPreface reports whether b begins an HTTP/2 connection, and whether more of it
-// must be seen to tell.
+// isPreface reports whether b begins an HTTP/2 connection. more says that more bytes are needed to
+// tell.
 func isPreface(b []byte) (yes, more bool) {
 	if len(b) >= len(h2Preface) {
 		return bytes.HasPrefix(b, h2Preface), false

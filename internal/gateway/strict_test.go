@@ -19,7 +19,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// strictFront serves the gateway as the daemon does, behind the strict listener.
+// strictFront serves the gateway behind the strict listener, as the daemon does.
 func strictFront(t *testing.T, w *world, cfg *tls.Config) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func strictFront(t *testing.T, w *world, cfg *tls.Config) string {
 	return addr
 }
 
-// shaking shakes hands when it accepts.
+// shaking is a TLS listener that completes the handshake in Accept.
 type shaking struct{ net.Listener }
 
 func (l shaking) Accept() (net.Conn, error) {
@@ -60,8 +60,8 @@ func (l shaking) Accept() (net.Conn, error) {
 	}
 }
 
-// TestSmuggling sends what two servers may read in two ways. It is refused, its
-// connection is closed, and nothing of it reaches a sandbox.
+// TestSmuggling sends requests that two servers may read in two ways. Each is refused, its
+// connection is closed, and no part of it reaches a sandbox.
 func TestSmuggling(t *testing.T) {
 	var reached atomic.Int32
 	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,8 +165,8 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestStrictLetsPass: what is good goes through, one request after the other on one
-// connection, in pieces of any size.
+// TestStrictLetsPass shows that good requests pass, one after the other on one connection, in
+// pieces of any size.
 func TestStrictLetsPass(t *testing.T) {
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)
@@ -212,8 +212,8 @@ func TestStrictLetsPass(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgradeEnds: behind a request for another protocol nothing is judged, so
-// when it is refused what follows is not taken for requests.
+// TestRefusedUpgradeEnds sends a request for another protocol, which is refused. The bytes after it
+// are not judged, so they must not be taken for requests.
 func TestRefusedUpgradeEnds(t *testing.T) {
 	var reached atomic.Int32
 	w := newWorld(t)
@@ -234,8 +234,8 @@ func TestRefusedUpgradeEnds(t *testing.T) {
 	}
 }
 
-// TestH2CIsNotPassedOn: an upgrade to HTTP/2 inside would let requests through that
-// nobody judged.
+// TestH2CIsNotPassedOn shows that an upgrade to HTTP/2 is not forwarded. Otherwise requests that
+// nobody judged could follow it.
 func TestH2CIsNotPassedOn(t *testing.T) {
 	w := newWorld(t)
 	id := string(w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{3000: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -250,9 +250,9 @@ func TestH2CIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// FuzzStrict: whatever a client sends and however it comes in pieces, net/http finds
-// requests exactly where the strict connection does, in what that lets pass, and it
-// lets nothing pass in which net/http finds one and other servers might not.
+// FuzzStrict sends any bytes, in any pieces. In the bytes that pass, net/http must find requests
+// exactly where the strict connection does. No request may pass that net/http accepts and other
+// servers might read in another way.
 func FuzzStrict(f *testing.F) {
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -278,7 +278,7 @@ func FuzzStrict(f *testing.F) {
 		if c.frame.state == opaque {
 			return
 		}
-		// The same bytes in one piece: heads must lie where net/http finds them.
+		// Read the same bytes in one piece: heads must lie where net/http finds them.
 		var fr framing
 		br := bufio.NewReaderSize(bytes.NewReader(passed), 64<<10)
 		for at := 0; at < len(passed); {
@@ -289,7 +289,7 @@ func FuzzStrict(f *testing.F) {
 			}
 			r, rerr := http.ReadRequest(br)
 			if rerr != nil {
-				return // refused by net/http: a 400 and the connection's end
+				return // net/http refuses it with 400 and ends the connection
 			}
 			body := []byte{}
 			for at += n; fr.state != inHead && at < len(passed); at += n {
@@ -331,8 +331,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestAuthority: over HTTP/2 a Host that is another than the :authority is refused,
-// and so is CONNECT.
+// TestAuthority shows that an HTTP/2 request whose Host differs from its :authority is refused, and
+// so is CONNECT.
 func TestAuthority(t *testing.T) {
 	called := false
 	h := StrictHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))

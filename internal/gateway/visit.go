@@ -18,15 +18,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// routed is what a request carries through the proxy. One goroutine at a time
-// changes it: serve, and the round trip within serve.
+// routed is a request's state in the proxy. One goroutine at a time changes it: serve, or the round
+// trip within serve.
 type routed struct {
 	target  Target
-	sandbox carrel.Sandbox // as it was when the visit began
+	sandbox carrel.Sandbox // as it was at the start of the visit
 	body    *incoming
 	wakes   bool // it may wake the sandbox
 	grpc    bool
-	health  bool // it asks the guest whether the sandbox runs
+	health  bool // the request asks the guest whether the sandbox runs
 
 	conn *guest.Conn
 	done func()
@@ -39,7 +39,7 @@ func routedOf(ctx context.Context) *routed {
 	return rt
 }
 
-// visit gets the way in, and waits for a sandbox that has to wake first.
+// visit gets the connection. If the sandbox must wake first, it waits for that.
 func (rt *routed) visit(ctx context.Context, s Sandboxes) error {
 	conn, done, err := s.Visit(ctx, rt.target.ID)
 	if err != nil {
@@ -49,7 +49,7 @@ func (rt *routed) visit(ctx context.Context, s Sandboxes) error {
 	rt.leave()
 	rt.conn, rt.done = conn, done
 	if again || rt.sandbox.State != carrel.Running {
-		// It is in another life now. When it is gone already, the request will tell.
+		// The sandbox is in another life now. If it is gone already, the request will show that.
 		if sb, err := s.Get(ctx, rt.target.ID); err == nil {
 			rt.sandbox = sb
 		}
@@ -65,14 +65,14 @@ func (rt *routed) leave() {
 	rt.conn, rt.done = nil, nil
 }
 
-// lives numbers the Conns that requests went over. A sandbox has another one after
-// each restoration, and a warm connection to a port of its earlier life leads
-// nowhere, or worse: pools are kept apart by this number. The zero value is ready.
+// lives gives each Conn of a request a number. A sandbox has a new Conn after each restoration. A
+// warm connection to a port of its earlier life leads nowhere, or worse. So this number keeps the
+// pools apart. The zero value is ready to use.
 type lives struct {
 	mu   sync.Mutex
 	last uint64
-	// Weak, so that what is known here keeps no sandbox's connections alive; two weak
-	// pointers are equal only when they are to the same object, even after its end.
+	// The pointers are weak, so that this map keeps no sandbox's connections alive. Two weak
+	// pointers are equal only when they point to the same object, even after its end.
 	known map[weak.Pointer[guest.Conn]]uint64
 }
 
@@ -99,13 +99,12 @@ func (l *lives) forget(key weak.Pointer[guest.Conn]) {
 	delete(l.known, key)
 }
 
-// transport sends a request over the guest's warm connections or to another port.
+// transport sends a request over the guest's warm connections, or to another port.
 type transport struct{ g *Gateway }
 
-// RoundTrip implements http.RoundTripper. A request that met the moment in which
-// its sandbox was paused, resumed or rolled back is sent once more, to the new
-// life, when that can't do anything twice: nothing of it was sent, or it is
-// idempotent and without a body.
+// RoundTrip implements http.RoundTripper. A request may meet the moment when its sandbox was
+// paused, resumed or rolled back. RoundTrip then sends it once more, to the new life, if that can't
+// do anything twice: nothing of it was sent, or it is idempotent and has no body.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	rt := routedOf(r.Context())
 	var connected atomic.Bool
@@ -116,13 +115,13 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	before := rt.conn
 	if verr := rt.visit(r.Context(), t.g.opts.Sandboxes); verr != nil || rt.conn == before {
-		return nil, err // gone, or the same life: another try would end the same way
+		return nil, err // gone, or the same life: another try would fail too
 	}
 	return t.once(r, rt)
 }
 
-// once sends a request over the present visit's connections. Its body is not
-// closed, so that it can go with a second try: the proxy closes it.
+// once sends a request over the present visit's connections. It does not close the body, so that a
+// second try can send it. The proxy closes it.
 func (t transport) once(r *http.Request, rt *routed) (*http.Response, error) {
 	r = r.WithContext(context.WithValue(r.Context(), connKey{}, rt.conn))
 	if r.Body != nil && r.Body != http.NoBody {
@@ -149,11 +148,11 @@ func repeatable(r *http.Request) bool {
 	return false
 }
 
-// connKey is the way in of the request that a dial is for. A pool belongs to one
-// life, so whichever request gets the connection in the end, it is for the same.
+// connKey is the context key of the Conn for a dial. A pool belongs to one life, so any request
+// that gets the connection is for the same life.
 type connKey struct{}
 
-// dialPort dials a port of a sandbox for the ports' pools.
+// dialPort dials a port of a sandbox for the pools of ports.
 func (g *Gateway) dialPort(ctx context.Context, _, addr string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

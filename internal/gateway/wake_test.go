@@ -25,10 +25,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// sleepy is the lifecycle of a sandbox that wakes by itself.
+// sleepy is the lifecycle of a sandbox with automatic wake-up.
 var sleepy = carrel.Lifecycle{OnTimeout: carrel.ActionPause, AutoResume: true}
 
-// set changes a sandbox of the world.
+// set changes a sandbox in the world.
 func (w *world) set(id carrel.ID, change func(*carrel.Sandbox)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +42,7 @@ func (w *world) wake(id carrel.ID) {
 	w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Running; sb.Generation++ })
 }
 
-// restore gives a sandbox another life, with other servers on its ports.
+// restore gives a sandbox a new life, with other servers on its ports.
 func (w *world) restore(t *testing.T, id carrel.ID, ports map[uint16]http.Handler) {
 	t.Helper()
 	addrs := map[uint16]string{}
@@ -59,7 +59,7 @@ func (w *world) restore(t *testing.T, id carrel.ID, ports map[uint16]http.Handle
 	w.conns[id] = conn
 }
 
-// quiet waits until every visit was ended, and fails if one was ended twice.
+// quiet waits until every visit has ended. It fails the test if one ended twice.
 func (w *world) quiet(t *testing.T, visits int) {
 	t.Helper()
 	testenv.EventuallyNil(t, fmt.Sprintf("%d visits are ended", visits), func() error {
@@ -73,8 +73,8 @@ func (w *world) quiet(t *testing.T, visits int) {
 	}
 }
 
-// TestWakeStorm: a hundred requests to a paused sandbox are held until it runs, and
-// all are answered; each is one visit.
+// TestWakeStorm sends a hundred requests to a paused sandbox. They are held until it runs, all are
+// answered, and each is one visit.
 func TestWakeStorm(t *testing.T) {
 	const n = 100
 	echo := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -122,7 +122,7 @@ func TestWakeStorm(t *testing.T) {
 	w.quiet(t, n)
 }
 
-// watchedBody knows whether it was read.
+// watchedBody records whether it was read.
 type watchedBody struct {
 	io.Reader
 	read atomic.Bool
@@ -131,7 +131,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) { b.read.Store(true); return b.Reader.Read(p) }
 func (b *watchedBody) Close() error               { return nil }
 
-// TestHeldUnread: nothing of a held request's body is read before its sandbox runs.
+// TestHeldUnread shows that the body of a held request is not read before its sandbox runs.
 func TestHeldUnread(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{State: carrel.Resuming, Lifecycle: carrel.Lifecycle{Idle: carrel.Idle{After: time.Minute}}},
@@ -156,8 +156,8 @@ func TestHeldUnread(t *testing.T) {
 	w.quiet(t, 1)
 }
 
-// TestWakeUpgrade: an upgraded connection and a large upload wake a sandbox, too,
-// and the visit lasts as long as they do.
+// TestWakeUpgrade shows that an upgraded connection and a large upload wake a sandbox too, and that
+// the visit lasts as long as they do.
 func TestWakeUpgrade(t *testing.T) {
 	upgrade := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		c, buf, err := http.NewResponseController(rw).Hijack()
@@ -206,7 +206,7 @@ func TestWakeUpgrade(t *testing.T) {
 	w.quiet(t, 2)
 }
 
-// TestNotWoken: a request that may not pass, or that E2B refuses, wakes nothing.
+// TestNotWoken shows that a request that may not pass, or that E2B refuses, wakes nothing.
 func TestNotWoken(t *testing.T) {
 	w := newWorld(t)
 	ports := map[uint16]http.Handler{carrel.GuestPort: say("guest"), 3000: say("app")}
@@ -276,8 +276,8 @@ func TestNotWoken(t *testing.T) {
 	w.quiet(t, 4)
 }
 
-// TestWokenForNothing: a port that nothing listens on is told as such by a sandbox
-// that was woken for it, too.
+// TestWokenForNothing wakes a sandbox for a port without a listener. The answer must say that the
+// port is not open.
 func TestWokenForNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{State: carrel.Paused, Lifecycle: sleepy}, nil)
@@ -293,7 +293,7 @@ func TestWokenForNothing(t *testing.T) {
 	}
 }
 
-// TestVisitErrors: what a failed resumption is for the client.
+// TestVisitErrors checks the client's answer for each kind of failed resumption.
 func TestVisitErrors(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{State: carrel.Paused, Lifecycle: sleepy}, nil)
@@ -318,7 +318,7 @@ func TestVisitErrors(t *testing.T) {
 			t.Errorf("%s: %d %s %v", kind, resp.StatusCode, body, resp.Header)
 		}
 	}
-	// One whose pause no request ends, though its lifecycle does not say so.
+	// No request ends this sandbox's pause, although its lifecycle says so.
 	w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Paused })
 	w.onVisit = func(context.Context, carrel.ID) error {
 		return &carrel.Error{Op: "visit sandbox", Kind: carrel.Conflict, ID: id}
@@ -326,7 +326,7 @@ func TestVisitErrors(t *testing.T) {
 	if resp, body := ask(t, "GET", srv.URL, nil, headerID, string(id)); resp.StatusCode != 502 || !strings.Contains(body, "not found") {
 		t.Errorf("sleeps soundly: %d %s", resp.StatusCode, body)
 	}
-	// One that was paused for good after the gateway had looked.
+	// This sandbox was paused for good after the gateway had looked.
 	w.wake(id)
 	w.onVisit = func(context.Context, carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State, sb.Lifecycle = carrel.Paused, carrel.Lifecycle{} })
@@ -338,7 +338,7 @@ func TestVisitErrors(t *testing.T) {
 	w.quiet(t, 0)
 }
 
-// TestLeavesWhileHeld: a client that leaves is not waited for.
+// TestLeavesWhileHeld shows that the gateway does not wait for a client that leaves.
 func TestLeavesWhileHeld(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{State: carrel.Paused, Lifecycle: sleepy}, nil)
@@ -364,7 +364,7 @@ func TestLeavesWhileHeld(t *testing.T) {
 	w.quiet(t, 0)
 }
 
-// TestDoneOnce: a visit ends once, however its exchange ends.
+// TestDoneOnce shows that a visit ends exactly once, however its exchange ends.
 func TestDoneOnce(t *testing.T) {
 	stop := make(chan struct{})
 	var stopOnce sync.Once
@@ -426,13 +426,13 @@ func TestDoneOnce(t *testing.T) {
 	send("2", "GET", nil, false)
 	send("3", "GET", nil, false)
 	send("5", "GET", nil, true)
-	send("9", "GET", nil, false) // closed; looked at twice, in one life
+	send("9", "GET", nil, false) // closed port; two visits in one life
 	send("4", "POST", strings.NewReader("x"), false)
 	w.quiet(t, 7)
 }
 
-// TestNewLife: after a restoration nothing goes over a warm connection of the life
-// before, which may well be alive.
+// TestNewLife shows that, after a restoration, no request uses a warm connection of the earlier
+// life, even one that still works.
 func TestNewLife(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{}, map[uint16]http.Handler{carrel.GuestPort: say("old"), 3000: say("old")})
@@ -452,13 +452,13 @@ func TestNewLife(t *testing.T) {
 	w.quiet(t, 18)
 }
 
-// TestAtTheMoment: a request that meets the end of one life goes to the next, when
+// TestAtTheMoment sends requests that meet the end of one life. A request goes to the next life if
 // it can't have done anything in the first.
 func TestAtTheMoment(t *testing.T) {
 	for _, port := range []uint16{carrel.GuestPort, 3000} {
 		for _, c := range []struct {
 			name, method, body string
-			dead               bool // the old life doesn't even take the connection
+			dead               bool // the old life does not even accept the connection
 			status             int
 			want               string
 		}{
@@ -518,11 +518,11 @@ func TestAtTheMoment(t *testing.T) {
 	}
 }
 
-// TestMomentDenied: at the moment of change, too, who may not wake a sandbox does
-// not.
+// TestMomentDenied shows that a caller who may not wake a sandbox can't do so at the moment of a
+// change either.
 func TestMomentDenied(t *testing.T) {
 	w := newWorld(t)
-	id := w.add(t, carrel.Sandbox{AccessToken: "secret", Lifecycle: sleepy}, nil) // a life that takes no connection
+	id := w.add(t, carrel.Sandbox{AccessToken: "secret", Lifecycle: sleepy}, nil) // a life without connections
 	w.onVisit = func(_ context.Context, id carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Paused })
 		return nil
@@ -539,11 +539,11 @@ func TestMomentDenied(t *testing.T) {
 	w.quiet(t, 2)
 }
 
-// TestHealthWhilePausing: a check that is on its way when its sandbox is paused for good is told
-// that it does not run. A check that comes while the sandbox is resumed waits for that.
+// TestHealthWhilePausing sends a health check while its sandbox is being paused for good. The
+// answer is that it does not run. A check that comes during a resumption waits for it.
 func TestHealthWhilePausing(t *testing.T) {
 	w := newWorld(t)
-	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life that takes no connection
+	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life without connections
 	w.onVisit = func(_ context.Context, id carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Pausing })
 		return nil
@@ -563,8 +563,8 @@ func TestHealthWhilePausing(t *testing.T) {
 	}
 }
 
-// TestTurnMidStream: a sandbox that is rolled back in the middle of an answer breaks
-// it off; an answer that its guest had ended is whole.
+// TestTurnMidStream rolls a sandbox back in the middle of an answer, which then breaks off. An
+// answer that was already complete stays complete.
 func TestTurnMidStream(t *testing.T) {
 	turn := make(chan struct{})
 	w := newWorld(t)
@@ -595,7 +595,7 @@ func TestTurnMidStream(t *testing.T) {
 	w.quiet(t, 2)
 }
 
-// TestLivesForget: what numbers the lives keeps none of them.
+// TestLivesForget shows that lives keeps no Conn in memory.
 func TestLivesForget(t *testing.T) {
 	var l lives
 	w := newWorld(t)

@@ -25,18 +25,18 @@ const (
 	maxCommand = 4 << 10 // bytes
 )
 
-// serveCheckpoint keeps the present moment of the sandbox that asks.
+// serveCheckpoint takes a snapshot of the sandbox that sends the request.
 func (d *Door) serveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	ctl := http.NewResponseController(w)
 	id, _ := r.Context().Value(callerKey{}).(carrel.ID)
 	req, problem := readRequest(w, r)
 	defer func() { _ = ctl.SetWriteDeadline(time.Now().Add(writeTimeout)) }()
 	if problem != nil {
-		problem.write(w) // under the deadline still: the server reads what is left of the body
+		problem.write(w) // the deadline still holds: the server reads the rest of the body
 		return
 	}
-	// A snapshot may take longer than the request was given; the server listens on only
-	// to notice that the caller has gone.
+	// A snapshot may take longer than the request's deadline. The server still reads, but only to
+	// notice when the caller leaves.
 	_ = ctl.SetReadDeadline(time.Time{})
 	release, wait, err := d.limits.acquire(r.Context(), id)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *Door) take(ctx context.Context, release func(), id carrel.ID, req *gues
 	})
 }
 
-// readRequest reads and checks a request: one JSON object with fields we know.
+// readRequest reads and checks a request: one JSON object with known fields.
 func readRequest(w http.ResponseWriter, r *http.Request) (*guest.CheckpointRequest, *problem) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -75,8 +75,7 @@ func readRequest(w http.ResponseWriter, r *http.Request) (*guest.CheckpointReque
 	if r.URL.RawQuery != "" {
 		return nil, &problem{http.StatusBadRequest, "no query is taken", ""}
 	}
-	// A page in a browser inside can't send this type without asking first, which is
-	// answered with a no.
+	// A page in a browser can't send this type without a preflight request, which is refused.
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, &problem{http.StatusUnsupportedMediaType, "Content-Type: want application/json", ""}
 	}
@@ -115,14 +114,14 @@ func tooOften(w http.ResponseWriter, wait time.Duration, message, hint string) {
 	refuse(w, http.StatusTooManyRequests, message, hint)
 }
 
-// problem is an answer that says no.
+// problem is an answer that refuses a request.
 type problem struct {
 	status        int
 	message, hint string
 }
 
-// texts are what a sandbox is told of errors: fixed ones, because the causes speak of
-// the host. The one of Internal is for all others.
+// texts are the texts that a sandbox gets for errors. They are fixed, because the causes may name
+// things of the host. The text of Internal is for all other kinds.
 type texts map[carrel.Kind]problem
 
 var answers = texts{
@@ -138,7 +137,7 @@ var answers = texts{
 	carrel.Internal:    {http.StatusInternalServerError, "the snapshot failed", "the daemon's log says why"},
 }
 
-// of returns what to tell of an error.
+// of returns the text for an error.
 func (t texts) of(err error) *problem {
 	p, ok := t[carrel.KindOf(err)]
 	if !ok {
@@ -149,7 +148,7 @@ func (t texts) of(err error) *problem {
 
 func (p *problem) write(w http.ResponseWriter) { refuse(w, p.status, p.message, p.hint) }
 
-// refuse answers with an error as E2B's API forms it.
+// refuse answers with an error in the form of E2B's API.
 func refuse(w http.ResponseWriter, status int, message, hint string) {
 	answer(w, status, struct {
 		Code    int    `json:"code"`
@@ -165,5 +164,5 @@ func answer[T any](w http.ResponseWriter, status int, body T) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller may be gone: nobody is left to tell
+	_ = json.NewEncoder(w).Encode(body) // the caller may be gone: then nobody can be told
 }

@@ -1,23 +1,20 @@
-// Package hostdoor is the other direction of the door: the few things that a
-// sandbox may ask of its host, over HTTP on the one port that its gateway has for
-// it (guest.HostPort).
+// Package hostdoor serves the requests that a sandbox sends to its host. There are only a few, over
+// HTTP on the one port that its gateway has for this (guest.HostPort).
 //
-// POST guest.CheckpointPath keeps the sandbox's present moment. GET guest.TokenPath
-// mints one of the identity tokens that the sandbox was given, and GET guest.SandboxPath
-// tells it who it is; both also where clouds have their metadata service, at
-// [guest.MetadataIPv4].
+// POST guest.CheckpointPath takes a snapshot of the sandbox. GET guest.TokenPath mints one of the
+// sandbox's identity tokens. GET guest.SandboxPath tells the sandbox who it is. The latter two are
+// also served at the address of the clouds' metadata service, [guest.MetadataIPv4].
 //
 // # Threat
 //
-// The caller is any process inside a sandbox, and hostile. It proves nothing and
-// needs no token: who it is is told by the connection, which the wire hands over
-// together with the sandbox's ID, and no request can name another. What it sends is
-// small, complete and in time, or refused. It may ask rarely (see [Options]), one
-// request at a time is carried out, and the answers are fixed sentences: no path, no
-// name and no count of anything outside of the sandbox is in them.
+// The caller is any process inside a sandbox, and hostile. It proves nothing and needs no token.
+// The wire hands over the connection together with the sandbox's ID, so no request can name another
+// sandbox. A request must be small, complete and in time, or it is refused. A sandbox may send
+// requests rarely (see [Options]), and one at a time is carried out. The answers are fixed
+// sentences. They contain no path, no name and no count of anything outside the sandbox.
 //
-// A program inside that is not hostile may be tricked into asking for a token: a server
-// that fetches what others name, a page in a browser, a name that was made to mean our address.
-// So these requests need the header "Metadata-Flavor: Carrel", must not have been passed
-// on, and must be for an address or a name of our own.
+// A program inside that is not hostile may be tricked into requesting a token: a server that
+// fetches addresses named by others, a page in a browser, a name that leads to our address. So
+// these requests need the header "Metadata-Flavor: Carrel", must not be forwarded by a proxy, and
+// must be for an address or a name of our own.
 package hostdoor

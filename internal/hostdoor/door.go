@@ -13,33 +13,33 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// Moments keeps moments of sandboxes: a part of [carrel.Moments].
+// Moments takes snapshots of sandboxes. It is a part of [carrel.Moments].
 type Moments interface {
 	Snapshot(ctx context.Context, id carrel.ID, opts carrel.SnapshotOptions) (carrel.Snapshot, error)
 }
 
 // Options configures a [Door].
 type Options struct {
-	// Inside returns the context of what a program inside of a sandbox asks for; nil
-	// leaves it as it is.
+	// Inside returns the context for a request from inside a sandbox; nil leaves the context
+	// unchanged.
 	Inside func(ctx context.Context, id carrel.ID) context.Context
 	// Moments takes the snapshots. Required.
 	Moments Moments
-	// Generation says how often a sandbox has been restored; nil is never.
+	// Generation returns how often a sandbox has been restored; nil means never.
 	Generation func(carrel.ID) int
-	// Tokens mints one of the identity tokens that a sandbox was given, by its name or by
-	// its audience; the other is "". Nil answers that there are none.
+	// Tokens mints one of a sandbox's identity tokens, by its name or by its audience; the other
+	// one is "". With nil there are no tokens.
 	Tokens func(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error)
-	// Sandbox says what is known of a sandbox; nil answers that it can't be told.
+	// Sandbox returns a sandbox. With nil, a sandbox can't ask who it is.
 	Sandbox func(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
-	// Logger takes the causes that a sandbox is not told; nil discards them.
+	// Logger receives the causes of errors, which the sandbox does not get; nil discards them.
 	Logger *slog.Logger
-	// Every and Burst say how often one sandbox may ask for checkpoints: so many at once,
-	// and one more each Every. Zero is a second and 5.
+	// Every and Burst bound one sandbox's requests for checkpoints: Burst at once, and one more
+	// each Every. Zero is a second and 5.
 	Every time.Duration
 	Burst int
-	// TokenEvery and TokenBurst are the same for what it asks of itself: tokens and who it
-	// is. Zero is a tenth of a second and 30.
+	// TokenEvery and TokenBurst are the same for requests for tokens and the sandbox's own data.
+	// Zero is a tenth of a second and 30.
 	TokenEvery time.Duration
 	TokenBurst int
 }
@@ -51,7 +51,7 @@ const (
 	maxHeader    = 8 << 10
 )
 
-// Door serves sandboxes. It is safe for concurrent use.
+// Door serves the requests of sandboxes. It is safe for concurrent use.
 type Door struct {
 	opts   Options
 	log    *slog.Logger
@@ -61,7 +61,7 @@ type Door struct {
 	conns  *listener
 	served chan struct{} // closed when the server has ended
 
-	// ctx ends at Close, and with it what is being taken, which busy waits for.
+	// ctx ends at Close, and ends the requests that are being carried out. busy waits for them.
 	ctx    context.Context
 	cancel context.CancelFunc
 	busy   sync.WaitGroup
@@ -114,7 +114,7 @@ func New(o Options) *Door {
 	return d
 }
 
-// serve knows a few paths and nothing that looks like them: no redirect, no cleaning.
+// serve knows only a few exact paths. It does not redirect or clean paths.
 func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case guest.CheckpointPath:
@@ -129,9 +129,9 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ServeConn serves one connection of a sandbox, whose ID the caller vouches for,
-// and returns when it is closed. A snapshot that is being taken may outlast it for
-// a moment: whoever closes the connection may hold what the snapshot waits for.
+// ServeConn serves one connection of a sandbox, and returns when it is closed. The caller
+// guarantees that the ID is right. A snapshot may go on for a moment afterwards, because the code
+// that closes the connection may hold something that the snapshot waits for.
 func (d *Door) ServeConn(id carrel.ID, c net.Conn) {
 	conn := &conn{Conn: c, id: id, closed: make(chan struct{})}
 	if !d.conns.hand(conn) {
@@ -141,7 +141,7 @@ func (d *Door) ServeConn(id carrel.ID, c net.Conn) {
 	<-conn.closed
 }
 
-// Close refuses new connections, ends those there are and waits for what was begun.
+// Close refuses new connections, ends existing ones and waits for all work.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -153,8 +153,7 @@ func (d *Door) Close() error {
 	return nil
 }
 
-// work runs fn in a goroutine that Close waits for; it reports false when the
-// door is closed.
+// work runs fn in a goroutine that Close waits for. It reports false when the door is closed.
 func (d *Door) work(fn func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,9 +164,8 @@ func (d *Door) work(fn func()) bool {
 	return true
 }
 
-// carry carries out what a sandbox asked for, and returns early when the caller goes
-// or the link is cut: fn then ends by itself, because its context has ended. release is
-// called when it has.
+// carry runs fn for a sandbox's request. It returns early when the caller leaves or the link is
+// cut. fn then ends by itself, because its context has ended. release is called when fn has ended.
 func carry[T any](ctx context.Context, d *Door, id carrel.ID, release func(), fn func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -194,10 +192,10 @@ func carry[T any](ctx context.Context, d *Door, id carrel.ID, release func(), fn
 	}
 }
 
-// callerKey is the context key of the ID of the sandbox that asks.
+// callerKey is the context key of the ID of the sandbox that sends the request.
 type callerKey struct{}
 
-// callerOf returns whose connection it is; "" for none of ours.
+// callerOf returns the sandbox of a connection; "" if it is none of ours.
 func callerOf(c net.Conn) carrel.ID {
 	if own, ok := c.(*conn); ok {
 		return own.id
@@ -205,7 +203,7 @@ func callerOf(c net.Conn) carrel.ID {
 	return ""
 }
 
-// conn is a connection that knows whose it is.
+// conn is a connection with the ID of its sandbox.
 type conn struct {
 	net.Conn
 	id     carrel.ID
@@ -230,7 +228,7 @@ func newListener() *listener {
 	return &listener{conns: make(chan *conn), done: make(chan struct{})}
 }
 
-// hand gives the server a connection; it reports false when there is no server.
+// hand gives the server a connection. It reports false when the server has ended.
 func (l *listener) hand(c *conn) bool {
 	select {
 	case l.conns <- c:
@@ -255,5 +253,5 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener: there is no address, connections are handed over.
+// Addr implements net.Listener. There is no address, because connections are handed over.
 func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// moments is a service that takes snapshots as its function says.
+// moments is a service that takes snapshots with its function.
 type moments struct {
 	SnapshotFn func(context.Context, carrel.ID, carrel.SnapshotOptions) (carrel.Snapshot, error)
 }
@@ -32,7 +32,7 @@ func (m moments) Snapshot(ctx context.Context, id carrel.ID, o carrel.SnapshotOp
 	return m.SnapshotFn(ctx, id, o)
 }
 
-// asked remembers what a door asked the service for.
+// asked records the door's requests to the service.
 type asked struct {
 	mu  sync.Mutex
 	ids []carrel.ID
@@ -52,7 +52,7 @@ func (a *asked) count() int {
 	return len(a.ids)
 }
 
-// open makes a door that is closed with the test.
+// open makes a door that is closed at the end of the test.
 func open(t *testing.T, fn func(context.Context, carrel.ID, carrel.SnapshotOptions) (carrel.Snapshot, error), change ...func(*hostdoor.Options)) *hostdoor.Door {
 	t.Helper()
 	o := hostdoor.Options{Moments: moments{fn}, Generation: func(carrel.ID) int { return 7 }}
@@ -74,7 +74,7 @@ func dial(t *testing.T, d *hostdoor.Door, id carrel.ID) net.Conn {
 	return inside
 }
 
-// host is the guest's own client, as a sandbox.
+// host returns the guest's own client, which acts for a sandbox.
 func host(t *testing.T, d *hostdoor.Door, id carrel.ID) guest.Host {
 	return guest.Host{Dial: func(context.Context) (net.Conn, error) { return dial(t, d, id), nil }}
 }
@@ -121,7 +121,7 @@ func post(body string, headers ...string) string {
 	return fmt.Sprintf("POST /checkpoint HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\n\r\n%s", h, len(body), body)
 }
 
-// TestHostileRequests sends what no guest sends. Nothing is taken for any of it.
+// TestHostileRequests sends requests that no guest sends. None of them may cause a snapshot.
 func TestHostileRequests(t *testing.T) {
 	var a asked
 	d := open(t, a.snapshot)
@@ -170,7 +170,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNothing: causes speak of the host, answers do not.
+// TestErrorsTellNothing shows that answers contain nothing of an error's cause, which may name
+// things of the host.
 func TestErrorsTellNothing(t *testing.T) {
 	const secret = "/srv/carrel/snapshots/s0/pages.img of iother"
 	for kind, status := range map[carrel.Kind]int{
@@ -195,7 +196,7 @@ func TestErrorsTellNothing(t *testing.T) {
 	}
 }
 
-// TestRate: a sandbox that asks without end is refused, and another is not.
+// TestRate shows that a sandbox with too many requests is refused, and another is not.
 func TestRate(t *testing.T) {
 	var a asked
 	d := open(t, a.snapshot, func(o *hostdoor.Options) { o.Every, o.Burst = time.Hour, 3 })
@@ -228,7 +229,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestGuestWaits: the guest's own client asks again when it is told to.
+// TestGuestWaits shows that the guest's own client waits and tries again when it is told to.
 func TestGuestWaits(t *testing.T) {
 	var a asked
 	d := open(t, a.snapshot, func(o *hostdoor.Options) { o.Every, o.Burst = time.Second, 1 })
@@ -245,8 +246,8 @@ func TestGuestWaits(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: a sandbox's requests are carried out one after the other, while
-// another's are not held up.
+// TestOneAtATime shows that a sandbox's requests are carried out one after the other, and do not
+// delay another sandbox's.
 func TestOneAtATime(t *testing.T) {
 	slow := carrel.NewID()
 	var mu sync.Mutex
@@ -287,9 +288,9 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestCallerGone: a broken connection ends the snapshot's context, and ServeConn
-// returns although the snapshot has not: a rollback that closes the link may hold what
-// the snapshot waits for.
+// TestCallerGone breaks a connection, which ends the snapshot's context. ServeConn must return even
+// before the snapshot has ended: a rollback that closes the link may hold something that the
+// snapshot waits for.
 func TestCallerGone(t *testing.T) {
 	entered, ended, proceed := make(chan struct{}), make(chan error, 1), make(chan struct{})
 	d := open(t, func(ctx context.Context, _ carrel.ID, _ carrel.SnapshotOptions) (carrel.Snapshot, error) {
@@ -323,7 +324,7 @@ func TestCallerGone(t *testing.T) {
 	d.ServeConn(carrel.NewID(), outside) // a closed door returns at once
 }
 
-// TestSlowCaller: a request that does not arrive is given up.
+// TestSlowCaller shows that a request that does not arrive in time is given up.
 func TestSlowCaller(t *testing.T) {
 	testenv.Long(t, "waits for a deadline")
 	var a asked

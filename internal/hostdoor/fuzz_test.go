@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzTokenQuery: whatever a sandbox writes, one of name and audience comes out, as it was
-// meant, bounded and printable; or a refusal.
+// FuzzTokenQuery shows that any query gives exactly one of name and audience, unchanged, bounded
+// and printable, or a refusal.
 func FuzzTokenQuery(f *testing.F) {
 	for _, s := range []string{"", "name=aws", "audience=https%3A%2F%2Fsts.example.com", "name=a&audience=b", "name=a&name=b", "name=", "%zz", "name=a;b", "name=%ff", "name=%00", "&&", "name", "Name=a", "name=a+b", "audience=" + strings.Repeat("x", 2049)} {
 		f.Add(s)
@@ -42,7 +42,7 @@ func FuzzTokenQuery(f *testing.F) {
 	})
 }
 
-// FuzzOwnHost: a name that others can own is never ours.
+// FuzzOwnHost shows that a name that others can own never counts as ours.
 func FuzzOwnHost(f *testing.F) {
 	for _, s := range []string{"169.254.169.254", "[fd00::1]:80", "metadata", "evil.example.com", "metadata.evil.example.com", "1.2.3.4.example.com", "", ":80", "[", "]", "[::1", "fe80::1%eth0", "0x7f.1", "localhost"} {
 		f.Add(s)

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// limits bound what each sandbox asks for: how often, and one at a time.
+// limits bound each sandbox's requests: their rate, and one at a time.
 type limits struct {
 	every time.Duration
 	burst int
@@ -19,8 +19,8 @@ type limits struct {
 
 // limit is one sandbox's.
 type limit struct {
-	full  time.Time     // when the whole burst is there again
-	turn  chan struct{} // holds a token while one is carried out
+	full  time.Time     // when the whole burst is available again
+	turn  chan struct{} // holds a token while a request is carried out
 	users int           // who has or waits for the turn
 }
 
@@ -28,8 +28,8 @@ func (l *limits) init(every time.Duration, burst int) {
 	l.every, l.burst, l.byID = every, burst, map[carrel.ID]*limit{}
 }
 
-// acquire waits for the sandbox's turn. The caller releases it. When the sandbox
-// asks too often it returns at once how long to wait.
+// acquire waits for the sandbox's turn. The caller must release it. If the sandbox sends too many
+// requests, acquire returns at once with the time to wait.
 func (l *limits) acquire(ctx context.Context, id carrel.ID) (release func(), wait time.Duration, err error) {
 	own, wait := l.spend(id)
 	if wait > 0 {
@@ -44,7 +44,7 @@ func (l *limits) acquire(ctx context.Context, id carrel.ID) (release func(), wai
 	}
 }
 
-// spend takes one of the burst, or says when there will be one.
+// spend takes one request from the burst. If there is none, it returns the time until the next.
 func (l *limits) spend(id carrel.ID) (*limit, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *limits) leave(own *limit) {
 	own.users--
 }
 
-// sweep forgets the sandboxes that a new limit would serve as well. l.mu is held.
+// sweep forgets limits that are the same as new ones. The caller holds l.mu.
 func (l *limits) sweep(now time.Time) {
 	for id, own := range l.byID {
 		if own.users == 0 && !own.full.After(now) {

@@ -19,14 +19,14 @@ import (
 const (
 	maxTokenName = 128     // bytes
 	maxAudience  = 2 << 10 // bytes
-	// mintTimeout is less than what the answer is given, so that there is one.
+	// mintTimeout is less than the time for the answer, so that an answer can still be sent.
 	mintTimeout = 5 * time.Second
 )
 
-// metadataNames are the names that a request may be for, beside addresses.
+// metadataNames are the host names, besides addresses, that a request may have.
 var metadataNames = []string{"metadata", "metadata.carrel.internal"}
 
-// forwarded are headers of requests that somebody else passed on.
+// forwarded lists headers of forwarded requests.
 var forwarded = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Forwarded", "Via", "Origin"}
 
 // serveToken mints one of the sandbox's identity tokens.
@@ -55,7 +55,7 @@ func (d *Door) serveSandbox(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveAsked answers what a sandbox asks about itself. bad is what is wrong with the query.
+// serveAsked answers a sandbox's request about itself. bad is the error in its query.
 func serveAsked[T any](d *Door, w http.ResponseWriter, r *http.Request, bad *problem, texts texts, fn func(context.Context, carrel.ID) (T, error)) {
 	id, _ := r.Context().Value(callerKey{}).(carrel.ID)
 	if p := guard(w, r); p != nil {
@@ -79,7 +79,7 @@ func serveAsked[T any](d *Door, w http.ResponseWriter, r *http.Request, bad *pro
 	if err != nil {
 		level := slog.LevelWarn
 		if k := carrel.KindOf(err); k == carrel.NotFound || k == carrel.Invalid || k == carrel.Forbidden {
-			level = slog.LevelDebug // its own doing: it can't fill the log with it
+			level = slog.LevelDebug // caused by the sandbox, which must not fill the log
 		}
 		d.log.Log(ctx, level, "asked by a sandbox", "path", r.URL.Path, "sandbox", id, "err", err)
 		texts.of(err).write(w)
@@ -88,10 +88,10 @@ func serveAsked[T any](d *Door, w http.ResponseWriter, r *http.Request, bad *pro
 	answer(w, http.StatusOK, value)
 }
 
-// guard refuses requests that a program was tricked into: a server inside that fetches
-// what others say can seldom set a header, a page in a browser can't set this one
-// without asking first, a proxy says that it is one, and a name that was made to mean
-// our address is not one of ours.
+// guard refuses requests that a program was tricked into. A server inside that fetches addresses
+// named by others can seldom set a header. A page in a browser can't set this header without a
+// preflight request. A proxy says that it is one. A name that others made to lead to our address is
+// not one of ours.
 func guard(w http.ResponseWriter, r *http.Request) *problem {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
@@ -114,8 +114,7 @@ func guard(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// ownHost reports whether a request's host can be meant for this door: no name of the
-// DNS that others own.
+// ownHost reports whether a request's host can be this door's. A DNS name that others own can't.
 func ownHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -133,7 +132,7 @@ func ownHost(host string) bool {
 	return false
 }
 
-// tokenQuery reads which token is wanted: exactly one of name and audience.
+// tokenQuery reads the wanted token from a query: exactly one of name and audience.
 func tokenQuery(raw string) (name, audience string, bad *problem) {
 	no := func(message string) (string, string, *problem) {
 		return "", "", &problem{http.StatusBadRequest, message, "?name=NAME or ?audience=AUDIENCE, of a token that the sandbox was given"}

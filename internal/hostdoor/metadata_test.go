@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/hostdoor"
 )
 
-// minted remembers what tokens a door asked for.
+// minted records the tokens that a door asked for.
 type minted struct {
 	mu  sync.Mutex
 	all []string
@@ -36,7 +36,7 @@ func (m *minted) count() int {
 	return len(m.all)
 }
 
-// openTokens is a door that has tokens.
+// openTokens returns a door with tokens.
 func openTokens(t *testing.T, m *minted, change ...func(*hostdoor.Options)) *hostdoor.Door {
 	t.Helper()
 	return open(t, nil, append([]func(*hostdoor.Options){func(o *hostdoor.Options) {
@@ -48,7 +48,7 @@ func openTokens(t *testing.T, m *minted, change ...func(*hostdoor.Options)) *hos
 	}}, change...)...)
 }
 
-// TestToken: a sandbox gets its own tokens, by the guest's client.
+// TestToken shows that a sandbox gets its own tokens through the guest's client.
 func TestToken(t *testing.T) {
 	var m minted
 	d := openTokens(t, &m)
@@ -76,7 +76,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestSelf: a sandbox learns who it is and nothing that it may not know.
+// TestSelf shows that a sandbox learns who it is, and nothing that it must not know.
 func TestSelf(t *testing.T) {
 	var m minted
 	d := openTokens(t, &m)
@@ -90,7 +90,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// get is a good request for path, with headers in place of the good ones.
+// get returns a valid request for path. headers replace the valid headers.
 func get(path string, headers ...string) string {
 	if len(headers) == 0 {
 		headers = []string{"Host: 169.254.169.254", "Metadata-Flavor: Carrel"}
@@ -98,8 +98,8 @@ func get(path string, headers ...string) string {
 	return "GET " + path + " HTTP/1.1\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n"
 }
 
-// TestTricked sends what a program inside may be made to send by somebody who is not to
-// have a token. No token is minted for any of it.
+// TestTricked sends requests that a program inside may be tricked into by somebody who must not get
+// a token. None of them may mint a token.
 func TestTricked(t *testing.T) {
 	var m minted
 	d := openTokens(t, &m)
@@ -164,7 +164,7 @@ func TestTricked(t *testing.T) {
 	}
 }
 
-// TestTokenErrors: what a sandbox is told of errors is fixed, and says nothing of the host.
+// TestTokenErrors shows that a sandbox gets fixed error texts, which say nothing about the host.
 func TestTokenErrors(t *testing.T) {
 	const secret = "/srv/carrel of iother"
 	for kind, status := range map[carrel.Kind]int{
@@ -191,7 +191,8 @@ func TestTokenErrors(t *testing.T) {
 	}
 }
 
-// TestTokenRate: a sandbox that asks without end is refused; another and checkpoints are not.
+// TestTokenRate shows that a sandbox with too many requests is refused. Another sandbox is not, nor
+// are checkpoints.
 func TestTokenRate(t *testing.T) {
 	var m minted
 	var a asked
@@ -228,8 +229,8 @@ func TestTokenRate(t *testing.T) {
 	}
 }
 
-// TestTokenCallerGone: what is minted for a caller that has gone ends, and Close waits
-// for it.
+// TestTokenCallerGone shows that minting for a caller that has left ends, and that Close waits for
+// it.
 func TestTokenCallerGone(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan struct{})
 	d := open(t, nil, func(o *hostdoor.Options) {

@@ -11,7 +11,7 @@ import (
 
 const fuzzBox = carrel.ID("iabcdefghij0123456789")
 
-// FuzzIntrospect: no text but a token of ours is active, and none breaks anything.
+// FuzzIntrospect shows that only tokens of ours are active, and that no text causes a crash.
 func FuzzIntrospect(f *testing.F) {
 	i, err := Open(f.TempDir(), Options{Issuer: func() string { return "https://carrel.example.com" }})
 	if err != nil {
@@ -34,7 +34,7 @@ func FuzzIntrospect(f *testing.F) {
 	f.Add(`{"payload":"e30","signatures":[{"protected":"e30","signature":""}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		got := i.Introspect(t.Context(), text)
-		// A signature can be written in more than one way; what it signs can't.
+		// A signature can be written in more than one way. The signed content can't.
 		if got.Active && (got.ID != own.ID || got.Subject != own.Subject || got.Audience != own.Audience || got.Expires != own.Expires) {
 			t.Fatalf("%q is active", text)
 		}
@@ -44,7 +44,8 @@ func FuzzIntrospect(f *testing.F) {
 	})
 }
 
-// FuzzRevoked: whatever a crash left, what is read are IDs of sandboxes that matter still.
+// FuzzRevoked shows that, whatever a crash left in the file, only IDs of sandboxes with unexpired
+// tokens are read.
 func FuzzRevoked(f *testing.F) {
 	now := time.Unix(1e9, 0)
 	good, err := json.Marshal(revocation{fuzzBox, now.Add(time.Hour)})
@@ -65,7 +66,7 @@ func FuzzRevoked(f *testing.F) {
 	})
 }
 
-// FuzzKeys: what is taken for a file of keys can sign.
+// FuzzKeys shows that every accepted key file can sign.
 func FuzzKeys(f *testing.F) {
 	k, err := newSigningKey(time.Unix(1e9, 0))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// The routes of Handler. All but IntrospectPath are open to everybody: a relying party
-// has no key of ours.
+// The routes of Handler. All but IntrospectPath are open to everybody, because a relying party has
+// no key of ours.
 const (
 	DiscoveryPath  = "/.well-known/openid-configuration"
 	KeysPath       = "/carrel/v1/identity/jwks"
@@ -25,13 +25,13 @@ const (
 
 const (
 	maxForm = 16 << 10
-	// keysAge is how long keys may be cached. A key is published for weeks before it
-	// signs, so this only bounds how long a removed one is trusted.
+	// keysAge is how long keys may be cached. A key is published for weeks before it signs. So this
+	// only bounds how long a removed key is still trusted.
 	keysAge = 15 * time.Minute
 )
 
-// Handler serves the documents that relying parties need, and introspection. Other
-// paths are answered with 404.
+// Handler serves the documents that relying parties need, and introspection. It answers other paths
+// with 404.
 func (i *Issuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+DiscoveryPath, i.discovery)
@@ -105,20 +105,19 @@ func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	}
 	told := i.Introspect(r.Context(), r.PostForm.Get("token"))
 	if told.Active && !sees(r.Context(), told.Carrel.Sandbox) {
-		told = Introspection{} // another's token is worth nothing to the caller
+		told = Introspection{} // another project's token counts as worthless for this caller
 	}
 	answer(w, http.StatusOK, 0, told)
 }
 
-// Introspection says what a token is worth now. Of one that is worth nothing only that is said.
+// Introspection says whether a token is active. For an inactive token it says nothing else.
 type Introspection struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*body
 }
 
-// Introspect verifies a token: by its signature, its time, and whether its sandbox
-// still is.
+// Introspect verifies a token: its signature, its time, and that its sandbox still exists.
 func (i *Issuer) Introspect(ctx context.Context, token string) Introspection {
 	issuer, err := i.issuer()
 	if err != nil || len(token) > maxForm {
@@ -151,7 +150,7 @@ func (i *Issuer) Introspect(ctx context.Context, token string) Introspection {
 	return Introspection{Active: true, TokenType: "Bearer", body: b}
 }
 
-// oauthError is an error as RFC 6749 forms it.
+// oauthError is an error in the form of RFC 6749.
 type oauthError struct {
 	Error       string `json:"error"`
 	Description string `json:"error_description,omitempty"`
@@ -162,7 +161,7 @@ func (i *Issuer) broken(w http.ResponseWriter, err error) {
 	answer(w, http.StatusServiceUnavailable, 0, oauthError{"temporarily_unavailable", "the issuer is not set up"})
 }
 
-// answer answers with JSON that may be kept for age.
+// answer answers with JSON that may be cached for age.
 func answer(w http.ResponseWriter, status int, age time.Duration, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -174,5 +173,5 @@ func answer(w http.ResponseWriter, status int, age time.Duration, v any) {
 		h.Set("Cache-Control", "no-store")
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller may be gone: nobody is left to tell
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone: then nobody can be told
 }

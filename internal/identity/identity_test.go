@@ -46,7 +46,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// world is an issuer that is served over HTTP, as relying parties see it.
+// world is an issuer served over HTTP, as relying parties see it.
 type world struct {
 	*identity.Issuer
 	dir   string
@@ -54,7 +54,7 @@ type world struct {
 	web   *httptest.Server
 	opts  identity.Options
 	mu    sync.Mutex
-	// hidden is a sandbox that the key's holder does not see.
+	// hidden is a sandbox that the key's holder may not see.
 	hidden carrel.ID
 }
 
@@ -100,8 +100,8 @@ func (w *world) restart(t *testing.T) {
 	w.mu.Unlock()
 }
 
-// verify is what a relying party does that knows the issuer's URL alone: discovery, keys,
-// signature, issuer, audience and time, all by a library that is not ours.
+// verify verifies a token like a relying party that knows only the issuer's URL. It checks
+// discovery, keys, signature, issuer, audience and time, all with a library that is not ours.
 func (w *world) verify(t *testing.T, token, audience string) (*oidc.IDToken, error) {
 	t.Helper()
 	p, err := oidc.NewProvider(t.Context(), w.web.URL)
@@ -153,7 +153,7 @@ func (w *world) active(t *testing.T, token string) bool {
 	return out["active"] == true
 }
 
-// TestVerifiedByOthers: a library that knows nothing of us takes the token.
+// TestVerifiedByOthers shows that a library that knows nothing of us accepts the token.
 func TestVerifiedByOthers(t *testing.T) {
 	w := start(t)
 	id := carrel.NewID()
@@ -180,7 +180,7 @@ func TestVerifiedByOthers(t *testing.T) {
 		claims.Carrel.Sandbox != string(id) || claims.Carrel.Task != "fix-42" || claims.Carrel.Template != "base" || claims.Carrel.Generation != 3 || claims.Carrel.Org != "default" {
 		t.Errorf("%+v %v", claims, err)
 	}
-	// A JWT-SVID has no headers but these, and its audience may be a plain text.
+	// A JWT-SVID has only these headers, and its audience may be a plain text.
 	head, rest, _ := strings.Cut(token.Value, ".")
 	raw, _ := base64.RawURLEncoding.DecodeString(head)
 	var header map[string]string
@@ -196,7 +196,7 @@ func TestVerifiedByOthers(t *testing.T) {
 	}
 }
 
-// TestMint: what a sandbox's token says is what the service knows of the sandbox.
+// TestMint shows that a token's claims match the service's record of the sandbox.
 func TestMint(t *testing.T) {
 	w := start(t)
 	sb := carrel.Sandbox{ID: carrel.NewID(), Project: "blue", Template: "base", Generation: 2, Metadata: map[string]string{"task": "t1", "org": "other"}}
@@ -211,8 +211,8 @@ func TestMint(t *testing.T) {
 	}
 }
 
-// TestForgeries: what is not ours, not for them or not of now is refused by others and
-// by us.
+// TestForgeries shows that a token that is not ours, not for this audience, or not of this time is
+// refused by others and by us.
 func TestForgeries(t *testing.T) {
 	w := start(t)
 	token := w.mint(t, identity.Claims{Audience: "aud"}, 0).Value
@@ -281,7 +281,7 @@ func TestForgeries(t *testing.T) {
 			t.Errorf("%s: it is active", name)
 		}
 	}
-	// The same token in another form: a JWT has one.
+	// This is the same token in JSON form. A JWT has only the compact form.
 	if w.active(t, `{"payload":"`+parts[1]+`","protected":"`+parts[0]+`","signature":"`+parts[2]+`"}`) {
 		t.Error("JSON serialization is taken")
 	}
@@ -297,7 +297,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestSkew: a verifier whose clock is behind takes a new token.
+// TestSkew shows that a verifier whose clock is behind accepts a new token.
 func TestSkew(t *testing.T) {
 	w := start(t)
 	token := w.mint(t, identity.Claims{Audience: "aud"}, 0)
@@ -311,7 +311,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestInvalid: what a token can't say is refused, and how long it may live is bounded.
+// TestInvalid shows that invalid claims are refused, and that the lifetime is bounded.
 func TestInvalid(t *testing.T) {
 	w := start(t)
 	good := identity.Claims{Sandbox: carrel.NewID(), Audience: "a"}
@@ -345,7 +345,7 @@ func TestInvalid(t *testing.T) {
 	if got := w.mint(t, good, time.Hour); got.Expires.Sub(w.clock.Now()) > time.Hour {
 		t.Error(got)
 	}
-	// A task that no SPIFFE ID can have does not change whose token it is.
+	// A task that no SPIFFE ID can contain must not change the subject's sandbox.
 	for _, task := range []string{"a b", "../../sandbox/iother", "x/task/y", "é", strings.Repeat("x", 200)} {
 		claims := good
 		claims.Task = task
@@ -355,7 +355,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestIssuer: a URL that is none mints nothing; trust domains are taken from it.
+// TestIssuer shows that no token is minted with an invalid URL, and that the trust domain comes
+// from the URL.
 func TestIssuer(t *testing.T) {
 	at := ""
 	w := start(t, func(o *identity.Options) { o.Issuer = func() string { return at } })
@@ -388,8 +389,8 @@ func TestIssuer(t *testing.T) {
 	}
 }
 
-// TestRevoked: with a sandbox its tokens end, now and for the next daemon, and those of
-// others do not.
+// TestRevoked shows that a sandbox's tokens end with it, for this daemon and the next, and that
+// others' tokens do not.
 func TestRevoked(t *testing.T) {
 	w := start(t)
 	dead, other := carrel.NewID(), carrel.NewID()
@@ -406,7 +407,7 @@ func TestRevoked(t *testing.T) {
 		if _, err := w.Sign(t.Context(), identity.Claims{Sandbox: dead, Audience: "a"}, 0); carrel.KindOf(err) != carrel.Forbidden {
 			t.Error(round, err)
 		}
-		if round == 0 { // one that was minted by the daemon before
+		if round == 0 { // a token of the earlier daemon
 			early := carrel.NewID()
 			before := w.mint(t, identity.Claims{Sandbox: early}, time.Hour)
 			w.restart(t)
@@ -416,7 +417,7 @@ func TestRevoked(t *testing.T) {
 		}
 		w.restart(t)
 	}
-	// A daemon that died while it wrote: the rest of the file counts.
+	// If a daemon died while it wrote, the rest of the file still counts.
 	name := filepath.Join(w.dir, "revoked.jsonl")
 	raw, err := os.ReadFile(name)
 	if err != nil || len(raw) == 0 {
@@ -436,7 +437,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestTornLine: what a failed write left does not spoil the next line.
+// TestTornLine shows that the rest of a failed write does not spoil the next line.
 func TestTornLine(t *testing.T) {
 	w := start(t)
 	a, b := carrel.NewID(), carrel.NewID()
@@ -460,7 +461,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// TestAlive: where the service says that a sandbox is gone, it is, revoked or not.
+// TestAlive shows that a sandbox counts as ended when the service says so, revoked or not.
 func TestAlive(t *testing.T) {
 	gone := carrel.NewID()
 	dead := false
@@ -480,7 +481,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// TestHidden: another's sandbox gets its tokens, and who does not see it hears nothing of what they are worth.
+// TestHidden shows that another project's sandbox gets its tokens, and that a caller who may not
+// see it learns nothing about them.
 func TestHidden(t *testing.T) {
 	w := start(t)
 	w.hidden = carrel.NewID()
@@ -494,7 +496,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// keys are the IDs of the published keys.
+// keys returns the IDs of the published keys.
 func (w *world) keys(t *testing.T, path string) []string {
 	t.Helper()
 	resp, err := http.Get(w.web.URL + path)
@@ -528,8 +530,8 @@ func kid(token string) string {
 	return parsed.Headers[0].KeyID
 }
 
-// TestRotation: whoever cached the keys when one began to sign has the key that signs,
-// for a year, with restarts; the old one is there as long as its tokens are.
+// TestRotation runs for a year, with restarts. A verifier that fetched the keys when a key began to
+// sign must have that key. An old key stays published as long as its tokens live.
 func TestRotation(t *testing.T) {
 	w := start(t)
 	cached := w.keys(t, identity.KeysPath)
@@ -569,8 +571,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestKeyFile: it is private, and one that is damaged is not replaced behind anybody's
-// back.
+// TestKeyFile shows that the key file is private, and that a damaged one is never replaced
+// silently.
 func TestKeyFile(t *testing.T) {
 	w := start(t)
 	token := w.mint(t, identity.Claims{Audience: "aud"}, 0).Value
@@ -611,7 +613,7 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
-// TestHandler: what is not asked rightly is not answered.
+// TestHandler shows that wrong requests are refused.
 func TestHandler(t *testing.T) {
 	w := start(t)
 	token := w.mint(t, identity.Claims{}, 0).Value
@@ -646,7 +648,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestConcurrent hammers one issuer over a change of keys, and no two tokens are one.
+// TestConcurrent hammers one issuer during a change of keys. No two tokens may be equal.
 func TestConcurrent(t *testing.T) {
 	w := start(t)
 	var wg sync.WaitGroup

@@ -28,11 +28,11 @@ const (
 
 	// MaxLife is the longest life of a token.
 	MaxLife = time.Hour
-	// DefaultLife is a token's life where nobody asks for another.
+	// DefaultLife is the life of a token when the request gives none.
 	DefaultLife = 15 * time.Minute
 
 	keyLife = 30 * 24 * time.Hour
-	// skew is how far the clocks of those who verify may be off.
+	// skew is how wrong the clocks of verifiers may be.
 	skew = time.Minute
 
 	maxAudience = 2 << 10
@@ -43,31 +43,31 @@ const (
 
 // Options configures an Issuer.
 type Options struct {
-	// Issuer is the URL under which relying parties reach the documents that Handler
-	// serves: a scheme, a host and perhaps a path. It is asked at each use, since a
-	// daemon may learn its port late. Required.
+	// Issuer returns the URL under which relying parties reach the documents of Handler: a scheme,
+	// a host and an optional path. It is called at each use, because a daemon may learn its port
+	// late. Required.
 	Issuer func() string
 	// TrustDomain is the first part of SPIFFE IDs; "" is the issuer's host name.
 	TrustDomain string
-	// Alive says whether there still is a sandbox, whosever it is; nil believes it of all that
-	// were not revoked. It closes the gap of a daemon that died between a sandbox's end and
-	// its revocation.
+	// Alive reports whether a sandbox of any project still exists. With nil, every sandbox that was
+	// not revoked counts as alive. Alive covers a daemon that died between a sandbox's end and its
+	// revocation.
 	Alive func(context.Context, carrel.ID) bool
-	// Authorize says about which sandboxes a request may ask what their tokens are worth. It returns
-	// nil for a request that may not ask at all; without it none may.
+	// Authorize says which sandboxes' tokens a request may ask about. It returns nil for a request
+	// that may not ask at all. With a nil Authorize no request may.
 	Authorize func(*http.Request) (sees func(context.Context, carrel.ID) bool)
-	// Now tells the time; nil is time.Now.
+	// Now returns the time; nil is time.Now.
 	Now func() time.Time
-	// Logger takes what goes wrong beside a request; nil discards it.
+	// Logger receives errors outside of requests; nil discards them.
 	Logger *slog.Logger
 }
 
-// Claims are what a token says of a sandbox.
+// Claims are a token's claims about a sandbox.
 type Claims struct {
 	Sandbox carrel.ID
-	// Org and Project are whose it is; "" is "default".
+	// Org and Project own the sandbox; "" is "default".
 	Org, Project string
-	// Task is what it works on; it is a part of the subject where a SPIFFE ID may have it:
+	// Task is the sandbox's task. It is a part of the subject if a SPIFFE ID may contain it:
 	// letters, digits, '.', '_' and '-'.
 	Task       string
 	Audience   string
@@ -76,8 +76,7 @@ type Claims struct {
 	Generation int
 }
 
-// Issuer mints tokens. It is safe for concurrent use, and the only one to use its
-// directory.
+// Issuer mints tokens. It is safe for concurrent use. It must be the only one to use its directory.
 type Issuer struct {
 	opts   Options
 	opened time.Time
@@ -85,15 +84,15 @@ type Issuer struct {
 	mu      sync.Mutex
 	keys    *keyring
 	revoked *revocations
-	// minted is when the last token of each sandbox expires; of those from before opened
-	// nothing is known.
+	// minted is when the last token of each sandbox expires. Tokens from before opened are not
+	// known.
 	minted map[carrel.ID]time.Time
 	swept  time.Time
 	signer jose.Signer
 	signID string // of the signer's key
 }
 
-// Open opens the issuer whose keys are in dir, which is made if need be.
+// Open opens the issuer whose keys are in dir. It makes the directory if needed.
 func Open(dir string, opts Options) (*Issuer, error) {
 	if opts.Issuer == nil {
 		return nil, &carrel.Error{Op: opOpen, Kind: carrel.Invalid, Field: "issuer", Err: errors.New("an issuer needs a URL")}
@@ -132,11 +131,11 @@ func (i *Issuer) Close() error {
 	return i.revoked.file.Close()
 }
 
-// Format implements fmt.Formatter: no verb prints a key.
+// Format implements fmt.Formatter, so that no verb prints a key.
 func (i *Issuer) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "issuer(%s)", i.opts.Issuer()) }
 
-// body is a token's content. The audience is a text, not a list of one: some relying
-// parties take nothing else.
+// body is a token's content. The audience is a text and not a list of one, because some relying
+// parties accept only that.
 type body struct {
 	Issuer    string          `json:"iss"`
 	Subject   string          `json:"sub"`
@@ -159,18 +158,18 @@ type workload struct {
 	Generation int       `json:"generation,omitempty"`
 }
 
-// TaskKey is the key of a sandbox's metadata that says what it works on.
+// TaskKey is the metadata key for a sandbox's task.
 const TaskKey = "task"
 
-// Mint makes one of the tokens that a sandbox was given, of the default life. What it
-// says comes from the service's record of the sandbox. Errors as of Sign.
+// Mint makes one of the tokens of a sandbox, with the default life. Its claims come from the
+// service's record of the sandbox. Errors as of Sign.
 func (i *Issuer) Mint(ctx context.Context, sb carrel.Sandbox, spec carrel.TokenSpec) (carrel.Token, error) {
 	return i.Sign(ctx, Claims{Sandbox: sb.ID, Project: sb.Project, Task: sb.Metadata[TaskKey], Audience: spec.Audience, Scopes: spec.Scopes,
 		Template: sb.Template, Generation: sb.Generation}, 0)
 }
 
-// Sign makes a token that lives for ttl; 0 is DefaultLife, more than MaxLife is Invalid.
-// Errors: Invalid; Forbidden for a sandbox that has ended.
+// Sign makes a token that lives for ttl. 0 is DefaultLife; more than MaxLife is Invalid. Errors:
+// Invalid; Forbidden for a sandbox that has ended.
 func (i *Issuer) Sign(ctx context.Context, c Claims, ttl time.Duration) (carrel.Token, error) {
 	if ttl == 0 {
 		ttl = DefaultLife
@@ -192,7 +191,7 @@ func (i *Issuer) Sign(ctx context.Context, c Claims, ttl time.Duration) (carrel.
 		return carrel.Token{}, ended(c.Sandbox)
 	}
 	now := i.opts.Now()
-	// A JWT counts whole seconds: what it says is what is told.
+	// A JWT counts whole seconds, so the returned time is the one in the token.
 	expires := now.Add(ttl).Truncate(time.Second)
 	signer, err := i.begin(c.Sandbox, now, expires)
 	if err != nil {
@@ -210,8 +209,7 @@ func (i *Issuer) Sign(ctx context.Context, c Claims, ttl time.Duration) (carrel.
 	return carrel.Token{Value: text, Expires: expires.UTC()}, nil
 }
 
-// begin refuses sandboxes that have ended, remembers that a token is out, and returns
-// what signs it.
+// begin refuses sandboxes that have ended, remembers the token's expiry, and returns the signer.
 func (i *Issuer) begin(id carrel.ID, now, expires time.Time) (jose.Signer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -223,7 +221,7 @@ func (i *Issuer) begin(id carrel.ID, now, expires time.Time) (jose.Signer, error
 		return nil, err
 	}
 	if i.signer == nil || i.signID != k.Key.KeyID {
-		// JWT-SVIDs have no headers but alg, kid and typ.
+		// JWT-SVIDs may have only the headers alg, kid and typ.
 		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: k.Key}, (&jose.SignerOptions{}).WithType("JWT"))
 		if err != nil {
 			return nil, &carrel.Error{Op: opMint, Kind: carrel.Internal, Err: err}
@@ -237,7 +235,7 @@ func (i *Issuer) begin(id carrel.ID, now, expires time.Time) (jose.Signer, error
 	return i.signer, nil
 }
 
-// sweep forgets tokens that have expired, and that they were revoked. i.mu is held.
+// sweep forgets expired tokens and their revocations. The caller holds i.mu.
 func (i *Issuer) sweep(now time.Time) {
 	if now.Sub(i.swept) < time.Minute && !now.Before(i.swept) {
 		return
@@ -255,9 +253,8 @@ func (i *Issuer) sweep(now time.Time) {
 	}
 }
 
-// Revoke is to be called when a sandbox ends: none of its
-// tokens is worth anything from then on, and it gets no more. It costs a write where
-// tokens may be out.
+// Revoke must be called when a sandbox ends. From then on none of its tokens is active, and it gets
+// no more. It needs a write if unexpired tokens may exist.
 func (i *Issuer) Revoke(_ context.Context, id carrel.ID) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -269,7 +266,7 @@ func (i *Issuer) Revoke(_ context.Context, id carrel.ID) error {
 	i.sweep(now)
 	_, known := i.minted[id]
 	if !known && now.Sub(i.opened) > MaxLife+2*skew {
-		i.revoked.byID[id] = until // there is nothing to remember beyond this process
+		i.revoked.byID[id] = until // only this process needs to remember it
 		return nil
 	}
 	if err := i.revoked.add(id, until, now); err != nil {
@@ -321,7 +318,7 @@ func isSegment(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
 }
 
-// check checks what a token is to say.
+// check checks the claims of a token.
 func (c Claims) check(ttl time.Duration) error {
 	bad := func(field, format string, args ...any) error {
 		return &carrel.Error{Op: opMint, Kind: carrel.Invalid, ID: c.Sandbox, Field: field, Err: fmt.Errorf(format, args...)}
@@ -340,7 +337,7 @@ func (c Claims) check(ttl time.Duration) error {
 	return checkSpec(carrel.TokenSpec{Audience: c.Audience, Scopes: c.Scopes})
 }
 
-// checkSpec checks whom a token is for, and what for.
+// checkSpec checks the audience and the scopes of a token.
 func checkSpec(s carrel.TokenSpec) error {
 	bad := func(field, format string, args ...any) error {
 		return &carrel.Error{Op: opMint, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
@@ -364,7 +361,7 @@ func ended(id carrel.ID) error {
 	return &carrel.Error{Op: opMint, Kind: carrel.Forbidden, ID: id, Err: errors.New("the sandbox has ended")}
 }
 
-// randomText is what no two tokens share.
+// randomText returns a random text that makes each token unique.
 func randomText() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead

@@ -26,17 +26,16 @@ const (
 	keysFormat = 1
 )
 
-// signingKey is one key and when it signs: from From, until the next one does.
+// signingKey is one key and its start. It signs from From until the next key does.
 type signingKey struct {
 	From time.Time       `json:"from"`
 	Key  jose.JSONWebKey `json:"key"` // private
 }
 
-// keyFile is the file of keys, oldest first: those that signed, the one that does, and
-// the one that will.
+// keyFile is the file of keys, oldest first: the past ones, the present one, and the next one.
 type keyFile struct {
 	Format   int          `json:"format"`
-	Sequence int64        `json:"sequence"` // of changes, for SPIFFE bundles
+	Sequence int64        `json:"sequence"` // number of changes, for SPIFFE bundles
 	Keys     []signingKey `json:"keys"`
 }
 
@@ -44,7 +43,7 @@ type keyFile struct {
 type keyring struct {
 	name string
 	life time.Duration
-	keep time.Duration // after its successor took over a key is published so long
+	keep time.Duration // how long a key stays published after its successor took over
 	file keyFile
 }
 
@@ -87,8 +86,7 @@ func parseKeys(raw []byte, f *keyFile) error {
 	return nil
 }
 
-// current returns the key that signs now. Keys are made and dropped as their time
-// comes.
+// current returns the key that signs now. It makes and drops keys as their time comes.
 func (r *keyring) current(now time.Time) (*signingKey, error) {
 	if err := r.turn(now); err != nil {
 		return nil, err
@@ -96,7 +94,8 @@ func (r *keyring) current(now time.Time) (*signingKey, error) {
 	return &r.file.Keys[r.index(now)], nil
 }
 
-// index is the youngest key whose time has come; where the clock went back, the oldest.
+// index is the youngest key whose time has come. If the clock went back before all of them, it is
+// the oldest.
 func (r *keyring) index(now time.Time) int {
 	for i := len(r.file.Keys) - 1; i > 0; i-- {
 		if !r.file.Keys[i].From.After(now) {
@@ -106,8 +105,8 @@ func (r *keyring) index(now time.Time) int {
 	return 0
 }
 
-// turn sees to it that one key signs, another is published ahead, and no tokens are
-// out that an old one signed which is not published any more.
+// turn makes sure that one key signs and another is published ahead. It drops an old key only after
+// all of its tokens have expired.
 func (r *keyring) turn(now time.Time) error {
 	keys := append([]signingKey(nil), r.file.Keys...)
 	changed := false
@@ -142,7 +141,7 @@ func (r *keyring) turn(now time.Time) error {
 	return nil
 }
 
-// public returns the keys that tokens may be verified with, for use.
+// public returns the keys for verifying tokens, for use.
 func (r *keyring) public(use string) jose.JSONWebKeySet {
 	set := jose.JSONWebKeySet{}
 	for _, k := range r.file.Keys {

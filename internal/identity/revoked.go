@@ -16,15 +16,14 @@ import (
 
 const revokedFile = "revoked.jsonl"
 
-// revocation is one line of the file: a sandbox that has ended, and when the last of
-// its tokens has expired.
+// revocation is one line of the file: a sandbox that has ended, and the time when its last token
+// expires.
 type revocation struct {
 	ID    carrel.ID `json:"id"`
 	Until time.Time `json:"until"`
 }
 
-// revocations are the sandboxes that have ended while tokens of theirs are out. Its owner
-// guards it.
+// revocations are the ended sandboxes with unexpired tokens. Its owner guards it.
 type revocations struct {
 	name string
 	byID map[carrel.ID]time.Time
@@ -32,7 +31,7 @@ type revocations struct {
 	size int // lines in the file
 }
 
-// openRevoked reads the file and writes it anew with what still matters.
+// openRevoked reads the file and writes it anew without expired lines.
 func openRevoked(dir string, now time.Time) (*revocations, error) {
 	r := &revocations{name: filepath.Join(dir, revokedFile), byID: map[carrel.ID]time.Time{}}
 	raw, err := os.ReadFile(r.name)
@@ -43,8 +42,8 @@ func openRevoked(dir string, now time.Time) (*revocations, error) {
 	return r, r.compact(now)
 }
 
-// parseRevoked reads lines. One that is broken was being written when the daemon
-// died: nobody was told that it is there.
+// parseRevoked reads lines. It skips a broken line: the daemon died while it wrote that line, so it
+// acknowledged it to nobody.
 func parseRevoked(raw []byte, now time.Time, into map[carrel.ID]time.Time) {
 	for line := range bytes.Lines(raw) {
 		var e revocation
@@ -57,7 +56,7 @@ func parseRevoked(raw []byte, now time.Time, into map[carrel.ID]time.Time) {
 	}
 }
 
-// compact drops what has expired.
+// compact drops expired lines.
 func (r *revocations) compact(now time.Time) error {
 	var buf bytes.Buffer
 	w := bufio.NewWriter(&buf)
@@ -88,7 +87,7 @@ func (r *revocations) compact(now time.Time) error {
 	return nil
 }
 
-// add revokes now and, when it returns nil, for the next daemon too.
+// add revokes a sandbox's tokens now. If it returns nil, the next daemon knows it too.
 func (r *revocations) add(id carrel.ID, until, now time.Time) error {
 	r.byID[id] = until
 	if r.size > 1000 && r.size > 2*r.alive(now) {
@@ -98,7 +97,7 @@ func (r *revocations) add(id carrel.ID, until, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	// The line break first: what a failed write left behind must not spoil this line.
+	// Write a line break first, so that the rest of a failed write can't spoil this line.
 	if _, err := r.file.Write(append(append([]byte{'\n'}, raw...), '\n')); err != nil {
 		return err
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Client is a connection to the keeper. It is safe for concurrent use; requests
-// go one after another. While one is open the keeper does not end.
+// Client is a connection to the keeper. It is safe for concurrent use. Requests go one after
+// another. The keeper does not end while a Client is open.
 type Client struct {
 	path string
 
 	mu     sync.Mutex
-	conn   *net.UnixConn // nil after a failed request: the next one dials anew
+	conn   *net.UnixConn // nil after a failed request: the next one dials again
 	closed bool
 
 	alive context.Context // until Close
@@ -30,12 +30,12 @@ type Client struct {
 	// Of Revive:
 	start   func(context.Context) error
 	told    func(int, error)
-	copies  map[string]int // descriptors of our own of all that is kept
-	lost    bool           // the keeper may be another one, that has none of it
+	copies  map[string]int // our own descriptors of all kept files
+	lost    bool           // the keeper may be a new one without these files
 	keepers int            // how many came after the first
 }
 
-// Dial connects to the keeper at socketPath. Error: Unavailable when none serves it.
+// Dial connects to the keeper at socketPath. Error: Unavailable when no keeper serves it.
 func Dial(ctx context.Context, socketPath string) (*Client, error) {
 	c := &Client{path: socketPath}
 	c.alive, c.end = context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func (c *Client) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// drop ends the connection. It is called with mu held.
+// drop ends the connection. The caller holds mu.
 func (c *Client) drop() {
 	if c.conn != nil {
 		_ = c.conn.Close()
@@ -63,7 +63,7 @@ func (c *Client) drop() {
 	}
 }
 
-// dial connects to the keeper at a path, which must be ours.
+// dial connects to the keeper at a path. The keeper must run as our user.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
 	if err != nil {
@@ -77,7 +77,8 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// Put keeps a copy of f under name, in place of an earlier one. f stays the caller's.
+// Put keeps a copy of f under name, in place of an earlier one. The caller keeps f and must close
+// it.
 func (c *Client) Put(ctx context.Context, name string, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Client) Put(ctx context.Context, name string, f *os.File) error {
 	return err
 }
 
-// Get returns a copy of what is kept under name. Error: NotFound.
+// Get returns a copy of the file that is kept under name. Error: NotFound.
 func (c *Client) Get(ctx context.Context, name string) (*os.File, error) {
 	_, fds, err := c.request(ctx, "get", opGet, name, -1)
 	if err != nil {
@@ -108,14 +109,14 @@ func (c *Client) Get(ctx context.Context, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), name), nil
 }
 
-// Delete closes what is kept under name. Nothing kept is no error.
+// Delete closes the file that is kept under name. It is no error if there is none.
 func (c *Client) Delete(ctx context.Context, name string) error {
 	_, fds, err := c.request(ctx, "delete", opDelete, name, -1)
 	closeAll(fds)
 	return err
 }
 
-// List returns the names of all that is kept, sorted.
+// List returns the names of all kept files, sorted.
 func (c *Client) List(ctx context.Context) ([]string, error) {
 	var names []string
 	after := ""
@@ -133,7 +134,7 @@ func (c *Client) List(ctx context.Context) ([]string, error) {
 	}
 }
 
-// Close drops the connection; what is kept stays.
+// Close drops the connection. The files stay with the keeper.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,9 +151,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// request sends one request and reads its answer. A connection that fails half way
-// is dropped, since an answer may still be under way; a request that a retired
-// keeper did not see is sent once more.
+// request sends one request and reads its answer. A connection that fails halfway is dropped,
+// because an answer may still come. A request that a retired keeper did not see is sent once more.
 func (c *Client) request(ctx context.Context, what string, op byte, name string, fd int) (string, []int, error) {
 	if op != opList || name != "" {
 		if err := checkName(name); err != nil {
@@ -190,7 +190,7 @@ func (c *Client) request(ctx context.Context, what string, op byte, name string,
 	}
 }
 
-// note remembers what the keeper has after a request.
+// note records the effect of a successful request on the keeper's files.
 func (c *Client) note(op byte, name string, fd int, fds []int) {
 	switch {
 	case op == opPut:
@@ -226,7 +226,7 @@ func (c *Client) exchange(ctx context.Context, op byte, name string, fd int) (me
 		err = errors.New("the keeper closed the connection")
 	}
 	if !stop() && err == nil {
-		// The deadline may still be set after this: the connection is of no more use.
+		// A deadline may still be set after this, but the connection is no longer used.
 		_ = conn.Close()
 		c.conn = nil
 	}

@@ -56,7 +56,7 @@ func start(t *testing.T) (string, *keeper.Client) {
 	return path, c
 }
 
-// pid finds the keeper of a socket.
+// pid returns the process ID of the keeper at a socket.
 func pid(t *testing.T, path string) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -88,7 +88,7 @@ func TestPutGetDelete(t *testing.T) {
 	}
 	w.Close()
 	c.Close()
-	// Another daemon: the pipe is still open and works.
+	// This client stands for another daemon: the pipe is still open and works.
 	c, err = keeper.Dial(ctx, path)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestPutGetDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Deleted was the last holder: the reader sees the end.
+	// The keeper was the last holder. After the deletion, the reader sees the end.
 	if b, err := io.ReadAll(r); err != nil || string(b) != "still here" {
 		t.Fatalf("read %q, %v", b, err)
 	}
@@ -121,7 +121,7 @@ func TestPutGetDelete(t *testing.T) {
 	}
 }
 
-// The keeper is detached, tiny, and one for all who start it.
+// TestProcess shows that the keeper is detached and tiny, and that all who start it share one.
 func TestProcess(t *testing.T) {
 	path, _ := start(t)
 	p := pid(t, path)
@@ -242,7 +242,8 @@ func TestGarbageIsRefused(t *testing.T) {
 	}
 }
 
-// Without files and clients it ends and leaves no socket; Start makes a new one.
+// TestEndsByItself shows that a keeper without files and clients ends and leaves no socket, and
+// that Start makes a new one.
 func TestEndsByItself(t *testing.T) {
 	testenv.Long(t, "waits several seconds")
 	path, c := start(t)
@@ -263,7 +264,8 @@ func TestEndsByItself(t *testing.T) {
 	}
 }
 
-// What a keeper holds is reached under its directory's new name, too; when the directory is gone it ends, whatever it holds.
+// TestForgotten renames a keeper's directory. Its files must be reachable under the new name. When
+// the directory is removed, the keeper ends, even if it holds files.
 func TestForgotten(t *testing.T) {
 	testenv.Long(t, "waits several seconds")
 	path, c := start(t)
@@ -304,7 +306,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// A keeper that somebody killed is started anew at once, with all that it kept, if its client was told how.
+// TestRevive kills a keeper. If its client was told how to start it, a new one with all the files
+// is started at once.
 func TestRevive(t *testing.T) {
 	path, c := start(t)
 	ctx := t.Context()
@@ -336,7 +339,7 @@ func TestRevive(t *testing.T) {
 		if err := syscall.Kill(p, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		select { // nobody asks for anything meanwhile
+		select { // no request comes in this time
 		case r := <-told:
 			if r.err != nil || r.files != len(wants) {
 				t.Fatalf("%d files, %v", r.files, r.err)
@@ -368,7 +371,7 @@ func TestRevive(t *testing.T) {
 			f.Close()
 		}
 	}
-	// Nothing of it stays with the client.
+	// The client must keep no descriptor of it.
 	before := openFiles(t)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -381,7 +384,8 @@ func TestRevive(t *testing.T) {
 	}
 }
 
-// Without a word on how, a request fails and says so.
+// TestKeeperGone shows that a request fails with a clear error if the client was not told how to
+// start a keeper.
 func TestKeeperGone(t *testing.T) {
 	path, c := start(t)
 	p := pid(t, path)
@@ -394,7 +398,7 @@ func TestKeeperGone(t *testing.T) {
 	}
 }
 
-// One that can't be started anew is tried again, and each time is told of.
+// TestReviveFails shows that a failed start is tried again, and that each failure is reported.
 func TestReviveFails(t *testing.T) {
 	path, c := start(t)
 	told := make(chan error, 99)
@@ -429,7 +433,7 @@ func TestReviveFails(t *testing.T) {
 	})
 }
 
-// fileWith is an unnamed file that holds a text.
+// fileWith returns an unnamed file that contains a text.
 func fileWith(t *testing.T, text string) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "")

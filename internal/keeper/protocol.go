@@ -33,7 +33,7 @@ const (
 	maxList    = 32 << 10
 )
 
-// checkName refuses what can't be a name: empty, long, or with control characters.
+// checkName refuses invalid names: empty, long, or with control characters.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return errors.New("a name has 1 to 255 characters and no control characters")
@@ -41,7 +41,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parseRequest takes a message apart. files is how many came with it.
+// parseRequest parses a message. files is how many files came with it.
 func parseRequest(msg []byte, files int) (op byte, name string, err error) {
 	if len(msg) == 0 {
 		return 0, "", errors.New("empty request")
@@ -68,8 +68,7 @@ func parseRequest(msg []byte, files int) (op byte, name string, err error) {
 	return op, name, err
 }
 
-// receive reads one message and the files that came with it. The caller owns them,
-// also when there is an error.
+// receive reads one message and its files. The caller owns the files, also when there is an error.
 func receive(c *net.UnixConn, buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(buf, oob)

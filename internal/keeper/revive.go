@@ -10,9 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Revive has the client hold copies of what it puts and gets, watch the keeper, and when that one dies (somebody may have killed it) call
-// start, usually [Start] once more, and give all of it to the new one. It is called once, before the first request. Told, unless nil, learns
-// each time how many files the new keeper has, and what went wrong.
+// Revive makes the client hold copies of the files that it puts and gets, and watch the keeper. If
+// the keeper dies, for example because somebody killed it, the client calls start, which is usually
+// [Start], and gives all files to the new keeper. Call Revive once, before the first request. told,
+// unless nil, is called each time with the number of files that the new keeper has, and with the
+// error, if any.
 func (c *Client) Revive(start func(context.Context) error, told func(files int, err error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,12 +28,13 @@ func (c *Client) Revive(start func(context.Context) error, told func(files int, 
 const (
 	reviveTime  = 20 * time.Second // for one attempt
 	revivePause = time.Second      // between two that fail
-	// A process that dies closes its files one by one: it may take a connection, and hang up, after it hung up on another.
+	// dyingTries is how often a connection is tried again. A dying process closes its files one by
+	// one. So it may still accept a connection, and hang up on it, after it hung up on another.
 	dyingTries = 5
 	dyingPause = 20 * time.Millisecond
 )
 
-// watch waits on a connection of its own for the keeper's death.
+// watch waits for the keeper's death, on a connection of its own.
 func (c *Client) watch() {
 	for {
 		c.mu.Lock()
@@ -39,7 +42,7 @@ func (c *Client) watch() {
 		c.mu.Unlock()
 		if conn, err := dial(c.alive, c.path); err == nil {
 			stop := context.AfterFunc(c.alive, func() { _ = conn.Close() })
-			_, _ = conn.Read(make([]byte, 1)) // it says nothing that was not asked for
+			_, _ = conn.Read(make([]byte, 1)) // the keeper sends nothing without a request
 			stop()
 			_ = conn.Close()
 		}
@@ -49,7 +52,8 @@ func (c *Client) watch() {
 	}
 }
 
-// again makes good that the keeper was lost after so many of them, unless a request has. It returns false once the client is closed.
+// again restores a lost keeper, unless a request has done so. known is the number of keepers that
+// the watcher has seen. It returns false when the client is closed.
 func (c *Client) again(known int) bool {
 	ctx, cancel := context.WithTimeout(c.alive, reviveTime)
 	defer cancel()
@@ -74,7 +78,7 @@ func (c *Client) again(known int) bool {
 	}
 }
 
-// connect makes sure of a connection to a keeper that has all that it should. It is called with mu held.
+// connect makes sure of a connection to a keeper that has all files. The caller holds mu.
 func (c *Client) connect(ctx context.Context) error {
 	if c.conn != nil && !c.lost {
 		return nil
@@ -84,7 +88,7 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	err := c.renew(ctx)
 	if !c.lost {
-		return err // the same keeper, another connection
+		return err // the same keeper over a new connection
 	}
 	for again := 0; err != nil && again < dyingTries && ctx.Err() == nil; again++ {
 		time.Sleep(dyingPause)
@@ -100,7 +104,7 @@ func (c *Client) connect(ctx context.Context) error {
 	return err
 }
 
-// renew dials the keeper, one that it starts if there is none, and gives it all that it lacks.
+// renew dials the keeper, starts one if there is none, and gives it the missing files.
 func (c *Client) renew(ctx context.Context) error {
 	err := c.dial(ctx)
 	if err != nil {
@@ -116,7 +120,7 @@ func (c *Client) renew(ctx context.Context) error {
 	return err
 }
 
-// putAll gives a new keeper what the old one had.
+// putAll gives a new keeper the files of the old one.
 func (c *Client) putAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(c.copies)) {
 		msg, fds, err := c.exchange(ctx, opPut, name, c.copies[name])
@@ -131,7 +135,7 @@ func (c *Client) putAll(ctx context.Context) error {
 	return nil
 }
 
-// hold remembers a copy of a file that is kept; -1 forgets it.
+// hold keeps a copy of a kept file. fd −1 closes the copy.
 func (c *Client) hold(name string, fd int) {
 	if c.copies == nil {
 		return
@@ -143,7 +147,7 @@ func (c *Client) hold(name string, fd int) {
 	if fd < 0 {
 		return
 	}
-	// Without a descriptor left it is kept, but would not be again.
+	// If no descriptor is free, the keeper has the file, but a new keeper would not get it.
 	if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
 		c.copies[name] = own
 	}

@@ -23,7 +23,7 @@ const (
 // server is the keeper process.
 type server struct {
 	path   string
-	socket int // the file at path, however it is called by now; -1 when that is not known
+	socket int // the file at path, even if it is renamed; -1 if not known
 	idle   time.Duration
 
 	mu    sync.Mutex
@@ -87,8 +87,8 @@ func (s *server) isIdle() bool {
 	return time.Since(s.since) >= s.idle
 }
 
-// isForgotten reports whether nobody can come any more for what is kept: nobody is connected, and the socket was removed, with its
-// daemon's whole directory. One that was moved is still the same.
+// isForgotten reports whether nobody can fetch the kept files any more: no client is connected, and
+// the socket was removed with its daemon's whole directory. A moved socket is still the same.
 func (s *server) isForgotten() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,15 +96,15 @@ func (s *server) isForgotten() bool {
 	return s.peers == 0 && s.socket >= 0 && unix.Fstat(s.socket, &st) == nil && st.Nlink == 0
 }
 
-// retire removes the socket, under the lock that Start takes, so that a starting
-// daemon finds either a keeper that stays or none.
+// retire removes the socket, under the lock that Start takes. So a starting daemon finds a keeper
+// that stays, or none.
 func (s *server) retire(l *net.UnixListener) bool {
 	unlock, err := lock(s.path)
 	if err != nil {
 		return true
 	}
 	defer unlock()
-	// A daemon may have connected meanwhile; it is in the queue.
+	// A daemon may have connected just before, and waits in the queue.
 	_ = l.SetDeadline(time.Now().Add(10 * time.Millisecond))
 	if c, err := l.AcceptUnix(); err == nil {
 		_ = c.Close() // it dials again, through Start
@@ -114,7 +114,7 @@ func (s *server) retire(l *net.UnixListener) bool {
 	return true
 }
 
-// client serves one connection until it ends or sends something wrong.
+// client serves one connection until it ends or sends an invalid message.
 func (s *server) client(c *net.UnixConn) {
 	defer c.Close()
 	if checkPeer(c) != nil {
@@ -148,7 +148,7 @@ func (s *server) do(c *net.UnixConn, op byte, name string, fds []int) error {
 		}
 		return answer(c, okay, "", -1)
 	case opGet:
-		// A copy of its own: the name may be deleted while this one is sent.
+		// Make a copy, because the name may be deleted while this one is sent.
 		s.mu.Lock()
 		fd, ok := s.files[name]
 		var err error
@@ -178,7 +178,7 @@ func (s *server) do(c *net.UnixConn, op byte, name string, fds []int) error {
 	}
 }
 
-// put keeps fd, in place of what the name had.
+// put keeps fd in place of the name's earlier file.
 func (s *server) put(name string, fd int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *server) put(name string, fd int) bool {
 	return true
 }
 
-// list returns names after one, sorted, as many as fit a message.
+// list returns the names after after, sorted, as many as fit a message.
 func (s *server) list(after string) string {
 	s.mu.Lock()
 	names := make([]string, 0, len(s.files))
@@ -224,9 +224,9 @@ func answer(c *net.UnixConn, outcome byte, text string, fd int) error {
 	return err
 }
 
-// Main is the keeper process. Its listening socket is file 3, and the socket's path
-// is its second argument. With "start" as first argument it starts that process
-// and ends, which makes the keeper a child of init.
+// Main is the keeper process. Its listening socket is file 3, and the socket's path is its second
+// argument. With "start" as its first argument, it starts that process and ends, so that the keeper
+// becomes a child of init.
 func Main() {
 	if len(os.Args) == 3 && os.Args[1] == "start" {
 		os.Exit(startDetached(os.Args[2]))
@@ -252,7 +252,7 @@ func Main() {
 	serve(l, os.Args[2], idleEnd)
 }
 
-// raiseFiles allows as many open files as this user may have.
+// raiseFiles raises the limit on open files as far as this user may.
 func raiseFiles() {
 	for _, n := range []uint64{maxFiles + 1024, 0} {
 		var r unix.Rlimit

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Part is the name under which a binary plays the keeper.
+// Part is the name under which a binary runs as the keeper.
 const Part = "carrel-keeper"
 
 // Parts returns the keeper's entry for [reexec.Run].
@@ -26,9 +26,9 @@ func Parts() reexec.Parts {
 
 const listenFD = 3
 
-// Start makes sure that a keeper serves socketPath and returns once it can be
-// dialled. exe is a binary whose main plays [Parts]; "" is the running one. The
-// directory of socketPath must exist and belong to this user alone.
+// Start makes sure that a keeper serves socketPath, and returns when it can be dialled. exe is a
+// binary whose main runs [Parts]; "" is the running one. The directory of socketPath must exist and
+// belong to this user alone.
 func Start(ctx context.Context, exe, socketPath string) error {
 	if exe == "" {
 		exe = "/proc/self/exe"
@@ -55,7 +55,8 @@ func Start(ctx context.Context, exe, socketPath string) error {
 		return startError(err)
 	}
 	defer f.Close()
-	// Not bound to ctx: killing it half way would leave a socket nobody serves.
+	// The command does not end with ctx: killing it halfway would leave a socket that nobody
+	// serves.
 	cmd := &exec.Cmd{Path: exe, Args: []string{Part, "start", socketPath}, Dir: "/",
 		Env: []string{}, ExtraFiles: []*os.File{f}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if err := cmd.Run(); err != nil {
@@ -69,7 +70,8 @@ func startError(err error) error {
 	return &carrel.Error{Op: "start keeper", Kind: carrel.Internal, Err: err}
 }
 
-// startDetached is the middle process: the keeper it starts is nobody's child.
+// startDetached is the process in between. It starts the keeper and ends, so that the keeper is not
+// the daemon's child.
 func startDetached(socketPath string) int {
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{Part, "serve", socketPath}, Dir: "/",
 		Env: []string{}, ExtraFiles: []*os.File{os.NewFile(listenFD, "listener")},
@@ -80,7 +82,7 @@ func startDetached(socketPath string) int {
 	return 0
 }
 
-// listen makes the socket with mode 0600 from its first moment.
+// listen makes the socket. It has mode 0600 from its first moment.
 func listen(path string) (*net.UnixListener, error) {
 	if len(path) > 107 {
 		return nil, fmt.Errorf("%s is too long for a socket", path)
@@ -88,7 +90,7 @@ func listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	// Bound under another name and moved, so that nobody connects before the mode is set.
+	// Bind it under another name and move it, so that nobody connects before the mode is set.
 	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".k%d", os.Getpid()))
 	_ = os.Remove(tmp)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: tmp, Net: "unixpacket"})
@@ -107,7 +109,7 @@ func listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// lock serialises starting and retiring keepers of one path.
+// lock allows only one start or retirement of a keeper at a path at a time.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

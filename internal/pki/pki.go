@@ -1,7 +1,7 @@
-// Package pki keeps small certificate authorities: the one that opens TLS on the wire
-// for hosts whose requests are judged or given credentials, and the one that a
-// development daemon serves HTTPS with. Each has its own key, made on first use and
-// kept in a file that only the daemon's user can read; the key never leaves this process.
+// Package pki keeps small certificate authorities. One opens TLS on the wire, for hosts whose
+// requests are judged or given credentials. Another lets a development daemon serve HTTPS. Each has
+// its own key, made on first use and kept in a file that only the daemon's user can read. The key
+// never leaves this process.
 package pki
 
 import (
@@ -31,11 +31,11 @@ import (
 const (
 	caLife   = 10 * 365 * 24 * time.Hour
 	leafLife = 7 * 24 * time.Hour
-	// leafReuse is how long before its end a leaf is made anew.
+	// leafReuse is how long before its end a leaf certificate is made anew.
 	leafReuse = 24 * time.Hour
-	// skew is how far clocks of clients may be behind.
+	// skew is how far the clocks of clients may be behind.
 	skew = time.Hour
-	// maxLeaves bounds the leaves that are kept; the sandbox chooses the names.
+	// maxLeaves bounds how many leaf certificates are kept, because the sandbox chooses the names.
 	maxLeaves = 4096
 )
 
@@ -44,14 +44,14 @@ type CA struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 	pem  []byte
-	leaf *ecdsa.PrivateKey // of all leaves: it never leaves this process
+	leaf *ecdsa.PrivateKey // the key of all leaves; it never leaves this process
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
 }
 
-// LoadOrCreate opens the authority in dir, whose certificate has commonName, or
-// makes it: files ca.pem and ca-key.pem.
+// LoadOrCreate opens the authority in dir, whose certificate has commonName. If there is none, it
+// makes one. The files are ca.pem and ca-key.pem.
 func LoadOrCreate(dir, commonName string) (*CA, error) {
 	certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca-key.pem")
 	certPEM, err := os.ReadFile(certFile)
@@ -79,7 +79,7 @@ func LoadOrCreate(dir, commonName string) (*CA, error) {
 	return newCA(cert, pair.PrivateKey.(crypto.Signer), certPEM)
 }
 
-// New makes an authority that is kept nowhere.
+// New makes an authority that is stored nowhere.
 func New(commonName string) (*CA, error) {
 	cert, key, _, err := generate(commonName)
 	if err != nil {
@@ -105,7 +105,7 @@ func create(dir, certFile, keyFile, commonName string) (*CA, error) {
 		return nil, err
 	}
 	certPEM := encode("CERTIFICATE", cert.Raw)
-	// The certificate last: it is what LoadOrCreate looks for.
+	// Write the certificate last, because LoadOrCreate looks for it.
 	if err := atomicfile.Write(keyFile, encode("PRIVATE KEY", keyDER), 0o600); err != nil {
 		return nil, err
 	}
@@ -137,10 +137,10 @@ func generate(commonName string) (*x509.Certificate, *ecdsa.PrivateKey, []byte, 
 	return cert, key, keyDER, err
 }
 
-// CertPEM returns the authority's certificate, for those who are to trust it.
+// CertPEM returns the authority's certificate, for clients that must trust it.
 func (ca *CA) CertPEM() []byte { return bytes.Clone(ca.pem) }
 
-// Pool returns a pool that holds the authority alone.
+// Pool returns a pool with only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(ca.cert)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// opening is a private block that a rule allows by address.
+// opening is a private block that a rule allows by its address.
 type opening struct {
 	prefix netip.Prefix
 	rule   *rule
 }
 
-// judgeAddr judges an address by what it is, whatever the rules: false with a refusal
-// for one that is out of reach. name is what it was looked up for, if for anything.
+// judgeAddr judges an address by its class, before any rule. It returns false and a refusal for an
+// address that is out of reach. name is the name that it was looked up for, or "".
 func (p *Policy) judgeAddr(f *known, a netip.Addr, name string) (Verdict, bool) {
 	c, what := classify(a)
 	if c == open || c == private && p.namesPrivate(f, a) {
@@ -36,7 +36,7 @@ func (p *Policy) judgeAddr(f *known, a netip.Addr, name string) (Verdict, bool) 
 	return builtIn(blockName(what), fmt.Sprintf("%s is %s, and no rule names it for port %d", thing, what, f.Port), hint), false
 }
 
-// blockName is what a verdict calls a reserved block.
+// blockName is the name of a reserved block in a verdict.
 func blockName(what string) string {
 	switch what {
 	case "private", "link-local", "multicast", "reserved":
@@ -45,7 +45,7 @@ func blockName(what string) string {
 	return what
 }
 
-// namesPrivate reports whether a rule allows a private address by naming it, for this port.
+// namesPrivate reports whether a rule allows a private address by naming it for this port.
 func (p *Policy) namesPrivate(f *known, a netip.Addr) bool {
 	for _, o := range p.openings {
 		if !o.prefix.Contains(a) || !o.rule.hasPort(f.Port) {
@@ -62,20 +62,18 @@ func (p *Policy) namesPrivate(f *known, a netip.Addr) bool {
 	return false
 }
 
-// Reaches reports whether anything at all may be done with an address, as far as what it
-// is decides: it is open to all, or private and named by a rule. Whether the rules
-// allow a certain flow there is another question.
+// Reaches reports whether an address can be allowed at all: it is public, or private and named by a
+// rule. The rules may still deny a certain flow to it.
 func (p *Policy) Reaches(a netip.Addr) bool {
 	a = plainAddr(a)
 	c, _ := classify(a)
 	return c == open || c == private && slices.ContainsFunc(p.openings, func(o opening) bool { return o.prefix.Contains(a) })
 }
 
-// Nameable reports whether a connection that Judge refuses at its start may be allowed
-// once it says a name, if its address turns out to be that name's: programs go on with
-// addresses that they had before the wire was there to remember for which names. That is so
-// only at ports where a name is to be expected: elsewhere the handshake would be completed for
-// whoever scans ports, and the reset would come too late to be understood.
+// Nameable reports whether a connection that Judge refuses at its start may be allowed later, when
+// it says a name that has this address. Programs go on with addresses that they had before the wire
+// could remember their names. This applies only at ports where a name is expected. At other ports,
+// a port scan would see completed handshakes, and the later reset would tell it too little.
 func (p *Policy) Nameable(f Flow) bool {
 	k := makeKnown(&f)
 	if k.stage != atStart {
@@ -98,9 +96,8 @@ func (p *Policy) Nameable(f Flow) bool {
 	return false
 }
 
-// JudgeTarget judges the address that the host found for the name of a flow that
-// Judge allowed: a name may lead to no place that is out of reach, nor to one that is
-// denied before the name is allowed.
+// JudgeTarget judges the address that the host found for the name of a flow that Judge allowed. The
+// address must not be out of reach, nor denied by a rule before the one that allows the name.
 func (p *Policy) JudgeTarget(f Flow, to netip.Addr) Verdict {
 	name := f.Name
 	if name == "" && len(f.Names) > 0 {
@@ -121,9 +118,9 @@ func (p *Policy) JudgeTarget(f Flow, to netip.Addr) Verdict {
 	return v
 }
 
-// JudgeName judges a question for a name: may anything be done with it? A question is
-// itself a message to the outside, so addresses that are allowed open no names; what is
-// allowed for every destination does.
+// JudgeName judges a question for a name: can any connection to it be allowed? A question is itself
+// a message to the outside. So a rule that allows addresses opens no names, but a rule that allows
+// every destination does.
 func (p *Policy) JudgeName(name string) Verdict {
 	name, plain := canonical(name)
 	k := known{Flow: &Flow{}, name: name, plain: plain}
@@ -162,7 +159,7 @@ func (p *Policy) JudgeName(name string) Verdict {
 	return v
 }
 
-// firstOf returns the smallest position that the lists begin with.
+// firstOf returns the smallest first position of the lists.
 func firstOf(named []hit, lists ...[]int32) int32 {
 	first := int32(-1)
 	if len(named) > 0 {
@@ -176,7 +173,7 @@ func firstOf(named []hit, lists ...[]int32) int32 {
 	return first
 }
 
-// after drops a position from the beginning of a list.
+// after removes a position from the beginning of a list.
 func after(list []int32, pos int32) []int32 {
 	if len(list) > 0 && list[0] == pos {
 		return list[1:]

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// thousand is a policy of 1000 rules of all kinds.
+// thousand returns a policy of 1000 rules of all kinds.
 func thousand(tb testing.TB) *policy.Policy {
 	var p carrel.Policy
 	for i := range 1000 {

@@ -9,7 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// never are addresses that no policy opens, private those that only naming opens.
+// never lists addresses that no policy opens. private lists those that only a rule with the address
+// opens.
 var (
 	never = []string{
 		"0.0.0.0", "0.1.2.3", "127.0.0.1", "127.255.255.254", "169.254.169.254", "169.254.0.1", "100.100.100.200", "168.63.129.16",
@@ -45,8 +46,8 @@ var (
 	}}}
 )
 
-// reach is how a flow to an address is judged, as TCP and as UDP, and as what a name
-// leads to.
+// reach returns the verdicts on a flow to an address: as TCP, as UDP, and as the address of an
+// allowed name.
 func reach(p *policy.Policy, a string, port uint16) (tcpOut, udpOut, named bool) {
 	flow := policy.Flow{Addr: netip.MustParseAddr(a), Port: port, App: policy.AppOther}
 	v := p.Judge(flow)
@@ -92,7 +93,8 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// What is named is open for what it is named for, and no further.
+// TestPrivateNamed shows that a named private address is open for the named ports and protocols
+// only.
 func TestPrivateNamed(t *testing.T) {
 	p := ours(t, carrel.Policy{Default: "allow", Rules: []carrel.Rule{
 		{Name: "db", Allow: []string{"10.1.2.3"}, Ports: []string{"5432"}, Protocol: "tcp"},
@@ -115,7 +117,8 @@ func TestPrivateNamed(t *testing.T) {
 	}
 }
 
-// A name that leads to a private address is no way in, unless the address is named too.
+// TestRebinding shows that a name can't lead to a private address, unless a rule names the address
+// too.
 func TestRebinding(t *testing.T) {
 	p := ours(t, rules(allow("*.example.com"), with(allow("10.0.0.5"), func(r *carrel.Rule) { r.Ports = []string{"443"} })))
 	f := tls(tcp(site, 443, "a.example.com"), "a.example.com")
@@ -172,7 +175,7 @@ func TestDenyNames(t *testing.T) {
 	}
 }
 
-// Without names, methods or injections nobody needs to look.
+// TestFastPath shows that a policy without names, methods or injections needs no inspection.
 func TestFastPath(t *testing.T) {
 	for name, p := range map[string]carrel.Policy{
 		"default":          {Default: "allow"},
@@ -318,7 +321,7 @@ func TestECH(t *testing.T) {
 	}
 }
 
-// An address that nobody remembers a name for may still turn out to be the right one.
+// TestNameable shows that an address without a known name may still be allowed later.
 func TestNameable(t *testing.T) {
 	p := ours(t, rules(carrel.Rule{Deny: []string{"198.51.100.0/24"}}, carrel.Rule{Allow: []string{"example.com"}, Ports: []string{"443"}},
 		carrel.Rule{Allow: []string{"db.example.com"}, Ports: []string{"5432"}, Protocol: "tcp"}))
@@ -338,8 +341,8 @@ func TestNameable(t *testing.T) {
 	}
 }
 
-// Only at ports where a name is to be expected: what HTTP and TLS use by custom, what the
-// network says speaks TLS, and what a rule about names lists.
+// TestNameablePorts shows the ports where a name is expected: the usual ports of HTTP and TLS, the
+// network's HTTPS ports, and the ports in rules about names.
 func TestNameablePorts(t *testing.T) {
 	for name, c := range map[string]struct {
 		network carrel.Network
@@ -361,7 +364,7 @@ func TestNameablePorts(t *testing.T) {
 	}
 }
 
-// The zero value lets nothing out.
+// TestZero shows that the zero value lets nothing out.
 func TestZero(t *testing.T) {
 	var p policy.Policy
 	for _, f := range []policy.Flow{{}, tcp(site, 443), udp(site, 53), tls(tcp(site, 443, "a.example"), "a.example"), request(tcp(site, 80), "GET", "a", "/")} {

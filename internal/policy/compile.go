@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Policy is a [carrel.Network] made ready to judge. It is immutable; the zero value
-// lets nothing out.
+// Policy is a compiled [carrel.Network], ready to judge. It is immutable. The zero value lets
+// nothing out.
 type Policy struct {
 	rules    []rule
 	index    index
@@ -21,7 +21,7 @@ type Policy struct {
 	openings  []opening
 	inject    injections
 
-	httpsPorts []uint16 // of the network: TLS is to be expected there
+	httpsPorts []uint16 // ports of the network where TLS is expected
 
 	limits   []carrel.TrafficLimits
 	total    carrel.TrafficLimits
@@ -32,10 +32,9 @@ type Policy struct {
 	proxy    *carrel.EgressProxy
 }
 
-// Compile checks a network, all of its fields, and makes it ready. The policy keeps nothing
-// of n that the caller could change. How many entries E2B's fields may have is for the
-// caller to say. Error: Invalid, with the field ("policy.rules[2].ports", "allowOut") and
-// the reason.
+// Compile checks all fields of a network and compiles it. The policy keeps nothing of n that the
+// caller could change. The caller must bound the number of entries in E2B's fields. Error: Invalid,
+// with the field ("policy.rules[2].ports", "allowOut") and the reason.
 func Compile(n carrel.Network) (*Policy, error) {
 	p, under, err := compileNetwork(n)
 	if err == nil {
@@ -52,7 +51,8 @@ func Compile(n carrel.Network) (*Policy, error) {
 	return p, nil
 }
 
-// compileNetwork makes the form ready that a network has. An error's field is below under.
+// compileNetwork compiles the form that a network uses: Carrel's own or E2B's. An error's field is
+// relative to under.
 func compileNetwork(n carrel.Network) (p *Policy, under string, err *fault) {
 	if n.Policy == nil {
 		p, err = compileE2B(n)
@@ -75,7 +75,7 @@ func Check(p carrel.Policy) error {
 	return nil
 }
 
-// Bounds of one policy in Carrel's own form.
+// Bounds on one policy in Carrel's own form.
 const (
 	maxRules        = 1000
 	maxDestinations = 10_000
@@ -84,7 +84,7 @@ const (
 	maxText         = 256  // bytes of a rule's name
 )
 
-// compile makes a policy of Carrel's own form ready.
+// compile compiles a policy in Carrel's own form.
 func compile(src carrel.Policy) (*Policy, *fault) {
 	p := &Policy{silent: src.Silent}
 	switch src.Default {
@@ -188,16 +188,16 @@ func (p *Policy) enter(dests []destination) {
 	}
 }
 
-// finish notes what the parts together mean.
+// finish sets the fields that depend on several parts.
 func (p *Policy) finish() { p.opens = p.opens || len(p.inject.list) > 0 }
 
-// Limits returns the limits by Verdict.Index; the sandbox's own are Total.
+// Limits returns the rules' limits, by Verdict.Index, and the sandbox's own limits, total.
 func (p *Policy) Limits() (rules []carrel.TrafficLimits, total carrel.TrafficLimits) {
 	return slices.Clone(p.limits), p.total
 }
 
-// Injections returns all, for what a sandbox must be told: whether TLS is opened
-// (Opens) and the variables with placeholders (Env).
+// Injections returns all injections. A sandbox learns only two things about them: Opens (whether
+// TLS is opened) and Env (the variables with placeholders).
 func (p *Policy) Injections() []carrel.Injection {
 	var out []carrel.Injection
 	for _, in := range p.inject.list {
@@ -206,11 +206,11 @@ func (p *Policy) Injections() []carrel.Injection {
 	return out
 }
 
-// Opens reports whether TLS to any host would be opened: the sandbox must then
-// trust the wire's authority.
+// Opens reports whether TLS to any host may be opened. Then the sandbox must trust the wire's
+// authority.
 func (p *Policy) Opens() bool { return p.opens }
 
-// Proxy returns what all TCP goes through; nil for none.
+// Proxy returns the proxy for all TCP; nil for none.
 func (p *Policy) Proxy() *carrel.EgressProxy {
 	if p.proxy == nil {
 		return nil
@@ -219,14 +219,14 @@ func (p *Policy) Proxy() *carrel.EgressProxy {
 	return &proxy
 }
 
-// IsSilent reports whether the sandbox is told nothing of refusals.
+// IsSilent reports whether the sandbox gets no messages about refusals.
 func (p *Policy) IsSilent() bool { return p.silent }
 
-// Placeholder is the value of a variable of an injection that gives none.
+// Placeholder is the value of an injection's variable when the injection gives no value.
 const Placeholder = "carrel-placeholder"
 
-// Env returns the variables that the injections give the sandbox. Where two give the
-// same, the first wins.
+// Env returns the variables that the injections give the sandbox. If two injections give the same
+// variable, the first wins.
 func (p *Policy) Env() map[string]string {
 	var out map[string]string
 	for _, in := range p.inject.list {

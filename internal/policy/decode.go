@@ -15,12 +15,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds what a file may come to, with its aliases written out.
+// maxNodes bounds the number of values in a file, with its aliases written out.
 const maxNodes = 100_000
 
-// decodeFile reads YAML or JSON into a struct, by its json tags, and is strict: no
-// unknown or repeated key, no value of another type, nothing twice. places, if given,
-// takes where everything stands.
+// decodeFile reads YAML or JSON into a struct, by its json tags. It is strict: no unknown or
+// repeated key, and no value of another type. places, if given, receives the place of each value.
 func decodeFile(name string, data []byte, into any, places map[string]place) error {
 	if len(data) > maxFile {
 		return faultf("", "", "the file is larger than %d bytes", maxFile).inFile(name, place{})
@@ -39,7 +38,7 @@ func decodeFile(name string, data []byte, into any, places map[string]place) err
 	return nil
 }
 
-// syntaxFault is what a parser says, with the line if it told one.
+// syntaxFault is a parser's error, with the line if the parser gave one.
 type syntaxFault struct {
 	fault
 	line, column int
@@ -49,7 +48,7 @@ func (s *syntaxFault) place() place { return place{s.line, s.column} }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// readTree parses a file: JSON where it is JSON, YAML otherwise.
+// readTree parses a file, as JSON if it is valid JSON, otherwise as YAML.
 func readTree(data []byte) (*yaml.Node, *syntaxFault) {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") && json.Valid([]byte(text)) {
@@ -80,7 +79,7 @@ func readTree(data []byte) (*yaml.Node, *syntaxFault) {
 	return doc.Content[0], nil
 }
 
-// nodeFault is a fault at a node.
+// nodeFault is an error at a node.
 type nodeFault struct {
 	*fault
 	node *yaml.Node
@@ -130,7 +129,7 @@ func join(at, key string) string {
 	return at + "." + key
 }
 
-// pairs calls fn for the entries of a mapping; keys are texts, and none comes twice.
+// pairs calls fn for the entries of a mapping. Keys must be texts, and none may occur twice.
 func (d *decoder) pairs(n *yaml.Node, at string, fn func(key string, k, v *yaml.Node) *nodeFault) *nodeFault {
 	if n.Kind != yaml.MappingNode {
 		return wrong(n, at, "", "%s given, a mapping needed", kindOf(n))
@@ -192,7 +191,7 @@ func (d *decoder) decodeList(n *yaml.Node, at string, v reflect.Value) *nodeFaul
 	return nil
 }
 
-// portItem is an entry of a list of ports, where a number is as good as a text.
+// portItem matches an entry of a list of ports, which may be a number or a text.
 var portItem = regexp.MustCompile(`\.ports\[\d+\]$`)
 
 func decodeScalar(n *yaml.Node, at string, v reflect.Value) *nodeFault {

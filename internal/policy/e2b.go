@@ -11,9 +11,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// compileE2B puts E2B's fields into rules, with E2B's precedence: allowOut, then
-// denyOut, then the plain switch. Blocking all of IPv4 means everything, IPv6 and
-// names too. Private addresses stay closed even if they are named.
+// compileE2B converts E2B's fields to rules, with E2B's precedence: allowOut, then denyOut, then
+// the plain switch. To block all of IPv4 means to block everything, including IPv6 and names.
+// Private addresses stay closed even if they are named.
 func compileE2B(n carrel.Network) (*Policy, *fault) {
 	p := &Policy{e2b: true}
 	var deny []destination
@@ -60,7 +60,7 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 	return p, nil
 }
 
-// addE2B adds a rule for one port, or for all with 0.
+// addE2B adds a rule for one port. Port 0 means all ports.
 func (p *Policy) addE2B(label string, allow bool, port uint16, dests []destination) {
 	if len(dests) == 0 {
 		return
@@ -73,8 +73,9 @@ func (p *Policy) addE2B(label string, allow bool, port uint16, dests []destinati
 	p.enter(dests)
 }
 
-// splitE2B takes a domain apart that may have a port, as getHost of E2B's SDKs returns it where
-// the daemon's own domain has one. Port 0 is none: the text is all of a domain, or no domain.
+// splitE2B splits a domain that may have a port. getHost of E2B's SDKs returns one if the daemon's
+// own domain has a port. Port 0 means that there is none: the whole text is the domain, or no
+// domain at all.
 func splitE2B(s string) (host string, port uint16) {
 	host, text, ok := strings.Cut(s, ":")
 	if !ok || host == "" {
@@ -90,8 +91,8 @@ func splitE2B(s string) (host string, port uint16) {
 	return host, port
 }
 
-// blockE2B reads an address or a CIDR, as leniently as E2B does. All of IPv4 or of
-// IPv6 is everything. 0.0.0.0 and :: alone are no address of anybody.
+// blockE2B reads an address or a CIDR, as leniently as E2B does. All of IPv4 or all of IPv6 means
+// everything. 0.0.0.0 and :: alone are not accepted as addresses.
 func blockE2B(s string) (destination, bool) {
 	if pre, err := netip.ParsePrefix(s); err == nil {
 		if pre.Bits() == 0 {
@@ -113,9 +114,9 @@ func blockE2B(s string) (destination, bool) {
 	return destination{prefix: netip.PrefixFrom(a, a.BitLen())}, true
 }
 
-// addTransforms makes injections of E2B's rules. Of one host the headers of all rules
-// are put in, the last of the same name; rules of different hosts are not merged. A host with a
-// port is another one than the same host without.
+// addTransforms makes injections from E2B's rules. For one host, the headers of all rules are used,
+// and the last value of a name wins. Rules of different hosts are not merged. A host with a port
+// differs from the same host without one.
 func (p *Policy) addTransforms(rules map[string][]carrel.NetworkRule) *fault {
 	type place struct {
 		destination

@@ -85,7 +85,7 @@ func TestE2B(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
-	// A name that is allowed may lead into a block that is denied.
+	// An allowed name may lead into a denied block.
 	v := compiled(t, carrel.Network{AllowOut: []string{"api.example.com"}, DenyOut: []string{all4, "203.0.113.0/24"}}).
 		JudgeTarget(tls(tcp("192.0.2.1", 443, "api.example.com"), "api.example.com"), netip.MustParseAddr(site))
 	if !v.Allow {
@@ -148,8 +148,8 @@ func TestE2BTransforms(t *testing.T) {
 	}
 }
 
-// TestE2BPorts: getHost of E2B's SDKs returns a host with a port where the daemon's domain has one.
-// What is said of it holds for this port alone.
+// TestE2BPorts uses hosts with a port, as getHost of E2B's SDKs returns them when the daemon's
+// domain has one. Rules about such a host hold for this port only.
 func TestE2BPorts(t *testing.T) {
 	const host = "3000-i0abc.sandboxes.example.com"
 	set := func(value string) []carrel.NetworkRule {
@@ -230,19 +230,19 @@ func TestCompileRefuses(t *testing.T) {
 			t.Errorf("%s: %+v: %v", name, e, err)
 		}
 	}
-	// E2B's own forms of what can't be reached are no mistake: they open nothing.
+	// E2B accepts these forms of unreachable addresses. They are no error here, but open nothing.
 	compiled(t, carrel.Network{AllowOut: []string{"127.0.0.1", "10.0.0.1/8", "::ffff:1.2.3.4", "::ffff:1.2.3.0/120"}, EgressProxy: &carrel.EgressProxy{Address: "[2001:db8::1]:1080", Username: "u", Password: "p"}})
 }
 
-// TestCompileAccepts: hosts that requests from outside may be told they are for.
+// TestCompileAccepts compiles host names that requests from outside may be given.
 func TestCompileAccepts(t *testing.T) {
 	for _, mask := range []string{"localhost", "x.example.com:${PORT}", "app-${PORT}.example.com", "x.example.com:8080", "203.0.113.9", "203.0.113.9:1${PORT}", "[2001:db8::1]:80", "[2001:db8::1]"} {
 		compiled(t, carrel.Network{MaskHost: mask, HTTPSPorts: []uint16{8443}})
 	}
 }
 
-// TestPolicyKeepsNothing: a policy does not change when its network is changed afterwards, nor
-// when what it returned is.
+// TestPolicyKeepsNothing changes a network after it was compiled, and the values that the policy
+// returned. The policy must stay the same.
 func TestPolicyKeepsNothing(t *testing.T) {
 	set := func(headers map[string]string) []carrel.NetworkRule {
 		return []carrel.NetworkRule{{Transform: &carrel.NetworkTransform{Headers: headers}}}

@@ -12,22 +12,22 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Explanation is what a policy says of one thing that a program may try.
+// Explanation is a policy's answer about one action of a program.
 type Explanation struct {
 	Query   string `json:"query"`
 	Allowed bool   `json:"allowed"`
-	// Rule is what decided, Reason and Hint explain a refusal.
+	// Rule is the rule that decided. Reason and Hint explain a refusal.
 	Rule   string `json:"rule"`
 	Reason string `json:"reason,omitempty"`
 	Hint   string `json:"hint,omitempty"`
-	// Inject says what is put into the request.
+	// Inject describes the credentials added to the request.
 	Inject string `json:"inject,omitempty"`
 	Steps  []Step `json:"steps"`
-	// Notes are about what can't be said beforehand.
+	// Notes are about facts that can't be known beforehand.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Step is one question that the wire asks on the way.
+// Step is one question of the wire.
 type Step struct {
 	Step string `json:"step"` // name, connection, hello, HTTP, request or address
 	What string `json:"what"`
@@ -36,7 +36,7 @@ type Step struct {
 	Rule    string `json:"rule"`
 }
 
-// query is one thing that a program may try.
+// query is one action of a program.
 type query struct {
 	method, scheme string // scheme is dns, tcp, udp, tls, http or https
 	host           string // canonical
@@ -45,9 +45,9 @@ type query struct {
 	path           string
 }
 
-// Explain goes the way of a query through the policy: "GET https://api.example.com/v1",
-// "tcp 203.0.113.9:22", "udp …", "tls …", "dns example.com". at is an address that the
-// host has, if it is to be judged too. Error: Invalid.
+// Explain takes a query through all steps of the policy: "GET https://api.example.com/v1", "tcp
+// 203.0.113.9:22", "udp …", "tls …", "dns example.com". at is an address of the host, if it must be
+// judged too. Error: Invalid.
 func Explain(p *Policy, text string, at netip.Addr) (Explanation, error) {
 	q, err := parseQuery(text)
 	if err != nil {
@@ -64,11 +64,11 @@ func Explain(p *Policy, text string, at netip.Addr) (Explanation, error) {
 type explainer struct {
 	p      *Policy
 	q      query
-	target netip.Addr // what the host's name leads to, if it was told
+	target netip.Addr // the address of the host's name, if given
 	out    Explanation
 }
 
-// step notes a verdict and reports whether the way goes on.
+// step adds a verdict and reports whether another step follows.
 func (x *explainer) step(name, what string, v Verdict, more bool) bool {
 	word := "deny"
 	switch {
@@ -116,7 +116,7 @@ func (x *explainer) run() {
 	}
 }
 
-// look judges what the first bytes say, and the request.
+// look judges the content of the first bytes, and the request.
 func (x *explainer) look(f Flow) (Flow, Verdict) {
 	q := x.q
 	say := func(app App, name string) Verdict {

@@ -8,9 +8,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// fault is what is wrong with a policy, and where.
+// fault is an error in a policy, with its place.
 type fault struct {
-	at     string // "rules[2].ports[0]": the place as exactly as it is known
+	at     string // "rules[2].ports[0]": the place, as exactly as possible
 	reason string
 	hint   string
 }
@@ -19,10 +19,10 @@ func faultf(at, hint, format string, args ...any) *fault {
 	return &fault{at: at, reason: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// field is the request field that a caller is told: "policy.rules[2].ports".
+// field is the request field in the caller's error: "policy.rules[2].ports".
 func (f *fault) field(under string) string {
 	at := f.at
-	// A rule's field is named whole; its reason quotes the entry.
+	// The error names the whole field of a rule. Its reason quotes the entry.
 	if i := strings.LastIndexByte(at, '['); i >= 0 && at[len(at)-1] == ']' && strings.Contains(at[:i], ".") {
 		at = at[:i]
 	}
@@ -35,7 +35,7 @@ func (f *fault) field(under string) string {
 	return under + "." + at
 }
 
-// public makes the error that callers get.
+// public makes the error for callers.
 func (f *fault) public(under string) error {
 	return &carrel.Error{Op: "check policy", Kind: carrel.Invalid, Field: f.field(under), Err: errors.New(f.reason), Hint: f.hint}
 }
@@ -43,7 +43,7 @@ func (f *fault) public(under string) error {
 // Error implements error, for parsers.
 func (f *fault) Error() string { return f.reason }
 
-// first returns the first fault there is.
+// first returns the first fault that is not nil.
 func first(faults ...*fault) *fault {
 	for _, f := range faults {
 		if f != nil {

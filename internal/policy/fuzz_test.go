@@ -49,7 +49,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzPath holds what is allowed below a path against what servers make of it.
+// FuzzPath compares paths that are allowed below a prefix with the way servers read them.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/v1/a", "/v1/../x", "/v1/%2e%2e/x", "/v1//x", "/v1/;/x", "/v1/%252e", "/v1", "/v1/a?b=/../c", "/v1/%c3%bc"} {
 		f.Add(s)
@@ -81,7 +81,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// source makes policies and flows of bytes, from few words so that they meet.
+// source makes policies and flows from bytes. It uses few words, so that rules and flows often
+// match.
 type source struct{ data []byte }
 
 func (s *source) n(max int) int {
@@ -164,8 +165,8 @@ func (s *source) flow() policy.Flow {
 	return f
 }
 
-// FuzzJudge holds verdicts against what must be true of all, and against the rules read
-// one by one.
+// FuzzJudge checks properties that all verdicts have, and compares verdicts with a plain reading of
+// the rules, one by one.
 func FuzzJudge(f *testing.F) {
 	for i := range 64 {
 		seed := make([]byte, 80)
@@ -177,8 +178,8 @@ func FuzzJudge(f *testing.F) {
 	f.Fuzz(judgeSource)
 }
 
-// TestJudgeAnything does the same with what chance gives: the rules are few words, so that
-// they meet without being searched for.
+// TestJudgeAnything makes the same checks with random bytes. The rules use few words, so that they
+// match without a search.
 func TestJudgeAnything(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{4})
 	data := make([]byte, 120)
@@ -212,7 +213,7 @@ func judgeSource(t *testing.T, data []byte) {
 	}
 }
 
-// checkVerdict holds what is true of every verdict.
+// checkVerdict checks properties that every verdict has.
 func checkVerdict(t *testing.T, p *policy.Policy, src carrel.Policy, f policy.Flow, v policy.Verdict) {
 	t.Helper()
 	switch {
@@ -243,8 +244,8 @@ func named(src carrel.Policy, a netip.Addr) bool {
 	})
 }
 
-// checkLater holds verdicts on the same connection against each other: what is final at the
-// start stays so, whatever it says later.
+// checkLater compares two verdicts on the same connection. A final verdict at the start must stay
+// the same, whatever the connection says later.
 func checkLater(t *testing.T, p *policy.Policy, f policy.Flow, later policy.Verdict) {
 	t.Helper()
 	if f.UDP || f.App == policy.AppUnknown || f.Method == "CONNECT" || later.Rule == "built-in: host" || f.ECH {
@@ -269,7 +270,7 @@ func checkLater(t *testing.T, p *policy.Policy, f policy.Flow, later policy.Verd
 	}
 }
 
-// plainly judges a flow of which all is known by reading the rules one by one.
+// plainly judges a completely known flow by reading the rules one by one.
 func plainly(src carrel.Policy, f policy.Flow) bool {
 	name := strings.ToLower(strings.TrimSuffix(f.Name, "."))
 	_, isIP := netip.ParseAddr(name)
@@ -322,7 +323,7 @@ func plainly(src carrel.Policy, f policy.Flow) bool {
 		}
 		if about {
 			if f.Method == "" {
-				continue // no verdict without a request; the caller leaves these out
+				continue // needs a request; the caller leaves these flows out
 			}
 			if len(r.Methods) > 0 && !slices.Contains(r.Methods, f.Method) {
 				continue

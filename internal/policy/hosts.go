@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// What a network says beside its rules: the proxy that TCP goes through, and how requests
-// from outside reach the sandbox's servers.
+// Checks for the parts of a network other than its rules: the proxy for TCP, and the way in which
+// requests from outside reach the sandbox's servers.
 
 // checkProxy checks a SOCKS5 proxy's address and credentials.
 func checkProxy(e *carrel.EgressProxy) *fault {
@@ -42,11 +42,10 @@ func checkProxy(e *carrel.EgressProxy) *fault {
 	return nil
 }
 
-// maskPort is E2B's word for the port that a request is for.
+// maskPort is E2B's placeholder for the port of a request.
 const maskPort = "${PORT}"
 
-// checkMask checks a host with or without a port, in both of which maskPort may stand. "" is
-// none.
+// checkMask checks a host with or without a port. Both may contain maskPort. "" means no host.
 func checkMask(mask string) *fault {
 	const at = "maskHost"
 	if mask == "" {
@@ -69,7 +68,7 @@ func checkMask(mask string) *fault {
 	return nil
 }
 
-// isHost reports whether a text is a name or an address of somebody.
+// isHost reports whether a text is a valid name or address of a host.
 func isHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == "" && !a.IsUnspecified()
@@ -83,7 +82,7 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-// checkHTTPSPorts checks the ports whose servers speak TLS. The guest's own does not.
+// checkHTTPSPorts checks the ports whose servers speak TLS. The guest's own port does not.
 func checkHTTPSPorts(ports []uint16) *fault {
 	for _, no := range []uint16{0, carrel.GuestPort} {
 		if slices.Contains(ports, no) {

@@ -10,10 +10,10 @@ import (
 type injection struct {
 	carrel.Injection
 	paths []pattern
-	port  uint16 // the only one it is for; 0 is all
+	port  uint16 // the only port; 0 is all
 }
 
-// injections finds what is put into requests to a host.
+// injections finds the injections for requests to a host.
 type injections struct {
 	list   []injection
 	exact  map[string][]int
@@ -36,8 +36,9 @@ func (x *injections) add(in injection, d destination) {
 	x.suffix[d.suffix] = append(x.suffix[d.suffix], i)
 }
 
-// forHost returns those for a host, which is canonical and plain, at a port: of the exact
-// name, or of the longest pattern, never of both. Of one name those for the port alone win.
+// forHost returns the injections for a host at a port. The host's name must be canonical and plain.
+// It takes those of the exact name, or of the longest pattern, never of both. If some of a name are
+// for this port alone, only those count.
 func (x *injections) forHost(name string, port uint16) []int {
 	if len(x.list) == 0 {
 		return nil
@@ -55,7 +56,8 @@ func (x *injections) forHost(name string, port uint16) []int {
 	return nil
 }
 
-// atPort returns those of a list that are for one port alone, or else those for all.
+// atPort returns the injections of a list that are for this port alone. If there are none, it
+// returns those for all ports.
 func (x *injections) atPort(list []int, port uint16) []int {
 	for _, want := range []uint16{port, 0} {
 		other := func(i int) bool { return x.list[i].port != want }
@@ -72,20 +74,20 @@ func (x *injections) atPort(list []int, port uint16) []int {
 	return nil
 }
 
-// cleartext reports whether any is put into requests without TLS.
+// cleartext reports whether any of them is used in requests without TLS.
 func (x *injections) cleartext(list []int) bool {
 	return slices.ContainsFunc(list, func(i int) bool { return x.list[i].Cleartext })
 }
 
-// wouldInject reports whether something is, or may be, put into requests of a flow
-// that is or may be allowed. Only connections to an address that was got for the host
-// count: credentials go nowhere else.
+// wouldInject reports whether requests of a flow get an injection, or may get one later. The flow
+// is allowed, or may be. Only connections to an address that was got for the host count, so
+// credentials go nowhere else.
 func (p *Policy) wouldInject(f *known, d *finding) bool {
 	if len(p.inject.list) == 0 {
 		return false
 	}
 	if d.rule.allow && d.rule.protocol == onlyTCP && !d.rule.any && d.mayAllow == nil {
-		return false // "tcp" with a name or an address: the bytes are nobody's business
+		return false // "tcp" with a name or an address: its bytes are not inspected
 	}
 	switch f.stage {
 	case atStart, atUDP, atHTTP:
@@ -110,7 +112,7 @@ func (p *Policy) wouldInject(f *known, d *finding) bool {
 	return false
 }
 
-// injectionFor returns what is put into a request; nil for nothing.
+// injectionFor returns the injection for a request; nil for none.
 func (p *Policy) injectionFor(f *known) *carrel.Injection {
 	path, err := cleanPath(f.Path)
 	for _, i := range p.inject.forHost(f.name, f.Port) {

@@ -41,7 +41,7 @@ func TestInject(t *testing.T) {
 		{"apex", opened(tcp(site, 443, "example.com"), "GET", "example.com", "/"), "allow", ""},
 		{"cleartext that may", request(tcp(site, 80, "x.eu.example.com"), "GET", "x.eu.example.com", "/"), "allow", "narrow"},
 		{"cleartext that may, before", http(tcp(site, 80, "x.eu.example.com"), "x.eu.example.com"), "requests", ""},
-		// Credentials go nowhere but to the name itself.
+		// Credentials go only to the name itself.
 		{"an address of nobody", tcp(site2, 443), "allow", ""},
 		{"an address of nobody that claims the name", tls(tcp(site2, 443), "api.example.com"), "allow", ""},
 		{"an address of another that claims the name", tls(tcp(site2, 443, "evil.example"), "api.example.com"), "allow", ""},
@@ -61,7 +61,7 @@ func TestInject(t *testing.T) {
 			}
 		})
 	}
-	// A host that is denied gets nothing.
+	// A denied host gets nothing.
 	shut := ours(t, carrel.Policy{Inject: []carrel.Injection{{Host: "api.example.com", Bearer: "key"}}})
 	for _, f := range []policy.Flow{api, tls(api, "api.example.com"), opened(api, "GET", "api.example.com", "/")} {
 		if v := shut.Judge(f); v.Allow || v.Inspect || v.Inject != nil {
@@ -109,7 +109,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What the caller does with its lists afterwards changes nothing.
+// TestImmutable changes the caller's lists afterwards. The policy must stay the same.
 func TestImmutable(t *testing.T) {
 	src := carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"a.example"}, Methods: []string{"GET"}, Paths: []string{"/x"}}},
 		Inject: []carrel.Injection{{Host: "a.example", Methods: []string{"GET"}, Headers: map[string]string{"X-A": "a"}}}}

@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readJSON reads JSON that is known to be valid into the tree that YAML gives. YAML
-// holds most of JSON, but not all: tabs and pairs of surrogates are not for it.
+// readJSON reads valid JSON into the tree that YAML gives. The YAML parser can't read all of JSON:
+// it refuses tabs and surrogate pairs.
 func readJSON(text string) (*yaml.Node, *syntaxFault) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -20,12 +20,12 @@ func readJSON(text string) (*yaml.Node, *syntaxFault) {
 	return n, nil
 }
 
-// jsonReader makes nodes of tokens and knows their lines.
+// jsonReader makes nodes from tokens, and finds their lines.
 type jsonReader struct {
 	dec  *json.Decoder
 	text string
 
-	read, line, begin int // how far lines were counted, and where the last one began
+	read, line, begin int // progress of counting lines, and the start of the last one
 }
 
 const maxDepth = 32
@@ -60,7 +60,7 @@ func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 			n.Kind, n.Tag = yaml.MappingNode, "!!map"
 		}
 		for r.dec.More() {
-			e, err := r.value(depth + 1) // the keys of a mapping are tokens like others
+			e, err := r.value(depth + 1) // the keys of a mapping are tokens like any others
 			if err != nil {
 				return nil, err
 			}

@@ -1,18 +1,18 @@
 package policy
 
-// finding is what the rules say of a flow.
+// finding is the result of the rules for a flow.
 type finding struct {
-	rule *rule // the first that matches for certain
+	rule *rule // the first that certainly matches
 	hit  hit
-	// May be allowed or denied by a rule before it, when more is known.
+	// These rules stand before rule, and may allow or deny the flow when more is known.
 	mayAllow, mayDeny *rule
-	look              bool // one of those that may allow sees into it
-	// The nearest miss, for the reason.
+	look              bool // a rule that may allow needs inspection
+	// The rule that came nearest to a match, for the reason.
 	miss   miss
 	missed *rule
 }
 
-// find goes through the rules that concern a flow, in order.
+// find goes through the rules that name a flow's destination, in order.
 func (p *Policy) find(f *known) finding {
 	var room [16]hit
 	named, rest := p.hits(room[:0], f), p.index.any
@@ -31,7 +31,7 @@ func (p *Policy) find(f *known) finding {
 		m, why := matchRule(r, h, f)
 		switch {
 		case why == missAmbiguous:
-			// It can't be said whether this rule matches: nothing after it may decide.
+			// Whether this rule matches is not known, so no later rule may decide.
 			out.rule, out.hit, out.miss, out.missed = &ambiguous, h, why, r
 			return out
 		case m == yes:
@@ -56,8 +56,8 @@ func (p *Policy) find(f *known) finding {
 	return out
 }
 
-// findUnsaid looks for rules before the one found that deny names which the flow may
-// say yet, though its address was not got for them.
+// findUnsaid looks for a deny rule about names that stands before the deciding rule. The flow may
+// still say such a name, even if its address was not got for it.
 func (p *Policy) findUnsaid(out *finding, f *known) {
 	quic := f.isQUIC()
 	if f.stage != atStart && f.stage != atHTTP && !quic || !out.rule.allow && out.mayAllow == nil || out.mayDeny != nil {
@@ -80,8 +80,8 @@ func (p *Policy) findUnsaid(out *finding, f *known) {
 	}
 }
 
-// hides reports which rule would need the name that an encrypted hello hides: the
-// first about names up to the one that decided.
+// hides returns the rule that needs the name hidden in an encrypted hello. It is the first rule
+// about names, up to the deciding one.
 func (p *Policy) hides(decided *rule, f *known) *rule {
 	if !f.ECH || f.stage != atTLS || p.allowECH {
 		return nil
@@ -98,10 +98,10 @@ func (p *Policy) hides(decided *rule, f *known) *rule {
 	return nil
 }
 
-// ambiguous denies a request whose path can't be judged.
+// ambiguous denies requests whose path can't be judged.
 var ambiguous = rule{limits: -1}
 
-// Judge judges a connection, session or request by what is known of it.
+// Judge judges a connection, session or request by the facts known so far.
 func (p *Policy) Judge(f Flow) Verdict {
 	k := makeKnown(&f)
 	if v, ok := p.judgeBuiltIn(&k); !ok {
@@ -143,7 +143,7 @@ func (p *Policy) Judge(f Flow) Verdict {
 	return found.allow(&k)
 }
 
-// judgeBuiltIn judges what no rule decides.
+// judgeBuiltIn makes the checks that no rule can change.
 func (p *Policy) judgeBuiltIn(f *known) (Verdict, bool) {
 	if f.Addr.IsValid() {
 		if v, ok := p.judgeAddr(f, f.addr, ""); !ok {
@@ -163,7 +163,7 @@ func (p *Policy) judgeBuiltIn(f *known) (Verdict, bool) {
 	return Verdict{}, true
 }
 
-// openRule is the rule that speaks for a flow that more must be known of.
+// openRule is the rule to name in a verdict when more must be known of the flow.
 func (d *finding) openRule() *rule {
 	switch {
 	case d.mayAllow != nil:
@@ -174,7 +174,7 @@ func (d *finding) openRule() *rule {
 	return d.mayDeny
 }
 
-// allow makes the verdict for what is allowed, or may be.
+// allow makes the verdict for a flow that is allowed, or may be.
 func (d *finding) allow(f *known) Verdict {
 	r, h := d.rule, d.hit
 	if !r.allow {

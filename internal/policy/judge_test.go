@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// ours compiles a policy of Carrel's form.
+// ours compiles a policy in Carrel's own form.
 func ours(t testing.TB, p carrel.Policy) *policy.Policy {
 	t.Helper()
 	return compiled(t, carrel.Network{Policy: &p})
@@ -35,7 +35,7 @@ func with(r carrel.Rule, change func(*carrel.Rule)) carrel.Rule {
 
 func rules(list ...carrel.Rule) carrel.Policy { return carrel.Policy{Rules: list} }
 
-// outcome is a verdict in one word.
+// outcome describes a verdict in one word.
 func outcome(v policy.Verdict) string {
 	switch {
 	case v.Inspect:
@@ -75,14 +75,14 @@ func other(f policy.Flow) policy.Flow {
 	return f
 }
 
-// request is one of cleartext HTTP.
+// request returns the flow of a cleartext HTTP request.
 func request(f policy.Flow, method, host, path string) policy.Flow {
 	f = http(f, host)
 	f.Method, f.Path = method, path
 	return f
 }
 
-// opened is a request in TLS that was opened for the same host.
+// opened returns the flow of a request in TLS that was opened for the same host.
 func opened(f policy.Flow, method, host, path string) policy.Flow {
 	f = request(f, method, host, path)
 	f.Opened, f.ServerName = true, host

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// stage is how much of a flow is known.
+// stage says how much of a flow is known.
 type stage uint8
 
 const (
@@ -17,15 +17,15 @@ const (
 	atOther                // neither, or silence
 )
 
-// known is a flow made ready to be matched.
+// known is a flow in the form for matching.
 type known struct {
 	*Flow
 	addr  netip.Addr // plain
 	names []string
-	name  string // what the protocol says, canonical
+	name  string // the protocol's own name, canonical
 	plain bool   // name may be taken apart
 	stage stage
-	got   bool // name is one that the address was got for
+	got   bool // the address was got for name
 }
 
 func makeKnown(f *Flow) known {
@@ -55,12 +55,12 @@ func makeKnown(f *Flow) known {
 	return k
 }
 
-// isQUIC reports whether a session is likely to carry what TLS and HTTP carry over TCP,
-// where nobody can look.
+// isQUIC reports whether a session is probably QUIC. It carries the same as TLS and HTTP over TCP,
+// but can't be inspected.
 func (f *known) isQUIC() bool { return f.stage == atUDP && f.Port == 443 }
 
-// agrees reports whether a request's host is the one that TLS was opened for. Without a
-// server name that is the address.
+// agrees reports whether a request's host is the host that TLS was opened for. Without a server
+// name, this host is the address.
 func (f *known) agrees() bool {
 	if f.ServerName != "" {
 		want, _ := canonical(f.ServerName)

@@ -11,9 +11,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Load reads the policy that a person names: "deny" or "allow" for everything, a
-// preset ("github"), several ("github,llm"), or a file. A file of a preset's name is
-// written with its directory: "./github". Error: Invalid, NotFound.
+// Load reads a policy by the reference of a person: "deny" or "allow" for everything, a preset
+// ("github"), several ("github,llm"), or a file. A file with a preset's name needs its directory:
+// "./github". Error: Invalid, NotFound.
 func Load(ref string) (carrel.Policy, error) {
 	switch ref {
 	case "deny":
@@ -45,7 +45,7 @@ func Load(ref string) (carrel.Policy, error) {
 	return Parse(ref, data)
 }
 
-// readFile reads a file of bounded size, which may be a pipe.
+// readFile reads a file of bounded size. The file may be a pipe.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -11,8 +11,8 @@ const (
 	yes
 )
 
-// miss is why a rule that names a flow's destination does not match it, the nearest
-// to a match last.
+// miss is the reason why a rule that names a flow's destination does not match the flow. The
+// nearest to a match is last.
 type miss uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	missAmbiguous // the path
 )
 
-// matchRule matches one rule, whose destination was met as h says.
+// matchRule matches one rule. h says how the flow met its destination.
 func matchRule(r *rule, h hit, f *known) (match, miss) {
 	if !r.hasPort(f.Port) {
 		return no, missPort
@@ -88,7 +88,7 @@ func matchDestination(r *rule, h hit, f *known) (match, miss) {
 		return yes, noMiss
 	}
 	if !r.allow {
-		// What is denied is denied by any sign of it.
+		// For a deny rule, any one sign of the destination is enough.
 		switch {
 		case h.carried, h.got != "", h.said:
 			return yes, noMiss

@@ -11,9 +11,9 @@ import (
 
 const maxNameLen = 253 // of DNS, without the last dot
 
-// canonical returns a name as rules know it: lower case, without the last dot. plain
-// is false for a name that no rule can name: it has bytes that are no part of a host
-// name. Such a name must not be taken apart at its dots, which may not be separators.
+// canonical returns a name in the form of the rules: lower case, without the last dot. plain is
+// false for a name that no rule can name, because it has bytes that no host name has. Do not split
+// such a name at its dots: they may not be separators.
 func canonical(s string) (name string, plain bool) {
 	if len(s) > 1 {
 		s = strings.TrimSuffix(s, ".")
@@ -35,7 +35,7 @@ func canonical(s string) (name string, plain bool) {
 	return s, s != "" && len(s) <= maxNameLen
 }
 
-// parseName checks a name of a rule and returns its canonical form in ASCII.
+// parseName checks a rule's name and returns its canonical form in ASCII.
 func parseName(s string) (string, error) {
 	name := strings.TrimSuffix(s, ".")
 	if !isASCII(name) {
@@ -79,8 +79,8 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// looksNumeric reports whether programs would take a name with this last label for
-// an address: "127.1", "0x7f000001".
+// looksNumeric reports whether programs would take a name with this last label for an address:
+// "127.1", "0x7f000001".
 func looksNumeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -97,7 +97,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// destination is one entry of a rule's Allow or Deny: exactly one field is set.
+// destination is one entry of a rule's Allow or Deny. Exactly one field is set.
 type destination struct {
 	any    bool
 	name   string // exact
@@ -105,7 +105,7 @@ type destination struct {
 	prefix netip.Prefix
 }
 
-// parseDestination reads one entry. The hint says what was probably meant.
+// parseDestination reads one entry. The hint is the probable intention.
 func parseDestination(s string) (d destination, hint string, err error) {
 	if s == "*" {
 		return destination{any: true}, "", nil
@@ -159,7 +159,7 @@ func parseBlock(s string) (d destination, hint string, err error) {
 	return destination{prefix: p}, "", nil
 }
 
-// clip makes a caller's text fit for a message.
+// clip shortens a caller's text for a message.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -168,7 +168,7 @@ func clip(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// bare is clip without quotes, for E2B's texts, which have none.
+// bare is clip without quotes. E2B's texts have none.
 func bare(s string) string {
 	if s == "" {
 		return `""`

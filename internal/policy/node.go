@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// ReadTree reads a file, YAML or JSON, into a tree: one document, UTF-8, of bounded size. It is
-// for files that hold a policy among other things; see [ParseNode].
+// ReadTree reads a YAML or JSON file into a tree: one document, UTF-8, of bounded size. It is for
+// files that contain a policy and other things. See [ParseNode].
 func ReadTree(name string, data []byte) (*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, faultf("", "", "the file is larger than %d bytes", maxFile).inFile(name, place{})
@@ -25,7 +25,7 @@ func ReadTree(name string, data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// ParseNode reads and checks the policy that a node of a file holds, as strictly as [Parse].
+// ParseNode reads and checks the policy in a node of a file, as strictly as [Parse].
 func ParseNode(name string, n *yaml.Node) (carrel.Policy, error) {
 	var p carrel.Policy
 	places := map[string]place{}

@@ -10,8 +10,8 @@ import (
 // maxFile bounds a policy file, in bytes.
 const maxFile = 1 << 20
 
-// Parse reads a policy file, YAML or JSON, and checks it. Error: Invalid, with the
-// field ("policy.rules[2].ports"), and file, line and column before the reason.
+// Parse reads a policy file, YAML or JSON, and checks it. Error: Invalid, with the field
+// ("policy.rules[2].ports"). File, line and column stand before the reason.
 func Parse(name string, data []byte) (carrel.Policy, error) {
 	var p carrel.Policy
 	places := map[string]place{}
@@ -24,10 +24,10 @@ func Parse(name string, data []byte) (carrel.Policy, error) {
 	return p, nil
 }
 
-// place is where something stands in a file.
+// place is a place in a file.
 type place struct{ line, column int }
 
-// nearest finds the place of what is wrong, or of what holds it.
+// nearest finds the place of a value, or of the nearest value around it.
 func nearest(places map[string]place, at string) place {
 	for {
 		if p, ok := places[at]; ok {
@@ -44,7 +44,7 @@ func nearest(places map[string]place, at string) place {
 	}
 }
 
-// inFile makes the error for what is wrong in a file.
+// inFile makes the error for a fault in a file.
 func (f *fault) inFile(name string, p place) error {
 	where := fmt.Sprintf("%s:%d:%d", name, p.line, p.column)
 	if p.line == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// valid are policy files that are right.
+// valid are correct policy files.
 var valid = map[string]string{
 	"nothing":   `{}`,
 	"JSON":      "{\n\t\"default\": \"deny\",\n\t\"rules\": [{\"allow\": [\"example.com\"], \"ports\": [\"443\", \"8000-8999\"]}]\n}",
@@ -65,8 +65,8 @@ inject:
 	"BOM":                "\ufeffrules: []\n",
 }
 
-// invalid are files that are wrong: the field, the line and words of the reason. both
-// says whether the schema sees it too.
+// invalid are wrong files, each with the field, the line and words of the reason. both says whether
+// the schema refuses it too.
 var invalid = map[string]struct {
 	file, field string
 	line        int
@@ -177,7 +177,7 @@ var invalid = map[string]struct {
 	"colon in user":          {"inject: [{host: example.com, basic: {user: 'a:b', secret: c}}]", "policy.inject[0].basic.user", 1, "colon", true},
 }
 
-// bomb is a file whose aliases come to 10⁹ values.
+// bomb returns a file whose aliases expand to 10⁹ values.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("rules:\n  - &r {allow: &a [" + strings.TrimSuffix(strings.Repeat("a.example,", 900), ",") + "]}\n")
@@ -196,7 +196,7 @@ func TestParse(t *testing.T) {
 			if err := schema.Validate(tree(t, file)); err != nil {
 				t.Errorf("the schema refuses it: %v", err)
 			}
-			// What was read is the same over the API.
+			// The policy is the same after a round trip over the API.
 			raw, err := json.Marshal(p)
 			if err != nil {
 				t.Fatal(err)
@@ -215,7 +215,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// empty makes lists without entries nil, as JSON leaves them out.
+// empty sets lists without entries to nil, as JSON leaves them out.
 func empty(p carrel.Policy) carrel.Policy {
 	if len(p.Rules) == 0 {
 		p.Rules = nil
@@ -269,7 +269,8 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// A value that stands where a secret's name belongs is not repeated.
+// TestParseKeepsValues shows that an error does not repeat a value that stands in place of a
+// secret's name.
 func TestParseKeepsValues(t *testing.T) {
 	_, err := policy.Parse("p", []byte("inject: [{host: example.com, bearer: 'hunter2 hunter2'}]"))
 	if err == nil || strings.Contains(err.Error()+carrel.HintOf(err), "hunter2") {
@@ -334,7 +335,7 @@ func tree(t *testing.T, file string) any {
 	return v
 }
 
-// TestSchemaFields fails when the schema and the Go types have other fields.
+// TestSchemaFields fails when the schema and the Go types have different fields.
 func TestSchemaFields(t *testing.T) {
 	var schema map[string]any
 	if err := json.Unmarshal(policy.Schema(), &schema); err != nil {
@@ -392,7 +393,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// A house's own presets: where its packages come from, say.
+// TestAddPresets adds presets of an organisation's own, for example for its package server.
 func TestAddPresets(t *testing.T) {
 	write := func(text string) string {
 		name := filepath.Join(t.TempDir(), "presets.yaml")
@@ -402,7 +403,7 @@ func TestAddPresets(t *testing.T) {
 		return name
 	}
 	file := write("presets:\n- name: packages\n  description: what tools install\n  rules: [{allow: [packages.example.com], ports: [443]}]\n")
-	for range 2 { // the second time in place of the first
+	for range 2 { // the second time replaces the first
 		if err := policy.AddPresets(file); err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// pattern is a path pattern, by its segments. "**" alone is a segment that stands for
-// any number of segments.
+// pattern is a path pattern, by its segments. The segment "**" stands for any number of segments.
 type pattern []string
 
 const (
@@ -39,12 +38,11 @@ func parsePattern(s string) (pattern, error) {
 	return segments, nil
 }
 
-// errAmbiguous is about a path that servers may read in more than one way.
+// errAmbiguous is the error for a path that servers may read in more than one way.
 var errAmbiguous = errors.New("servers may read it in more than one way")
 
-// cleanPath decodes the path of a request, as it stands in the request line, for
-// matching. A path that one server may take for another than the next does is refused:
-// no pattern could judge it.
+// cleanPath decodes the path of a request line for matching. It refuses a path that two servers may
+// read differently, because no pattern could judge it.
 func cleanPath(raw string) (string, error) {
 	raw, _, _ = strings.Cut(raw, "?")
 	if !strings.HasPrefix(raw, "/") {
@@ -60,8 +58,8 @@ func cleanPath(raw string) (string, error) {
 	return path, nil
 }
 
-// decodePath takes percent-encoding away, once. What is no separator, or no path, once
-// it is decoded is refused.
+// decodePath removes percent-encoding, once. It refuses a path whose meaning changes with decoding:
+// an encoded separator, or a character that is not part of a path.
 func decodePath(raw string) (string, error) {
 	if !strings.Contains(raw, "%") {
 		return raw, nil
@@ -80,7 +78,7 @@ func decodePath(raw string) (string, error) {
 			return "", errAmbiguous
 		}
 		c := byte(hi<<4 | lo)
-		if c == '/' || c == '%' || c == '?' || c == '#' { // "%2f"; "%25…" would be decoded twice by some
+		if c == '/' || c == '%' || c == '?' || c == '#' { // "%2f"; "%25…" may be decoded twice
 			return "", errAmbiguous
 		}
 		out, i = append(out, c), i+2
@@ -100,7 +98,7 @@ func unhex(c byte) int {
 	return -1
 }
 
-// checkSegments refuses what servers normalise each in its own way.
+// checkSegments refuses segments that servers normalise in different ways.
 func checkSegments(path string) error {
 	if !utf8.ValidString(path) {
 		return errors.New("is not UTF-8")
@@ -128,8 +126,8 @@ func (p pattern) matches(path string) bool {
 		func(i, j int) bool { return matchSegment(p[i], segments[j]) })
 }
 
-// matchSegment matches one segment; "*" alone does not match an empty one, so that
-// "/v1/*" is not "/v1/".
+// matchSegment matches one segment. "*" alone does not match an empty segment, so "/v1/*" does not
+// match "/v1/".
 func matchSegment(p, s string) bool {
 	if p == "*" {
 		return s != ""
@@ -137,9 +135,8 @@ func matchSegment(p, s string) bool {
 	return glob(len(p), len(s), func(i int) bool { return p[i] == '*' }, func(i, j int) bool { return p[i] == s[j] })
 }
 
-// glob matches n parts against a pattern of m, of which some are stars that match any
-// number of parts. It goes back to the last star alone, so that nothing costs more than m
-// times n.
+// glob matches n parts against a pattern of m parts. A star matches any number of parts. It goes
+// back only to the last star, so it never needs more than m times n steps.
 func glob(m, n int, star func(i int) bool, same func(i, j int) bool) bool {
 	i, j, last, mark := 0, 0, -1, 0
 	for j < n {

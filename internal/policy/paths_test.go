@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// byPath is a policy that allows one pattern.
+// byPath returns a policy that allows one pattern.
 func byPath(t testing.TB, pattern string) *policy.Policy {
 	return ours(t, rules(carrel.Rule{Allow: []string{"example.com"}, Paths: []string{pattern}}))
 }
@@ -38,8 +38,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Paths that a server may read otherwise than we do are refused by allowing and by
-// denying rules alike.
+// TestAmbiguousPaths shows that a path which a server may read differently is refused, by rules
+// that allow and rules that deny.
 func TestAmbiguousPaths(t *testing.T) {
 	allowing := byPath(t, "/**")
 	denying := ours(t, rules(carrel.Rule{Deny: []string{"example.com"}, Paths: []string{"/admin"}}, allow("example.com")))
@@ -61,7 +61,8 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 }
 
-// A pattern with many stars takes no longer than its length times the path's.
+// TestManyStars shows that a pattern with many stars takes no longer than its length times the
+// path's.
 func TestManyStars(t *testing.T) {
 	p := byPath(t, "/"+strings.Repeat("**/a/", 100)+"b")
 	q := byPath(t, "/"+strings.Repeat("a*", 400)+"b")

@@ -6,58 +6,58 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// App is what a connection speaks.
+// App is the protocol of a connection.
 type App int
 
 // The kinds.
 const (
 	AppUnknown App = iota // nobody has looked yet
 	AppTLS
-	AppHTTP  // cleartext HTTP/1 or HTTP/2, or TLS that was opened (Flow.Opened)
+	AppHTTP  // cleartext HTTP/1 or HTTP/2, or opened TLS (Flow.Opened)
 	AppOther // something else, or silence
 )
 
-// Flow is what is known of a connection, session or request.
+// Flow holds the known facts of a connection, session or request.
 type Flow struct {
 	UDP  bool
-	Addr netip.Addr // where the sandbox sends it; not valid when only a name is known
+	Addr netip.Addr // the destination; not valid when only a name is known
 	Port uint16
-	// Names are those for which this sandbox got Addr from our resolver.
+	// Names are the names for which this sandbox got Addr from our resolver.
 	Names []string
 	App   App
-	// Name is what the protocol itself says: TLS server name or HTTP host, without a
-	// port; "" when it says none.
+	// Name is the name in the protocol itself: TLS server name or HTTP host, without a port. It is
+	// "" when there is none.
 	Name string
-	// ECH says that the TLS hello carries an encrypted one.
+	// ECH says that the TLS hello contains an encrypted one.
 	ECH bool
-	// Opened says that TLS was terminated by us, and ServerName what its hello said.
+	// Opened says that the wire terminated TLS. ServerName is the name in its hello.
 	Opened     bool
 	ServerName string
-	// Method and Path are a request's; Method is "" when there is none yet.
+	// Method and Path are those of a request. Method is "" when there is none yet.
 	Method, Path string
 }
 
 // Verdict is an answer.
 type Verdict struct {
 	Allow bool
-	// Inspect: not known yet, read the first bytes and ask again. Only where App is
+	// Inspect means: not known yet, read the first bytes and ask again. It is set only when App is
 	// AppUnknown.
 	Inspect bool
-	// Terminate: allowed so far, but TLS must be opened and each request judged. Only
-	// where App is AppTLS.
+	// Terminate means: allowed so far, but TLS must be opened and each request judged. It is set
+	// only when App is AppTLS.
 	Terminate bool
-	// Requests: allowed so far, but each request must be judged: cleartext HTTP that
-	// is allowed by its name, or a rule with methods or paths.
+	// Requests means: allowed so far, but each request must be judged. It is set for cleartext HTTP
+	// that is allowed by its name, and for rules with methods or paths.
 	Requests bool
-	// ByName is the name that it was allowed for, which is to be dialled afresh; ""
-	// when the address itself is allowed.
+	// ByName is the name that the flow was allowed for. The wire must look it up again and dial it.
+	// It is "" when the address itself is allowed.
 	ByName string
-	// Rule says what decided; never "".
+	// Rule names the rule that decided. It is never "".
 	Rule string
-	// Index is the rule's place for limits, in [Policy.Limits]; −1 for none.
+	// Index is the rule's place for limits, in [Policy.Limits]. It is −1 for none.
 	Index int
 	// Reason and Hint explain a refusal.
 	Reason, Hint string
-	// Inject is what to put into a request; nil for nothing.
+	// Inject is the injection for a request; nil for none.
 	Inject *carrel.Injection
 }

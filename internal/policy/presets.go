@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Preset is a list of rules with a name.
+// Preset is a named list of rules.
 type Preset struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description"`
@@ -20,7 +20,8 @@ type Preset struct {
 //go:embed presets.yaml
 var presetsFile []byte
 
-// builtInPresets are read once: they are part of the program, and tests read them too.
+// builtInPresets reads the built-in presets once. They are part of the program, and tests read them
+// too.
 var builtInPresets = sync.OnceValue(func() []Preset {
 	list, err := readPresets("presets.yaml", presetsFile)
 	if err != nil {
@@ -29,7 +30,7 @@ var builtInPresets = sync.OnceValue(func() []Preset {
 	return list
 })
 
-// house are the presets that AddPresets added.
+// house holds the presets that AddPresets added.
 var house struct {
 	sync.RWMutex
 	list []Preset
@@ -45,10 +46,10 @@ func readPresets(name string, data []byte) ([]Preset, error) {
 	return file.Presets, nil
 }
 
-// AddPresets adds the presets of a file to the built-in ones, for this process. The file
-// has the form of the built-in ones: "presets", a list of "name", "description" and
-// "rules". Of an error none is added. A policy keeps its presets' names and not their
-// rules: a preset that is taken away closes what is under it. Error: Invalid, NotFound.
+// AddPresets adds the presets of a file to the built-in ones, for this process. The file has the
+// form of the built-in ones: "presets", a list of "name", "description" and "rules". After an
+// error, none is added. A policy keeps the names of its presets and not their rules. So when a
+// preset is removed, everything that it opened is closed. Error: Invalid, NotFound.
 func AddPresets(file string) error {
 	data, err := readFile(file)
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	maxValue   = 8 << 10 // bytes of a header's or parameter's value
 )
 
-// hostText writes a destination that is a name.
+// hostText writes a destination that is a name as text.
 func (d destination) hostText() string {
 	if d.suffix != "" {
 		return "*." + d.suffix
@@ -22,12 +22,12 @@ func (d destination) hostText() string {
 	return d.name
 }
 
-// addInjections checks what is to be put into requests.
+// addInjections checks and adds injections.
 func (p *Policy) addInjections(list []carrel.Injection) *fault {
 	if len(list) > maxInjections {
 		return faultf("inject", "", "%d entries, at most %d may be", len(list), maxInjections)
 	}
-	always := map[destination]int{} // entries for all requests to a host
+	always := map[destination]int{} // injections for all requests to a host
 	for i, src := range list {
 		at := fmt.Sprintf("inject[%d]", i)
 		in, d, err := readInjection(at, src)
@@ -62,7 +62,7 @@ func readInjection(at string, src carrel.Injection) (injection, destination, *fa
 	return in, d, checkInjected(at, src)
 }
 
-// cloneInjection copies an injection, whose lists the caller may change.
+// cloneInjection copies an injection, because the caller may change its lists.
 func cloneInjection(in carrel.Injection) carrel.Injection {
 	in.Methods, in.Paths = slices.Clone(in.Methods), slices.Clone(in.Paths)
 	in.Headers, in.Query, in.Env = maps.Clone(in.Headers), maps.Clone(in.Query), maps.Clone(in.Env)
@@ -73,7 +73,7 @@ func cloneInjection(in carrel.Injection) carrel.Injection {
 	return in
 }
 
-// checkInjected checks what is put in.
+// checkInjected checks the content of an injection.
 func checkInjected(at string, src carrel.Injection) *fault {
 	if src.Bearer == "" && src.Basic == nil && len(src.Headers) == 0 && len(src.Query) == 0 {
 		return faultf(at, "give bearer, basic, headers or query", "nothing is put in")
@@ -137,7 +137,7 @@ func checkEnv(at string, env map[string]string) *fault {
 	return nil
 }
 
-// injectionHost reads a host that requests may be changed for.
+// injectionHost reads the host of an injection.
 func injectionHost(at, host string) (destination, *fault) {
 	d, hint, err := parseDestination(host)
 	switch {
@@ -151,8 +151,8 @@ func injectionHost(at, host string) (destination, *fault) {
 	return d, nil
 }
 
-// kept are headers that belong to the connection, or say where a request goes and how
-// long it is: whoever sets them changes what was judged.
+// kept lists headers that belong to the connection, or that say where a request goes and how long
+// it is. An injection can't set them, because that would change the judged request.
 var kept = []string{
 	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade",
 	"expect", "http2-settings", "proxy-authorization", "proxy-authenticate",

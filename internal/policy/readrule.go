@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// readRule checks one rule of Carrel's form. left is how many destinations the policy
-// may still have.
+// readRule checks one rule of Carrel's form. left is how many more destinations the policy may
+// have.
 func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *fault) {
 	r := rule{allow: len(src.Allow) > 0, inspect: src.Inspect, said: cloneRule(src)}
 	if len(src.Name) > maxText || !utf8.ValidString(src.Name) || strings.ContainsFunc(src.Name, unicode.IsControl) {
@@ -57,7 +57,7 @@ func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *faul
 	return r, dests, checkTogether(at, &r, src, dests)
 }
 
-// cloneRule copies a rule, whose lists the caller may change.
+// cloneRule copies a rule, because the caller may change its lists.
 func cloneRule(r carrel.Rule) carrel.Rule {
 	for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ports, &r.Methods, &r.Paths} {
 		*list = slices.Clone(*list)
@@ -65,7 +65,7 @@ func cloneRule(r carrel.Rule) carrel.Rule {
 	return r
 }
 
-// checkTogether refuses what contradicts itself within a rule.
+// checkTogether refuses contradictions within a rule.
 func checkTogether(at string, r *rule, src carrel.Rule, dests []destination) *fault {
 	if r.protocol == onlyTCP || r.protocol == onlyUDP {
 		for _, f := range []struct {
@@ -100,7 +100,7 @@ func checkTogether(at string, r *rule, src carrel.Rule, dests []destination) *fa
 	return nil
 }
 
-// unnamed are ports whose protocols do not say the name they connect to.
+// unnamed lists ports whose protocols do not say the name that they connect to.
 var unnamed = map[uint16]string{
 	21: "FTP", 22: "SSH", 23: "Telnet", 25: "SMTP", 53: "DNS", 110: "POP3", 143: "IMAP", 389: "LDAP", 445: "SMB", 514: "syslog",
 	587: "SMTP", 873: "rsync", 1433: "SQL Server", 1521: "Oracle", 3306: "MySQL", 3389: "RDP", 5432: "PostgreSQL", 5672: "AMQP",

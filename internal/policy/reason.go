@@ -9,12 +9,12 @@ import (
 
 const defaultDeny = "default: deny"
 
-// builtIn is a refusal that no rule can change.
+// builtIn makes a refusal that no rule can change.
 func builtIn(what, reason, hint string) Verdict {
 	return Verdict{Rule: "built-in: " + what, Index: -1, Reason: reason, Hint: hint}
 }
 
-// quoted makes a name from a sandbox fit for a message.
+// quoted quotes a name from a sandbox for a message.
 func quoted(s string) string {
 	if s == "" {
 		return "no name"
@@ -47,7 +47,7 @@ func (p *Policy) deny(f *known, d *finding) Verdict {
 	return v
 }
 
-// because says why no rule allows a flow.
+// because gives the reason why no rule allows a flow.
 func (p *Policy) because(f *known, d *finding) string {
 	if d.missed == nil {
 		return "no rule names it"
@@ -78,7 +78,7 @@ func (p *Policy) because(f *known, d *finding) string {
 	return "no rule names it"
 }
 
-// ask says what to ask for, or to do instead.
+// ask says what to ask for, or what to do instead.
 func (p *Policy) ask(f *known, d *finding) string {
 	switch d.miss {
 	case missQUIC:
@@ -157,7 +157,7 @@ func describe(f *known) string {
 	return text
 }
 
-// hostOf is the best name for a flow's other end.
+// hostOf is the best name for the other end of a flow.
 func hostOf(f *known) string {
 	switch {
 	case f.name != "":
@@ -170,7 +170,7 @@ func hostOf(f *known) string {
 	return "no name"
 }
 
-// method makes a request's method fit for a message.
+// method shortens a request's method for a message.
 func method(m string) string {
 	if len(m) <= 20 && checkToken(m) == nil {
 		return m
@@ -183,7 +183,7 @@ func isAddr(s string) bool {
 	return err == nil
 }
 
-// protocolText says what a rule is about.
+// protocolText names the protocol of a rule.
 func (r *rule) protocolText() string {
 	switch r.protocol {
 	case onlyTCP:
@@ -210,7 +210,7 @@ func portList(list []ports) string {
 	return strings.Join(out, ", ")
 }
 
-// hidden refuses a hello that hides its name where rules go by names.
+// hidden refuses a hello that hides its name, where a rule needs the name.
 func (p *Policy) hidden(f *known, r *rule) Verdict {
 	hint := "turn Encrypted Client Hello off in the client"
 	if !p.e2b {
@@ -221,7 +221,7 @@ func (p *Policy) hidden(f *known, r *rule) Verdict {
 		Hint:   hint}
 }
 
-// unseen refuses what is likely to be QUIC where TLS over TCP would be seen into.
+// unseen refuses probable QUIC where TLS over TCP would be inspected.
 func unseen(f *known, d *finding) Verdict {
 	r := d.rule
 	if d.mayDeny != nil {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// The ways to write a reference.
+// references lists the ways to write a reference.
 var references = []struct {
 	prefix string
 	token  bool
@@ -54,8 +54,8 @@ func tokenName(s string) bool {
 	return s != "" && len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return unicode.IsControl(c) || c == '{' || c == '}' })
 }
 
-// checkSecretName checks the form of a secret's name or ID; whether there is one shows
-// when it is used.
+// checkSecretName checks the form of a secret's name or ID. Whether the secret exists shows when it
+// is used.
 func checkSecretName(at, s string) *fault {
 	bad := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
@@ -64,7 +64,8 @@ func checkSecretName(at, s string) *fault {
 	case strings.HasPrefix(s, "${"):
 		return faultf(at, "", "%s: here stands the name alone, without ${…}", clip(s))
 	case s == "" || len(s) > maxText || strings.ContainsFunc(s, bad) || strings.Contains("._-", s[:1]):
-		// What is no name may well be the value itself, in the wrong place: it is not repeated.
+		// A wrong name may be the value itself, in the wrong place, so the error does not repeat
+		// it.
 		return faultf(at, "such as openai-api-key; values are given with carrel secret set", "this is no name of a secret: letters, digits, '.', '_' and '-'")
 	}
 	return nil

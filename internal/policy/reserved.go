@@ -7,19 +7,19 @@ type class uint8
 
 const (
 	open    class = iota // whoever the rules let
-	private              // only where a rule names it as an address
-	never                // no sandbox, whatever the rules say
+	private              // only if a rule names it as an address
+	never                // no sandbox, under any rules
 )
 
-// reserved is a block of addresses that no rule opens by itself.
+// reserved is a block of addresses that rules do not open automatically.
 type reserved struct {
 	prefix netip.Prefix
 	class  class
 	what   string
 }
 
-// The blocks, the more specific first: addresses that mean this host, its network,
-// or nothing that a client can connect to.
+// The blocks, with the more specific ones first. They are addresses of this host or its network,
+// and addresses that no client can connect to.
 var (
 	reserved4 = []reserved{
 		block("10.73.0.0/30", never, "this host's end of the link"),
@@ -59,11 +59,11 @@ func block(prefix string, c class, what string) reserved {
 	return reserved{netip.MustParsePrefix(prefix), c, what}
 }
 
-// plainAddr is an address as it is judged: without a zone, and IPv4 as IPv4.
+// plainAddr returns an address in the form for judging: without a zone, and IPv4 as IPv4.
 func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// carried returns the IPv4 address that an IPv6 address carries to some gateway or
-// tunnel on the way; not valid when it carries none.
+// carried returns the IPv4 address inside an IPv6 address, which a gateway or tunnel on the way
+// would use. It is not valid if there is none.
 func carried(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return netip.Addr{}
@@ -78,13 +78,14 @@ func carried(a netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// isatap reports whether an address is one of RFC 5214: any prefix, then 5efe.
+// isatap reports whether an address is an ISATAP address of RFC 5214: any prefix, then 5efe.
 func isatap(b [16]byte) bool {
 	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// classify says who may reach an address, and what it is. a is plain. What carries an
-// IPv4 address that is not open is out of reach itself: no rule names it that way.
+// classify returns the class of an address, and its name. a must be plain. An IPv6 address that
+// carries an IPv4 address which is not open is itself out of reach. No rule can name the IPv4
+// address that way.
 func classify(a netip.Addr) (class, string) {
 	if !a.IsValid() {
 		return never, "no address"
@@ -106,16 +107,16 @@ func classify(a netip.Addr) (class, string) {
 	return open, ""
 }
 
-// Reserved reports whether an address is out of reach for a sandbox whose rules don't
-// name it: this host's, link-local, private, a cloud's metadata service. An IPv6
-// address that carries an IPv4 one is judged by what it carries too.
+// Reserved reports whether an address is out of reach for a sandbox whose rules don't name it. Such
+// addresses are this host's, link-local, private, or a cloud's metadata service. An IPv6 address
+// that carries an IPv4 one is judged by that one too.
 func Reserved(a netip.Addr) bool {
 	c, _ := classify(plainAddr(a))
 	return c != open
 }
 
-// classOf says in which class a whole block lies: open unless every address of it is
-// in one reserved block.
+// classOf returns the class of a whole block. It is open unless every address of the block is in
+// one reserved block.
 func classOf(p netip.Prefix) (class, string) {
 	table := reserved4
 	if p.Addr().Is6() {

@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// protocol is what a rule is about.
+// protocol is the protocol of a rule.
 type protocol uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 // ports is a closed range.
 type ports struct{ from, to uint16 }
 
-// rule is one rule made ready. Where its destinations are is in the index.
+// rule is one compiled rule. Its destinations are in the index.
 type rule struct {
 	label    string // "rule 2 (github)"
 	pos      int32
@@ -34,13 +34,13 @@ type rule struct {
 	methods  []string
 	paths    []pattern
 	inspect  bool
-	said     carrel.Rule // as it was written, for explanations
+	said     carrel.Rule // as written, for explanations
 }
 
-// aboutRequests reports whether only requests can tell.
+// aboutRequests reports whether the rule needs a request to match.
 func (r *rule) aboutRequests() bool { return len(r.methods) > 0 || len(r.paths) > 0 }
 
-// looks reports whether what it allows must be seen into.
+// looks reports whether the connections that the rule allows must be inspected.
 func (r *rule) looks() bool { return r.inspect || r.aboutRequests() }
 
 func (r *rule) hasPort(p uint16) bool {
@@ -50,28 +50,28 @@ func (r *rule) hasPort(p uint16) bool {
 	return slices.ContainsFunc(r.ports, func(x ports) bool { return x.from <= p && p <= x.to })
 }
 
-// lists reports whether a rule names a port itself, or in a range.
+// lists reports whether a rule itself names a port, alone or in a range.
 func (r *rule) lists(p uint16) bool { return len(r.ports) > 0 && r.hasPort(p) }
 
-// hit is a rule whose destination a flow may meet, and how.
+// hit is a rule that names a flow's destination, and how it does.
 type hit struct {
 	pos     int32
 	addr    bool   // it names the address
-	carried bool   // it names the IPv4 address that the address carries
-	said    bool   // it names what the protocol says
+	carried bool   // it names the IPv4 address inside the address
+	said    bool   // it names the protocol's own name
 	got     string // the first of the flow's names that it names
 }
 
-// index finds the rules that name a flow's destination without reading them all.
+// index finds the rules that name a flow's destination without a scan of all rules.
 type index struct {
 	exact  map[string][]int32 // names
 	suffix map[string][]int32 // "example.com" of "*.example.com"
 	blocks []blocksOf
 	any    []int32 // the rules with "*", in order
-	all    []int32 // those that allow all of IPv4 or IPv6
+	all    []int32 // rules that allow all of IPv4 or IPv6
 }
 
-// blocksOf are the blocks of one length and family.
+// blocksOf holds the blocks of one prefix length and address family.
 type blocksOf struct {
 	bits  int
 	six   bool
@@ -106,7 +106,7 @@ func addTo[K comparable](m map[K][]int32, k K, pos int32) map[K][]int32 {
 	return m
 }
 
-// appendOnce appends a position that is not smaller than those before.
+// appendOnce appends a position, unless it is the last one already. Positions come in order.
 func appendOnce(list []int32, pos int32) []int32 {
 	if len(list) > 0 && list[len(list)-1] == pos {
 		return list
@@ -114,7 +114,7 @@ func appendOnce(list []int32, pos int32) []int32 {
 	return append(list, pos)
 }
 
-// eachBlock calls fn with the rules that name a block with this address.
+// eachBlock calls fn with the rules that name a block around this address.
 func (x *index) eachBlock(a netip.Addr, fn func([]int32)) {
 	for i := range x.blocks {
 		b := &x.blocks[i]
@@ -129,7 +129,7 @@ func (x *index) eachBlock(a netip.Addr, fn func([]int32)) {
 	}
 }
 
-// eachName calls fn with the rules that name a name, which is canonical and plain.
+// eachName calls fn with the rules that name this name. It must be canonical and plain.
 func (x *index) eachName(name string, fn func([]int32)) {
 	if list := x.exact[name]; list != nil {
 		fn(list)
@@ -146,8 +146,8 @@ func (x *index) eachName(name string, fn func([]int32)) {
 	}
 }
 
-// hits collects the rules that name a flow's destination, in order; "*" is not among
-// them. buf is room for them.
+// hits collects the rules that name a flow's destination, in order. Rules for "*" are not among
+// them. buf is memory for the result.
 func (p *Policy) hits(buf []hit, f *known) []hit {
 	sorted := true
 	add := func(list []int32, h hit) {
@@ -177,7 +177,7 @@ func (p *Policy) hits(buf []hit, f *known) []hit {
 	return merge(buf)
 }
 
-// merge sorts hits and makes one of those of the same rule.
+// merge sorts hits and joins those of the same rule.
 func merge(list []hit) []hit {
 	slices.SortStableFunc(list, func(a, b hit) int { return int(a.pos) - int(b.pos) })
 	out := list[:1]

@@ -7,9 +7,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// checkReached refuses the last rule if an earlier one matches all that it would match,
-// and so decides otherwise or makes its conditions void. A rule that only repeats an
-// earlier one does no harm: lists are put together from parts.
+// checkReached refuses the last rule if an earlier one matches everything that it would match. Then
+// the last rule never decides, or its conditions have no effect. A rule that only repeats an
+// earlier one is accepted, because lists are put together from parts.
 func (p *Policy) checkReached(at string, dests []destination) *fault {
 	last := &p.rules[len(p.rules)-1]
 	var able []int32 // earlier rules that match every destination so far
@@ -37,7 +37,7 @@ func (p *Policy) checkReached(at string, dests []destination) *fault {
 	return faultf(at, "put it before "+first.label+", or leave it out", "%s can never match: %s before it %s the same", last.label, first.label, verb)
 }
 
-// eachCovering calls fn with the rules that have a destination which holds all of d.
+// eachCovering calls fn with the rules that have a destination which contains all of d.
 func (x *index) eachCovering(d destination, fn func([]int32)) {
 	if len(x.any) > 0 {
 		fn(x.any)
@@ -60,8 +60,8 @@ func (x *index) eachCovering(d destination, fn func([]int32)) {
 	}
 }
 
-// covers reports whether one rule's conditions hold wherever the other's do, for
-// destinations that both name.
+// covers reports whether first's conditions hold wherever last's do, for destinations that both
+// name.
 func covers(first, last *rule) bool {
 	if len(first.ports) > 0 {
 		if len(last.ports) == 0 {
@@ -79,9 +79,9 @@ func covers(first, last *rule) bool {
 	return coversProtocol(first, last) && within(first.methods, last.methods) && within(first.said.Paths, last.said.Paths)
 }
 
-// coversProtocol is about protocols alone. What names allow without a protocol is HTTP
-// and TLS; to deny a name without one after that is taken for the same, though it
-// would deny the name's other protocols too: nobody means that.
+// coversProtocol is covers for protocols alone. A rule that allows names without a protocol allows
+// HTTP and TLS. A later rule that denies a name without a protocol counts as covered by it. In fact
+// it would deny the name's other protocols too, but nobody means that.
 func coversProtocol(first, last *rule) bool {
 	named := last.names && !last.any
 	switch first.protocol {

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Describe says what a network lets out, as [Policy.Words] does.
+// Describe lists what a network allows, as [Policy.Words] does.
 func Describe(n carrel.Network) []string {
 	p, err := Compile(n)
 	if err != nil {
@@ -22,7 +22,7 @@ func Describe(n carrel.Network) []string {
 	return out
 }
 
-// Words says what a policy means, one rule on each line, in the order they are judged.
+// Words describes a policy, one rule on each line, in the order of judging.
 func (p *Policy) Words() []string {
 	dests := p.destinations()
 	out := make([]string, 0, len(p.rules)+len(p.inject.list)+2)
@@ -53,7 +53,7 @@ func (p *Policy) Words() []string {
 	return out
 }
 
-// destinations lists what each rule names.
+// destinations lists the destinations of each rule.
 func (p *Policy) destinations() [][]string {
 	out := make([][]string, len(p.rules))
 	add := func(list []int32, text string) {
@@ -83,7 +83,7 @@ func (p *Policy) destinations() [][]string {
 	return out
 }
 
-// conditions says what else must match.
+// conditions lists the other conditions of a rule.
 func (r *rule) conditions() string {
 	var b strings.Builder
 	switch {
@@ -129,7 +129,7 @@ func limitWords(l carrel.TrafficLimits) string {
 	return strings.Join(out, ", ")
 }
 
-// injectionWords says what is put in, never with a value that was given as it is.
+// injectionWords describes an injection. It never contains a literal value.
 func injectionWords(in *carrel.Injection) string {
 	var what []string
 	if in.Bearer != "" {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Memory is how the machine's memory is doing. The zero value is a machine of which
-// nothing is known: it is taken to be well.
+// Memory describes the state of the machine's memory. The zero value means that nothing is known,
+// which counts as enough memory.
 type Memory struct {
 	Total, Available int64 // bytes
-	// Stalled is the part of the last ten seconds, in percent, in which some task waited
-	// for memory.
+	// Stalled is the part of the last ten seconds, in percent, in which some task waited for
+	// memory.
 	Stalled float64
 }
 
-// Advice says what memory allows.
+// Advice says what the memory allows the pool to do.
 type Advice int
 
 // The advices.
@@ -32,15 +32,15 @@ func (a Advice) String() string {
 	return [...]string{"grow", "hold", "shrink"}[a]
 }
 
-// Where memory is short: parts of the whole that must be available, and how much
-// stalling is a sign of trouble. Hold comes well before Shrink, so that the pool does
-// not swing.
+// Bounds for short memory: the part of the whole that must be available, and the stalling that
+// shows trouble. Hold begins well before Shrink, so that the pool does not swing between growing
+// and shrinking.
 const (
 	holdPart, shrinkPart       = 0.15, 0.08
 	holdStalled, shrinkStalled = 5.0, 20.0
 )
 
-// Advise says what memory allows.
+// Advise says what the memory allows the pool to do.
 func (m Memory) Advise() Advice {
 	if m.Total <= 0 {
 		return Grow
@@ -55,8 +55,8 @@ func (m Memory) Advise() Advice {
 	return Grow
 }
 
-// ReadMemory reads how the machine's memory is doing from its /proc. What can't be read
-// is left zero: kernels without pressure accounting are judged by what is available.
+// ReadMemory reads the state of the machine's memory from its /proc. Values that can't be read stay
+// zero. On kernels without pressure accounting, only the available memory counts.
 func ReadMemory(proc string) Memory {
 	var m Memory
 	lines(filepath.Join(proc, "meminfo"), func(name string, fields []string) {
@@ -80,7 +80,7 @@ func ReadMemory(proc string) Memory {
 	return m
 }
 
-// lines calls fn with the first word of each line of a file, and the others.
+// lines calls fn for each line of a file, with its first word and its other words.
 func lines(path string, fn func(first string, rest []string)) {
 	f, err := os.Open(path)
 	if err != nil {

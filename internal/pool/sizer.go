@@ -1,15 +1,14 @@
-// Package pool decides how many sandboxes to keep ready of what kind, and when the
-// machine has no memory for them. It knows no sandboxes: package service makes them.
+// Package pool decides how many sandboxes of which kind to keep ready, and when the machine has no
+// memory for them. It knows no sandboxes: package service makes them.
 //
 // # The rule
 //
-// Of every key (a kind of sandbox) as many are kept ready as were asked for within the
-// time that making new ones takes: that many a burst like the last one would take
-// before the first replacement is there. The largest such number of late counts, and
-// halves every HalfLife, so that what nobody asks for any more costs nothing soon.
-// Floors are kept whatever happens, caps are never exceeded: neither by one key nor by
-// all together, and there is a bounded number of keys, of which the least wanted go
-// first, so that nobody fills the memory by asking for a thousand sizes.
+// Of every key (a kind of sandbox), the pool keeps as many ready as were requested within the time
+// that making new ones takes. A burst like the last one would use this many before the first
+// replacement is there. The number is the largest lately. It halves every HalfLife, so that keys
+// without requests soon cost nothing. Floors are always kept. Caps are never exceeded, neither by
+// one key nor by all together. The number of keys is bounded too, and the least wanted keys go
+// first. So nobody can fill the memory by asking for a thousand sizes.
 package pool
 
 import (
@@ -20,12 +19,12 @@ import (
 	"time"
 )
 
-// Key is a kind of sandbox: those of one key can stand in for each other.
+// Key is a kind of sandbox. Sandboxes of one key can replace each other.
 type Key string
 
-// Config bounds a Sizer. Zero fields take the defaults.
+// Config bounds a Sizer. Zero fields mean the defaults.
 type Config struct {
-	// Cap is how many may be ready of all keys together; 0 is none at all.
+	// Cap is how many sandboxes of all keys together may be ready; 0 is none.
 	Cap int
 	// Keys is how many keys are remembered; 0 is 32.
 	Keys int
@@ -33,36 +32,36 @@ type Config struct {
 	HalfLife time.Duration
 }
 
-// Defaults and bounds of what a Sizer measures.
+// Defaults and bounds of a Sizer's measurements.
 const (
 	defaultKeys     = 32
 	defaultHalfLife = 2 * time.Minute
-	// The window in which requests count as one burst is so many times as long as one
-	// takes to make, within these bounds.
+	// windowFactor gives the time window in which requests count as one burst: this many times the
+	// time to make one, within these bounds.
 	windowFactor = 8
 	leastWindow  = time.Second
 	mostWindow   = 10 * time.Second
-	// refillWeight is what the newest measurement counts in the average.
+	// refillWeight is the weight of the newest measurement in the average.
 	refillWeight = 0.2
-	// wanted is the demand below which a key is wanted no more.
+	// wanted is the demand below which a key is no longer wanted.
 	wanted = 0.5
 )
 
 // Sizer computes targets from requests. It is not safe for concurrent use.
 type Sizer struct {
 	cfg    Config
-	refill time.Duration // what making one takes, on average; 0 is not known yet
+	refill time.Duration // average time to make one; 0 if not known yet
 	keys   map[Key]*demand
 }
 
-// demand is what was asked of one key.
+// demand holds the requests for one key.
 type demand struct {
 	recent []time.Time // the newest requests, at most Cap
-	peak   float64     // the most in one window, as of at
+	peak   float64     // the most in one window, at the time at
 	at     time.Time
 }
 
-// New returns a Sizer that has seen nothing.
+// New returns a Sizer without any requests.
 func New(cfg Config) *Sizer {
 	cfg.Cap = max(cfg.Cap, 0)
 	cfg.Keys = cmp.Or(max(cfg.Keys, 0), defaultKeys)
@@ -70,12 +69,12 @@ func New(cfg Config) *Sizer {
 	return &Sizer{cfg: cfg, keys: map[Key]*demand{}}
 }
 
-// window is how long a burst is.
+// window is the longest time of a burst.
 func (z *Sizer) window() time.Duration {
 	return min(max(windowFactor*z.refill, leastWindow), mostWindow)
 }
 
-// Asked notes that a sandbox of a key was asked for.
+// Asked counts a request for a sandbox of a key.
 func (z *Sizer) Asked(k Key, now time.Time) {
 	if z.cfg.Cap == 0 {
 		return
@@ -98,7 +97,7 @@ func (z *Sizer) Asked(k Key, now time.Time) {
 	d.at = now
 }
 
-// left is what is left of the peak.
+// left is the peak, reduced by the time since then.
 func (d *demand) left(now time.Time, halfLife time.Duration) float64 {
 	age := now.Sub(d.at)
 	if age <= 0 { // the clock went back
@@ -107,7 +106,7 @@ func (d *demand) left(now time.Time, halfLife time.Duration) float64 {
 	return d.peak * math.Exp2(-float64(age)/float64(halfLife))
 }
 
-// evict forgets the key that is wanted least.
+// evict forgets the least wanted key.
 func (z *Sizer) evict(now time.Time) {
 	var least Key
 	lowest := math.Inf(1)
@@ -120,7 +119,7 @@ func (z *Sizer) evict(now time.Time) {
 	delete(z.keys, least)
 }
 
-// Refilled notes how long it took to make one.
+// Refilled notes the time that making one took.
 func (z *Sizer) Refilled(took time.Duration) {
 	switch {
 	case took <= 0:
@@ -131,12 +130,12 @@ func (z *Sizer) Refilled(took time.Duration) {
 	}
 }
 
-// Forget drops what is known of a key: its template has changed.
+// Forget drops a key's data, because its template has changed.
 func (z *Sizer) Forget(k Key) { delete(z.keys, k) }
 
-// Targets returns how many to keep ready of each key; keys that are not in it have
-// none. floors are those that stay whatever is asked for, cut where they exceed the
-// cap. Keys that nobody wants any more are forgotten.
+// Targets returns how many sandboxes of each key to keep ready. A key that is not in the map has
+// none. floors are the numbers to keep without demand, cut where they exceed the cap. Targets
+// forgets keys that nobody wants any more.
 func (z *Sizer) Targets(now time.Time, floors map[Key]int) map[Key]int {
 	out := map[Key]int{}
 	left := z.cfg.Cap
@@ -165,8 +164,8 @@ func (z *Sizer) Targets(now time.Time, floors map[Key]int) map[Key]int {
 	return out
 }
 
-// share divides what is left by what is wanted; what the division leaves over goes to
-// those that want most.
+// share divides left among the keys, in proportion to their wants. The remainder of the division
+// goes to the keys that want most.
 func share(want map[Key]int, total, left int) map[Key]int {
 	if total <= left {
 		return want

@@ -10,12 +10,13 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// machine simulates a pool that is refilled one at a time, and counts who had to wait.
+// machine simulates a pool that is refilled one at a time, and counts the requests that had to
+// wait.
 type machine struct {
 	z      *Sizer
 	now    time.Time
 	ready  map[Key]int
-	busy   time.Duration // until the one under way is there
+	busy   time.Duration // until the one being made is ready
 	making Key
 	makes  time.Duration
 	floors map[Key]int
@@ -67,7 +68,7 @@ func (m *machine) ask(k Key, n int) {
 	}
 }
 
-// TestSteady asks at even rates: after the first few all are served from the pool.
+// TestSteady sends requests at an even rate. After the first few, the pool must serve all of them.
 func TestSteady(t *testing.T) {
 	for _, rate := range []int{1, 4, 8} {
 		t.Run(fmt.Sprint(rate, " a second"), func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// TestBursts repeats a burst: the second one is served from the pool.
+// TestBursts repeats a burst. The pool must serve the second one.
 func TestBursts(t *testing.T) {
 	m := newMachine(64, 100*time.Millisecond)
 	m.ask("a", 50)
@@ -104,7 +105,7 @@ func TestBursts(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that what nobody asks for goes to nothing, but for the floor.
+// TestForgotten shows that the target of a key without requests falls to its floor, or to nothing.
 func TestForgotten(t *testing.T) {
 	m := newMachine(64, 100*time.Millisecond)
 	m.floors = map[Key]int{"floor": 3}
@@ -126,7 +127,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestSparse asks once a minute: one is ready each time.
+// TestSparse sends a request once a minute. Each time one must be ready.
 func TestSparse(t *testing.T) {
 	m := newMachine(8, 100*time.Millisecond)
 	for range 10 {
@@ -138,8 +139,8 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestManyKeys has somebody ask for a thousand kinds: who asks for one kind all the
-// time keeps being served, and the number of keys is bounded.
+// TestManyKeys asks for a thousand kinds. A caller that always asks for one kind must still be
+// served, and the number of keys must stay bounded.
 func TestManyKeys(t *testing.T) {
 	m := newMachine(8, 50*time.Millisecond)
 	good, waited := 0, 0
@@ -168,7 +169,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// TestCaps checks the division where more is wanted than may be.
+// TestCaps checks the division when more is wanted than allowed.
 func TestCaps(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -202,7 +203,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestClockBack asks before the last time: nothing grows without bound.
+// TestClockBack sends requests with times before the last one. Nothing may grow without bound.
 func TestClockBack(t *testing.T) {
 	z := New(Config{Cap: 4})
 	for i := range 100 {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of one record's texts, in bytes. A path is at most 4096 for the kernel.
+// Bounds of one record's texts, in bytes. The kernel's bound on a path is 4096.
 const (
 	maxWhat = 4096
 	maxText = 1024
@@ -26,8 +26,9 @@ type Options struct {
 
 // Log collects refusals. It is safe for concurrent use.
 //
-// When it is full, a record whose rule has fewer records than another takes the place of the
-// newest of the rule that has most: a flood against one rule hides nothing of the others.
+// A full Log makes room for rules with few records. If a new record's rule has fewer records than
+// another, the newest record of the rule with the most goes. So a flood against one rule hides no
+// record of the others.
 type Log struct {
 	max int
 	now func() time.Time
@@ -39,13 +40,13 @@ type Log struct {
 	dropped int
 }
 
-// key is what makes records equal.
+// key holds the fields that equal records share.
 type key struct {
 	kind                  Kind
 	what, rule, operation string
 }
 
-// group is what shares the room of a full Log.
+// group is a set of records that share the room of a full Log.
 type group struct {
 	kind Kind
 	rule string
@@ -62,9 +63,9 @@ func New(o Options) *Log {
 	return &Log{max: o.Max, now: o.Now, records: map[key]*Refusal{}, groups: map[group]int{}}
 }
 
-// Add notes one refusal. Count, First and Last are set by the Log. Records are equal when
-// Kind, What, Rule and Operation are; of equal ones the first is kept, and is Certain if one of them was, and
-// Minor if all were.
+// Add adds one refusal. The Log sets Count, First and Last. Records are equal when Kind, What, Rule
+// and Operation are equal. Of equal records the first is kept. It is Certain if one of them was,
+// and Minor if all of them were.
 func (l *Log) Add(r Refusal) {
 	r.What = clean(r.What, maxWhat)
 	for _, s := range []*string{&r.Operation, &r.Rule, &r.Reason, &r.Allow, &r.Program} {
@@ -92,7 +93,7 @@ func (l *Log) Add(r Refusal) {
 	l.groups[group{r.Kind, r.Rule}]++
 }
 
-// makeRoom drops a record for one of g, if another group has at least two more.
+// makeRoom drops a record to make room for one of g, if another group has at least two more.
 func (l *Log) makeRoom(g group) bool {
 	var most group
 	for other, n := range l.groups {
@@ -119,8 +120,8 @@ func (l *Log) makeRoom(g group) bool {
 	return false
 }
 
-// List returns what was refused, in the order in which each was first, and how many
-// attempts did not fit. The list is never nil.
+// List returns the refusals in the order of their first attempts, and how many attempts did not
+// fit. The list is never nil.
 func (l *Log) List() (list []Refusal, dropped int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +132,8 @@ func (l *Log) List() (list []Refusal, dropped int) {
 	return list, l.dropped
 }
 
-// clean bounds a text and writes what is not UTF-8 as \xNN, so that different names stay different.
+// clean bounds a text. It writes bytes that are not UTF-8 as \xNN, so that different names stay
+// different.
 func clean(s string, most int) string {
 	if len(s) > most {
 		cut := most

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// clock ticks once for each look.
+// clock returns a clock that moves forward each time it is read.
 func clock() func() time.Time {
 	t := time.Date(2025, 3, 4, 5, 6, 7, 0, time.UTC)
 	return func() time.Time { t = t.Add(time.Second); return t }
@@ -30,7 +30,7 @@ func key(n int) refusal.Refusal {
 	}
 }
 
-// sample is a log as a run leaves it.
+// sample returns a log like one after a run.
 func sample() *refusal.Log {
 	l := refusal.New(refusal.Options{Now: clock()})
 	l.Add(refusal.Refusal{Kind: refusal.Syscall, What: "ptrace", Rule: "built-in: calls", Certain: true, Program: "gdb"})

@@ -25,8 +25,9 @@ type Report struct {
 	Notes    []string  `json:"notes,omitempty"` // what this host could not do
 }
 
-// JSON is the document, indented, with a newline at its end. Version is set, and lists that
-// must not be null are not. What is not printable is escaped: people look at reports with cat.
+// JSON returns the document, indented, with a newline at its end. It sets Version, and replaces
+// lists that must not be null. It escapes characters that can't be printed, because people read
+// reports with cat.
 func (r Report) JSON() ([]byte, error) {
 	r.Version = 1
 	if r.Command == nil {
@@ -37,7 +38,7 @@ func (r Report) JSON() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // "allow with --read 'a & b'" is for people too
+	e.SetEscapeHTML(false) // people also read "allow with --read 'a & b'"
 	e.SetIndent("", "  ")
 	if err := e.Encode(r); err != nil {
 		return nil, err
@@ -45,7 +46,8 @@ func (r Report) JSON() ([]byte, error) {
 	return ascii(b.Bytes()), nil
 }
 
-// ascii writes the characters of a JSON text that are not printable, which stand in its strings alone, as \uXXXX.
+// ascii writes unprintable characters of a JSON text as \uXXXX. Such characters occur only in its
+// strings.
 func ascii(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -7,21 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of one line's parts, in characters.
+// Bounds of one line's parts, in characters.
 const (
 	maxShown   = 160 // of a name
 	maxProgram = 24
 )
 
-// Summary is the text for stderr: at most lines lines, each ended, "" when nothing was refused but what is
-// Minor. The first line says how many; then one line for each thing, most useful first:
+// Summary is the text for stderr. It has at most lines lines, each with a line end. It is "" when
+// nothing was refused, except Minor attempts. The first line gives the number. Then comes one line
+// for each thing, the most useful first:
 //
 //	carrel: 2 things were refused
 //	  read ~/.ssh/id_ed25519 (cat, 3 times): built-in: ssh keys; allow with --read ~/.ssh
 //	  connect example.com:443 (curl): no rule allows it; allow with --allow example.com
 //
-// If they don't fit, things that one rule refused share a line, and the last line counts what is left. Control
-// characters in names are escaped, so that no file name can play with the terminal.
+// If they don't fit, things that one rule refused share a line, and the last line counts the rest.
+// Control characters in names are escaped, so that no file name can control the terminal.
 func Summary(list []Refusal, dropped, lines int) string {
 	shown := fold(list, func(r Refusal) key { return key{kind: r.Kind, what: r.What, rule: r.Rule} })
 	if len(shown) == 0 && dropped == 0 || lines <= 0 {
@@ -77,7 +78,7 @@ type line struct {
 	programs []string
 }
 
-// fold makes a line of all records with the same key, in order, without the minor ones.
+// fold makes one line of all records with the same key, in order, without the minor ones.
 func fold(list []Refusal, by func(Refusal) key) []line {
 	var out []line
 	at := map[key]int{}
@@ -108,8 +109,8 @@ func fold(list []Refusal, by func(Refusal) key) []line {
 	return out
 }
 
-// weight sorts lines: a limit explains an end; then what a person can allow; then
-// what is not sure.
+// weight orders lines. Limits come first, because they explain an end. Then come things that a
+// person can allow, and last those that are not certain.
 func (l line) weight() int {
 	w := 2
 	switch l.Kind {
@@ -163,7 +164,8 @@ func (l line) text() string {
 	return b.String()
 }
 
-// name is a name for a terminal: quoted as Go does if a person could take it for something else.
+// name formats a name for a terminal. It quotes the name as Go does if a person could mistake it
+// for something else.
 func name(s string) string {
 	s = shorten(s, maxShown)
 	if s == "" || strings.ContainsAny(s, " \"'`\\();:,") && !isAddress(s) || escape(s) != s {
@@ -172,11 +174,11 @@ func name(s string) string {
 	return s
 }
 
-// isAddress lets host:port stand without quotes.
+// isAddress reports whether a text can stand without quotes, like host:port.
 func isAddress(s string) bool { return !strings.ContainsAny(s, " \"'`\\();,") }
 
-// escape writes what is not printable (control characters, marks that turn the direction of
-// text, broken UTF-8) as Go does.
+// escape writes unprintable characters as Go does: control characters, marks that change the
+// direction of text, and broken UTF-8.
 func escape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -192,7 +194,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// shorten leaves the middle out: the ends of a path say most.
+// shorten removes the middle, because the ends of a path say most.
 func shorten(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

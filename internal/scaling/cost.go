@@ -2,18 +2,18 @@ package scaling
 
 import "fmt"
 
-// Costs is what a sandbox takes of a node. All of it can be measured on one machine.
+// Costs is a sandbox's use of a node's resources. All of it can be measured on one machine.
 type Costs struct {
 	// Processor seconds, of all processes together, until the first command has answered.
 	ColdCPU, WarmCPU, RestoreCPU, PauseCPU float64
-	// Seconds beside those, in which no processor is used: the disk's, mostly.
+	// Seconds besides those, without processor use. Most are spent on the disk.
 	ColdIdle, WarmIdle, RestoreIdle float64
-	// MiB of memory: one in which nothing runs yet, and what the daemon needs for it.
+	// MiB of memory: of a sandbox in which nothing runs yet, and of the daemon for it.
 	IdleMB, DaemonMB float64
-	// DaemonBaseMB is what the daemon needs with no sandbox, IdleCPU what part of a
-	// processor one sandbox takes in which nothing happens, with what the daemon does for it.
+	// DaemonBaseMB is the daemon's memory without sandboxes. IdleCPU is the part of a processor
+	// that one idle sandbox uses, with the daemon's work for it.
 	DaemonBaseMB, IdleCPU float64
-	// DiskMB of one that wrote nothing, SnapshotMB of a paused one.
+	// DiskMB is for a sandbox that wrote nothing, SnapshotMB for a paused one.
 	DiskMB, SnapshotMB float64
 	// Descriptors of the daemon, tasks and network namespaces of the host.
 	Files, Tasks, Namespaces float64
@@ -26,17 +26,17 @@ type Node struct {
 	DiskMB      float64
 	Files       float64 // that a process may open
 	Tasks       float64
-	NetworkMBps float64 // to fetch templates and snapshots
+	NetworkMBps float64 // for fetching templates and snapshots
 }
 
-// Limit is how many sandboxes one thing has room for.
+// Limit is how many sandboxes one resource has room for.
 type Limit struct {
 	What string
 	Most float64
 }
 
-// Limits says how many idle sandboxes each of a node's things has room for, reserve being
-// the part of the memory that stays free.
+// Limits returns how many idle sandboxes each of a node's resources has room for. reserve is the
+// part of the memory that stays free.
 func (c Costs) Limits(n Node, reserve float64) []Limit {
 	per := func(have, each float64) float64 {
 		if each <= 0 {
@@ -53,10 +53,10 @@ func (c Costs) Limits(n Node, reserve float64) []Limit {
 	}
 }
 
-// Sustained is how many a node can start in a second when nothing else runs on it.
+// Sustained is how many sandboxes a node can start in a second when nothing else runs on it.
 func (c Costs) Sustained(n Node) float64 { return float64(n.Processors) / c.ColdCPU }
 
-// Validate checks that a run can be made of it.
+// Validate checks that the costs can be used for a run.
 func (c Costs) Validate() error {
 	if c.ColdCPU <= 0 || c.WarmCPU <= 0 || c.RestoreCPU <= 0 || c.IdleMB <= 0 {
 		return fmt.Errorf("costs: coldCPU, warmCPU, restoreCPU and idleMB must be more than 0: %+v", c)
@@ -64,10 +64,10 @@ func (c Costs) Validate() error {
 	return nil
 }
 
-// Measured is what the 2-processor machine of docs/SCALING.md gave, gVisor sandboxes of
-// the base template. It was busy, so that processor times are up to twice those of a
-// quiet one; the waits without a processor, and WarmCPU, can't be told apart from others'
-// work there and are estimates.
+// Measured holds the results of the 2-processor machine of docs/SCALING.md, with gVisor sandboxes
+// of the base template. The machine was busy, so processor times are up to twice those of a quiet
+// one. The waits without a processor, and WarmCPU, can't be separated from others' work there, and
+// are estimates.
 var Measured = Costs{
 	ColdCPU: 0.200, WarmCPU: 0.020, RestoreCPU: 0.200, PauseCPU: 0.045,
 	ColdIdle: 0.012, WarmIdle: 0.002, RestoreIdle: 0.020,

@@ -1,19 +1,17 @@
-// Package scaling is a model of many machines that run sandboxes: what a sandbox costs
-// one of them, measured, and a simulation of a thousand, in which sandboxes are
-// created, paused and wanted again, and something has to decide where.
+// Package scaling is a model of many machines that run sandboxes. It has the measured costs of a
+// sandbox on one machine, and a simulation of a thousand machines. There, sandboxes are created,
+// paused and needed again, and a policy decides where.
 //
 // # What is simulated
 //
-// Time is continuous, events are in a heap, and the same seed gives the same run to
-// the last digit. A node has processors, of which starts and the sandboxes' own work
-// take their part, memory, a cache of templates, paused sandboxes on its disk, and
-// sandboxes kept ready, as many as package pool says: its real code, on simulated
-// time. A [Policy] places each session, knowing of the nodes what they said some time
-// ago and what it has done itself since.
+// Time is continuous, events are in a heap, and the same seed gives the same run to the last digit.
+// A node has processors, memory, a cache of templates, and paused sandboxes on its disk. Starts and
+// the sandboxes' own work share the processors. A node keeps sandboxes ready, as many as package
+// pool says: this is the pool's real code, on simulated time. A [Policy] places each session. It
+// knows the nodes' reports of some time ago, and its own placements since.
 //
 // # What is not
 //
-// Disks and networks have a speed and no queue. Nodes do not fail. A start takes its
-// mean time, divided by what is left of the processors. docs/SCALING.md compares the
-// outcome with real runs.
+// Disks and networks have a speed and no queue. Nodes do not fail. A start takes its mean time,
+// divided by the free part of the processors. docs/SCALING.md compares the result with real runs.
 package scaling

@@ -7,22 +7,22 @@ import (
 
 // Load is what users do.
 type Load struct {
-	// Rate is how many sessions begin in a second, in the mean; Wave is how much of it
-	// comes and goes within Period seconds.
+	// Rate is the mean number of sessions that begin in a second. Wave is the part of it that comes
+	// and goes within Period seconds.
 	Rate, Wave, Period float64
-	// Burst is how many sessions come at once, of one template, where more than one comes:
-	// an evaluation, a training run. BurstShare is the part of all sessions in such.
+	// Burst is how many sessions of one template come at once when more than one comes, as for an
+	// evaluation or a training run. BurstShare is the part of all sessions that come in bursts.
 	Burst      int
 	BurstShare float64
-	// Templates there are, the i-th wanted in proportion to 1/i^Skew.
+	// Templates is the number of templates. The i-th is wanted in proportion to 1/i^Skew.
 	Templates int
 	Skew      float64
-	// Active is the mean of the seconds for which a session works before it ends or is
-	// paused; Pauses the chance that it is paused then, and Away the mean of the seconds
-	// until it is wanted again.
+	// Active is the mean time, in seconds, for which a session works before it ends or is paused.
+	// Pauses is the probability that it is paused then. Away is the mean time, in seconds, until it
+	// is needed again.
 	Active, Pauses, Away float64
-	// WorkMB is the median of what a working session takes beyond an idle sandbox, and
-	// WorkCPU the part of a processor.
+	// WorkMB is the median memory of a working session beyond an idle sandbox's. WorkCPU is its
+	// part of a processor.
 	WorkMB, WorkCPU float64
 }
 
@@ -32,7 +32,7 @@ type session struct {
 	memory   float64 // MiB, all of it
 	cpu      float64
 	node     int
-	began    float64 // when it was asked for, or wanted again
+	began    float64 // when it was requested, or needed again
 	home     int     // the node with its snapshot; −1 without one
 }
 
@@ -56,8 +56,8 @@ func newSource(l Load, rng *rand.Rand) *source {
 	return s
 }
 
-// next returns how long it is until sessions begin, how many at once and of which
-// template. Arrivals are a Poisson process whose rate follows the wave.
+// next returns the time until the next sessions begin, their number and their template. Arrivals
+// are a Poisson process whose rate follows the wave.
 func (s *source) next(now float64) (after float64, n, template int) {
 	l := s.load
 	mean := 1 - l.BurstShare
@@ -90,7 +90,7 @@ func (s *source) template() int {
 	return lo
 }
 
-// session makes one; memory is log-normal: many small ones, a few large.
+// session makes a session. Its memory is log-normal: many small ones, a few large ones.
 func (s *source) session(now float64, template int, c Costs) *session {
 	work := s.load.WorkMB * math.Exp(0.8*s.rng.NormFloat64())
 	return &session{template: template, memory: c.IdleMB + c.DaemonMB + work, cpu: c.IdleCPU + s.load.WorkCPU*s.rng.ExpFloat64(),

@@ -9,32 +9,33 @@ type Policy string
 const (
 	// Random takes any node that has room.
 	Random Policy = "random"
-	// LeastLoaded takes the one that, as far as is known, has the most room.
+	// LeastLoaded takes the node with the most room, as far as is known.
 	LeastLoaded Policy = "least loaded"
-	// TwoChoices takes the better of two random ones.
+	// TwoChoices takes the better of two random nodes.
 	TwoChoices Policy = "two choices"
-	// Packing takes the fullest one with room, so that others are empty.
+	// Packing takes the fullest node that has room, so that others stay empty.
 	Packing Policy = "packing"
-	// Locality takes the node that has the snapshot, or else one of a few that have one
-	// ready or the template, by two choices, unless it is busier than another.
+	// Locality takes the node that has the snapshot. If there is none, it takes one of a few nodes
+	// that have a ready sandbox or the template, by two choices. It does so unless this node is
+	// busier than another.
 	Locality Policy = "locality"
 )
 
 // Policies are all of them.
 var Policies = []Policy{Random, LeastLoaded, TwoChoices, Packing, Locality}
 
-// view is what a placer knows of a node: what it said last, and what was placed since.
+// view is a placer's knowledge of a node: its last report, and the sessions placed since.
 type view struct {
 	memory float64 // used, of all
-	load   float64 // of the processors, 1 is all of them
+	load   float64 // of the processors; 1 is all of them
 	queue  float64 // seconds until a start would begin
 }
 
-// cost orders nodes: 0 is empty.
+// cost orders nodes. 0 is an empty node.
 func (v view) cost() float64 { return v.memory + v.load/2 + v.queue }
 
-// placer decides. Several work side by side and do not know of each other's decisions
-// until the nodes tell.
+// placer places sessions. Several placers work side by side. They do not know each other's
+// decisions until the nodes report.
 type placer struct {
 	policy Policy
 	views  []view
@@ -42,7 +43,7 @@ type placer struct {
 	sim    *Sim
 }
 
-// full is how much of the memory may be used before a node is left alone.
+// full is how much of a node's memory may be used before it gets no more sessions.
 const full = 0.92
 
 // fits reports whether a node seems to have room.
@@ -61,7 +62,7 @@ func (p *placer) place(s *session) int {
 			}
 			if best < 0 || (p.policy == LeastLoaded) == (p.views[i].cost() < p.views[best].cost()) {
 				if p.policy == Packing && (p.views[i].load > 0.8 || p.views[i].queue > 0.1) && best >= 0 {
-					continue // full of work, if not of memory
+					continue // no processor time left, even if memory is
 				}
 				best = i
 			}
@@ -89,7 +90,7 @@ func (p *placer) two(s *session) int {
 	return p.choose(2, s, func() int { return p.rng.IntN(len(p.views)) })
 }
 
-// choose takes the best of n that from gives; −1 when none fits.
+// choose takes the best of n nodes that from gives; −1 when the session fits none.
 func (p *placer) choose(n int, s *session, from func() int) int {
 	best := -1
 	for range n {
@@ -100,18 +101,18 @@ func (p *placer) choose(n int, s *session, from func() int) int {
 	return best
 }
 
-// slack is how much busier a node may be that has something which another would have to
-// fetch: about what the fetching costs.
+// slack is how much busier a node may be if it has something that another node would have to fetch.
+// It is about the cost of fetching.
 const slack = 0.25
 
-// local prefers what is there already.
+// local prefers nodes that have the session's data already.
 func (p *placer) local(s *session) int {
 	other := p.two(s)
 	prefer := -1
 	if s.home >= 0 {
 		prefer = s.home
 	} else if n := p.sim.homes(s.template); n > 0 {
-		// A template lives on a group of nodes that grows with how much it is wanted.
+		// A template lives on a group of nodes. The group grows with the demand for the template.
 		prefer = p.choose(2, s, func() int { return p.sim.homeOf(s.template, p.rng.IntN(n)) })
 	}
 	if prefer < 0 || !p.fits(prefer, s) {

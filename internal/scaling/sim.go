@@ -21,34 +21,35 @@ type Config struct {
 	Costs  Costs
 	Load   Load
 	Policy Policy
-	// Seconds is how long it runs; the first Warmup of them are not counted.
+	// Seconds is the length of the run. Its first Warmup seconds are not counted.
 	Seconds, Warmup float64
-	// Placers decide side by side, and see what nodes said up to Stale seconds ago.
+	// Placers is the number of placers that work side by side. They see reports of the nodes that
+	// are up to Stale seconds old.
 	Placers int
 	Stale   float64
 	// Warm bounds the sandboxes that a node keeps ready; 0 keeps none.
 	Warm int
-	// Cache is how many templates a node keeps, TemplateMB what fetching one moves.
+	// Cache is how many templates a node keeps, and TemplateMB the size of one for fetching.
 	Cache      int
 	TemplateMB float64
-	// MaxWait refuses a start that would begin later.
+	// MaxWait is the longest wait. A start that would begin later is refused.
 	MaxWait float64
 }
 
-// Result is what came of a run, of the time that counts.
+// Result is the result of a run, without its warm-up.
 type Result struct {
 	Policy               Policy
 	Started, Refused     int
 	Resumed              int
-	P50, P95, P99        float64 // seconds from asked to running, of creations
+	P50, P95, P99        float64 // seconds from request to running, for creations
 	ResumeP50, ResumeP95 float64
 	WarmHits             float64 // part of the creations
 	Fetches, Moves       int     // of templates, of snapshots
 	MovedGB              float64 // over the network
-	Memory, MemoryMost   float64 // part of the nodes' memory, mean and most at a moment
-	WarmMB               float64 // of a node's memory, that is kept ready, mean
+	Memory, MemoryMost   float64 // part of the nodes' memory, mean and maximum
+	WarmMB               float64 // memory of a node's ready sandboxes, mean
 	Uneven               float64 // standard deviation of the nodes' memory over the mean
-	Empty                float64 // part of the nodes with no sandbox, mean
+	Empty                float64 // part of the nodes without a sandbox, mean
 	Running              float64 // sandboxes on a node, mean
 	Events               int
 }
@@ -63,7 +64,7 @@ type Sim struct {
 	seq     int
 	nodes   []*node
 	placers []*placer
-	group   []int // of each template, on how many nodes it lives
+	group   []int // for each template, the number of its nodes
 
 	out             Result
 	creates, wakes  []float64
@@ -78,7 +79,7 @@ type node struct {
 	memory  float64 // MiB in use
 	load    float64 // processors that running sandboxes use
 	running int
-	free    []float64 // when each processor has done the starts it was given
+	free    []float64 // when each processor has finished its starts
 	cached  []int     // templates, the latest last
 	sizer   *pool.Sizer
 	ready   map[int]int
@@ -122,7 +123,7 @@ func (s *Sim) prepare() {
 	s.at(c.Warmup, s.look)
 }
 
-// homes is on how many nodes a template lives, homeOf the k-th of them.
+// homes is the number of nodes on which a template lives. homeOf is the k-th of them.
 func (s *Sim) homes(t int) int { return s.group[t] }
 
 func (s *Sim) homeOf(t, k int) int {
@@ -131,10 +132,10 @@ func (s *Sim) homeOf(t, k int) int {
 	return int((x%uint64(len(s.nodes)) + uint64(k)) % uint64(len(s.nodes)))
 }
 
-// counts reports whether the time counts.
+// counts reports whether the warm-up is over.
 func (s *Sim) counts() bool { return s.now >= s.cfg.Warmup }
 
-// arrive makes the next sessions, and then those after them.
+// arrive makes the next sessions, and plans the ones after them.
 func (s *Sim) arrive() {
 	after, n, template := s.src.next(s.now)
 	s.at(s.now+after, func() {
@@ -204,7 +205,7 @@ func (s *Sim) resume(x *session) {
 	s.live(x, took)
 }
 
-// enter gives a session its node, or refuses it: nil.
+// enter gives a session its node. It returns nil if the start is refused.
 func (s *Sim) enter(i int, x *session) *node {
 	refuse := func() *node {
 		if s.counts() {
@@ -232,7 +233,7 @@ func (s *Sim) enter(i int, x *session) *node {
 	return n
 }
 
-// live lets a session work, and then end or be paused.
+// live lets a session work, and then end or pause.
 func (s *Sim) live(x *session, took float64) {
 	s.at(s.now+took+s.src.exp(s.cfg.Load.Active), func() {
 		n := s.nodes[x.node]
@@ -248,11 +249,11 @@ func (s *Sim) live(x *session, took float64) {
 	})
 }
 
-// wait is how long it is until a start would begin.
+// wait is the time until a start would begin.
 func (n *node) wait(now float64) float64 { return max(0, slices.Min(n.free)-now) }
 
-// work gives a start to the processor that is free first, and returns how long it is until
-// it is done. The sandboxes' own work leaves it a part.
+// work gives a start to the processor that is free first, and returns the time until it is done.
+// The sandboxes' own work takes a part of the processor.
 func (n *node) work(s *Sim, cpu float64) float64 {
 	i := 0
 	for k, at := range n.free {
@@ -265,7 +266,7 @@ func (n *node) work(s *Sim, cpu float64) float64 {
 	return n.free[i] - s.now
 }
 
-// fetch makes a template present, and returns how long that takes.
+// fetch makes a template present on a node, and returns the time for it.
 func (s *Sim) fetch(n *node, t int) float64 {
 	if k := slices.Index(n.cached, t); k >= 0 {
 		n.cached = append(slices.Delete(n.cached, k, k+1), t)
@@ -282,7 +283,7 @@ func (s *Sim) fetch(n *node, t int) float64 {
 	return s.cfg.TemplateMB / s.cfg.Node.NetworkMBps
 }
 
-// tell gives every placer what the nodes are like.
+// tell gives every placer the present state of the nodes.
 func (s *Sim) tell() {
 	for i, n := range s.nodes {
 		v := view{memory: n.memory / s.cfg.Node.MemoryMB, load: n.load / float64(s.cfg.Node.Processors), queue: n.wait(s.now)}
@@ -293,8 +294,8 @@ func (s *Sim) tell() {
 	s.at(s.now+max(s.cfg.Stale, 0.01), s.tell)
 }
 
-// tendEvery is how often a node looks what to keep ready, in seconds; it also looks when it
-// has made one.
+// tendEvery is the time, in seconds, between two checks of a node's ready sandboxes. A node also
+// checks when it has made one.
 const tendEvery = 4
 
 // tend keeps sandboxes ready on every node, as package pool says.
@@ -325,7 +326,7 @@ func (s *Sim) tendNode(n *node) {
 	slices.Sort(keys)
 	for _, k := range keys {
 		t, _ := strconv.Atoi(string(k))
-		// One at a time, when no start waits and memory is not short.
+		// Make one at a time, when no start waits and memory is not short.
 		if n.ready[t] >= targets[k] || n.making > 0 || n.wait(s.now) > 0 || n.memory > 0.85*s.cfg.Node.MemoryMB {
 			continue
 		}
@@ -341,12 +342,12 @@ func (s *Sim) tendNode(n *node) {
 	}
 }
 
-// clock is the simulated time for those who want one.
+// clock is the simulated time as a time.Time.
 func (s *Sim) clock() time.Time {
 	return time.Unix(1_000_000_000, 0).Add(time.Duration(s.now * float64(time.Second)))
 }
 
-// look takes a picture of the nodes every second.
+// look records the state of the nodes every second.
 func (s *Sim) look() {
 	var sum, squares, warm float64
 	empty, running := 0, 0
@@ -354,7 +355,7 @@ func (s *Sim) look() {
 		m := n.memory / s.cfg.Node.MemoryMB
 		sum, squares = sum+m, squares+m*m
 		s.out.MemoryMost = max(s.out.MemoryMost, m)
-		ready := 0 // whole numbers: a map has no order, and sums of fractions have one
+		ready := 0 // whole numbers: sums of fractions depend on a map's order
 		for _, k := range n.ready {
 			ready += k
 		}
@@ -386,7 +387,7 @@ func (s *Sim) result() Result {
 	return r
 }
 
-// at is a quantile; 0 of nothing.
+// at returns a quantile; 0 for no values.
 func at(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return 0
@@ -395,8 +396,7 @@ func at(v []float64, q float64) float64 {
 	return v[min(len(v)-1, int(q*float64(len(v))))]
 }
 
-// event is something that happens. Of those at one moment the one that was planned
-// first comes first.
+// event is a planned event. Events at one moment happen in the order in which they were planned.
 type event struct {
 	at  float64
 	seq int
@@ -429,7 +429,7 @@ func (s *Sim) at(t float64, do func()) {
 	heap.Push(&s.events, event{t, s.seq, do})
 }
 
-// run lets everything happen until the time is up.
+// run runs all events until the time is up.
 func (s *Sim) run() {
 	for len(s.events) > 0 {
 		e := heap.Pop(&s.events).(event)

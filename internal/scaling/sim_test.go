@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// small is a run that takes a moment: 50 nodes, two minutes.
+// small is a short run: 50 nodes, two minutes.
 func small(p Policy) Config {
 	return Config{
 		Seed: 1, Nodes: 50, Node: Node{Processors: 16, MemoryMB: 64 << 10, NetworkMBps: 1000}, Costs: Measured, Policy: p,
@@ -24,7 +24,7 @@ func run(t *testing.T, c Config) Result {
 	return r
 }
 
-// TestSameSeed: a run can be had again.
+// TestSameSeed shows that a run can be repeated.
 func TestSameSeed(t *testing.T) {
 	for _, p := range Policies {
 		a, b := run(t, small(p)), run(t, small(p))
@@ -42,8 +42,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestQueueing: one processor to which work comes at random is the queue that has a
-// formula: the mean wait of M/D/1 is ρ/(2(1−ρ)) services.
+// TestQueueing gives one processor work at random times. There is a formula for this queue: the
+// mean wait of M/D/1 is ρ/(2(1−ρ)) services.
 func TestQueueing(t *testing.T) {
 	c := small(Random)
 	c.Nodes, c.Node.Processors, c.Warm, c.Placers, c.TemplateMB = 1, 1, 0, 1, 0
@@ -52,8 +52,8 @@ func TestQueueing(t *testing.T) {
 	c.Load = Load{Rate: 8, Templates: 1, Active: 1e-3}
 	c.Seconds, c.Warmup, c.MaxWait = 4000, 100, math.Inf(1)
 	r := run(t, c)
-	// The median of a mean is not in Result; the bound that is: half wait less than
-	// the mean, 2 services here, and 19 of 20 less than ten.
+	// Result does not contain the mean, so check bounds that follow from it: half of the starts
+	// wait less than the mean, which is 2 services here, and 19 of 20 less than ten.
 	if r.P50 < 0.1 || r.P50 > 0.35 || r.P95 > 1.2 || r.P95 < 0.5 {
 		t.Errorf("half within %v s, 19 of 20 within %v s, at 80 %% of capacity", r.P50, r.P95)
 	}
@@ -62,7 +62,7 @@ func TestQueueing(t *testing.T) {
 	}
 }
 
-// TestPolicies: what each is for.
+// TestPolicies checks the advantage of each policy.
 func TestPolicies(t *testing.T) {
 	by := map[Policy]Result{}
 	for _, p := range Policies {
@@ -82,7 +82,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestWarmPays: keeping some ready makes the usual start shorter, and takes memory.
+// TestWarmPays shows that ready sandboxes make the usual start shorter, and use memory.
 func TestWarmPays(t *testing.T) {
 	none := small(Locality)
 	none.Warm = 0
@@ -92,7 +92,7 @@ func TestWarmPays(t *testing.T) {
 	}
 }
 
-// TestLimits: what a node has room for.
+// TestLimits checks how many sandboxes a node has room for.
 func TestLimits(t *testing.T) {
 	n := Node{Processors: 2, MemoryMB: 24 << 10, DiskMB: 1 << 20, Files: 1 << 20, Tasks: 1 << 15}
 	for _, l := range Measured.Limits(n, 0.05) {

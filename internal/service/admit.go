@@ -122,7 +122,7 @@ func (g *gates) enterWake(ctx context.Context, op string, b *box) (context.Conte
 	return admission.Inside(ctx, pass), pass, nil
 }
 
-// memoryOf is what a sandbox may take of the machine's memory, in MiB.
+// memoryOf is the memory that a sandbox may take from the machine, in MiB.
 func memoryOf(sb carrel.Sandbox) int {
 	if sb.Tier == carrel.Sim {
 		return 0

@@ -214,5 +214,5 @@ func (ar *archive) open(ctx context.Context, id carrel.SnapshotID, filesOnly, fo
 	return o, nil
 }
 
-// errNoSnapshots is the answer where snapshots can't be kept.
+// errNoSnapshots is the error of a service that keeps no snapshots.
 var errNoSnapshots = errors.New("this service keeps no snapshots")

@@ -94,7 +94,8 @@ func (b *box) recordLocked() state.Record {
 	return r // Env and Handle are never changed in place
 }
 
-// copySandbox copies what a caller could change through a shared map or slice.
+// copySandbox copies a sandbox with its maps and slices, so that a caller can't change the
+// original.
 func copySandbox(sb carrel.Sandbox) carrel.Sandbox {
 	sb.Metadata = maps.Clone(sb.Metadata)
 	sb.Network = cloneNetwork(sb.Network)

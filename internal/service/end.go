@@ -67,7 +67,7 @@ func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(car
 			case <-ctx.Done():
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 			}
-		case st == carrel.Pausing || st == carrel.Resuming: // the operation gives up, or finishes soon
+		case st == carrel.Pausing || st == carrel.Resuming: // it gives up, or finishes soon
 			b.mu.Unlock()
 			b.interrupt(errKilled)
 			if err := b.settled(ctx); err != nil {

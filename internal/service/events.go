@@ -234,7 +234,7 @@ func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 		return nil, missing
 	}
 	if b != nil && !slices.ContainsFunc(events, func(e carrel.Event) bool { return e.Type == eventCreated }) {
-		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // removed because of its age, or not written yet
+		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // removed for its age, or not written yet
 	}
 	var out []carrel.LogEntry
 	for _, e := range events {

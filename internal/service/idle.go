@@ -100,7 +100,7 @@ func (au *autopilot) pauseIdle(tries *attempts, b *box) time.Time {
 	case err == nil:
 		tries.worked(b)
 		return time.Time{}
-	case au.table.ctx.Err() != nil, b.running("") != nil: // it has ended, or another caller paused it
+	case au.table.ctx.Err() != nil, b.running("") != nil: // it has ended or is paused
 		return again
 	}
 	wait := tries.failed(b)

@@ -70,7 +70,7 @@ func (r *resolver) byID(ctx context.Context, op string, ref carrel.TemplateRef, 
 		return meaning{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template", Err: err}
 	case err != nil && c.Role == carrel.RoleAdmin && carrel.KindOf(err) != carrel.NotFound:
 		return meaning{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
-	case err != nil || !c.Sees(sr.Snapshot.Project): // hide damaged snapshots from all but administrators
+	case err != nil || !c.Sees(sr.Snapshot.Project): // only administrators see damage
 		return meaning{}, ref.NotFound(op)
 	}
 	return meaning{moment: &sr, foreign: foreign}, nil

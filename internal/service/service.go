@@ -261,7 +261,7 @@ func (s *Service) begin(ctx context.Context) error {
 	if err := s.journal.emit(ctx, carrel.Event{Type: eventStarted}); err != nil {
 		return err
 	}
-	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // higher than any number of an earlier service: events' numbers rise
+	s.greeter.orders.Store(uint64(s.journal.hub.newest()) << 32) // events' numbers rise: above all earlier ones
 	s.lost.load()
 	if err := s.archive.loadIndex(ctx); err != nil {
 		return err

@@ -55,7 +55,7 @@ func (b *box) momentError(ctx context.Context, op string, err error) error {
 	if errors.As(err, &inner) {
 		out.Field = inner.Field
 	}
-	if err == error(inner) && inner.Op == "" { // it names this operation already: one error is enough
+	if err == error(inner) && inner.Op == "" { // it names this operation already
 		out.Err = inner.Err
 	}
 	if diskFull(err) {

@@ -341,8 +341,8 @@ func TestWarmKilled(t *testing.T) {
 	}
 }
 
-// TestWarmRecovery has services die. The next services must find the warm sandboxes, also
-// half-adopted and half-made ones.
+// TestWarmRecovery has a service die. The next one must take over the sandboxes that are ready, and
+// end the half-adopted and half-made ones.
 func TestWarmRecovery(t *testing.T) {
 	var dead atomic.Bool
 	h := newWarmHouse(t, mortal(floorOf(3), &dead), nil)

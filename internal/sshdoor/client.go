@@ -54,7 +54,7 @@ func (c *client) serve(channels <-chan ssh.NewChannel, requests <-chan *ssh.Requ
 	wg.Wait()
 }
 
-// answer refuses what is asked of the connection: listening for the client above all.
+// answer refuses the client's requests about the connection, above all to listen for the client.
 func (c *client) answer(requests <-chan *ssh.Request) {
 	for r := range requests {
 		if r.WantReply {
@@ -63,7 +63,7 @@ func (c *client) answer(requests <-chan *ssh.Request) {
 	}
 }
 
-// keepAlive notices a client that is gone without a word.
+// keepAlive detects a client that has gone without closing the connection.
 func (c *client) keepAlive(ctx context.Context) {
 	tick := time.NewTicker(c.door.opts.AliveEvery)
 	defer tick.Stop()
@@ -82,7 +82,7 @@ func (c *client) keepAlive(ctx context.Context) {
 	}
 }
 
-// enter counts a channel in; while there is one, the connection is not idle.
+// enter counts a new channel. The connection is not idle while it has one.
 func (c *client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *client) leave() {
 	}
 }
 
-// computer is the inside of the sandbox.
+// computer returns access to the inside of the sandbox.
 func (c *client) computer(ctx context.Context) (carrel.Computer, error) {
 	return c.door.opts.Sandboxes.Computer(ctx, c.target.id)
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/accept"
 )
 
-// Sandboxes is what the door needs of the service.
+// Sandboxes is the part of the service that the door needs.
 type Sandboxes interface {
 	Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
-	// Computer returns the inside of a sandbox, and wakes one that wakes by itself.
+	// Computer gives access to a sandbox. It wakes a sandbox with automatic wake-up.
 	Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error)
 }
 
-// Options configures a Door. Sandboxes and HostKey are needed, and Keys or Only.
+// Options configures a Door. Sandboxes and HostKey are required, and Keys or Only.
 type Options struct {
 	Sandboxes Sandboxes
 	HostKey   ssh.Signer
 	// Keys are those that may pass.
 	Keys *Keys
-	// Caller returns the context of what is done for a key's holder; nil leaves it as it is.
+	// Caller returns the context for work on behalf of a key's holder; nil leaves it unchanged.
 	Caller func(ctx context.Context, key carrel.SSHKey) context.Context
-	// Only makes it a door to one sandbox, for whoever holds the connection: no key is
-	// asked for. It is for a pipe to a process that the caller started.
+	// Only makes this a door to one sandbox, for the holder of the connection, without a key. It is
+	// for a pipe to a process that the caller started.
 	Only carrel.ID
 
 	MaxConnections int           // open at once after the handshake; 0 is 1024
@@ -39,7 +39,7 @@ type Options struct {
 	MaxTries       int           // keys that a client may offer; 0 is 6
 	HandshakeTime  time.Duration // 0 is 20 s
 	IdleTime       time.Duration // without any channel; 0 is 10 min
-	AliveEvery     time.Duration // how often a silent client is asked whether it is there; 0 is 30 s
+	AliveEvery     time.Duration // how often a silent client is probed; 0 is 30 s
 	Log            *slog.Logger
 }
 
@@ -86,8 +86,8 @@ func New(opts Options) *Door {
 	return d
 }
 
-// Serve accepts connections until the listener is closed, by Close or otherwise, and
-// returns nil then.
+// Serve accepts connections until the listener is closed, by Close or otherwise. Then it returns
+// nil.
 func (d *Door) Serve(l net.Listener) error {
 	defer context.AfterFunc(d.ctx, func() { _ = l.Close() })()
 	err := accept.All(d.ctx, l, d.start)
@@ -97,7 +97,7 @@ func (d *Door) Serve(l net.Listener) error {
 	return err
 }
 
-// start serves a connection of its own, unless there are too many.
+// start serves a connection in a goroutine of its own, unless there are too many.
 func (d *Door) start(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +142,7 @@ func (d *Door) ServeConn(c net.Conn) {
 	(&client{door: d, conn: conn, target: t, key: key}).serve(channels, requests)
 }
 
-// Close ends all connections and returns when none is served any more.
+// Close ends all connections and waits until none is served any more.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -152,8 +152,8 @@ func (d *Door) Close() error {
 	return nil
 }
 
-// enterHandshake counts a handshake in, unless there are too many from this address
-// or in all.
+// enterHandshake counts a handshake. ok is false when there are too many from this address or in
+// all.
 func (d *Door) enterHandshake(addr net.Addr) (leave func(), ok bool) {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// house is a real daemon with simulated sandboxes, a door before it, and a key.
+// house is a real daemon with simulated sandboxes, a door in front of it, and a key.
 type house struct {
 	t    *testing.T
 	svc  carrel.Service
@@ -36,7 +36,7 @@ type house struct {
 	key  string // its private key
 
 	mu    sync.Mutex
-	ports map[uint16]string // what listens on the sandbox's loopback
+	ports map[uint16]string // listeners on the sandbox's loopback
 
 	computers atomic.Int32
 }
@@ -53,7 +53,7 @@ func (h *house) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, er
 	return dialing{c, h}, err
 }
 
-// dialing gives a simulated computer ports: a real one's are its programs'.
+// dialing gives a simulated computer ports. In a real one, programs open them.
 type dialing struct {
 	carrel.Computer
 	h *house
@@ -130,7 +130,7 @@ func (h *house) admit() {
 	}
 }
 
-// options are the ones of ssh, scp and sftp alike.
+// options returns the common options of ssh, scp and sftp.
 func (h *house) options() []string {
 	host, port, _ := net.SplitHostPort(h.addr)
 	config := filepath.Join(h.dir, "config")
@@ -142,7 +142,7 @@ func (h *house) options() []string {
 	return []string{"-F", config}
 }
 
-// do runs a program of OpenSSH and returns what it said and its exit status.
+// do runs a program of OpenSSH and returns its output and its exit status.
 func (h *house) do(stdin io.Reader, program string, args ...string) (stdout, stderr string, code int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
@@ -162,7 +162,7 @@ func (h *house) do(stdin io.Reader, program string, args ...string) (stdout, std
 	return out.String(), errs.String(), code
 }
 
-// TestOpenSSH drives the real client.
+// TestOpenSSH runs the real client.
 func TestOpenSSH(t *testing.T) {
 	h := newHouse(t, nil)
 	h.admit()
@@ -198,7 +198,7 @@ func TestOpenSSH(t *testing.T) {
 	}
 }
 
-// TestFiles drives scp and sftp.
+// TestFiles runs scp and sftp.
 func TestFiles(t *testing.T) {
 	h := newHouse(t, nil)
 	h.admit()
@@ -248,7 +248,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// listen makes a sandbox's port that echoes until the client's half is closed.
+// listen opens a port of the sandbox that echoes until the client closes its half.
 func (h *house) listen(port uint16) {
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -274,7 +274,7 @@ func (h *house) listen(port uint16) {
 	}()
 }
 
-// TestForwards: -W reaches the sandbox's own localhost, and nothing else.
+// TestForwards shows that -W reaches the sandbox's own localhost, and nothing else.
 func TestForwards(t *testing.T) {
 	h := newHouse(t, nil)
 	h.admit()
@@ -309,7 +309,7 @@ func TestForwards(t *testing.T) {
 	}
 }
 
-// dialAs tries to log in and returns the error, without its address.
+// dialAs tries to log in. It returns the error without its address.
 func (h *house) dialAs(user string, signer ssh.Signer) (*ssh.Client, string) {
 	c, err := ssh.Dial("tcp", h.addr, &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: 30 * time.Second}) //nolint:gosec // a test of authentication the other way
 	if err != nil {
@@ -318,7 +318,7 @@ func (h *house) dialAs(user string, signer ssh.Signer) (*ssh.Client, string) {
 	return c, ""
 }
 
-// signer makes a key that the door knows for these sandboxes, or not at all.
+// signer makes a key that the door knows for these sandboxes, or does not know at all.
 func (h *house) signer(name string, known bool, boxes ...carrel.ID) ssh.Signer {
 	h.t.Helper()
 	s, err := sshdoor.NewHostKey()
@@ -333,8 +333,8 @@ func (h *house) signer(name string, known bool, boxes ...carrel.ID) ssh.Signer {
 	return s
 }
 
-// TestStrangers: a wrong key, an unknown sandbox, one that the key is not for and a
-// name that is none get the same answer, and wake nothing.
+// TestStrangers shows that a wrong key, an unknown sandbox, a sandbox that the key is not for, and
+// an invalid name all get the same answer, and wake nothing.
 func TestStrangers(t *testing.T) {
 	h := newHouse(t, nil)
 	other, err := h.svc.Create(t.Context(), carrel.CreateOptions{})
@@ -386,7 +386,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestWakes: the first session wakes a paused sandbox; the handshake does not.
+// TestWakes shows that the first session wakes a paused sandbox, and the handshake does not.
 func TestWakes(t *testing.T) {
 	h := newHouse(t, nil)
 	key := h.signer("mine", true)
@@ -410,7 +410,7 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// TestAsleep: one that does not wake by itself says what to do.
+// TestAsleep shows that the error for a sandbox without automatic wake-up says what to do.
 func TestAsleep(t *testing.T) {
 	h := newHouse(t, nil)
 	box, err := h.svc.Create(t.Context(), carrel.CreateOptions{})
@@ -436,8 +436,8 @@ func TestAsleep(t *testing.T) {
 	}
 }
 
-// TestSignals: TERM ends a command, INT a terminal's, and a broken connection the
-// terminal's program.
+// TestSignals shows that TERM ends a command, INT ends a terminal's command, and a broken
+// connection ends the terminal's program.
 func TestSignals(t *testing.T) {
 	h := newHouse(t, nil)
 	c, text := h.dialAs(string(h.box.ID), h.signer("mine", true))
@@ -480,7 +480,7 @@ func TestSignals(t *testing.T) {
 	h.await("nothing", func(n int) bool { return n == 0 })
 }
 
-// await waits until so many programs run.
+// await waits until the number of running programs satisfies ok.
 func (h *house) await(what string, ok func(int) bool) {
 	h.t.Helper()
 	comp, err := h.svc.Computer(h.t.Context(), h.box.ID)
@@ -496,7 +496,7 @@ func (h *house) await(what string, ok func(int) bool) {
 	})
 }
 
-// TestBounds: handshakes, tries and channels are bounded.
+// TestBounds checks the bounds on handshakes, tries and channels.
 func TestBounds(t *testing.T) {
 	hasty := newHouse(t, func(o *sshdoor.Options) { o.HandshakeTime = 100 * time.Millisecond })
 	silent, err := net.Dial("tcp", hasty.addr)
@@ -544,7 +544,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestIdle: a connection on which nothing is open ends.
+// TestIdle shows that a connection without channels ends.
 func TestIdle(t *testing.T) {
 	h := newHouse(t, func(o *sshdoor.Options) { o.IdleTime = 50 * time.Millisecond })
 	c, text := h.dialAs(string(h.box.ID), h.signer("mine", true))
@@ -560,7 +560,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestAtOnce: many connections with many sessions, while keys come and go.
+// TestAtOnce makes many connections with many sessions, while keys come and go.
 func TestAtOnce(t *testing.T) {
 	h := newHouse(t, nil)
 	key := h.signer("mine", true)

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// directTCP is what a direct-tcpip channel asks for (RFC 4254, section 7.2).
+// directTCP is the request of a direct-tcpip channel (RFC 4254, section 7.2).
 type directTCP struct {
 	Host       string
 	Port       uint32
@@ -33,7 +33,7 @@ func (c *client) forward(ctx context.Context, n ssh.NewChannel) {
 		return
 	}
 	if want.Port == uint32(carrel.GuestPort) {
-		// What comes over the link from this host may do there what only the host may.
+		// A connection from this host over the link may do things that only the host may do.
 		_ = n.Reject(ssh.Prohibited, "this port is the sandbox's own guest")
 		return
 	}
@@ -57,7 +57,7 @@ func (c *client) forward(ctx context.Context, n ssh.NewChannel) {
 	splice(ctx, ch, inside)
 }
 
-// own reports whether a host's name means the sandbox itself.
+// own reports whether a host name means the sandbox itself.
 func (c *client) own(host string) bool {
 	if strings.EqualFold(host, "localhost") || strings.EqualFold(host, string(c.target.id)) {
 		return true
@@ -66,7 +66,7 @@ func (c *client) own(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// splice copies both ways until both are done, or one breaks.
+// splice copies both ways until both have ended, or one breaks.
 func splice(ctx context.Context, ch ssh.Channel, inside net.Conn) {
 	broken := func() {
 		_ = ch.Close()
@@ -90,7 +90,7 @@ func splice(ctx context.Context, ch ssh.Channel, inside net.Conn) {
 	wg.Wait()
 }
 
-// publicText is an error in one line, with its hint.
+// publicText returns an error in one line, with its hint.
 func publicText(err error) string {
 	text := err.Error()
 	if hint := carrel.HintOf(err); hint != "" {

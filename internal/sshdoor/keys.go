@@ -23,11 +23,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
-// maxKeys bounds the keys that are kept.
+// maxKeys bounds how many keys are kept.
 const maxKeys = 1000
 
-// Keys are the public keys that may pass, kept in a file. It is safe for concurrent
-// use.
+// Keys holds the public keys that may pass, in a file. It is safe for concurrent use.
 type Keys struct {
 	file string
 
@@ -35,13 +34,13 @@ type Keys struct {
 	keys []entry // by name, then by project
 }
 
-// entry is a key as it is kept and as it is compared.
+// entry is a key in its stored form and in its form for comparison.
 type entry struct {
 	carrel.SSHKey
 	blob []byte
 }
 
-// OpenKeys reads the keys in dir, in file keys.json; none are there at first.
+// OpenKeys reads the keys in dir, from the file keys.json. Without the file there are none.
 func OpenKeys(dir string) (*Keys, error) {
 	k := &Keys{file: filepath.Join(dir, "keys.json")}
 	raw, err := os.ReadFile(k.file)
@@ -67,7 +66,7 @@ func OpenKeys(dir string) (*Keys, error) {
 	return k, nil
 }
 
-// List returns the keys by name.
+// List returns the keys, sorted by name.
 func (k *Keys) List() []carrel.SSHKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,10 +77,10 @@ func (k *Keys) List() []carrel.SSHKey {
 	return out
 }
 
-// Add adds a key of a project under a name, for these of its sandboxes, or for all of them
-// when there are none; the project "" has the sandboxes of all projects. Each project has
-// names of its own, and one key may be several projects'. It is durable when Add returns.
-// Errors: Invalid, AlreadyExists, Exhausted.
+// Add adds a key to a project under a name, for the given sandboxes of the project. Without
+// sandboxes, the key is for all of them. The project "" has the sandboxes of all projects. Each
+// project has its own names, and several projects may have the same key. The key is durable when
+// Add returns. Errors: Invalid, AlreadyExists, Exhausted.
 func (k *Keys) Add(project, name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error) {
 	const op = "add SSH key"
 	invalid := func(field string, err error, hint string) (carrel.SSHKey, error) {
@@ -121,8 +120,7 @@ func (k *Keys) Add(project, name, publicKey string, sandboxes []carrel.ID) (carr
 	return e.SSHKey, k.save(op, next)
 }
 
-// Remove removes a project's key of this name. Connections that it opened go on. Error:
-// NotFound.
+// Remove removes a project's key of this name. Connections that it opened go on. Error: NotFound.
 func (k *Keys) Remove(project, name string) error {
 	const op = "remove SSH key"
 	k.mu.Lock()
@@ -134,7 +132,7 @@ func (k *Keys) Remove(project, name string) error {
 	return k.save(op, next)
 }
 
-// save writes the keys and takes them. k.mu is held.
+// save writes the keys to the file and then uses them. The caller holds k.mu.
 func (k *Keys) save(op string, next []entry) error {
 	list := make([]carrel.SSHKey, 0, len(next))
 	for _, e := range next {
@@ -154,8 +152,8 @@ func (k *Keys) save(op string, next []entry) error {
 	return nil
 }
 
-// find returns the keys that are known by these bytes, one of each project. Public keys are no secret: how
-// long it takes tells nothing that matters.
+// find returns the known keys with these bytes, one of each project. Public keys are no secret, so
+// its running time reveals nothing important.
 func (k *Keys) find(blob []byte) (found []carrel.SSHKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,8 +165,8 @@ func (k *Keys) find(blob []byte) (found []carrel.SSHKey) {
 	return found
 }
 
-// parseKey reads one public key as ssh-keygen writes it. Options, certificates and
-// key types that are weak are refused.
+// parseKey reads one public key as ssh-keygen writes it. It refuses options, certificates and weak
+// key types.
 func parseKey(line string) (ssh.PublicKey, error) {
 	if len(line) > 16<<10 {
 		return nil, errors.New("longer than a public key")
@@ -189,14 +187,13 @@ func parseKey(line string) (ssh.PublicKey, error) {
 	return nil, fmt.Errorf("keys of type %s are not taken", key.Type())
 }
 
-// validName reports whether a key may have this name.
+// validName reports whether a text is a valid name for a key.
 func validName(s string) bool {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@+-"
 	return s != "" && len(s) <= 64 && strings.Trim(s, chars) == ""
 }
 
-// HostKey returns the key by which clients know this host: the one in dir, made on
-// first use.
+// HostKey returns the key by which clients know this host. It is in dir, and is made on first use.
 func HostKey(dir string) (ssh.Signer, error) {
 	fail := func(err error) (ssh.Signer, error) {
 		return nil, &carrel.Error{Op: "open SSH host key", Kind: carrel.Internal, Err: err, Hint: "clients will warn when it is made anew"}
@@ -229,7 +226,7 @@ func HostKey(dir string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// NewHostKey returns a key that is kept nowhere, for a connection of its own.
+// NewHostKey returns a key that is stored nowhere, for a connection of its own.
 func NewHostKey() (ssh.Signer, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

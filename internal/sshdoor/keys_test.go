@@ -90,7 +90,7 @@ func TestHostKeyStays(t *testing.T) {
 	}
 }
 
-// FuzzTarget: a user name leads to a sandbox and a user that are well formed, or nowhere.
+// FuzzTarget shows that a user name leads to a valid sandbox ID and a valid user, or nowhere.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"i00000000000000000000", "root%i00000000000000000000", "%i00000000000000000000", "a%b%i00000000000000000000", "-x%i00000000000000000000", "root", ""} {
 		f.Add(s)

@@ -15,11 +15,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// exitOwnFailure is the status when it was not the command that failed but we; it is
-// the command line's for the same.
+// exitOwnFailure is the exit status when the door failed, and not the command. The command line
+// uses the same one.
 const exitOwnFailure = 125
 
-// hangUpTime is what a terminal's process has to end by itself when its client is gone.
+// hangUpTime is how long a terminal's process may take to end by itself after its client has gone.
 const hangUpTime = 2 * time.Second
 
 const (
@@ -27,17 +27,17 @@ const (
 	maxEnvText = 4096
 )
 
-// session is one session channel: at most one program.
+// session is one session channel. It runs at most one program.
 type session struct {
 	client *client
 	ch     ssh.Channel
 
 	env     map[string]string
-	tty     bool // it has a terminal; both are set before the program begins
+	tty     bool // has a terminal; set, like env, before the program begins
 	started bool
 	inputs  sync.WaitGroup
 
-	settled chan struct{} // closed when the program runs, or will not
+	settled chan struct{} // closed when the program runs, or never will
 	settle  func()
 
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (c *client) session(ctx context.Context, n ssh.NewChannel) {
 	s.inputs.Wait()
 }
 
-// handle does what a request asks for. run is what goes on after the answer.
+// handle carries out a request. run is the work that goes on after the answer.
 func (s *session) handle(ctx context.Context, r *ssh.Request) (run func(), ok bool) {
 	switch r.Type {
 	case "pty-req":
@@ -129,10 +129,10 @@ func (s *session) handle(ctx context.Context, r *ssh.Request) (run func(), ok bo
 		}
 		return s.start(func() { s.settle(); s.sftp(ctx) }) // it gets no signals
 	}
-	return nil, false // agents, X11 and what else there is
+	return nil, false // agents, X11 and all others
 }
 
-// start lets one program begin, once.
+// start lets one program begin, and only once.
 func (s *session) start(run func()) (func(), bool) {
 	if s.started {
 		return nil, false
@@ -141,14 +141,14 @@ func (s *session) start(run func()) (func(), bool) {
 	return run, true
 }
 
-// envAllowed reports whether a variable may be set from outside: the language, and
-// nothing that changes what programs do.
+// envAllowed reports whether a client may set a variable. It allows only the language, and nothing
+// that changes the work of programs.
 func envAllowed(name, value string) bool {
 	lang := name == "LANG" || (strings.HasPrefix(name, "LC_") && len(name) <= 64 && strings.Trim(name[3:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "")
 	return lang && len(value) <= maxEnvText && !strings.ContainsRune(value, 0)
 }
 
-// terminalSize is a size as it is sent. Some clients send 0, which means not known.
+// terminalSize converts a size. Some clients send 0, which means not known.
 func terminalSize(cols, rows uint32) carrel.Size {
 	if cols == 0 || rows == 0 {
 		cols, rows = 80, 24
@@ -156,8 +156,8 @@ func terminalSize(cols, rows uint32) carrel.Size {
 	return carrel.Size{Cols: uint16(min(cols, 0xffff)), Rows: uint16(min(rows, 0xffff))}
 }
 
-// signal passes a signal on, as far as there is a way to. The program may have said something, and the client have sent the
-// signal, before this side knows that it runs.
+// signal sends a signal to the program, if there is a way. A program may write output, and the
+// client may then send a signal, before this side knows that the program runs.
 func (s *session) signal(ctx context.Context, name string) bool {
 	if s.started {
 		select {
@@ -185,7 +185,7 @@ func (s *session) signal(ctx context.Context, name string) bool {
 	return false
 }
 
-// run runs a command line, or a shell when there is none, and tells how it ended.
+// run runs a command line, or a shell if there is none, and reports how it ended.
 func (s *session) run(ctx context.Context, line string) {
 	p, err := s.begin(ctx, line)
 	if err != nil {
@@ -205,8 +205,8 @@ func (s *session) run(ctx context.Context, line string) {
 	s.exit(res)
 }
 
-// begin starts the program with the channel for its input and output. Where there is
-// no bash, there may be a sh.
+// begin starts the program with the channel as its input and output. If there is no bash, it tries
+// sh.
 func (s *session) begin(ctx context.Context, line string) (p carrel.Process, err error) {
 	computer, err := s.client.computer(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *session) begin(ctx context.Context, line string) (p carrel.Process, err
 		if s.tty {
 			cmd.TTY = &size
 		}
-		// The end of the channel must leave time to end the process, too.
+		// The context must outlive the channel, so that the process can still be ended.
 		if p, err = computer.Start(context.WithoutCancel(ctx), cmd); err == nil {
 			s.mu.Lock()
 			s.process = p
@@ -247,7 +247,7 @@ func (s *session) begin(ctx context.Context, line string) (p carrel.Process, err
 	return nil, err
 }
 
-// input passes the client's input on.
+// input copies the client's input to the program.
 func (s *session) input(p carrel.Process) {
 	_, err := io.Copy(p, s.ch)
 	if err == nil && !s.tty {
@@ -255,8 +255,8 @@ func (s *session) input(p carrel.Process) {
 	}
 }
 
-// abandon is for a process whose client is gone. On a terminal it would get a hangup;
-// others run on and find their input at its end.
+// abandon handles a process whose client has gone. A process on a terminal is ended, as by a
+// hangup. Others run on, and their input ends.
 func (s *session) abandon(p carrel.Process) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*hangUpTime)
 	defer cancel()
@@ -268,17 +268,17 @@ func (s *session) abandon(p carrel.Process) {
 	waiting, done := context.WithTimeout(ctx, hangUpTime)
 	defer done()
 	if _, err := p.Wait(waiting); err != nil {
-		_ = p.Signal(ctx, int(syscall.SIGKILL)) // an interactive shell takes no SIGTERM
+		_ = p.Signal(ctx, int(syscall.SIGKILL)) // an interactive shell ignores SIGTERM
 	}
 }
 
-// fail says on the client's standard error why there is no program.
+// fail writes to the client's standard error why no program runs.
 func (s *session) fail(err error) {
 	fmt.Fprintf(s.ch.Stderr(), "carrel: %s\r\n", publicText(err))
 	s.status(exitOwnFailure)
 }
 
-// exit tells how the program ended.
+// exit reports how the program ended.
 func (s *session) exit(res *carrel.Result) {
 	_ = s.ch.CloseWrite()
 	if res.ExitCode >= 0 {
@@ -297,7 +297,7 @@ func (s *session) status(code uint32) {
 	_, _ = s.ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
 }
 
-// signalName is SSH's name for what a status text says.
+// signalName is SSH's name for the signal in a status text.
 func signalName(status string) string {
 	for text, name := range map[string]string{"hangup": "HUP", "interrupt": "INT", "quit": "QUIT", "aborted": "ABRT", "terminated": "TERM",
 		"segmentation fault": "SEGV", "broken pipe": "PIPE", "alarm clock": "ALRM", "illegal instruction": "ILL", "floating point exception": "FPE"} {

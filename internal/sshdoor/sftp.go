@@ -19,8 +19,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxOpen bounds the files that one SFTP session has open: each may hold a window of
-// its content.
+// maxOpen bounds the open files of one SFTP session. Each may hold a window of its content.
 const maxOpen = 32
 
 // serveFiles speaks SFTP on a channel until it ends.
@@ -38,14 +37,14 @@ func serveFiles(ctx context.Context, ch io.ReadWriter, computer carrel.Computer,
 	return err
 }
 
-// keptOpen is a channel that outlives its SFTP session: the exit status follows.
+// keptOpen is a channel that stays open after its SFTP session, because the exit status follows.
 type keptOpen struct{ io.ReadWriter }
 
 // Close implements io.Closer.
 func (keptOpen) Close() error { return nil }
 
-// fileServer answers SFTP's requests with what [carrel.Files] can do, and small
-// commands for the rest.
+// fileServer answers SFTP's requests with [carrel.Files] where it can, and with small commands for
+// the rest.
 type fileServer struct {
 	ctx      context.Context
 	computer carrel.Computer
@@ -54,7 +53,7 @@ type fileServer struct {
 
 	mu      sync.Mutex
 	open    int
-	writing map[string]*writer // by path: what is told of attributes waits for the content
+	writing map[string]*writer // by path; changes of attributes wait for the content
 }
 
 // enter counts an open file.
@@ -74,7 +73,7 @@ func (f *fileServer) leave() {
 	f.open--
 }
 
-// status makes an error one that SFTP has a code for.
+// status converts an error to one that SFTP has a code for.
 func status(err error) error {
 	switch carrel.KindOf(err) {
 	case "":
@@ -89,8 +88,8 @@ func status(err error) error {
 	return errors.New(publicText(err))
 }
 
-// run runs a program that does what Files has no call for. Names are absolute, so
-// none is taken for an option.
+// run runs a program for an operation that Files does not have. Names are absolute, so none is
+// taken for an option.
 func (f *fileServer) run(args ...string) error {
 	res, err := f.computer.Run(f.ctx, carrel.Command{Args: args, User: f.user, Dir: "/", Timeout: time.Minute})
 	if err != nil {
@@ -178,12 +177,13 @@ func (f *fileServer) Filecmd(r *sftp.Request) error {
 	return sftp.ErrSSHFxOpUnsupported
 }
 
-// PosixRename implements sftp.PosixRenameFileCmder: it replaces the target.
+// PosixRename implements sftp.PosixRenameFileCmder. It replaces the target.
 func (f *fileServer) PosixRename(r *sftp.Request) error {
 	return status(f.files.Move(f.ctx, r.Filepath, r.Target))
 }
 
-// setAttributes sets what a request says; for a file that is being written, when it is.
+// setAttributes sets the attributes in a request. For a file that is being written, it does so
+// after the writing.
 func (f *fileServer) setAttributes(r *sftp.Request) error {
 	var commands [][]string
 	flags, a := r.AttrFlags(), r.Attributes()
@@ -258,7 +258,7 @@ func (f *fileServer) Readlink(name string) (string, error) {
 	return info.Target, nil
 }
 
-// follow is the file that a name leads to.
+// follow returns the file that a name leads to.
 func (f *fileServer) follow(name string) (fileInfo, error) {
 	for range 40 {
 		info, err := f.files.Stat(f.ctx, name)
@@ -280,7 +280,7 @@ func (f *fileServer) follow(name string) (fileInfo, error) {
 	return fileInfo{}, errors.New("too many symbolic links")
 }
 
-// fileInfo is ours as the library wants it.
+// fileInfo is a carrel.FileInfo in the library's form.
 type fileInfo struct{ carrel.FileInfo }
 
 // Name implements fs.FileInfo.

@@ -9,12 +9,12 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// window is how much of a file's content is held while requests for it come out of
-// order: clients have many under way at once.
+// window is how much of a file's content is held for requests that come out of order. Clients have
+// many requests under way at once.
 const window = 2 << 20
 
-// reader reads a file at any place. What is read one after the other costs one pass;
-// going back further than the window begins again.
+// reader reads a file at any place. Reading in order costs one pass. Going back further than the
+// window begins a new pass.
 type reader struct {
 	f    *fileServer
 	name string
@@ -53,7 +53,7 @@ func (r *reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// begin reads from the beginning.
+// begin starts a new pass from the beginning of the file.
 func (r *reader) begin() error {
 	r.drop()
 	ctx, cancel := context.WithCancel(r.f.ctx)
@@ -66,7 +66,7 @@ func (r *reader) begin() error {
 	return nil
 }
 
-// fill reads on until to, or to the end.
+// fill reads on until to, or to the end of the file.
 func (r *reader) fill(to int64) error {
 	for buf := make([]byte, 64<<10); !r.end && r.from+int64(len(r.held)) < to; {
 		n, err := r.body.Read(buf)
@@ -104,11 +104,10 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// errNotWhole is for what would change a file in the middle.
+// errNotWhole is the error for a change in the middle of a file.
 var errNotWhole = errors.New("files are written whole, from the beginning to the end, here")
 
-// writer writes a file from its beginning to its end, whatever the order is in which
-// the pieces of the next few come.
+// writer writes a file from its beginning to its end. The next few pieces may arrive in any order.
 type writer struct {
 	f    *fileServer
 	name string
@@ -184,7 +183,7 @@ func (w *writer) WriteAt(p []byte, off int64) (int, error) {
 	}
 }
 
-// send writes the next piece. The sandbox may be slow: that slows the client down.
+// send writes the next piece. A slow sandbox slows the client down.
 func (w *writer) send(p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -197,7 +196,7 @@ func (w *writer) send(p []byte) error {
 	return nil
 }
 
-// fail breaks the transfer off: what is half written must not look whole.
+// fail breaks the transfer off, because a half-written file must not look complete.
 func (w *writer) fail(err error) error {
 	if w.failed == nil {
 		w.failed = err
@@ -206,14 +205,14 @@ func (w *writer) fail(err error) error {
 	return w.failed
 }
 
-// TransferError implements sftp.TransferError: the client is gone.
+// TransferError implements sftp.TransferError. It is called when the client has gone.
 func (w *writer) TransferError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_ = w.fail(errOr(err, io.ErrUnexpectedEOF))
 }
 
-// Close implements io.Closer: the file is there when it returns.
+// Close implements io.Closer. The file is complete when it returns.
 func (w *writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

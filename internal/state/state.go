@@ -1,8 +1,8 @@
-// Package state is the contract of the durable records: what the service writes
-// down so that nothing acknowledged is lost when the daemon dies.
+// Package state is the contract for durable records. The service writes them so that nothing that
+// it acknowledged is lost when the daemon dies.
 //
-// Package sqlite implements it on a file, package memory without one. A write
-// has reached the disk when the method returns.
+// Package sqlite implements the contract on a file, package memory without one. A write has reached
+// the disk when the method returns.
 package state
 
 import (
@@ -14,48 +14,48 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Record is one sandbox as it is remembered. It holds secrets (the tokens): a
-// Store keeps it where only the daemon's user can read.
+// Record is the stored data of one sandbox. It holds secrets (the tokens), so a Store must keep it
+// where only the daemon's user can read.
 type Record struct {
 	Sandbox carrel.Sandbox    // its public face
 	Handle  []byte            // the driver's handle; nil until the driver created it
-	Env     map[string]string // default environment, given to the guest
+	Env     map[string]string // default environment for the guest
 	User    string            // default user
 	WorkDir string            // default working directory
 	Start   []string          // the template's own command, run at every boot
-	// Timeout is the one it was last given: what it gets when it wakes by itself.
+	// Timeout is the last timeout that a request set. The sandbox gets it again when it wakes
+	// without a request for another.
 	Timeout time.Duration
 	// Paused is the snapshot that a paused sandbox resumes from; "" while it runs.
 	Paused carrel.SnapshotID
-	// Wake says that a paused sandbox is on its way back (a rollback): a service that
-	// finds it so resumes it.
+	// Wake says that a paused sandbox is on its way back (a rollback). A service that finds it
+	// resumes it.
 	Wake bool
-	// Sound says that a paused sandbox was paused on request and without memory: requests
-	// to it don't wake it, as E2B has it.
+	// Sound says that a sandbox was paused on request and without memory. As in E2B, requests to it
+	// don't wake it.
 	Sound bool
-	// Born is the snapshot that it was made from; "" when from a template.
+	// Born is the snapshot that the sandbox was made from; "" for a template.
 	Born carrel.SnapshotID
-	// Root is the root image that it runs on: the name of a file that the service keeps
-	// for as long as a sandbox or a snapshot needs it.
+	// Root is the sandbox's root image. It is the name of a file that the service keeps for as long
+	// as a sandbox or a snapshot needs it.
 	Root string
-	// Guest is the name of the guest's image that it runs: memory holds a running guest, so
-	// a snapshot with memory needs the very same.
+	// Guest is the name of the guest image that the sandbox runs. A snapshot with memory contains a
+	// running guest, so it needs exactly this image.
 	Guest string
 }
 
-// Warm is the state of a sandbox that was made ahead and is nobody's yet. It is a state
-// of records only: no door shows such a sandbox.
+// Warm is the state of a sandbox that was made ahead and belongs to nobody yet. Only records have
+// this state: no door shows such a sandbox.
 const Warm carrel.State = "warm"
 
-// SnapshotRecord is one snapshot as it is remembered. Its content is in the
-// snapshot store.
+// SnapshotRecord is the stored data of one snapshot. Its content is in the snapshot store.
 type SnapshotRecord struct {
 	Snapshot carrel.Snapshot
-	// Record is the sandbox's at that moment: what a fork is made from. It holds secrets.
+	// Record is the sandbox's record at that moment. Forks are made from it. It holds secrets.
 	Record Record
 }
 
-// UnmarshalJSON reads a record also as it was before sandboxes had a project.
+// UnmarshalJSON also reads records from before sandboxes had a project.
 func (r *Record) UnmarshalJSON(raw []byte) error {
 	type plain Record
 	old := struct {
@@ -69,7 +69,7 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a record also as it was before snapshots had a project.
+// UnmarshalJSON also reads records from before snapshots had a project.
 func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
 	type plain SnapshotRecord
 	if err := json.Unmarshal(raw, (*plain)(r)); err != nil {
@@ -79,9 +79,9 @@ func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Change is a set of writes that happen together or not at all. They are made in
-// the order of the fields, so that what is put and deleted by one Change is gone;
-// of two records with one ID the later stays.
+// Change is a set of writes that happen together or not at all. They are made in the order of the
+// fields. So a record that one Change puts and deletes is gone. If it puts two records with one ID,
+// the later one stays.
 type Change struct {
 	Put             []Record
 	Delete          []carrel.ID
@@ -109,19 +109,19 @@ func (t *Tombstones) Add(id string) {
 	}
 }
 
-// Store keeps records and events. All methods are safe for concurrent use and
-// return errors of kind NotFound, Exhausted (the disk) or Internal.
+// Store keeps records and events. All methods are safe for concurrent use and return errors of kind
+// NotFound, Exhausted (the disk) or Internal.
 type Store interface {
 	PutSandbox(ctx context.Context, r Record) error
 	GetSandbox(ctx context.Context, id carrel.ID) (Record, error)
-	// DeleteSandbox forgets a sandbox. Its events stay, so that its end can be told
-	// afterwards. Idempotent.
+	// DeleteSandbox deletes a sandbox's record. Its events stay, so that its end can still be
+	// reported. Idempotent.
 	DeleteSandbox(ctx context.Context, id carrel.ID) error
 	// Sandboxes returns all records, oldest first.
 	Sandboxes(ctx context.Context) ([]Record, error)
 
-	// Apply makes all writes of a change at once: after an error, as after a crash,
-	// none of them happened. Deleting what is not there is no error.
+	// Apply makes all writes of a change at once. After an error or a crash, none of them happened.
+	// It is no error to delete a record that does not exist.
 	Apply(ctx context.Context, c Change) error
 	GetSnapshot(ctx context.Context, id carrel.SnapshotID) (SnapshotRecord, error)
 	// Snapshots returns the records of all snapshots, oldest first.
@@ -133,12 +133,12 @@ type Store interface {
 	// TrimTombstones forgets tombstones older than before.
 	TrimTombstones(ctx context.Context, before time.Time) error
 
-	// AppendEvent stores e and returns it with its sequence number, which rises by
-	// one from event to event.
+	// AppendEvent stores e and returns it with its sequence number, which is one more than the last
+	// event's.
 	AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, error)
-	// Events returns at most limit events after seq, in order; id "" means all sandboxes.
+	// Events returns at most limit events after seq, in order. An id of "" means all sandboxes.
 	Events(ctx context.Context, id carrel.ID, after int64, limit int) ([]carrel.Event, error)
-	// TrimEvents forgets events older than before.
+	// TrimEvents deletes events older than before.
 	TrimEvents(ctx context.Context, before time.Time) error
 	Close() error
 }

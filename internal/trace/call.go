@@ -11,22 +11,24 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// call is a request as it arrived.
+// call is a request at its arrival.
 type call struct {
 	at     time.Time // zero: not known
 	trace  traceID
 	parent parentID
 }
 
-// Arrive notes when a request came in and what trace it belongs to, by its header "traceparent" (W3C Trace Context),
-// which may be empty: the operation that is begun with the context goes on from there.
+// Arrive notes when a request came in and which trace it belongs to, by its header "traceparent"
+// (W3C Trace Context), which may be empty. An operation that begins with the returned context
+// continues that trace.
 func Arrive(ctx context.Context, traceparent string) context.Context {
 	c := call{at: time.Now()}
 	c.trace, c.parent, _ = parseParent(traceparent)
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// parseParent reads a header of version 00, or the beginning of a later one, as its specification asks for.
+// parseParent reads a header of version 00, or the beginning of a later version, as the
+// specification requires.
 func parseParent(s string) (t traceID, p parentID, ok bool) {
 	const form = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	if len(s) < len(form) || (len(s) > len(form) && (s[:2] == "00" || s[len(form)] != '-')) {
@@ -51,13 +53,13 @@ func parseParent(s string) (t traceID, p parentID, ok bool) {
 	return t, p, true
 }
 
-// order sorts spans by their beginnings.
+// order sorts spans by their start times.
 func order(spans []carrel.Span) {
 	slices.SortStableFunc(spans, func(a, b carrel.Span) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
 }
 
-// Detach returns a context whose next operation is one of its own, though in the same trace: that on another sandbox, or one
-// that outlives what asked for it.
+// Detach returns a context whose next operation is separate, but in the same trace. It is for an
+// operation on another sandbox, or one that outlives its caller.
 func Detach(ctx context.Context) context.Context {
 	outer, _ := ctx.Value(spanKey{}).(*Span)
 	if outer == nil {
@@ -70,7 +72,7 @@ func Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, spanKey{}, (*Span)(nil))
 }
 
-// Carry gives to, which lives longer, the request that from came with.
+// Carry gives the request of from to the context to, which lives longer.
 func Carry(to, from context.Context) context.Context {
 	if c, ok := Detach(from).Value(callKey{}).(call); ok {
 		return context.WithValue(to, callKey{}, c)

@@ -1,25 +1,27 @@
-// Package trace measures what an operation on a sandbox spends its time on.
+// Package trace measures how an operation on a sandbox spends its time.
 //
 // # Use
 //
-// Whoever begins an operation calls [Recorder.Begin], which puts it into the context; everybody below calls
-// [Start] with that context and ends the [Span] it got. Where nothing is recorded, Start returns nil, all of whose
-// methods do nothing, so no caller asks:
+// The code that begins an operation calls [Recorder.Begin], which puts the operation into the
+// context. Code below calls [Start] with that context, and ends the [Span] that it got. If nothing
+// is recorded, Start returns a nil Span. All methods of a nil Span do nothing, so no caller needs a
+// check:
 //
 //	ctx, span := trace.Start(ctx, "cgroup")
 //	defer span.End()
 //
-// A recorder keeps the latest operations of all sandboxes in a ring, so what it holds is bounded, and hands each that
-// has ended to its exporter.
+// A recorder keeps the latest operations of all sandboxes in a ring, so its memory is bounded. It
+// gives each operation that has ended to its exporter.
 //
 // # Cost
 //
-// A span is one allocation and two looks at the clock, less than a microsecond; without a recorder it is one
-// question to the context.
+// A span costs one allocation and two readings of the clock, less than a microsecond. Without a
+// recorder it costs one look into the context.
 //
 // # Locks
 //
-// Recorder.mu guards the ring, operation.mu one operation's spans; never both at once.
+// Recorder.mu guards the ring, and operation.mu one operation's spans. No goroutine holds both at
+// once.
 package trace
 
 import (
@@ -35,10 +37,10 @@ import (
 
 const (
 	kept     = 1024 // operations of all sandboxes together
-	maxSpans = 256  // of one operation; what comes after is not recorded
+	maxSpans = 256  // of one operation; later ones are not recorded
 )
 
-// Recorder keeps the latest operations. nil records nothing.
+// Recorder keeps the latest operations. A nil Recorder records nothing.
 type Recorder struct {
 	export func(carrel.Trace)
 
@@ -47,10 +49,11 @@ type Recorder struct {
 	next int
 }
 
-// New returns a recorder. export, which may be nil, is called with each operation when it ends; it must not block.
+// New returns a recorder. export, which may be nil, is called with each operation when it ends. It
+// must not block.
 func New(export func(carrel.Trace)) *Recorder { return &Recorder{export: export} }
 
-// operation is one trace under way or ended.
+// operation is one trace, under way or ended.
 type operation struct {
 	sandbox  carrel.ID
 	id       [16]byte
@@ -70,7 +73,7 @@ type span struct {
 	fields     map[string]string
 }
 
-// Span is a part of an operation under way. nil is one that isn't recorded.
+// Span is a part of an operation under way. A nil Span is not recorded.
 type Span struct {
 	op *operation
 	i  int
@@ -83,8 +86,9 @@ type (
 	parentID = [8]byte
 )
 
-// Begin starts an operation on a sandbox and returns a context in which [Start] adds its parts. If ctx has an operation
-// already, this becomes a part of that. A request that [Arrive] noted is its beginning, and its caller's trace goes on.
+// Begin starts an operation on a sandbox and returns a context in which [Start] adds its parts. If
+// ctx has an operation already, the new one becomes a part of that. If [Arrive] noted a request,
+// the operation begins at the request's arrival and continues its caller's trace.
 func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (context.Context, *Span) {
 	if r == nil {
 		return ctx, nil
@@ -119,7 +123,7 @@ func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (contex
 	return context.WithValue(ctx, spanKey{}, s), s
 }
 
-// Start begins a part of the operation in ctx. The context it returns is for what is part of the part.
+// Start begins a part of the operation in ctx. The returned context is for the parts of this part.
 func Start(ctx context.Context, name string) (context.Context, *Span) {
 	outer, _ := ctx.Value(spanKey{}).(*Span)
 	s := outer.add(name, time.Now(), 0, false)
@@ -155,10 +159,11 @@ func (s *Span) add(name string, start time.Time, took time.Duration, ended bool)
 	return &Span{op: op, i: len(op.spans) - 1}
 }
 
-// End ends the part; only the first call counts. The end of the whole hands it to the exporter.
+// End ends the part. Only the first call counts. The end of the whole operation hands it to the
+// exporter.
 func (s *Span) End() { s.EndWith(nil) }
 
-// EndWith is End of a part that may have failed.
+// EndWith is End for a part that may have failed.
 func (s *Span) EndWith(err error) {
 	if s == nil {
 		return
@@ -176,7 +181,7 @@ func (s *Span) EndWith(err error) {
 	}
 }
 
-// Set notes something about the part.
+// Set adds a key and a value to the part.
 func (s *Span) Set(key, value string) {
 	if s == nil {
 		return
@@ -190,7 +195,7 @@ func (s *Span) Set(key, value string) {
 	p.fields[key] = value
 }
 
-// Of returns what is kept of a sandbox's operations, oldest first.
+// Of returns the recorded operations of a sandbox, oldest first.
 func (r *Recorder) Of(id carrel.ID) []carrel.Trace {
 	if r == nil {
 		return nil
@@ -210,7 +215,7 @@ func (r *Recorder) Of(id carrel.ID) []carrel.Trace {
 	return out
 }
 
-// public is a copy for readers, with its spans in the order of their beginnings.
+// public returns a copy for readers, with its spans in the order of their start times.
 func (op *operation) public() carrel.Trace {
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -229,7 +234,7 @@ func (op *operation) public() carrel.Trace {
 	return t
 }
 
-// newID is a random span ID: it is no secret, so it need not be one.
+// newID returns a random span ID. It is not secret, so it need not be unpredictable.
 func newID() (id [8]byte) {
 	for n := rand.Uint64(); id == [8]byte{}; n = rand.Uint64() {
 		for i := range id {

@@ -32,9 +32,9 @@ func write(t *testing.T, name string, raw []byte) {
 	}
 }
 
-// TestEditedFiles: whoever can write the files can't have a secret sent elsewhere, nor
-// under another name or for another owner. What is refused is told, the rest works, and
-// the refused one can be removed and set anew.
+// TestEditedFiles edits the files. An attacker who can write them must not be able to have a secret
+// sent to another host, or used under another name or by another owner. A refused file is reported,
+// the others work, and its secret can be removed and set anew.
 func TestEditedFiles(t *testing.T) {
 	type fields = map[string]any
 	for name, edit := range map[string]func(t *testing.T, dir string, f fields, victim, other carrel.Secret){
@@ -114,7 +114,7 @@ func TestEditedFiles(t *testing.T) {
 	}
 }
 
-// TestRefusedFile: the error names the secret and what to do, which works.
+// TestRefusedFile shows that the error names the secret and a remedy, and that the remedy works.
 func TestRefusedFile(t *testing.T) {
 	for _, damage := range []func([]byte) []byte{
 		func(raw []byte) []byte { return raw[:len(raw)/2] },
@@ -147,7 +147,7 @@ func TestRefusedFile(t *testing.T) {
 	}
 }
 
-// TestRefusedName: the name of a refused file is not free for a new secret by accident.
+// TestRefusedName shows that a new secret can't take the name of a refused file by accident.
 func TestRefusedName(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	v := open(t, dir)
@@ -166,7 +166,8 @@ func TestRefusedName(t *testing.T) {
 	create(t, v, "a", "x")
 }
 
-// TestTwoFilesOfOneName: a file that comes back from a backup takes no name away.
+// TestTwoFilesOfOneName restores an old file from a backup. It must not take the name of a newer
+// secret.
 func TestTwoFilesOfOneName(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	v := open(t, dir)
@@ -188,7 +189,7 @@ func TestTwoFilesOfOneName(t *testing.T) {
 	reveals(t, open(t, dir), "a", "example.com", "new")
 }
 
-// TestKeys: no key is ever made where secrets are sealed with another one.
+// TestKeys shows that no key is ever made when secrets are sealed with another one.
 func TestKeys(t *testing.T) {
 	refused := func(t *testing.T, dir string, change ...func(*vault.Options)) {
 		t.Helper()
@@ -229,7 +230,7 @@ func TestKeys(t *testing.T) {
 		t.Error(info.Mode(), err)
 	}
 
-	// A key that is kept elsewhere, in both forms.
+	// Now with a key in another place, in both forms.
 	elsewhere := filepath.Join(t.TempDir(), "credential")
 	named := func(o *vault.Options) { o.KeyFile = elsewhere }
 	refused(t, t.TempDir(), named)
@@ -250,7 +251,7 @@ func TestKeys(t *testing.T) {
 	refused(t, dir, named)
 }
 
-// TestLeftovers: what a crash left of unfinished writes is removed, and nothing else.
+// TestLeftovers shows that unfinished writes of a crash are removed, and nothing else.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	s := create(t, open(t, dir), "a", canary)

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/vault"
 )
 
-// These variables make the test binary a daemon that is killed at a step.
+// With these variables, the test binary is a daemon that is killed at a step.
 const (
 	crashDir   = "VAULT_CRASH_DIR"
 	crashPoint = "VAULT_CRASH_POINT"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// changeAll makes every kind of change and is killed in the middle of it.
+// changeAll makes every kind of change. It is killed in the middle.
 func changeAll(dir string) {
 	left := 0
 	_, _ = fmt.Sscan(os.Getenv(crashHit), &left)
@@ -66,8 +66,8 @@ func changeAll(dir string) {
 	}
 }
 
-// TestKilled kills a daemon at each step of each change: what was acknowledged is
-// there, and what was not is as before or as wanted.
+// TestKilled kills a daemon at each step of each change. An acknowledged change must be there. Any
+// other change is made or not made, with nothing in between.
 func TestKilled(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,7 +90,7 @@ func TestKilled(t *testing.T) {
 			if oerr != nil {
 				t.Fatal(where, oerr)
 			}
-			// A crashed change of the key is over, and the key is one file again.
+			// A crashed change of the key has been finished, and there is only one key file.
 			if _, err := os.Stat(filepath.Join(dir, "key.next")); err == nil {
 				t.Error(where, "key.next is still there")
 			}
@@ -109,7 +109,7 @@ func TestKilled(t *testing.T) {
 			if err := v.Rekey(nil); err != nil {
 				t.Error(where, "the key can't be changed any more:", err)
 			}
-			if err == nil { // it came through: there are no more such steps
+			if err == nil { // it was not killed: there are no more steps
 				if !strings.Contains(done, "rekeyed") {
 					t.Fatal(where)
 				}
@@ -123,7 +123,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a change that could not be written was not made, and the next one can be.
+// TestFullDisk shows that a change that can't be written is not made, and that the next one can be.
 func TestFullDisk(t *testing.T) {
 	defer failpoint.Reset()
 	dir, ctx := t.TempDir(), t.Context()
@@ -149,7 +149,7 @@ func TestFullDisk(t *testing.T) {
 	if _, err := v.Update(ctx, "", "a", "new", nil); err != nil {
 		t.Error(err)
 	}
-	full("vault.written") // the write was made, but nobody can be sure
+	full("vault.written") // the write was made, but the vault can't be sure
 	_, err = v.Create(ctx, "", carrel.NewSecret{Name: "c", Value: "new"})
 	wantKind(t, "create", err, carrel.Internal)
 	failpoint.Reset()
@@ -160,7 +160,7 @@ func TestFullDisk(t *testing.T) {
 	reveals(t, v, "c", "example.com", "newer")
 }
 
-// TestRekey: afterwards the old key opens nothing.
+// TestRekey shows that the old key opens nothing after a change of the key.
 func TestRekey(t *testing.T) {
 	dir := t.TempDir()
 	v := open(t, dir)
@@ -184,7 +184,7 @@ func TestRekey(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A key that is kept elsewhere: its owner replaces it, when it suits.
+	// The owner of a key in another place replaces it when it suits.
 	elsewhere := filepath.Join(t.TempDir(), "credential")
 	named := func(o *vault.Options) { o.KeyFile = elsewhere }
 	write(t, elsewhere, old)

@@ -14,12 +14,11 @@ import (
 
 const (
 	format = 1
-	// maxFile bounds a secret's file: a value, its metadata and hosts, and some room.
+	// maxFile bounds a secret's file. It has room for a value, its metadata and its hosts.
 	maxFile = 256 << 10
 )
 
-// header is what a secret's file says in clear. All of it is authenticated with the
-// value.
+// header is the cleartext part of a secret's file. All of it is authenticated with the value.
 type header struct {
 	Format   int               `json:"format"`
 	ID       string            `json:"id"`
@@ -30,17 +29,17 @@ type header struct {
 	Hosts    []string          `json:"hosts,omitempty"`
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
-	Key      string            `json:"key"` // the ID of the key that it is sealed with
+	Key      string            `json:"key"` // the ID of the key that the value is sealed with
 }
 
-// record is a secret's file. One that was sealed or unlocked keeps what opens it, so
-// that a value costs little for each request that needs it.
+// record is a secret's file. After seal or unlock it keeps its cipher, so that opening the value
+// for a request costs little.
 type record struct {
 	header
 	Sealed []byte `json:"sealed"`
 
 	aead  cipher.AEAD
-	bound []byte // what is authenticated with the value
+	bound []byte // the bytes authenticated with the value
 }
 
 var (
@@ -48,7 +47,7 @@ var (
 	errOtherKey = errors.New("it is sealed with another key")
 )
 
-// seal makes a record of a header and a value.
+// seal makes a record from a header and a value.
 func seal(k *key, h header, value []byte) (*record, error) {
 	h.Format, h.Key = format, k.id
 	bound, err := h.bytes()
@@ -60,7 +59,7 @@ func seal(k *key, h header, value []byte) (*record, error) {
 	return r, nil
 }
 
-// unlock makes a record that was read ready to be opened, and checks that it can be.
+// unlock prepares a record that was read from a file, and checks that it can be opened.
 func (r *record) unlock(k *key) error {
 	if r.Key != k.id {
 		return errOtherKey
@@ -83,7 +82,7 @@ func (r *record) open() ([]byte, error) {
 	return value, nil
 }
 
-// bytes is what is authenticated: the same for the same header, always.
+// bytes returns the bytes that are authenticated. They are always the same for the same header.
 func (h header) bytes() ([]byte, error) { return json.Marshal(h) }
 
 // encode returns the file's content.
@@ -92,8 +91,8 @@ func (r *record) encode() ([]byte, error) {
 	return append(raw, '\n'), err
 }
 
-// parse reads a file. What it returns is not authenticated before it was opened; on
-// error it holds as much as could be read.
+// parse reads a file. The result is not authenticated until it is opened. On error it holds as much
+// as could be read.
 func parse(raw []byte) (*record, error) {
 	r := &record{}
 	if len(raw) > maxFile {
@@ -121,7 +120,7 @@ func parse(raw []byte) (*record, error) {
 	return r, nil
 }
 
-// tell returns what is told of the secret.
+// tell returns the public data of the secret.
 func (h header) tell() carrel.Secret {
 	return carrel.Secret{ID: h.ID, Name: h.Name, Version: h.Version, Metadata: clone(h.Metadata),
 		Hosts: append([]string(nil), h.Hosts...), Created: h.Created, Updated: h.Updated}

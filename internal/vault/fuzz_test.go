@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzFile: no file that was not sealed with the key gives a value, and one that was
-// gives the same header and value again.
+// FuzzFile shows that a file which was not sealed with the key gives no value, and that one which
+// was gives the same header and value again.
 func FuzzFile(f *testing.F) {
 	k := makeKey([]byte("0123456789abcdef0123456789abcdef"))
 	h := header{ID: "sec_abcdefghij0123456789", Owner: "o", Name: "name", Version: 3, Metadata: map[string]string{"a": "<ö>\u2028"}, Hosts: []string{"*.example.com", "2001:db8::1"},
@@ -42,7 +42,7 @@ func FuzzFile(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Other bytes may say the same (white space, the order of fields), but not more.
+		// Other bytes may mean the same (white space, the order of fields), but not more.
 		want, _ := r.header.bytes()
 		if have, _ := got.header.bytes(); string(value) != "the value" || !bytes.Equal(have, want) {
 			t.Fatalf("a forged file is opened: %s", raw)
@@ -50,7 +50,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// FuzzKey: what is taken for a key is one, and prints as nothing.
+// FuzzKey shows that every accepted key is a valid one, and that no verb prints its bytes.
 func FuzzKey(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ab", 32)))
 	f.Add([]byte(strings.Repeat("k", 32)))

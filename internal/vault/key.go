@@ -25,10 +25,10 @@ const (
 	nextName = "key.next"
 )
 
-// key is the vault's key. It prints as nothing.
+// key is the vault's key. It prints as "[key]".
 type key struct {
 	secret [keyLen]byte
-	id     string // tells keys apart without telling anything of them
+	id     string // identifies the key without revealing it
 }
 
 // Format implements fmt.Formatter, so that no verb prints the key.
@@ -80,7 +80,7 @@ func parseKey(raw []byte) (*key, error) {
 	return nil, errors.New("neither 32 bytes nor 64 hexadecimal digits")
 }
 
-// readKey reads a key file; nil when there is none.
+// readKey reads a key file. It returns nil when there is none.
 func readKey(name string) (*key, error) {
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func readKey(name string) (*key, error) {
 		Hint: "restore the key file; without it the secrets can't be read and have to be set anew"}
 }
 
-// own takes a key file of the vault's own away from everybody else.
+// own makes the vault's own key file unreadable for other users.
 func own(name string) error {
 	info, err := os.Stat(name)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -105,8 +105,8 @@ func own(name string) error {
 	return err
 }
 
-// openKey finds the key to use. used says that there are secrets already, which a
-// new key could not open.
+// openKey finds the key to use. used says that there are secrets already. A new key could not open
+// those.
 func (v *Vault) openKey(used bool) error {
 	file := v.keyFile()
 	k, err := readKey(file)

@@ -12,13 +12,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/failpoint"
 )
 
-// Rekey seals every secret anew under another key: the given one, in the form of a key
-// file, or a random one for nil. Secrets go on being served meanwhile.
+// Rekey seals every secret anew under another key. That is the given one, in the form of a key
+// file, or a random one if given is nil. The vault goes on serving secrets during this.
 //
-// The new key is kept in key.next first, so that a crash at any moment leaves each
-// secret under one of two keys that are at hand, and the next Open goes on. At the end
-// it takes the old key's place. With Options.KeyFile that is for the caller to do, who
-// gives the key then; until an Open finds it there, key.next stays.
+// Rekey first writes the new key to key.next. So after a crash at any moment, each secret is sealed
+// under one of two keys that are available, and the next Open goes on. At the end, the new key
+// replaces the old one. With Options.KeyFile, the caller gives the key and must put it into that
+// file. key.next stays until an Open finds the new key there.
 func (v *Vault) Rekey(given []byte) error {
 	const op = "change key of secrets"
 	v.writing.Lock()
@@ -38,11 +38,11 @@ func (v *Vault) Rekey(given []byte) error {
 	v.mu.RUnlock()
 	switch {
 	case pending != nil && v.opts.KeyFile == "" && given == nil:
-		return v.reseal(op) // a disk that was full then may not be now
+		return v.reseal(op) // try again: the disk may have been full then
 	case pending != nil:
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, Err: fmt.Errorf("%s is still to be replaced by %s from the last change", v.keyFile(), filepath.Join(v.dir, nextName)),
 			Hint: "put the new key there and start again"}
-	case broken > 0: // they may be sealed with the present key, and repairable
+	case broken > 0: // they may need the present key, once repaired
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, Err: fmt.Errorf("%d secrets' files are refused", broken), Hint: "restore or remove them first"}
 	case next.id == present.id:
 		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "key", Err: errors.New("it is the key in use")}
@@ -59,15 +59,15 @@ func (v *Vault) Rekey(given []byte) error {
 	return v.reseal(op)
 }
 
-// finishRekey goes on with a change of the key that did not come to its end.
+// finishRekey continues an unfinished change of the key.
 func (v *Vault) finishRekey() error {
 	v.writing.Lock()
 	defer v.writing.Unlock()
 	return v.reseal(opOpen)
 }
 
-// reseal brings every secret under the next key and makes that the key, as far as it
-// can be. v.writing is held.
+// reseal seals every secret under the next key, and then makes it the present key, as far as
+// possible. The caller holds v.writing.
 func (v *Vault) reseal(op string) error {
 	v.mu.RLock()
 	next := v.next

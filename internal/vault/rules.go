@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// The bounds. Those of metadata are E2B's.
+// Bounds on secrets. Those of metadata are E2B's.
 const (
 	maxName      = 128
 	maxValue     = 64 << 10
@@ -38,8 +38,8 @@ func invalid(field, format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// ownerOf is a project's name in files: that of the default project is "", as it was when
-// there was no other.
+// ownerOf is a project's name in files. The default project is "", as it was when there were no
+// others.
 func ownerOf(project string) string {
 	if project == carrel.DefaultProject {
 		return ""
@@ -54,8 +54,8 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// checkName checks a name in lower case. A wrong one may well be the value, typed in
-// the wrong place: it is not repeated.
+// checkName checks a name in lower case. A wrong name may be the value, typed in the wrong place,
+// so the error does not repeat it.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -144,7 +144,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// hostForm puts a host into the one form in which hosts are kept and compared.
+// hostForm converts a host to the one form that is stored and compared.
 func hostForm(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err == nil {
@@ -171,7 +171,7 @@ func covers(hosts []string, host string) bool {
 	return false
 }
 
-// clip bounds what an error repeats.
+// clip shortens a text for an error.
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/failpoint"
 )
 
-// Create keeps a new secret. Errors: Invalid, AlreadyExists, Exhausted.
+// Create stores a new secret. Errors: Invalid, AlreadyExists, Exhausted.
 func (v *Vault) Create(_ context.Context, owner string, s carrel.NewSecret) (carrel.Secret, error) {
 	const op = "create secret"
 	name, hosts := strings.ToLower(s.Name), make([]string, len(s.Hosts))
@@ -36,12 +36,12 @@ func (v *Vault) Create(_ context.Context, owner string, s carrel.NewSecret) (car
 	h := header{ID: newID(), Owner: owner, Name: name, Version: 1, Metadata: clone(s.Metadata), Hosts: hosts, Created: now, Updated: now}
 	secret, err := v.write(op, h, s.Value)
 	if err != nil {
-		_ = os.Remove(filepath.Join(v.dir, h.ID+".json")) // of a write that failed at its very end
+		_ = os.Remove(filepath.Join(v.dir, h.ID+".json")) // left by a write that failed late
 	}
 	return secret, err
 }
 
-// room refuses a name that is taken, and more secrets than an owner may have.
+// room refuses a name that is taken, and a secret beyond the bound of its owner.
 func (v *Vault) room(op, owner, name string) error {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -61,7 +61,7 @@ func (v *Vault) room(op, owner, name string) error {
 	return nil
 }
 
-// Update replaces a secret's value; nil metadata leaves what there is. Errors: NotFound,
+// Update replaces a secret's value. Nil metadata keeps the present metadata. Errors: NotFound,
 // Invalid.
 func (v *Vault) Update(_ context.Context, owner, ref, value string, metadata map[string]string) (carrel.Secret, error) {
 	const op = "update secret"
@@ -85,7 +85,7 @@ func (v *Vault) Update(_ context.Context, owner, ref, value string, metadata map
 	return v.write(op, h, value)
 }
 
-// write seals and keeps a value. v.writing is held.
+// write seals and stores a value. The caller holds v.writing.
 func (v *Vault) write(op string, h header, value string) (carrel.Secret, error) {
 	r, err := seal(v.sealingKey(), h, []byte(value))
 	if err != nil {
@@ -97,7 +97,7 @@ func (v *Vault) write(op string, h header, value string) (carrel.Secret, error) 
 	return r.tell(), nil
 }
 
-// Get returns what is told of a secret. Error: NotFound.
+// Get returns the public data of a secret. Error: NotFound.
 func (v *Vault) Get(_ context.Context, owner, ref string) (carrel.Secret, error) {
 	r, err := v.find("get secret", owner, ref)
 	if err != nil {
@@ -111,7 +111,7 @@ func (v *Vault) List(_ context.Context, owner string) ([]carrel.Secret, error) {
 	return v.list(owner), nil
 }
 
-// Delete removes a secret, also one whose file is refused. Error: NotFound.
+// Delete removes a secret, even if its file was refused. Error: NotFound.
 func (v *Vault) Delete(_ context.Context, owner, ref string) error {
 	const op = "delete secret"
 	v.writing.Lock()
@@ -147,10 +147,10 @@ func (v *Vault) Delete(_ context.Context, owner, ref string) error {
 	return nil
 }
 
-// now is the time as files keep it.
+// now is the time in the form that files store.
 func (v *Vault) now() time.Time { return v.opts.Now().UTC().Round(0) }
 
-// withOp says what was being done.
+// withOp adds the operation to an error.
 func withOp(op string, err error) error {
 	if e, ok := errors.AsType[*carrel.Error](err); ok {
 		e.Op = op

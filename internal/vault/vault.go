@@ -19,20 +19,20 @@ import (
 
 const opOpen = "open secrets"
 
-// Options configures a Vault. Its zero value is good.
+// Options configures a Vault. The zero value is valid.
 type Options struct {
-	// KeyFile holds the key: 32 bytes or 64 hexadecimal digits. It must exist. "" is a file
-	// in the vault's own directory, which is made when there are no secrets yet.
+	// KeyFile holds the key: 32 bytes or 64 hexadecimal digits. It must exist. "" means a file in
+	// the vault's own directory. The vault makes it if there are no secrets yet.
 	KeyFile string
-	// Now tells the time; nil is time.Now.
+	// Now returns the time; nil is time.Now.
 	Now func() time.Time
-	// Logger takes what is wrong with files; nil discards it.
+	// Logger receives errors in files; nil discards them.
 	Logger *slog.Logger
 }
 
-// Vault keeps the secrets of all projects, each its own: the owner of a secret is a
-// project's name, or "" for [carrel.DefaultProject]. It is safe for concurrent use, and
-// the only one to use its directory.
+// Vault keeps the secrets of all projects, each project's apart. The owner of a secret is a
+// project's name, or "" for [carrel.DefaultProject]. It is safe for concurrent use. It must be the
+// only one to use its directory.
 type Vault struct {
 	dir  string
 	opts Options
@@ -41,25 +41,25 @@ type Vault struct {
 
 	mu     sync.RWMutex
 	key    *key
-	next   *key // while the key file holds the one before; see Rekey
+	next   *key // set while the key file holds the old key; see Rekey
 	byID   map[string]*record
 	byName map[ownName]string
-	// broken are files that were refused, by their ID.
+	// broken holds the refused files, by their ID.
 	broken map[string]refused
 }
 
-// refused is what is known of a file that was refused, and why.
+// refused describes a refused file and the reason.
 type refused struct {
 	header
 	why error
 }
 
-// ownName is a secret's name and whose it is.
+// ownName is a secret's name with its owner.
 type ownName struct{ owner, name string }
 
-// Open opens the vault in dir, which is made if need be. Files that were changed or
-// damaged are told to the logger, and refused whenever somebody asks for their secret.
-// Errors: Invalid for a key that is missing or not that of the secrets.
+// Open opens the vault in dir, and makes the directory if needed. Files that were changed or
+// damaged are reported to the logger. A request for such a secret is refused. Errors: Invalid for a
+// key that is missing or does not fit the secrets.
 func Open(dir string, opts Options) (*Vault, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -102,10 +102,10 @@ func Open(dir string, opts Options) (*Vault, error) {
 	return v, nil
 }
 
-// Format implements fmt.Formatter: a vault prints as its directory alone.
+// Format implements fmt.Formatter, so that a vault prints only its directory.
 func (v *Vault) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "vault(%s)", v.dir) }
 
-// files lists the secrets' files and removes what a crash left of unfinished ones.
+// files lists the secrets' files. It removes unfinished files of a crash.
 func (v *Vault) files() ([]string, error) {
 	entries, err := os.ReadDir(v.dir)
 	if err != nil {
@@ -126,8 +126,8 @@ func (v *Vault) files() ([]string, error) {
 	return out, nil
 }
 
-// load reads one file. What is wrong with it is remembered; the error is errOtherKey or
-// one of reading.
+// load reads one file. It remembers a faulty file as broken. It returns only errOtherKey or a read
+// error.
 func (v *Vault) load(name string) error {
 	raw, err := os.ReadFile(filepath.Join(v.dir, name))
 	if err != nil {
@@ -154,7 +154,7 @@ func (v *Vault) load(name string) error {
 	return nil
 }
 
-// keyOf is the key to try on a record.
+// keyOf returns the key to try for a record.
 func (v *Vault) keyOf(r *record) *key {
 	if v.key == nil || (v.next != nil && r.Key == v.next.id) {
 		return v.next
@@ -162,8 +162,8 @@ func (v *Vault) keyOf(r *record) *key {
 	return v.key
 }
 
-// index puts a record that was opened into the tables. Of two files of one name, which
-// come from outside, the younger has it.
+// index adds an opened record to the tables. If two files have one name, which happens only when
+// files come from outside, the younger keeps it.
 func (v *Vault) index(r *record) error {
 	n := ownName{r.Owner, r.Name}
 	if other := v.byID[v.byName[n]]; other != nil && other.ID != r.ID {
@@ -184,7 +184,7 @@ func (v *Vault) index(r *record) error {
 	return nil
 }
 
-// put writes a record and makes it the present one. v.writing is held.
+// put writes a record and makes it the present one. The caller holds v.writing.
 func (v *Vault) put(op string, r *record) error {
 	raw, err := r.encode()
 	if err != nil {
@@ -205,7 +205,7 @@ func (v *Vault) put(op string, r *record) error {
 	return nil
 }
 
-// sealingKey is the key for what is written now.
+// sealingKey returns the key for new writes.
 func (v *Vault) sealingKey() *key {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -215,7 +215,7 @@ func (v *Vault) sealingKey() *key {
 	return v.key
 }
 
-// find returns the record that a reference, an ID or a name, means.
+// find returns the record of a reference, which is an ID or a name.
 func (v *Vault) find(op, owner, ref string) (*record, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -231,13 +231,13 @@ func (v *Vault) find(op, owner, ref string) (*record, error) {
 			Hint: "restore " + id + ".json from a backup, or remove the secret and set it anew"}
 	}
 	e := &carrel.Error{Op: op, Kind: carrel.NotFound, Err: errors.New("no such secret"), Hint: "list them with: carrel secret list"}
-	if isID(ref) || checkName(ref) == nil { // else it may be anything, the value too
+	if isID(ref) || checkName(ref) == nil { // any other text may be the value itself
 		e.Err = fmt.Errorf("no secret %q", ref)
 	}
 	return nil, e
 }
 
-// findBroken returns the ID of a refused file. v.mu is held.
+// findBroken returns the ID of a refused file. The caller holds v.mu.
 func (v *Vault) findBroken(owner, ref string) string {
 	if h, ok := v.broken[ref]; ok && h.Owner == owner {
 		return ref
@@ -250,8 +250,8 @@ func (v *Vault) findBroken(owner, ref string) string {
 	return ""
 }
 
-// Reveal returns the value of a project's secret, to be put into a request to host. It is for the
-// wire alone. Errors: NotFound; Forbidden when the secret is not for that host.
+// Reveal returns the value of a project's secret for a request to host. Only the wire may call it.
+// Errors: NotFound; Forbidden when the secret is not for that host.
 func (v *Vault) Reveal(_ context.Context, project, ref, host string) (string, error) {
 	const op = "reveal secret"
 	r, err := v.find(op, ownerOf(project), ref)

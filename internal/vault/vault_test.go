@@ -54,7 +54,7 @@ func wantKind(t *testing.T, what string, err error, kind carrel.Kind) {
 	}
 }
 
-// TestLife: what was acknowledged is there, also for the next daemon.
+// TestLife shows that acknowledged changes are there, also for the next daemon.
 func TestLife(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	v := open(t, dir)
@@ -99,7 +99,7 @@ func TestLife(t *testing.T) {
 	create(t, v, "openai-key", "a new one of the old name")
 }
 
-// TestOwners: one owner's references mean nothing to another.
+// TestOwners shows that one owner's references find nothing of another owner.
 func TestOwners(t *testing.T) {
 	v, ctx := open(t, t.TempDir()), t.Context()
 	mine, err := v.For("a").CreateSecret(ctx, carrel.NewSecret{Name: "key", Value: "of a"})
@@ -128,7 +128,7 @@ func TestOwners(t *testing.T) {
 	wantKind(t, "an owner that is a path", err, carrel.Invalid)
 }
 
-// TestHosts: a secret goes to its hosts and to none that looks like one of them.
+// TestHosts shows that a secret goes to its hosts, and to no host that only looks like one of them.
 func TestHosts(t *testing.T) {
 	v := open(t, t.TempDir())
 	create(t, v, "free", "x")
@@ -149,7 +149,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestInvalid: what is refused names the field, never the value.
+// TestInvalid shows that an error names the field and never the value.
 func TestInvalid(t *testing.T) {
 	v, ctx := open(t, t.TempDir()), t.Context()
 	many := map[string]string{}
@@ -203,13 +203,13 @@ func TestInvalid(t *testing.T) {
 	create(t, v, strings.Repeat("n", 128), strings.Repeat("v", 64<<10))
 	_, err := v.Update(ctx, "", strings.Repeat("n", 128), "", nil)
 	wantKind(t, "an empty update", err, carrel.Invalid)
-	_, err = v.Get(ctx, "", canary+"/+=") // the value where a reference belongs
+	_, err = v.Get(ctx, "", canary+"/+=") // the value in place of a reference
 	if wantKind(t, "get", err, carrel.NotFound); strings.Contains(err.Error(), canary) {
 		t.Error(err)
 	}
 }
 
-// TestNothingTells: the value is not on the disk, not in what is printed or logged.
+// TestNothingTells shows that the value is not on the disk, and not in printed or logged text.
 func TestNothingTells(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
@@ -270,7 +270,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	created := make(chan bool, 4)
-	for range 4 { // of those who want one name, one gets it
+	for range 4 { // several want one name, and one gets it
 		wg.Go(func() {
 			_, err := v.Create(ctx, "", carrel.NewSecret{Name: "wanted", Value: "x"})
 			created <- err == nil

@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// FuzzAnswer: whatever is sent as a question, the answer is a DNS message and nothing
-// breaks; nothing but the one allowed name is asked outside.
+// FuzzAnswer sends any bytes as a question. The answer must be a DNS message, nothing may break,
+// and only the one allowed name may be asked outside.
 func FuzzAnswer(f *testing.F) {
 	w := New(Options{Resolver: only{f, "api.example.com."}})
 	l := &Link{id: carrel.NewID(), wire: w, ctx: context.Background()}
@@ -56,7 +56,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// only is a resolver that must not be asked for another name.
+// only is a resolver that must be asked for no other name.
 type only struct {
 	t    testing.TB
 	name string
@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("afterwards: %v", got)
 	}
 	a.hold(netip.MustParseAddr("203.0.113.10"))()
-	// Bounds: the oldest go, those with connections stay.
+	// The table is bounded: the oldest addresses go, those with connections stay.
 	for i := range 3 * maxAnswerNames {
 		a.learn(string(rune('a'+i)), addr, time.Hour)
 	}
@@ -112,7 +112,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTextual: what the laxest server may take for a request is judged as one.
+// TestTextual shows that bytes which the most lenient server may take for a request are judged as
+// one.
 func TestTextual(t *testing.T) {
 	for text, want := range map[string]struct {
 		app policy.App
@@ -149,7 +150,7 @@ func FuzzTextual(f *testing.F) {
 		if cut < 0 || cut > len(b) {
 			return
 		}
-		// What was sure stays so when more comes.
+		// A sure result must not change when more bytes come.
 		app, how := textual(b[:cut])
 		if more, _ := textual(b); how == sure && cut > 0 && more != app {
 			t.Errorf("%q is %v, with %q it is %v", b[:cut], app, b[cut:], more)

@@ -26,8 +26,8 @@ func benchLink(b *testing.B, buffer, mtu int) (driver.Link, *guest) {
 	return l, g
 }
 
-// BenchmarkThroughput moves bytes through a link, both ways, with large socket
-// buffers and with the ones an unprivileged user gets.
+// BenchmarkThroughput moves bytes through a link, both ways. It runs with large socket buffers, and
+// with those that an unprivileged user gets.
 func BenchmarkThroughput(b *testing.B) {
 	for _, c := range []struct {
 		name        string
@@ -77,7 +77,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkDial is one connection to the guest and one byte there and back.
+// BenchmarkDial measures one connection to the guest and one byte there and back.
 func BenchmarkDial(b *testing.B) {
 	l, g := benchLink(b, 8<<20, testMTU)
 	echo(b, g.listen(7))
@@ -98,7 +98,7 @@ func BenchmarkDial(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports what an attached link costs while nothing happens.
+// BenchmarkIdle reports the cost of an attached link without traffic.
 func BenchmarkIdle(b *testing.B) {
 	w := wire.New(wire.Options{})
 	defer w.Close()

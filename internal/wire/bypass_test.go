@@ -15,18 +15,18 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// bypass is a way to get a mark out although only api.example.com may be reached.
+// bypass is a way to get a mark out although only api.example.com is allowed.
 type bypass struct {
 	name string
 	try  func(t *testing.T, g *guest, mark string)
-	open *carrel.Network // the policy under which it works, if not everything
+	open *carrel.Network // the policy under which it works; nil is everything
 }
 
 func raw(to string, port uint16) func(*testing.T, *guest, string) {
 	return func(_ *testing.T, g *guest, mark string) { g.send(to, port, []byte(mark+"\r\n")) }
 }
 
-// toGood sends what make makes to an address that the sandbox got for the allowed name.
+// toGood sends the bytes of make to an address that the sandbox got for the allowed name.
 func toGood(port uint16, make func(mark string) []byte) func(*testing.T, *guest, string) {
 	return func(t *testing.T, g *guest, mark string) {
 		for _, a := range g.lookup("api.example.com") {
@@ -141,8 +141,8 @@ var bypasses = []bypass{
 	}, &everythingPrivate},
 }
 
-// TestBypasses tries each way under the policy, where nothing may arrive, and where
-// everything is allowed, where it must: otherwise the test could not fail.
+// TestBypasses tries each way twice. Under the policy, no mark may arrive. Where everything is
+// allowed, each mark must arrive, because otherwise the test could not fail.
 func TestBypasses(t *testing.T) {
 	for i, b := range bypasses {
 		t.Run(b.name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestBypasses(t *testing.T) {
 	}
 }
 
-// TestNeverOpen: what no policy opens.
+// TestNeverOpen tries connections that no policy can allow.
 func TestNeverOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,7 +195,8 @@ func TestNeverOpen(t *testing.T) {
 	}
 }
 
-// TestAllowed: what the policy allows works, in all the shapes that are refused for others.
+// TestAllowed shows that allowed connections work, in all the shapes that are refused for other
+// names.
 func TestAllowed(t *testing.T) {
 	hello := func(m string) []byte { return tlsHello(sni("api.example.com"), alpn(m)) }
 	for i, b := range []bypass{

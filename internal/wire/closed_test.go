@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestClosedPorts: a port scan of an address that no rule allows finds nothing open but where a
-// name could still decide, and each refusal is one event. What is allowed goes on to work.
+// TestClosedPorts scans the ports of an address that no rule allows. A port is open only where a
+// name could still decide, and each refusal is one event. Allowed connections still work.
 func TestClosedPorts(t *testing.T) {
 	for _, kind := range sandboxKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestClosedPorts(t *testing.T) {
 				{evilIPv4, 22, false}, {evilIPv4, 5432, false}, {evilIPv6, 5432, false}, {evilIPv4, 8080, false},
 				{evilIPv4, 80, true}, {evilIPv4, 443, true}, {evilIPv4, 8443, true},
 			} {
-				// As "nc -z" does: connect, and go.
+				// Connect and leave, as "nc -z" does.
 				conn, err := in.dial(within(t, time.Minute), c.to, c.port)
 				if (err == nil) != c.open {
 					t.Errorf("%s port %d: %v", c.to, c.port, err)

@@ -16,13 +16,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// kind is what a link's file is. All but a stream carry one frame per read and write.
+// kind is the type of a link's file. All types except a stream carry one frame per read and write.
 type kind int
 
 const (
 	socket        kind = iota // a SOCK_SEQPACKET socket
 	tapPlain                  // a TAP device of this kernel
-	tapWithHeader             // the same with a struct virtio_net_hdr before each frame
+	tapWithHeader             // a TAP device with a struct virtio_net_hdr before each frame
 	stream                    // a SOCK_STREAM socket of this machine with a length before each frame
 )
 
@@ -31,16 +31,16 @@ type device struct {
 	kind kind
 	file *os.File
 	conn syscall.RawConn
-	long bool // the last frame read was; the reader's
-	// out is the header of the frame that is written. Under the endpoint's tx.
+	long bool // the last frame read was long; used by the reader only
+	// out is the header of the frame that is being written. The endpoint's tx guards it.
 	out  [virtioSize]byte
 	outs [][]byte
 
 	in    frameReader // of a stream; the reader's
-	batch *frameBatch // of a stream. Under the endpoint's tx
+	batch *frameBatch // only for a stream; guarded by the endpoint's tx
 }
 
-// openDevice takes over fd, of a link with this MTU.
+// openDevice takes over fd, the file of a link with this MTU.
 func openDevice(fd *os.File, mtu int) (device, error) {
 	defer fd.Close()
 	raw, err := fd.SyscallConn()
@@ -93,15 +93,14 @@ func kindOf(fd int) (kind, error) {
 	return tapPlain, nil
 }
 
-// socketBuffer is asked for on a link that is a socket.
+// socketBuffer is the buffer size that a link requests for its socket.
 const socketBuffer = 8 << 20
 
-// window sizes TCP's receive buffers and enlarges the socket's. The sandbox's end
-// drops what does not fit its own socket buffer, and repairing such losses is
-// slow, so never more than that may be under way. That buffer can't be read from
-// here: the driver sets both ends alike, and this end's size, before it is
-// changed, stands for it. A TAP device's queue counts
-// frames and has room for a window; a stream loses nothing.
+// window returns the size for TCP's receive buffers, and enlarges the socket's buffer. The
+// sandbox's end drops frames that do not fit its own socket buffer. Repairing such losses is slow,
+// so never more than one buffer may be under way. The wire can't read the size of that buffer. But
+// the driver sets both ends alike, so it reads the size of its own end before it changes it. A TAP
+// device's queue counts frames and has room for a window. A stream loses nothing.
 func (d *device) window() int {
 	if d.kind != socket {
 		return maxWindow
@@ -113,16 +112,16 @@ func (d *device) window() int {
 		if size >= socketBuffer {
 			return
 		}
-		// Forcing needs CAP_NET_ADMIN; the plain form is capped by the host's settings.
+		// SO_SNDBUFFORCE needs CAP_NET_ADMIN. SO_SNDBUF is capped by the host's settings.
 		if unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBuffer) != nil {
 			_ = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
 		}
 	})
-	// Half, because the kernel charges each frame with its bookkeeping.
+	// Half of it, because the kernel also counts its bookkeeping for each frame.
 	return min(max(size/2, 64<<10), maxWindow)
 }
 
-// What struct virtio_net_hdr holds, in the machine's byte order.
+// Constants of struct virtio_net_hdr, which is in the machine's byte order.
 const (
 	virtioSize     = 10
 	virtioNeedsSum = 1
@@ -130,37 +129,38 @@ const (
 	virtioTCPv6    = 4
 )
 
-// A frame's memory. Long frames are read into memory that the stack keeps; short
-// ones are copied into memory of their own size, because what waits to be read by a
-// slow peer must not cost a whole buffer for each byte.
+// Sizes of a frame's memory. Long frames are read into memory that the stack keeps. Short ones are
+// copied into memory of their own size. Otherwise a slow peer could make each unread byte hold a
+// whole buffer.
 const (
 	frameSize  = buffer.MaxChunkSize
 	shortFrame = frameSize / 4
-	// overflowSize holds the end of the few frames that are larger.
+	// overflowSize is for the end of a frame larger than frameSize. Few frames are.
 	overflowSize = maxMTU + header.EthernetMinimumSize + 1 - frameSize
 )
 
-// frames holds memory for one frame each, from which short ones are copied. All links
-// share it, and an idle link holds none.
+// frames holds memory for reading one frame; short frames are copied from it. All links share it,
+// and an idle link holds none.
 var frames = sync.Pool{New: func() any { return new([frameSize]byte) }}
 
 var errGone = errors.New("the other end is closed")
 
-// receive waits for one frame. Memory is taken only once there is something to
-// read: an idle link holds none.
+// receive waits for one frame. It takes memory only when there is a frame to read, so an idle link
+// holds none.
 func (d *device) receive() (frame *buffer.View, err error) {
 	cerr := d.conn.Read(func(fd uintptr) bool {
 		frame, err = d.readFrame(int(fd))
 		return err != unix.EAGAIN
 	})
 	if cerr != nil {
-		return nil, cerr // readFrame was not called, or had nothing
+		return nil, cerr // readFrame was not called, or found no frame
 	}
 	return frame, err
 }
 
-// readFrame reads one frame, or from a stream the next of those that were read. What it is read into is guessed from the last one: long
-// and short ones come in rows, and either way is right for both.
+// readFrame reads one frame. From a stream it returns the next frame, if one was read already. It
+// guesses from the last frame whether this one is long or short, because both kinds come in rows. A
+// wrong guess is still correct, only slower.
 func (d *device) readFrame(fd int) (*buffer.View, error) {
 	if d.kind == stream {
 		frame, err := d.readStream(fd)
@@ -192,7 +192,7 @@ func (d *device) readFrame(fd int) (*buffer.View, error) {
 	return d.copyFrame(frame[:], rest[:], n), nil
 }
 
-// copyFrame copies a frame of n bytes that begins in one slice and ends in the other.
+// copyFrame copies a frame of n bytes that begins in b and ends in rest.
 func (d *device) copyFrame(b, rest []byte, n int) *buffer.View {
 	d.long = n > shortFrame
 	v := buffer.NewView(n)
@@ -222,12 +222,12 @@ func (d *device) readParts(fd int, b, rest []byte) (int, error) {
 	return n, nil
 }
 
-// maxParts is how many parts the kernel takes for one frame (IOV_MAX).
+// maxParts is the most parts that the kernel accepts for one frame (IOV_MAX).
 const maxParts = 1024
 
-// parts are what is written for one packet. They are valid until the next call. A packet
-// of very many is joined: when a segment is sent again it has all that a program wrote
-// since, in as many pieces as it was written in.
+// parts returns the slices to write for one packet. They are valid until the next call. If there
+// are very many, it joins them. A segment that is sent again holds everything that a program wrote
+// since, in as many pieces as the program wrote.
 func (d *device) parts(pkt *stack.PacketBuffer) [][]byte {
 	all := pkt.AsSlices()
 	if len(all) >= maxParts {
@@ -256,8 +256,8 @@ func (d *device) parts(pkt *stack.PacketBuffer) [][]byte {
 	return d.outs
 }
 
-// write writes one frame. full means that there is no room and that the poller
-// tells when there is.
+// write writes one frame. full means that there is no room, and that the poller reports when there
+// is.
 func (d *device) write(fd int, parts [][]byte) (full bool, err error) {
 	for {
 		if d.kind == socket {
@@ -277,8 +277,8 @@ func (d *device) write(fd int, parts [][]byte) (full bool, err error) {
 	}
 }
 
-// gone reports whether an error of write means that the other end is gone. A TAP
-// device that its sandbox has switched off only loses frames.
+// gone reports whether an error of write means that the other end is gone. It is not when a sandbox
+// has only switched off its TAP device: then frames are lost.
 func gone(err error) bool {
 	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EBADFD)
 }

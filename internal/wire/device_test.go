@@ -8,8 +8,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// TestManyParts: a segment of more pieces than the kernel takes at once is sent whole.
-// It used to be refused each time that it was sent again, and the connection stood still.
+// TestManyParts shows that a segment of more pieces than the kernel takes at once is sent whole.
+// Such a segment was once refused at each repetition, so the connection stood still.
 func TestManyParts(t *testing.T) {
 	for _, k := range []kind{socket, tapWithHeader} {
 		for _, n := range []int{1, maxParts - 1, maxParts, 3 * maxParts} {

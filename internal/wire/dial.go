@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// dialStagger is how long one address of a name has before the next is tried too.
+	// dialStagger is how long to wait for one address of a name before the next is tried too.
 	dialStagger = 300 * time.Millisecond
-	// maxDialled bounds the addresses of a name that are tried.
+	// maxDialled bounds how many addresses of a name are tried.
 	maxDialled = 6
 )
 
-// refusedError is a refusal that was found out on the way out.
+// refusedError is a refusal that was decided while connecting to the outside.
 type refusedError struct{ verdict policy.Verdict }
 
 func (e *refusedError) Error() string { return e.verdict.Reason }
@@ -31,13 +31,13 @@ func refusedBy(err error) (policy.Verdict, bool) {
 	return policy.Verdict{}, false
 }
 
-// limited turns a limit's refusal of what v allowed into a verdict.
+// limited returns the verdict when a limit refuses a flow that v allowed.
 func limited(v policy.Verdict, full *limitError) policy.Verdict {
 	return policy.Verdict{Rule: v.Rule, Index: v.Index, Reason: full.Error(), Hint: "fewer at once, or a higher limit"}
 }
 
-// connect connects to where an allowed flow goes: to its address, or to the name that it
-// was allowed for, looked up afresh, or through the proxy.
+// connect connects an allowed flow to its destination. This is its address, or the name that it was
+// allowed for, looked up again, or the proxy.
 func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.Verdict) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 	case r.proxy != nil:
 		return e.dialProxy(ctx, r, f, v)
 	case v.ByName != "":
-		// The sandbox's own choice among the name's addresses is tried first.
+		// Try the address that the sandbox chose among the name's addresses first.
 		to, err := e.targets(ctx, r, f, v.ByName)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 	return e.link.wire.opts.Dialer.DialContext(ctx, network, netip.AddrPortFrom(f.Addr, f.Port).String())
 }
 
-// dialFirst connects to the first of some addresses that answers.
+// dialFirst connects to the first of several addresses that answers.
 func (e *egress) dialFirst(ctx context.Context, network string, to []netip.Addr, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,8 +113,8 @@ func (e *egress) dialFirst(ctx context.Context, network string, to []netip.Addr,
 	}
 }
 
-// targets returns where a name leads now, without the addresses that this flow may not
-// reach; if that leaves none it is a refusal.
+// targets returns the present addresses of a name, without those that this flow may not reach. If
+// none are left, it returns a refusal.
 func (e *egress) targets(ctx context.Context, r *rules, f policy.Flow, name string) ([]netip.Addr, error) {
 	all, err := e.names.lookup(ctx, r, name, f.Addr)
 	if err != nil {
@@ -145,7 +145,7 @@ func rank(a, prefer netip.Addr) int {
 	return 2
 }
 
-// placed is a connection that has places in limits.
+// placed is a connection that holds places in limits.
 type placed struct {
 	net.Conn
 	once  sync.Once

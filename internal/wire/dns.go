@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// dnsIdle ends a resolver session: a program asks for A and AAAA at once and
-	// then leaves.
+	// dnsIdle ends an idle resolver session. A program asks for A and AAAA at once and then leaves.
 	dnsIdle       = 2 * time.Second
 	dnsStreamIdle = 10 * time.Second
 	// dnsTimeout bounds one question.
@@ -25,14 +24,14 @@ const (
 	// dnsWriting is how long a sandbox may leave an answer unread.
 	dnsWriting = 30 * time.Second
 	dnsMaxUDP  = 1232
-	// maxQuestions bounds the questions of one session that are under way.
+	// maxQuestions bounds how many questions of one session are under way at once.
 	maxQuestions = 16
-	// dnsRate and dnsBurst bound one sandbox's questions, per second and at once.
+	// dnsRate and dnsBurst bound one sandbox's questions: dnsRate per second, dnsBurst at once.
 	dnsRate, dnsBurst = 200, 1000
 )
 
-// nameService is the resolver of one sandbox. A question is itself a message to the
-// outside, so a name that is not allowed is answered here and goes no further.
+// nameService is the resolver of one sandbox. A question is itself a message to the outside. So a
+// question for a name that is not allowed is answered here and goes no further.
 type nameService struct {
 	out  *egress
 	pace *rate.Limiter
@@ -52,7 +51,7 @@ func (s *nameService) serveStream(f *flow, in net.Conn) {
 	s.serve(f, in, &dns.Conn{Conn: in}, dnsStreamIdle, false)
 }
 
-// packets makes dns.Conn treat a connection as datagrams: it asks for this method.
+// packets makes dns.Conn treat a connection as datagrams. dns.Conn checks for this method.
 type packets struct{ net.Conn }
 
 func (p packets) ReadFrom(b []byte) (int, net.Addr, error) {
@@ -62,9 +61,9 @@ func (p packets) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (p packets) WriteTo(b []byte, _ net.Addr) (int, error) { return p.Conn.Write(b) }
 
-// serve answers questions as they come, several at a time: programs ask for A and
-// AAAA together and wait for both. It returns when the session was idle for a
-// while and every answer is sent.
+// serve answers questions as they come, several at a time, because programs ask for A and AAAA
+// together and wait for both. It returns when the session was idle for a while and every answer is
+// sent.
 func (s *nameService) serve(f *flow, in net.Conn, c *dns.Conn, idle time.Duration, udp bool) {
 	defer context.AfterFunc(f.ctx, func() { _ = in.SetDeadline(time.Unix(1, 0)) })()
 	var (
@@ -90,7 +89,7 @@ func (s *nameService) serve(f *flow, in net.Conn, c *dns.Conn, idle time.Duratio
 		defer mu.Unlock()
 		_ = c.SetWriteDeadline(time.Now().Add(dnsWriting))
 		if c.WriteMsg(a) != nil && !udp {
-			broken.Store(true) // a part of an answer may be gone
+			broken.Store(true) // a part of an answer may be lost
 			_ = in.SetDeadline(time.Unix(1, 0))
 		}
 	}
@@ -114,10 +113,10 @@ func (s *nameService) serve(f *flow, in net.Conn, c *dns.Conn, idle time.Duratio
 	}
 }
 
-// answer answers one question; nil is silence.
+// answer answers one question. Nil means no answer.
 func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
 	if q.Response {
-		return nil // an answer to an answer would go on for ever
+		return nil // answering answers could go on for ever
 	}
 	a := new(dns.Msg).SetReply(q)
 	a.RecursionAvailable = true
@@ -151,7 +150,7 @@ func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
 	case !v.Allow:
 		return refuse(dns.RcodeNameError, v)
 	case asked.Qtype == dns.TypeHTTPS || asked.Qtype == dns.TypeSVCB:
-		// They lead past the name: to other addresses and ports, and to encrypted hellos.
+		// These records lead past the name: to other addresses and ports, and to encrypted hellos.
 		return a
 	case !passing[asked.Qtype]:
 		return refuse(dns.RcodeRefused, denied("question", "questions of type "+dns.TypeToString[asked.Qtype]+" are not answered"))
@@ -177,20 +176,21 @@ func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
 	a.Rcode, a.Answer = got.code, got.records
 	for _, rr := range a.Answer {
 		if h := rr.Header(); strings.EqualFold(h.Name, asked.Name) {
-			h.Name = asked.Name // as it was spelled: some clients check it
+			h.Name = asked.Name // in the question's spelling, which some clients check
 		}
 	}
 	return a
 }
 
-// passing are the types of records that are answered.
+// passing lists the types of records that are answered.
 var passing = map[uint16]bool{
 	dns.TypeA: true, dns.TypeAAAA: true, dns.TypeCNAME: true, dns.TypeTXT: true, dns.TypeMX: true,
 	dns.TypeSRV: true, dns.TypeNS: true, dns.TypeSOA: true, dns.TypeCAA: true, dns.TypePTR: true,
 }
 
-// plainName is a name as it is judged: in lower case and without the last dot. "" is none
-// that is judged: the root, and names with bytes that no host has.
+// plainName returns a name in the form that policies use: in lower case and without the last dot.
+// It returns "" for names that are not judged: the root, and names with bytes that no host name
+// has.
 func plainName(s string) string {
 	s = strings.TrimSuffix(s, ".")
 	for _, c := range []byte(s) {
@@ -201,14 +201,14 @@ func plainName(s string) string {
 	return strings.ToLower(s)
 }
 
-// explainIn says why in an answer, to clients that read it.
+// explainIn puts the reason into an answer, for clients that read it.
 func explainIn(a *dns.Msg, reason string) {
 	if o := a.IsEdns0(); o != nil {
 		o.Option = append(o.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: clipped("blocked by policy: " + reason)})
 	}
 }
 
-// clipped keeps a text short enough for a datagram.
+// clipped shortens a text so that it fits a datagram.
 func clipped(s string) string {
 	const most = 300
 	if len(s) > most {

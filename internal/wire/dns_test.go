@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// askFor sends a question as it is, over UDP or TCP, and returns the answer.
+// askFor sends a question unchanged, over UDP or TCP, and returns the answer.
 func askFor(t testing.TB, g *guest, server string, tcp bool, q *dns.Msg) *dns.Msg {
 	t.Helper()
 	c := &dns.Conn{UDPSize: 4096}
@@ -70,7 +70,7 @@ func TestQuestions(t *testing.T) {
 		{"x.api.example.com.", dns.TypeA, dns.ClassINET, dns.RcodeNameError, 0},
 		{`api\000.example.com.`, dns.TypeA, dns.ClassINET, dns.RcodeRefused, 0},
 		{".", dns.TypeNS, dns.ClassINET, dns.RcodeRefused, 0},
-		// Addresses that no name may lead to are left out.
+		// Addresses that no name may lead to are removed from the answer.
 		{"half.example.com.", dns.TypeA, dns.ClassINET, dns.RcodeSuccess, 1},
 		{"rebind.example.com.", dns.TypeA, dns.ClassINET, dns.RcodeSuccess, 0},
 		{"rebind.example.com.", dns.TypeAAAA, dns.ClassINET, dns.RcodeSuccess, 0},
@@ -116,7 +116,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// liar answers more than it was asked.
+// liar is a resolver that adds records nobody asked for.
 type liar struct{ text []string }
 
 func (l liar) Exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
@@ -133,7 +133,8 @@ func (l liar) Exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	return a, nil
 }
 
-// TestLiar: only the chain of the name that was asked for passes, and only that is learnt.
+// TestLiar shows that only the chain of the requested name passes, and that only this chain is
+// learnt.
 func TestLiar(t *testing.T) {
 	l := liar{[]string{
 		"other.example.com. 60 IN A 203.0.113.66", "api.example.com. 0 IN CNAME one.example.org.",
@@ -162,7 +163,7 @@ func TestLiar(t *testing.T) {
 	}
 }
 
-// failing is a resolver that can't.
+// failing is a resolver that always fails.
 type failing struct{}
 
 func (failing) Exchange(context.Context, *dns.Msg) (*dns.Msg, error) {
@@ -176,8 +177,8 @@ func TestResolverFails(t *testing.T) {
 	}
 }
 
-// TestOtherServers: where all is allowed, questions to other servers are answered here; where
-// a rule opens a server, it is asked itself.
+// TestOtherServers sends questions to other name servers. Where everything is allowed, the wire
+// answers them. Where a rule opens a server, that server itself is asked.
 func TestOtherServers(t *testing.T) {
 	w := newWorld(t)
 	_, _, _, g := w.link(t, carrel.Network{Policy: &carrel.Policy{Default: "allow", Rules: []carrel.Rule{{Deny: []string{"*.example.net"}}}}}, wire.Options{})
@@ -201,7 +202,8 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestQuestionRate: a sandbox that floods the resolver is refused and not forwarded.
+// TestQuestionRate shows that the questions of a sandbox that floods the resolver are refused and
+// not forwarded.
 func TestQuestionRate(t *testing.T) {
 	w := newWorld(t)
 	_, _, _, g := w.link(t, onlyAPI, wire.Options{})

@@ -31,9 +31,9 @@ const (
 	httpPort = 80
 )
 
-// egress is what a link does with what the sandbox sends out. A packet that it
-// does not take is answered by the stack itself, with a reset or port
-// unreachable, which costs no goroutine: that is how a closed sandbox is served.
+// egress handles the packets that the sandbox sends out. The stack itself answers packets that
+// egress does not take, with a reset or port unreachable. This costs no goroutine, and it is how a
+// closed sandbox is served.
 type egress struct {
 	link     *Link
 	tcp      *tcp.Forwarder
@@ -49,7 +49,7 @@ type egress struct {
 	conns    int // of flows, TCP ones
 	sessions int // UDP ones
 	dns      int // at the gateway
-	local    int // at the gateway, for Options.Local
+	local    int // connections to the gateway, for Options.Local
 	busy     sync.WaitGroup
 }
 
@@ -77,7 +77,8 @@ func netipAddr(a tcpip.Address) netip.Addr {
 
 var metadata = addr(guest.MetadataIPv4)
 
-// ownPort reports whether a connection is for the gateway itself, and what for.
+// ownPort reports whether a connection is for one of the gateway's own ports, and of which kind it
+// is.
 func (e *egress) ownPort(id stack.TransportEndpointID) (flowKind, bool) {
 	gateway, serves := e.gateway(id.LocalAddress), e.link.wire.opts.Local != nil
 	switch {
@@ -90,9 +91,8 @@ func (e *egress) ownPort(id stack.TransportEndpointID) (flowKind, bool) {
 	return flowTCP, false
 }
 
-// redirected reports whether a question to another name server is answered by ours
-// instead: so it is where all destinations are open and only names are denied. A server
-// that a rule opens is asked itself.
+// redirected reports whether our resolver answers a question to another name server. It does where
+// all destinations are open and only names are denied. A server that a rule opens is asked itself.
 func (e *egress) redirected(known policy.Flow) bool {
 	if known.Port != dnsPort {
 		return false
@@ -102,14 +102,14 @@ func (e *egress) redirected(known policy.Flow) bool {
 	return (v.Allow || v.Inspect) && r.everywhere(known, v)
 }
 
-// flowTo is what is known of a connection at its first packet.
+// flowTo describes a connection at its first packet.
 func (e *egress) flowTo(id stack.TransportEndpointID, udp bool) policy.Flow {
 	to := netipAddr(id.LocalAddress)
 	return policy.Flow{UDP: udp, Addr: to, Port: id.LocalPort, Names: e.answers.names(to)}
 }
 
-// handleTCP takes SYNs that the policy may allow, and those to the gateway's own ports.
-// Refusals that have been explained already are left to the stack.
+// handleTCP takes SYNs that the policy may allow, and those to the gateway's own ports. The stack
+// answers refusals that were explained already.
 func (e *egress) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	if f := header.TCP(pkt.TransportHeader().Slice()).Flags(); !f.Contains(header.TCPFlagSyn) || f.Contains(header.TCPFlagAck) {
 		return false
@@ -169,8 +169,8 @@ func (e *egress) serveOwn(f *flow, in *arrival) {
 	e.link.wire.opts.Local(e.link.id, in.conn)
 }
 
-// serveOut serves a connection to the outside. What the address alone can't decide is
-// accepted and looked at; until it is allowed nothing of it leaves.
+// serveOut serves a connection to the outside. If the address alone can't decide, it accepts the
+// connection and inspects it. Nothing leaves before the connection is allowed.
 func (e *egress) serveOut(f *flow, in *arrival, known policy.Flow) {
 	r, v := e.settle(f, known)
 	if v.Inspect || !v.Allow && r.nameable(known) {
@@ -184,7 +184,7 @@ func (e *egress) serveOut(f *flow, in *arrival, known policy.Flow) {
 	e.carry(f, in, known, r, v, nil)
 }
 
-// refuse explains a refusal, notes it and resets the connection.
+// refuse explains a refusal, records it and resets the connection.
 func (e *egress) refuse(f *flow, in *arrival, known policy.Flow, v policy.Verdict) {
 	v.Allow = false
 	d := e.decision(f.started, known, v)
@@ -193,9 +193,9 @@ func (e *egress) refuse(f *flow, in *arrival, known policy.Flow, v policy.Verdic
 	in.refuse()
 }
 
-// carry connects an allowed connection to the outside and only then completes its
-// handshake, if that is not done: a refusal outside is a refusal inside. first, if not
-// nil, has the bytes of it that were read already.
+// carry connects an allowed connection to the outside, and only then completes its handshake, if
+// that is not done. So the sandbox sees a refusal from outside as a refusal. first, if not nil,
+// holds the bytes that were read already.
 func (e *egress) carry(f *flow, in *arrival, known policy.Flow, r *rules, v policy.Verdict, first *peeker) {
 	bounds := r.limits.of(v.Index)
 	leave, full := enterAll(bounds)
@@ -213,7 +213,7 @@ func (e *egress) carry(f *flow, in *arrival, known policy.Flow, r *rules, v poli
 	e.splice(f, in, known, v, paced(f.ctx, out, bounds), first)
 }
 
-// failed ends a connection that was allowed and did not come about.
+// failed ends an allowed connection that could not be made.
 func (e *egress) failed(f *flow, in *arrival, known policy.Flow, v policy.Verdict, err error) {
 	if no, ok := refusedBy(err); ok {
 		e.refuse(f, in, known, no)
@@ -225,7 +225,7 @@ func (e *egress) failed(f *flow, in *arrival, known policy.Flow, v policy.Verdic
 	in.refuse()
 }
 
-// splice moves the bytes of an allowed connection until it ends, and notes it.
+// splice moves the bytes of an allowed connection until it ends, and records it.
 func (e *egress) splice(f *flow, in *arrival, known policy.Flow, v policy.Verdict, out net.Conn, first *peeker) {
 	if f.ctx.Err() != nil || !in.accept() {
 		return
@@ -247,11 +247,11 @@ func (e *egress) splice(f *flow, in *arrival, known policy.Flow, v policy.Verdic
 	d.Duration = time.Since(f.started)
 	e.refusals.record(d)
 	if f.ctx.Err() != nil {
-		in.refuse() // cut: the sandbox must not take it for an ordinary end
+		in.refuse() // cut: the sandbox must not take it for a normal end
 	}
 }
 
-// arrival is a connection that the sandbox opens.
+// arrival is a connection that the sandbox is opening.
 type arrival struct {
 	request *tcp.ForwarderRequest // nil once it is answered
 	fit     func(tcpip.Endpoint)  // sizes its buffers
@@ -322,7 +322,7 @@ func (a *arrival) refuse() {
 	}
 }
 
-// close gives back what is still held: whoever has not answered has refused.
+// close releases everything still held. An arrival that was not answered is refused.
 func (a *arrival) close() {
 	if a.request != nil {
 		a.refuse()

@@ -23,8 +23,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// table dials canaries on loopback in place of documentation addresses, and notes
-// every address it was asked for.
+// table dials canaries on loopback in place of documentation addresses, and records every address
+// that it was asked for.
 type table struct {
 	to map[string]string
 
@@ -49,7 +49,7 @@ func (d *table) all() []string {
 	return append([]string(nil), d.asked...)
 }
 
-// zone answers questions from a table.
+// zone answers questions from a fixed set of records.
 type zone struct {
 	records map[string]string
 	asked   atomic.Int64
@@ -105,7 +105,7 @@ func canary(t testing.TB) (tcp, udp string) {
 	return l.Addr().String(), p.LocalAddr().String()
 }
 
-// ready compiles rules that are known to be right.
+// ready compiles rules that are known to be valid.
 func ready(n carrel.Network) *policy.Policy {
 	p, err := policy.Compile(n)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestNothingGetsOut(t *testing.T) {
 		}
 	}
 	u := g.udp("203.0.113.9", 9999)
-	// The answer, port unreachable, is an error of the next call.
+	// The next call returns port unreachable as an error.
 	testenv.Eventually(t, "UDP gets port unreachable", func() bool { _, err := u.Write([]byte("out")); return err != nil })
 	if a := ask(t, g, "api.example.com.", dns.TypeA); a.Rcode != dns.RcodeNameError {
 		t.Errorf("a name gave %v, want NXDOMAIN", dns.RcodeToString[a.Rcode])
@@ -224,12 +224,12 @@ func TestInternet(t *testing.T) {
 	if a, err := conn.ReadMsg(); err != nil || len(a.Answer) != 40 {
 		t.Errorf("over TCP: %v, %v", a, err)
 	}
-	// What the other side refuses is refused inside.
+	// A refusal by the other side is a refusal inside.
 	if c, err := g.dial(within(t, time.Minute), "203.0.113.9", 81); err == nil {
 		c.Close()
 		t.Error("connected to a port that nobody serves")
 	}
-	// The switch is live: what is open is cut, nothing new gets out.
+	// The switch works at once: open connections are cut, and nothing new gets out.
 	open, err := g.dial(within(t, time.Minute), "203.0.113.9", 80)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +251,8 @@ func TestInternet(t *testing.T) {
 	}
 }
 
-// With everything allowed, this host and its networks stay out of reach.
+// TestReservedAddresses shows that this host and its networks stay out of reach when everything is
+// allowed.
 func TestReservedAddresses(t *testing.T) {
 	d := &table{}
 	_, _, _, g := newLink(t, wire.Options{Dialer: d, Egress: always(carrel.Network{Internet: true, AllowOut: []string{"10.0.0.0/8", "0.0.0.0/0"}})})
@@ -280,7 +281,7 @@ func TestReservedAddresses(t *testing.T) {
 	}
 }
 
-// A sandbox can't hold more than its share of the daemon's connections.
+// TestBounds shows that a sandbox can't hold more than its share of the daemon's connections.
 func TestBounds(t *testing.T) {
 	tcp, _ := canary(t)
 	d := &table{to: map[string]string{"203.0.113.9:80": tcp}}
@@ -309,7 +310,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// The default resolver asks the host's name servers, over UDP and then TCP.
+// TestHostResolver shows that the default resolver asks the host's name servers, over UDP and then
+// TCP.
 func TestHostResolver(t *testing.T) {
 	z := &zone{records: map[string]string{"api.example.com.": "203.0.113.9"}}
 	l, p := sameport(t)

@@ -13,7 +13,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// The bounds of a link's MTU: IPv6's smallest, and what one IPv4 packet can hold.
+// The bounds of a link's MTU: the smallest that IPv6 allows, and the size of the largest IPv4
+// packet.
 const (
 	minMTU = 1280
 	maxMTU = 65535
@@ -21,28 +22,28 @@ const (
 
 var errMTU = errors.New("the link's MTU must be between 1280 and 65535")
 
-// stallLimit is how long one frame waits for a sandbox that does not read its
-// link (a frozen one, say). After that frames are dropped at once until it reads
-// again, and TCP repairs the loss: the stack's goroutines must not hang for ever.
+// stallLimit is how long one frame waits for a sandbox that does not read its link, for example a
+// frozen one. After that, frames are dropped at once until the sandbox reads again, and TCP repairs
+// the loss. So the stack's goroutines never hang for ever.
 const stallLimit = time.Second
 
-// endpoint carries Ethernet frames between the stack and a link's file (see
-// device). It waits in the runtime's network poller, so that an idle link costs one
-// parked goroutine and no thread: gVisor's own fdbased endpoint pins a thread for
-// each link, which hurts at hundreds of sandboxes.
+// endpoint carries Ethernet frames between the stack and a link's file (see device). It waits in
+// the runtime's network poller, so an idle link costs one parked goroutine and no thread. gVisor's
+// own fdbased endpoint needs a thread for each link, which is too much for hundreds of sandboxes.
 type endpoint struct {
 	device
 	mtu uint32
 	mac tcpip.LinkAddress
-	// peer is who is at the other end of this link, the only one there: packets need no
-	// resolution, and the stack none of its caches for that, 43 KiB each link.
+	// peer is the address of the link's other end, the only one there. With it, packets need no
+	// address resolution, and the stack needs no caches for that, 43 KiB each link.
 	peer tcpip.LinkAddress
-	gw   []tcpip.Address // the gateway's own addresses, which alone answer pings
-	// lingers tells whether a connection is over and not forgotten, waiting is how many frames wait for such a one.
+	gw   []tcpip.Address // the gateway's own addresses; only they answer pings
+	// lingers reports whether a connection has ended but the stack still remembers it. waiting
+	// counts the frames that wait for such a connection.
 	lingers func(tcpip.NetworkProtocolNumber, stack.TransportEndpointID) bool
 	waiting atomic.Int32
 
-	// tx serialises writers, so that frames keep their order while one waits.
+	// tx serialises writers. So frames keep their order while one waits.
 	tx      sync.Mutex
 	stalled bool // under tx: the last frame timed out
 	dropped atomic.Uint64
@@ -86,7 +87,7 @@ func (e *endpoint) close() {
 	e.readers.Wait()
 }
 
-// read delivers frames until the file is closed here, or the other end is.
+// read delivers frames until the file is closed here or at the other end.
 func (e *endpoint) read() {
 	defer e.readers.Done()
 	for {
@@ -101,7 +102,8 @@ func (e *endpoint) read() {
 	}
 }
 
-// deliver gives one frame to the stack, and releases it. waited is how often it has waited for that already.
+// deliver gives one frame to the stack, and releases it. waited is how often the frame has waited
+// for a lingering connection.
 func (e *endpoint) deliver(frame *buffer.View, waited int) {
 	b := frame.AsSlice()
 	if len(b) < header.EthernetMinimumSize {
@@ -125,7 +127,7 @@ func (e *endpoint) deliver(frame *buffer.View, waited int) {
 	defer pkt.DecRef()
 	pkt.LinkHeader().Consume(header.EthernetMinimumSize)
 	pkt.NetworkProtocolNumber = eth.Type()
-	// The frame came through memory: nothing on the way could have damaged it.
+	// The frame came through memory, so nothing could damage it on the way.
 	pkt.RXChecksumValidated = true
 	switch {
 	case dst == header.EthernetBroadcastAddress:
@@ -136,9 +138,8 @@ func (e *endpoint) deliver(frame *buffer.View, waited int) {
 	d.DeliverNetworkPacket(pkt.NetworkProtocolNumber, pkt)
 }
 
-// strayEcho finds pings to anything but the gateway. The stack takes packets for
-// every address, so it would answer them, and a sandbox would believe that it
-// reaches the world.
+// strayEcho finds pings to addresses other than the gateway. The stack accepts packets for every
+// address, so it would answer these pings, and the sandbox would believe that it reaches the world.
 func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
 	var to tcpip.Address
 	switch proto {
@@ -167,7 +168,7 @@ func (e *endpoint) strayEcho(proto tcpip.NetworkProtocolNumber, b []byte) bool {
 	return true
 }
 
-// WritePackets sends frames, waiting while the link is full.
+// WritePackets sends frames. It waits while the link is full.
 func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	e.tx.Lock()
 	defer e.tx.Unlock()
@@ -186,7 +187,8 @@ func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) 
 	return len(all), nil
 }
 
-// sendSome writes the first packets: one, or of a stream as many as go at once. Called with tx held.
+// sendSome writes the first packets. It writes one, or on a stream as many as go at once. The
+// caller holds tx.
 func (e *endpoint) sendSome(pkts []*stack.PacketBuffer) (sent int, err error) {
 	if e.kind != stream {
 		parts := e.parts(pkts[0])
@@ -200,7 +202,8 @@ func (e *endpoint) sendSome(pkts []*stack.PacketBuffer) (sent int, err error) {
 	return e.batch.finish(taken), err
 }
 
-// send calls write until there is room for all that it has to write, or for as long as the link may take. Called with tx held.
+// send calls write until it has written everything, or until the link has been full for too long.
+// The caller holds tx.
 func (e *endpoint) send(write func(fd int) (full bool, err error)) error {
 	var err error
 	waiting := false
@@ -240,9 +243,9 @@ func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.mac }
 // SetLinkAddress does nothing: the address is fixed.
 func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 
-// Capabilities leaves checksums out where the other end is told not to look: frames
-// travel through memory. A kernel looks at all of them but those of TCP segments
-// that come with a header, see SupportedGSO.
+// Capabilities says which checksums the stack may leave out. Frames travel through memory, so a
+// socket's other end does not check any. A kernel checks all of them, except those of TCP segments
+// that come with a header: see SupportedGSO.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	c := stack.LinkEndpointCapabilities(stack.CapabilityRXChecksumOffload)
 	if e.kind == socket {
@@ -251,8 +254,8 @@ func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	return c
 }
 
-// SupportedGSO says that a kernel takes TCP segments bigger than the MTU, without
-// their checksum.
+// SupportedGSO says whether the stack may send TCP segments larger than the MTU and without their
+// checksum. A kernel behind a TAP device with headers accepts those.
 func (e *endpoint) SupportedGSO() stack.SupportedGSO {
 	if e.kind == tapWithHeader {
 		return stack.HostGSOSupported
@@ -260,10 +263,10 @@ func (e *endpoint) SupportedGSO() stack.SupportedGSO {
 	return stack.GSONotSupported
 }
 
-// GSOMaxSize is the largest such segment: what one IPv4 packet can hold.
+// GSOMaxSize is the size of the largest such segment, which is the largest IPv4 packet.
 func (e *endpoint) GSOMaxSize() uint32 { return maxMTU }
 
-// Attach starts reading when the stack gives its dispatcher.
+// Attach starts to read when the stack sets its dispatcher.
 func (e *endpoint) Attach(d stack.NetworkDispatcher) {
 	e.mu.Lock()
 	start := e.dispatcher == nil && d != nil
@@ -282,16 +285,16 @@ func (e *endpoint) IsAttached() bool {
 	return e.dispatcher != nil
 }
 
-// Wait does nothing: close waits, before the stack is destroyed.
+// Wait does nothing: close has waited before the stack is destroyed.
 func (e *endpoint) Wait() {}
 
 // ARPHardwareType is Ethernet.
 func (e *endpoint) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
 
-// AddHeader puts the Ethernet header on.
+// AddHeader adds the Ethernet header.
 func (e *endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	eth := header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize))
-	dst := pkt.EgressRoute.RemoteLinkAddress // of an answer to ARP, or to NDP
+	dst := pkt.EgressRoute.RemoteLinkAddress // set for an answer to ARP or NDP
 	if dst == "" {
 		dst = e.peer
 	}
@@ -302,7 +305,7 @@ func (e *endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	})
 }
 
-// ParseHeader takes the Ethernet header off.
+// ParseHeader removes the Ethernet header.
 func (e *endpoint) ParseHeader(pkt *stack.PacketBuffer) bool {
 	_, ok := pkt.LinkHeader().Consume(header.EthernetMinimumSize)
 	return ok

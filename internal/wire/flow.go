@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// flow is one connection, session or question of the sandbox that the daemon
-// serves. Its context ends it.
+// flow is one connection, session or question of the sandbox that the daemon serves. It ends with
+// its context.
 type flow struct {
 	kind    flowKind
 	to      netip.AddrPort
@@ -20,11 +20,12 @@ type flow struct {
 	started time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
-	ended   chan struct{} // closed when nothing more of it is carried
+	ended   chan struct{} // closed when the daemon carries nothing more of it
 
 	mu sync.Mutex
-	// known is what it was allowed for, once it was: with that it is judged again when
-	// the policy changes. request is the last request in it, if it is served as HTTP.
+	// known is set when the flow is allowed, and holds the properties that it was allowed for. When
+	// the policy changes, the flow is judged again by them. request is the last request in the
+	// flow, if it is served as HTTP.
 	known, request *policy.Flow
 }
 
@@ -37,9 +38,8 @@ const (
 	flowLocal
 )
 
-// settle judges f as known by the policy of this moment and remembers what is known.
-// When it returns that f is allowed, then either the policy is still that one or recheck
-// will judge it anew.
+// settle judges f by the present policy, and remembers its known properties. If it returns that f
+// is allowed, then the policy has not changed, or recheck will judge f again.
 func (e *egress) settle(f *flow, known policy.Flow) (*rules, policy.Verdict) {
 	for {
 		r := e.link.rules.Load()
@@ -56,13 +56,13 @@ func (e *egress) settle(f *flow, known policy.Flow) (*rules, policy.Verdict) {
 	}
 }
 
-// forbidden reports whether the policy no longer allows what f is.
+// forbidden reports whether the policy no longer allows a flow.
 func (f *flow) forbidden(r *rules) bool {
 	f.mu.Lock()
 	known, request := f.known, f.request
 	f.mu.Unlock()
 	if known == nil {
-		return false // not judged yet, and then by the policy of that time
+		return false // not judged yet; the policy of that time will decide
 	}
 	if known.UDP && r.proxy != nil {
 		return true
@@ -70,18 +70,18 @@ func (f *flow) forbidden(r *rules) bool {
 	k := *known
 	v := r.Judge(k)
 	if v.Inspect {
-		// Nobody looked, since the old policy didn't ask to. It is too late now.
+		// The old policy did not ask to inspect this flow. Now it is too late.
 		k.App = policy.AppOther
 		v = r.Judge(k)
 	}
 	if request != nil {
-		// Served as HTTP: each request is judged anyway. What must end is the one that lasts.
+		// HTTP: each new request is judged anyway. Only a request that is still running must end.
 		return !v.Allow || !r.Judge(*request).Allow
 	}
 	return !v.Allow || v.Terminate || v.Requests
 }
 
-// begin registers a flow, or says no: closing, or over the limit.
+// begin registers a flow. It reports false when the link is closing, or the flow is over a limit.
 func (e *egress) begin(kind flowKind, id stack.TransportEndpointID) (*flow, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,12 +124,12 @@ func (e *egress) counter(kind flowKind) (count *int, limit int) {
 // cutAll ends every flow without waiting.
 func (e *egress) cutAll() { e.cut(func(*flow) bool { return true }) }
 
-// cutTime bounds the wait for what was cut to end: it takes moments, but for a
-// connection whose end takes the other side's doing nobody should wait.
+// cutTime bounds the wait for flows that were cut. They end in moments. But the end of some
+// connections depends on the other side, and nobody should wait for that.
 const cutTime = 2 * time.Second
 
-// recheck ends the flows that the policy of now forbids, and returns when nothing
-// more of them is carried.
+// recheck ends the flows that the present policy forbids. It returns when nothing more of them is
+// carried, or after cutTime.
 func (e *egress) recheck() {
 	r := e.link.rules.Load()
 	late := time.NewTimer(cutTime)
@@ -143,7 +143,7 @@ func (e *egress) recheck() {
 	}
 }
 
-// cut begins to end flows, and returns which.
+// cut starts to end the flows that which selects, and returns them.
 func (e *egress) cut(which func(*flow) bool) []*flow {
 	e.mu.Lock()
 	all := make([]*flow, 0, len(e.flows))

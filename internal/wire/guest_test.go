@@ -26,14 +26,15 @@ import (
 
 const testMTU = 65520
 
-// guest is a sandbox's kernel as the wire sees it: gVisor's stack on gVisor's own
-// socket endpoint, which drops frames when its socket is full, as the sentry does.
+// guest is a sandbox's kernel as the wire sees it. It is gVisor's stack on gVisor's own socket
+// endpoint, which drops frames when its socket is full, as the sentry does.
 type guest struct {
 	*stack.Stack
 	t testing.TB
 }
 
-// pair returns the two ends of a link: the host's, and the guest's. Within TestOverStream the host's is a stream.
+// pair returns the two ends of a link: the host's and the guest's. Within TestOverStream, the
+// host's end is a stream.
 func pair(t testing.TB, buffer int) (host *os.File, guestFD int) {
 	t.Helper()
 	if overStream(t) {
@@ -104,7 +105,7 @@ func ip(s string) tcpip.Address {
 	return tcpip.AddrFrom16Slice(p)
 }
 
-// listen serves a port of the guest.
+// listen opens a port of the guest.
 func (g *guest) listen(port uint16) net.Listener {
 	g.t.Helper()
 	l, err := gonet.ListenTCP(g.Stack, tcpip.FullAddress{NIC: 1, Addr: ip(driver.GuestIPv4), Port: port}, ipv4.ProtocolNumber)
@@ -115,7 +116,7 @@ func (g *guest) listen(port uint16) net.Listener {
 	return l
 }
 
-// dial connects from inside to anywhere.
+// dial connects from inside to any address.
 func (g *guest) dial(ctx context.Context, to string, port uint16) (*gonet.TCPConn, error) {
 	proto := ipv4.ProtocolNumber
 	if net.ParseIP(to).To4() == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// Everything at once, and then the end in the middle of it.
+// TestHammer does everything at once, and closes in the middle of it.
 func TestHammer(t *testing.T) {
 	tcp, udp := canary(t)
 	d := &table{to: map[string]string{"203.0.113.9:80": tcp, "203.0.113.9:9": udp}}
@@ -91,7 +91,7 @@ func TestHammer(t *testing.T) {
 	wg.Wait()
 }
 
-// TestHammerPolicy: connections of all kinds, while the policy changes all the time and the
+// TestHammerPolicy makes connections of all kinds, while the policy changes all the time and the
 // stack is replaced.
 func TestHammerPolicy(t *testing.T) {
 	w := newWorld(t)
@@ -168,11 +168,11 @@ func FuzzFrame(f *testing.F) {
 		if err := unix.Send(fd, frame, 0); err != nil {
 			t.Fatal(err)
 		}
-		drain(fd) // the answers: unread, they would stall the stack
+		drain(fd) // read the answers: unread, they would stall the stack
 	})
 }
 
-// drain throws away what is sent.
+// drain reads and discards all frames.
 func drain(fd int) {
 	b := make([]byte, 1<<17)
 	for {

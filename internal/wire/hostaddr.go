@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// hostAddrs knows this host's own addresses, which may be public ones. They are
-// read anew every few seconds: interfaces come and go.
+// hostAddrs knows this host's own addresses, which may be public ones. It reads them again every
+// few seconds, because interfaces come and go.
 type hostAddrs struct {
 	mu   sync.Mutex
 	read time.Time
@@ -17,8 +17,8 @@ type hostAddrs struct {
 
 const hostAddrsAge = 5 * time.Second
 
-// has reports whether a is an address of this host. When the host's addresses
-// can't be read every address counts as one: better no way out than the wrong one.
+// has reports whether a is an address of this host. When the host's addresses can't be read, every
+// address counts as one. Then nothing gets out, which is safer than reaching the host.
 func (h *hostAddrs) has(a netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

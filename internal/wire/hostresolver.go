@@ -9,17 +9,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// HostResolver forwards questions to the name servers of this host, as
-// /etc/resolv.conf has them at that moment.
+// HostResolver forwards questions to the name servers of this host, as /etc/resolv.conf lists them
+// at that moment.
 type HostResolver struct {
-	// File is read instead of /etc/resolv.conf, if set.
+	// File replaces /etc/resolv.conf, if set.
 	File string
-	// Port is asked instead of 53, if set.
+	// Port replaces 53, if set.
 	Port string
 }
 
-// Exchange asks the servers in their order, over UDP and, where the answer does
-// not fit, over TCP.
+// Exchange asks the servers in their order, over UDP. If the answer does not fit, it asks again
+// over TCP.
 func (h *HostResolver) Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 	file := h.File
 	if file == "" {
@@ -46,7 +46,7 @@ func (h *HostResolver) Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, erro
 	return nil, err
 }
 
-// exchangeWith asks one server and ends with ctx, which the client alone would not.
+// exchangeWith asks one server. It ends with ctx; the client alone would not.
 func exchangeWith(ctx context.Context, client *dns.Client, q *dns.Msg, at string) (*dns.Msg, error) {
 	c, err := client.DialContext(ctx, at)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// idleCost is what a link costs on which nothing happens.
+// idleCost is the cost of a link without traffic.
 type idleCost struct{ heap, stacks, goroutines, files float64 }
 
-// costOfIdle attaches links and looks at what they hold.
+// costOfIdle attaches links and measures what they hold.
 func costOfIdle(t testing.TB, n int) idleCost {
 	w := wire.New(wire.Options{})
 	t.Cleanup(func() { _ = w.Close() })
 	memory := func() (heap, stacks float64) {
 		runtime.GC()
-		runtime.GC() // what pools held is garbage only now
+		runtime.GC() // the second run frees what pools held
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc), float64(m.StackInuse)
@@ -42,8 +42,8 @@ func costOfIdle(t testing.TB, n int) idleCost {
 	return idleCost{(h - heap) / each, (st - stacks) / each, float64(runtime.NumGoroutine()-gos) / each, float64(openFiles(t)-fds)/each - 1}
 }
 
-// BenchmarkIdleLinks says what a link costs on which nothing happens: memory, goroutines
-// and descriptors.
+// BenchmarkIdleLinks measures the cost of a link without traffic: memory, goroutines and
+// descriptors.
 func BenchmarkIdleLinks(b *testing.B) {
 	c := costOfIdle(b, 500)
 	for b.Loop() {
@@ -55,7 +55,8 @@ func BenchmarkIdleLinks(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Thousands of links on which nothing happens fit beside each other: one is some 33 KiB.
+// TestIdleLinks shows that thousands of links without traffic fit on a machine: one takes some 33
+// KiB.
 func TestIdleLinks(t *testing.T) {
 	c := costOfIdle(t, 100)
 	t.Logf("%+v", c)

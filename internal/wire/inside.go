@@ -23,15 +23,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Inside is the sandbox's end of a link, for sandboxes that have no kernel to put there. What it asks for comes by the
-// link like anybody's, so that the same policy judges it.
+// Inside is the sandbox's end of a link, for sandboxes that have no kernel to put there. Its
+// connections go through the link like those of any sandbox, so the same policy judges them.
 type Inside struct {
 	stack *stack.Stack
 	ep    *endpoint
 	close sync.Once
 }
 
-// NewInside starts a stack on fd, the other end of what [Wire.Attach] was given, which it owns from now on, also on error.
+// NewInside starts a stack on fd, the other end of the descriptor that [Wire.Attach] was given.
+// NewInside owns fd from now on, also on error.
 func NewInside(fd *os.File, mtu int) (*Inside, error) {
 	if mtu < minMTU || mtu > maxMTU {
 		_ = fd.Close()
@@ -77,7 +78,7 @@ func (i *Inside) configure() error {
 	return nil
 }
 
-// Close resets what is open and ends the stack.
+// Close resets open connections and ends the stack.
 func (i *Inside) Close() error {
 	i.close.Do(func() {
 		if i.stack != nil {
@@ -91,8 +92,8 @@ func (i *Inside) Close() error {
 	return nil
 }
 
-// DialContext connects to "host:port". Network is tcp, tcp4 or tcp6. A name is looked up at the gateway; one that the
-// policy does not allow does not exist.
+// DialContext connects to "host:port". Network is tcp, tcp4 or tcp6. The gateway looks names up. A
+// name that the policy does not allow does not exist.
 func (i *Inside) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
@@ -112,7 +113,7 @@ func (i *Inside) DialContext(ctx context.Context, network, address string) (net.
 	err = fmt.Errorf("%s has no address of that kind", host)
 	for _, a := range addrs {
 		if a.IsLoopback() || a.IsUnspecified() {
-			err = syscall.ECONNREFUSED // the sandbox itself, where nothing listens
+			err = syscall.ECONNREFUSED // the sandbox itself; nothing listens there
 			continue
 		}
 		proto := ipv4.ProtocolNumber
@@ -180,7 +181,7 @@ func (i *Inside) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// ask sends one question to the gateway, over TCP, which needs no second try.
+// ask sends one question to the gateway. It uses TCP, which needs no second try.
 func (i *Inside) ask(ctx context.Context, host string, kind uint16) (*dns.Msg, error) {
 	c, err := gonet.DialContextTCP(ctx, i.stack, tcpip.FullAddress{NIC: nicID, Addr: addr(driver.GatewayIPv4), Port: dnsPort}, ipv4.ProtocolNumber)
 	if err != nil {

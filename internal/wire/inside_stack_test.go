@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestInside asks by the stack that sandboxes without a kernel have: what is allowed answers, a name that is not does not
-// exist, an address that is not is refused, and the end of the link is the end of it all.
+// TestInside uses the stack of sandboxes without a kernel. Allowed names and addresses answer. A
+// denied name does not exist, a denied address is refused, and everything ends with the link.
 func TestInside(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "hello "+r.Host+" "+strings.Repeat("x", 1<<20))

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// insideParts are what this binary does as a program in a sandbox.
+// insideParts are the programs that this binary can be inside a sandbox.
 func insideParts() reexec.Parts {
 	return reexec.Parts{
 		"inside flood":   insideFlood,
@@ -21,7 +21,7 @@ func insideParts() reexec.Parts {
 	}
 }
 
-// must ends the program with a line that says why.
+// must ends the program with a line that gives the reason.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "inside:", err)
@@ -29,7 +29,7 @@ func must(err error) {
 	}
 }
 
-// insideFlood ADDRESS BYTES sends and waits for the other's end.
+// insideFlood ADDRESS BYTES sends bytes and waits until the other side ends.
 func insideFlood() {
 	c, err := net.Dial("tcp", os.Args[2])
 	must(err)
@@ -58,8 +58,8 @@ func insideDrain() {
 	}
 }
 
-// insideMany ADDRESS COUNT opens so many connections and keeps them, and expects
-// an answer of each once all are open.
+// insideMany ADDRESS COUNT opens COUNT connections and keeps them. When all are open, each must get
+// an answer.
 func insideMany() {
 	n, err := strconv.Atoi(os.Args[3])
 	must(err)

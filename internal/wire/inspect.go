@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
-// inspect accepts a connection and decides by its first bytes.
+// inspect accepts a connection and judges it by its first bytes.
 func (e *egress) inspect(f *flow, in *arrival, known policy.Flow) {
 	if !in.accept() {
 		return
@@ -45,9 +45,9 @@ func (e *egress) inspect(f *flow, in *arrival, known policy.Flow) {
 	}
 }
 
-// listen serves a connection whose sandbox waits for the other side to speak, if that may
-// be reached by its address alone. It returns false when the sandbox must speak first,
-// or does: then what it says decides.
+// listen serves a connection whose sandbox waits for the other side to speak, if the policy allows
+// this address alone. It returns false when the sandbox must speak first, or speaks. Then the
+// sandbox's bytes decide.
 func (e *egress) listen(f *flow, in *arrival, known policy.Flow, p *peeker) (done bool) {
 	known.App = policy.AppOther
 	r, v := e.settle(f, known)
@@ -89,8 +89,8 @@ func (e *egress) listen(f *flow, in *arrival, known policy.Flow, p *peeker) (don
 	return true
 }
 
-// firstWord waits for whoever speaks first. What the other side says it returns, what
-// the sandbox says is in p.
+// firstWord waits until either side speaks. It returns the other side's bytes. The sandbox's bytes
+// are in p.
 func firstWord(ctx context.Context, in, out net.Conn, p *peeker) ([]byte, error) {
 	past := time.Unix(1, 0)
 	defer context.AfterFunc(ctx, func() { _ = out.SetDeadline(past) })()
@@ -105,8 +105,8 @@ func firstWord(ctx context.Context, in, out net.Conn, p *peeker) ([]byte, error)
 		heard <- word{b[:n], err}
 		_ = in.SetReadDeadline(past)
 	}()
-	// The sandbox's end of speech is no speech: the other side may still answer it.
-	err := p.fill() // which has no deadline of its own: the other side may have set one by now
+	// The end of the sandbox's stream does not count as speaking: the other side may still answer.
+	err := p.fill() // sets no deadline: the other side's goroutine may have set one
 	if err == nil && !p.ended {
 		_ = out.SetReadDeadline(past)
 	}
@@ -119,7 +119,7 @@ func firstWord(ctx context.Context, in, out net.Conn, p *peeker) ([]byte, error)
 	return w.b, w.err
 }
 
-// decide judges a connection by what it says.
+// decide judges a connection by its first bytes.
 func (e *egress) decide(f *flow, in *arrival, known policy.Flow, s said, p *peeker) {
 	known.App, known.Name, known.ECH = s.app, s.hello.ServerName, s.hello.ECH
 	e.relearn(f, &known)
@@ -134,10 +134,10 @@ func (e *egress) decide(f *flow, in *arrival, known policy.Flow, s said, p *peek
 	}
 }
 
-// relearn asks for the name that a connection says, if the sandbox got its address for
-// another or for none that we remember: after a restart of the daemon, or in a sandbox that
-// was restored, programs go on with the addresses they have. It changes nothing
-// unless the name has that address and may be asked for.
+// relearn looks up the name that a connection says, if this name is not among those that we
+// remember for its address. After a restart of the daemon, or in a restored sandbox, programs go on
+// with addresses that they already have. relearn changes nothing unless the name has that address
+// and may be asked for.
 func (e *egress) relearn(f *flow, known *policy.Flow) {
 	if known.Name == "" || slices.Contains(known.Names, known.Name) || !known.Addr.IsValid() {
 		return
@@ -154,10 +154,9 @@ func (e *egress) relearn(f *flow, known *policy.Flow) {
 	}
 }
 
-// serveWeb hands a connection to the proxy that sees into HTTP. first are the bytes of
-// it that were read already.
+// serveWeb hands a connection to the HTTP proxy. first holds the bytes that were read already.
 func (e *egress) serveWeb(f *flow, in *arrival, known policy.Flow, first []byte) {
-	// f.request marks it as served here, also before the first request.
+	// f.request marks the flow as HTTP, even before the first request.
 	f.mu.Lock()
 	f.request = f.known
 	f.mu.Unlock()
@@ -189,7 +188,7 @@ func (e *egress) serveWeb(f *flow, in *arrival, known policy.Flow, first []byte)
 	})
 }
 
-// dialRequest connects to where a request goes.
+// dialRequest connects to a request's destination.
 func (e *egress) dialRequest(ctx context.Context, f *flow, k policy.Flow, v policy.Verdict) (net.Conn, error) {
 	r := e.link.rules.Load()
 	bounds := r.limits.of(v.Index)
@@ -209,7 +208,7 @@ func (e *egress) dialRequest(ctx context.Context, f *flow, k policy.Flow, v poli
 	return &placed{Conn: paced(f.ctx, c, bounds), leave: leave}, nil
 }
 
-// refuseRequest explains and notes why an allowed request can't be sent.
+// refuseRequest explains and records why an allowed request can't be sent.
 func (e *egress) refuseRequest(ctx context.Context, f *flow, k policy.Flow, v policy.Verdict) {
 	v.Allow = false
 	d := e.decision(time.Now(), k, v)
@@ -226,7 +225,7 @@ type replay struct {
 	first []byte
 }
 
-// Read gives the first bytes, and then what comes.
+// Read returns the first bytes, and then those of the connection.
 func (r *replay) Read(b []byte) (int, error) {
 	if len(r.first) > 0 {
 		n := copy(b, r.first)

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// byteBurst is the least that a limit of bytes lets pass at once, so that slow limits
-	// don't cut everything into crumbs.
+	// byteBurst is the least that a limit of bytes lets pass at once, so that slow limits don't cut
+	// the stream into tiny pieces.
 	byteBurst = 16 << 10
 	// requestPatience is how long a request waits for its turn.
 	requestPatience = 10 * time.Second
 )
 
-// limits are those of one policy, at work: of the sandbox as a whole, and of each rule.
+// limits are the limits of one policy, with their counters: those of the whole sandbox, and those
+// of each rule.
 type limits struct {
 	total *limit
 	rules []*limit
@@ -35,7 +36,7 @@ func newLimits(rules []carrel.TrafficLimits, total carrel.TrafficLimits) *limits
 	return l
 }
 
-// of returns what bounds a flow that the rule with this index allowed; see policy.Verdict.
+// of returns the limits of a flow that the rule with this index allowed. See policy.Verdict.
 func (l *limits) of(index int) []*limit {
 	var out []*limit
 	if l.total != nil {
@@ -47,7 +48,7 @@ func (l *limits) of(index int) []*limit {
 	return out
 }
 
-// limit is one carrel.TrafficLimits at work. Its rates are nil where nothing is bounded.
+// limit is one carrel.TrafficLimits with its counters. A rate is nil when it is not bounded.
 type limit struct {
 	whose             string
 	conns             int
@@ -66,7 +67,7 @@ func newLimit(whose string, t carrel.TrafficLimits) *limit {
 		send: pace(float64(t.SendBytesPerSecond), byteBurst), receive: pace(float64(t.ReceiveBytesPerSecond), byteBurst)}
 }
 
-// pace makes a limiter that lets a second's worth pass at once, and no less than least.
+// pace makes a limiter that lets one second's amount pass at once, and at least least.
 func pace(perSecond float64, least ...int) *rate.Limiter {
 	if perSecond <= 0 {
 		return nil
@@ -78,14 +79,14 @@ func pace(perSecond float64, least ...int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
-// limitError says which limit refused something.
+// limitError says which limit refused a flow.
 type limitError struct{ whose, what string }
 
 func (e *limitError) Error() string {
 	return fmt.Sprintf("%s's limit of %s is reached", e.whose, e.what)
 }
 
-// enter takes a place for a connection, given back by leave. None is nil.
+// enter takes a place for a connection; leave gives it back. It returns nil on success.
 func (l *limit) enter() *limitError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,7 @@ func request(ctx context.Context, ls []*limit) error {
 	return nil
 }
 
-// paced slows a connection to the outside down, if any limit bounds its bytes.
+// paced slows a connection to the outside down if a limit bounds its bytes.
 func paced(ctx context.Context, c net.Conn, ls []*limit) net.Conn {
 	p := &pacedConn{Conn: c, ctx: ctx}
 	for _, l := range ls {
@@ -154,7 +155,7 @@ func paced(ctx context.Context, c net.Conn, ls []*limit) net.Conn {
 	return p
 }
 
-// pacedConn is a connection to the outside whose bytes are bounded.
+// pacedConn is a connection to the outside with a limit on its bytes.
 type pacedConn struct {
 	net.Conn
 	ctx           context.Context // of the flow: ends waiting
@@ -178,7 +179,7 @@ func (p *pacedConn) wait(ls []*rate.Limiter, n int) error {
 	return nil
 }
 
-// Read reads first and waits then: nobody knows before how much will come.
+// Read reads first and waits afterwards, because the amount is not known before.
 func (p *pacedConn) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b[:most(p.receive, len(b))])
 	if n > 0 {
@@ -206,7 +207,7 @@ func (p *pacedConn) Write(b []byte) (int, error) {
 	return done, nil
 }
 
-// CloseWrite ends what is sent, as splice wants it.
+// CloseWrite ends the sending direction, as splice needs it.
 func (p *pacedConn) CloseWrite() error {
 	if h, ok := p.Conn.(half); ok {
 		return h.CloseWrite()

@@ -19,7 +19,8 @@ func withLimits(rule, total carrel.TrafficLimits) carrel.Network {
 		{Name: "good", Allow: []string{goodIPv4}, Limits: rule}, {Name: "echo", Allow: []string{"203.0.113.7"}}}}}
 }
 
-// TestLimits: each limit refuses what is too much, says which it was, and gives places back.
+// TestLimits shows that each limit refuses what is beyond it, names itself in the reason, and gives
+// places back.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -70,7 +71,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestPace: bytes are slowed down in the direction that is limited, and arrive whole.
+// TestPace shows that bytes are slowed down in the limited direction, and arrive complete.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	tcp, _ := canary(t)
@@ -95,7 +96,7 @@ func TestPace(t *testing.T) {
 			if err != nil || !bytes.Equal(back, data) {
 				t.Fatalf("%d bytes came back, %v", len(back), err)
 			}
-			// A second's worth passes at once; the rest takes its time.
+			// One second's amount passes at once. The rest must take longer.
 			if took := time.Since(start); took < 800*time.Millisecond {
 				t.Errorf("400 kB at 200 kB/s took %v", took)
 			}
@@ -103,7 +104,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceUDP: datagrams over a limit are dropped, those under it pass.
+// TestPaceUDP shows that datagrams over a limit are dropped, and those under it pass.
 func TestPaceUDP(t *testing.T) {
 	t.Parallel()
 	_, udp := canary(t)

@@ -10,21 +10,25 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// A connection that the outside ended first lingers here (TIME-WAIT), while the sandbox, which is through with it, may take the
-// same port for the next one at once. gVisor's stack gives such a SYN to whoever listens; here nobody does, connections are
-// forwarded, and it is dropped, for the sandbox to repeat it after a second, or answered with a reset if the lingering ends
-// just then. So it waits for that end before the stack sees it.
+// When the outside ends a connection first, the connection lingers in the stack (TIME-WAIT). For
+// the sandbox it is over, so the sandbox may use the same port for its next connection at once.
+// gVisor's stack gives such a SYN to the port's listener. But forwarded connections have no
+// listener. So the stack would drop the SYN, and the sandbox would repeat it after a second. Or, if
+// the lingering ended just then, the stack would answer with a reset. Therefore the SYN waits here
+// until the lingering ends.
 
 const (
-	// lingering is how long TIME-WAIT lasts. On this wire no segment can be late, so that it is only for a last
-	// acknowledgement that was lost: a sandbox that repeats its end later gets a reset for it, which nobody reads any more.
+	// lingering is how long TIME-WAIT lasts. On this wire no segment can be late, so TIME-WAIT is
+	// only needed when a last acknowledgement was lost. A sandbox that repeats its end after that
+	// gets a reset, which no program sees any more.
 	lingering = 10 * time.Millisecond
-	// maxWaiting bounds the SYNs of one sandbox that wait, maxWaits how often one does, maxOpening how long one is.
+	// maxWaiting bounds how many SYNs of one sandbox wait, maxWaits how often one waits, and
+	// maxOpening the bytes of one.
 	maxWaiting, maxWaits, maxOpening = maxHalfOpen, 20, 256
 )
 
-// wait keeps a frame back that opens a connection while the one before from the same port lingers, and gives it to the stack
-// later. It returns false for all others.
+// wait delays a SYN while the previous connection from the same port lingers, and delivers it
+// later. It returns false for all other frames.
 func (e *endpoint) wait(proto tcpip.NetworkProtocolNumber, frame *buffer.View, waited int) bool {
 	if waited == maxWaits || e.lingers == nil || frame.Size() > maxOpening {
 		return false
@@ -45,7 +49,7 @@ func (e *endpoint) wait(proto tcpip.NetworkProtocolNumber, frame *buffer.View, w
 	return true
 }
 
-// opens finds the connection that a packet opens: a SYN that answers none.
+// opens returns the connection that a packet opens. The packet must be a SYN without an ACK.
 func opens(proto tcpip.NetworkProtocolNumber, b []byte) (id stack.TransportEndpointID, ok bool) {
 	var segment header.TCP
 	switch proto {
@@ -71,7 +75,7 @@ func opens(proto tcpip.NetworkProtocolNumber, b []byte) (id stack.TransportEndpo
 	return id, true
 }
 
-// lingers reports whether a connection is over, and still in the stack's books.
+// lingers reports whether a connection has ended but the stack still remembers it.
 func (l *Link) lingers(proto tcpip.NetworkProtocolNumber, id stack.TransportEndpointID) bool {
 	ep, ok := l.stack.FindTransportEndpoint(proto, tcp.ProtocolNumber, id, nicID).(*tcp.Endpoint)
 	if !ok {

@@ -18,9 +18,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// A server that ends its connections first leaves their ports to the wire for a while (TIME-WAIT), and the sandbox, for which
-// they have ended, may take one of them for the next connection to the same server at once. That must neither be refused nor
-// wait until the sandbox asks again, a second later.
+// TestPortUsedAgain shows that a port can be used again at once. A server that ends its connections
+// first leaves their ports in TIME-WAIT on the wire. For the sandbox they have ended, so it may use
+// one for its next connection to the same server. That connection must not be refused, nor wait
+// until the sandbox repeats its SYN a second later.
 func TestPortUsedAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,7 +52,7 @@ func TestPortUsedAgain(t *testing.T) {
 		from, server := tcpip.FullAddress{NIC: 1, Addr: ip(c.from), Port: 40000}, tcpip.FullAddress{NIC: 1, Addr: ip(c.to), Port: 80}
 		for i := range times {
 			var conn *gonet.TCPConn
-			// The sandbox's own end takes a moment to be over.
+			// The sandbox's own end needs a moment to finish.
 			testenv.EventuallyNil(t, "the port is free", func() (err error) {
 				if conn, err = gonet.DialTCPWithBind(within(t, time.Minute), g.Stack, from, server, c.proto); err != nil && !strings.Contains(err.Error(), "in use") {
 					t.Fatalf("connection %d to %s: %v", i, c.to, err)

@@ -30,8 +30,8 @@ import (
 const nicID tcpip.NICID = 1
 
 const (
-	// firstAttempt is how long the first SYN of a Dial is given. A guest that is
-	// just booting loses it, and the stack itself would repeat it after a second.
+	// firstAttempt is how long Dial waits for an answer to its first SYN. A guest that is just
+	// booting loses this SYN, and the stack itself would repeat it only after a second.
 	firstAttempt = 250 * time.Millisecond
 	lastAttempt  = 4 * time.Second
 )
@@ -43,10 +43,10 @@ type Link struct {
 	ep     *endpoint
 	stack  *stack.Stack
 	rules  atomic.Pointer[rules]
-	ctx    context.Context // ends with the link; parents what guests asked for
+	ctx    context.Context // ends with the link; parent of the guest's requests
 	cancel context.CancelFunc
 	out    *egress
-	// peeking counts bytes of connections that have not said what they are.
+	// peeking counts the bytes of connections that are not yet understood.
 	peeking atomic.Int64
 	down    chan struct{} // closed when the sandbox's end is gone
 
@@ -83,12 +83,12 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 func newStack(window int) (*stack.Stack, error) {
 	s := stack.New(stack.Options{
 		RandSource:         sharedRandom{},
-		IPTables:           &stack.IPTables{}, // nothing is filtered here, and the tables that say so take 8 KiB
+		IPTables:           &stack.IPTables{}, // no filtering here; the default tables take 8 KiB
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{newTCP, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
-	// RACK takes reordering inside the stack for loss and slows bulk transfers down.
+	// RACK mistakes reordering inside the stack for loss, and slows bulk transfers down.
 	recovery := tcpip.TCPRecovery(0)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: min(firstWindow, window), Max: window}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 1 << 20, Max: maxWindow}
@@ -102,7 +102,7 @@ func newStack(window int) (*stack.Stack, error) {
 	return s, nil
 }
 
-// sharedRandom is the process's random source: a stack's own would cost 5 KiB each.
+// sharedRandom is the process's random source. A source of each stack's own would cost 5 KiB.
 type sharedRandom struct{}
 
 // Int63 implements rand.Source.
@@ -111,8 +111,8 @@ func (sharedRandom) Int63() int64 { return rand.Int64() }
 // Seed implements rand.Source; it does nothing.
 func (sharedRandom) Seed(int64) {}
 
-// configure brings the one interface up, last of all, because the sandbox may
-// send from the first moment.
+// configure sets up the one interface. It enables it last, because the sandbox may send from that
+// moment.
 func configure(s *stack.Stack, ep *endpoint) error {
 	nets := []struct {
 		proto     tcpip.NetworkProtocolNumber
@@ -139,8 +139,8 @@ func configure(s *stack.Stack, ep *endpoint) error {
 		}
 	}
 	s.SetRouteTable(routes)
-	// Promiscuous: take packets for any address, since all of them are beyond this
-	// gateway. Spoofing: answer from those addresses.
+	// Promiscuous mode accepts packets for any address, because all of them are beyond this
+	// gateway. Spoofing allows answers from those addresses.
 	if terr := s.SetPromiscuousMode(nicID, true); terr != nil {
 		return fmt.Errorf("promiscuous: %s", terr)
 	}
@@ -177,7 +177,7 @@ func dialKind(err error) carrel.Kind {
 	return carrel.Unavailable
 }
 
-// errAttempt means that one attempt got no answer in its time.
+// errAttempt means that an attempt to connect got no answer in time.
 var errAttempt = errors.New("no answer yet")
 
 func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Duration) (net.Conn, error) {
@@ -192,8 +192,9 @@ func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Du
 	return dialStack(ctx, l.stack, ipv4.ProtocolNumber, to, l.ctx.Done(), late.C)
 }
 
-// dialStack connects from a stack, until ctx ends, or gone or late says something: nil channels
-// do not. Its errors are those of the operating system, or errAttempt when it is late.
+// dialStack connects from a stack. It gives up when ctx ends, or when the channel gone or late is
+// ready; nil channels never are. Its errors are those of the operating system, or errAttempt when
+// late was ready.
 func dialStack(ctx context.Context, s *stack.Stack, family tcpip.NetworkProtocolNumber, to tcpip.FullAddress,
 	gone <-chan struct{}, late <-chan time.Time) (net.Conn, error) {
 	var wq waiter.Queue
@@ -230,7 +231,7 @@ func dialStack(ctx context.Context, s *stack.Stack, family tcpip.NetworkProtocol
 	return gonet.NewTCPConn(&wq, ep), nil
 }
 
-// setRules replaces the rules and cuts what they forbid.
+// setRules replaces the rules and cuts the connections that they forbid.
 func (l *Link) setRules(r *rules) {
 	l.rules.Store(r)
 	l.out.recheck()
@@ -257,7 +258,7 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// errno turns the stack's errors into those of the operating system.
+// errno converts the stack's errors to those of the operating system.
 func errno(e tcpip.Error) error {
 	switch e.(type) {
 	case nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// greeter is a server that speaks first, as those of mail and databases do.
+// greeter starts a server that speaks first, as mail servers and databases do.
 func greeter(t testing.TB) string {
 	t.Helper()
 	return serveEach(t, func(c net.Conn) {
@@ -25,7 +25,7 @@ func greeter(t testing.TB) string {
 	})
 }
 
-// serveEach serves each connection to an address on loopback, which it returns.
+// serveEach starts a server that serves each connection, and returns its address on loopback.
 func serveEach(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,11 +50,11 @@ func serveEach(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// notEvil lets all out but one name: where names are denied, all connections are looked at.
+// notEvil allows everything except one name. Where a name is denied, all connections are inspected.
 var notEvil = carrel.Network{Policy: &carrel.Policy{Default: "allow", Rules: []carrel.Rule{{Deny: []string{"*.example.net"}}}}}
 
-// TestServerFirst: a connection whose server speaks first works though it is looked at, and
-// waiting for the server is no way round the look.
+// TestServerFirst shows that a connection whose server speaks first works although it is inspected,
+// and that a sandbox can't avoid the inspection by waiting.
 func TestServerFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,8 +73,8 @@ func TestServerFirst(t *testing.T) {
 	if got := say(t, c, "EHLO example.com\r\n"); got != "EHLO example.com\r\n" {
 		t.Errorf("%q", got)
 	}
-	// The other server says nothing until it is spoken to. The sandbox waits longer than the
-	// wire does for its first bytes.
+	// These servers say nothing until they are spoken to. The sandbox waits longer than the wire
+	// waits for the sandbox's first bytes.
 	for _, server := range []string{evilIPv4, goodIPv4} {
 		late, err := g.dial(within(t, time.Minute), server, 443)
 		if err != nil {
@@ -100,7 +100,8 @@ func TestServerFirst(t *testing.T) {
 	}
 }
 
-// TestSilence: who says nothing is cut off in the end, and is no burden.
+// TestSilence shows that a sandbox that says nothing, or too little, is cut off in the end, and
+// that nothing of it arrives.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,8 +122,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestRelearn: a new stack, as after a restart of the daemon, knows nothing of the
-// addresses that the sandbox's programs hold, and they work all the same.
+// TestRelearn replaces the stack, as a restart of the daemon does. The new stack knows no
+// addresses, but the addresses that the sandbox's programs hold must still work.
 func TestRelearn(t *testing.T) {
 	w := newWorld(t)
 	host, fd := pair(t, 8<<20)
@@ -162,7 +163,7 @@ func TestRelearn(t *testing.T) {
 	}
 }
 
-// TestSetNetwork: what the new policy forbids is cut, all else goes on.
+// TestSetNetwork shows that connections which the new policy forbids are cut, and all others go on.
 func TestSetNetwork(t *testing.T) {
 	w := newWorld(t)
 	rules := func(allow ...string) carrel.Network {
@@ -204,7 +205,7 @@ func TestSetNetwork(t *testing.T) {
 			}
 		}
 	}
-	// Connections that nobody looked at are cut when names decide.
+	// Connections that were not inspected are cut when names decide.
 	if err := wr.SetNetwork(id, ready(everything)); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestSetNetwork(t *testing.T) {
 	if !ends(*unseen) {
 		t.Error("a connection that nobody looked at goes on")
 	}
-	// Inside HTTP, too: the next request, and one that lasts.
+	// The same holds inside HTTP: for the next request, and for a request that is still running.
 	if err := wr.SetNetwork(id, ready(rules("api.example.com"))); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestSetNetwork(t *testing.T) {
 	}
 }
 
-// works reports whether a connection carries bytes there and back.
+// works reports whether a connection carries bytes in both directions.
 func works(c net.Conn, text []byte) bool {
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := c.Write(text); err != nil {
@@ -256,7 +257,7 @@ func ends(c net.Conn) bool {
 	return false
 }
 
-// TestFallback: a name is reached by whichever of its addresses answers.
+// TestFallback shows that a name is reached by any of its addresses that answers.
 func TestFallback(t *testing.T) {
 	w := newWorld(t)
 	w.Names["many.example.com"] = []string{"203.0.113.101", "203.0.113.102", "2001:db8::101", goodIPv6}
@@ -270,7 +271,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestPing: an echo to the outside gets no answer that could be taken for one.
+// TestPing shows that an echo request to the outside gets no answer.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,14 +17,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// sayID is a Local that tells each caller who it takes it for.
+// sayID is a Local that answers each connection with the ID of its sandbox.
 func sayID(id carrel.ID, c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 	_, _ = fmt.Fprint(c, id)
 }
 
-// TestLocal: a sandbox that may not leave reaches its host's port over both
-// families, and nothing else there.
+// TestLocal shows that a closed sandbox reaches its host's ports over both families, and nothing
+// else there.
 func TestLocal(t *testing.T) {
 	_, id, _, g := newLink(t, wire.Options{Local: sayID})
 	for _, door := range []struct {
@@ -51,7 +51,7 @@ func TestLocal(t *testing.T) {
 			}
 		}
 	}
-	// The port is the gateway's alone: not one of any other address.
+	// Only the gateway has these ports. Other addresses must not answer.
 	for _, other := range []string{"10.73.0.3", "169.254.169.253", "169.254.170.2", "127.0.0.1", "192.0.2.1", "fd73:6361:7272::3", "::1"} {
 		if c, err := g.dial(within(t, time.Second), other, guestwords.HostPort); err == nil {
 			_ = c.Close()
@@ -60,7 +60,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestNoLocal: without a Local the port is closed.
+// TestNoLocal shows that the ports are closed without a Local.
 func TestNoLocal(t *testing.T) {
 	_, _, _, g := newLink(t, wire.Options{Egress: always(carrel.Network{Internet: true})})
 	if c, err := g.dial(within(t, time.Minute), driver.GatewayIPv4, guestwords.HostPort); err == nil {
@@ -69,8 +69,8 @@ func TestNoLocal(t *testing.T) {
 	}
 }
 
-// TestLocalOthers: two sandboxes on one wire, with the same addresses, are never
-// taken for each other, however they mix their connections.
+// TestLocalOthers mixes the connections of two sandboxes on one wire, with the same addresses. The
+// wire must never confuse the two.
 func TestLocalOthers(t *testing.T) {
 	w := wire.New(wire.Options{Local: sayID})
 	t.Cleanup(func() { _ = w.Close() })
@@ -101,7 +101,7 @@ func TestLocalOthers(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLocalBound: the ninth connection at once is refused, and there is room again
+// TestLocalBound shows that the ninth connection at once is refused, and that there is room again
 // when one has ended.
 func TestLocalBound(t *testing.T) {
 	entered, proceed := make(chan struct{}, 16), make(chan struct{})
@@ -136,15 +136,15 @@ func TestLocalBound(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	// The places are given back a moment after the connections have ended.
+	// The places are given back shortly after the connections have ended.
 	testenv.EventuallyNil(t, "there is room again", dial)
 	for _, c := range open {
 		_ = c.Close()
 	}
 }
 
-// TestLocalPolicy: a policy that changes does not cut the way to the host, the end
-// of the link does, and waits for who serves it.
+// TestLocalPolicy shows that a policy change does not cut connections to the host. The end of the
+// link does, and waits for their Local to return.
 func TestLocalPolicy(t *testing.T) {
 	broken := make(chan error, 1)
 	w, id, l, g := newLink(t, wire.Options{Local: func(_ carrel.ID, c net.Conn) {

@@ -15,30 +15,31 @@ import (
 )
 
 const (
-	// minTTL and maxTTL bound what a sandbox is told, in seconds.
+	// minTTL and maxTTL bound the times to live that a sandbox gets, in seconds.
 	minTTL, maxTTL = 1, 3600
 	// maxChain bounds the aliases of one answer, and maxRecords its records.
 	maxChain   = 16
 	maxRecords = 256
-	// otherFamily is how long a lookup that has addresses of one family waits for the other's.
+	// otherFamily is how long a lookup that has addresses of one family waits for those of the
+	// other family.
 	otherFamily = 50 * time.Millisecond
 )
 
-// answered is what a question gave.
+// answered is the result of a question.
 type answered struct {
 	code      int
 	records   []dns.RR
 	addresses []netip.Addr
-	// removed is why addresses were taken out, if any were.
+	// removed says why addresses were removed. It is nil if none were.
 	removed *policy.Verdict
 }
 
-// ask asks outside for the records of an allowed name. The answer is made anew from the
-// chain of aliases that begins with the name and what is at its end: whatever else the
-// servers said is dropped, and so are addresses that no name may lead to. The
-// sandbox's table of addresses learns those that are left.
+// ask asks outside for the records of an allowed name. It makes the answer anew from the chain of
+// aliases that begins with the name, and from the records at its end. All other records of the
+// servers are dropped, and so are addresses that no name may lead to. The sandbox's table learns
+// the addresses that are left.
 func (s *nameService) ask(ctx context.Context, r *rules, name string, kind uint16) (answered, error) {
-	// Made anew, too: the sandbox's own has room for more than a name.
+	// The question is made anew too, because the sandbox's own could carry more data than a name.
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	q.SetEdns0(dnsMaxUDP, false)
 	m, err := s.out.link.wire.opts.Resolver.Exchange(ctx, q)
@@ -74,7 +75,7 @@ func (s *nameService) ask(ctx context.Context, r *rules, name string, kind uint1
 	return out, nil
 }
 
-// keep adds a record to an answer, unless it is an address that no name may lead to.
+// keep adds a record to an answer. It leaves out addresses that no name may lead to.
 func (s *nameService) keep(r *rules, out *answered, name string, rr dns.RR) {
 	var a netip.Addr
 	switch rr := rr.(type) {
@@ -97,7 +98,7 @@ func (s *nameService) keep(r *rules, out *answered, name string, rr dns.RR) {
 	s.out.answers.learn(name, a, time.Duration(rr.Header().Ttl)*time.Second)
 }
 
-// clean copies a record, with a time to live that is neither none nor for ever.
+// clean copies a record, with its time to live between minTTL and maxTTL.
 func clean(rr dns.RR) dns.RR {
 	rr = dns.Copy(rr)
 	h := rr.Header()
@@ -105,8 +106,8 @@ func clean(rr dns.RR) dns.RR {
 	return rr
 }
 
-// lookup returns where a name leads now, and lets the sandbox's table learn it. prefer
-// comes first, if it is among the addresses, and then those of its family.
+// lookup returns the present addresses of a name, and lets the sandbox's table learn them. If
+// prefer is among them it comes first, followed by the others of its family.
 func (s *nameService) lookup(ctx context.Context, r *rules, name string, prefer netip.Addr) ([]netip.Addr, error) {
 	type result struct {
 		answered
@@ -115,7 +116,7 @@ func (s *nameService) lookup(ctx context.Context, r *rules, name string, prefer 
 	kinds := []uint16{dns.TypeA, dns.TypeAAAA}
 	results := make(chan result, len(kinds))
 	for _, kind := range kinds {
-		// A name server that is late with one family is waited for by the link's end alone.
+		// Only the link's end waits for a name server that is late with one family.
 		s.out.busy.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 			defer cancel()

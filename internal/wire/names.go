@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// maxAnswers bounds the addresses that are remembered for one sandbox, and
-	// maxAnswerNames the names of each.
+	// maxAnswers bounds how many addresses are remembered for one sandbox, and maxAnswerNames the
+	// names of each.
 	maxAnswers     = 8192
 	maxAnswerNames = 16
-	// answerGrace is how much longer than its time to live an answer is good: programs
+	// answerGrace is how much longer than its time to live an answer is valid, because programs
 	// keep addresses longer than they should.
 	answerGrace = 10 * time.Minute
 )
 
-// answers knows for which names a sandbox got an address from our resolver. Names
-// are in lower case and without the last dot. It is safe for concurrent use.
+// answers remembers the addresses that a sandbox got from our resolver, and their names. Names are
+// in lower case and without the last dot. It is safe for concurrent use.
 type answers struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	entries map[netip.Addr]*list.Element
-	recent  list.List // of *answer, the latest used in front
+	recent  list.List // of *answer; the most recently used is in front
 }
 
 type answer struct {
@@ -61,8 +61,8 @@ func (t *answers) learn(name string, addr netip.Addr, ttl time.Duration) {
 	a.names = a.names[:min(len(a.names), maxAnswerNames)]
 }
 
-// makeRoom drops the address that was unused for the longest time. One that has
-// connections is kept; there are fewer of these than there is room.
+// makeRoom drops the address that was unused for the longest time. It keeps addresses with open
+// connections. The bounds on connections bound their number.
 func (t *answers) makeRoom() {
 	for e := t.recent.Back(); e != nil && len(t.entries) >= maxAnswers; {
 		a, before := e.Value.(*answer), e.Prev()
@@ -74,7 +74,7 @@ func (t *answers) makeRoom() {
 	}
 }
 
-// names returns for what names the sandbox got the address, the latest first.
+// names returns the names for which the sandbox got the address, the latest first.
 func (t *answers) names(addr netip.Addr) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *answers) names(addr netip.Addr) []string {
 	return out
 }
 
-// hold keeps what is known of an address until release is called.
+// hold keeps an address and its names until release is called.
 func (t *answers) hold(addr netip.Addr) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

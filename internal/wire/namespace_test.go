@@ -24,7 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// insider is a sandbox as a test uses it: sockets inside.
+// insider is a sandbox for tests. It opens sockets inside.
 type insider interface {
 	dial(ctx context.Context, to string, port uint16) (net.Conn, error)
 	listen(port uint16) net.Listener
@@ -44,8 +44,8 @@ func (s insideStack) dial(ctx context.Context, to string, port uint16) (net.Conn
 
 func (s insideStack) udp(to string, port uint16) net.Conn { return s.guest.udp(to, port) }
 
-// namespace is a sandbox with this machine's kernel. A helper in it makes sockets
-// and hands them out.
+// namespace is a sandbox with this machine's kernel. A helper process inside makes sockets and
+// passes them out.
 type namespace struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -55,10 +55,10 @@ type namespace struct {
 	conn int // to the helper
 }
 
-// deviceVariable names the TAP device for a test that runs as another user.
+// deviceVariable names the TAP device, for a test that runs as another user.
 const deviceVariable = "CARREL_TEST_TAP"
 
-// newNamespace starts one. It ends with the test, or with end.
+// newNamespace starts a namespace. It ends with the test, or with end.
 func newNamespace(t testing.TB, c tap.Config) *namespace {
 	t.Helper()
 	c.Device = os.Getenv(deviceVariable)
@@ -81,7 +81,7 @@ func newNamespace(t testing.TB, c tap.Config) *namespace {
 	return n
 }
 
-// needNamespaces judges an error of tap.Spawn.
+// needNamespaces handles an error of tap.Spawn.
 func needNamespaces(t testing.TB, err error) {
 	t.Helper()
 	if carrel.KindOf(err) == carrel.Unsupported {
@@ -92,7 +92,7 @@ func needNamespaces(t testing.TB, err error) {
 	}
 }
 
-// insideCommand is this binary in one of insideParts.
+// insideCommand runs this binary as one of insideParts.
 func insideCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "inside"
@@ -106,7 +106,7 @@ func (n *namespace) end() {
 	_ = n.cmd.Wait()
 }
 
-// dup is the link's file once more.
+// dup returns a duplicate of the link's file.
 func (n *namespace) dup() *os.File {
 	n.t.Helper()
 	fd, err := unix.FcntlInt(n.link.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -116,7 +116,7 @@ func (n *namespace) dup() *os.File {
 	return os.NewFile(uintptr(fd), "tap")
 }
 
-// wish is what the helper is asked for, reply its answer; a socket comes with it.
+// wish is a request to the helper, and reply its answer. A socket may come with the reply.
 type wish struct {
 	Do, Network, Address string
 }
@@ -126,7 +126,7 @@ type reply struct {
 	Text  string
 }
 
-// ask asks the helper and returns the socket that it makes, nil for none.
+// ask sends a request to the helper and returns the socket that it makes, or nil.
 func (n *namespace) ask(w wish) (*os.File, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,7 +219,7 @@ func (n *namespace) packet() *os.File {
 	return f
 }
 
-// attach makes a link of the namespace.
+// attach makes a link on the namespace's file.
 func (n *namespace) attach(w *wire.Wire, mtu int) driver.Link {
 	n.t.Helper()
 	l, err := w.Attach(n.t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: mtu}, n.dup())
@@ -307,7 +307,7 @@ func grant(w wish) (*os.File, error) {
 	return c.File()
 }
 
-// switchInterface does what a hostile root does with its end of the link.
+// switchInterface switches the link's inner end on or off, as a hostile root could.
 func switchInterface(up bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// refusedTimeout is how long a refusal waits until the sandbox knows why. One that is too
-	// busy to answer within it hears of it later.
+	// refusedTimeout is how long a refusal waits until the sandbox has been told why. A sandbox
+	// that is too busy to answer in this time is told later.
 	refusedTimeout = time.Second
 	// explainEvery is how long equal refusals are not explained again.
 	explainEvery = 30 * time.Second
-	// foldEvery is how long equal refusals are one event of the audit log.
+	// foldEvery is the time in which equal refusals become one event of the audit log.
 	foldEvery = 10 * time.Second
-	// maxRefusals bounds what is remembered; the sandbox chooses the names.
+	// maxRefusals bounds how many refusals are remembered, because the sandbox chooses the names.
 	maxRefusals = 1024
-	// maxExplaining bounds explanations under way.
+	// maxExplaining bounds how many explanations are under way.
 	maxExplaining = 8
 )
 
-// refusals explains refusals to the sandbox and keeps the audit log short: a program
-// that tries again and again is one event, and one explanation.
+// refusals explains refusals to the sandbox and keeps the audit log short. A program that tries
+// again and again causes one event and one explanation.
 type refusals struct {
 	link *Link
-	// The sandbox decides how many different refusals there are. Beyond these rates they
-	// are counted only.
+	// The sandbox decides how many different refusals there are. Beyond these rates, they are only
+	// counted.
 	explained, recorded *rate.Limiter
 	explaining          chan struct{}
 
@@ -42,7 +42,8 @@ type refusals struct {
 	closed bool
 }
 
-// saidKey makes refusals equal to whom they are explained, foldKey to the log.
+// saidKey and foldKey say which refusals are equal. Those with the same saidKey are explained once.
+// Those with the same foldKey are folded in the log.
 type saidKey struct {
 	host string
 	port uint16
@@ -72,7 +73,7 @@ func keyOf(d carrel.Decision) saidKey {
 	return k
 }
 
-// unexplained reports whether a refusal is new to the sandbox.
+// unexplained reports whether a refusal was not explained to the sandbox lately.
 func (s *refusals) unexplained(d carrel.Decision) bool {
 	if s.link.wire.opts.Refused == nil {
 		return false
@@ -83,8 +84,8 @@ func (s *refusals) unexplained(d carrel.Decision) bool {
 	return !ok || time.Since(at) > explainEvery
 }
 
-// explain tells the sandbox of a refusal if that is new to it, and fills in the program.
-// It does not wait longer than refusedTimeout.
+// explain tells the sandbox of a refusal that was not explained lately, and fills in the program.
+// It waits at most refusedTimeout.
 func (s *refusals) explain(ctx context.Context, d *carrel.Decision, from uint16, udp bool) {
 	tell := s.link.wire.opts.Refused
 	if tell == nil || !s.first(*d) {
@@ -111,7 +112,7 @@ func (s *refusals) explain(ctx context.Context, d *carrel.Decision, from uint16,
 	}
 }
 
-// first reports whether a refusal is to be explained, and notes that it was.
+// first reports whether a refusal must be explained, and notes that it was.
 func (s *refusals) first(d carrel.Decision) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +127,8 @@ func (s *refusals) first(d carrel.Decision) bool {
 	return true
 }
 
-// record writes a decision to the audit log. Equal refusals are folded: the first is
-// written at once, the others together when their time is over.
+// record writes a decision to the audit log. It folds equal refusals: it writes the first at once,
+// and the others together after foldEvery.
 func (s *refusals) record(d carrel.Decision) {
 	write := s.link.wire.opts.Audit
 	if write == nil {
@@ -145,7 +146,7 @@ func (s *refusals) record(d carrel.Decision) {
 	}
 	f := s.folded[k]
 	if f == nil && (len(s.folded) >= maxRefusals || !s.recorded.Allow()) {
-		// Too many different ones: they are counted together.
+		// There are too many different refusals, so they are counted together.
 		k = foldKey{rule: tooMany}
 		d = carrel.Decision{Time: d.Time, ID: d.ID, Protocol: d.Protocol, Rule: "built-in: " + tooMany,
 			Reason: "more refusals than the audit log takes from one sandbox"}
@@ -167,7 +168,7 @@ func (s *refusals) record(d carrel.Decision) {
 
 const tooMany = "too many refusals"
 
-// sweep writes what was folded long enough.
+// sweep writes the folds that are old enough.
 func (s *refusals) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +182,7 @@ func (s *refusals) sweep() {
 	}
 }
 
-// writeFolded writes the folds that are over. An event stands for itself and its Repeats.
+// writeFolded writes the folds that over selects. An event stands for itself and its Repeats.
 func (s *refusals) writeFolded(over func(*fold) bool) {
 	for k, f := range s.folded {
 		if !over(f) {
@@ -195,7 +196,7 @@ func (s *refusals) writeFolded(over func(*fold) bool) {
 	}
 }
 
-// close writes what is left. Nothing is recorded afterwards.
+// close writes the remaining folds. After that, nothing is recorded.
 func (s *refusals) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +210,7 @@ func (s *refusals) close() {
 	s.writeFolded(func(*fold) bool { return true })
 }
 
-// decision describes what was decided of a flow.
+// decision describes the verdict on a flow.
 func (e *egress) decision(at time.Time, f policy.Flow, v policy.Verdict) carrel.Decision {
 	d := carrel.Decision{Time: at, ID: e.link.id, Allowed: v.Allow, Protocol: "tcp", Name: f.Name, Port: f.Port,
 		Rule: v.Rule, Reason: v.Reason, Hint: v.Hint}

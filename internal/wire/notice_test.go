@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestExplained: the sandbox hears why before it notices, once; the log has each decision,
-// and equal refusals together.
+// TestExplained shows that the sandbox hears the reason, once, before it notices the refusal. The
+// log has each decision, with equal refusals folded.
 func TestExplained(t *testing.T) {
 	w := newWorld(t)
 	var log decisions
@@ -81,7 +81,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// TestExplainedSlowly: a guest that takes its time does not hold refusals up, nor the link's end.
+// TestExplainedSlowly shows that a slow guest delays neither refusals nor the link's end.
 func TestExplainedSlowly(t *testing.T) {
 	w := newWorld(t)
 	wr, _, _, g := w.link(t, onlyAPI, wire.Options{Refused: func(ctx context.Context, _ carrel.ID, _ guestwords.Refusal) guestwords.RefusalReply {
@@ -104,7 +104,8 @@ func TestExplainedSlowly(t *testing.T) {
 	wr.Close()
 }
 
-// TestExplainedLate: a refusal that did not wait for a busy sandbox is told to it all the same.
+// TestExplainedLate shows that a busy sandbox is told of a refusal later, although the refusal did
+// not wait.
 func TestExplainedLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,7 +125,8 @@ func TestExplainedLate(t *testing.T) {
 	}
 }
 
-// TestFlood: a sandbox that makes ever new refusals fills neither the log nor itself.
+// TestFlood shows that a sandbox with ever new refusals does not fill the log: beyond a bound they
+// are counted together.
 func TestFlood(t *testing.T) {
 	w := newWorld(t)
 	var log decisions

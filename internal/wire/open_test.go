@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestOpened: where requests are judged, TLS is opened with the wire's authority, the
-// server outside is verified, and each request is judged and in the log.
+// TestOpened shows how the wire opens TLS where requests are judged. It uses the wire's authority,
+// verifies the server outside, and judges and logs each request.
 func TestOpened(t *testing.T) {
 	outside, err := pki.New("outside")
 	if err != nil {
@@ -87,7 +87,7 @@ func TestOpened(t *testing.T) {
 	}) || !slices.ContainsFunc(log.all(), func(d carrel.Decision) bool { return !d.Allowed && d.Method == "POST" }) {
 		t.Errorf("log: %+v", log.all())
 	}
-	// A server that shows no good certificate gets nothing.
+	// A server without a valid certificate gets nothing.
 	bad := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(100) }))
 	defer bad.Close()
 	before = served.Load()
@@ -98,7 +98,7 @@ func TestOpened(t *testing.T) {
 	if code, err := request("GET", "api.example.com"); err == nil && code < 400 || served.Load() != before {
 		t.Errorf("with a bad certificate: %d, %v", code, err)
 	}
-	// Without an authority nothing is opened, and nothing passes.
+	// Without an authority, TLS is not opened and nothing passes.
 	_, _, _, g = w.link(t, n, wire.Options{Roots: outside.Pool()})
 	g.lookup("api.example.com")
 	if code, err := request("GET", "api.example.com"); err == nil {

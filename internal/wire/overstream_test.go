@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestOverStream runs the suite of a link once more, on a stream.
+// TestOverStream runs the tests of a link again, on a stream.
 func TestOverStream(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"Dial": TestDial, "DialRefused": TestDialRefused, "DialWhileBooting": TestDialWhileBooting, "Deadlines": TestDeadlines,
@@ -30,13 +30,13 @@ func TestOverStream(t *testing.T) {
 	}
 }
 
-// overStream reports whether a test is part of TestOverStream, or the benchmark that measures one.
+// overStream reports whether a test is part of TestOverStream, or is the benchmark of a stream.
 func overStream(t testing.TB) bool {
 	return strings.HasPrefix(t.Name(), "TestOverStream/") || strings.Contains(t.Name(), "/stream-")
 }
 
-// streamPair is pair with a stream at the host's end. Between it and the guest stands what stands there in a virtual machine: it takes a
-// frame from one side and gives it to the other.
+// streamPair is pair with a stream at the host's end. Between the stream and the guest runs a
+// relay, as in a virtual machine: it takes a frame from one side and gives it to the other.
 func streamPair(t testing.TB) (host *os.File, guestFD int) {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -101,7 +101,8 @@ func connOf(t testing.TB, fd int) net.Conn {
 	return c
 }
 
-// TestStreamLengthsEndTheLink: a length that makes no sense ends the link and what is open on it, and nothing else.
+// TestStreamLengthsEndTheLink shows that a senseless length ends the link and its open connections,
+// and nothing else.
 func TestStreamLengthsEndTheLink(t *testing.T) {
 	w := wire.New(wire.Options{})
 	defer w.Close()
@@ -133,7 +134,7 @@ func TestStreamLengthsEndTheLink(t *testing.T) {
 	}
 }
 
-// TestNoStreamFromElsewhere: a TCP connection is no link.
+// TestNoStreamFromElsewhere shows that a TCP connection is refused as a link.
 func TestNoStreamFromElsewhere(t *testing.T) {
 	w := wire.New(wire.Options{})
 	defer w.Close()

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// peekTime bounds how long a connection may take to say what it is, and peekSilence
-	// how long it may say nothing before it is taken for one that listens first.
+	// peekTime bounds how long a connection may take to say what it is. peekSilence is how long it
+	// may say nothing before it counts as one that listens first.
 	peekTime    = 10 * time.Second
 	peekSilence = 300 * time.Millisecond
-	// peekUnknown is the time of a connection to an address that we know no name for.
+	// peekUnknown replaces peekTime for a connection to an address that we know no name for.
 	peekUnknown = 3 * time.Second
-	// maxPeek bounds the first bytes of one connection, maxPeekLink those of all of one
-	// sandbox and maxPeekWire those of all sandboxes.
+	// maxPeek bounds the first bytes of one connection, maxPeekLink those of one sandbox, and
+	// maxPeekWire those of all sandboxes.
 	maxPeek     = hello.MaxSize
 	maxPeekLink = 8 << 20
 	maxPeekWire = 64 << 20
-	// maxLine bounds a line that may turn out to be HTTP's first.
+	// maxLine bounds a line that may be the first line of HTTP.
 	maxLine = 8 << 10
 )
 
-// Errors of looking: each is a reason to refuse the connection.
+// Errors of peeking. Each is a reason to refuse the connection.
 var (
 	errPeekSlow   = errors.New("the connection takes too long to say what it is")
 	errPeekMemory = errors.New("too many connections have not said yet what they are")
@@ -40,7 +40,7 @@ var (
 // errSilent means that the sandbox has said nothing so far.
 var errSilent = errors.New("silence")
 
-// said is what the first bytes of a connection say.
+// said is the content of a connection's first bytes.
 type said struct {
 	app   policy.App
 	hello hello.Hello
@@ -51,7 +51,7 @@ type peeker struct {
 	conn   net.Conn
 	bytes  []byte
 	ended  bool // the sandbox says no more
-	next   int  // with fewer bytes there is no use in parsing again
+	next   int  // with fewer bytes, parsing again is useless
 	end    time.Time
 	budget [2]*atomic.Int64 // the sandbox's and the wire's
 	taken  int64
@@ -61,7 +61,7 @@ func (e *egress) newPeeker(conn net.Conn) *peeker {
 	return &peeker{conn: conn, end: time.Now().Add(peekTime), budget: [2]*atomic.Int64{&e.link.peeking, &e.link.wire.peeking}}
 }
 
-// close gives the memory's share back.
+// close gives back the connection's share of the memory.
 func (p *peeker) close() {
 	for _, b := range p.budget {
 		b.Add(-p.taken)
@@ -69,7 +69,7 @@ func (p *peeker) close() {
 	p.taken = 0
 }
 
-// take returns what was read and forgets it.
+// take returns the bytes that were read and forgets them.
 func (p *peeker) take() []byte {
 	b := p.bytes
 	p.bytes = nil
@@ -77,8 +77,8 @@ func (p *peeker) take() []byte {
 	return b
 }
 
-// look reads until it is clear what the connection is. It returns errSilent once
-// when nothing came for peekSilence, if patient is false.
+// look reads until it is clear what the connection is. If nothing came for peekSilence, it returns
+// errSilent, unless patient is true.
 func (p *peeker) look(patient bool) (said, error) {
 	for {
 		s, more, err := p.classify()
@@ -106,7 +106,7 @@ func (p *peeker) look(patient bool) (said, error) {
 	}
 }
 
-// read reads some more, until a time.
+// read reads more bytes, at most until limit.
 func (p *peeker) read(limit time.Time) error {
 	_ = p.conn.SetReadDeadline(limit)
 	err := p.fill()
@@ -150,17 +150,17 @@ func (p *peeker) grow() error {
 	return nil
 }
 
-// certainty says whether more bytes would tell more.
+// certainty says whether more bytes would change the result.
 type certainty int
 
 const (
 	sure     certainty = iota
-	begun              // what has begun is known, and must be waited for
-	unclear            // it may be anything; a pause tells that it is nothing we know
+	begun              // it began as a known protocol; wait for the rest
+	unclear            // it may be anything; after a pause, it is no protocol we know
 	untested certainty = begun
 )
 
-// classify says what the bytes so far are.
+// classify says what the bytes read so far are.
 func (p *peeker) classify() (said, certainty, error) {
 	if len(p.bytes) == 0 {
 		return said{app: policy.AppOther}, untested, nil
@@ -183,11 +183,12 @@ func (p *peeker) classify() (said, certainty, error) {
 	return said{app: policy.AppTLS, hello: h}, sure, err
 }
 
-// methods are those of HTTP that are taken for it before the line's end.
+// methods are the HTTP methods that are recognised before the end of the line.
 var methods = []string{"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "PRI"}
 
-// textual tells HTTP from other things. It is as lenient as the laxest server: what a
-// server may take for a request must be judged as one. The strict parser comes later.
+// textual tells HTTP from other protocols. It is as lenient as the most lenient server, because
+// every text that a server may take for a request must be judged as one. The strict parser comes
+// later.
 func textual(b []byte) (policy.App, certainty) {
 	b = bytes.TrimLeft(b, "\r\n")
 	line, _, whole := bytes.Cut(b, []byte("\n"))
@@ -209,7 +210,7 @@ func textual(b []byte) (policy.App, certainty) {
 	case whole:
 		return policy.AppOther, sure
 	case !spaced && slices.ContainsFunc(methods, func(m string) bool { return strings.HasPrefix(m, word) }):
-		return policy.AppHTTP, begun // also when there was nothing but empty lines yet
+		return policy.AppHTTP, begun // also after empty lines only
 	}
 	return policy.AppOther, unclear
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lateConn is a connection on which no deadline is taken away before another was set.
+// lateConn is a connection that delays the removal of a deadline until one was set.
 type lateConn struct {
 	net.Conn
 	set chan struct{}
@@ -24,7 +24,8 @@ func (c *lateConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// TestFirstWordAtOnce: a server that speaks before the sandbox is listened to is heard.
+// TestFirstWordAtOnce shows that a server is heard that speaks before the wire reads from the
+// sandbox.
 func TestFirstWordAtOnce(t *testing.T) {
 	guest, in := net.Pipe()
 	server, out := net.Pipe()

@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// ping sends one echo request and reports whether it is answered.
+// ping sends one echo request and reports whether an answer comes.
 func (g *guest) ping(t testing.TB, to string, patience time.Duration) bool {
 	t.Helper()
 	var wq waiter.Queue

@@ -10,12 +10,13 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// maxProcessors bounds the goroutines that handle a link's TCP segments. gVisor starts one for each processor, with every stack: with 2,000
-// links on 64 processors 128,000, of which hardly any ever had anything to do. One sandbox's link is no faster with more than a few.
+// maxProcessors bounds the goroutines that handle a link's TCP segments. gVisor starts one for each
+// processor with every stack. With 2,000 links on 64 processors, that makes 128,000, and hardly any
+// of them ever has work. A few are enough for one sandbox's link.
 const maxProcessors = 4
 
-// newTCP is tcp.NewProtocol with so many goroutines at most. gVisor has no option for that; TestProcessors fails when
-// a new version of it is made differently.
+// newTCP is tcp.NewProtocol with at most maxProcessors goroutines. gVisor has no option for that.
+// TestProcessors fails when a new gVisor changes the field.
 func newTCP(s *stack.Stack) stack.TransportProtocol {
 	p := tcp.NewProtocol(s)
 	if runtime.GOMAXPROCS(0) <= maxProcessors {

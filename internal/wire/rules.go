@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// rules are what a link goes by at one moment. They are immutable but for the
-// counters of the limits.
+// rules are a link's policy and limits at one moment. They are immutable, except for the counters
+// of the limits.
 type rules struct {
 	*policy.Policy
 	host   *hostAddrs
@@ -16,7 +16,7 @@ type rules struct {
 	proxy  *carrel.EgressProxy // nil for none
 }
 
-// newRules returns what a link under a policy goes by; nil lets nothing out.
+// newRules returns the rules for a policy. A nil policy lets nothing out.
 func (w *Wire) newRules(p *policy.Policy) *rules {
 	if p == nil {
 		p = &policy.Policy{}
@@ -24,13 +24,13 @@ func (w *Wire) newRules(p *policy.Policy) *rules {
 	return &rules{Policy: p, host: w.host, limits: newLimits(p.Limits()), proxy: p.Proxy()}
 }
 
-// reachable reports whether an address may be told to the sandbox at all, or be its proxy:
-// it is not this host's, and not reserved unless a rule names it. Whether it may be
-// connected to is another question.
+// reachable reports whether the sandbox may learn an address or use it as its proxy. It must not be
+// this host's, and must not be reserved unless a rule names it. A connection to it may still be
+// denied.
 func (r *rules) reachable(a netip.Addr) bool { return !r.host.has(a) && r.Reaches(a) }
 
-// nameable reports whether a connection that is refused because nobody knows a name for
-// its address would be looked at if it had one that the rules allow.
+// nameable reports whether a connection to an address without a known name would be inspected if
+// the address had an allowed name.
 func (r *rules) nameable(f policy.Flow) bool { return !r.host.has(f.Addr) && r.Nameable(f) }
 
 // everywhere reports whether the rule that allowed a flow allows it to every address.
@@ -45,10 +45,10 @@ func (r *rules) everywhere(f policy.Flow, v policy.Verdict) bool {
 	return true
 }
 
-// elsewhere are addresses of documentation, which nobody means in particular.
+// elsewhere are documentation addresses, which no rule names specially.
 var elsewhere = []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("203.0.113.53"), netip.MustParseAddr("2001:db8:53::53")}
 
-// Judge adds to the policy what it can't know: which addresses are this host's.
+// Judge adds one check that the policy can't make: whether an address belongs to this host.
 func (r *rules) Judge(f policy.Flow) policy.Verdict {
 	if f.Addr.IsValid() && r.host.has(f.Addr) {
 		return ownHost()
@@ -68,7 +68,7 @@ func ownHost() policy.Verdict {
 	return denied("this host", "the address belongs to the host that the sandbox runs on")
 }
 
-// denied is a verdict of the wire itself, which no rule can change.
+// denied is a verdict of the wire itself. No rule can change it.
 func denied(what, reason string) policy.Verdict {
 	return policy.Verdict{Rule: "built-in: " + what, Index: -1, Reason: reason}
 }

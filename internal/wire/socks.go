@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// SOCKS5, RFC 1928, and its passwords, RFC 1929.
+// Constants of SOCKS5, RFC 1928, and its passwords, RFC 1929.
 const (
 	socksVersion    = 5
 	socksNoPassword = 0
@@ -26,9 +26,9 @@ const (
 	socksIPv6       = 4
 )
 
-// dialProxy connects through the sandbox's proxy. What is allowed by its name is asked
-// for by its name, and the proxy finds its address. The proxy's own name is looked up by
-// us, each time, and is no way to where no sandbox may go.
+// dialProxy connects through the sandbox's proxy. For a flow that is allowed by its name, it sends
+// the name, and the proxy finds the address. The wire looks up the proxy's own name, each time. A
+// proxy at an address that is out of reach for sandboxes is refused.
 func (e *egress) dialProxy(ctx context.Context, r *rules, f policy.Flow, v policy.Verdict) (net.Conn, error) {
 	c, err := e.dialProxyItself(ctx, r)
 	if err != nil {
@@ -85,7 +85,7 @@ func socks(c io.ReadWriter, proxy *carrel.EgressProxy, host string, port uint16)
 		return errors.New("it does not take the way of signing in that is set")
 	}
 	if method == socksPassword {
-		// Package policy takes none that is longer than a byte can count.
+		// Package policy refuses names longer than a byte can count.
 		b := append([]byte{1, byte(len(proxy.Username))}, proxy.Username...)
 		b = append(append(b, byte(len(proxy.Password))), proxy.Password...)
 		if err := exchange(c, b, answer); err != nil {
@@ -116,7 +116,7 @@ func socks(c io.ReadWriter, proxy *carrel.EgressProxy, host string, port uint16)
 	return skipBound(c, head[3])
 }
 
-// skipBound reads the address that the proxy connects from, which nobody needs.
+// skipBound reads and ignores the address that the proxy connects from.
 func skipBound(r io.Reader, kind byte) error {
 	size := 0
 	switch kind {

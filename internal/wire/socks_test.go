@@ -13,8 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// socksProxy is a SOCKS5 server that writes down what it is asked for and leads it all to
-// one place.
+// socksProxy is a SOCKS5 server that records all requests and leads them to one place.
 type socksProxy struct {
 	mu       sync.Mutex
 	asked    []string
@@ -89,7 +88,7 @@ func (s *socksProxy) all() string {
 func TestEgressProxy(t *testing.T) {
 	w := newWorld(t)
 	s := &socksProxy{password: "hush", to: w.Dial[goodIPv4]}
-	// Only the proxy can be reached: whatever goes past it fails.
+	// Only the proxy is reachable, so a connection past it fails.
 	at := s.start(t)
 	w.Names["proxy.example.org"] = []string{"203.0.113.80"}
 	w.Dial = map[string]string{"203.0.113.80:1080": at}
@@ -112,13 +111,14 @@ func TestEgressProxy(t *testing.T) {
 	if got, want := s.all(), "api.example.com:443 198.51.100.66:25 2001:db8:bad::66:26 api.example.com:80"; got != want {
 		t.Errorf("the proxy was asked for %q, want %q", got, want)
 	}
-	// What is denied does not reach the proxy; UDP is refused.
+	// Denied connections do not reach the proxy. UDP is refused.
 	g.send(goodIPv4, 443, tlsHello(sni("evil.example.net")))
 	g.datagram(evilIPv4, 9, []byte("datagram"))
 	if strings.Contains(s.all(), "evil") || w.has("datagram") {
 		t.Errorf("%q, %q", s.all(), w.text())
 	}
-	// It fails closed: a wrong password, a proxy that is gone, one in a forbidden place.
+	// It fails closed with a wrong password, with a proxy that is gone, and with one at a forbidden
+	// address.
 	for name, p := range map[string]carrel.EgressProxy{
 		"wrong password":  {Address: "proxy.example.org:1080", Username: "user", Password: "loud"},
 		"no password":     {Address: "203.0.113.80:1080"},

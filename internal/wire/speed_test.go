@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// BenchmarkTAP moves bytes between a program in a namespace and a server on
-// loopback: for a look at a profile. The figures that count are those of bench.
+// BenchmarkTAP moves bytes between a program in a namespace and a server on loopback. It is made
+// for profiles. The official figures come from bench.
 func BenchmarkTAP(b *testing.B) {
 	for _, program := range []string{"flood", "drain"} {
 		for name, c := range map[string]tap.Config{"TAP": {}, "plain": {Plain: true}, "1500": {MTU: 1500}} {

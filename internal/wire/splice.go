@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// smallBuffer is what each direction of a connection holds while nothing comes.
-	// Thousands of connections are open at once, and most are silent.
+	// smallBuffer is the buffer of each direction of a connection while nothing comes. Thousands of
+	// connections are open at once, and most are silent.
 	smallBuffer = 4 << 10
-	// bigBuffer is lent to a direction while it has more than that at a time.
+	// bigBuffer is lent to a direction while more than a small buffer arrives at a time.
 	bigBuffer = 256 << 10
-	// bigBuffers bounds those of one link: a sandbox whose connections all block in the
-	// middle of a transfer holds no more of the daemon's memory. Those that get none go
-	// on with the small one.
+	// bigBuffers bounds the big buffers of one link, so that a sandbox whose connections all block
+	// in the middle of a transfer can't hold more of the daemon's memory. Connections without one
+	// go on with the small one.
 	bigBuffers = 16
 )
 
@@ -30,8 +30,8 @@ type half interface {
 	CloseWrite() error
 }
 
-// splice copies both ways until both have ended or ctx ends, and returns how many bytes
-// came from each. The end of one direction closes only that one.
+// splice copies both ways until both have ended or ctx ends. It returns the number of bytes from
+// each side. The end of one direction closes only that direction.
 func splice(ctx context.Context, lent *buffers, a, b net.Conn) (fromA, fromB int64) {
 	stop := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
@@ -49,7 +49,7 @@ func splice(ctx context.Context, lent *buffers, a, b net.Conn) (fromA, fromB int
 			*d.count = n
 			h, ok := d.to.(half)
 			if err != nil || !ok || h.CloseWrite() != nil {
-				// Broken, not ended: the other direction has no use either.
+				// This direction broke, so the other one is useless too.
 				past := time.Unix(1, 0)
 				_ = a.SetDeadline(past)
 				_ = b.SetDeadline(past)
@@ -60,8 +60,8 @@ func splice(ctx context.Context, lent *buffers, a, b net.Conn) (fromA, fromB int
 	return fromA, fromB
 }
 
-// pump copies one direction to its end. It waits with a small buffer, and takes a big
-// one while there is more.
+// pump copies one direction until it ends. It waits with a small buffer, and takes a big one while
+// more bytes are there.
 func pump(lent *buffers, to io.Writer, from net.Conn) (int64, error) {
 	var done int64
 	small := smalls.Get().(*[smallBuffer]byte)
@@ -92,8 +92,8 @@ func pump(lent *buffers, to io.Writer, from net.Conn) (int64, error) {
 	}
 }
 
-// write writes what was read, counts it and returns the first error of reading and
-// writing: what came before the end counts.
+// write writes the bytes that were read and counts them. It returns the first error of reading and
+// writing. Bytes before the end still count.
 func write(to io.Writer, b []byte, done *int64, read error) error {
 	if len(b) > 0 {
 		n, err := to.Write(b)
@@ -105,7 +105,7 @@ func write(to io.Writer, b []byte, done *int64, read error) error {
 	return read
 }
 
-// ended turns the good end of a stream into no error.
+// ended turns the normal end of a stream into no error.
 func ended(err error) error {
 	if err == io.EOF {
 		return nil
@@ -113,8 +113,8 @@ func ended(err error) error {
 	return err
 }
 
-// moreOf returns a function that reads what is there, without waiting: ok is false
-// when there is nothing. It is nil for a connection that does not tell.
+// moreOf returns a function that reads without waiting. ok is false when there is nothing to read.
+// moreOf returns nil for a connection that can't do that.
 func moreOf(c net.Conn) func(b []byte) (n int, ok bool, err error) {
 	switch c := c.(type) {
 	case *guestConn:
@@ -135,7 +135,7 @@ func moreOf(c net.Conn) func(b []byte) (n int, ok bool, err error) {
 	return nil
 }
 
-// readNow reads from a socket that does not block.
+// readNow reads from a non-blocking socket.
 func readNow(raw syscall.RawConn, b []byte) (n int, ok bool, err error) {
 	cerr := raw.Read(func(fd uintptr) bool {
 		for {
@@ -157,7 +157,7 @@ func readNow(raw syscall.RawConn, b []byte) (n int, ok bool, err error) {
 	return n, true, nil
 }
 
-// smalls and bigs hold what nobody uses now.
+// smalls and bigs hold the unused buffers.
 var (
 	smalls = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 	bigs   = sync.Pool{New: func() any { return new([bigBuffer]byte) }}

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestBlockedConnections: many connections block in the middle of a transfer, in both
-// directions, and hold every big buffer there is. Others go on, with all their bytes.
+// TestBlockedConnections has many connections block in the middle of a transfer, in both
+// directions, and hold every big buffer. Other connections must go on and lose no byte.
 func TestBlockedConnections(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func TestBlockedConnections(t *testing.T) {
 	outside := &wire.Table{Dial: map[string]string{"203.0.113.9:80": tcp, "203.0.113.10:80": silent.Addr().String()}}
 	_, _, _, g := newLink(t, wire.Options{Dialer: outside, Egress: always(carrel.Network{Internet: true})})
 	var blocked sync.WaitGroup
-	for range 80 { // more than there are big buffers, and than have windows that grow
+	for range 80 { // more than the big buffers, and than the growing windows
 		c, err := g.dial(within(t, time.Minute), "203.0.113.10", 80)
 		if err != nil {
 			t.Fatal(err)
@@ -86,8 +86,8 @@ func TestBlockedConnections(t *testing.T) {
 	}
 }
 
-// TestBrokenTransfer: a reset on one side in the middle of a transfer ends the other,
-// with what came before.
+// TestBrokenTransfer resets one side in the middle of a transfer. The other side must end too,
+// after the bytes that came before.
 func TestBrokenTransfer(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

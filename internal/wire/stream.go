@@ -11,44 +11,50 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// A stream link is a Unix socket that carries bytes: before each frame stands its length, 32 bits in network order. QEMU's
-// "-netdev stream" speaks so.
+// A stream link is a Unix socket that carries bytes. Before each frame stands its length, 32 bits
+// in network order. QEMU's "-netdev stream" uses this format.
 //
-// A stream has no marks. Whoever lost a part of a frame, or does not know how much of one was read before, can't find the next.
-// So a broken length ends the link, a frame that was begun is always written to its end, and a connection is attached once: after a
-// crash of the daemon it is worth nothing, because the daemon may have died within a frame, in either direction. What is kept for
-// the next daemon is the listening socket, to which the sandbox's side connects again (hosted.Links.OpenStream, QEMU's
+// A stream has no marks between frames. A reader that has lost its position can't find the next
+// frame. So a broken length ends the link, a frame that was begun is always written to its end, and
+// a connection is attached only once. After a crash of the daemon, a connection is useless, because
+// the daemon may have died within a frame, in either direction. The listening socket is kept for
+// the next daemon, and the sandbox's side connects to it again (hosted.Links.OpenStream, QEMU's
 // reconnect-ms).
 
 const (
 	streamHead = 4 // bytes of a length
-	// vlanTag is what a frame may have beside the Ethernet header.
+	// vlanTag is the size of the tag that a frame may have beside the Ethernet header.
 	vlanTag = 4
-	// maxStreamFrame is more than any virtual network card sends. A greater length means that the stream is out of step.
+	// maxStreamFrame is more than any virtual network card sends. A greater length means that the
+	// reader has lost its position.
 	maxStreamFrame = 128 << 10
-	// streamChunk is what is read at once. It must hold the longest frame of a link with its length.
+	// streamChunk is how many bytes are read at once. It must hold the longest frame of a link with
+	// its length.
 	streamChunk = 256 << 10
 )
 
 var errOutOfStep = errors.New("the stream's lengths of frames make no sense")
 
-// chunks holds memory for reading. All links share it, and a link holds one only while it has a part of a frame.
+// chunks holds memory for reading. All links share it. A link holds a chunk only while it has a
+// part of a frame.
 var chunks = sync.Pool{New: func() any { return new([streamChunk]byte) }}
 
-// frameReader cuts a stream into frames. What it holds is bounded by one chunk, whatever comes. It is for one goroutine.
+// frameReader cuts a stream into frames. It never holds more than one chunk, whatever comes. It is
+// for one goroutine.
 type frameReader struct {
-	limit    int // of a frame; a longer one is left out
+	limit    int // of a frame; longer ones are left out
 	chunk    *[streamChunk]byte
-	from, to int    // what of the chunk is not cut yet
+	from, to int    // the part of the chunk that is not cut yet
 	skip     int    // bytes still to be thrown away
-	left     uint64 // frames that were left out, for their size
+	left     uint64 // frames that were left out because of their size
 }
 
-// limitFor is the longest frame of a link with this MTU.
+// limitFor is the length of the longest frame of a link with this MTU.
 func limitFor(mtu int) int { return mtu + header.EthernetMinimumSize + vlanTag }
 
-// next returns the next frame that is complete, nil when none is. It is valid until the next call of fill or next. A frame that is
-// too short for Ethernet or too long for the link is left out, as a switch does: a program inside can make its card send those.
+// next returns the next complete frame, or nil if there is none. The frame is valid until the next
+// call of fill or next. A frame that is too short for Ethernet or too long for the link is left
+// out, as a switch does, because a program inside can make its card send such frames.
 func (r *frameReader) next() ([]byte, error) {
 	for {
 		n := min(r.skip, r.to-r.from)
@@ -76,7 +82,7 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
-// release gives the chunk back when nothing is in it.
+// release gives the chunk back when it is empty.
 func (r *frameReader) release() {
 	if r.chunk != nil && r.from == r.to {
 		chunks.Put(r.chunk)
@@ -84,7 +90,7 @@ func (r *frameReader) release() {
 	}
 }
 
-// fill reads what is there, at most what fits. It is called when next has returned nil.
+// fill reads as many bytes as are there and fit. The caller calls it when next has returned nil.
 func (r *frameReader) fill(read func([]byte) (int, error)) error {
 	if r.chunk == nil {
 		r.chunk = chunks.Get().(*[streamChunk]byte)
@@ -102,12 +108,12 @@ func (r *frameReader) fill(read func([]byte) (int, error)) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return errGone // within a frame or between two: what was begun is lost
+		return errGone // within a frame or between two; a begun frame is lost
 	}
 	return nil
 }
 
-// readStream is readFrame for a stream: EAGAIN when no whole frame is there.
+// readStream is readFrame for a stream. It returns EAGAIN when there is no whole frame.
 func (d *device) readStream(fd int) ([]byte, error) {
 	for {
 		frame, err := d.in.next()
@@ -125,21 +131,22 @@ func (d *device) readStream(fd int) ([]byte, error) {
 	}
 }
 
-// frameBatch is a run of frames that are written at once, and how far that has come. It is used under the endpoint's tx.
+// frameBatch is a run of frames that are written at once, with the progress of the write. It is
+// used under the endpoint's tx.
 type frameBatch struct {
 	heads [streamBatch][streamHead]byte
 	all   [][]byte // what is to be written
 	parts [][]byte // what of it is not written yet
-	ends  []int    // where each frame ends, counted from the batch's beginning
+	ends  []int    // the end of each frame, from the batch's beginning
 	done  int      // bytes written
-	// rest is what is left of a frame that could not be written to its end: the next batch begins with it.
+	// rest is the unwritten end of a frame. The next batch begins with it.
 	rest []byte
 }
 
-// streamBatch is how many frames are written at once, at most.
+// streamBatch is the most frames that are written at once.
 const streamBatch = 64
 
-// gather takes frames from the front of pkts, as many as go at once, and returns their number.
+// gather takes as many frames from the front of pkts as go at once, and returns their number.
 func (b *frameBatch) gather(pkts []*stack.PacketBuffer) (taken int) {
 	b.all, b.ends, b.done = b.all[:0], b.ends[:0], 0
 	size := 0
@@ -166,7 +173,7 @@ func (b *frameBatch) gather(pkts []*stack.PacketBuffer) (taken int) {
 	return taken
 }
 
-// wrote notes that n bytes more are written, and reports whether that was all.
+// wrote notes that n more bytes are written, and reports whether the batch is complete.
 func (b *frameBatch) wrote(n int) (all bool) {
 	b.done += n
 	for len(b.parts) > 0 && n >= len(b.parts[0]) {
@@ -180,10 +187,11 @@ func (b *frameBatch) wrote(n int) (all bool) {
 	return false
 }
 
-// finish ends the batch: it keeps what is left of a frame that was begun, and returns how many of the taken frames will
-// reach the other end, that one with them.
+// finish ends the batch. If a frame was only partly written, finish keeps the rest of it for the
+// next batch. It returns how many of the taken frames will reach the other end, including that
+// frame.
 func (b *frameBatch) finish(taken int) (sent int) {
-	older := len(b.ends) - taken // 1 where the batch began with a rest
+	older := len(b.ends) - taken // 1 if the batch began with a rest
 	i := 0
 	for i < len(b.ends) && b.ends[i] <= b.done {
 		i++
@@ -203,7 +211,7 @@ func (b *frameBatch) finish(taken int) (sent int) {
 	return max(i-older, 0)
 }
 
-// first copies the first n bytes of what is not written.
+// first copies the first n unwritten bytes.
 func (b *frameBatch) first(n int) []byte {
 	out := make([]byte, 0, n)
 	for _, p := range b.parts {
@@ -212,7 +220,8 @@ func (b *frameBatch) first(n int) []byte {
 	return out
 }
 
-// writeBatch writes what it can of a batch. full means that there is no room and that the poller tells when there is.
+// writeBatch writes as much of a batch as it can. full means that there is no room, and that the
+// poller reports when there is.
 func (d *device) writeBatch(fd int) (full bool, err error) {
 	for {
 		n, err := unix.SendmsgBuffers(fd, d.batch.parts, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)

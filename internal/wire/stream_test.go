@@ -14,7 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// framed is frames as they stand in a stream.
+// framed returns frames in the format of a stream.
 func framed(frames ...[]byte) (out []byte) {
 	for _, f := range frames {
 		out = append(binary.BigEndian.AppendUint32(out, uint32(len(f))), f...)
@@ -22,7 +22,8 @@ func framed(frames ...[]byte) (out []byte) {
 	return out
 }
 
-// cut reads a stream in pieces of the sizes that pieces gives, and returns the frames and the error that ended it.
+// cut reads a stream in pieces. pieces gives the size of each. cut returns the frames and the error
+// that ended it.
 func cut(r *frameReader, data []byte, pieces func() int) (frames [][]byte, err error) {
 	for {
 		f, err := r.next()
@@ -44,7 +45,8 @@ func cut(r *frameReader, data []byte, pieces func() int) (frames [][]byte, err e
 	}
 }
 
-// TestFramesAreCut: whatever pieces a stream comes in, its frames come out, and what a switch would not carry is left out.
+// TestFramesAreCut shows that a stream gives its frames in whatever pieces it comes, and that
+// frames which a switch would not carry are left out.
 func TestFramesAreCut(t *testing.T) {
 	const mtu = 1500
 	limit := limitFor(mtu)
@@ -66,7 +68,7 @@ func TestFramesAreCut(t *testing.T) {
 	}
 }
 
-// TestStreamOutOfStep: a length that no card makes ends the link, at once.
+// TestStreamOutOfStep shows that a length that no card makes ends the link at once.
 func TestStreamOutOfStep(t *testing.T) {
 	for _, n := range []uint32{maxStreamFrame + 1, 1 << 31, 1<<32 - 1} {
 		r := &frameReader{limit: 1518}
@@ -77,7 +79,8 @@ func TestStreamOutOfStep(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithinAFrame: what was begun is lost, and nothing of it is delivered.
+// TestStreamEndsWithinAFrame shows that a frame which was only begun is lost, and no part of it is
+// delivered.
 func TestStreamEndsWithinAFrame(t *testing.T) {
 	whole := framed(make([]byte, 60), make([]byte, 100))
 	for n := 0; n < len(whole); n++ {
@@ -93,7 +96,8 @@ func TestStreamEndsWithinAFrame(t *testing.T) {
 	}
 }
 
-// FuzzFrameReader: no bytes crash it, no frame is out of bounds, it never holds more than a chunk, and pieces don't matter.
+// FuzzFrameReader reads any bytes. The reader must not crash, every frame must be within the
+// bounds, it must never hold more than a chunk, and the size of the pieces must not matter.
 func FuzzFrameReader(f *testing.F) {
 	f.Add(framed(make([]byte, 60), make([]byte, 1600), nil), uint64(1))
 	f.Add([]byte{0, 0, 0, 20, 1, 2, 3}, uint64(9))
@@ -114,7 +118,7 @@ func FuzzFrameReader(f *testing.F) {
 	})
 }
 
-// packet is one of these bytes, in so many pieces.
+// packet returns a packet of these bytes, in this number of pieces.
 func packet(t *testing.T, data []byte, pieces int) *stack.PacketBuffer {
 	t.Helper()
 	var b buffer.Buffer
@@ -127,15 +131,16 @@ func packet(t *testing.T, data []byte, pieces int) *stack.PacketBuffer {
 	return stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: b})
 }
 
-// TestBatchesKeepTheStep writes packets into a stream that takes any number of bytes each time, gives up in the middle of some, and
-// looks at what the other end gets: whole frames, in order, all of those that were said to be sent.
+// TestBatchesKeepTheStep writes packets into a stream that takes any number of bytes each time, and
+// gives up in the middle of some. The other end must get whole frames, in order, and exactly those
+// that were reported as sent.
 func TestBatchesKeepTheStep(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		b := new(frameBatch)
 		var out bytes.Buffer
 		var want [][]byte
-		write := func(room int) { // a socket with room for so many bytes
+		write := func(room int) { // a socket with room for this many bytes
 			for _, p := range bytes.Join(b.parts, nil) {
 				if room == 0 {
 					return
@@ -167,7 +172,7 @@ func TestBatchesKeepTheStep(t *testing.T) {
 				p.DecRef()
 			}
 		}
-		b.gather(nil) // what was begun is still to be ended
+		b.gather(nil) // finish the frame that was begun
 		write(1 << 20)
 		if n := b.finish(0); n != 0 {
 			t.Errorf("seed %d: %d frames sent of none", seed, n)
@@ -184,7 +189,7 @@ func TestBatchesKeepTheStep(t *testing.T) {
 	}
 }
 
-// TestBatchOfManyParts: the kernel takes so many parts at once.
+// TestBatchOfManyParts shows that a batch never has more parts than the kernel takes at once.
 func TestBatchOfManyParts(t *testing.T) {
 	big := bytes.Repeat([]byte{1, 2, 3}, 3000)
 	var pkts []*stack.PacketBuffer
@@ -208,7 +213,8 @@ func TestBatchOfManyParts(t *testing.T) {
 	}
 }
 
-// TestStreamStalls: a peer that does not read costs one wait, then frames are lost; when it reads again, the stream is in step.
+// TestStreamStalls has a peer that does not read. The wire waits once, then drops frames. When the
+// peer reads again, it must get whole frames.
 func TestStreamStalls(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Table is an outside world that is written down: a [Resolver] and a [Dialer] for tests
-// and for set-ups that are closed off. Nothing leaves but to what Dial names. It must
-// not be changed while it is used.
+// Table is a written-down outside world. It is a [Resolver] and a [Dialer] for tests and for closed
+// set-ups. Connections go only to the targets in Dial. It must not be changed while it is used.
 type Table struct {
-	// Names are what the resolver knows: a name, or "*.name" for all below it, and its
-	// addresses. An entry that is no address is another name, of which this one is an alias.
+	// Names are the names that the resolver knows, with their addresses. "*.name" stands for all
+	// names below name. An entry that is no address is another name, of which this one is an alias.
 	// All other names don't exist.
 	Names map[string][]string `json:"names,omitempty"`
-	// Dial leads "address:port", or "address" for all ports of it, to where it really is:
-	// "address:port", or "address" for the same port there. All else is unreachable.
+	// Dial maps an address to its real target. "address:port" stands for one port, "address" for
+	// all ports. The target is "address:port", or "address" for the same port. All other addresses
+	// are unreachable.
 	Dial map[string]string `json:"dial,omitempty"`
 	// Roots, if given, verify the servers; see Options.Roots.
 	Roots *x509.CertPool `json:"-"`
@@ -40,11 +40,11 @@ var (
 	_ Dialer   = (*Table)(nil)
 )
 
-// tableTTL is that of the table's answers, in seconds.
+// tableTTL is the time to live of the table's answers, in seconds.
 const tableTTL = 60
 
-// LoadTable reads a table from a file in JSON: "names", "dial", and "roots", the name
-// of a file with certificates in PEM, relative to the table's. Error: Invalid.
+// LoadTable reads a table from a JSON file with "names", "dial" and "roots". The latter is the name
+// of a file with certificates in PEM, relative to the table's file. Error: Invalid.
 func LoadTable(file string) (*Table, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -103,14 +103,14 @@ func (t *Table) check() error {
 	return nil
 }
 
-// Exchange answers A and AAAA from Names; other types of a name that exists have no records.
+// Exchange answers A and AAAA from Names. A name that exists has no records of other types.
 func (t *Table) Exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	a := new(dns.Msg).SetReply(q)
 	if len(q.Question) != 1 {
 		return a.SetRcode(q, dns.RcodeFormatError), nil
 	}
 	name, kind := q.Question[0].Name, q.Question[0].Qtype
-	// A chain of aliases longer than this is a circle.
+	// A longer chain of aliases is a circle.
 	for range 8 {
 		entries, ok := t.lookup(name)
 		if !ok {
@@ -158,7 +158,7 @@ func (t *Table) lookup(name string) ([]string, bool) {
 	}
 }
 
-// DialContext connects to where Dial leads an address.
+// DialContext connects to the target of an address in Dial.
 func (t *Table) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	from, err := netip.ParseAddrPort(address)
 	if err != nil {

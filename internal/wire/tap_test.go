@@ -29,7 +29,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// sandboxKinds are the links that there are. Each gives the same promises.
+// sandboxKinds are all types of links. Each gives the same promises.
 var sandboxKinds = []struct {
 	name string
 	link func(t *testing.T, opts wire.Options) (*wire.Wire, driver.Link, insider)
@@ -56,7 +56,7 @@ func onTAP(c tap.Config) func(*testing.T, wire.Options) (*wire.Wire, driver.Link
 	}
 }
 
-// TestKinds: what a link does does not depend on what it is made of.
+// TestKinds shows that all types of links behave alike.
 func TestKinds(t *testing.T) {
 	for _, kind := range sandboxKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// transfer sends random bytes both ways at once through an echo, and compares sums.
-// Each direction is closed for itself.
+// transfer sends random bytes both ways at once through an echo, and compares sums. It closes each
+// direction separately.
 func transfer(t *testing.T, c net.Conn, size int64) {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
@@ -125,7 +125,7 @@ func testOut(t *testing.T, in insider) {
 	}
 }
 
-// testRefusals: nobody waits for what is denied, or not there.
+// testRefusals shows that a denied or missing destination is refused at once.
 func testRefusals(t *testing.T, l driver.Link, in insider) {
 	refused := func(err error) bool {
 		return errors.Is(err, syscall.ECONNREFUSED) || err != nil && strings.Contains(err.Error(), "refused")
@@ -137,7 +137,7 @@ func testRefusals(t *testing.T, l driver.Link, in insider) {
 		{"the gateway", driver.GatewayIPv6, 81}} {
 		conn, err := in.dial(within(t, time.Minute), c.to, c.port)
 		if err == nil {
-			// The program may see a connection that is reset before its first byte.
+			// The program may see that a connection is reset before its first byte.
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 			n, readErr := conn.Read(make([]byte, 1))
 			_ = conn.Close()
@@ -152,7 +152,7 @@ func testRefusals(t *testing.T, l driver.Link, in insider) {
 		t.Errorf("nobody listens inside: %v", err)
 	}
 	if _, kernel := in.(*namespace); !kernel {
-		return // the stack's test adapter keeps ICMP errors to itself
+		return // the stack's test adapter hides ICMP errors
 	}
 	u := in.udp("198.51.100.7", 9)
 	_ = u.SetDeadline(time.Now().Add(time.Minute))
@@ -200,7 +200,7 @@ func testNames(t *testing.T, in insider) {
 	}
 }
 
-// testPackets: datagrams of all sizes come back as they were.
+// testPackets shows that datagrams of all sizes come back unchanged.
 func testPackets(t *testing.T, in insider) {
 	for _, to := range []string{"203.0.113.9", "2001:db8::9"} {
 		u := in.udp(to, 9)
@@ -219,7 +219,7 @@ func testPackets(t *testing.T, in insider) {
 	}
 }
 
-// TestTAPRestart: a new stack on the same file takes over, again and again.
+// TestTAPRestart shows that a new stack on the same file can take over, again and again.
 func TestTAPRestart(t *testing.T) {
 	n := newNamespace(t, tap.Config{})
 	echo(t, n.listen(8080))
@@ -247,7 +247,7 @@ func TestTAPRestart(t *testing.T) {
 	}
 }
 
-// TestTAPKept: the keeper holds the file while no daemon does, and gives it to one
+// TestTAPKept shows that the keeper holds the file while no daemon runs, and gives it to one daemon
 // after the other.
 func TestTAPKept(t *testing.T) {
 	dir, err := os.MkdirTemp("", "k")
@@ -263,7 +263,7 @@ func TestTAPKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close() // it ends by itself when it holds nothing and nobody asks
+	defer k.Close() // it ends by itself when it holds nothing and is not asked
 	n := newNamespace(t, tap.Config{})
 	if err := errors.Join(k.Put(t.Context(), "box", n.link), n.link.Close()); err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func TestTAPKept(t *testing.T) {
 	}
 }
 
-// TestTAPGone: the namespace ends, and its connections and dials with it.
+// TestTAPGone ends the namespace. Its connections and dials must end with it.
 func TestTAPGone(t *testing.T) {
 	accepted := make(chan net.Conn, 1)
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -324,7 +324,7 @@ func TestTAPGone(t *testing.T) {
 	}
 	outside := <-accepted
 	defer outside.Close()
-	if err := inside.Close(); err != nil { // a socket of the namespace would keep it
+	if err := inside.Close(); err != nil { // an open socket of the namespace would keep it alive
 		t.Fatal(err)
 	}
 	n.end()
@@ -343,7 +343,7 @@ func TestTAPGone(t *testing.T) {
 	}
 }
 
-// hostileFrames are frames of any content, for a link of either kind.
+// hostileFrames returns frames of any content, for both types of links.
 func hostileFrames() [][]byte {
 	head := slices.Concat(mac(driver.GatewayMAC), mac(driver.GuestMAC))
 	v4, v6 := slices.Concat(head, []byte{8, 0}), slices.Concat(head, []byte{0x86, 0xdd})
@@ -356,7 +356,7 @@ func hostileFrames() [][]byte {
 	for range 500 {
 		b := make([]byte, 20+r.Intn(2000))
 		_, _ = r.Read(b)
-		b[0], b[9] = 0x45, byte(r.Intn(20)) // a version, and a protocol that may exist
+		b[0], b[9] = 0x45, byte(r.Intn(20)) // a valid version, and a protocol that may exist
 		frames = append(frames, slices.Concat(v4, b))
 		b = slices.Clone(b)
 		b[0], b[6] = 0x60, byte(r.Intn(64))
@@ -365,8 +365,8 @@ func hostileFrames() [][]byte {
 	return frames
 }
 
-// TestTAPHostile: a root of the namespace sends any frame, and any claim on segments
-// and checksums, and switches the link off and on. The wire serves it as before.
+// TestTAPHostile acts as a root of the namespace. It sends any frame, with any claim about segments
+// and checksums, and switches the link off and on. The wire must serve it as before.
 func TestTAPHostile(t *testing.T) {
 	n := newNamespace(t, tap.Config{})
 	w := wire.New(wire.Options{})
@@ -390,7 +390,7 @@ func TestTAPHostile(t *testing.T) {
 		send(f)
 	}
 	works()
-	// From here on each frame has a header of its own, with all its claims.
+	// From here on, each frame has a header of its own with all its claims.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -419,8 +419,8 @@ func TestTAPHostile(t *testing.T) {
 	works()
 }
 
-// TestMany: thousands of connections of one namespace, all open before one of them
-// is answered.
+// TestMany opens thousands of connections from one namespace. All are open before the first is
+// answered.
 func TestMany(t *testing.T) {
 	count := 5000
 	if testing.Short() || os.Geteuid() != 0 {
@@ -430,7 +430,7 @@ func TestMany(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	count = min(count, int(limit.Cur)/2-200) // both ends of what goes out are ours
+	count = min(count, int(limit.Cur)/2-200) // this process has both ends of outgoing connections
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -483,7 +483,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// startInside starts a program in a namespace of its own and returns its end.
+// startInside starts a program in a namespace of its own. The channel gets its result.
 func startInside(t testing.TB, cmd *exec.Cmd, w *wire.Wire) <-chan error {
 	t.Helper()
 	link, err := tap.Spawn(cmd, tap.Config{Device: os.Getenv(deviceVariable)})
@@ -504,7 +504,7 @@ func startInside(t testing.TB, cmd *exec.Cmd, w *wire.Wire) <-chan error {
 // stranger is nobody's uid.
 const stranger = 54321
 
-// TestTAPUnprivileged runs the tests of TAP links as a user without any right.
+// TestTAPUnprivileged runs the tests of TAP links as a user without privileges.
 func TestTAPUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // they ran as such a user
@@ -515,7 +515,7 @@ func TestTAPUnprivileged(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	device := filepath.Join(dir, "tun")
-	// Most hosts let everybody open it.
+	// Most hosts let every user open it.
 	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mknod(device, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 200))), os.Chmod(device, 0o666)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// handleUDP takes first packets of sessions that the policy allows. All others are
-// answered by the stack at once, explained or not: nothing may wait here.
+// handleUDP takes the first packets of sessions that the policy allows. The stack answers all
+// others at once, explained or not, because nothing may wait here.
 func (e *egress) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	known := e.flowTo(id, true)
 	kind := flowUDP
@@ -80,7 +80,7 @@ func (e *egress) allowUDP(f *flow, known policy.Flow) bool {
 
 var proxyUDP = denied("egress proxy", "only TCP goes through the proxy that is set for this sandbox")
 
-// serveUDP relays one session until it is silent for UDPIdle.
+// serveUDP relays one session until it was silent for UDPIdle.
 func (e *egress) serveUDP(f *flow, in net.Conn, known policy.Flow) {
 	r, v := e.settle(f, known) // the policy may have changed
 	if !v.Allow {
@@ -110,8 +110,8 @@ func (e *egress) serveUDP(f *flow, in net.Conn, known policy.Flow) {
 	e.refusals.record(d)
 }
 
-// relay moves datagrams both ways until there were none for idle or ctx ends. Those over
-// the limits are dropped, as on any wire.
+// relay moves datagrams both ways until none came for idle, or ctx ends. It drops datagrams over
+// the limits, as any wire does.
 func relay(ctx context.Context, in, out net.Conn, idle time.Duration, bounds []*limit) (sent, received int64) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

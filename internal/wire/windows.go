@@ -5,15 +5,15 @@ import "gvisor.dev/gvisor/pkg/tcpip"
 const (
 	// maxWindow is the largest TCP buffer in each direction.
 	maxWindow = 4 << 20
-	// firstWindow is where it starts; it grows with use.
+	// firstWindow is the size at the start. It grows with use.
 	firstWindow = 256 << 10
 )
 
-// windowClasses are the TCP buffers of a connection to the outside that is made while
-// so many are open: the first ones grow as they need, later ones have this many bytes
-// in each direction. A hostile sandbox with friends outside can fill the buffers of all
-// its connections and never read, so their sum must be bounded: below 1.2 GiB for the
-// 8192 that are allowed.
+// windowClasses are the TCP buffers of connections to the outside. The first connections may grow
+// as they need. A connection that is made while more than from others are open has size bytes in
+// each direction. A hostile sandbox with friends outside can fill the buffers of all its
+// connections and never read. So their sum must be bounded: it stays below 1.2 GiB for the 8192
+// allowed connections.
 var windowClasses = []struct{ from, size int }{
 	{1024, 32 << 10},
 	{64, 128 << 10},

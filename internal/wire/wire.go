@@ -20,13 +20,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
-// Dialer makes the daemon's own connections for what a sandbox may reach.
-// [*net.Dialer] is one. The address is always a literal IP and port.
+// Dialer makes the daemon's own connections to allowed destinations. [*net.Dialer] is one. The
+// address is always a literal IP and port.
 type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Resolver answers the DNS questions of sandboxes that may leave.
+// Resolver answers the allowed DNS questions of sandboxes.
 type Resolver interface {
 	Exchange(ctx context.Context, question *dns.Msg) (*dns.Msg, error)
 }
@@ -36,37 +36,35 @@ type Credentials = web.Credentials
 
 // Options configures a Wire. The zero value lets nothing out.
 type Options struct {
-	// Egress says what may leave a sandbox; it is asked once, at Attach. Nil means
-	// that nothing gets out, as the function and as its answer. SetNetwork changes the
-	// answer later.
+	// Egress returns a sandbox's policy. Attach calls it once. A nil function or a nil policy lets
+	// nothing out. SetNetwork changes the policy later.
 	Egress func(carrel.ID) *policy.Policy
-	// Dialer is used for allowed connections; nil is a plain net.Dialer.
+	// Dialer makes allowed connections; nil is a plain net.Dialer.
 	Dialer Dialer
 	// Resolver answers allowed DNS questions; nil asks the host's name servers.
 	Resolver Resolver
-	// MaxConns and MaxSessions bound one sandbox's open TCP connections and UDP
-	// sessions to the outside; zero is 8192 and 1024.
+	// MaxConns and MaxSessions bound one sandbox's open TCP connections and UDP sessions to the
+	// outside; zero means 8192 and 1024.
 	MaxConns, MaxSessions int
-	// Local, if given, serves what the sandbox connects to at the gateway's address and
-	// [guest.HostPort], whatever its policy: the few things that it may ask of its host. c
-	// is closed when Local returns, and breaks when the link ends. At most eight run for
-	// one sandbox at once; more are refused.
+	// Local, if given, serves the sandbox's connections to [guest.HostPort] at the gateway's
+	// address, under every policy. They are for the few things that a sandbox may ask of its host.
+	// c is closed when Local returns, and breaks when the link ends. At most eight run for one
+	// sandbox at once; more are refused.
 	Local func(id carrel.ID, c net.Conn)
-	// Audit takes every decision; nil drops them. It must not block.
+	// Audit receives every decision; nil drops them. It must not block.
 	Audit func(carrel.Decision)
-	// Refused tells the sandbox of a refusal before it notices, so that whoever runs the
-	// program can read why; it returns the program's name if it learned that. It is called
-	// for the first of equal refusals in a while, and not waited for longer than
-	// refusedTimeout. Nil tells nothing.
+	// Refused tells the sandbox of a refusal before the program notices, so that its user can read
+	// why. It returns the program's name if the guest knows it. It is called for the first of equal
+	// refusals in a while. The wire waits for it at most refusedTimeout. Nil tells nothing.
 	Refused func(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply
-	// Credentials are what injections name; nil has none.
+	// Credentials are the secrets that injections name; nil has none.
 	Credentials Credentials
-	// Authority opens TLS where requests are judged or given credentials; nil refuses
-	// what would need it.
+	// Authority opens TLS where requests are judged or given credentials. With nil, connections
+	// that need this are refused.
 	Authority *pki.CA
-	// Roots verify the servers outside; nil is the host's.
+	// Roots verify the servers outside; nil means the host's roots.
 	Roots *x509.CertPool
-	// UDPIdle ends a UDP session after silence this long; zero is one minute.
+	// UDPIdle ends a UDP session after this much silence; zero is one minute.
 	UDPIdle time.Duration
 }
 
@@ -97,7 +95,7 @@ type Wire struct {
 	opts    Options
 	host    *hostAddrs
 	web     *web.Proxy
-	peeking atomic.Int64 // bytes of connections that have not said what they are
+	peeking atomic.Int64 // bytes of connections not yet understood
 	changes atomic.Int64 // of rules, by SetNetwork
 
 	mu     sync.Mutex
@@ -107,15 +105,14 @@ type Wire struct {
 
 var _ driver.Network = (*Wire)(nil)
 
-// New returns a Wire. Close closes what it still has.
+// New returns a Wire. Close closes its remaining links.
 func New(opts Options) *Wire {
 	return &Wire{opts: opts.withDefaults(), host: &hostAddrs{}, links: make(map[carrel.ID]*Link),
 		web: web.New(web.Options{Authority: opts.Authority, Roots: opts.Roots, Credentials: opts.Credentials})}
 }
 
-// Attach starts a stack on fd, which it owns from now on, also on error. A link
-// that is attached for the same sandbox already is closed first: a descriptor
-// has room for one stack.
+// Attach starts a stack on fd, and owns fd from now on, also on error. If the sandbox has a link
+// already, Attach closes that link first, because a descriptor has room for one stack.
 func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (driver.Link, error) {
 	if err := ctx.Err(); err != nil {
 		_ = fd.Close()
@@ -140,7 +137,7 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 	if !w.closed {
 		w.links[spec.ID] = l
 		w.mu.Unlock()
-		if w.changes.Load() != seen { // while this link could not be found
+		if w.changes.Load() != seen { // a change came before this link was in the table
 			if err := w.SetNetwork(spec.ID, w.opts.Egress(spec.ID)); err != nil {
 				_ = l.Close()
 				return nil, err
@@ -153,9 +150,9 @@ func (w *Wire) Attach(ctx context.Context, spec driver.LinkSpec, fd *os.File) (d
 	return nil, attachError(spec.ID, carrel.Unavailable, net.ErrClosed)
 }
 
-// SetNetwork changes what may leave a running sandbox. Open connections that are
-// no longer allowed are cut. Limits of bytes are for connections that are opened
-// afterwards. Nil lets nothing out. Error: NotFound.
+// SetNetwork changes the policy of a running sandbox. It cuts open connections that are no longer
+// allowed. New limits of bytes apply to connections that are opened afterwards. A nil policy lets
+// nothing out. Error: NotFound.
 func (w *Wire) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	w.changes.Add(1)
 	w.mu.Lock()

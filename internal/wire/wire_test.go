@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// echo serves a listener until it is closed, and waits for it. Connections are
-// closed at the end: one whose link was cut hears of no other end.
+// echo serves a listener until it is closed, and waits for it. At the end it closes all
+// connections, because one whose link was cut sees no other end.
 func echo(t testing.TB, l net.Listener) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -79,7 +79,7 @@ func echo(t testing.TB, l net.Listener) {
 	})
 }
 
-// say sends text, half-closes and returns what comes back.
+// say sends text, half-closes and returns the answer.
 func say(t testing.TB, c net.Conn, text string) string {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
@@ -117,8 +117,9 @@ func TestDialRefused(t *testing.T) {
 	}
 }
 
-// A guest that comes up after the first attempt is reached without the time that TCP
-// waits before it repeats a SYN, which doubles: Dial begins anew, from another port.
+// TestDialWhileBooting reaches a guest that comes up after the first attempt. TCP itself would wait
+// before it repeats a SYN, and double that wait each time. Dial avoids this: it begins anew from
+// another port.
 func TestDialWhileBooting(t *testing.T) {
 	w := wire.New(wire.Options{})
 	defer w.Close()
@@ -135,7 +136,8 @@ func TestDialWhileBooting(t *testing.T) {
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
-		// Throw away what is sent, as a kernel that is not ready does. Three ports: one is the first Dial's.
+		// Discard the frames, as a kernel that is not ready does. Wait for three ports: one is the
+		// first Dial's.
 		if ports := callers(fd, 3); len(ports) < 3 {
 			t.Errorf("there are attempts from the ports %v alone", ports)
 		}
@@ -152,7 +154,7 @@ func TestDialWhileBooting(t *testing.T) {
 	c.Close()
 }
 
-// callers reads frames until there were SYNs over IPv4 from n ports, and returns these.
+// callers reads frames until it has seen IPv4 SYNs from n ports, and returns these ports.
 func callers(fd, n int) map[uint16]bool {
 	ports, b := map[uint16]bool{}, make([]byte, 1<<17)
 	for end := time.Now().Add(time.Minute); len(ports) < n && time.Now().Before(end); {
@@ -203,8 +205,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A new stack on the same socket takes over: what was open is reset, new
-// connections work.
+// TestRestart shows that a new stack on the same socket takes over. Open connections are reset, and
+// new ones work.
 func TestRestart(t *testing.T) {
 	host, fd := pair(t, 8<<20)
 	kept, err := unix.FcntlInt(host.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -255,7 +257,7 @@ func TestRestart(t *testing.T) {
 	unix.Close(kept)
 }
 
-// The sandbox dies: its connections end at once and a dial does not hang.
+// TestPeerGone lets the sandbox die. Its connections must end at once, and a dial must not hang.
 func TestPeerGone(t *testing.T) {
 	w := wire.New(wire.Options{})
 	defer w.Close()
@@ -281,7 +283,7 @@ func TestPeerGone(t *testing.T) {
 	}
 }
 
-// A sandbox that does not read its link must not hang the daemon's side.
+// TestStalledGuest shows that a sandbox that does not read its link can't hang the daemon's side.
 func TestStalledGuest(t *testing.T) {
 	w := wire.New(wire.Options{})
 	host, fd := pair(t, 0)
@@ -324,7 +326,7 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// Frames of any content and size must not harm the stack.
+// TestGarbageFrames shows that frames of any content and size can't harm the stack.
 func TestGarbageFrames(t *testing.T) {
 	w := wire.New(wire.Options{})
 	defer w.Close()

@@ -19,21 +19,21 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// Addresses of the outside. All of them lead to the same canary.
+// Addresses of the outside. All lead to the same canary.
 const (
 	goodIPv4, goodIPv6 = "203.0.113.9", "2001:db8::9"
 	evilIPv4, evilIPv6 = "198.51.100.66", "2001:db8:bad::66"
 )
 
-// world is an outside that writes down everything that arrives in it: what connections
-// and datagrams carry, and what names are asked for.
+// world is an outside that records everything that arrives: the bytes of connections and datagrams,
+// and the names in questions.
 type world struct {
 	*wire.Table
 	t testing.TB
 
 	mu   sync.Mutex
 	seen bytes.Buffer
-	came chan struct{} // closed and made anew when something arrives
+	came chan struct{} // closed and replaced when something arrives
 }
 
 func newWorld(t testing.TB) *world {
@@ -94,7 +94,7 @@ func sameport(t testing.TB) (net.Listener, net.PacketConn) {
 	return nil, nil
 }
 
-// collect notes what comes and answers each piece.
+// collect records the bytes of a connection and answers each piece.
 func (w *world) collect(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
@@ -116,7 +116,7 @@ func (w *world) collect(c net.Conn) {
 	}
 }
 
-// joined is what TLS records carry.
+// joined returns the contents of TLS records.
 func joined(b []byte) []byte {
 	var out []byte
 	for len(b) > 5 && b[0] == 22 {
@@ -135,7 +135,7 @@ func (w *world) note(b []byte) {
 	w.came = make(chan struct{})
 }
 
-// Exchange notes what is asked, and answers from the table.
+// Exchange records the question, and answers from the table.
 func (w *world) Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 	w.note([]byte(q.String()))
 	return w.Table.Exchange(ctx, q)
@@ -148,7 +148,7 @@ func (w *world) text() string {
 	return w.seen.String()
 }
 
-// has reports whether text arrived, in any case of letters.
+// has reports whether text arrived, in upper or lower case.
 func (w *world) has(text string) bool {
 	return strings.Contains(strings.ToLower(w.text()), strings.ToLower(text))
 }
@@ -177,12 +177,12 @@ func (w *world) link(t testing.TB, n carrel.Network, opts wire.Options) (*wire.W
 	return newLink(t, opts)
 }
 
-// onlyAPI lets HTTP and TLS to one name out and nothing else; everything lets all out.
+// onlyAPI allows HTTP and TLS to one name and nothing else. everything allows everything.
 var (
 	onlyAPI = carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{
 		{Name: "api", Allow: []string{"api.example.com", "rebind.example.com", "half.example.com"}}}}}
 	everything = carrel.Network{Policy: &carrel.Policy{Default: "allow"}}
-	// everythingPrivate opens private addresses too.
+	// everythingPrivate also allows private addresses.
 	everythingPrivate = carrel.Network{Policy: &carrel.Policy{Default: "allow", Rules: []carrel.Rule{{Allow: []string{"10.0.0.0/8", "fd00::/64"}}}}}
 )
 
@@ -204,10 +204,10 @@ func (g *guest) send(to string, port uint16, pieces ...[]byte) string {
 	return string(b[:n])
 }
 
-// datagram sends one and waits for an answer or an error.
+// datagram sends one datagram and waits for an answer or an error.
 func (g *guest) datagram(to string, port uint16, text []byte) {
 	c := g.udp(to, port)
-	for range 3 { // the error for one is reported by the next
+	for range 3 { // the next call reports the error
 		_ = c.SetDeadline(time.Now().Add(time.Second))
 		if _, err := c.Write(text); err != nil {
 			return
@@ -234,7 +234,7 @@ func (g *guest) lookup(name string) []string {
 	return out
 }
 
-// tlsHello is a client's first message, made by hand.
+// tlsHello builds a client's first message by hand.
 func tlsHello(extensions ...[]byte) []byte {
 	all := bytes.Join(extensions, nil)
 	body := append([]byte{3, 3}, make([]byte, 32)...)
@@ -269,7 +269,7 @@ func inRecords(b []byte, size int) []byte {
 	return out
 }
 
-// realHello is what crypto/tls says.
+// realHello returns the hello of crypto/tls.
 func realHello(c *tls.Config) []byte {
 	a, b := net.Pipe()
 	done := make(chan struct{})

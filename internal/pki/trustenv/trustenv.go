@@ -1,9 +1,11 @@
-// Package trustenv knows how programs are told which authorities to trust: by the variables that those read which do
-// not read the system's bundle, or not by themselves. It imports nothing, since the guest carries it.
+// Package trustenv knows the environment variables that tell programs which authorities to trust.
+// It is for programs that do not read the system's bundle, or not by default. It imports nothing,
+// because the guest contains it.
 package trustenv
 
-// Variables lead programs to an authority's certificate. Where a program adds what it is given to what it has, that is the
-// authority alone; where it takes it instead, it is the whole bundle. Both are paths of PEM files.
+// Variables returns variables that lead programs to an authority's certificate. Some programs add
+// the given file to their own authorities: these get only the authority. Others use the given file
+// instead: these get the whole bundle. Both are paths of PEM files.
 func Variables(authority, bundle string) map[string]string {
 	return map[string]string{
 		"NODE_EXTRA_CA_CERTS": authority, // Node, Bun

@@ -19,7 +19,7 @@ type Index struct {
 	names map[ownName]carrel.SnapshotID
 	of    map[carrel.ID]map[carrel.SnapshotID]struct{}         // by sandbox
 	after map[carrel.SnapshotID]map[carrel.SnapshotID]struct{} // by parent, even if the parent is gone
-	held  map[carrel.SnapshotID]int                            // in use by an operation: must not be deleted
+	held  map[carrel.SnapshotID]int                            // in use: must not be deleted
 }
 
 // ownName is a name within its project.

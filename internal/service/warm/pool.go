@@ -92,7 +92,7 @@ func (o *One[S]) Unwatch() {
 // command takes a quarter more processor time than in a new sandbox.
 const freshTime = 2 * time.Minute
 
-// endTime bounds the end of one.
+// endTime bounds the end of one sandbox.
 const endTime = 30 * time.Second
 
 // Pool holds the ready sandboxes and knows the demand for them. It is safe for concurrent use.

@@ -1,8 +1,8 @@
-// Package memory keeps a service's records in memory: the twin of package sqlite
-// for tests and for services that live no longer than their process.
+// Package memory keeps a service's records in memory. It is the twin of package sqlite, for tests
+// and for services that live no longer than their process.
 //
-// It keeps records in their written form, as the file would, so that nothing a
-// caller does to a value afterwards changes what is remembered.
+// It keeps records in their encoded form, as the file would. So a later change of a caller's value
+// never changes the stored record.
 package memory
 
 import (
@@ -37,14 +37,14 @@ type Store struct {
 
 var _ state.Store = (*Store)(nil)
 
-// row is one record as written, with what it is sorted by.
+// row is one encoded record, with its sort keys.
 type row struct {
 	id   string
 	time time.Time
 	body []byte
 }
 
-// event is one event as written, with what it is found by.
+// event is one encoded event, with its search keys.
 type event struct {
 	seq  int64
 	id   carrel.ID
@@ -67,7 +67,7 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	return s.apply(ctx, "write change", "", c)
 }
 
-// apply makes all writes of a change. What can fail is done before the first.
+// apply makes all writes of a change. Everything that can fail is done before the first write.
 func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Change) error {
 	var sandboxes, snapshots []row
 	for _, r := range c.Put {
@@ -249,7 +249,7 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// Close implements state.Store. What was remembered is gone.
+// Close implements state.Store. It drops all records.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +257,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// lock takes mu unless ctx has ended or the store is closed.
+// lock takes mu. It returns an error if ctx has ended or the store is closed.
 func (s *Store) lock(ctx context.Context, op string, id carrel.ID) error {
 	if err := ctx.Err(); err != nil {
 		return internal(op, id, err)
@@ -270,7 +270,7 @@ func (s *Store) lock(ctx context.Context, op string, id carrel.ID) error {
 	return nil
 }
 
-// decode reads a record back from its written form.
+// decode decodes a record.
 func decode[T any](r row) (T, error) {
 	var v T
 	if err := json.Unmarshal(r.body, &v); err != nil {
@@ -279,7 +279,7 @@ func decode[T any](r row) (T, error) {
 	return v, nil
 }
 
-// decodeAll reads records back, the oldest first.
+// decodeAll decodes records, the oldest first.
 func decodeAll[T any](rows []row) ([]T, error) {
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(a.time.Compare(b.time), cmp.Compare(a.id, b.id))

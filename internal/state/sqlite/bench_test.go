@@ -85,8 +85,7 @@ func load(tb testing.TB, path string) (sandboxes, snapshots int) {
 	return len(records), len(snaps)
 }
 
-// TestMany opens what 10,000 paused sandboxes leave; BenchmarkLoad says how long
-// that takes.
+// TestMany opens the file of 10,000 paused sandboxes. BenchmarkLoad measures how long that takes.
 func TestMany(t *testing.T) {
 	n := 10_000
 	if testing.Short() {

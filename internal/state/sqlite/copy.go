@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Copy writes the records of the state file from into a new file to, as they are at one moment. A daemon
-// may have from open. Errors: Internal, also when to exists.
+// Copy writes the records of the state file from, as they are at one moment, into a new file to. A
+// daemon may have from open. Errors: Internal, also when to exists.
 func Copy(ctx context.Context, from, to string) (err error) {
 	const op = "copy state file"
 	fail := func(err error) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/statetest"
 )
 
-// TestFull fills the file to a bound. What does not fit says so, what was
-// acknowledged stays, and with room again writes go on.
+// TestFull fills the file to a bound. A write that does not fit gives an error, acknowledged writes
+// stay, and writes go on when there is room again.
 func TestFull(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
@@ -43,8 +43,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestChangeFull fills the file to a bound with changes: the one that does not fit
-// leaves nothing of itself, not even its small part.
+// TestChangeFull fills the file to a bound with changes. A change that does not fit leaves nothing
+// behind, not even its small parts.
 func TestChangeFull(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
@@ -76,8 +76,8 @@ func TestChangeFull(t *testing.T) {
 	}
 }
 
-// TestChangeBroken has SQLite itself refuse the last statement of a change: those
-// before it are undone, and what waited with it is told.
+// TestChangeBroken makes SQLite refuse the last statement of a change. The statements before it are
+// undone. The same change without that statement then succeeds.
 func TestChangeBroken(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {

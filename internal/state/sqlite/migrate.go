@@ -7,11 +7,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// migrations bring a file from version i to i+1. One that was released is never
-// changed: the next one is added.
+// migrations bring a file from version i to i+1. A released one is never changed: a new one is
+// added.
 var migrations = []string{
-	// started is in nanoseconds since 1970; record and body are JSON. AUTOINCREMENT
-	// keeps event numbers rising after the newest were trimmed.
+	// started is in nanoseconds since 1970; record and body are JSON. AUTOINCREMENT makes event
+	// numbers rise even after the newest events were trimmed.
 	`CREATE TABLE sandboxes (
 		id      TEXT PRIMARY KEY,
 		started INTEGER NOT NULL,
@@ -25,8 +25,8 @@ var migrations = []string{
 	);
 	CREATE INDEX events_sandbox ON events (sandbox, seq);
 	CREATE INDEX events_time ON events (time);`,
-	// created is in nanoseconds since 1970. The rows stay out of the primary key's
-	// tree, unlike those of sandboxes: each holds a whole record twice over.
+	// created is in nanoseconds since 1970. Unlike those of sandboxes, the rows are not in the
+	// primary key's tree, because each holds a whole record twice.
 	`CREATE TABLE snapshots (
 		id      TEXT PRIMARY KEY,
 		sandbox TEXT NOT NULL,
@@ -47,7 +47,7 @@ var migrations = []string{
 	) WITHOUT ROWID;`,
 }
 
-// migrate brings the file to the newest version, each step in one transaction.
+// migrate brings the file to the newest version. Each step is one transaction.
 func (s *Store) migrate(ctx context.Context) error {
 	const op = "migrate state file"
 	var version int
@@ -69,7 +69,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version+1))
 		}
 		if err != nil {
-			_ = tx.Rollback() // the error above is the one to tell
+			_ = tx.Rollback() // report only the error above
 			return s.broken(op, err)
 		}
 		if err := tx.Commit(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/statetest"
 )
 
-// versionOne is a file as the first release made it, with a record as it wrote it:
-// neither ever changes.
+// versionOne is a file of the first release, with a record as that release wrote it. Neither ever
+// changes.
 const versionOne = `
 CREATE TABLE sandboxes (id TEXT PRIMARY KEY, started INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, sandbox TEXT NOT NULL, body TEXT NOT NULL);
@@ -29,8 +29,8 @@ INSERT INTO events (time, sandbox, body) VALUES (1789000000000000000, 'iaaaaaaaa
 	'{"seq": 0, "time": "2026-09-10T00:26:40Z", "type": "sandbox.created", "sandboxID": "iaaaaaaaaaaaaaaaaaaaa"}');
 PRAGMA user_version = 1;`
 
-// TestVersionOne opens a file of the first release: what was in it is there, the
-// fields that it did not know are zero, and snapshots can be kept in it.
+// TestVersionOne opens a file of the first release. Its contents must be there, newer fields must
+// be zero, and it must be able to store snapshots.
 func TestVersionOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	db, err := sql.Open("sqlite", path)

@@ -2,10 +2,10 @@
 //
 // # Durability
 //
-// The file is in write-ahead mode with synchronous=FULL: a write has reached the
-// disk when its method returns, and a crash at any moment leaves each write whole
-// or absent. One goroutine writes. Writers that wait while it syncs are taken
-// together into its next transaction, so many of them share one sync.
+// The file is in write-ahead mode with synchronous=FULL. A write has reached the disk when its
+// method returns. A crash at any moment leaves each write whole or absent. One goroutine writes. It
+// takes all writers that wait during a sync into its next transaction, so many of them share one
+// sync.
 //
 // # The second copy
 //
@@ -18,8 +18,8 @@
 //
 // # Secrets
 //
-// Records hold access tokens and environments. The file is readable by its owner
-// alone; a file that is open to others is closed to them when it is opened.
+// Records hold access tokens and environments. Only the file's owner can read it. If a file is open
+// to other users, Open closes it to them.
 package sqlite
 
 import (
@@ -41,9 +41,9 @@ import (
 )
 
 const (
-	readers      = 4    // connections for reading, which never wait for the writer
+	readers      = 4    // read connections, which never wait for the writer
 	maxBatch     = 256  // writes in one transaction
-	defaultLimit = 1000 // of Events where the caller sets none
+	defaultLimit = 1000 // for Events without a limit
 )
 
 // Store is a [state.Store] on a file.
@@ -69,9 +69,9 @@ type Store struct {
 
 var _ state.Store = (*Store)(nil)
 
-// Open opens the store in the file path, and makes it where there is none. The
-// directory must exist. Errors: Conflict when another process has it open,
-// Internal when it is damaged or can't be read.
+// Open opens the store in the file path, and makes the file if it is missing. The directory must
+// exist. Errors: Conflict when another process has it open, Internal when it is damaged or can't be
+// read.
 func Open(ctx context.Context, path string) (_ *Store, err error) {
 	s := &Store{path: path, writes: make(chan *write, maxBatch), done: make(chan struct{}), ledger: ledger{path: ledgerPath(path)}}
 	defer func() {
@@ -141,8 +141,8 @@ func (s *Store) takeLock() error {
 // prepareFile makes the file and closes it to other users.
 func (s *Store) prepareFile() error {
 	const op = "open state file"
-	// Made here and not by SQLite, whose mode follows the umask; its -wal and -shm
-	// files take the mode of this one.
+	// Make the file here, because SQLite's mode would follow the umask. Its -wal and -shm files get
+	// the mode of this one.
 	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
@@ -156,7 +156,7 @@ func (s *Store) prepareFile() error {
 
 // openDB opens a pool of at most n connections.
 func openDB(path string, n int, extra string) (*sql.DB, error) {
-	// The path is escaped: one that holds '?' or '%' must not become an option.
+	// Escape the path: a '?' or '%' in it must not become an option.
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String() +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + extra
 	db, err := sql.Open("sqlite", dsn)
@@ -168,7 +168,7 @@ func openDB(path string, n int, extra string) (*sql.DB, error) {
 	return db, nil
 }
 
-// check refuses a damaged file before anything is built on it.
+// check refuses a damaged file before the store uses it.
 func (s *Store) check(ctx context.Context) error {
 	var verdict string
 	err := s.write.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict)
@@ -181,9 +181,9 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
-// broken is the error for a file that can't be used.
+// broken returns the error for a file that can't be used.
 func (s *Store) broken(op string, err error) error {
-	if failedWith(err, codeFull, codeIOError) { // the file itself may well be sound
+	if failedWith(err, codeFull, codeIOError) { // the file itself may be sound
 		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "disk", Err: fmt.Errorf("%s: %w", s.path, err),
 			Hint: "is the disk full or failing? Free some space under the data directory and try again"}
 	}
@@ -266,13 +266,13 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 	}
 	var out []carrel.Event
 	err := each(ctx, s.read, "read events", q, args, func(seq int64, e carrel.Event) {
-		e.Seq = seq // assigned by the file, after the body was written
+		e.Seq = seq // the file assigned it after the body was encoded
 		out = append(out, e)
 	})
 	return out, err
 }
 
-// one reads the JSON text that a query finds.
+// one reads the JSON text of a query's row.
 func one[T any](ctx context.Context, db *sql.DB, q string, arg string) (v T, err error) {
 	var body []byte
 	if err := db.QueryRowContext(ctx, q, arg).Scan(&body); err != nil {
@@ -282,7 +282,7 @@ func one[T any](ctx context.Context, db *sql.DB, q string, arg string) (v T, err
 	return v, err
 }
 
-// each calls fn for every row of a number and a JSON text.
+// each calls fn for every row, which holds a number and a JSON text.
 func each[T any](ctx context.Context, db *sql.DB, op, q string, args []any, fn func(int64, T)) error {
 	rows, err := db.QueryContext(ctx, q, args...)
 	if err != nil {
@@ -307,7 +307,7 @@ func each[T any](ctx context.Context, db *sql.DB, op, q string, args []any, fn f
 	return nil
 }
 
-// Close implements state.Store: it finishes the writes that were accepted.
+// Close implements state.Store. It finishes the accepted writes first.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	first := !s.closed
@@ -338,7 +338,7 @@ func (s *Store) closeDB() error {
 		errs = append(errs, s.read.Close())
 	}
 	if s.write != nil {
-		errs = append(errs, s.write.Close()) // the last connection folds the log into the file
+		errs = append(errs, s.write.Close()) // the last connection merges the log into the file
 	}
 	return errors.Join(errs...)
 }
@@ -347,7 +347,7 @@ func internal(op string, id carrel.ID, err error) error {
 	return &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
 }
 
-// stamp is a time as it is stored: nanoseconds since 1970, or 0.
+// stamp returns a time in its stored form: nanoseconds since 1970, or 0.
 func stamp(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -53,8 +53,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// writeForEver writes records from several goroutines and prints the ID of each
-// that was acknowledged, until it is killed.
+// writeForEver writes records from several goroutines until it is killed. It prints the ID of each
+// acknowledged record.
 func writeForEver(path string) {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, path)
@@ -81,13 +81,13 @@ func writeForEver(path string) {
 		}()
 	}
 	for l := range lines {
-		fmt.Println(l) // unbuffered: what the parent read was acknowledged before
+		fmt.Println(l) // unbuffered: a printed record was acknowledged before
 	}
 }
 
-// TestKilledWriter kills a process in the middle of its writes, again and again
-// on one file: all that was acknowledged must be there, and of each change all or
-// nothing, acknowledged or not.
+// TestKilledWriter kills a process in the middle of its writes, again and again on one file. Every
+// acknowledged write must be there. Of each change, acknowledged or not, everything or nothing must
+// be there.
 func TestKilledWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	acked := map[carrel.ID]bool{}
@@ -110,7 +110,7 @@ func TestKilledWriter(t *testing.T) {
 			}
 			id, err := carrel.ParseID(lines.Text())
 			if err != nil {
-				break // the line that the kill cut off
+				break // the kill cut this line off
 			}
 			acked[id] = true
 		}

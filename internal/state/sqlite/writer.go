@@ -62,11 +62,11 @@ type statement struct {
 	Args []any  `json:"args"`
 }
 
-// write is what one caller wants written, on its way to the writer.
+// write is one caller's set of statements, on its way to the writer.
 type write struct {
 	statements []statement
-	rowID      int64      // of the last one, an insert, once done
-	done       chan error // buffered: the writer never waits for a caller that gave up
+	rowID      int64      // of the last statement, an insert, when done
+	done       chan error // buffered: the writer never waits for a caller that left
 }
 
 // PutSandbox implements state.Store.
@@ -86,8 +86,8 @@ func (s *Store) DeleteSandbox(ctx context.Context, id carrel.ID) error {
 	return err
 }
 
-// Apply implements state.Store. The statements of a change stay together: the
-// writer takes it into one transaction, with others or alone.
+// Apply implements state.Store. The statements of a change stay together: the writer puts them into
+// one transaction, with other writes or alone.
 func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	const op = "write change"
 	var list []statement
@@ -119,8 +119,8 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	return err
 }
 
-// subject is the sandbox that an error about a change names: the only one that it
-// writes, or none.
+// subject is the sandbox that an error about a change names. It is the only sandbox that the change
+// writes, or "".
 func subject(c state.Change) carrel.ID {
 	switch {
 	case len(c.Put) == 1 && len(c.Delete) == 0:
@@ -172,8 +172,8 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 	return err
 }
 
-// submit hands statements to the writer and returns when all of them are on the
-// disk, or none is. When ctx ends first, they may still be carried out.
+// submit hands statements to the writer. It returns when all of them are on the disk, or none is.
+// If ctx ends first, they may still be carried out.
 func (s *Store) submit(ctx context.Context, op string, id carrel.ID, list ...statement) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, internal(op, id, err)
@@ -202,7 +202,7 @@ func (s *Store) submit(ctx context.Context, op string, id carrel.ID, list ...sta
 	}
 }
 
-// writeError says what to do about a write that the disk refused.
+// writeError adds a hint to the error of a write that the disk refused.
 func (s *Store) writeError(op string, id carrel.ID, err error) error {
 	if failedWith(err, codeFull) {
 		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "disk", ID: id, Err: err,
@@ -212,19 +212,19 @@ func (s *Store) writeError(op string, id carrel.ID, err error) error {
 		Hint: "is the disk that holds " + s.path + " full or read-only?"}
 }
 
-// SQLite's codes for what a disk without room leads to.
+// SQLite's error codes for a disk without room.
 const (
 	codeIOError = 10
 	codeFull    = 13
 )
 
-// failedWith reports whether SQLite gave one of these codes, in whatever detail.
+// failedWith reports whether SQLite returned one of these codes, or an extended form of one.
 func failedWith(err error, codes ...int) bool {
 	var e interface{ Code() int }
 	return errors.As(err, &e) && slices.Contains(codes, e.Code()&0xff)
 }
 
-// writer carries out writes until Close, as many as wait in one transaction.
+// writer carries out writes until Close. All waiting writes go into one transaction.
 func (s *Store) writer() {
 	defer close(s.done)
 	defer s.release()
@@ -251,10 +251,10 @@ func (s *Store) writer() {
 	}
 }
 
-// commit carries out a batch: all of it, on the disk, or nothing. The ledger gets it afterwards: it
-// must never have a change that the state file refused.
+// commit carries out a whole batch, durably, or nothing of it. The ledger gets the batch afterwards,
+// because it must never have a change that the state file refused.
 func (s *Store) commit(batch []*write) error {
-	ctx := context.Background() // callers that gave up do not take the others with them
+	ctx := context.Background() // one caller that gives up must not stop the others
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err

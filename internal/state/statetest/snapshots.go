@@ -89,7 +89,7 @@ func changeDoesEverything(t *testing.T, s state.Store) {
 	}
 }
 
-// changeInOrder puts twice, and puts and deletes, under one ID in one change.
+// changeInOrder makes one change that puts an ID twice, and one that puts and deletes an ID.
 func changeInOrder(t *testing.T, s state.Store) {
 	twice, both := Record(now()), Record(now())
 	second := twice
@@ -107,8 +107,8 @@ func changeInOrder(t *testing.T, s state.Store) {
 	}
 }
 
-// changeUndone has one write that cannot be made: a number that JSON has no form
-// for. Nothing of the others may be seen.
+// changeUndone makes a change with one impossible write: a number that JSON can't express. None of
+// its other writes may be visible.
 func changeUndone(t *testing.T, s state.Store) {
 	old := Record(now())
 	oldSnap := SnapshotRecord(old, now())
@@ -167,9 +167,8 @@ func snapshotOutlivesRecord(t *testing.T, s state.Store) {
 	}
 }
 
-// changesAreSeenWhole pauses and resumes sandboxes from many goroutines, each step
-// one change: a reader never finds a record that is paused at a snapshot which is
-// not there.
+// changesAreSeenWhole pauses and resumes sandboxes from many goroutines. Each step is one change. A
+// reader must never find a paused record whose snapshot does not exist.
 func changesAreSeenWhole(t *testing.T, s state.Store) {
 	const writers, rounds = 8, 15
 	var writing, reading sync.WaitGroup
@@ -214,8 +213,8 @@ func changesAreSeenWhole(t *testing.T, s state.Store) {
 	}
 }
 
-// checkPaused fails when a record is paused at a snapshot that is not there, before
-// and after the snapshot was looked for.
+// checkPaused fails the test when a record is paused at a missing snapshot, both before and after
+// it looked for the snapshot.
 func checkPaused(t *testing.T, s state.Store, id carrel.ID) {
 	before, err := s.GetSandbox(t.Context(), id)
 	if err != nil {

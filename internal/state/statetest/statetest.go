@@ -1,5 +1,5 @@
-// Package statetest is the conformance suite of package state's contract: a
-// store is done when it passes.
+// Package statetest is the conformance suite of package state's contract. A store is complete when
+// it passes.
 package statetest
 
 import (

@@ -1,8 +1,9 @@
-// Package otlp sends operations to a collector of OpenTelemetry, by OTLP over HTTP.
+// Package otlp sends operations to an OpenTelemetry collector, by OTLP over HTTP.
 //
-// Where to and how is said by OpenTelemetry's own environment variables (OTEL_EXPORTER_OTLP_ENDPOINT, …_HEADERS,
-// …_CERTIFICATE and so on); without an endpoint nothing is sent. What a collector that is slow or away does not take is dropped:
-// tracing never holds up what it measures.
+// OpenTelemetry's own environment variables (OTEL_EXPORTER_OTLP_ENDPOINT, …_HEADERS, …_CERTIFICATE
+// and so on) give the address and the settings. Without an endpoint, nothing is sent. If a
+// collector is slow or away, operations are dropped, so that tracing never delays the work that it
+// measures.
 package otlp
 
 import (
@@ -49,7 +50,7 @@ type Exporter struct {
 	worker sync.WaitGroup
 }
 
-// New returns an exporter to the collector that the environment names. The caller closes it.
+// New returns an exporter to the collector in the environment. The caller closes it.
 func New(ctx context.Context, version string, log *slog.Logger) (*Exporter, error) {
 	to, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -60,11 +61,11 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Exporter, erro
 
 func newExporter(to sdktrace.SpanExporter, version string, log *slog.Logger) *Exporter {
 	attrs := []attribute.KeyValue{attribute.String("service.version", version)}
-	if os.Getenv("OTEL_SERVICE_NAME") == "" { // which the default resource takes
+	if os.Getenv("OTEL_SERVICE_NAME") == "" { // the default resource uses it
 		attrs = append(attrs, attribute.String("service.name", "carrel"))
 	}
 	res, err := resource.Merge(resource.Default(), resource.NewSchemaless(attrs...))
-	if err != nil { // they name different schemas: ours alone is enough
+	if err != nil { // their schemas differ: ours alone is enough
 		res = resource.NewSchemaless(attrs...)
 	}
 	e := &Exporter{log: log, to: to, resource: res, version: version, queue: make(chan carrel.Trace, queued), stop: make(chan struct{})}
@@ -80,7 +81,7 @@ func (e *Exporter) Export(t carrel.Trace) {
 	}
 }
 
-// Close sends what is queued and ends the exporter.
+// Close sends the queue and ends the exporter.
 func (e *Exporter) Close() error {
 	e.once.Do(func() { close(e.stop) })
 	e.worker.Wait()
@@ -89,7 +90,7 @@ func (e *Exporter) Close() error {
 	return e.to.Shutdown(ctx)
 }
 
-// work sends, several at once where several wait.
+// work sends operations. If several wait, it sends them together.
 func (e *Exporter) work() {
 	for {
 		select {
@@ -100,7 +101,7 @@ func (e *Exporter) work() {
 				select {
 				case t := <-e.queue:
 					if !e.send(t) {
-						return // nobody is there: the rest would wait as long
+						return // the collector is away: the rest would wait as long
 					}
 				default:
 					return
@@ -110,7 +111,7 @@ func (e *Exporter) work() {
 	}
 }
 
-// send sends an operation and others that wait.
+// send sends an operation together with others that wait.
 func (e *Exporter) send(t carrel.Trace) bool {
 	stubs := e.stubs(nil, t)
 	for n := 1; n < batch && len(e.queue) > 0; n++ {
@@ -125,7 +126,7 @@ func (e *Exporter) send(t carrel.Trace) bool {
 	return true
 }
 
-// stubs adds an operation's spans in the SDK's form.
+// stubs appends an operation's spans in the SDK's form.
 func (e *Exporter) stubs(list tracetest.SpanStubs, t carrel.Trace) tracetest.SpanStubs {
 	for i, s := range t.Spans {
 		if s.Open {
@@ -153,7 +154,7 @@ func (e *Exporter) stubs(list tracetest.SpanStubs, t carrel.Trace) tracetest.Spa
 	return list
 }
 
-// spanContext reads IDs that package trace wrote.
+// spanContext parses IDs that package trace wrote.
 func spanContext(traceID, spanID string) trace.SpanContext {
 	c := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}
 	_, _ = hex.Decode(c.TraceID[:], []byte(traceID))

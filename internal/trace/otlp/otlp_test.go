@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// TestCollectorGetsTheSpans records an operation and reads what a collector is sent.
+// TestCollectorGetsTheSpans records an operation and reads the collector's input.
 func TestCollectorGetsTheSpans(t *testing.T) {
 	got := make(chan []*tracepb.Span, 8)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func TestCollectorGetsTheSpans(t *testing.T) {
 	}
 }
 
-// TestFullQueueHoldsNobodyUp exports more than is ever taken.
+// TestFullQueueHoldsNobodyUp exports more operations than the collector ever takes.
 func TestFullQueueHoldsNobodyUp(t *testing.T) {
 	e := &Exporter{queue: make(chan carrel.Trace, 1)}
 	for range 10 {

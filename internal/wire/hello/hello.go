@@ -1,14 +1,14 @@
-// Package hello reads the first message of a TLS connection: what server the client
-// says it wants. It reads what a client sent, stores nothing, answers nothing and does no
+// Package hello reads the first message of a TLS connection, and finds the server name that the
+// client wants. It reads the client's bytes, stores nothing, answers nothing and does no
 // cryptography.
 //
 // # Threat
 //
-// The client is hostile and wants two readers of one message to read two different
-// names: this one, and the server's. So whatever the standard forbids, or leaves to taste, is an
-// error here and no guess: a name said twice, a name that is no host name, lengths
-// that don't add up, bytes after the message's end. How the message is cut into
-// records does not matter, as the standard says.
+// The client is hostile. It wants this reader and the server to read two different names in one
+// message. So everything that the standard forbids or leaves open is an error here, and never a
+// guess: a name that is given twice, a name that is no host name, lengths that don't add up, bytes
+// after the message's end. As the standard says, it does not matter how the message is cut into
+// records.
 package hello
 
 import (
@@ -17,31 +17,31 @@ import (
 	"strings"
 )
 
-// Hello is what a client's first message says.
+// Hello is the content of a client's first message.
 type Hello struct {
-	// ServerName is in lower case; "" when the message has none.
+	// ServerName is in lower case. It is "" when the message has none.
 	ServerName string
-	// Protocols are those of the application that the client speaks (ALPN).
+	// Protocols are the application protocols that the client speaks (ALPN).
 	Protocols []string
-	// ECH says that an encrypted hello is inside, or something that looks like one: the
-	// server that is really meant may be another.
+	// ECH says that the message holds an encrypted hello, or something that looks like one. Then
+	// the client may want another server.
 	ECH bool
 }
 
-// ErrShort means that the message is not whole yet.
+// ErrShort means that the message is not complete yet.
 var ErrShort = errors.New("the TLS hello is not whole")
 
 // ErrMalformed is wrapped by every other error.
 var ErrMalformed = errors.New("malformed TLS hello")
 
-// MaxSize is the longest message that is read, with the frames around it, and
-// MaxRecords the most frames: each piece that comes means to look at all again.
+// MaxSize is the longest message that is read, with its records' headers. MaxRecords is the most
+// records. It is bounded because each new piece means that all of them are read again.
 const (
 	MaxSize    = 64 << 10
 	MaxRecords = 1024
 )
 
-// Parts of the wire's format, RFC 8446 and those it cites.
+// Constants of the wire format, from RFC 8446 and the RFCs it cites.
 const (
 	recordHandshake  = 22
 	recordHeader     = 5
@@ -55,8 +55,8 @@ const (
 	maxHelloFragment = MaxSize
 )
 
-// Looks reports whether b, the first bytes of a connection, may begin TLS: they do, or
-// there are too few to tell.
+// Looks reports whether b, the first bytes of a connection, may begin TLS. It also reports true
+// when there are too few bytes to tell.
 func Looks(b []byte) bool {
 	switch len(b) {
 	case 0:
@@ -77,8 +77,8 @@ func Parse(b []byte) (Hello, error) {
 	return parseBody(body)
 }
 
-// Next returns how many bytes there must be before it is worth to parse again, after
-// ErrShort for b: to the end of the record that b ends in.
+// Next returns how many bytes must be there before another Parse is useful, after ErrShort for b.
+// It is the end of the record that b ends in.
 func Next(b []byte) int {
 	at := 0
 	for at+recordHeader <= len(b) {
@@ -90,7 +90,7 @@ func Next(b []byte) int {
 	return at + recordHeader + 1
 }
 
-// message puts the records' pieces of the first message together.
+// message joins the pieces of the first message from its records.
 func message(b []byte) ([]byte, error) {
 	var m []byte
 	for n := 1; ; n++ {
@@ -98,7 +98,7 @@ func message(b []byte) ([]byte, error) {
 			return nil, malformed("in too many records")
 		}
 		if len(b) < recordHeader {
-			// Even a few bytes may tell that it will never be one.
+			// Even a few bytes may show that this is no TLS.
 			if len(b) > 0 && b[0] != recordHandshake || len(b) > 1 && b[1] != 3 {
 				return nil, malformed("no handshake record")
 			}
@@ -117,7 +117,7 @@ func message(b []byte) ([]byte, error) {
 		whole := len(b) >= size
 		piece := b[:min(size, len(b))]
 		if m == nil && whole {
-			m = piece[:len(piece):len(piece)] // most are one record: nothing to copy
+			m = piece[:len(piece):len(piece)] // most messages are one record: no copy is needed
 		} else {
 			m = append(m, piece...)
 		}
@@ -149,7 +149,7 @@ type malformedError struct{ why string }
 func (e *malformedError) Error() string { return ErrMalformed.Error() + ": " + e.why }
 func (e *malformedError) Unwrap() error { return ErrMalformed }
 
-// reader takes a message apart. After the first wrong length bad stays true.
+// reader takes a message apart. After the first wrong length, bad stays true.
 type reader struct {
 	b   []byte
 	bad bool
@@ -174,7 +174,7 @@ func (r *reader) number(n int) int {
 	return v
 }
 
-// vector reads what is preceded by its length in n bytes.
+// vector reads a vector that is preceded by its length in n bytes.
 func (r *reader) vector(n int) *reader {
 	v := &reader{b: r.take(r.number(n))}
 	v.bad = r.bad
@@ -224,8 +224,8 @@ func parseBody(body []byte) (Hello, error) {
 	return h, nil
 }
 
-// hidesName reports whether an extension may hold another name, encrypted: ECH as it
-// is now (RFC 9849), the drafts before it, its outer extensions, and its predecessor.
+// hidesName reports whether an extension may hold another name, encrypted. These are ECH as it is
+// now (RFC 9849), its drafts, its outer extensions, and its predecessor.
 func hidesName(kind int) bool {
 	switch kind {
 	case 0xfe08, 0xfe09, 0xfe0a, 0xfe0b, 0xfe0c, 0xfe0d, 0xfd00, 0xff02, 0xff03, 0xffce:
@@ -247,8 +247,8 @@ func serverName(r *reader) (string, error) {
 	return strings.ToLower(string(name.b)), nil
 }
 
-// hostName reports whether b is a host name as DNS has them, with underscores, and no
-// address: the standard forbids addresses here, and servers disagree about them.
+// hostName reports whether b is a DNS host name, with underscores allowed, and no address. The
+// standard forbids addresses here, and servers treat them differently.
 func hostName(b []byte) bool {
 	if len(b) == 0 || len(b) > maxServerName {
 		return false
@@ -277,7 +277,7 @@ func hostName(b []byte) bool {
 			return false
 		}
 	}
-	// No top-level domain is a number: what ends in one is an address in some notation.
+	// No top-level domain is a number. A name that ends in a number is an address in some notation.
 	return label > 0 && letters && b[len(b)-1] != '-'
 }
 

@@ -37,7 +37,7 @@ func said(t testing.TB, c *tls.Config) []byte {
 	return out
 }
 
-// readHello reads until the hello is whole.
+// readHello reads until the hello is complete.
 func readHello(t testing.TB, r io.Reader) []byte {
 	t.Helper()
 	var out []byte
@@ -133,7 +133,8 @@ func TestParse(t *testing.T) {
 				if err != nil || !reflect.DeepEqual(got, c.want) {
 					t.Fatalf("records of %d: %+v, %v", size, got, err)
 				}
-				// Whoever parses again only where Next says sees it no later.
+				// A caller that parses only when Next says so must not see the hello later than
+				// others.
 				for n := 0; n < min(len(cut), 4<<10); {
 					next := hello.Next(cut[:n])
 					if next <= n {
@@ -147,7 +148,7 @@ func TestParse(t *testing.T) {
 					n = next
 				}
 			}
-			// What follows the message in records of its own is not read.
+			// Records after the message's own are not read.
 			if _, err := hello.Parse(append(slices.Clone(b), 20, 3, 3, 0, 1, 1)); err != nil {
 				t.Error(err)
 			}
@@ -163,7 +164,7 @@ func protocols(n int) []string {
 	return out
 }
 
-// extension is one for a hand-made hello.
+// extension builds one extension for a hand-made hello.
 func extension(kind int, data ...byte) []byte {
 	return append([]byte{byte(kind >> 8), byte(kind), byte(len(data) >> 8), byte(len(data))}, data...)
 }
@@ -188,7 +189,7 @@ func made(extensions ...[]byte) []byte {
 	return append([]byte{22, 3, 1, byte(len(m) >> 8), byte(len(m))}, m...)
 }
 
-// TestMalformed: what two readers could read in two ways is an error.
+// TestMalformed shows that a message which two readers could read in two ways is an error.
 func TestMalformed(t *testing.T) {
 	good := made(sni("api.example.com"))
 	if h, err := hello.Parse(good); err != nil || h.ServerName != "api.example.com" {
@@ -251,7 +252,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestPrograms reads what real programs say.
+// TestPrograms reads the hellos of real programs.
 func TestPrograms(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -298,8 +299,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing breaks the parser, and how a message is cut into records changes
-// nothing of what it says.
+// FuzzParse shows that no bytes crash the parser, and that the records of a message do not change
+// its content.
 func FuzzParse(f *testing.F) {
 	f.Add(said(f, &tls.Config{ServerName: "api.example.com", NextProtos: []string{"h2"}}), uint8(7))
 	f.Add(said(f, &tls.Config{ServerName: "hidden.example.net", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: ech(f, "example.com")}), uint8(1))
@@ -316,7 +317,7 @@ func FuzzParse(f *testing.F) {
 			if h.ServerName != strings.ToLower(h.ServerName) || strings.ContainsAny(h.ServerName, "\x00 /:") {
 				t.Errorf("server name %q", h.ServerName)
 			}
-			// The message's own records, without what follows.
+			// Take only the message's own records.
 			whole := b
 			for n := 0; n <= len(b); n = hello.Next(b[:n]) {
 				if _, err := hello.Parse(b[:n]); err == nil {

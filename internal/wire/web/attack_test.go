@@ -21,8 +21,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire/web"
 )
 
-// TestRefusesAmbiguity sends what two servers could read in two ways, and counts what
-// arrives outside.
+// TestRefusesAmbiguity sends requests that two servers could read in two ways, and counts those
+// that arrive outside.
 func TestRefusesAmbiguity(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		var arrived atomic.Int64
@@ -62,7 +62,8 @@ func TestRefusesAmbiguity(t *testing.T) {
 	}
 }
 
-// TestRefusesFronting: over HTTP/2, too, one name in the hello and another in the request.
+// TestRefusesFronting sends one name in the hello and another in the request, over HTTP/2 too. This
+// is refused.
 func TestRefusesFronting(t *testing.T) {
 	s, ca := outsideServer(t, true, http.HandlerFunc(echoHandler))
 	r := newRig(t, s.Listener.Addr(), true, ca)
@@ -83,8 +84,8 @@ func TestRefusesFronting(t *testing.T) {
 	}
 }
 
-// TestJudgesOverrides: a server may be told to take another method or path than the
-// request's own. Both are judged.
+// TestJudgesOverrides sends requests that tell a server to use another method or path than their
+// own. Both are judged.
 func TestJudgesOverrides(t *testing.T) {
 	forms(t, http.HandlerFunc(echoHandler), func(t *testing.T, r *rig, c *http.Client) {
 		r.verdict = func(f policy.Flow) policy.Verdict {
@@ -109,7 +110,7 @@ func TestJudgesOverrides(t *testing.T) {
 	})
 }
 
-// TestPolicyChanges: each request is judged by the policy of its moment.
+// TestPolicyChanges shows that each request is judged by the policy at that moment.
 func TestPolicyChanges(t *testing.T) {
 	forms(t, http.HandlerFunc(echoHandler), func(t *testing.T, r *rig, c *http.Client) {
 		for _, allow := range []bool{true, false, true} {
@@ -130,7 +131,8 @@ func TestPolicyChanges(t *testing.T) {
 	})
 }
 
-// TestBadCredentials: what can't be put in stops the request, and no error tells a value.
+// TestBadCredentials shows that a value that can't be put into a request stops it, and that no
+// error contains the value.
 func TestBadCredentials(t *testing.T) {
 	var arrived atomic.Int64
 	forms(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }), func(t *testing.T, r *rig, c *http.Client) {
@@ -164,7 +166,7 @@ func TestBadCredentials(t *testing.T) {
 				t.Errorf("%s", d)
 			}
 		}
-		// In a query everything can be escaped.
+		// In a query, every value can be escaped.
 		r.inject(carrel.Injection{Query: map[string]string{"key": "${secrets.broken}"}, Cleartext: true})
 		res, err := c.Get(r.url("/"))
 		if err != nil || res.StatusCode != 200 {
@@ -177,8 +179,8 @@ func TestBadCredentials(t *testing.T) {
 	}
 }
 
-// TestSharesNoConnection: requests with other credentials, or to another name, go over
-// a connection of their own.
+// TestSharesNoConnection shows that requests with different credentials, or to different names,
+// never share a connection.
 func TestSharesNoConnection(t *testing.T) {
 	from := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RemoteAddr) }
 	forms(t, http.HandlerFunc(from), func(t *testing.T, r *rig, c *http.Client) {
@@ -204,7 +206,7 @@ func TestSharesNoConnection(t *testing.T) {
 	})
 }
 
-// TestVerifiesServers: a server that can't prove its name gets no credentials.
+// TestVerifiesServers shows that a server that can't prove its name gets no credentials.
 func TestVerifiesServers(t *testing.T) {
 	var arrived atomic.Int64
 	s, ca := outsideServer(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
@@ -241,8 +243,7 @@ func TestVerifiesServers(t *testing.T) {
 	}
 }
 
-// TestDistrustIsTold: a program that does not trust the authority is told of in the
-// audit log.
+// TestDistrustIsTold shows that the audit log reports a program that does not trust the authority.
 func TestDistrustIsTold(t *testing.T) {
 	s, ca := outsideServer(t, true, http.HandlerFunc(echoHandler))
 	r := newRig(t, s.Listener.Addr(), true, ca)
@@ -255,7 +256,7 @@ func TestDistrustIsTold(t *testing.T) {
 	}
 }
 
-// TestLimitsOfServers: an answer that can't be understood is none.
+// TestLimitsOfServers shows that an answer that can't be understood is refused.
 func TestLimitsOfServers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"no HTTP":        "SSH-2.0-x\r\n\r\n",
@@ -277,7 +278,7 @@ func TestLimitsOfServers(t *testing.T) {
 	}
 }
 
-// rawTLSServer has serve speak for a server that says it knows HTTP/1.1.
+// rawTLSServer starts a TLS server that offers HTTP/1.1. serve handles its connections.
 func rawTLSServer(t *testing.T, leaf *tls.Certificate, serve func(*tls.Conn)) net.Listener {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"http/1.1"}})
@@ -288,8 +289,9 @@ func rawTLSServer(t *testing.T, leaf *tls.Certificate, serve func(*tls.Conn)) ne
 	return l
 }
 
-// TestSecretInOurWords: a server that has got a secret answers with it wherever an answer can be wrong. Neither what the sandbox gets
-// instead nor what is reported holds it, in whatever case.
+// TestSecretInOurWords has a server that was given a secret repeat it in every part of an answer
+// that can be wrong. The secret must not be in the sandbox's answer, nor in the report, in upper or
+// lower case.
 func TestSecretInOurWords(t *testing.T) {
 	const echo = "echoed-5ec2e7-of-the-server"
 	answers := map[string]string{
@@ -346,7 +348,8 @@ func TestSecretInOurWords(t *testing.T) {
 				}
 			})
 		}
-		// In a certificate, which comes before a request, from one that came before.
+		// A certificate comes before the request, but the server may know the secret from an
+		// earlier request.
 		spoilt, err := outside.Leaf(echo + ".example.net")
 		if err != nil {
 			t.Fatal(err)
@@ -366,7 +369,7 @@ func TestSecretInOurWords(t *testing.T) {
 	}
 }
 
-// TestTruncation: an answer that breaks off must not look whole.
+// TestTruncation shows that an answer that breaks off does not look complete.
 func TestTruncation(t *testing.T) {
 	for _, answer := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart",
@@ -387,7 +390,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestSlowHeads: a head that does not come to its end ends the connection.
+// TestSlowHeads shows that a head that does not end in time ends the connection.
 func TestSlowHeads(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		s, ca := outsideServer(t, overTLS, http.HandlerFunc(echoHandler))
@@ -403,7 +406,7 @@ func TestSlowHeads(t *testing.T) {
 	}
 }
 
-// TestNoAuthority: without one TLS stays closed.
+// TestNoAuthority shows that TLS is not opened without an authority.
 func TestNoAuthority(t *testing.T) {
 	s, ca := outsideServer(t, true, http.HandlerFunc(echoHandler))
 	r := newRig(t, s.Listener.Addr(), true, ca)
@@ -416,7 +419,7 @@ func TestNoAuthority(t *testing.T) {
 	r.reported(1)
 }
 
-// TestOldClients get answers that they can read.
+// TestOldClients shows that old clients get answers that they can read.
 func TestOldClients(t *testing.T) {
 	s, _ := outsideServer(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
@@ -435,7 +438,7 @@ func TestOldClients(t *testing.T) {
 	}
 }
 
-// TestDialDenied: a name that leads where no sandbox may go.
+// TestDialDenied asks for a name that leads to a forbidden address.
 func TestDialDenied(t *testing.T) {
 	s, _ := outsideServer(t, false, http.HandlerFunc(echoHandler))
 	r := newRig(t, s.Listener.Addr(), false, nil)
@@ -445,7 +448,7 @@ func TestDialDenied(t *testing.T) {
 	}
 }
 
-// TestCrowds: a sandbox has only so many requests open.
+// TestCrowds shows the bound on a sandbox's open requests.
 func TestCrowds(t *testing.T) {
 	forms(t, http.HandlerFunc(echoHandler), func(t *testing.T, r *rig, c *http.Client) {
 		for _, full := range []bool{true, false} {
@@ -469,7 +472,8 @@ func TestCrowds(t *testing.T) {
 	})
 }
 
-// TestNamesOfEchoes: a secret in a field's name, and a refusal that is none of ours.
+// TestNamesOfEchoes has a server answer with a secret in a field's name, and with a forged
+// Carrel-Denied field. Both must be removed.
 func TestNamesOfEchoes(t *testing.T) {
 	forms(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Plainsecret"] = []string{"v"}

@@ -29,7 +29,7 @@ func benchText(n int) []byte {
 	return b
 }
 
-// benchGet measures requests over kept connections to an address.
+// benchGet measures requests to an address over kept connections.
 func benchGet(b *testing.B, to string, ca *pki.CA, size int64, h2 bool) {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!h2)

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// framing says how the length of a body is known.
+// framing says how the length of a body is given.
 type framing int
 
 const (
@@ -16,24 +16,24 @@ const (
 	untilClose
 )
 
-// body reads one body of HTTP/1 off a reader and no byte more.
+// body reads one body of HTTP/1 from a reader, and no byte more.
 type body struct {
 	r       *reader
 	how     framing
-	left    int64 // of the body, or of the present chunk
+	left    int64 // bytes left of the body, or of the present chunk
 	lenient bool
-	started bool // a chunk has been read, whose line end is still to come
+	started bool // a chunk was read, but not yet the end of its line
 	ended   bool
-	trailer head // after the end of a chunked one; valid until the next read
+	trailer head // of a chunked body, after its end; valid until the next read
 }
 
-// ready reports whether a Read would not wait, as far as can be told.
+// ready reports whether a Read would return without waiting, as far as is known.
 func (b *body) ready() bool {
 	return b.ended || b.how == noBody || (b.how == byLength && b.left == 0) || b.r.r < b.r.w
 }
 
-// Read implements io.Reader. It fills p with what is there already, and waits only when
-// nothing is.
+// Read implements io.Reader. It returns the bytes that are there already, and waits only when there
+// are none.
 func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.ended || b.how == noBody:
@@ -73,7 +73,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// chunkThere reports whether the line before the next chunk has come.
+// chunkThere reports whether the line before the next chunk is there.
 func (b *body) chunkThere() bool {
 	rest := b.r.buffered()
 	i := bytes.IndexByte(rest, '\n') // after the chunk before it
@@ -94,7 +94,7 @@ func (b *body) readLeft(p []byte) (int, error) {
 	return n, unexpected(err)
 }
 
-// nextChunk reads the line before a chunk, and after the last one the trailer.
+// nextChunk reads the line before a chunk. After the last chunk it reads the trailer.
 func (b *body) nextChunk() error {
 	if b.started {
 		end, err := b.r.line(b.lenient)
@@ -127,7 +127,7 @@ func (b *body) nextChunk() error {
 	return nil
 }
 
-// chunkSize reads the size in a chunk's line. Extensions are dropped.
+// chunkSize reads the size in a chunk's line. It ignores extensions.
 func chunkSize(line []byte, lenient bool) (int64, error) {
 	var n int64
 	i := 0
@@ -163,18 +163,18 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// appendChunk frames data as a chunk. There must be room before it for chunkRoom bytes:
-// b ends with data, which begins at from+chunkRoom.
+// appendChunk frames data as a chunk. b ends with the data, which begins at from+chunkRoom. The
+// chunkRoom bytes before the data are for the chunk's line.
 func appendChunk(b []byte, from int) []byte {
 	const digits = "0123456789abcdef"
 	n := len(b) - from - chunkRoom
 	for i := chunkRoom - 3; i >= 0; i-- {
-		b[from+i] = digits[n&15] // with leading zeros, which is allowed
+		b[from+i] = digits[n&15] // leading zeros are allowed
 		n >>= 4
 	}
 	b[from+chunkRoom-2], b[from+chunkRoom-1] = '\r', '\n'
 	return append(b, '\r', '\n')
 }
 
-// chunkRoom is the length of a chunk's line with its end.
+// chunkRoom is the length of a chunk's line with its line end.
 const chunkRoom = 8

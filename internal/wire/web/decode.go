@@ -12,12 +12,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// undecoded are the encodings that servers are known to use and that are not undone here.
+// undecoded are encodings that servers use and that this package can't decode.
 var undecoded = []string{"br", "compress", "x-compress", "dcb", "dcz", "identity", "snappy"}
 
-// decodable reports whether an encoding can be undone: a server may encode although it
-// was asked not to, and only what can be read can be scrubbed. An encoding that nobody knows is not
-// named: a server could answer with a secret there, in a spelling that is not searched for.
+// decodable returns an error if an encoding can't be decoded. A server may encode although it was
+// asked not to, and secrets can be removed only from decoded text. The error does not name an
+// unknown encoding, because a server could put a secret there, in a spelling that is not searched
+// for.
 func decodable(encoding string) error {
 	switch encoding {
 	case "", "gzip", "x-gzip", "deflate", "zstd":
@@ -30,7 +31,7 @@ func decodable(encoding string) error {
 	return errors.New("the answer is encoded (" + what + "), so that secrets can't be found in it")
 }
 
-// decoded undoes an encoding that is decodable.
+// decoded decodes a body in an encoding that is decodable.
 func decoded(body io.Reader, encoding string) (io.ReadCloser, error) {
 	switch encoding {
 	case "gzip", "x-gzip":
@@ -45,7 +46,7 @@ func decoded(body io.Reader, encoding string) (io.ReadCloser, error) {
 	return d.IOReadCloser(), nil
 }
 
-// lazy opens a decoder when it is first read: opening one reads.
+// lazy opens a decoder at the first read, because opening one already reads.
 type lazy struct {
 	body io.Reader
 	open func(io.Reader) (io.Reader, error)
@@ -56,7 +57,7 @@ type lazy struct {
 // Read implements io.Reader.
 func (l *lazy) Read(p []byte) (int, error) {
 	if l.in == nil && l.err == nil {
-		l.in, l.err = l.open(l.body) // the end of an empty body is an end
+		l.in, l.err = l.open(l.body) // an empty body gives io.EOF
 	}
 	if l.err != nil {
 		return 0, l.err
@@ -67,7 +68,7 @@ func (l *lazy) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (l *lazy) Close() error { return nil }
 
-// inflate takes both forms that "deflate" is known in: with zlib's head and without.
+// inflate decodes both forms of "deflate": with zlib's header and without.
 func inflate(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	head, err := b.Peek(2)

@@ -9,7 +9,7 @@ import (
 // SetHeadTimeout changes how long a request's head may take.
 func (p *Proxy) SetHeadTimeout(d time.Duration) { p.headTimeout = d }
 
-// Fill makes a sandbox have as many requests open as it may, or none.
+// Fill makes a sandbox have the most open requests that it may have, or none.
 func (p *Proxy) Fill(id carrel.ID, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

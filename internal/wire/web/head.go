@@ -9,11 +9,11 @@ import (
 // maxFields bounds the fields of a head.
 const maxFields = 256
 
-// field is one header field as it came.
+// field is one header field, unchanged.
 type field struct{ name, value []byte }
 
-// head is the head of a request or response of HTTP/1, cut into its parts, which
-// point into the buffer that it was read into.
+// head is the head of an HTTP/1 request or response, cut into its parts. The parts point into the
+// buffer that it was read into.
 type head struct {
 	method, target []byte // of a request
 	status         int    // of a response
@@ -21,8 +21,8 @@ type head struct {
 	fields         []field
 }
 
-// headEnd looks for the empty line that ends a head. Lines before b[from] were seen
-// already. It returns where the head ends, or 0 and where to go on.
+// headEnd looks for the empty line that ends a head. It was called before for the lines before
+// b[from]. It returns the end of the head, or 0 and the place to continue from.
 func headEnd(b []byte, from int, lenient bool) (end, next int, err error) {
 	for {
 		i := bytes.IndexByte(b[from:], '\n')
@@ -48,8 +48,8 @@ func headEnd(b []byte, from int, lenient bool) (end, next int, err error) {
 	}
 }
 
-// parseRequest cuts a request's head, as requestHead returns it, into its parts. It is
-// as strict as the grammar: two readers of what it lets through can't differ on it.
+// parseRequest cuts a request's head, as requestHead returns it, into its parts. It is as strict as
+// the grammar, so two readers can't understand an accepted head in two ways.
 func (h *head) parseRequest(b []byte) error {
 	line, rest := cutLine(b)
 	i := bytes.IndexByte(line, ' ')
@@ -77,8 +77,8 @@ func (h *head) parseRequest(b []byte) error {
 	return h.parseFields(rest, false)
 }
 
-// parseResponse does the same for a response's head, and takes what servers are known
-// to send: lines that end with a line feed alone.
+// parseResponse does the same for a response's head. It also accepts lines that end with a line
+// feed alone, because servers are known to send these.
 func (h *head) parseResponse(b []byte) error {
 	line, rest := cutLine(b)
 	switch {
@@ -128,7 +128,7 @@ func (h *head) parseFields(b []byte, lenient bool) error {
 	}
 }
 
-// cutLine cuts off the first line, and its end.
+// cutLine cuts off the first line and its line end.
 func cutLine(b []byte) (line, rest []byte) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 {
@@ -141,7 +141,7 @@ func cutLine(b []byte) (line, rest []byte) {
 	return line, rest
 }
 
-// tokenChars are the characters of names and methods.
+// tokenChars are the characters allowed in names and methods.
 var tokenChars = func() (t [256]bool) {
 	for c := '0'; c <= 'z'; c++ {
 		t[c] = c <= '9' || (c >= 'A' && c <= 'Z') || c >= 'a'
@@ -161,7 +161,7 @@ func isToken[T string | []byte](s T) bool {
 	return len(s) > 0
 }
 
-// isValue reports whether a field's value is free of control characters.
+// isValue reports whether a field's value has no control characters.
 func isValue[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' && c != '\t') || c == 0x7f {
@@ -181,8 +181,7 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// same reports whether a name is lower, whatever its case, taking "_" for "-" as many
-// servers do.
+// same reports whether a name equals lower, in any case. "_" counts as "-", as in many servers.
 func same[T string | []byte](name T, lower string) bool {
 	if len(name) != len(lower) {
 		return false

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// memConn is a connection that gives bytes in pieces of a size.
+// memConn is a connection that gives its bytes in pieces of one size.
 type memConn struct {
 	net.Conn
 	data []byte
@@ -28,8 +28,8 @@ func (c *memConn) Read(b []byte) (int, error) {
 }
 func (c *memConn) SetReadDeadline(time.Time) error { return nil }
 
-// readAll reads requests off data as a session does, and returns each as it was
-// understood: method, target, host, body.
+// readAll reads requests from data as a session does. It returns the method, target, host and body
+// of each.
 func readAll(data []byte, step int, overTLS bool) (out []string, bad bool) {
 	r := newReader(&memConn{data: bytes.Clone(data), step: step})
 	defer r.release()
@@ -131,7 +131,7 @@ var smuggled = []struct{ name, text string }{
 	{"too large", "GET / HTTP/1.1\r\nHost: a.example\r\nA: " + strings.Repeat("b", maxHead) + "\r\n\r\n"},
 }
 
-// plain are requests that may pass, and what they are.
+// plain are requests that may pass, with the expected reading.
 var plain = []struct{ name, text, want string }{
 	{"plain", "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "GET / a.example "},
 	{"query", "GET /a%20b?c=d?e HTTP/1.1\r\nHost: A.example.:80\r\n\r\n", "GET /a%20b?c=d?e a.example:80 "},
@@ -161,8 +161,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// FuzzRequestHead: what passes is one request to another reader, package net/http's, too,
-// and it says the same; and it is understood in pieces as it is at once.
+// FuzzRequestHead shows that a request that passes is one request for package net/http too, with
+// the same content, and that it is read in pieces as it is at once.
 func FuzzRequestHead(f *testing.F) {
 	for _, c := range smuggled {
 		if len(c.text) < 4096 {
@@ -200,7 +200,7 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
-// FuzzResponseHead: nothing that a server says makes the reader fall.
+// FuzzResponseHead shows that no answer of a server crashes the reader.
 func FuzzResponseHead(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"), "GET")
 	f.Add([]byte("HTTP/1.1 200\nTransfer-Encoding: chunked\n\n1 \na\n0\n\n"), "GET")

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// maxInformational bounds the answers before the answer.
+// maxInformational bounds the informational answers before the final one.
 const maxInformational = 16
 
-// http1 serves a connection of HTTP/1: one request after the other. What is forwarded
-// is written anew from what was understood and judged.
+// http1 serves a connection of HTTP/1, one request after the other. It writes each forwarded
+// request anew from the parts that it understood and judged.
 type http1 struct {
 	*session
 	ctx   context.Context
@@ -26,11 +26,11 @@ type http1 struct {
 	q     http1Request
 	head  head // of the request, then of the response
 	out   []byte
-	began int64 // what had come of the sandbox before the request
+	began int64 // bytes from the sandbox before the request
 	wrote int64 // to the sandbox, of the answer
 }
 
-// serveHTTP1 serves conn; in is a reader on it, if there is one.
+// serveHTTP1 serves conn. in is a reader on it, or nil.
 func (c *session) serveHTTP1(ctx context.Context, conn net.Conn, in *reader) {
 	if in == nil {
 		in = newReader(conn)
@@ -84,7 +84,7 @@ func (h *http1) next() bool {
 	return h.forward(&e) && h.ctx.Err() == nil
 }
 
-// badHead answers what is no head, if anything came at all.
+// badHead answers bytes that are no head. If no bytes came, it sends no answer.
 func (h *http1) badHead(err error) {
 	e := exchange{start: time.Now()}
 	switch {
@@ -97,7 +97,7 @@ func (h *http1) badHead(err error) {
 	}
 }
 
-// refuse answers with a refusal and reports whether the connection can go on.
+// refuse answers with a refusal. It reports whether the connection can go on.
 func (h *http1) refuse(e *exchange, r *refusal) bool {
 	h.reportRefusal(h.ctx, e, r)
 	end := r.close || h.q.how != noBody || h.q.close
@@ -123,8 +123,8 @@ func (h *http1) refuse(e *exchange, r *refusal) bool {
 	return !end
 }
 
-// linger gives the sandbox time to read an answer, while what it still sends is thrown
-// away: a connection that is closed on unread bytes resets, and the answer is lost.
+// linger gives the sandbox time to read an answer, and discards everything that the sandbox still
+// sends. If a connection is closed while bytes are unread, it is reset and the answer is lost.
 func (h *http1) linger() {
 	if w, ok := h.conn.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite()
@@ -140,10 +140,10 @@ func (h *http1) linger() {
 	}
 }
 
-// buffers are for moving bodies. Each begins empty.
+// buffers holds memory for moving bodies. Each buffer begins empty.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bigBuffer); return &b }}
 
-// forward sends the request to its server and the answer back. It reports whether the
+// forward sends the request to its server and the answer to the sandbox. It reports whether the
 // connection can go on.
 func (h *http1) forward(e *exchange) bool {
 	up := &upload{body: body{r: h.in, how: h.q.how, left: h.q.length}}
@@ -161,8 +161,8 @@ func (h *http1) forward(e *exchange) bool {
 	}
 }
 
-// send writes the request and starts to send what is left of its body. That it could not
-// be written shows when the answer is read, which may have come before the end.
+// send writes the request and starts to send the rest of its body. It returns no error: if the
+// write fails, reading the answer shows it. The server may have answered before the end.
 func (h *http1) send(u *upstream, up *upload) {
 	u.asked = u.in.count
 	if _, err := u.conn.Write(h.out); err == nil && !up.complete {
@@ -173,8 +173,8 @@ func (h *http1) send(u *upstream, up *upload) {
 	h.watch.arm()
 }
 
-// settle ends the sending and watching that send began. It reports whether the request
-// was sent whole, so that another can follow it.
+// settle ends the sending and watching that send started. It reports whether the whole request was
+// sent, so that another can follow it.
 func (h *http1) settle(u *upstream, up *upload) bool {
 	stopped := false
 	if up.done != nil {
@@ -233,7 +233,7 @@ func (h *http1) appendRequest(b []byte, e *exchange) []byte {
 	return append(b, "\r\n"...)
 }
 
-// nominated reports whether the request itself says that a field is for one connection.
+// nominated reports whether the request itself says that a field is for this connection only.
 func (h *http1) nominated(name []byte) bool {
 	for _, n := range h.q.nominated {
 		if same(name, n) {
@@ -243,8 +243,8 @@ func (h *http1) nominated(name []byte) bool {
 	return false
 }
 
-// obscures reports whether a field makes an answer one in which secrets can't be found:
-// encoded, or cut into ranges, each too short to show one.
+// obscures reports whether a request field can make the server hide secrets in its answer. It can
+// do so by an encoding, or by ranges that are each too short to show a secret.
 func obscures(known string) bool {
 	switch known {
 	case "accept-encoding", "grpc-accept-encoding", "sec-websocket-extensions", "range", "if-range":
@@ -257,16 +257,16 @@ func appendField[N, V string | []byte](b []byte, name N, value V) []byte {
 	return append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
 }
 
-// upload is the body of a request on its way.
+// upload is the body of a request that is being sent.
 type upload struct {
 	body     body
 	complete bool          // all of it is sent
 	err      error         // of the sandbox's side
-	read     atomic.Bool   // all of it has come from the sandbox
+	read     atomic.Bool   // the whole body has come from the sandbox
 	done     chan struct{} // nil when nothing was started
 }
 
-// inline appends a body that is here already to the head.
+// inline appends a body that has already arrived to the head.
 func (up *upload) inline(b []byte) []byte {
 	switch {
 	case up.body.how == noBody || (up.body.how == byLength && up.body.left == 0):
@@ -286,7 +286,7 @@ func (up *upload) start(h *http1, u *upstream) {
 	go func() {
 		defer close(up.done)
 		if up.err = up.run(u.conn); up.err != nil {
-			_ = u.conn.Close() // the server must not take it for whole
+			_ = u.conn.Close() // the server must not take the body for complete
 		} else if up.complete {
 			h.watch.ended = func() { _ = u.conn.Close() }
 			h.watch.arm()
@@ -294,8 +294,8 @@ func (up *upload) start(h *http1, u *upstream) {
 	}()
 }
 
-// run copies the body. Its error is the sandbox's; a server that takes no more may still
-// answer.
+// run copies the body. It returns only the sandbox's errors. A server that accepts no more may
+// still answer.
 func (up *upload) run(to net.Conn) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -334,7 +334,7 @@ func (up *upload) run(to net.Conn) error {
 	}
 }
 
-// appendTrailer ends a chunked body.
+// appendTrailer ends a chunked body, with its trailer.
 func appendTrailer(b []byte, fields []field, scrub *needles) []byte {
 	b = append(b, "0\r\n"...)
 	for _, f := range fields {
@@ -345,8 +345,7 @@ func appendTrailer(b []byte, fields []field, scrub *needles) []byte {
 	return append(b, "\r\n"...)
 }
 
-// trails reports whether a field may come after a body: nothing that frames, routes or
-// authenticates.
+// trails reports whether a field may come after a body. It must not frame, route or authenticate.
 func trails[T string | []byte](name T) bool {
 	return known(name) == "" && !same(name, "authorization") && !same(name, "cookie") && !same(name, "set-cookie")
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// statusGone is what is noted when the sandbox did not wait for the answer.
+// statusGone is recorded when the sandbox did not wait for the answer.
 const statusGone = 499
 
-// answer is the head of a response, understood.
+// answer is the parsed head of a response.
 type answer struct {
 	how       framing
 	length    int64
@@ -23,7 +23,7 @@ type answer struct {
 	nominated []string
 }
 
-// read understands the head of an answer to a request by method.
+// read parses the head of an answer to a request with this method.
 func (a *answer) read(h *head, method string) error {
 	*a = answer{how: untilClose, close: h.minor == 0}
 	chunked := false
@@ -68,7 +68,7 @@ func (a *answer) read(h *head, method string) error {
 	return nil
 }
 
-// joinEncoding adds an encoding to those before it.
+// joinEncoding appends an encoding to a list.
 func joinEncoding(to, encoding string) string {
 	switch encoding = strings.ToLower(strings.TrimSpace(encoding)); {
 	case encoding == "" || encoding == "identity":
@@ -79,7 +79,7 @@ func joinEncoding(to, encoding string) string {
 	return to + ", " + encoding
 }
 
-// messageEncoding is the encoding of each message within a body, which is not undone.
+// messageEncoding is the encoding of each message within a body. Such an encoding is not decoded.
 func messageEncoding(encoding string) string {
 	if encoding == "" || strings.EqualFold(encoding, "identity") {
 		return ""
@@ -87,8 +87,8 @@ func messageEncoding(encoding string) string {
 	return "messages in " + encoding
 }
 
-// answer reads the server's answer and sends it on. again means that nothing came, and
-// that the request may be sent once more; goOn that the connection can go on.
+// answer reads the server's answer and forwards it. again means that nothing came, and that the
+// request may be sent once more. goOn means that the connection can go on.
 func (h *http1) answer(e *exchange, u *upstream, up *upload) (again, goOn bool) {
 	var a answer
 	for i := 0; ; i++ {
@@ -156,13 +156,13 @@ func (h *http1) readAnswer(a *answer, u *upstream) error {
 	return a.read(&h.head, h.q.method)
 }
 
-// ended reports an exchange that was answered.
+// ended reports an exchange that had an answer.
 func (h *http1) ended(e *exchange, status int) {
 	e.sent, e.received = h.in.count-int64(len(h.in.buffered()))-h.began, h.wrote
 	h.report(h.ctx, e, status)
 }
 
-// unanswered ends an exchange to which no answer came.
+// unanswered ends an exchange that had no answer.
 func (h *http1) unanswered(e *exchange, u *upstream, up *upload, err error) (again, goOn bool) {
 	nothing := u.in.count == u.asked && len(u.in.buffered()) == 0
 	inline := up.done == nil
@@ -187,7 +187,7 @@ func (h *http1) unanswered(e *exchange, u *upstream, up *upload, err error) (aga
 	return false, h.refuse(e, unreachable(e.verdict, err))
 }
 
-// inform sends an informational answer on.
+// inform forwards an informational answer.
 func (h *http1) inform(e *exchange) error {
 	if h.q.old {
 		return nil // HTTP/1.0 knows none
@@ -196,7 +196,7 @@ func (h *http1) inform(e *exchange) error {
 	return h.write(h.out)
 }
 
-// appendAnswer writes the head of an answer anew, without what frames its body.
+// appendAnswer writes the head of an answer anew, without the fields that frame its body.
 func (h *http1) appendAnswer(b []byte, a *answer, scrub *needles, end bool) []byte {
 	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(h.head.status), 10), ' ')
 	b = append(append(b, http.StatusText(h.head.status)...), "\r\n"...)
@@ -219,8 +219,8 @@ fields:
 	return b
 }
 
-// relay sends an answer on. It reports whether the server's body was read to its end;
-// an error means that the sandbox can't know where the next answer begins.
+// relay forwards an answer. ended says that the server's body was read to its end. An error means
+// that the sandbox can't know where the next answer begins.
 func (h *http1) relay(e *exchange, a *answer, u *upstream) (ended bool, err error) {
 	from := body{r: u.in, how: a.how, left: a.length, lenient: true}
 	src := io.Reader(&from)
@@ -267,7 +267,7 @@ func (h *http1) relay(e *exchange, a *answer, u *upstream) (ended bool, err erro
 	return from.ended, err
 }
 
-// stream copies a body; out holds what comes before it.
+// stream copies a body. out holds the bytes before it.
 func (h *http1) stream(src io.Reader, out []byte, set *needles, chunks bool, from *body) error {
 	s := scrubber{set: set}
 	var in []byte
@@ -321,7 +321,7 @@ func (h *http1) stream(src io.Reader, out []byte, set *needles, chunks bool, fro
 	}
 }
 
-// isTransport reports whether an error is of a connection, not of what came over it.
+// isTransport reports whether an error comes from a connection, and not from the bytes on it.
 func isTransport(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || isTimeout(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)

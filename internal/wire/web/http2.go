@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// maxStreams bounds the requests at once on one connection of HTTP/2.
+	// maxStreams bounds the requests at once on one HTTP/2 connection.
 	maxStreams = 128
-	// maxPlaces bounds the servers, and credentials for them, that one connection of
-	// HTTP/2 keeps connections to.
+	// maxPlaces bounds the places of one HTTP/2 connection: the servers that it keeps connections
+	// to, each with its credentials.
 	maxPlaces = 4
 )
 
-// http2 serves a connection of HTTP/2, whose requests come side by side. The protocol's
-// framing leaves no doubt where a request ends, so package net/http reads and writes it.
+// http2 serves an HTTP/2 connection, with several requests at once. The protocol's framing always
+// shows where a request ends, so package net/http reads and writes it.
 type http2 struct {
 	*session
 	busy sync.WaitGroup // handlers
@@ -39,7 +39,7 @@ type http2 struct {
 	conns  map[*keptConn]struct{}
 }
 
-// place is where requests go to with the same credentials: they share connections.
+// place is a destination of requests with the same credentials. These requests share connections.
 type place struct {
 	byName    string
 	inject    *carrel.Injection
@@ -73,7 +73,7 @@ func (c *session) serveHTTP2(ctx context.Context, conn net.Conn) {
 	h.closePlaces()
 }
 
-// oneListener gives one connection, and ends when it is closed.
+// oneListener gives one connection. It ends when that connection is closed.
 type oneListener struct {
 	conn net.Conn
 	once sync.Once
@@ -105,7 +105,7 @@ func (l *oneListener) Close() error {
 // Addr implements net.Listener.
 func (l *oneListener) Addr() net.Addr { return l.conn.LocalAddr() }
 
-// place returns where an exchange's request goes.
+// place returns the place for an exchange's request.
 func (h *http2) place(byName string, inject *carrel.Injection) *place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *http2) place(byName string, inject *carrel.Injection) *place {
 
 type exchangeKey struct{}
 
-// dial makes a connection for the request whose context it gets.
+// dial makes a connection for the request in its context.
 func (h *http2) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
@@ -145,7 +145,7 @@ func (h *http2) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return h.proxy.dial(ctx, h.Session, e.flow, e.verdict, []string{"h2", "http/1.1"}, h.keep)
 }
 
-// keep makes sure that a connection ends with the session.
+// keep makes sure that a connection ends with its session.
 func (h *http2) keep(conn net.Conn) net.Conn {
 	k := &keptConn{Conn: conn, of: h}
 	h.mu.Lock()
@@ -158,7 +158,7 @@ func (h *http2) keep(conn net.Conn) net.Conn {
 	return k
 }
 
-// keptConn is a connection to a server that its session knows of.
+// keptConn is a connection to a server that its session will close.
 type keptConn struct {
 	net.Conn
 	of *http2
@@ -214,7 +214,7 @@ func (h *http2) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.forward(w, r, &q, &e)
 }
 
-// readHTTP2 understands a request of HTTP/2.
+// readHTTP2 reads a request of HTTP/2.
 func (q *request) readHTTP2(r *http.Request, tls bool) *refusal {
 	q.method = r.Method
 	if !isToken(q.method) || len(q.method) > 32 {
@@ -264,13 +264,13 @@ func (h *http2) refuse(w http.ResponseWriter, r *http.Request, q *request, e *ex
 	}
 }
 
-// forward sends the request to its server and the answer back.
+// forward sends the request to its server and the answer to the sandbox.
 func (h *http2) forward(w http.ResponseWriter, r *http.Request, q *request, e *exchange) {
 	ctx := context.WithValue(r.Context(), exchangeKey{}, e)
 	a := &http2Answer{w: w, e: e}
 	if r.ContentLength == 0 {
-		// With a body they are left out: once package net/http has sent one, it no longer
-		// tells a client that waits for it to send the body.
+		// With a body, informational answers are left out. Once package net/http has sent one, it
+		// no longer tells a waiting client to send the body.
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: a.inform})
 	}
 	sent := &countedBody{ReadCloser: r.Body}
@@ -307,12 +307,12 @@ func (h *http2) forward(w http.ResponseWriter, r *http.Request, q *request, e *e
 	e.sent, e.received = sent.n.Load(), a.wrote
 	h.report(ctx, e, res.StatusCode)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the sandbox must not take the answer for whole
+		panic(http.ErrAbortHandler) // the sandbox must not take the answer for complete
 	}
 }
 
-// unanswered says why no answer came, in words of our own: those of package net/http quote what the server sent, and a
-// server may send a secret back.
+// unanswered says why no answer came, in words of our own. Errors of package net/http quote the
+// server's bytes, which may contain a secret.
 func unanswered(err error) error {
 	if own, ok := errors.AsType[dialError](err); ok {
 		return own.error
@@ -331,13 +331,13 @@ func unanswered(err error) error {
 	return errors.New("what the server answers is not HTTP as it is to be")
 }
 
-// outgoing writes the request anew.
+// outgoing builds the request anew.
 func (h *http2) outgoing(ctx context.Context, r *http.Request, q *request, e *exchange, body *countedBody) *http.Request {
 	u := &url.URL{Scheme: "http", Host: net.JoinHostPort(q.host, strconv.Itoa(int(h.Port))), Opaque: q.path}
 	if h.TLS {
 		u.Scheme = "https"
 	}
-	if strings.HasPrefix(q.path, "//") { // which Opaque would mean something else by
+	if strings.HasPrefix(q.path, "//") { // in Opaque it would mean something else
 		u.Opaque, u.Path, u.RawPath = "", r.URL.Path, r.URL.RawPath
 	}
 	u.RawQuery = e.plan.rewriteQuery(q.query)
@@ -400,7 +400,7 @@ func copyTrailer(to, from http.Header) {
 	}
 }
 
-// countedBody counts what is read of a request's body.
+// countedBody counts the bytes read of a request's body.
 type countedBody struct {
 	io.ReadCloser
 	n   atomic.Int64

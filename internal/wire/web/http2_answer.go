@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// errProtocol is why an answer that changes the protocol is refused.
+// errProtocol is the error for an answer that changes the protocol without a request.
 var errProtocol = errors.New("the server speaks another protocol than it was asked for")
 
-// http2Answer sends one answer on.
+// http2Answer forwards one answer.
 type http2Answer struct {
 	w     http.ResponseWriter
 	e     *exchange
@@ -22,7 +22,7 @@ type http2Answer struct {
 	finished bool // the answer itself is there
 }
 
-// inform sends an informational answer on.
+// inform forwards an informational answer.
 func (a *http2Answer) inform(code int, header textproto.MIMEHeader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,14 +39,14 @@ func (a *http2Answer) inform(code int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// finish says that nothing informational may follow.
+// finish ends the informational answers.
 func (a *http2Answer) finish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.finished = true
 }
 
-// copyHeader copies what is not for one connection only, without secrets.
+// copyHeader copies the fields that are not for one connection only, and removes secrets from them.
 func (a *http2Answer) copyHeader(to, from http.Header, encoding string) {
 	scrub := a.e.scrub()
 	nominated := from.Values("Connection")
@@ -67,7 +67,7 @@ func (a *http2Answer) copyHeader(to, from http.Header, encoding string) {
 	}
 }
 
-// relay sends the answer on as it comes.
+// relay forwards the answer as it comes.
 func (a *http2Answer) relay(res *http.Response, encoding, method string) error {
 	a.copyHeader(a.w.Header(), res.Header, encoding)
 	a.w.WriteHeader(res.StatusCode)
@@ -75,7 +75,7 @@ func (a *http2Answer) relay(res *http.Response, encoding, method string) error {
 		return nil
 	}
 	control := http.NewResponseController(a.w)
-	// A short answer is likely to be here already, and leaves with its head.
+	// A short body is probably here already, and is sent with its head.
 	if res.ContentLength < 0 || res.ContentLength > smallBuffer {
 		if err := control.Flush(); err != nil {
 			return err
@@ -105,8 +105,8 @@ func (a *http2Answer) relay(res *http.Response, encoding, method string) error {
 	return nil
 }
 
-// stream copies a body of length bytes, or of unknown length, and lets go what has come
-// unless it is all: the end lets that go.
+// stream copies a body of length bytes, or of unknown length. It flushes each part, except the
+// last: the end of the answer flushes that.
 func (a *http2Answer) stream(src io.Reader, control *http.ResponseController, length int64) error {
 	inBuf, outBuf := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
 	defer buffers.Put(inBuf)

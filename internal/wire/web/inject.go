@@ -16,21 +16,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// plan is what is put into one request.
+// plan lists the changes to one request.
 type plan struct {
 	headers []header
 	query   []header
 	names   []string // of the secrets and tokens
-	scrub   *needles // what is struck out of the answer; nil for nothing
+	scrub   *needles // the texts to remove from the answer; nil for none
 }
 
-// header is a field, or a query parameter, to be set.
+// header is a field or a query parameter to set.
 type header struct {
 	name, lower, value string
 }
 
-// planner makes plans for the requests of one session. The last is kept: the values
-// change seldom, and the texts to strike out take time to make. It is safe for concurrent use.
+// planner makes plans for the requests of one session. It keeps the last plan, because the values
+// seldom change and the table of texts to remove takes time to build. It is safe for concurrent
+// use.
 type planner struct {
 	mu     sync.Mutex
 	from   *carrel.Injection
@@ -38,8 +39,8 @@ type planner struct {
 	last   *plan
 }
 
-// plan resolves an injection for a request to host. An error is a refusal, which names
-// what is missing and never what was found.
+// plan resolves an injection for a request to host. An error is a refusal. It names the missing
+// credential, and never contains a value.
 func (p *planner) plan(ctx context.Context, c Credentials, id carrel.ID, host string, in *carrel.Injection) (*plan, error) {
 	r := resolver{credentials: c, id: id, host: host, values: make(map[string]string, 1)}
 	p.mu.Lock()
@@ -72,7 +73,7 @@ func sameInjection(a, b *carrel.Injection) bool {
 	return a == b || (a != nil && b != nil && reflect.DeepEqual(a, b))
 }
 
-// resolver looks up what an injection names.
+// resolver looks up the credentials that an injection names.
 type resolver struct {
 	credentials Credentials
 	id          carrel.ID
@@ -123,8 +124,9 @@ func (r *resolver) plan(ctx context.Context, in *carrel.Injection) (*plan, error
 	}
 	slices.Sort(p.names)
 	if !in.KeepEchoes {
-		// Only what the sandbox was not given is a secret. A value that a policy holds in clear is in the
-		// sandbox's record, too, and its owner looks for it in the answers of servers that repeat it.
+		// Only values that the sandbox was not given are secret. A value that stands in a policy in
+		// clear is also in the sandbox's record. Its owner expects it in the answers of servers
+		// that repeat it.
 		texts := make(map[string]struct{})
 		for _, v := range r.values {
 			spellings(texts, v)
@@ -141,7 +143,8 @@ func newHeader(name, value string) header {
 	return header{name: http.CanonicalHeaderKey(name), lower: strings.ToLower(name), value: value}
 }
 
-// check refuses what would not be one header field, or would be another's.
+// check refuses a header that would not be one field, or would set a field that only the proxy may
+// set.
 func (h header) check(in *carrel.Injection, r *resolver) error {
 	if !isToken(h.name) || hop(known(h.name)) || known(h.name) == "host" || known(h.name) == "content-length" {
 		return errors.New("the header " + visible(h.name) + " can't be put into a request")
@@ -200,7 +203,7 @@ func (r *resolver) expand(ctx context.Context, text string) (string, error) {
 	}
 }
 
-// reference returns "secrets.NAME" or "tokens.NAME" for either spelling of one.
+// reference returns "secrets.NAME" or "tokens.NAME" for both spellings of a reference.
 func reference(s string) (string, bool) {
 	for _, prefix := range [...][2]string{
 		{"secrets.", "secrets."}, {"tokens.", "tokens."},
@@ -213,7 +216,7 @@ func reference(s string) (string, bool) {
 	return "", false
 }
 
-// value looks up a reference, once for each request.
+// value looks up a reference. It looks each up once for a request.
 func (r *resolver) value(ctx context.Context, ref string) (string, error) {
 	if v, ok := r.values[ref]; ok {
 		return v, nil
@@ -235,8 +238,8 @@ func (r *resolver) value(ctx context.Context, ref string) (string, error) {
 	return v, nil
 }
 
-// missing says which credential could not be had. The cause stays outside: it may say
-// more than a sandbox should know.
+// missing says which credential was not available. It leaves out the cause, which may say more than
+// a sandbox should know.
 func missing(kind, name, host string, err error) error {
 	what := strings.TrimSuffix(kind, "s") + " " + name
 	switch carrel.KindOf(err) {
@@ -248,7 +251,7 @@ func missing(kind, name, host string, err error) error {
 	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New(what + " can't be had at the moment")}
 }
 
-// uncredentialed is the refusal of a request whose credentials can't be put in.
+// uncredentialed is the refusal of a request whose credentials are not available.
 func uncredentialed(v policy.Verdict, err error) *refusal {
 	return &refusal{
 		status: http.StatusBadGateway, rule: v.Rule, reason: err.Error(),
@@ -256,7 +259,8 @@ func uncredentialed(v policy.Verdict, err error) *refusal {
 	}
 }
 
-// replaces reports whether the plan sets a field of this name, which then goes.
+// replaces reports whether the plan sets a field of this name. The request's own field is then
+// removed.
 func (p *plan) replaces(name []byte) bool {
 	if p == nil {
 		return false
@@ -269,8 +273,8 @@ func (p *plan) replaces(name []byte) bool {
 	return false
 }
 
-// rewriteQuery sets the plan's parameters: those of the same name are removed, however
-// they are spelled. The others stay as they are.
+// rewriteQuery sets the plan's parameters. It removes all parameters of the same name, in any
+// spelling. The others stay unchanged.
 func (p *plan) rewriteQuery(query string) string {
 	if p == nil || len(p.query) == 0 {
 		return query
@@ -302,6 +306,6 @@ func (p *plan) setsParameter(part string) bool {
 	if n, err := url.QueryUnescape(name); err == nil {
 		name = n
 	}
-	name, _, _ = strings.Cut(name, "[") // some servers make name[]=… a list of that name
+	name, _, _ = strings.Cut(name, "[") // some servers take name[]=… as a list called name
 	return slices.ContainsFunc(p.query, func(q header) bool { return strings.EqualFold(strings.TrimSpace(name), q.name) })
 }

@@ -11,17 +11,17 @@ import (
 const (
 	// maxHead bounds the head of a request or response, and a chunked body's trailer.
 	maxHead = 64 << 10
-	// smallBuffer is what a connection keeps while it waits for a head.
+	// smallBuffer is the size of the buffer that a connection keeps while it waits for a head.
 	smallBuffer = 4 << 10
-	// bigBuffer is what bodies are moved with.
+	// bigBuffer is the size of the buffer for moving bodies.
 	bigBuffer = 32 << 10
 	// headTimeout bounds a head from its first byte to its last.
 	headTimeout = 15 * time.Second
-	// idleTimeout ends a connection of the sandbox on which nothing is asked.
+	// idleTimeout ends a sandbox's connection after this time without a request.
 	idleTimeout = 5 * time.Minute
 )
 
-// What is wrong with a head or a body's framing.
+// Errors in a head or in a body's framing.
 var (
 	errTooLarge = errors.New("the head is larger than 64 KiB")
 	errBareLF   = errors.New("a line ends without a carriage return")
@@ -46,7 +46,7 @@ func newReader(conn net.Conn) *reader {
 	return &reader{conn: conn, buf: small[:], small: small, patience: headTimeout}
 }
 
-// release gives the buffer back. The reader is of no use after it.
+// release gives the buffer back. The reader must not be used after it.
 func (r *reader) release() {
 	if r.small != nil {
 		smallBuffers.Put(r.small)
@@ -56,8 +56,8 @@ func (r *reader) release() {
 
 func (r *reader) buffered() []byte { return r.buf[r.r:r.w] }
 
-// fill reads once more, behind what is buffered. What was handed out of the buffer
-// is no longer valid.
+// fill reads more bytes behind the buffered ones. Slices of the buffer that were returned before
+// are no longer valid.
 func (r *reader) fill() error {
 	switch {
 	case r.r == r.w:
@@ -85,14 +85,14 @@ func (r *reader) fill() error {
 	return err
 }
 
-// shrink lets a large buffer go when nothing is in it.
+// shrink gives up a large buffer when it is empty.
 func (r *reader) shrink() {
 	if r.r == r.w && len(r.buf) > smallBuffer && r.small != nil {
 		r.buf, r.r, r.w = r.small[:], 0, 0
 	}
 }
 
-// Read implements io.Reader, past the buffer when it is empty.
+// Read implements io.Reader. When the buffer is empty it reads past it.
 func (r *reader) Read(p []byte) (int, error) {
 	if r.r < r.w {
 		n := copy(p, r.buf[r.r:r.w])
@@ -104,9 +104,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// requestHead reads the head of a request up to and with its empty line. It waits for
-// the first byte for idleTimeout and for the rest for its patience. The result is valid
-// until the next read.
+// requestHead reads the head of a request, including its empty line. It waits idleTimeout for the
+// first byte, and patience for the rest. The result is valid until the next read.
 func (r *reader) requestHead() ([]byte, error) {
 	r.shrink()
 	if r.r == r.w {
@@ -134,8 +133,7 @@ func (r *reader) requestHead() ([]byte, error) {
 	}
 }
 
-// head reads a head without regard to time; lenient takes lines that end with a
-// line feed alone.
+// head reads a head without a time limit. lenient accepts lines that end with a line feed alone.
 func (r *reader) head(lenient bool) ([]byte, error) {
 	for next := 0; ; {
 		end, n, err := headEnd(r.buffered(), next, lenient)
@@ -151,7 +149,7 @@ func (r *reader) head(lenient bool) ([]byte, error) {
 	}
 }
 
-// line reads a line of a chunked body without its end.
+// line reads a line of a chunked body, without its line end.
 func (r *reader) line(lenient bool) ([]byte, error) {
 	const maxLine = 4 << 10
 	for from := 0; ; {
@@ -178,7 +176,7 @@ func (r *reader) line(lenient bool) ([]byte, error) {
 	}
 }
 
-// unexpected is the error of an end where more should come.
+// unexpected returns the error for an end where more bytes should come.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// ruleHTTP is what refuses requests that break the protocol's own rules.
+// ruleHTTP is the rule that refuses requests which break the protocol's own rules.
 const ruleHTTP = "built-in: http"
 
 // refusal is an answer that the sandbox gets in place of the server's.
@@ -18,20 +18,20 @@ type refusal struct {
 	status             int
 	rule, reason, hint string
 	retryAfter         int  // seconds
-	close              bool // nobody knows where the next request begins
+	close              bool // the start of the next request is not known
 }
 
 func malformed(reason string) *refusal {
 	return &refusal{status: http.StatusBadRequest, rule: ruleHTTP, reason: reason, close: true}
 }
 
-// crowded is the refusal of a request too many.
+// crowded is the refusal of a request beyond the bound.
 var crowded = &refusal{
 	status: http.StatusTooManyRequests, rule: ruleHTTP, reason: "the sandbox has too many requests open at once",
 	hint: "wait until some have ended", retryAfter: 1,
 }
 
-// denied is the refusal of a verdict.
+// denied is the refusal for a verdict.
 func denied(v policy.Verdict) *refusal {
 	return &refusal{status: http.StatusForbidden, rule: v.Rule, reason: v.Reason, hint: v.Hint}
 }
@@ -48,12 +48,12 @@ func unreachable(v policy.Verdict, err error) *refusal {
 	return r
 }
 
-// limited says that a limit is reached.
+// limited says that a limit was reached.
 func limited(v policy.Verdict, err error) *refusal {
 	return &refusal{status: http.StatusTooManyRequests, rule: v.Rule, reason: err.Error(), hint: carrel.HintOf(err), retryAfter: 1}
 }
 
-// line is the one line that says it all.
+// line is the refusal in one line.
 func (r *refusal) line(q *request, tls bool) string {
 	var b strings.Builder
 	b.WriteString("carrel: ")
@@ -98,7 +98,7 @@ func (r *refusal) fields(q *request, tls, wantsJSON bool) (fields [][2]string, t
 	return fields, text
 }
 
-// visible replaces what does not belong on one line.
+// visible replaces characters that do not belong on one line.
 func visible(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {

@@ -9,22 +9,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// request is a request's head, understood.
+// request is the parsed head of a request.
 type request struct {
 	method string
-	// path is the target up to the query, as it is forwarded; "*" for OPTIONS of a server.
+	// path is the forwarded target up to the query. It is "*" for OPTIONS of a server.
 	path string
-	// query is what follows the first "?"; hasQuery says that there is one.
+	// query is the text after the first "?". hasQuery says that there is one.
 	query    string
 	hasQuery bool
-	host     string // lower case, without port and a dot at its end
-	port     string // as the request says it, with its colon; or ""
-	// also are the method and path that a server may be told to take instead.
+	host     string // lower case, without a port and a dot at its end
+	port     string // as in the request, with its colon; or ""
+	// alsoMethod and alsoPath are another method and path that the request tells a server to use.
 	alsoMethod, alsoPath string
-	json                 bool // a refusal is best read as JSON
+	json                 bool // the client prefers a refusal as JSON
 }
 
-// authority is the host with its port, as it is written into a request.
+// authority is the host with its port, as requests contain it.
 func (q *request) authority() string {
 	if strings.IndexByte(q.host, ':') >= 0 {
 		return "[" + q.host + "]" + q.port
@@ -38,13 +38,13 @@ type http1Request struct {
 	how       framing
 	length    int64
 	old       bool // HTTP/1.0
-	close     bool // the sandbox wants the connection to end
-	continues bool // the body is held back until the server asks for it
+	close     bool // the sandbox wants to end the connection
+	continues bool // the client sends the body only when the server asks
 	websocket bool
 	nominated []string // names in Connection
 }
 
-// read understands a head. An error is a refusal.
+// read parses a head. An error is a refusal.
 func (q *http1Request) read(h *head, tls bool) *refusal {
 	*q = http1Request{nominated: q.nominated[:0]}
 	q.method = method(h.method)
@@ -113,7 +113,7 @@ func (q *http1Request) read(h *head, tls bool) *refusal {
 	return q.readTarget(h.target, host, tls)
 }
 
-// override notes what a server may take for the method or path instead.
+// override notes a method or path that a server may use instead.
 func (q *request) override(name []byte, value string) *refusal {
 	switch known(name) {
 	case "x-http-method-override", "x-http-method", "x-method-override":
@@ -202,7 +202,7 @@ func (q *request) readHost(b []byte) *refusal {
 		q.host = strings.TrimSuffix(strings.ToLower(string(host)), ".")
 	}
 	if len(b) == 1 {
-		b = nil // "name:" is the same without a port
+		b = nil // "name:" means the same as no port
 	}
 	if len(b) > 0 {
 		if n, err := strconv.ParseUint(string(b[1:]), 10, 16); err != nil || n == 0 || b[1] == '0' || b[1] == '+' {
@@ -228,8 +228,7 @@ func isHost(b []byte) bool {
 	return true
 }
 
-// belongs checks that a request is for whom the connection is, and returns what is known
-// of it.
+// belongs checks that a request is for the server of its connection. It returns the request's flow.
 func (q *request) belongs(s *Session) (policy.Flow, *refusal) {
 	f := policy.Flow{
 		Addr: s.Addr, Port: s.Port, Names: s.Names, App: policy.AppHTTP, Name: q.host,
@@ -242,7 +241,7 @@ func (q *request) belongs(s *Session) (policy.Flow, *refusal) {
 		return f, wrong("the Host names another port than the connection goes to")
 	}
 	if a, err := netip.ParseAddr(q.host); err == nil {
-		// It must be the one that the connection goes to.
+		// The address must be the one that the connection goes to.
 		if a.Unmap() != s.Addr.Unmap() || (s.TLS && s.ServerName != "") {
 			return f, wrong("the Host is another address than the connection goes to")
 		}
@@ -254,7 +253,7 @@ func (q *request) belongs(s *Session) (policy.Flow, *refusal) {
 	return f, nil
 }
 
-// plainName is a name in the form that names are compared in.
+// plainName returns a name in the form for comparisons.
 func plainName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 func contentLength(v []byte) (int64, bool) {
@@ -271,7 +270,7 @@ func contentLength(v []byte) (int64, bool) {
 	return n, true
 }
 
-// method returns a method as text, without making a new one for those of every day.
+// method returns a method as a string. For common methods it allocates nothing.
 func method(b []byte) string {
 	for _, m := range [...]string{"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 		if string(b) == m {
@@ -281,7 +280,7 @@ func method(b []byte) string {
 	return string(b)
 }
 
-// knownNames are the fields that mean something here, by length.
+// knownNames are the fields with a meaning here, by length.
 var knownNames = func() map[int][]string {
 	m := make(map[int][]string)
 	for _, n := range []string{
@@ -297,7 +296,7 @@ var knownNames = func() map[int][]string {
 	return m
 }()
 
-// known returns the name in lower case if it means something here, else "".
+// known returns the name in lower case if it has a meaning here, else "".
 func known[T string | []byte](name T) string {
 	for _, n := range knownNames[len(name)] {
 		if same(name, n) {
@@ -317,7 +316,7 @@ func hop(known string) bool {
 	return false
 }
 
-// lists reports whether a name is in one of the lists of names.
+// lists reports whether one of the lists contains a name.
 func lists(fields []string, name string) bool {
 	for _, f := range fields {
 		for n := range strings.SplitSeq(f, ",") {

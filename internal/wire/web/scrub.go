@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// minScrub is the shortest text that is struck out: shorter ones would be found
+	// minScrub is the shortest text that is removed from answers. Shorter ones would be found
 	// everywhere.
 	minScrub = 4
 	// pairs is the size of the table of pairs of bytes.
 	pairs = 1 << 12
 )
 
-// needles are the texts that are struck out of what a server answers. They are searched
-// for all at once, by the last two bytes of a window as long as the shortest (the algorithm
-// of Wu and Manber): a pair that is in none of them, as most are, lets the whole window be
-// skipped.
+// needles are the texts to remove from a server's answers. A search finds all of them at once. It
+// looks at the last two bytes of a window that is as long as the shortest needle (the algorithm of
+// Wu and Manber). If no needle contains this pair, which is usual, the search skips the whole
+// window.
 type needles struct {
 	list  [][]byte
 	short int           // length of the shortest
 	long  int           // of the longest
-	first [256]bool     // bytes that one of them begins with
-	skip  [pairs]uint16 // how far the window moves on a pair
+	first [256]bool     // the first bytes of all needles
+	skip  [pairs]uint16 // how far the window moves for a pair
 }
 
-// pair is the place of two bytes in the table.
+// pair is the index of two bytes in the table.
 func pair(a, b byte) uint16 { return (uint16(a)<<4 ^ uint16(b)) & (pairs - 1) }
 
-// newNeedles returns nil for none.
+// newNeedles returns nil if there are no texts.
 func newNeedles(texts map[string]struct{}) *needles {
 	n := &needles{}
 	for t := range texts {
@@ -64,7 +64,7 @@ func newNeedles(texts map[string]struct{}) *needles {
 	return n
 }
 
-// spellings adds a value and the forms in which servers are known to repeat one.
+// spellings adds a value, and the forms in which servers are known to repeat one.
 func spellings(texts map[string]struct{}, value string) {
 	if len(value) < minScrub {
 		return
@@ -93,7 +93,8 @@ func spellings(texts map[string]struct{}, value string) {
 	}
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		add(enc.EncodeToString([]byte(value)))
-		// In the middle of something else, of which a part shares a character with it.
+		// The value may stand in the middle of another text that was encoded as a whole. Then its
+		// first or last character also encodes neighbouring bytes.
 		for shift := 1; shift <= 2; shift++ {
 			s := enc.EncodeToString(append(make([]byte, shift), value...))
 			s = s[shift+1:]
@@ -124,8 +125,8 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
-// find calls found for every place in b where one of them is, in order, with where it ends;
-// false ends the search.
+// find calls found for every place of a needle in b, in order, with its start and its end. The
+// search ends when found returns false.
 func (n *needles) find(b []byte, found func(from, to int) bool) {
 	for end := n.short - 1; end < len(b); {
 		if step := int(n.skip[pair(b[end-1], b[end])]); step > 0 {
@@ -142,7 +143,7 @@ func (n *needles) find(b []byte, found func(from, to int) bool) {
 	}
 }
 
-// in reports whether any of them is in b.
+// in reports whether b contains a needle.
 func (n *needles) in(b []byte) bool {
 	if n == nil || len(b) < n.short {
 		return false
@@ -152,7 +153,7 @@ func (n *needles) in(b []byte) bool {
 	return is
 }
 
-// strike returns b with all of them replaced. b is not changed.
+// strike returns b with all needles replaced. It does not change b.
 func (n *needles) strike(b []byte) []byte {
 	if len(b) < minScrub || !n.in(b) {
 		return b
@@ -162,7 +163,7 @@ func (n *needles) strike(b []byte) []byte {
 	return out
 }
 
-// strikeText does the same for text.
+// strikeText is strike for a string.
 func (n *needles) strikeText(s string) string {
 	if n == nil || len(s) < minScrub {
 		return s
@@ -170,8 +171,8 @@ func (n *needles) strikeText(s string) string {
 	return string(n.strike([]byte(s)))
 }
 
-// mask strikes out of dst what is found in src, of which it is the beginning. It returns
-// how far behind dst a match reaches that begins in it.
+// mask replaces in dst the needles found in src. dst is a copy of the beginning of src. A match may
+// begin in dst and end behind it. beyond is how far behind.
 func (n *needles) mask(dst, src []byte) (beyond int) {
 	done := 0
 	n.find(src, func(from, to int) bool {
@@ -188,15 +189,15 @@ func (n *needles) mask(dst, src []byte) (beyond int) {
 	return beyond
 }
 
-// scrubber strikes needles out of a stream. It holds back what may be the beginning of
-// one, and nothing else.
+// scrubber removes needles from a stream. It holds back only bytes that may be the beginning of a
+// needle.
 type scrubber struct {
 	set    *needles
 	held   []byte // as it came
-	struck int    // how much of held is covered by a match that began before it
+	struck int    // bytes of held that an earlier match covers
 }
 
-// next appends to dst what may go on now that in has come.
+// next takes the bytes in, and appends to dst all bytes that are now safe to send.
 func (s *scrubber) next(dst, in []byte) []byte {
 	if s.set == nil {
 		return append(dst, in...)
@@ -218,7 +219,7 @@ func (s *scrubber) next(dst, in []byte) []byte {
 	return dst
 }
 
-// rest appends what is held back: nothing comes after it.
+// rest appends the bytes that were held back, at the end of the stream.
 func (s *scrubber) rest(dst []byte) []byte {
 	if len(s.held) == 0 {
 		return dst
@@ -234,8 +235,8 @@ func (s *scrubber) rest(dst []byte) []byte {
 	return dst
 }
 
-// pending returns where the longest end of b begins that is a beginning of a needle, and
-// not all of it; len(b) for none.
+// pending returns the start of the longest end of b that is a proper beginning of a needle. It
+// returns len(b) if there is none.
 func (n *needles) pending(b []byte) int {
 	for i := max(0, len(b)-n.long+1); i < len(b); i++ {
 		if !n.first[b[i]] {

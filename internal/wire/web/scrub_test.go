@@ -18,7 +18,7 @@ func needlesOf(texts ...string) *needles {
 	return newNeedles(m)
 }
 
-// struckAtOnce is what scrubbing means, without a stream.
+// struckAtOnce is the definition of scrubbing, without a stream.
 func struckAtOnce(data []byte, texts ...string) []byte {
 	out := bytes.Clone(data)
 	for _, t := range texts {
@@ -65,7 +65,7 @@ func TestScrubber(t *testing.T) {
 	}
 }
 
-// TestScrubberHoldsLittle: what can't be the beginning of a secret leaves at once.
+// TestScrubberHoldsLittle shows that bytes which can't begin a secret are sent at once.
 func TestScrubberHoldsLittle(t *testing.T) {
 	s := scrubber{set: needlesOf("secret", "sesame-open")}
 	for _, c := range []struct{ in, out string }{
@@ -126,8 +126,8 @@ func FuzzScrub(f *testing.F) {
 	})
 }
 
-// FuzzFrames: what a WebSocket server sends never makes the proxy fall, and frames that
-// are whole come out with the same text, but for secrets.
+// FuzzFrames shows that no bytes of a WebSocket server crash the proxy, and that complete frames
+// keep their text, except for secrets.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x81\x06secret"))
 	f.Add([]byte("\x01\x03sec\x89\x01p\x80\x03ret\x88\x00"))
@@ -136,7 +136,7 @@ func FuzzFrames(f *testing.F) {
 		var out bytes.Buffer
 		_ = scrubFrames(&out, bytes.NewReader(data), needlesOf("secret"))
 		if bytes.Contains(out.Bytes(), []byte("secret")) {
-			// It may only stand over the border of two messages or frames' heads.
+			// It may only appear across the border of two messages or of frames' heads.
 			in, after := messages(data), messages(out.Bytes())
 			for i := range after {
 				if i < len(in) && strings.Contains(after[i], "secret") {
@@ -147,7 +147,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// messages returns the whole data messages of a server's frames.
+// messages returns the complete data messages in a server's frames.
 func messages(data []byte) (out []string) {
 	r := bytes.NewReader(data)
 	var text []byte

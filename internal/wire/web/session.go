@@ -14,11 +14,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// session is a Session being served.
+// session serves a Session.
 type session struct {
 	*Session
 	proxy   *Proxy
-	planner planner   // of HTTP/1, whose requests come one after the other
+	planner planner   // for HTTP/1, with one request after the other
 	up      *upstream // the same
 }
 
@@ -35,7 +35,7 @@ type exchange struct {
 	received int64
 }
 
-// admit judges a request and waits for its turn.
+// admit judges a request, and waits for the rate limits.
 func (c *session) admit(ctx context.Context, q *request) (exchange, *refusal) {
 	e := exchange{start: time.Now()}
 	var r *refusal
@@ -69,7 +69,7 @@ func (c *session) admit(ctx context.Context, q *request) (exchange, *refusal) {
 	return e, nil
 }
 
-// prepare finds what is put into an admitted request.
+// prepare finds the credentials for an admitted request.
 func (c *session) prepare(ctx context.Context, q *request, e *exchange, p *planner) *refusal {
 	if e.inject == nil {
 		return nil
@@ -82,7 +82,7 @@ func (c *session) prepare(ctx context.Context, q *request, e *exchange, p *plann
 	return nil
 }
 
-// scrub is what is to be struck out of the answer.
+// scrub returns the texts to remove from the answer.
 func (e *exchange) scrub() *needles {
 	if e.plan == nil {
 		return nil
@@ -90,7 +90,7 @@ func (e *exchange) scrub() *needles {
 	return e.plan.scrub
 }
 
-// decision is the exchange as an event.
+// decision describes the exchange as an event.
 func (c *session) decision(e *exchange, status int) carrel.Decision {
 	d := carrel.Decision{
 		Time: e.start, ID: c.ID, Allowed: true, Protocol: "http",
@@ -110,15 +110,15 @@ func (c *session) decision(e *exchange, status int) carrel.Decision {
 	return d
 }
 
-// report tells of an exchange that has ended.
+// report reports an exchange that has ended.
 func (c *session) report(ctx context.Context, e *exchange, status int) {
 	if c.Report != nil {
 		c.Report(context.WithoutCancel(ctx), c.decision(e, status))
 	}
 }
 
-// reportRefusal tells of a refusal, before the sandbox reads of it. What failed outside
-// was allowed all the same.
+// reportRefusal reports a refusal before the sandbox reads it. A request that failed outside counts
+// as allowed.
 func (c *session) reportRefusal(ctx context.Context, e *exchange, r *refusal) {
 	if c.Report == nil {
 		return
@@ -129,7 +129,7 @@ func (c *session) reportRefusal(ctx context.Context, e *exchange, r *refusal) {
 	c.Report(ctx, d)
 }
 
-// errNoAuthority is why TLS can't be opened.
+// errNoAuthority is the reason why TLS can't be opened.
 var errNoAuthority = errors.New("there is no authority to open TLS with")
 
 type sessionKey struct{}
@@ -151,7 +151,7 @@ func (p *Proxy) openTLS(ctx context.Context, conn net.Conn, s *Session) (*tls.Co
 	return t, nil
 }
 
-// certificate makes the certificate for the name that the connection was judged by.
+// certificate makes a certificate for the name that the connection was judged by.
 func (p *Proxy) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s, ok := hello.Context().Value(sessionKey{}).(*Session)
 	if !ok {
@@ -164,8 +164,8 @@ func (p *Proxy) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return p.opts.Authority.Leaf(name)
 }
 
-// reportHandshake tells that a sandbox did not finish its handshake: often because the
-// program does not trust the authority.
+// reportHandshake reports that a sandbox did not finish its handshake. Often the program does not
+// trust the authority.
 func (c *session) reportHandshake(ctx context.Context, err error) {
 	if c.Report == nil || ctx.Err() != nil {
 		return
@@ -179,7 +179,7 @@ func (c *session) reportHandshake(ctx context.Context, err error) {
 	c.Report(ctx, d)
 }
 
-// preface begins a connection of HTTP/2 that was agreed on before.
+// preface begins an HTTP/2 connection with prior knowledge.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // serveClear serves a connection without TLS: HTTP/1, or HTTP/2 with prior knowledge.
@@ -192,7 +192,7 @@ func (c *session) serveClear(ctx context.Context, conn net.Conn) {
 			break
 		}
 		if in.fill() != nil {
-			break // what there is tells what is wrong
+			break // the bytes so far show the error
 		}
 	}
 	_ = conn.SetReadDeadline(time.Time{})
@@ -205,7 +205,7 @@ func (c *session) serveClear(ctx context.Context, conn net.Conn) {
 	c.serveHTTP1(ctx, conn, in)
 }
 
-// rereadConn is a connection of which something was read already.
+// rereadConn is a connection with bytes that were read already.
 type rereadConn struct {
 	net.Conn
 	io.Reader

@@ -42,7 +42,7 @@ func serveEach(t testing.TB, l net.Listener, serve func(net.Conn)) {
 	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
 }
 
-// rawServer answers each connection, when its first request's head has come.
+// rawServer starts a server that answers each connection after the head of its first request.
 func rawServer(t testing.TB, f func(c io.ReadWriter)) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,8 +68,8 @@ func rawServer(t testing.TB, f func(c io.ReadWriter)) net.Listener {
 	return l
 }
 
-// TestEvents: a server that says the next thing only when the last was heard. A proxy that
-// buffers would stand still, with scrubbing as without.
+// TestEvents has a server that sends the next event only when the client has received the last one.
+// A proxy that buffers would hang, with scrubbing and without.
 func TestEvents(t *testing.T) {
 	heard := make(chan struct{})
 	forms(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -110,8 +110,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestBothWays is gRPC's way over HTTP/2: messages both ways at once, each an answer
-// to the one before, then trailers.
+// TestBothWays uses HTTP/2 as gRPC does: messages both ways at once, each an answer to the one
+// before, then trailers.
 func TestBothWays(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		s, ca := outsideServer(t, overTLS, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +174,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// TestInformational: 100 when the server wants the body, and 103.
+// TestInformational checks status 100, when the server wants the body, and status 103.
 func TestInformational(t *testing.T) {
 	forms(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
@@ -223,7 +223,7 @@ func TestInformational(t *testing.T) {
 	})
 }
 
-// TestEncoded: a server that encodes although it was asked not to.
+// TestEncoded has a server that encodes although it was asked not to.
 func TestEncoded(t *testing.T) {
 	text := "before " + secret + " after"
 	encode := map[string]func() []byte{
@@ -273,7 +273,7 @@ func TestEncoded(t *testing.T) {
 			if want := "before " + strings.Repeat("*", len(secret)) + " after"; string(b) != want || err != nil || res.Header.Get("Content-Encoding") != "" {
 				t.Errorf("%s: %q %v %v", name, b, err, res.Header)
 			}
-			// Where nothing is struck out it stays as it is.
+			// Where no secret is removed, the encoding stays.
 			r.inject(carrel.Injection{Bearer: "key", Cleartext: true, KeepEchoes: true})
 			res, err = c.Get(r.url("/?as=" + strings.ReplaceAll(name, " ", "%20")))
 			if err != nil {
@@ -288,7 +288,8 @@ func TestEncoded(t *testing.T) {
 	})
 }
 
-// TestWebSocket: an upgrade, frames both ways, and secrets struck out of the server's.
+// TestWebSocket checks an upgrade, frames both ways, and the removal of secrets from the server's
+// frames.
 func TestWebSocket(t *testing.T) {
 	for _, inject := range []bool{false, true} {
 		l := rawServer(t, func(c io.ReadWriter) {
@@ -298,7 +299,7 @@ func TestWebSocket(t *testing.T) {
 				return
 			}
 			half := len(secret) / 2
-			// One message in three frames with a ping between, then one as it is.
+			// Send one message in three frames with a ping between, and then one in a single frame.
 			_, _ = c.Write(append([]byte{0x01, byte(4 + half)}, "say "+secret[:half]...))
 			_, _ = c.Write([]byte("\x89\x02pi"))
 			_, _ = c.Write(append([]byte{0x80, byte(len(secret) - half + 1)}, secret[half:]+"."...))
@@ -347,7 +348,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestOtherUpgrades are not asked for.
+// TestOtherUpgrades shows that requests for other upgrades are not forwarded.
 func TestOtherUpgrades(t *testing.T) {
 	s, _ := outsideServer(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q %q", r.Header.Get("Upgrade"), r.Header.Get("Http2-Settings"), r.Header.Get("X-Hop"))
@@ -359,8 +360,8 @@ func TestOtherUpgrades(t *testing.T) {
 	}
 }
 
-// TestIdleServers: a server that ends a connection between two requests is not held
-// against the second one, whatever its method.
+// TestIdleServers has a server end its connection between two requests. The second request must
+// still work, whatever its method.
 func TestIdleServers(t *testing.T) {
 	l := rawServer(t, func(c io.ReadWriter) {
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -376,7 +377,7 @@ func TestIdleServers(t *testing.T) {
 			t.Fatal(i, res, err)
 		}
 		res.Body.Close()
-		<-r.closed // the server's end came while nobody asked
+		<-r.closed // the server ended the connection between two requests
 	}
 	for range 10 {
 		res, err := c.Get(r.url("/"))
@@ -387,7 +388,7 @@ func TestIdleServers(t *testing.T) {
 	}
 }
 
-// TestGoneClients: a server hears that nobody waits any longer.
+// TestGoneClients shows that a server notices when the client no longer waits.
 func TestGoneClients(t *testing.T) {
 	asked, gone := make(chan struct{}), make(chan struct{})
 	forms(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

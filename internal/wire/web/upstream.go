@@ -13,24 +13,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// handshakeTimeout bounds a TLS handshake, on either side.
+// handshakeTimeout bounds a TLS handshake, on both sides.
 const handshakeTimeout = 15 * time.Second
 
-// upstream is a connection to a server, for requests that go to the same place with the
-// same credentials.
+// upstream is a connection to a server, for requests to one place with the same credentials.
 type upstream struct {
 	conn   net.Conn
 	in     *reader
 	byName string
 	inject *carrel.Injection
 	used   bool  // at least one request was answered on it
-	asked  int64 // how much had come when the present request was sent
+	asked  int64 // bytes received when the present request was sent
 	stop   func() bool
 	idle   watcher
 }
 
-// dial connects to where a judged request goes, and opens TLS if the sandbox did. keep, if
-// given, wraps what Session.Dial returned.
+// dial connects to the destination of a judged request, and opens TLS if the sandbox did. keep, if
+// given, wraps the connection from Session.Dial.
 func (p *Proxy) dial(ctx context.Context, s *Session, f policy.Flow, v policy.Verdict, protos []string, keep func(net.Conn) net.Conn) (net.Conn, error) {
 	conn, err := s.Dial(ctx, f, v)
 	if err != nil {
@@ -57,13 +56,13 @@ func (p *Proxy) dial(ctx context.Context, s *Session, f policy.Flow, v policy.Ve
 	return t, nil
 }
 
-// dialError is why a server could not be reached. It holds nothing that a server said.
+// dialError says why a server could not be reached. It contains nothing that the server sent.
 type dialError struct{ error }
 
-// Unwrap has its cause looked at.
+// Unwrap returns the cause.
 func (e dialError) Unwrap() error { return e.error }
 
-// handshakeError says what is wrong with a server's TLS.
+// handshakeError describes a failed TLS handshake with a server.
 func handshakeError(name string, err error) error {
 	var unverified *tls.CertificateVerificationError
 	switch {
@@ -84,8 +83,8 @@ func handshakeError(name string, err error) error {
 	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("TLS with " + name + ": " + what)}
 }
 
-// distrust says what is wrong with a certificate, without anything that stands in it: a server could have put a secret there
-// that it had got before.
+// distrust says what is wrong with a certificate. It quotes nothing from the certificate, because a
+// server could have put a secret there that it got before.
 func distrust(err error) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "it is for other names"
@@ -108,8 +107,8 @@ func distrust(err error) string {
 	return "it is not valid"
 }
 
-// connect returns a connection for a request: the one of the request before, when
-// it goes to the same place. fresh wants a new one.
+// connect returns a connection for a request. It reuses the last request's connection if this
+// request goes to the same place. fresh forces a new connection.
 func (c *session) connect(ctx context.Context, e *exchange, fresh bool) (*upstream, error) {
 	if u := c.up; u != nil {
 		if u.idle.disarm() && !fresh && u.used && u.byName == e.verdict.ByName && sameInjection(u.inject, e.verdict.Inject) {

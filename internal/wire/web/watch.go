@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// watchAfter is how long a connection is silent before somebody looks whether it still
-// lives: short requests should not pay for it.
+// watchAfter is how long a connection is silent before the watcher checks it. Short requests should
+// not pay for the check.
 const watchAfter = 10 * time.Millisecond
 
-// watcher notices that a connection on which nothing should come ends: the sandbox's
-// while it waits for an answer, a server's while there is nothing to ask.
+// watcher notices the end of a connection on which no bytes should come. This is the sandbox's
+// connection while it waits for an answer, or a server's connection between two requests.
 type watcher struct {
 	conn  net.Conn
 	read  func() error // waits for one byte, which must not be lost
@@ -21,7 +21,7 @@ type watcher struct {
 
 	mu      sync.Mutex
 	armed   bool
-	reading chan struct{} // closed when the look is over; nil for none
+	reading chan struct{} // closed when the check is over; nil without a check
 	dead    bool
 }
 
@@ -37,7 +37,7 @@ func (w *watcher) arm() {
 	}
 }
 
-// disarm ends the watch, and returns when nobody reads any longer. It reports whether the
+// disarm ends the watch. It returns when the watcher no longer reads, and reports whether the
 // connection is alive.
 func (w *watcher) disarm() bool {
 	if w.timer == nil {
@@ -61,7 +61,7 @@ func (w *watcher) disarm() bool {
 	return !w.dead
 }
 
-// gone reports whether the connection was seen to end.
+// gone reports whether the watcher has seen the connection end.
 func (w *watcher) gone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package web is the part of the wire that sees into HTTP: cleartext requests that are
-// allowed by name, and TLS that is opened because requests are judged or given
-// credentials. Each request is parsed, judged, changed and written anew, so that what
-// the server outside reads is what was judged.
+// Package web is the part of the wire that handles HTTP. It serves cleartext requests that are
+// allowed by name, and TLS that is opened because requests are judged or given credentials. It
+// parses, judges and changes each request, and writes it anew. So the server outside reads exactly
+// the request that was judged.
 package web
 
 import (
@@ -20,8 +20,8 @@ import (
 
 // Credentials are the secrets and tokens of sandboxes' owners.
 type Credentials interface {
-	// Secret returns the value of a secret that may be put into a request of the sandbox
-	// to host. Errors: NotFound; Forbidden for another host.
+	// Secret returns the value of a secret for a request of the sandbox to host. Errors: NotFound;
+	// Forbidden when the secret is not for this host.
 	Secret(ctx context.Context, id carrel.ID, name, host string) (string, error)
 	// Token returns a fresh identity token of the sandbox, by its name in
 	// [carrel.CreateOptions].Tokens. Error: NotFound.
@@ -30,11 +30,11 @@ type Credentials interface {
 
 // Options configures a Proxy.
 type Options struct {
-	// Authority opens TLS; nil refuses to.
+	// Authority opens TLS; nil means that TLS is refused.
 	Authority *pki.CA
-	// Roots verify the servers outside; nil is the host's.
+	// Roots verify the servers outside; nil means the host's roots.
 	Roots *x509.CertPool
-	// Credentials are what injections name; nil has none.
+	// Credentials are the secrets and tokens that injections name; nil has none.
 	Credentials Credentials
 }
 
@@ -44,18 +44,18 @@ type Session struct {
 	Addr  netip.Addr // where the sandbox sent it
 	Port  uint16
 	Names []string // for which it got Addr
-	// TLS: the connection begins with a client's hello, whose server name is ServerName.
+	// TLS says that the connection begins with a client's hello, whose server name is ServerName.
 	TLS        bool
 	ServerName string
-	// Judge judges a request by the policy of this moment.
+	// Judge judges a request by the present policy.
 	Judge func(policy.Flow) policy.Verdict
-	// Dial connects to where an allowed request goes: to v.ByName looked up afresh, or to
+	// Dial connects to the destination of an allowed request: to v.ByName, looked up again, or to
 	// Addr. It enforces limits and counts nothing.
 	Dial func(ctx context.Context, f policy.Flow, v policy.Verdict) (net.Conn, error)
-	// Request waits until the limits let another request pass; an error refuses it.
+	// Request waits until the limits let another request pass. An error refuses the request.
 	Request func(ctx context.Context, v policy.Verdict) error
-	// Report takes one decision for each request, when it has ended or was refused. For a
-	// refusal it is called before the sandbox gets its answer and may take a moment.
+	// Report receives one decision for each request, when the request has ended or was refused. For
+	// a refusal, it is called before the sandbox gets its answer, and may take a moment.
 	Report func(ctx context.Context, d carrel.Decision)
 }
 
@@ -63,7 +63,7 @@ type Session struct {
 type Proxy struct {
 	opts   Options
 	server *tls.Config // for the sandbox's end
-	client *tls.Config // for the server's end, without its name
+	client *tls.Config // for servers' connections, without a server name
 	// headTimeout is how long a request's head may take.
 	headTimeout time.Duration
 
@@ -71,11 +71,11 @@ type Proxy struct {
 	open map[carrel.ID]int // requests of each sandbox
 }
 
-// maxOpen bounds the requests of one sandbox at once, over all of its connections: each
-// may hold two buffers.
+// maxOpen bounds one sandbox's open requests over all of its connections. Each may hold two
+// buffers.
 const maxOpen = 8192
 
-// enter counts a request of a sandbox, unless there are too many.
+// enter counts a request of a sandbox. It reports false when there are too many.
 func (p *Proxy) enter(id carrel.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,15 +101,15 @@ func New(opts Options) *Proxy {
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: p.certificate,
-		// Small records at first would only cost: the way to the sandbox is this machine.
+		// Small first records would only cost time, because the sandbox is on this machine.
 		DynamicRecordSizingDisabled: true,
 	}
 	p.client = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: opts.Roots, DynamicRecordSizingDisabled: true}
 	return p
 }
 
-// Serve serves one connection until it or ctx ends. conn gives the bytes from the very
-// first on; the caller closes it.
+// Serve serves one connection until the connection or ctx ends. conn gives all bytes from the
+// first. The caller closes it.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s *Session) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -34,7 +34,7 @@ const (
 	secret = "sk-live/+7f3a9c2e5d8b1&46"
 )
 
-// rig is a proxy between a client, who is the sandbox, and a server outside.
+// rig is a proxy between a client, as the sandbox, and a server outside.
 type rig struct {
 	t        testing.TB
 	proxy    *web.Proxy
@@ -44,7 +44,7 @@ type rig struct {
 	server   net.Addr // where Dial leads
 	tls      bool
 	quiet    bool          // remembers nothing
-	closed   chan struct{} // is sent to when a connection to the server is closed; may be nil
+	closed   chan struct{} // gets a value when a server's connection is closed; may be nil
 
 	mu        sync.Mutex
 	verdict   func(policy.Flow) policy.Verdict
@@ -57,7 +57,7 @@ type rig struct {
 	secrets map[string]string
 }
 
-// newRig starts a proxy for connections to server, as https (name is host) or http.
+// newRig starts a proxy for connections to server, as https (the name is host) or as http.
 func newRig(t testing.TB, server net.Addr, overTLS bool, outside *pki.CA) *rig {
 	t.Helper()
 	inside, err := pki.New("inside")
@@ -149,7 +149,7 @@ func (r *rig) session() *web.Session {
 	return s
 }
 
-// toldConn tells when it is closed.
+// toldConn reports when it is closed.
 type toldConn struct {
 	net.Conn
 	once   sync.Once
@@ -185,7 +185,7 @@ func (r *rig) Token(_ context.Context, _ carrel.ID, name string) (string, error)
 	return "eyJ0b2tlbiI6MX0.signed", nil
 }
 
-// inject makes every request get an injection.
+// inject adds an injection to every request.
 func (r *rig) inject(in carrel.Injection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *rig) client(h2 bool) *http.Client {
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 }
 
-// url is an address on the server.
+// url returns a URL on the server.
 func (r *rig) url(path string) string {
 	if r.tls {
 		return "https://" + host + path
@@ -254,7 +254,7 @@ func (r *rig) reported(n int) []carrel.Decision {
 	return d
 }
 
-// raw sends bytes and returns the answer's head and the rest.
+// raw sends bytes and returns the answer's status, Carrel-Denied field and body.
 func (r *rig) raw(request string) string {
 	r.t.Helper()
 	c := r.dial("http/1.1")
@@ -269,7 +269,7 @@ func (r *rig) raw(request string) string {
 	return fmt.Sprintf("%d %s %s", res.StatusCode, res.Header.Get("Carrel-Denied"), b)
 }
 
-// outsideServer starts a server for host, of HTTP/1 and HTTP/2.
+// outsideServer starts a server for host that speaks HTTP/1 and HTTP/2.
 func outsideServer(t testing.TB, overTLS bool, h http.Handler) (*httptest.Server, *pki.CA) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -297,7 +297,7 @@ func outsideServer(t testing.TB, overTLS bool, h http.Handler) (*httptest.Server
 	return s, ca
 }
 
-// forms runs a test for each way that HTTP comes in.
+// forms runs a test for each form in which HTTP can arrive.
 func forms(t *testing.T, handler http.Handler, f func(t *testing.T, r *rig, c *http.Client)) {
 	for _, form := range []struct {
 		name    string
@@ -408,7 +408,7 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%d dials", r.dials)
 		}
 		r.mu.Unlock()
-		// A server that can't be reached, and a limit.
+		// Next: an unreachable server, and a limit.
 		r.mu.Lock()
 		r.dialError = errors.New("connection refused")
 		r.mu.Unlock()
@@ -458,7 +458,7 @@ func TestInjects(t *testing.T) {
 		if d := r.reported(1)[0]; !slices.Equal(d.Secrets, []string{"ci", "key"}) || strings.Contains(fmt.Sprint(d), secret) {
 			t.Errorf("%+v", d)
 		}
-		// Without TLS only where the injection says so.
+		// Without TLS, credentials are used only if the injection allows that.
 		in.Cleartext = false
 		r.inject(in)
 		res, err = c.Get(r.url("/"))

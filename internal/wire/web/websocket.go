@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// closeTimeout is how long a server may go on after the sandbox has said its last.
+// closeTimeout is how long a server may go on after the sandbox has finished.
 const closeTimeout = 10 * time.Second
 
-// serveWebSocket sends the server's agreement on, and then bytes both ways. What the
-// sandbox says is not looked at; of what the server says secrets are struck out.
+// serveWebSocket forwards the server's agreement, and then bytes both ways. It does not inspect the
+// sandbox's bytes. It removes secrets from the server's bytes.
 func (h *http1) serveWebSocket(e *exchange, u *upstream) {
 	scrub := e.scrub()
 	h.out = append(h.appendAnswer(h.out[:0], &answer{how: noBody}, scrub, false), "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"...)
@@ -45,7 +45,7 @@ func (h *http1) serveWebSocket(e *exchange, u *upstream) {
 	_ = h.conn.SetReadDeadline(time.Time{})
 }
 
-// countingConn counts what is written.
+// countingConn counts the bytes written.
 type countingConn struct {
 	net.Conn
 	n *int64
@@ -76,7 +76,7 @@ func copyFrom(to io.Writer, from io.Reader) {
 	}
 }
 
-// What a frame's first two bytes say.
+// Bits of a frame's first two bytes.
 const (
 	frameFinal    = 0x80
 	frameReserved = 0x70
@@ -85,15 +85,15 @@ const (
 	frameMasked   = 0x80
 )
 
-// scrubFrames copies the frames of a WebSocket server. A message's text is one stream,
-// however it is cut into frames, and may leave in others than it came in.
+// scrubFrames copies the frames of a WebSocket server. A message's text is one stream, however it
+// is cut into frames, and may be sent in other frames than it came in.
 func scrubFrames(to io.Writer, from io.Reader, set *needles) error {
 	message := scrubber{set: set}
 	inBuf, outBuf := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
 	defer buffers.Put(inBuf)
 	defer buffers.Put(outBuf)
 	in := (*inBuf)[:bigBuffer/2]
-	var code byte // of the present message, until its first frame has left
+	var code byte // of the present message, until its first frame is sent
 	for {
 		var head [14]byte
 		if _, err := io.ReadFull(from, head[:2]); err != nil {
