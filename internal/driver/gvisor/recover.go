@@ -33,7 +33,8 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 // decode checks a handle; nothing is touched yet.
 func decode(h driver.Handle) (*record, error) { return hosted.Decode[record](h, recordVersion) }
 
-// Sweep implements driver.Sweeper. Only then sentries are started ahead: they would look like something left behind.
+// Sweep implements driver.Sweeper. Only after it are sentries started ahead: Sweep would take them
+// for leftovers.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	keep := hosted.Known(known)
 	var errs []error
@@ -43,7 +44,7 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	}
 	for _, name := range d.groups.List() {
 		group := d.groups.Lookup(name)
-		// The name of one that was made ahead says nothing; who is in it does.
+		// The name of a group that was made ahead says nothing, so look at its processes.
 		inUse := strings.HasPrefix(name, blankGroup) && slices.ContainsFunc(group.Processes(), func(pid int) bool { return kept[pid] })
 		if !keep[name] && !inUse && !d.blanks.owns(0, name) {
 			errs = append(errs, group.Destroy(ctx))
@@ -64,8 +65,8 @@ func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 // strayNames are the parts that can outlive a daemon.
 var strayNames = []string{sentryName, extractName, tarName}
 
-// sentries finds the sentries of this driver's root: those that are not to be kept, with other parts that a daemon died over, and those
-// that are. Its blanks are neither.
+// sentries finds the sentries of this driver's root. strays are those that are not to be kept, and
+// other parts whose daemon died. kept are the others. The driver's own blanks are in neither.
 func (d *Driver) sentries(keep map[string]bool) (strays []int, kept map[int]bool) {
 	kept = map[int]bool{}
 	hosted.Strays(func(pid int, args []string) {
