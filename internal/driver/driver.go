@@ -296,7 +296,7 @@ type Network interface {
 	//
 	//   - a SOCK_SEQPACKET socket that carries one Ethernet frame per message;
 	//   - the file of a TAP device, whose flags say whether frames have a header;
-	//   - a SOCK_STREAM Unix socket, where each frame's length stands before it (32 bits, network order).
+	//   - a SOCK_STREAM Unix socket, with each frame's length before it (32 bits, network order).
 	//
 	// Attach owns fd, also on error. The first two may be attached again after the link was closed
 	// or its daemon died. A stream may not: the place where a frame begins is then unknown.

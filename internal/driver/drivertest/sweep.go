@@ -10,7 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// testSweep lets a daemon die that knew two sandboxes, of which the next one knows one.
+// testSweep closes a daemon's driver that knew two sandboxes. The next daemon knows only one of
+// them.
 func (s *suite) testSweep(t *testing.T) {
 	d := s.open(t)
 	if _, ok := driver.As[driver.Sweeper](d); !ok {
@@ -20,7 +21,7 @@ func (s *suite) testSweep(t *testing.T) {
 		return
 	}
 	if !s.info.Capabilities.Recover {
-		s.sweep(t, d) // there is nothing to be swept, and that is no error
+		s.sweep(t, d) // nothing is there to sweep; that is no error
 		return
 	}
 	kept, lost := s.forget(t)
@@ -32,13 +33,13 @@ func (s *suite) testSweep(t *testing.T) {
 	again := s.adopt(kept.spec, in)
 	t.Cleanup(func() { again.destroy(t) })
 	t.Run("another driver", func(t *testing.T) {
-		s.sweep(t, s.open(t)) // with a state of its own, as each test has
+		s.sweep(t, s.open(t)) // this one has other state, as each test has
 		if len(lost.hostProcesses()) == 0 && s.info.Capabilities.RealProcesses {
 			t.Error("it ended a sandbox that is not its own")
 		}
 	})
 	s.sweep(t, d, kept.spec.ID)
-	// What is in its directory is the caller's to remove, as the service does.
+	// The caller must remove the files in the sandbox's directory, as the service does.
 	if err := overlay.Remove(lost.spec.Dir); err != nil {
 		t.Error(err)
 	}
@@ -54,7 +55,7 @@ func (s *suite) testSweep(t *testing.T) {
 	s.box(t, d).must(t, "true") // a creation after it
 }
 
-// forget makes two sandboxes with a driver that is then closed.
+// forget makes two sandboxes with a driver, and then closes the driver.
 func (s *suite) forget(t *testing.T) (kept, lost *box) {
 	t.Helper()
 	first := s.New(t)

@@ -49,7 +49,7 @@ func holds(t *testing.T, pid int) []string {
 	for _, fd := range fds {
 		to, _ := os.Readlink(fd)
 		if info, err := os.Stat(fd); err == nil && strings.HasPrefix(to, "/memfd:") {
-			to += fmt.Sprint(":[", info.Sys().(*syscall.Stat_t).Ino, "]") // namespace files have the same name everywhere
+			to += fmt.Sprint(":[", info.Sys().(*syscall.Stat_t).Ino, "]") // these have one name everywhere
 		}
 		all = append(all, to)
 	}
@@ -243,7 +243,7 @@ func TestBlankIsKilled(t *testing.T) {
 		done <- result{in, err}
 	}()
 	testenv.Eventually(t, "a blank is taken", func() bool { return d.Blanks().Taken != taken })
-	time.Sleep(20 * time.Millisecond) // by now it mostly has its job; killed before, the result must be the same
+	time.Sleep(20 * time.Millisecond) // it mostly has its job by now
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

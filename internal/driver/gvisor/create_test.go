@@ -204,7 +204,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := after.Disk - before.Disk                                                             // of one filling: space of overwritten files is given back later
+	used := after.Disk - before.Disk                                                             // of one filling
 	for end := time.Now().Add(time.Minute); after.CPU <= before.CPU && time.Now().Before(end); { // it is told in steps of 10 ms
 		if got, ok := get(t, in, "/fill?path=/tmp/f&mb=20"); !ok {
 			t.Fatal(got)

@@ -68,7 +68,7 @@ type fastPathState struct {
 	on     [2]flagOnItsOwn        // whether it is used now
 	_      [68]byte               // how many may look at a time
 	used   [2]flagOnItsOwn        // whether it was used in this period
-	decide func(s *fastPathState) // makes the decision at a period's end; sets the function for the next
+	decide func(s *fastPathState) // runs at a period's end; sets the next decide
 	_      [hostarch.CacheLineSize]byte
 	worked flagOnItsOwn      // whether a period had work
 	parked atomicbitops.Bool // whether the monitor waits for work

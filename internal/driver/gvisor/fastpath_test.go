@@ -86,7 +86,7 @@ func TestFastPathWaits(t *testing.T) {
 	if s.on[0].Load() {
 		t.Error("it parked with the fast path on")
 	}
-	s.waits = [2]int{} // as after a burst with the fast path; decide is now gVisor's and would look for measurements
+	s.waits = [2]int{} // as after a burst; decide, now gVisor's, needs measurements
 	done := make(chan struct{})
 	s.used[0].Store(true)
 	s.used[1].Store(true)

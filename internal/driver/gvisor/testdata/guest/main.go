@@ -164,7 +164,7 @@ func clocksReady() string {
 			return err.Error()
 		}
 		defer mem.Close()
-		words := make([]uint64, 6) // a counter, four words of the monotonic clock, the first word of the real-time clock
+		words := make([]uint64, 6) // counter, monotonic clock (4), real clock (1)
 		if err := binary.Read(io.NewSectionReader(mem, int64(at), 48), binary.LittleEndian, words); err != nil {
 			return err.Error()
 		}
