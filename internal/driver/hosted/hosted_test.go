@@ -139,7 +139,7 @@ func TestMemoryGuard(t *testing.T) {
 		t.Errorf("passed: %v, ended %d times", g.Passed(), ends.Load())
 	}
 	var quiet hosted.MemoryGuard
-	quiet.Watch(1000, used.Load, func() { t.Error("ended after stop") })() // stopped before its first check, or just after
+	quiet.Watch(1000, used.Load, func() { t.Error("ended after stop") })() // stopped at its first check
 }
 
 func TestStatusBytesAreThisProcess(t *testing.T) {
@@ -339,7 +339,7 @@ func TestAdopt(t *testing.T) {
 // TestStrays finds a process by its arguments and ends it.
 func TestStrays(t *testing.T) {
 	mark := "--root=" + t.TempDir()
-	cmd := exec.Command("sh", "-c", "read line", mark) // a forked child would have the same arguments until its exec
+	cmd := exec.Command("sh", "-c", "read line", mark) // a fork has these arguments, too
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
