@@ -1,37 +1,32 @@
-// Package driver is the contract between the service and the code that builds
-// walls.
+// Package driver is the contract between the service and the code that builds walls.
 //
 // # The story
 //
-// A [Driver] builds the walls of one tier. The service asks [Driver.Probe] once
-// whether this host can do it, then calls [Driver.Create] with a [Spec]. The
-// driver starts the sandbox with the guest as its first process and hands back
-// an [Instance], whose one door is [Instance.Dial]: a byte stream to a port
-// inside. Exec, files, previews and shells all go through that door to the guest
-// (port [carrel.GuestPort]), so no driver knows what they are.
+// A [Driver] builds the walls of one tier. The service asks [Driver.Probe] once whether this host
+// can do it, then calls [Driver.Create] with a [Spec]. The driver starts the sandbox with the guest
+// as its first process and hands back an [Instance]. The Instance has one door, [Instance.Dial]: a
+// byte stream to a port inside. Exec, files, previews and shells all go through that door to the
+// guest (port [carrel.GuestPort]), so no driver knows them.
 //
-// An Instance outlives the daemon. [Instance.Handle] is an opaque, durable text
-// that the service stores; after a crash or restart [Driver.Recover] turns it
-// back into an Instance. The host's end of the network link is kept open
-// meanwhile by the keeper process (package keeper).
+// An Instance outlives the daemon. [Instance.Handle] is an opaque, durable text that the service
+// stores. After a crash or restart [Driver.Recover] turns it back into an Instance. Until then the
+// keeper process (package keeper) keeps the host's end of the network link open.
 //
 // # Time
 //
-// An Instance that is a [Snapshotter] can write its present moment into an empty
-// directory, and a Driver that is a [Restorer] makes Instances from it, any number
-// of them, under any ID, on any machine with the same build. The directory is the
-// whole snapshot; what it is called, how long it is kept and how it is stored is
-// the business of package snapshot. A snapshot leaves the sandbox running. To pause
-// one, the service freezes it, takes the snapshot, makes it durable, and destroys
-// the instance; when any of that fails it thaws it.
+// An Instance that is a [Snapshotter] can write its present state into an empty directory. A Driver
+// that is a [Restorer] makes Instances from that directory: any number of them, under any ID, on
+// any machine with the same build. The directory is the whole snapshot; package snapshot names,
+// keeps and stores it. A snapshot leaves the sandbox running. To pause a sandbox, the service
+// freezes it, takes the snapshot, makes it durable, and destroys the instance. When one of these
+// steps fails, it thaws the sandbox.
 //
 // # Rules for every driver
 //
-// All methods are safe for concurrent use. Create either returns a live Instance
-// or leaves nothing behind. Destroy is idempotent and legal in any state; when it
-// returns, no process, cgroup, mount, namespace or file of the sandbox is left.
-// Errors are [*carrel.Error]; a host that lacks something gives Unsupported with
-// a Hint, a reached limit gives Exhausted naming the limit.
+// All methods are safe for concurrent use. Create either returns a live Instance or leaves nothing
+// behind. Destroy is idempotent and legal in any state; when it returns, no process, cgroup, mount,
+// namespace or file of the sandbox is left. Errors are [*carrel.Error]; a host that lacks something
+// gives Unsupported with a Hint, a reached limit gives Exhausted naming the limit.
 //
 // A driver is done when it passes package drivertest.
 package driver
@@ -46,18 +41,18 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Info describes a driver. It is fixed for life.
+// Info describes a driver. It never changes.
 type Info struct {
 	Name         string // "gvisor"
 	Tier         carrel.Tier
 	Capabilities Capabilities
-	// ProgramMark is how the files of the driver's own programs begin, which mean nothing in another tier. "" is none: its
-	// programs are real.
+	// ProgramMark is the first bytes of the files of the driver's own programs. Such files mean
+	// nothing in another tier. "" is none: the driver's programs are real.
 	ProgramMark string
 }
 
-// Capabilities says what a driver's walls can do; the conformance suite checks
-// that each is true.
+// Capabilities says what a driver's walls can do. The conformance suite checks that each claim is
+// true.
 type Capabilities struct {
 	RealProcesses bool // runs real binaries (sim does not)
 	Isolation     bool // stops hostile native code
@@ -68,17 +63,17 @@ type Capabilities struct {
 	DiskLimit     bool
 	// Snapshot: the driver is a Restorer and its instances are Snapshotters.
 	Snapshot bool
-	// MemorySnapshot: a snapshot may hold memory and running processes. Without it a
-	// snapshot is of files only, whatever was asked for.
+	// MemorySnapshot: a snapshot may hold memory and running processes. Without it every snapshot
+	// is of files only, even if the caller asked for memory.
 	MemorySnapshot bool
 }
 
 // Driver builds sandboxes of one tier.
 type Driver interface {
 	Info() Info
-	// Probe says what this host lacks: nil when sandboxes can be made, otherwise
-	// an Unsupported error whose Hint is the remedy. Missing extras (a limit that
-	// can't be enforced) are not an error; see Reporter.
+	// Probe returns nil when sandboxes can be made on this host. Otherwise it returns an
+	// Unsupported error that names the missing part, with the remedy as its Hint. Missing extras (a
+	// limit that can't be enforced) are not an error; see Reporter.
 	Probe(ctx context.Context) error
 	// Create builds a sandbox and starts the guest in it. It may return before
 	// the guest listens. ctx bounds the creation only.
@@ -92,16 +87,16 @@ type Driver interface {
 
 // Instance is one live sandbox.
 type Instance interface {
-	// Handle returns what Recover needs. It never changes.
+	// Handle returns the text that Recover needs. It never changes.
 	Handle() Handle
-	// Dial opens a byte stream to a TCP port on the sandbox's own address.
-	// Nothing listening gives an error for which errors.Is(err, syscall.ECONNREFUSED).
+	// Dial opens a byte stream to a TCP port on the sandbox's own address. If no process listens
+	// there, it returns an error for which errors.Is(err, syscall.ECONNREFUSED).
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
 	Stats(ctx context.Context) (Stats, error)
 	// Wait returns when the sandbox has ended by itself or through Destroy. Any
 	// number of callers may wait.
 	Wait(ctx context.Context) (Exit, error)
-	// Destroy ends it and removes every trace.
+	// Destroy ends the sandbox and removes every trace of it.
 	Destroy(ctx context.Context) error
 }
 
@@ -116,8 +111,8 @@ type Spec struct {
 	// Guest is a read-only EROFS image holding the static guest at /guest; the
 	// driver mounts it at [GuestMount]. Drivers without a kernel ignore it.
 	Guest string
-	// Dir is a directory of this sandbox's own, made by the caller, for the
-	// driver's files. The caller removes it after Destroy.
+	// Dir is a directory of this sandbox alone, for the driver's files. The caller makes it, and
+	// removes it after Destroy.
 	Dir    string
 	Limits carrel.Limits // every field set
 }
@@ -128,17 +123,17 @@ type Root struct {
 	Image string // absolute path of an EROFS image
 }
 
-// Where things are inside every sandbox.
+// Paths inside every sandbox.
 const (
 	GuestMount = "/.carrel"       // the guest's own read-only mount
 	GuestPath  = "/.carrel/guest" // its first process
 )
 
-// Stats is what a sandbox uses now.
+// Stats is a sandbox's present use of resources.
 type Stats struct {
 	CPU         time.Duration // processor time used since its start
 	Memory      int64         // bytes, all of it
-	MemoryCache int64         // bytes of Memory that could be dropped
+	MemoryCache int64         // bytes of Memory that the kernel could drop
 	MemoryLimit int64         // bytes; 0 when not limited
 	Disk        int64         // bytes written on top of the template
 	DiskLimit   int64         // bytes
@@ -148,18 +143,19 @@ type Stats struct {
 // Exit says how a sandbox ended.
 type Exit struct {
 	Reason  carrel.EndReason // EndKilled, EndOutOfMemory or EndCrashed
-	Message string           // for a person: which limit, which value, what the log says
+	Message string           // for a person: which limit, which value, the log's last words
 	Time    time.Time
 }
 
 // Programmer is an optional part of a Driver whose sandboxes' programs are functions of this process.
 type Programmer interface {
-	// Provide puts programs into a sandbox, which need not have an instance at the moment, until release is called. They
-	// were checked. Errors: Conflict for a name that it has already, Exhausted for too many.
+	// Provide puts programs into a sandbox until the caller calls release. The sandbox need not
+	// have an instance at that moment. The caller has checked the programs. Errors: Conflict for a
+	// name that the sandbox already has, Exhausted for too many.
 	Provide(id carrel.ID, programs []carrel.Program) (release func(), err error)
 }
 
-// Reporter is an optional part of a Driver: what works only in part on this
+// Reporter is an optional part of a Driver. It reports features that work only in part on this
 // host, for "carrel doctor".
 type Reporter interface {
 	// Report lists findings, each with its remedy; it is empty on a perfect host.
@@ -173,105 +169,106 @@ type Finding struct {
 	Hint string // "run as root, or …"
 }
 
-// Sweeper is an optional part of a Driver. Every driver whose instances outlive the daemon is one: a daemon may die between the
-// start of a sandbox and the moment when its handle is stored, and then nobody knows the sandbox.
+// Sweeper is an optional part of a Driver. Every driver whose instances outlive the daemon is a
+// Sweeper. A daemon may die between the start of a sandbox and the moment when its handle is
+// stored; then nobody knows the sandbox.
 type Sweeper interface {
-	// Sweep ends all sandboxes of this driver that are not in known, and removes all that is left of them but the files in their
-	// Spec.Dir, which are the caller's (overlay.Remove removes them: some directories have no permissions). Drivers with another root on the same host are not touched. It is called once,
-	// after the recoveries and before the first Create. It goes on after an error and returns all errors joined.
+	// Sweep ends all sandboxes of this driver that are not in known, and removes everything that is
+	// left of them. It does not remove the files in their Spec.Dir. The caller does that, with
+	// overlay.Remove: some directories have no permissions. Sweep does not touch drivers with
+	// another root on the same host. The service calls it once, after the recoveries and before the
+	// first Create. It goes on after an error and returns all errors joined.
 	Sweep(ctx context.Context, known []carrel.ID) error
 	// DestroyStray ends one sandbox whose handle is lost, and removes what Sweep would remove of it. An
 	// unknown ID is no error. The driver must have no instance of the sandbox.
 	DestroyStray(ctx context.Context, id carrel.ID) error
 }
 
-// Blanker is an optional part of a Driver that starts kernels of sandboxes before there is a sandbox for them.
+// Blanker is an optional part of a Driver. It starts kernels of sandboxes before there is a sandbox
+// for them.
 type Blanker interface {
-	// Blanks counts them. None were asked for: all is zero.
+	// Blanks counts them. If none are configured, all counts are zero.
 	Blanks() carrel.BlankSentries
 }
 
-// Freezer is an optional part of an Instance: stop and go, memory kept. No process
-// inside runs between the two. Both are idempotent. A frozen sandbox is still one
-// after Recover.
+// Freezer is an optional part of an Instance. Freeze stops all processes inside and keeps their
+// memory; Thaw lets them run again. Both are idempotent. A frozen sandbox is still frozen after
+// Recover.
 type Freezer interface {
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
 }
 
-// SnapshotOptions says what a snapshot is to hold.
+// SnapshotOptions says which parts a snapshot holds.
 type SnapshotOptions struct {
 	// FilesOnly leaves memory and processes out: restoring it boots the guest afresh
 	// on the same files.
 	FilesOnly bool
 }
 
-// SnapshotInfo is what a driver says of a snapshot that it wrote. It is kept beside
-// the files and handed back to Restore.
+// SnapshotInfo is a driver's description of a snapshot that it wrote. The service keeps it beside
+// the files and hands it back to Restore.
 type SnapshotInfo struct {
 	Driver string `json:"driver"` // Info.Name
 	Memory bool   `json:"memory"` // holds memory and processes
-	// Build and CPU name what can restore it: the driver's format and build, and the
-	// processor's features. "" fits every one. Restore refuses others as Unsupported.
+	// Build and CPU name the drivers and hosts that can restore the snapshot: the driver's format
+	// and build, and the processor's features. "" fits every one. Restore refuses others as
+	// Unsupported.
 	Build string `json:"build,omitempty"`
 	CPU   string `json:"cpu,omitempty"`
-	// Root names the root filesystem that it lies on, by content, as far as the driver
-	// can tell; "" when that does not matter.
+	// Root names the content of the root filesystem below the snapshot, as far as the driver can
+	// tell; "" when that does not matter.
 	Root string `json:"root,omitempty"`
 }
 
-// Snapshotter is an optional part of an Instance: its moments can be kept.
+// Snapshotter is an optional part of an Instance: its state can be saved.
 type Snapshotter interface {
-	// Snapshot writes the sandbox's state as files directly in dir, an existing empty
-	// directory, and returns when the sandbox runs on (or is frozen again, if it was
-	// frozen before). The files need not have reached the disk. After an error the
-	// sandbox runs as before and what is in dir is worthless. Connections between
-	// the sandbox and anything outside of it survive in the running sandbox and are
-	// closed in restored ones; those inside survive in both.
+	// Snapshot writes the sandbox's state as files directly in dir, an existing empty directory. It
+	// returns when the sandbox runs on (or is frozen again, if it was frozen before). The files
+	// need not have reached the disk. After an error the sandbox runs as before, and the content of
+	// dir is worthless. Connections between the sandbox and anything outside of it survive in the
+	// running sandbox and are closed in restored ones. Connections inside survive in both.
 	//
-	// Errors: Conflict when one is being taken, Exhausted when dir is full, Unavailable
-	// when the sandbox has ended.
+	// Errors: Conflict when another snapshot is being taken, Exhausted when dir is full,
+	// Unavailable when the sandbox has ended.
 	Snapshot(ctx context.Context, dir string, opts SnapshotOptions) (SnapshotInfo, error)
 }
 
 // RestoreOptions says how a snapshot is restored.
 type RestoreOptions struct {
-	// FilesOnly restores the files only of a snapshot with memory: the guest boots
-	// afresh on them.
+	// FilesOnly restores only the files of a snapshot with memory: the guest boots afresh on them.
 	FilesOnly bool
-	// Later is for how long, at least, only such content need be read as is waited
-	// for: the machine has others to start. A driver may read all at once anyway.
+	// Later allows the driver to read, for at least this time, only the content that the sandbox
+	// waits for, so that other sandboxes can start. A driver may still read everything at once.
 	Later time.Duration
 }
 
-// Restorer is an optional part of a Driver: sandboxes made from snapshots.
+// Restorer is an optional part of a Driver. It makes sandboxes from snapshots.
 type Restorer interface {
-	// CanRestore says without any work whether this driver on this host could restore
-	// such a snapshot. Error: Unsupported, naming both builds or the missing processor
-	// features.
+	// CanRestore reports whether this driver on this host could restore such a snapshot. It does no
+	// work. Error: Unsupported, naming both builds or the missing processor features.
 	CanRestore(info SnapshotInfo, opts RestoreOptions) error
-	// Restore builds a sandbox in the state of a snapshot: dir holds the files that
-	// Snapshot wrote. Like Create it may return before the guest listens, and the
-	// same rules hold. Pages may still be read from dir after it has returned: the
-	// caller keeps dir unchanged until [Loader.Loaded] says that all has been read, where the
-	// Instance is a Loader. spec may have another ID than the sandbox that the
-	// snapshot is of; its limits may be higher, its root must have the same content.
+	// Restore builds a sandbox in the state of a snapshot. dir holds the files that Snapshot wrote.
+	// Like Create it may return before the guest listens, and the same rules hold. If the Instance
+	// is a Loader, Restore may return while dir is still being read: the caller keeps dir unchanged
+	// until [Loader.Loaded] returns. spec may have another ID than the sandbox of the snapshot. Its
+	// limits may be higher; its root must have the same content.
 	//
 	// Errors: Unsupported as CanRestore, Invalid when the files are damaged or foreign.
 	Restore(ctx context.Context, dir string, info SnapshotInfo, spec Spec, opts RestoreOptions) (Instance, error)
-	// SnapshotFiles opens what a snapshot holds of the filesystem, on top of the root
-	// image, as a tar stream: entries have paths relative to /, and overlayfs' form of
-	// whiteouts (a character device 0/0 in place of a removed file, the xattr
-	// trusted.overlay.opaque=y on a directory that hides the image's). spec is a Spec
-	// as for Restore, whose Dir may be used for scratch. Close ends it.
+	// SnapshotFiles opens the changes of a snapshot's filesystem against the root image, as a tar
+	// stream. Entries have paths relative to /. Whiteouts have overlayfs' form: a character device
+	// 0/0 in place of a removed file, the xattr trusted.overlay.opaque=y on a directory that hides
+	// the image's. spec is a Spec as for Restore; its Dir may be used for scratch files. Close ends
+	// the stream.
 	SnapshotFiles(ctx context.Context, dir string, info SnapshotInfo, spec Spec) (io.ReadCloser, error)
 }
 
-// Loader is an optional part of an Instance: one that Restore made and that may
-// still be reading its snapshot.
+// Loader is an optional part of an Instance that Restore made. The Instance may still be reading
+// its snapshot.
 type Loader interface {
-	// Loaded returns nil when everything has been read from the snapshot's directory.
-	// An error means that it could not be, and that the sandbox has ended or is about to.
+	// Loaded returns nil when everything has been read from the snapshot's directory. An error
+	// means that this failed, and that the sandbox has ended or is about to end.
 	Loaded(ctx context.Context) error
 }
 
@@ -295,20 +292,22 @@ func As[T any](v any) (T, bool) {
 	return zero, false
 }
 
-// Network makes the daemon's ends of links. Package wire implements it; it is
-// injected into drivers.
+// Network makes the daemon's ends of links. Package wire implements it. Drivers get it from their
+// caller.
 type Network interface {
-	// Attach starts a user-space stack on fd, the host's end of a link: a
-	// SOCK_SEQPACKET socket that carries one Ethernet frame per message, the file
-	// of a TAP device, which says itself whether frames have a header, or a SOCK_STREAM
-	// Unix socket, where the length of each frame stands before it (32 bits in network order). Attach
-	// owns fd, also on error. The first two may be attached again after the link was closed or its daemon
-	// died. A stream may not: nobody knows where in it a frame begins then.
+	// Attach starts a user-space stack on fd, the host's end of a link. fd is one of three:
+	//
+	//   - a SOCK_SEQPACKET socket that carries one Ethernet frame per message;
+	//   - the file of a TAP device, whose flags say whether frames have a header;
+	//   - a SOCK_STREAM Unix socket, with each frame's length before it (32 bits, network order).
+	//
+	// Attach owns fd, also on error. The first two may be attached again after the link was closed
+	// or its daemon died. A stream may not: the place where a frame begins is then unknown.
 	Attach(ctx context.Context, spec LinkSpec, fd *os.File) (Link, error)
 }
 
-// LinkSpec describes one sandbox's link. All sandboxes use the same addresses:
-// each has a wire of its own.
+// LinkSpec describes one sandbox's link. All sandboxes use the same addresses, because each link is
+// a network of its own.
 type LinkSpec struct {
 	ID  carrel.ID
 	MTU int
@@ -316,8 +315,8 @@ type LinkSpec struct {
 
 // Link is the daemon's end of one sandbox's only network link.
 type Link interface {
-	// Dial connects from the gateway address to a port of the sandbox. A refused
-	// connection gives ECONNREFUSED.
+	// Dial connects from the gateway address to a port of the sandbox. A refused connection returns
+	// ECONNREFUSED.
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
 	Close() error
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Registry holds the drivers of one service, by tier. It is filled once, by the
-// wiring, and not changed afterwards.
+// Registry holds the drivers of one service, by tier. The wiring fills it once; it does not change
+// afterwards.
 type Registry struct{ byTier map[carrel.Tier]Driver }
 
-// NewRegistry returns a registry of the given drivers. Two of one tier are a
-// mistake in the wiring and panic.
+// NewRegistry returns a registry of the given drivers. It panics for two drivers of one tier: that
+// is a mistake in the wiring.
 func NewRegistry(drivers ...Driver) *Registry {
 	r := &Registry{byTier: make(map[carrel.Tier]Driver, len(drivers))}
 	for _, d := range drivers {
@@ -25,7 +25,7 @@ func NewRegistry(drivers ...Driver) *Registry {
 	return r
 }
 
-// Get returns the driver of a tier. Error: Invalid, naming the tiers there are.
+// Get returns the driver of a tier. Error: Invalid, naming the existing tiers.
 func (r *Registry) Get(t carrel.Tier) (Driver, error) {
 	if d, ok := r.byTier[t]; ok {
 		return d, nil
@@ -35,7 +35,7 @@ func (r *Registry) Get(t carrel.Tier) (Driver, error) {
 		Hint: fmt.Sprintf("this build has: %v", r.Tiers())}
 }
 
-// Tiers lists the tiers there are, sorted.
+// Tiers lists the tiers of all drivers, sorted.
 func (r *Registry) Tiers() []carrel.Tier {
 	ts := make([]carrel.Tier, 0, len(r.byTier))
 	for t := range r.byTier {

@@ -1,13 +1,12 @@
-// Package failpoint lets tests make named steps of a program fail, die or take
-// long: "what if the disk is full just here", "what if the daemon is killed just
-// here".
+// Package failpoint lets tests make named steps of a program fail, die or take long. Such tests
+// answer questions like: what happens if the disk is full at this step, or if the daemon is killed
+// there?
 //
-// A step says [Hit] with its name and returns the error, if there is one. Nothing
-// happens there until a test enables the point with [Enable] or [Parse]. Production
-// never enables one: no flag, file or environment variable is read here, and only
-// test binaries (which may re-execute themselves as a daemon and hand a spec over
-// in an environment variable of their own) call anything but Hit. A point that is
-// not enabled costs one atomic load.
+// A step calls [Hit] with its name and returns the error, if there is one. Hit does nothing until a
+// test enables the point with [Enable] or [Parse]. Production never enables a point: this package
+// reads no flag, file or environment variable, and only test binaries call anything but Hit. (A
+// test binary may re-execute itself as a daemon and pass a spec in an environment variable of its
+// own.) A point that is not enabled costs one atomic load.
 package failpoint
 
 import (
@@ -22,7 +21,7 @@ import (
 	"time"
 )
 
-// ErrInjected is what a point with the action "error" returns.
+// ErrInjected is the error of a point with the action "error".
 var ErrInjected = errors.New("injected failure")
 
 var (
@@ -32,8 +31,8 @@ var (
 	points = map[string]func() error{}
 )
 
-// Hit is called by the code under test at the step called name. It returns nil
-// unless a test enabled that point, and then whatever the test's function returns.
+// Hit marks the step called name in the code under test. It returns nil unless a test enabled that
+// point. Then it returns the result of the test's function.
 func Hit(name string) error {
 	if enabled.Load() == 0 {
 		return nil
@@ -44,11 +43,11 @@ func Hit(name string) error {
 	if fn == nil {
 		return nil
 	}
-	return fn() // without the lock: it may sleep, and it may disable itself
+	return fn() // without the lock: fn may sleep or disable its own point
 }
 
-// Enable makes Hit(name) call fn, in place of what was enabled there before. fn may
-// be called by several goroutines at once. Tests only.
+// Enable makes Hit(name) call fn, and replaces an earlier function. Several goroutines may call fn
+// at once. Tests only.
 func Enable(name string, fn func() error) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -56,8 +55,7 @@ func Enable(name string, fn func() error) {
 	enabled.Store(int32(len(points)))
 }
 
-// Disable makes Hit(name) return nil again; idempotent. Calls of a function that
-// are under way go on.
+// Disable makes Hit(name) return nil again; idempotent. Running calls of a function go on.
 func Disable(name string) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -106,7 +104,7 @@ func Parse(spec string) error {
 	return nil
 }
 
-// parseAction turns what is right of the equals sign into a function.
+// parseAction turns the text after the equals sign into a function.
 func parseAction(name, text string) (func() error, error) {
 	var left *atomic.Int64
 	if count, action, found := strings.Cut(text, "*"); found {
@@ -154,8 +152,7 @@ func actionOf(name, text string) (func() error, error) {
 	}, nil
 }
 
-// die ends this process as a crash would: nothing deferred runs, and the caller
-// never sees it return.
+// die ends this process like a crash: no deferred function runs, and it never returns.
 func die() error {
 	p, err := os.FindProcess(os.Getpid())
 	if err != nil {

@@ -95,8 +95,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestHammer enables, disables and hits one point from many goroutines: of a
-// count no more and no fewer hits act.
+// TestHammer enables, disables and hits one point from many goroutines. With a count, exactly that
+// many hits must act.
 func TestHammer(t *testing.T) {
 	t.Cleanup(failpoint.Reset)
 	if err := failpoint.Parse("n=100*error"); err != nil {
@@ -122,7 +122,7 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// BenchmarkHit measures what production pays.
+// BenchmarkHit measures the cost of a disabled point.
 func BenchmarkHit(b *testing.B) {
 	for b.Loop() {
 		if err := failpoint.Hit("x"); err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Bounds of a blob's name, which every place that blobs lie in can hold.
+// Bounds of a blob's name. Every kind of storage can hold names within these bounds.
 const (
 	maxBlobName = 500 // bytes; object stores allow 1024, a prefix included
 	maxBlobPart = 200 // bytes between two slashes; file systems allow 255
 )
 
-// CheckBlobName says what is wrong with a blob's name: nil, or Invalid. A name is of
-// letters, digits and "-._/"; between its slashes is always something, and never "."
-// or "..". No name may be another one's directory: "a" and "a/b" do not go together.
+// CheckBlobName checks a blob's name: it returns nil, or Invalid with the fault. A name consists of
+// letters, digits and "-._/". The parts between slashes are never empty, "." or "..". No name may
+// be another one's directory: "a" and "a/b" do not go together.
 func CheckBlobName(name string) error {
 	if name == "" || len(name) > maxBlobName {
 		return badBlobName(name, fmt.Sprintf("a name has 1–%d bytes", maxBlobName))
@@ -31,7 +31,7 @@ func CheckBlobName(name string) error {
 	return nil
 }
 
-// CheckBlobPrefix says whether a blob's name could begin like this: nil, or Invalid.
+// CheckBlobPrefix checks whether a blob's name could begin like this. It returns nil, or Invalid.
 func CheckBlobPrefix(prefix string) error {
 	for i := range len(prefix) {
 		c := prefix[i]
@@ -42,7 +42,7 @@ func CheckBlobPrefix(prefix string) error {
 	return nil
 }
 
-// badBlobName is the error about a name, of which it shows no more than a line.
+// badBlobName is the error about a name. It shows at most a line of the name.
 func badBlobName(name, hint string) error {
 	const most = 80
 	if len(name) > most {

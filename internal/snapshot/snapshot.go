@@ -1,27 +1,26 @@
-// Package snapshot is the contract of the snapshot store: where moments of
-// sandboxes are kept.
+// Package snapshot is the contract of the snapshot store, which keeps the saved states of
+// sandboxes.
 //
 // # The story
 //
-// A driver writes a snapshot as a handful of files. [Store.Begin] makes an empty
-// directory for them; when the driver has written them, [Draft.Commit] makes them
-// durable and writes the [Manifest], last. Before that there is no snapshot, after
-// it there is one, whatever dies in between. [Store.Open] hands the files out
-// again, to a driver that restores.
+// A driver writes a snapshot as a handful of files. [Store.Begin] makes an empty directory for
+// them. When the driver has written them, [Draft.Commit] makes them durable and writes the
+// [Manifest], last. The snapshot exists from then on, and not before, even if a process dies in
+// between. [Store.Open] hands the files out again, to a driver that restores.
 //
-// What was just committed is kept as it is, a hot copy, since it is what will be
-// opened next. In the background its content is cut into chunks, and those that the
-// store does not have yet are compressed and written to a pack: a timeline of many
-// snapshots costs what changed. Packs and manifests may lie on this machine's disk
-// or in an object store ([Blobs]), where other machines find them.
+// The store keeps a snapshot that was just committed as it is, as a hot copy, since it will
+// probably be opened next. In the background it cuts the content into chunks. It compresses the
+// chunks that it does not have yet, and writes them to a pack. So a timeline of many snapshots
+// costs only the changes. Packs and manifests lie on this machine's disk or in an object store
+// ([Blobs]), where other machines find them.
 //
 // # What a store promises
 //
-// Content is verified whenever it is read: against a checksum that was computed
-// before Commit returned. A store that finds damage says so (Invalid, with the
-// snapshot and the file) and never hands it out. A full disk at any step is
-// Exhausted and leaves what was there. Snapshots hold the memory of sandboxes, with
-// every secret in it: all files are for the daemon's user alone.
+// The store verifies content whenever it reads it, against a checksum that was computed before
+// Commit returned. When it finds damage it reports it (Invalid, with the snapshot and the file) and
+// never hands the content out. A full disk at any step is Exhausted and changes nothing that was
+// there. Snapshots hold the memory of sandboxes, with every secret in it: only the daemon's user
+// may read the files.
 package snapshot
 
 import (
@@ -43,11 +42,11 @@ type Manifest struct {
 	ID      carrel.SnapshotID   `json:"id"`
 	Created time.Time           `json:"created"`
 	Info    driver.SnapshotInfo `json:"info"`
-	// Line names the timeline that it belongs to, if any: a hot copy is kept of the newest
-	// of each.
+	// Line names the timeline of the snapshot, if any. The store keeps a hot copy of the newest
+	// snapshot of each timeline.
 	Line string `json:"line,omitempty"`
-	// Meta is the service's own, as it was when the snapshot was taken: all that
-	// another machine needs to make a sandbox of it.
+	// Meta is the service's own record, as it was when the snapshot was taken. It holds all that
+	// another machine needs to make a sandbox from the snapshot.
 	Meta json.RawMessage `json:"meta,omitempty"`
 	// Files and Size are set by Commit.
 	Files []File `json:"files"`
@@ -65,73 +64,73 @@ type File struct {
 // AlreadyExists, Invalid (damage), Exhausted (the disk, or a quota), Unavailable (an
 // object store that does not answer), Internal.
 type Store interface {
-	// Begin makes room for a new snapshot. Errors: AlreadyExists, Exhausted.
+	// Begin makes a directory for a new snapshot. Errors: AlreadyExists, Exhausted.
 	Begin(ctx context.Context, id carrel.SnapshotID) (Draft, error)
-	// Open returns a snapshot's files. They are fetched and unpacked first if need be.
+	// Open returns a snapshot's files. If necessary it first fetches and unpacks them.
 	Open(ctx context.Context, id carrel.SnapshotID) (Files, error)
 	// Get returns the manifest of a snapshot, on this machine or in the object store.
 	Get(ctx context.Context, id carrel.SnapshotID) (Manifest, error)
-	// Stat tells what a snapshot of this machine costs.
+	// Stat returns the cost of a snapshot of this machine.
 	Stat(ctx context.Context, id carrel.SnapshotID) (Stat, error)
-	// List returns the IDs of all snapshots on this machine, committed ones only.
+	// List returns the IDs of all committed snapshots on this machine.
 	List(ctx context.Context) ([]carrel.SnapshotID, error)
-	// Delete forgets a snapshot; idempotent. What only it used is removed by and by.
-	// Files that are open stay readable until they are closed.
+	// Delete forgets a snapshot; idempotent. Content that only this snapshot used is removed later.
+	// Open files stay readable until they are closed.
 	Delete(ctx context.Context, id carrel.SnapshotID) error
-	// GC removes what no snapshot uses.
+	// GC removes content that no snapshot uses.
 	GC(ctx context.Context) (Collected, error)
-	// Usage tells what the whole store costs.
+	// Usage returns the cost of the whole store.
 	Usage(ctx context.Context) (Usage, error)
-	// Flush waits until everything committed so far is packed and, with an object
-	// store, there.
+	// Flush waits until every snapshot committed so far is packed. With an object store it also
+	// waits until the packs are there.
 	Flush(ctx context.Context) error
-	// Close stops the work in the background; the next store goes on with it.
+	// Close stops the background work; the next store on the directory continues it.
 	Close() error
 }
 
 // Draft is a snapshot that is being taken.
 type Draft interface {
-	// Dir is where the driver writes its files: an empty directory of mode 0700.
+	// Dir is the directory for the driver's files. It is empty and has mode 0700.
 	Dir() string
-	// WriteBack has what is written into Dir go to the disk while it is written, until
-	// stop is called: Commit then waits for less.
+	// WriteBack sends data to the disk while the driver writes it into Dir, until the caller calls
+	// stop. Commit then waits for less.
 	WriteBack() (stop func())
-	// Commit makes the snapshot exist: m's ID is the one given to Begin. It returns the
-	// manifest as stored. After an error the draft is still there to be discarded.
+	// Commit makes the snapshot exist. The ID of m is the one given to Begin. Commit returns the
+	// manifest as stored. After an error the draft still exists, and the caller must discard it.
 	Commit(ctx context.Context, m Manifest) (Manifest, error)
-	// Discard removes a draft; after a Commit that worked it does nothing.
+	// Discard removes a draft. After a successful Commit it does nothing.
 	Discard() error
 }
 
-// Files are the files of a snapshot, in use.
+// Files are the files of a snapshot that is in use.
 type Files interface {
-	// Dir holds them, read-only. It stays until Close.
+	// Dir holds the files, read-only. It stays until Close.
 	Dir() string
 	Manifest() Manifest
-	// Verify compares the content with its checksums. It may run while a driver
-	// restores from Dir already, to save time; nothing must come of that restoration
-	// until Verify returned nil. Error: Invalid.
+	// Verify compares the content with its checksums. To save time, it may run while a driver
+	// already restores from Dir. The caller must not use the restored sandbox before Verify has
+	// returned nil. Error: Invalid.
 	Verify(ctx context.Context) error
-	// Close lets go of them. It is idempotent.
+	// Close releases the files. It is idempotent.
 	Close() error
 }
 
-// Stat is what one snapshot costs.
+// Stat is the cost of one snapshot.
 type Stat struct {
 	Size   int64 // bytes of its files
-	New    int64 // bytes that it added to the store when it was packed; −1 when it is not yet
+	New    int64 // bytes that packing it added to the store; −1 before packing
 	Packed bool
-	Hot    bool // its files are there, uncompressed
+	Hot    bool // it has a hot copy: its files, uncompressed
 }
 
-// Usage is what a store costs on this machine's disk (and in its object store,
-// where packs lie there).
+// Usage is the cost of a store on this machine's disk (and in its object store, if packs lie
+// there).
 type Usage struct {
 	Snapshots int   `json:"snapshots"`
-	Size      int64 `json:"size"`  // bytes of all snapshots' files, as if each had its own
+	Size      int64 `json:"size"`  // bytes of all snapshots' files, as if nothing were shared
 	Hot       int64 `json:"hot"`   // bytes of uncompressed copies
 	Packs     int64 `json:"packs"` // bytes of packs
-	Quota     int64 `json:"quota"` // bytes that Hot and Packs may come to; 0 is no limit
+	Quota     int64 `json:"quota"` // largest sum of Hot and Packs, in bytes; 0 is no limit
 }
 
 // Collected is what a GC did.
@@ -141,23 +140,21 @@ type Collected struct {
 	Freed  int64 `json:"freed"`  // bytes
 }
 
-// Blobs is where manifests and packs lie: a flat set of named, immutable byte
-// strings, on a disk or in an object store. Names are of letters, digits and the
-// characters "-._/". It is safe for concurrent use. Package blobtest is its
-// conformance suite.
+// Blobs stores manifests and packs. It is a flat set of named, immutable byte strings, on a disk or
+// in an object store. Names consist of letters, digits and the characters "-._/". It is safe for
+// concurrent use. Package blobtest is its conformance suite.
 type Blobs interface {
-	// Put stores size bytes of r under name. It appears whole or not at all, and is
-	// durable when Put returns. Putting what is there already replaces it. Errors:
-	// Exhausted, Unavailable.
+	// Put stores size bytes of r under name. The blob appears whole or not at all, and is durable
+	// when Put returns. Put replaces an existing blob. Errors: Exhausted, Unavailable.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Get reads length bytes from offset on; length −1 is all that is left. Errors:
-	// NotFound, Unavailable.
+	// Get reads length bytes from offset on; length −1 means all the rest. Errors: NotFound,
+	// Unavailable.
 	Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
 	// List calls fn for every blob whose name begins with prefix, in any order.
 	List(ctx context.Context, prefix string, fn func(BlobInfo) error) error
 	// Delete removes a blob; idempotent.
 	Delete(ctx context.Context, name string) error
-	// Close releases the connection to it.
+	// Close releases the connection to the storage.
 	Close() error
 }
 

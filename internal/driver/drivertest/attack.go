@@ -11,10 +11,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// attackInside is where the attack program lies in a sandbox.
+// attackInside is the path of the attack program in a sandbox.
 const attackInside = "/tmp/attack"
 
-// BuildAttack builds the attack program, static, for the machine the test runs on.
+// BuildAttack builds the attack program as a static binary for this machine.
 func BuildAttack(t testing.TB, out string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "github.com/carrel-dev/carrel/internal/driver/drivertest/attack")
@@ -41,11 +41,11 @@ func (b *box) upload(t testing.TB) {
 // attempt is one line of the attack program.
 type attempt struct{ name, outcome, detail string }
 
-// attempts are all lines of one part.
+// attempts are all lines of one part of the attack program.
 type attempts []attempt
 
-// run runs a part of the attack program inside, as root, and returns its lines.
-// A part that the wall ended (a signal, a dead sandbox) gives those it had printed.
+// run runs a part of the attack program inside, as root, and returns its lines. If the wall ends
+// the part (a signal, a dead sandbox), run returns the lines printed until then.
 func (b *box) run(t testing.TB, limit time.Duration, env map[string]string, args ...string) attempts {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -70,7 +70,7 @@ func parseAttempts(out string) attempts {
 	return list
 }
 
-// worked are the attempts that the system let through whose names begin so.
+// worked returns the attempts with these name prefixes that the system let through.
 func (a attempts) worked(prefixes ...string) []string {
 	var out []string
 	for _, x := range a {
@@ -87,8 +87,8 @@ func (a attempts) worked(prefixes ...string) []string {
 	return out
 }
 
-// wantRefused fails for each attempt of these that worked, and when the control of
-// the part did not.
+// wantRefused fails for each attempt with these name prefixes that worked. It also fails when the
+// part's control did not work.
 func (a attempts) wantRefused(t testing.TB, part string, prefixes ...string) {
 	t.Helper()
 	a.wantControl(t, part)

@@ -34,7 +34,7 @@ func (s *suite) testNeighbours(t *testing.T) {
 	}
 	defer p.Close()
 	a.wantLine(t, a.in.Dial, 8080, marker)
-	// The marker is among the arguments of a's process: b looks at every process it sees.
+	// The marker is among the arguments of a's process. b looks at every process that it sees.
 	if out, _, _ := b.exec(t.Context(), "cat /proc/[0-9]*/cmdline"); strings.Contains(out, marker) {
 		t.Error("a process of one is seen in the other")
 	} else if !strings.Contains(out, "cat") {
@@ -47,7 +47,7 @@ func (s *suite) testNeighbours(t *testing.T) {
 	b.run(t, time.Minute, nil, append([]string{"connect"}, to...)...).wantRefused(t, "connect", "tcp")
 }
 
-// testBombs checks that a sandbox that takes all it can harms only itself.
+// testBombs checks that a sandbox that takes all the resources it can harms only itself.
 func (s *suite) testBombs(t *testing.T) {
 	if s.attack == "" || !s.info.Capabilities.Isolation {
 		testenv.Inapplicable(t, "the driver runs no code that could take anything")
@@ -66,12 +66,12 @@ func (s *suite) testBombs(t *testing.T) {
 		}
 		s.box(t, d)
 	}
-	// over asks a sandbox that was bombed whether it lives; ended is fine too, with a reason.
+	// over checks that a bombed sandbox still lives. It may also have ended, with a reason.
 	over := func(t testing.TB, b *box) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for { // what is left of the bomb may hold all there is for a while
+		for { // the rest of the bomb may hold everything for a while
 			out, _, err := b.exec(ctx, "echo alive")
 			if err == nil && out == "alive\n" {
 				return
@@ -159,7 +159,7 @@ func (s *suite) testBombs(t *testing.T) {
 	})
 }
 
-// free is the free space where the test's files are.
+// free is the free space of the filesystem that holds the test's files.
 func free(t testing.TB) int64 {
 	t.Helper()
 	var st unix.Statfs_t

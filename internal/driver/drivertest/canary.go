@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canaries are things on the host that a sandbox must not touch.
+// canaries are objects on the host that a sandbox must not touch.
 type canaries struct {
 	token    string
 	paths    []string // files that hold the token
@@ -27,7 +27,7 @@ type canaries struct {
 	key      string   // description of a key
 }
 
-// plant puts canaries on the host and removes them with the test.
+// plant puts canaries on the host. They are removed when the test ends.
 func plant(t testing.TB) *canaries {
 	t.Helper()
 	c := &canaries{token: "canary" + rand.Text()}
@@ -36,7 +36,7 @@ func plant(t testing.TB) *canaries {
 	for _, dir := range []string{"/root", "/home", "/var", "/var/lib", "/tmp", "/run", "/opt", "/srv", "/etc", t.TempDir()} {
 		name := filepath.Join(dir, ".carrel-"+c.token)
 		if os.WriteFile(name, []byte("secret "+c.token+"\n"), 0o644) != nil {
-			continue // not ours to write: the others stand for it
+			continue // we may not write here; the other canaries are enough
 		}
 		t.Cleanup(func() { _ = os.Remove(name) })
 		c.paths = append(c.paths, name)
@@ -72,7 +72,8 @@ func plant(t testing.TB) *canaries {
 	return c
 }
 
-// listen counts connections to a listener of the host, and shows that it counts.
+// listen starts a listener on the host and counts its connections. It first shows that the counting
+// works.
 func (c *canaries) listen(t testing.TB, network, address string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -105,7 +106,7 @@ func (c *canaries) listen(t testing.TB, network, address string) string {
 	return l.Addr().String()
 }
 
-// wantUntouched checks every canary that lives.
+// wantUntouched checks all canaries.
 func (c *canaries) wantUntouched(t testing.TB) {
 	t.Helper()
 	if n := c.touched.Load(); n != 0 {

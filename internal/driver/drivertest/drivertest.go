@@ -1,5 +1,4 @@
-// Package drivertest is the conformance suite of package driver: a driver is done
-// when it passes.
+// Package drivertest is the conformance suite of package driver: a driver is done when it passes.
 //
 // # Use
 //
@@ -11,23 +10,21 @@
 //
 // # What is checked
 //
-// The contract: what Info promises, the life of an instance, dialling, statistics,
-// how it ends, Destroy in any state, recovery, the sweep after a daemon died, and that nothing is left
-// behind. And
-// the wall: the suite plants canaries on the host (files, sockets, listeners, keys,
-// processes, a terminal), then a program inside, running as root, does what it can
-// to reach them; see package attack. A case passes when no canary was touched, and
-// only when its control worked too: a search that would not even find what lies
-// inside proves nothing.
+// The contract: the claims of Info, the life of an instance, dialling, statistics, its end, Destroy
+// in any state, recovery, the sweep after a daemon died, and that nothing is left behind.
 //
-// A driver that says Snapshot is held to that contract, too: what a snapshot keeps,
-// with memory where Info says so, what restored sandboxes share (nothing), what
-// damaged and hostile ones do (nothing), and what a failure leaves (the sandbox, as
-// it was).
+// The wall: the suite plants canaries on the host (files, sockets, listeners, keys, processes, a
+// terminal). Then a program inside, running as root, tries everything to reach them; see package
+// attack. A case passes only when no canary was touched and its control worked. A search that does
+// not even find a file inside proves nothing.
 //
-// A driver without RealProcesses can't run that program. There the suite checks
-// that the honest refusal comes: native code does not run. Cases that load the
-// machine are left out with -short.
+// Snapshots, if the driver claims Snapshot: a snapshot keeps the state (with memory if Info says
+// so), restored sandboxes share nothing, damaged and hostile snapshots harm nothing, and a failure
+// leaves the sandbox as it was.
+//
+// A driver without RealProcesses can't run that program. There the suite checks that the driver
+// refuses honestly: native code does not run. With -short the suite leaves out cases that load the
+// machine.
 package drivertest
 
 import (
@@ -46,25 +43,24 @@ import (
 
 // Harness is a driver under test.
 type Harness struct {
-	// New returns a driver, which the suite closes. All that it returns within one
-	// test share their durable state (and their keeper), as the daemons before and
-	// after a restart do.
+	// New returns a driver; the suite closes it. All drivers that New returns within one test share
+	// their durable state and their keeper, like the daemons before and after a restart.
 	New func(t testing.TB) driver.Driver
 	// Root and Guest go into every Spec. The root has /bin/sh and a writable /tmp.
 	Root  driver.Root
 	Guest string
-	// Limits are those of the sandboxes; zero fields are small defaults.
+	// Limits are the limits of the sandboxes; zero fields get small defaults.
 	Limits carrel.Limits
-	// Exec runs a shell script inside and returns its standard output and exit code.
-	// Nil goes through the guest, which is what drivers want.
+	// Exec runs a shell script inside and returns its standard output and exit code. Nil runs it
+	// through the guest, as drivers normally want.
 	Exec func(ctx context.Context, in driver.Instance, script, user string) (stdout string, exit int, err error)
-	// Attack is the attack program, built static by [BuildAttack]; "" builds it,
-	// which needs Go and the module's sources.
+	// Attack is the path of the attack program, which [BuildAttack] built. If it is "", the suite
+	// builds the program, which needs Go and the module's sources.
 	Attack string
-	// OneOwner says that there is one id inside, so that no file can be given to another.
+	// OneOwner says that only one uid exists inside, so that a file can't be given to another.
 	OneOwner bool
-	// Settle, unless nil, waits until a driver has made what it makes ahead for sandboxes to come, so that it isn't taken for
-	// something that was left.
+	// Settle waits until a driver has prepared its objects for future sandboxes, so that the suite
+	// does not take them for leftovers. It may be nil.
 	Settle func(t testing.TB, d driver.Driver)
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
@@ -125,7 +121,7 @@ func (s *suite) group(t *testing.T, name string, f func(*testing.T)) {
 	})
 }
 
-// open returns a driver that is closed with the test.
+// open returns a driver that is closed when the test ends.
 func (s *suite) open(t testing.TB) driver.Driver {
 	t.Helper()
 	d := s.New(t)
@@ -150,7 +146,8 @@ func (s *suite) spec(t testing.TB) driver.Spec {
 	return driver.Spec{ID: carrel.NewID(), Root: s.Root, Guest: s.Guest, Dir: t.TempDir(), Limits: s.Limits}
 }
 
-// box makes a sandbox whose guest answers; the test's end destroys it.
+// box makes a sandbox and waits until its guest answers. The sandbox is destroyed when the test
+// ends.
 func (s *suite) box(t testing.TB, d driver.Driver) *box {
 	t.Helper()
 	b, err := s.tryBox(t.Context(), d, s.spec(t))
@@ -176,7 +173,7 @@ func (s *suite) adopt(spec driver.Spec, in driver.Instance) *box {
 	return &box{s: s, spec: spec, in: in, conn: guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})}
 }
 
-// ready waits until the guest answers, and makes it this sandbox's.
+// ready waits until the guest answers, and gives it this sandbox's identity.
 func (b *box) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -187,7 +184,7 @@ func (b *box) ready(ctx context.Context) error {
 		Hostname: string(b.spec.ID), DefaultUser: "root"})
 }
 
-// destroy ends the sandbox, whatever its state.
+// destroy ends the sandbox in any state.
 func (b *box) destroy(t testing.TB) {
 	t.Helper()
 	_ = b.conn.Close()
@@ -210,7 +207,7 @@ func (b *box) exec(ctx context.Context, script string) (string, int, error) {
 	return string(res.Stdout), res.ExitCode, nil
 }
 
-// must runs a script that has to succeed within a time, and returns its output.
+// must runs a script that has to succeed within a time limit, and returns its output.
 func (b *box) must(t testing.TB, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -234,7 +231,7 @@ func (b *box) wait(t testing.TB, limit time.Duration) driver.Exit {
 	return e
 }
 
-// wantError checks that an error is one of ours.
+// wantError checks that an error is a *carrel.Error.
 func wantError(t testing.TB, err error) {
 	t.Helper()
 	var ce *carrel.Error

@@ -21,16 +21,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestHostProcess runs the suite against a driver without any wall: the guest as an
-// ordinary process of this machine. It shows that the suite's own cases work.
+// TestHostProcess runs the suite against a driver without any wall: its guest is an ordinary
+// process of this machine. It shows that the suite's own cases work.
 func TestHostProcess(t *testing.T) {
 	run(t, map[string]string{"neighbours": "one machine: its files are shared"})
 }
 
-// envFault makes the driver faulty, in a copy of this test that has to fail.
+// envFault makes the driver faulty in a copy of this test. The copy has to fail.
 const envFault = "DRIVERTEST_FAULT"
 
-// TestFaulty is that copy; alone it does nothing.
+// TestFaulty is that copy. Without envFault it does nothing.
 func TestFaulty(t *testing.T) {
 	if os.Getenv(envFault) == "" {
 		testenv.Inapplicable(t, "only as a child of TestSuiteCanFail")

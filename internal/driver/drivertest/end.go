@@ -58,7 +58,7 @@ func (s *suite) testEnd(t *testing.T) {
 		}
 	})
 	t.Run("guest died", func(t *testing.T) {
-		// Only where process 1 is the sandbox's own: without isolation it is the host's.
+		// Only with isolation: without it, process 1 is the host's.
 		if c := s.info.Capabilities; !c.Isolation || !c.RealProcesses {
 			testenv.Inapplicable(t, "the driver does not isolate")
 		}
@@ -75,7 +75,7 @@ func (s *suite) testEnd(t *testing.T) {
 			}
 			return
 		}
-		// The kernel protected its first process from signals: then it must go on.
+		// The kernel protected its first process from signals. Then the sandbox must go on.
 		b.must(t, "echo alive")
 	})
 	t.Run("out of memory", func(t *testing.T) {
@@ -93,7 +93,7 @@ func (s *suite) testEnd(t *testing.T) {
 		}
 		e, werr := waitShort(b.in, time.Minute)
 		if werr != nil {
-			// The process alone was ended: allowed, when the sandbox goes on.
+			// Only the process was ended. That is allowed if the sandbox goes on.
 			if code == 0 && err == nil {
 				t.Errorf("the bomb ended with %q", out)
 			}

@@ -16,10 +16,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// testEscape plants canaries and lets the attack program go for them.
+// testEscape plants canaries and runs the attack program against them.
 func (s *suite) testEscape(t *testing.T) {
 	c := plant(t)
-	d := s.open(t) // after the canaries: it inherits the environment that holds one
+	d := s.open(t) // opened after plant: it inherits the environment with a canary
 	b := s.box(t, d)
 	if s.attack == "" {
 		s.testRefusesCode(t, b, c)
@@ -95,7 +95,7 @@ func (s *suite) testEscape(t *testing.T) {
 	}
 }
 
-// escapeKnobs compares the host's kernel settings before and after writes.
+// escapeKnobs writes to kernel settings inside, and compares the host's settings before and after.
 func (b *box) escapeKnobs(t *testing.T, c *canaries) {
 	knobs := []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/domainname",
 		"/sys/kernel/uevent_helper", "/sys/fs/cgroup/memory/release_agent"}
@@ -116,14 +116,16 @@ func (b *box) escapeKnobs(t *testing.T, c *canaries) {
 	}
 }
 
-// telltales are commands that say what machine this is: how it was booted, its devices, its disks.
+// telltales are commands whose output identifies the machine: how it was booted, its devices, its
+// disks.
 var telltales = []string{"cat /proc/cmdline", "cat /proc/bootconfig", "cat /proc/partitions", "cat /proc/diskstats", "cat /proc/swaps", "cat /proc/mdstat", "cat /proc/modules",
 	"cat /proc/interrupts", "cat /proc/softirqs", "cat /proc/iomem", "cat /proc/zoneinfo", "cat /proc/buddyinfo", "cat /proc/bus/pci/devices",
 	"cat /proc/bus/input/devices", "cat /proc/slabinfo", "ls /proc/irq", "ls /sys/block", "ls /sys/class/block", "ls /sys/bus/pci/devices",
 	"ls /sys/bus/virtio/devices", "ls /sys/bus/usb/devices", "ls /sys/module", "ls /sys/fs", "cat /sys/class/dmi/id/product_uuid", "cat /sys/class/dmi/id/product_name",
 	"cat /sys/class/dmi/id/board_serial", "cat /sys/hypervisor/uuid", "cat /sys/firmware/dmi/tables/DMI | od -An -tx1"}
 
-// escapeTelltales has nothing of what tells of the host come back from inside: no line's first three words, since counters move.
+// escapeTelltales runs the telltales on the host and inside. No line's first three words may be the
+// same. It compares only these, because counters change.
 func (b *box) escapeTelltales(t *testing.T) {
 	begins := func(text string) map[string]bool {
 		out := map[string]bool{}
@@ -155,8 +157,8 @@ func (b *box) escapeTelltales(t *testing.T) {
 	}
 }
 
-// escapeNetwork goes for everything that this host, its neighbours and the gateway
-// might answer on.
+// escapeNetwork tries to reach every address of this host, its neighbours and the gateway that
+// might answer.
 func (b *box) escapeNetwork(t *testing.T, c *canaries) {
 	_, port, err := net.SplitHostPort(c.tcp)
 	if err != nil {
@@ -182,8 +184,8 @@ func (b *box) escapeNetwork(t *testing.T, c *canaries) {
 	}
 }
 
-// testRefusesCode is the escape case of a driver that runs nothing real: native code
-// must be refused, honestly, and nothing of the host be there.
+// testRefusesCode is the escape case for a driver that runs no real programs. It must refuse native
+// code honestly, and nothing of the host may be visible.
 func (s *suite) testRefusesCode(t *testing.T, b *box, c *canaries) {
 	t.Run("native code", func(t *testing.T) {
 		elf := "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00", 200)

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// Keeper keeps copies of files in this process: for drivers that are closed and opened again within one test. Its zero value is
-// empty. Safe for concurrent use.
+// Keeper keeps copies of files in this process, for drivers that are closed and opened again within
+// one test. Its zero value is empty. Safe for concurrent use.
 type Keeper struct {
 	mu    sync.Mutex
 	files map[string]*os.File
@@ -58,14 +58,14 @@ func (k *Keeper) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Len is how many files it keeps.
+// Len is the number of kept files.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.files)
 }
 
-// copyFile copies a descriptor. f.Fd would make the original block.
+// copyFile copies a descriptor. It does not use f.Fd, which would make the original blocking.
 func copyFile(f *os.File) (*os.File, error) {
 	rc, err := f.SyscallConn()
 	if err != nil {

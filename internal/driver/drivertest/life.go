@@ -187,7 +187,7 @@ func (b *box) wantLine(t testing.TB, dial func(context.Context, uint16) (net.Con
 	}
 }
 
-// background starts a part of the attack program and returns what stops it.
+// background starts a part of the attack program and returns a function that stops it.
 func (b *box) background(t testing.TB, part string) (stop func()) {
 	t.Helper()
 	p, err := b.conn.Start(t.Context(), carrel.Command{Args: append([]string{attackInside}, strings.Fields(part)...), User: "root", Dir: "/"})

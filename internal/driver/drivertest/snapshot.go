@@ -59,7 +59,7 @@ func (s *suite) testSnapshot(t *testing.T) {
 	}
 }
 
-// testSnapshotInfo checks that Info and the optional interfaces agree.
+// testSnapshotInfo checks that Info and the optional interfaces agree about snapshots.
 func (s *suite) testSnapshotInfo(t *testing.T, b *box, d driver.Driver) {
 	c := s.info.Capabilities
 	if _, ok := driver.As[driver.Restorer](d); ok != c.Snapshot {
@@ -83,7 +83,7 @@ func snapshotDir(t testing.TB) string {
 	return dir
 }
 
-// trySnapshot takes a snapshot within a time.
+// trySnapshot takes a snapshot within a time limit.
 func (b *box) trySnapshot(ctx context.Context, dir string, opts driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	sn, ok := driver.As[driver.Snapshotter](b.in)
 	if !ok {
@@ -94,7 +94,7 @@ func (b *box) trySnapshot(ctx context.Context, dir string, opts driver.SnapshotO
 	return sn.Snapshot(ctx, dir, opts)
 }
 
-// snapshot takes a snapshot that has to succeed, and checks what is said of it.
+// snapshot takes a snapshot that has to succeed, and checks its SnapshotInfo.
 func (b *box) snapshot(t testing.TB, opts driver.SnapshotOptions) moment {
 	t.Helper()
 	m := moment{dir: snapshotDir(t)}
@@ -120,7 +120,7 @@ func (b *box) snapshot(t testing.TB, opts driver.SnapshotOptions) moment {
 	return m
 }
 
-// restorer is the driver's other half.
+// restorer returns the driver as a Restorer.
 func restorer(t testing.TB, d driver.Driver) driver.Restorer {
 	t.Helper()
 	r, ok := driver.As[driver.Restorer](d)
@@ -130,8 +130,8 @@ func restorer(t testing.TB, d driver.Driver) driver.Restorer {
 	return r
 }
 
-// tryRestore makes a sandbox from a snapshot and waits until its guest answers and
-// everything has been read. After an error nothing runs.
+// tryRestore makes a sandbox from a snapshot. It waits until the guest answers and everything has
+// been read. After an error nothing runs.
 func (s *suite) tryRestore(t testing.TB, d driver.Driver, m moment, spec driver.Spec, opts driver.RestoreOptions) (*box, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -156,8 +156,8 @@ func (s *suite) tryRestore(t testing.TB, d driver.Driver, m moment, spec driver.
 	return b, nil
 }
 
-// restore makes a sandbox with an ID of its own from a snapshot; the test's end
-// destroys it.
+// restore makes a sandbox with a new ID from a snapshot. The sandbox is destroyed when the test
+// ends.
 func (s *suite) restore(t testing.TB, d driver.Driver, m moment, opts driver.RestoreOptions) *box {
 	t.Helper()
 	if err := restorer(t, d).CanRestore(m.info, opts); err != nil {
@@ -171,7 +171,7 @@ func (s *suite) restore(t testing.TB, d driver.Driver, m moment, opts driver.Res
 	return b
 }
 
-// want runs a script and compares what it prints.
+// want runs a script and compares its output.
 func (b *box) want(t testing.TB, script, want string) {
 	t.Helper()
 	if out := b.must(t, script); out != want {
@@ -241,7 +241,7 @@ func (s *suite) testOriginalGone(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	// What the first driver knew is gone with it: the directory is the whole snapshot.
+	// A new driver knows nothing of the first one: the directory is the whole snapshot.
 	d := s.open(t)
 	moved := moment{dir: filepath.Join(t.TempDir(), "elsewhere"), info: m.info}
 	if err := os.Rename(m.dir, moved.dir); err != nil {

@@ -23,8 +23,8 @@ func copyMoment(t testing.TB, m moment) moment {
 type damage struct {
 	name string
 	do   func(name string) error
-	// quiet: where snapshots hold memory, it may go unnoticed by the driver. Its
-	// pages are not read before they are needed; package snapshot checks them.
+	// quiet: if snapshots hold memory, the driver may not notice the damage. It reads pages only
+	// when they are needed; package snapshot checks them.
 	quiet bool
 }
 
@@ -136,8 +136,8 @@ func (s *suite) testDamaged(t *testing.T) {
 	b.want(t, "cat /tmp/kept", "kept")
 }
 
-// wantRefused restores a snapshot that is not right. With maybe it may pass, as
-// long as it harms nothing.
+// wantRefused restores a damaged snapshot, which must fail. With maybe it may succeed, as long as
+// it harms nothing.
 func (s *suite) wantRefused(t *testing.T, d driver.Driver, m moment, maybe bool) {
 	t.Helper()
 	spec := s.spec(t)
@@ -153,7 +153,7 @@ func (s *suite) wantRefused(t *testing.T, d driver.Driver, m moment, maybe bool)
 		t.Errorf("a damaged snapshot gave %v (kind %q), want invalid", err, kind)
 	}
 	s.wantGone(t, spec)
-	// What can't be restored can't be read either, or is read to its end in peace.
+	// Reading its files must fail cleanly or reach the end.
 	scratch := s.spec(t)
 	if rc, err := r.SnapshotFiles(t.Context(), m.dir, m.info, scratch); err == nil {
 		_, _ = readTar(rc)

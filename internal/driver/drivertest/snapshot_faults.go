@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// load puts some MiB of files into the sandbox, so that a snapshot takes a while.
+// load puts mib MiB of files into the sandbox, so that a snapshot takes a while.
 func (b *box) load(t testing.TB, mib int) {
 	t.Helper()
 	data := strings.Repeat("some text that is not all the same: 0123456789abcdefghijklmnopq\n", mib<<14)
@@ -80,12 +80,12 @@ func (s *suite) testSnapshotCancelled(t *testing.T) {
 			t.Error("a snapshot with an ended context worked")
 		}
 		b.want(t, "echo runs", "runs")
-		if err == nil { // it was faster: then it is a snapshot
+		if err == nil { // it was faster than cancel, so it must be complete
 			r := s.restore(t, d, m, driver.RestoreOptions{})
 			r.want(t, "wc -c < /tmp/load | while read n; do echo $n; done", fmt.Sprint(16<<20))
 			r.destroy(t)
 		}
-		// Restore cancelled in the same way leaves nothing or a sandbox.
+		// A Restore that is cancelled in the same way leaves nothing, or a sandbox.
 		whole, spec := b.snapshot(t, driver.SnapshotOptions{}), s.spec(t)
 		ctx, cancel = context.WithCancel(t.Context())
 		timer = time.AfterFunc(after, cancel)
@@ -103,7 +103,7 @@ func (s *suite) testSnapshotCancelled(t *testing.T) {
 // smallDisk mounts a filesystem of some MiB and returns a directory on it.
 func smallDisk(t testing.TB, mib int) string {
 	t.Helper()
-	if os.Getuid() != 0 { // a driver's run without root is its second: other tests ask for root by name
+	if os.Getuid() != 0 { // not needed twice: a driver's tests also run as root
 		testenv.Inapplicable(t, "only root mounts a small filesystem")
 	}
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func (s *suite) testSnapshotEnded(t *testing.T) {
 	if _, err := b.trySnapshot(t.Context(), snapshotDir(t), driver.SnapshotOptions{}); carrel.KindOf(err) != carrel.Unavailable {
 		t.Errorf("a snapshot of a destroyed sandbox gave %v, want unavailable", err)
 	}
-	// Destroyed meanwhile: whatever comes first, neither hangs and nothing stays.
+	// Destroy it during a snapshot. In either order, neither call may hang and nothing may stay.
 	for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		b := s.box(t, d)
 		b.load(t, 4)
@@ -211,7 +211,7 @@ func (s *suite) testRestoreLeftovers(t *testing.T) {
 	d := s.open(t)
 	b := s.box(t, d)
 	m := b.snapshot(t, driver.SnapshotOptions{})
-	warm := s.restore(t, d, m, driver.RestoreOptions{}) // what the first one sets up for good
+	warm := s.restore(t, d, m, driver.RestoreOptions{}) // the first restore sets up lasting objects
 	warm.destroy(t)
 	before := s.trace(t, d)
 	for range 5 {
@@ -222,7 +222,7 @@ func (s *suite) testRestoreLeftovers(t *testing.T) {
 		if e := r.wait(t, time.Minute); e.Reason != carrel.EndKilled {
 			t.Errorf("the end of a restored sandbox is %+v", e)
 		}
-		// Destroyed before its guest answers.
+		// Destroy a sandbox before its guest answers.
 		spec := s.spec(t)
 		in, err := restorer(t, d).Restore(t.Context(), m.dir, m.info, spec, driver.RestoreOptions{})
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// treeScript makes what the attack program's part "tree" makes, for shells with
-// tools and without real programs.
+// treeScript makes the same files as the attack program's part "tree". It is for shells that have
+// tools but can't run real programs.
 const treeScript = `set -e
 mkdir -p /tmp/tree/deep/er/est /tmp/tree/empty-dir /tmp/tree/private
 cd /tmp/tree
@@ -50,7 +50,7 @@ func (b *box) makeTree(t testing.TB) {
 	b.run(t, time.Minute, nil, "tree", "/tmp/tree").wantControl(t, "tree")
 }
 
-// seen is all that the guest says of a file.
+// seen is the guest's description of a file.
 type seen struct {
 	Mode         fs.FileMode
 	Owner, Group string
@@ -61,8 +61,8 @@ type seen struct {
 	Sum          string // of a file's contents
 }
 
-// special stands in place of the contents of what the guest does not read: pipes,
-// sockets and devices. It calls them files otherwise.
+// special stands for the contents of files that the guest does not read: pipes, sockets and
+// devices. Otherwise the guest describes them as files.
 const special = "special"
 
 // tree describes everything below a directory through the guest.
@@ -130,7 +130,7 @@ func wantTree(t testing.TB, got, want map[string]seen) {
 	}
 }
 
-// modes are the ways a snapshot may be taken and restored.
+// modes are the ways in which a snapshot may be taken and restored.
 func (s *suite) modes() map[string]driver.SnapshotOptions {
 	m := map[string]driver.SnapshotOptions{"files only": {FilesOnly: true}}
 	if s.info.Capabilities.MemorySnapshot {
@@ -155,7 +155,7 @@ func (s *suite) testFilesSurvive(t *testing.T) {
 			r := s.restore(t, d, b.snapshot(t, opts), driver.RestoreOptions{})
 			wantTree(t, r.tree(t, "/tmp/tree"), before)
 			r.must(t, "cd /tmp/tree && [ -u setuid ] && [ -k private ] && [ ! -k deep ]")
-			// Hard links are one file still, and apart from the original's.
+			// Hard links are still one file, and separate from the original's.
 			r.must(t, "cd /tmp/tree && echo more >> deep/hard-2")
 			r.want(t, "cd /tmp/tree && cat hard-1 deep/er/hard-3", "linked\nmore\nlinked\nmore")
 			r.want(t, "cd /tmp/tree && rm deep/hard-2 && cat hard-1 deep/er/hard-3", "linked\nmore\nlinked\nmore")
@@ -190,7 +190,7 @@ func (s *suite) testManyFiles(t *testing.T) {
 	}
 }
 
-// templateChanges is what the cases about the template's own files do to them.
+// templateChanges lists the changes that cases make to the template's own files.
 type templateChanges struct {
 	removed  string   // the path of a program, resolved
 	changed  string   // one whose mode was changed
@@ -208,8 +208,8 @@ func (b *box) changeTemplate(t testing.TB) templateChanges {
 	}
 	c := templateChanges{removed: lines[0], changed: lines[1], kept: lines[2]}
 	files := b.conn.Files("root")
-	c.replaced = "/opt"                            // made, where the template has none of these
-	for _, dir := range []string{"/opt", "/srv"} { // the guest itself writes to others
+	c.replaced = "/opt"                            // newly made, if the template has none of these
+	for _, dir := range []string{"/opt", "/srv"} { // the guest itself writes to other directories
 		if list, err := files.List(t.Context(), dir, 1); err == nil && len(list) > 0 {
 			c.replaced = dir
 			for _, f := range list {
@@ -238,7 +238,7 @@ func (s *suite) testTemplateChanges(t *testing.T) {
 				t.Errorf("%s: %v, %v", c.changed, f.Mode, err)
 			}
 			r.want(t, "echo one | wc -l | while read n; do echo $n; done", "1")
-			// A second generation: what is gone stays gone, what comes back is new.
+			// A second generation: removed files stay removed, files made again are new.
 			r.must(t, "echo back > "+c.removed+" && rm "+c.replaced+"/new")
 			again := s.restore(t, d, r.snapshot(t, opts), driver.RestoreOptions{})
 			again.want(t, fmt.Sprintf("cat %s; ls %s", c.removed, c.replaced), "back")
@@ -246,7 +246,7 @@ func (s *suite) testTemplateChanges(t *testing.T) {
 	}
 }
 
-// fill writes MiB blocks until the disk is full and returns how many fitted.
+// fill writes MiB blocks until the disk is full, and prints how many fitted.
 const fill = `i=0; mkdir -p /fill; while [ $i -lt %d ] && cat /block > /fill/$i; do i=$((i+1)); done 2>/dev/null; echo $i`
 
 func (s *suite) testDiskAfterRestore(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// freezer is the instance's, or none.
+// freezer returns the instance as a Freezer, if it is one.
 func (b *box) freezer() (driver.Freezer, bool) { return driver.As[driver.Freezer](b.in) }
 
 func (s *suite) testFreeze(t *testing.T) {
@@ -20,7 +20,7 @@ func (s *suite) testFreeze(t *testing.T) {
 		testenv.Inapplicable(t, "the driver's instances are no Freezers")
 	}
 	ctx := t.Context()
-	// still checks that a command does not end.
+	// still checks that a command does not end while the sandbox is frozen.
 	still := func(t testing.TB, b *box) {
 		t.Helper()
 		short, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
@@ -52,7 +52,7 @@ func (s *suite) testFreeze(t *testing.T) {
 		}
 		both(t, "thaw", f.Thaw)
 		b.want(t, "echo runs", "runs")
-		// A process that ticks all the time has seen a gap as long as the freeze.
+		// A process that ticks all the time must have seen a gap as long as the freeze.
 		if s.attack != "" {
 			if a := b.ask(t); a.MaxGap < pause*9/10 {
 				t.Errorf("frozen for %v, and a process noticed no more than %v", pause, a.MaxGap)
@@ -99,7 +99,7 @@ func (s *suite) testFreeze(t *testing.T) {
 	})
 }
 
-// testFrozenRecovered checks that a frozen sandbox is one after Recover, too.
+// testFrozenRecovered checks that a frozen sandbox is still frozen after Recover.
 func (s *suite) testFrozenRecovered(t *testing.T) {
 	if !s.info.Capabilities.Recover {
 		testenv.Inapplicable(t, "the driver says that instances do not outlive it")

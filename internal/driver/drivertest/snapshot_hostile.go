@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// testHostileFiles lets the inside prepare files for whoever reads its snapshot, and
-// checks that nothing of the host was touched.
+// testHostileFiles makes files inside that could trick a reader of the snapshot. It checks that
+// nothing on the host was touched.
 func (s *suite) testHostileFiles(t *testing.T) {
 	c := plant(t)
 	d := s.open(t)
@@ -39,14 +39,14 @@ func (s *suite) testHostileFiles(t *testing.T) {
 			r := s.restore(t, d, m, driver.RestoreOptions{})
 			after := r.tree(t, "/tmp/odd")
 			if _, kept := after["/tmp/odd/socket"]; !kept && opts.FilesOnly {
-				delete(before, "/tmp/odd/socket") // tar has none, and nobody listens there any more
+				delete(before, "/tmp/odd/socket") // tar has no sockets, and no process listens there now
 			}
 			wantTree(t, after, before)
 			for i, p := range c.paths {
 				if out, _, _ := r.exec(t.Context(), fmt.Sprintf("cd /tmp/odd; cat link-%d up-%[1]d proc-%[1]d", i)); strings.Contains(out, c.token) {
 					t.Errorf("a link leads to the host's %s", p)
 				}
-				// Writing through a link stays inside, too.
+				// Writes through a link must stay inside, too.
 				_, _, _ = r.exec(t.Context(), fmt.Sprintf("cd /tmp/odd; mkdir -p %s; echo overwritten > link-%d; echo overwritten > up-%[2]d", filepath.Dir(p), i))
 			}
 			got := s.files(t, d, m)
@@ -64,7 +64,7 @@ func (s *suite) testHostileFiles(t *testing.T) {
 	c.wantUntouched(t)
 }
 
-// wantClean checks that a snapshot's files hold nothing of the host's.
+// wantClean checks that a snapshot's files hold nothing from the host.
 func wantClean(t testing.TB, dir string, c *canaries) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -76,7 +76,8 @@ func wantClean(t testing.TB, dir string, c *canaries) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The links hold the canaries' names, which end in the token; the files say "secret".
+		// The links hold the canaries' names, which end in the token. Only the canaries' contents
+		// hold "secret".
 		if strings.Contains(string(b), "secret "+c.token) {
 			t.Errorf("%s holds the contents of a file of the host's", e.Name())
 		}

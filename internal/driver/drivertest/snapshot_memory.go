@@ -17,10 +17,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// witnessPort is where the witness listens inside.
+// witnessPort is the port of the witness inside.
 const witnessPort = 8090
 
-// testimony is what the witness says; see the attack program's part of that name.
+// testimony is the witness's answer; see the attack program's part "witness".
 type testimony struct {
 	PID              int
 	Token, Heap      string
@@ -32,7 +32,8 @@ type testimony struct {
 	Random, Hostname string
 }
 
-// startWitness starts the witness and returns its first testimony and what it prints.
+// startWitness starts the witness. It returns the first testimony and collects the witness's
+// output.
 func (b *box) startWitness(t testing.TB) testimony {
 	t.Helper()
 	b.upload(t)
@@ -45,8 +46,8 @@ func (b *box) startWitness(t testing.TB) testimony {
 	return b.ask(t)
 }
 
-// tell says a line to the witness over a connection of its own and returns the
-// connection with the first line of the answer.
+// tell sends a line to the witness over a new connection. It returns the connection and the first
+// line of the answer.
 func (b *box) tell(t testing.TB, line string) (net.Conn, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,7 +76,7 @@ func (b *box) ask(t testing.TB) testimony {
 	return a
 }
 
-// hold opens a connection from outside to the witness, which keeps it.
+// hold opens a connection from outside to the witness. The witness keeps it open.
 func (b *box) hold(t testing.TB) net.Conn {
 	t.Helper()
 	c, line := b.tell(t, "hold")
@@ -100,8 +101,8 @@ func wantEcho(t testing.TB, c net.Conn, text string) {
 	}
 }
 
-// wantKept compares a testimony with an earlier one of the same process: round is
-// how often the pipe was asked by now.
+// wantKept compares a testimony with an earlier one of the same process. round is the number of
+// questions to the pipe so far.
 func (a testimony) wantKept(t testing.TB, before testimony, round int) {
 	t.Helper()
 	if a.PID != before.PID || a.Token != before.Token || a.Heap != before.Heap {
@@ -175,7 +176,7 @@ func (b *box) wantHeldClosed(t testing.TB) {
 	})
 }
 
-// lines collects what a process prints.
+// lines collects the output lines of a process.
 type lines struct {
 	mu  sync.Mutex
 	buf strings.Builder
@@ -193,8 +194,7 @@ func (l *lines) has(text string) bool {
 	return strings.Contains(l.buf.String(), text)
 }
 
-// testGuestKept checks that the guest still knows its process, and that what it
-// prints comes out.
+// testGuestKept checks that the guest still knows its process and passes on the process's output.
 func (b *box) testGuestKept(t testing.TB, pid int) {
 	t.Helper()
 	list, err := b.conn.Processes(t.Context())
@@ -213,7 +213,7 @@ func (b *box) testGuestKept(t testing.TB, pid int) {
 	testenv.Eventually(t, "what the process prints after the restore comes out", func() bool { return out.has("a word after restore") })
 }
 
-// testRefreshed checks what every restored sandbox must have anew.
+// testRefreshed checks the state that every restored sandbox must get anew.
 func (s *suite) testRefreshed(t *testing.T) {
 	d := s.open(t)
 	b := s.box(t, d)

@@ -16,14 +16,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// entry is one of a tar stream, with the hash of its contents.
+// entry is an entry of a tar stream, with the hash of its contents.
 type entry struct {
 	*tar.Header
 	sum string
 }
 
-// readTar reads a stream to its end. Names are checked and keys are without the
-// slash at a directory's end and the "./" that some writers begin with.
+// readTar reads a stream to its end and checks the names. Its keys are names without the slash
+// after a directory's name and without a leading "./", which some writers add.
 func readTar(r io.Reader) (map[string]entry, error) {
 	out := map[string]entry{}
 	tr := tar.NewReader(r)
@@ -61,7 +61,7 @@ func readTar(r io.Reader) (map[string]entry, error) {
 	}
 }
 
-// whiteout reports whether an entry is one.
+// whiteout reports whether an entry is a whiteout.
 func (e entry) whiteout() bool {
 	return e.Header != nil && e.Typeflag == tar.TypeChar && e.Devmajor == 0 && e.Devminor == 0
 }
@@ -105,7 +105,7 @@ func (s *suite) testTar(t *testing.T) {
 			if again := s.files(t, d, m); len(again) != len(got) {
 				t.Errorf("read twice: %d entries, then %d", len(got), len(again))
 			}
-			// Of a restored sandbox's snapshot they are the same.
+			// A snapshot of a restored sandbox has the same files.
 			r := s.restore(t, d, m, driver.RestoreOptions{})
 			second := s.files(t, d, r.snapshot(t, opts))
 			s.wantTarTree(t, second, tree)
@@ -115,7 +115,7 @@ func (s *suite) testTar(t *testing.T) {
 	t.Run("closed early", func(t *testing.T) { s.testTarClosedEarly(t, d, b) })
 }
 
-// wantTarTree compares a stream with what the guest says of the tree.
+// wantTarTree compares a stream with the guest's description of the tree.
 func (s *suite) wantTarTree(t testing.TB, got map[string]entry, tree map[string]seen) {
 	t.Helper()
 	links := map[string]entry{}
@@ -130,8 +130,8 @@ func (s *suite) wantTarTree(t testing.TB, got map[string]entry, tree map[string]
 			links[name] = e
 			e = got[strings.TrimPrefix(strings.TrimPrefix(e.Linkname, "./"), "/")]
 		}
-		// The guest says of a link what it leads to, of a pipe that it is no regular file, and nothing of the
-		// special bits.
+		// The guest describes a link by its target's mode, and a pipe only as no regular file. It
+		// does not report the special bits.
 		if mode := e.FileInfo().Mode(); want.Target == "" && want.Sum != special && want.Mode&fs.ModeIrregular == 0 && mode&(fs.ModeType|fs.ModePerm) != want.Mode&(fs.ModeType|fs.ModePerm) {
 			t.Errorf("%q is %v in the stream, want %v", name, mode, want.Mode)
 		}
@@ -168,7 +168,7 @@ func (s *suite) wantTarTree(t testing.TB, got map[string]entry, tree map[string]
 	}
 }
 
-// wantTarChanges checks what a stream says of the template's own files.
+// wantTarChanges checks a stream's entries for the template's own files.
 func wantTarChanges(t testing.TB, got map[string]entry, c templateChanges) {
 	t.Helper()
 	rel := func(p string) string { return strings.TrimPrefix(p, "/") }
@@ -191,11 +191,11 @@ func wantTarChanges(t testing.TB, got map[string]entry, c templateChanges) {
 	}
 }
 
-// testTarClosedEarly checks that a reader who has enough leaves nothing behind.
+// testTarClosedEarly checks that a reader who closes the stream early leaves nothing behind.
 func (s *suite) testTarClosedEarly(t *testing.T, d driver.Driver, b *box) {
 	b.load(t, 16)
 	m := b.snapshot(t, driver.SnapshotOptions{})
-	warm := s.files(t, d, m) // what the first one sets up for good
+	warm := s.files(t, d, m) // the first one sets up lasting objects
 	if len(warm) == 0 {
 		t.Error("no files")
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestFaultySnapshots runs the suite on a driver whose snapshots are faulty, in a
-// copy of this test that has to fail; alone it does nothing.
+// TestFaultySnapshots runs the suite on a driver with faulty snapshots. It runs in a copy of this
+// test, and the copy has to fail. Alone it does nothing.
 func TestFaultySnapshots(t *testing.T) {
 	if os.Getenv(envFault) == "" {
 		testenv.Inapplicable(t, "only as a child of TestSnapshotCasesCanFail")
@@ -31,7 +31,7 @@ func TestFaultySnapshots(t *testing.T) {
 	}})
 }
 
-// Each fault must be found by the case that is there for it.
+// Each fault must be found by the case that is made for it.
 func TestSnapshotCasesCanFail(t *testing.T) {
 	testenv.Long(t, "runs the suite several times")
 	for fault, c := range map[string]struct{ group, text string }{
@@ -73,7 +73,7 @@ type faulty struct {
 
 	mu    sync.Mutex
 	first driver.Instance            // for "shares"
-	late  map[string]driver.Instance // by directory, for "takes it later"
+	late  map[string]driver.Instance // by directory, for the fault "takes it later"
 }
 
 // Create implements driver.Driver.
@@ -138,7 +138,7 @@ func (d *faulty) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	return d.first, d.spoil(ctx, in)
 }
 
-// spoil does inside a restored sandbox what a faulty restore would have done.
+// spoil changes a restored sandbox as a faulty restore would have done.
 func (d *faulty) spoil(ctx context.Context, in driver.Instance) error {
 	script := map[string]string{"forgets removals": "echo x > /usr/bin/touch", "changes times": "echo more >> /tmp/tree/deep/hard-2"}[d.fault]
 	c := guest.NewConn(in.Dial, guest.ConnOptions{})
@@ -172,7 +172,7 @@ func (d *faulty) SnapshotFiles(ctx context.Context, dir string, info driver.Snap
 			go func() { select {} }()
 		}
 	case "whole template":
-		// One entry before all others: a file that nobody touched.
+		// One entry before all others: an unchanged file.
 		return struct {
 			io.Reader
 			io.Closer
@@ -227,7 +227,7 @@ func (f *freezing) Freeze(ctx context.Context) error {
 
 func (f *freezing) Thaw(context.Context) error { return nil }
 
-// untouched is a tar entry of a tool of the template, without the end of a stream.
+// untouched returns a tar entry of one of the template's tools, without the end of the stream.
 func untouched() string {
 	var b strings.Builder
 	w := tar.NewWriter(&b)

@@ -21,7 +21,7 @@ func (s *suite) testSweep(t *testing.T) {
 		return
 	}
 	if !s.info.Capabilities.Recover {
-		s.sweep(t, d) // there is nothing to be swept, and that is no error
+		s.sweep(t, d) // nothing is there to sweep; that is no error
 		return
 	}
 	kept, lost, stray := s.forget(t)
@@ -33,13 +33,13 @@ func (s *suite) testSweep(t *testing.T) {
 	again := s.adopt(kept.spec, in)
 	t.Cleanup(func() { again.destroy(t) })
 	t.Run("another driver", func(t *testing.T) {
-		s.sweep(t, s.open(t)) // with a state of its own, as each test has
+		s.sweep(t, s.open(t)) // this one has other state, as each test has
 		if len(lost.hostProcesses()) == 0 && s.info.Capabilities.RealProcesses {
 			t.Error("it ended a sandbox that is not its own")
 		}
 	})
 	s.sweep(t, d, kept.spec.ID, stray.spec.ID)
-	// What is in its directory is the caller's to remove, as the service does.
+	// The caller must remove the files in the sandbox's directory, as the service does.
 	if err := overlay.Remove(lost.spec.Dir); err != nil {
 		t.Error(err)
 	}

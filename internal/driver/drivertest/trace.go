@@ -46,8 +46,8 @@ func remains(spec driver.Spec) []string {
 	return left
 }
 
-// processesOf finds the host's processes that name a sandbox in their arguments or
-// cgroup, and not this one.
+// processesOf finds the host's processes that name a sandbox in their arguments or cgroup. It
+// leaves out this process.
 func processesOf(spec driver.Spec) []int {
 	var out []int
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -67,15 +67,15 @@ func processesOf(spec driver.Spec) []int {
 	return out
 }
 
-// hostProcesses are the host's processes that stand for the sandbox.
+// hostProcesses are the host's processes that belong to the sandbox.
 func (b *box) hostProcesses() []int { return processesOf(b.spec) }
 
-// trace is what this process and its children hold, as counts.
+// trace counts the resources that this process and its children hold.
 type trace struct {
 	goroutines, files, children int
 }
 
-// trace is taken when the driver does nothing by itself.
+// trace counts when the driver's own background work is done.
 func (s *suite) trace(t testing.TB, d driver.Driver) trace {
 	t.Helper()
 	if s.Settle != nil {
@@ -103,7 +103,7 @@ func children(pid int) []int {
 		if err != nil {
 			continue
 		}
-		// After the name, which may hold anything, come the state and the parent.
+		// The name may hold any characters. The state and the parent follow it.
 		rest := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(rest) > 1 && rest[1] == strconv.Itoa(pid) {
 			p, _ := strconv.Atoi(strings.Split(f, "/")[2])
@@ -113,8 +113,8 @@ func children(pid int) []int {
 	return out
 }
 
-// wantSame checks that no more is held than before. Caches and pools may add a
-// little; what a sandbox would leave is more than that.
+// wantSame checks that no more resources are held than before. Caches and pools may add a little;
+// the leftovers of a sandbox would be more than that.
 func (tr trace) wantSame(t testing.TB) {
 	t.Helper()
 	const slack = 4

@@ -12,10 +12,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// steps collects how long the steps of something took.
+// steps collects durations by the name of the measured step.
 type steps map[string][]time.Duration
 
-// add adds the time since start.
+// add records the time since start for one step.
 func (s steps) add(name string, start time.Time) { s[name] = append(s[name], time.Since(start)) }
 
 // report reports each step's median.
@@ -39,7 +39,7 @@ func usedCPU(b *testing.B) (total time.Duration) {
 	return total
 }
 
-// startHeap starts a process that holds so much and does nothing.
+// startHeap starts a process that holds mb MiB of memory and does nothing.
 func startHeap(b *testing.B, in driver.Instance, mb int) {
 	b.Helper()
 	runInside(b, in, fmt.Sprintf(`(python3 -c 'import os, time
@@ -49,8 +49,8 @@ time.sleep(1e6)' > /dev/null 2>&1 < /dev/null &)
 while ! [ -e /tmp/ready ]; do sleep 0.02; done`, mb))
 }
 
-// BenchmarkSnapshot reports how long a snapshot takes, a restore, and the first
-// command after it, for processes that hold so much.
+// BenchmarkSnapshot reports the time of a snapshot, of a restore, and of the first command after
+// the restore. It repeats this for several sizes of memory.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, mb := range []int{0, 50, 1024} {
 		b.Run(fmt.Sprintf("%dMiB", mb), func(b *testing.B) {

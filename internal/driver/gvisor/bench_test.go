@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkCreate reports the median and the 95th percentile of Create, of the
-// guest's first answer counted from the same start, and of Destroy.
+// BenchmarkCreate reports the median and the 95th percentile of three times: Create, the guest's
+// first answer (counted from the start of Create), and Destroy.
 func BenchmarkCreate(b *testing.B) {
 	d, _ := newDriver(b)
 	var created, answered, destroyed []time.Duration

@@ -31,36 +31,42 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// A blank sentry is one that was started before there is a sandbox for it, the side of it that is the process itself. It does what a
-// sentry does first and what is the same for all: it builds its empty root, gives up its rights, makes the platform
-// and the host processes of its first two address spaces. Then it waits, with a socket and nothing else of anybody's, for
-// one message, its job, which holds what other sentries are started with: the arguments and the descriptors. From there on it is
-// a sentry like any other. Without a job, when the other end closes, it ends.
+// A blank sentry is a sentry that was started before its sandbox is known. This file is the code
+// that runs in the blank sentry's own process.
+//
+// The blank first does the work that is the same for every sandbox: it builds its empty root, gives
+// up its rights, and makes the platform with the host processes of its first two address spaces.
+// Then it waits on a socket for one message, its job. Until then it holds nothing of any sandbox.
+// The job holds the arguments and descriptors that other sentries get at their start. After the job
+// it is a sentry like any other. When the other end closes without a job, the blank ends.
 
-// blankArg precedes the number of the socket's descriptor, as the sentry's first argument, and blankCPUs the number of processors inside.
+// blankArg is the start of the sentry's first argument; the number of the socket's descriptor
+// follows it. blankCPUs precedes the number of processors inside.
 const (
 	blankArg  = "carrel-blank="
 	blankCPUs = "carrel-cpus="
 )
 
-// blankID stands in a blank's last argument where a sentry has the ID of its sandbox. It is as long, and no ID.
+// blankID is the placeholder in a blank's last argument, where a sentry has the ID of its sandbox.
+// It is as long as an ID, but no valid ID.
 var blankID = strings.Repeat("_", 21)
 
 const (
 	blankSpaces = 2   // address spaces made ahead: the guest's and the first command's
-	jobFirst    = 100 // the number of a job's first file
+	jobFirst    = 100 // number of a job's first descriptor
 	maxJob      = 16 << 10
 	maxJobFiles = 60
 )
 
-// blankReady is what a blank says when it waits.
+// blankReady is the message by which a blank says that it is waiting for its job.
 var blankReady = []byte{1}
 
-// job is what a blank is to become. The first file that comes with it is the log; the others get the numbers from jobFirst on.
+// job describes the sandbox that a blank becomes. Descriptors come with the message. The first is
+// the log; the others get the numbers from jobFirst on.
 type job struct {
 	ID    string
 	Args  []string // of gVisor's command
-	Pages string   // what pagesArg precedes; "" without
+	Pages string   // text after pagesArg; "" without
 }
 
 // setUpRoot is what gVisor's boot command does for --setup-root.
@@ -68,15 +74,17 @@ type job struct {
 //go:linkname setUpRoot gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd.setUpChroot
 func setUpRoot(spec *specs.Spec, conf *config.Config, timer *timing.Timer) error
 
-// blankBoot is gVisor's boot command with a wait in the middle. What it does before is what that command does first; the command is then
-// told that it was done, by the arguments with which it would tell itself when it starts itself anew.
+// blankBoot is gVisor's boot command with a wait in the middle. Before the wait it does the first
+// steps of that command. After the wait it runs the command with arguments that say those steps are
+// done: the command gives itself the same arguments when it starts itself anew.
 type blankBoot struct {
 	*sentrycmd.Boot
 	socket, cpus int
 	told         []string // the arguments
 }
 
-// takeBlank, in the sentry, takes the arguments of a blank out of the others; nil where it is none.
+// takeBlank removes a blank's own arguments from the sentry's arguments. It returns nil when this
+// sentry is not a blank. It runs in the sentry.
 func takeBlank() *blankBoot {
 	b := &blankBoot{Boot: new(sentrycmd.Boot)}
 	for prefix, number := range map[string]*int{blankArg: &b.socket, blankCPUs: &b.cpus} {
@@ -120,8 +128,9 @@ func (b *blankBoot) Execute(ctx context.Context, _ *flag.FlagSet, args ...any) s
 	return b.Boot.Execute(ctx, f, args...)
 }
 
-// prepare does what needs no sandbox. Its steps can't change places: what the command reads of the host's files must be read
-// before the root is empty, and no process that programs will run in may be made before all rights are given up.
+// prepare does the work that needs no sandbox. The order of its steps matters. The host's files
+// must be read before the root is empty. All rights must be given up before any process is made in
+// which programs will run.
 func (b *blankBoot) prepare(conf *config.Config) error {
 	if config.CgoEnabled {
 		return errors.New("a build with cgo can't give up its rights by itself")
@@ -137,8 +146,8 @@ func (b *blankBoot) prepare(conf *config.Config) error {
 	return nil
 }
 
-// readHost reads what the command would read itself, but for the root that is empty by then. A file that is not there is
-// nothing to tell.
+// readHost reads the host's files that the boot command would read later. By then the root is
+// empty, so they are read now. A missing file is skipped.
 func (b *blankBoot) readHost(conf *config.Config) error {
 	if text, err := os.ReadFile("/sys/devices/virtual/dmi/id/product_name"); err == nil {
 		b.tell("product-name", strings.TrimSpace(string(text)))
@@ -160,8 +169,9 @@ func (b *blankBoot) enterRoot(conf *config.Config) error {
 		return err
 	}
 	_, w := sandboxsetup.ExecProcUmounter()
-	// The command knows it by its number. Whose number it is must be nobody's but the command's, which closes it: a file of ours would
-	// close it once more when it is collected, and then the number is another's.
+	// The command gets this pipe by its number and closes it. So no os.File of ours may own the
+	// number: such a file would be collected later and close the number again, which may belong to
+	// another file by then.
 	umount, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)
@@ -178,8 +188,8 @@ func (b *blankBoot) giveUpRights(*config.Config) error {
 	return usage.Init()
 }
 
-// makeSpaces makes the platform, and with it the first address spaces: they are given back to it, and it keeps them for those who
-// need one next.
+// makeSpaces makes the platform and its first address spaces. It gives the spaces back to the
+// platform, which keeps them for the next tasks that need one.
 func (b *blankBoot) makeSpaces(conf *config.Config) error {
 	gomaxprocs.SetBase(b.cpus) // the platform wants to know
 	c, err := platform.Lookup(conf.Platform)
@@ -206,10 +216,10 @@ func (b *blankBoot) makeSpaces(conf *config.Config) error {
 	return nil
 }
 
-// tell adds an argument of the command.
+// tell adds an argument for the command.
 func (b *blankBoot) tell(flag, value string) { b.told = append(b.told, "--"+flag+"="+value) }
 
-// await says that it waits, and waits for the job.
+// await sends blankReady and waits for the job.
 func (b *blankBoot) await() (*job, error) {
 	if err := unix.Sendmsg(b.socket, blankReady, nil, nil, unix.MSG_NOSIGNAL); err != nil {
 		os.Exit(0) // nobody is there any more
@@ -244,7 +254,7 @@ func (b *blankBoot) await() (*job, error) {
 	return &j, nil
 }
 
-// placeFiles gives the files of a job their numbers, at which nothing else may be.
+// placeFiles moves the files of a job to their numbers. Those numbers must be free.
 func placeFiles(files []int) error {
 	for i, fd := range files {
 		to := jobFirst + i - 1
@@ -261,11 +271,12 @@ func placeFiles(files []int) error {
 	return nil
 }
 
-// nameProcess writes the sandbox's ID where ps, and Sweep, look for it: into the last argument that the process was started with.
+// nameProcess writes the sandbox's ID into the process's last argument, in place. There ps and
+// Sweep look for it.
 func nameProcess(id string) {
 	last := os.Args[len(os.Args)-1]
 	if last == blankID && len(id) == len(last) {
-		// Go's strings of the arguments are the kernel's own, on the stack of the first thread.
+		// Go's argument strings point to the kernel's own copy, on the stack of the first thread.
 		copy(unsafe.Slice(unsafe.StringData(last), len(last)), id)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// newBlank returns a driver with so many blank sentries ready, and its root.
+// newBlank returns a driver with n blank sentries ready, and the driver's root.
 func newBlank(t *testing.T, n int) (*gvisor.Driver, string) {
 	t.Helper()
 	root := shortDir(t)
@@ -37,7 +37,8 @@ func sentriesOf(root string) (pids []int) {
 	return pids
 }
 
-// holds is what a process has open, by number, with the names that tell one from another's.
+// holds lists the open descriptors of a process by number, with names that tell different files
+// apart.
 func holds(t *testing.T, pid int) []string {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
@@ -48,7 +49,7 @@ func holds(t *testing.T, pid int) []string {
 	for _, fd := range fds {
 		to, _ := os.Readlink(fd)
 		if info, err := os.Stat(fd); err == nil && strings.HasPrefix(to, "/memfd:") {
-			to += fmt.Sprint(":[", info.Sys().(*syscall.Stat_t).Ino, "]") // they have the same name everywhere
+			to += fmt.Sprint(":[", info.Sys().(*syscall.Stat_t).Ino, "]") // these have one name everywhere
 		}
 		all = append(all, to)
 	}
@@ -56,7 +57,8 @@ func holds(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestBlankIsTaken creates a sandbox from a blank and looks at what is left of both.
+// TestBlankIsTaken creates a sandbox from a blank sentry. It then checks that nothing else is left
+// of the blank and the sandbox.
 func TestBlankIsTaken(t *testing.T) {
 	d, root := newBlank(t, 1)
 	before := sentriesOf(root)
@@ -108,7 +110,8 @@ func TestBlankIsTaken(t *testing.T) {
 	}
 }
 
-// TestBlankIsBare looks at a sentry that waits: it has nothing of anybody's, and no rights.
+// TestBlankIsBare looks at a waiting blank sentry. It must hold nothing of any sandbox, and no
+// rights.
 func TestBlankIsBare(t *testing.T) {
 	d, root := newBlank(t, 2)
 	pids := sentriesOf(root)
@@ -156,7 +159,7 @@ func TestBlankIsBare(t *testing.T) {
 	if os.Geteuid() == 0 && len(uids) != 2 {
 		t.Errorf("one uid for both: %v", uids)
 	}
-	// What another is given is not the other's.
+	// A sandbox must not hold the files of another one.
 	in := create(t, d, newSpec(t))
 	pid := pidOf(t, in)
 	other := pids[0]
@@ -174,8 +177,9 @@ func TestBlankIsBare(t *testing.T) {
 	}
 }
 
-// TestBlankIsRestored restores a memory and files with sentries that were started ahead, several times: threads that only a restoration
-// needs end while they run, and what is open no more is collected.
+// TestBlankIsRestored restores memory and files several times, each with a sentry that was started
+// ahead. Threads that only a restore needs end while the sandbox runs, and closed files are
+// collected.
 func TestBlankIsRestored(t *testing.T) {
 	d, _ := newBlank(t, 1)
 	of := create(t, d, newSpec(t))
@@ -198,7 +202,8 @@ func TestBlankIsRestored(t *testing.T) {
 	}
 }
 
-// TestBlankIsKilled kills sentries that wait, and one that was just given its job: in either case there is a sandbox in the end, of another.
+// TestBlankIsKilled kills blank sentries that wait, and one that was just given its job. Both times
+// the create must succeed, with another sentry.
 func TestBlankIsKilled(t *testing.T) {
 	d, root := newBlank(t, 1)
 	for range 3 {
@@ -238,7 +243,7 @@ func TestBlankIsKilled(t *testing.T) {
 		done <- result{in, err}
 	}()
 	testenv.Eventually(t, "a blank is taken", func() bool { return d.Blanks().Taken != taken })
-	time.Sleep(20 * time.Millisecond) // mostly it has its job by now; killed before, it must come to the same
+	time.Sleep(20 * time.Millisecond) // it mostly has its job by now
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +261,8 @@ func TestBlankIsKilled(t *testing.T) {
 	nothingLeft(t, spec)
 }
 
-// TestBlankBadJob has creations fail that have a blank: what can't be is not tried with another for ever, and nothing is left.
+// TestBlankBadJob makes creations fail although a blank is ready. The driver must not retry an
+// impossible creation with one blank after the other, and nothing may be left.
 func TestBlankBadJob(t *testing.T) {
 	d, root := newBlank(t, 1)
 	garbage := filepath.Join(t.TempDir(), "garbage")
@@ -282,7 +288,8 @@ func TestBlankBadJob(t *testing.T) {
 	}
 }
 
-// TestBlankOfADeadDaemon kills a process with blanks and a sandbox that was one: the blanks end, the sandbox goes on, and what sweeps knows it.
+// TestBlankOfADeadDaemon kills a process that has blanks and one sandbox made from a blank. The
+// blanks must end, the sandbox must live on, and Sweep must know it.
 func TestBlankOfADeadDaemon(t *testing.T) {
 	root, dir := shortDir(t), t.TempDir()
 	k := &drivertest.Keeper{}

@@ -24,38 +24,45 @@ import (
 
 var _ driver.Blanker = (*Driver)(nil)
 
-// errBlank is the failure of a sentry that was started ahead: one that is started for the sandbox may do better.
+// errBlank means that a sentry that was started ahead failed. A sentry started for the sandbox may
+// succeed.
 var errBlank = errors.New("a sentry that was started ahead failed")
 
-// blankGroup begins the names of control groups that were made before their sandboxes were known. They keep them.
+// blankGroup begins the names of control groups that were made before their sandboxes were known.
+// The groups keep these names.
 const blankGroup = "blank-"
 
 const (
-	// blankPause is how long nothing must have been created before a blank is made: what was created last is busy with its first command.
+	// blankPause is the time without any creation before a blank is made. A sandbox that was just
+	// created is busy with its first command.
 	blankPause = 30 * time.Millisecond
-	// The pause after blanks that failed, which doubles up to the second.
+	// blankRetry is the pause after a blank failed. It doubles with each failure, up to
+	// blankRetryMost.
 	blankRetry, blankRetryMost = time.Second, time.Minute
 	// blankPids bounds the tasks of a blank.
 	blankPids = 256
-	// blankTime bounds how long one may take until it waits.
+	// blankTime bounds the time from a blank's start until it waits for its job.
 	blankTime = time.Minute
 )
 
-// blanks keeps a few sentries that were started ahead. See [blankBoot] for what they are.
+// blanks keeps a few sentries that were started ahead. See [blankBoot] for the sentry's side.
 //
-// A blank is made when one was taken or is missing, one at a time, in a control group that gets the processor when no sandbox wants
-// it, and not while anything is being created. It is this process's child, holds one end of a socket of which this process has the other,
-// and ends with that. The control group is the one that the sandbox will have: so all memory that it uses is its own, and nothing is moved later.
+// A blank is made when one was taken or is missing. Only one is made at a time, and none while a
+// sandbox is being created. Until it is taken, its control group gets the processor only when no
+// sandbox wants it. The blank is a child of this process and holds one end of a socket; this
+// process holds the other end, and the blank ends when this process does. The sandbox keeps the
+// blank's control group. So the group counts all memory that the sandbox uses, and nothing is moved
+// later.
 type blanks struct {
 	d    *Driver
 	want int
 
 	mu       sync.Mutex
-	all      map[*blank]struct{} // each until it is taken or its end was seen
-	cpus     int                 // what they are made for: what was asked for last
+	all      map[*blank]struct{} // each until it is taken or seen to end
+	cpus     int                 // processors of the next blanks: those of the last request
 	creating int
 	last     time.Time   // when the last creation ended
-	timer    *time.Timer // runs refill; nil while nothing is to be done
+	timer    *time.Timer // runs refill; nil while nothing is planned
 	making   bool
 	failed   int // in a row
 	closed   bool
@@ -91,7 +98,7 @@ func (d *Driver) Blanks() carrel.BlankSentries {
 	return s
 }
 
-// take returns a blank for that many processors; nil if there is none.
+// take returns a blank for cpus processors; nil if there is none.
 func (p *blanks) take(cpus int) *blank {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +118,7 @@ func (p *blanks) take(cpus int) *blank {
 	return nil
 }
 
-// busy says that something is created, until the function it returns is called.
+// busy notes that a sandbox is being created, until the caller calls the returned function.
 func (p *blanks) busy() func() {
 	if p.want == 0 {
 		return func() {}
@@ -128,7 +135,7 @@ func (p *blanks) busy() func() {
 	}
 }
 
-// begin makes the first ones, for the usual number of processors.
+// begin makes the first blanks, for the usual number of processors.
 func (p *blanks) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,14 +145,14 @@ func (p *blanks) begin() {
 	p.laterLocked(blankPause)
 }
 
-// laterLocked has refill run after a while, if it is not to run already.
+// laterLocked runs refill after a while, unless a run is planned already.
 func (p *blanks) laterLocked(after time.Duration) {
 	if p.timer == nil && !p.closed && p.want > 0 {
 		p.timer = time.AfterFunc(after, p.refill)
 	}
 }
 
-// refill starts a blank if one is missing and nothing else is going on.
+// refill starts a blank if one is missing and no creation is going on.
 func (p *blanks) refill() {
 	p.mu.Lock()
 	p.timer = nil
@@ -194,7 +201,7 @@ func (p *blanks) refill() {
 	}
 }
 
-// failLocked waits longer after each failure.
+// failLocked doubles the pause after each failure.
 func (p *blanks) failLocked(err error) {
 	if p.stats.Failed++; p.closed {
 		return
@@ -218,7 +225,7 @@ func (p *blanks) watch(b *blank) {
 	if ready {
 		b.ready = !p.closed
 		p.failed = 0
-		p.laterLocked(blankPause) // the next, if there is to be one
+		p.laterLocked(blankPause) // for the next one, if one is missing
 	}
 	p.mu.Unlock()
 	if ready {
@@ -245,7 +252,7 @@ func (p *blanks) watch(b *blank) {
 	p.failLocked(fmt.Errorf("it ended before it was ready (%s)", status))
 }
 
-// owns reports whether a process, or a group, is that of a blank.
+// owns reports whether a process or a control group belongs to a blank.
 func (p *blanks) owns(pid int, group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,14 +312,14 @@ func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 	return b, err
 }
 
-// closeConn closes a connection that was made.
+// closeConn closes a connection, if there is one.
 func closeConn(c *net.UnixConn) {
 	if c != nil {
 		_ = c.Close()
 	}
 }
 
-// endBlank ends a blank, wherever it is, removes every trace and says how it ended.
+// endBlank ends a blank in any state, removes every trace of it and returns how it ended.
 func (d *Driver) endBlank(b *blank) (status string) {
 	ctx, cancel := context.WithTimeout(context.Background(), hosted.UndoTime)
 	defer cancel()
@@ -326,8 +333,8 @@ func (d *Driver) endBlank(b *blank) (status string) {
 	return status
 }
 
-// give gives a blank its job. When it returns nil the process is the launch's; else it is gone, and the error is [errBlank] where
-// that was the blank's fault.
+// give gives a blank its job. When it returns nil, the launch owns the process. After an error the
+// process is gone; the error is [errBlank] if the blank was at fault.
 func (d *Driver) give(l *launch, b *blank, log *os.File, limits cgroup.Limits) error {
 	err := b.group.Limit(limits)
 	if err == nil {
@@ -343,7 +350,7 @@ func (d *Driver) give(l *launch, b *blank, log *os.File, limits cgroup.Limits) e
 	return nil
 }
 
-// send sends the one message that a blank gets.
+// send sends the job, the only message that a blank gets.
 func (l *launch) send(b *blank, log *os.File) error {
 	j := job{ID: string(l.spec.ID), Args: l.numbered(jobFirst)}
 	if l.paging > 0 {

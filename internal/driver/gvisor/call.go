@@ -14,15 +14,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// Bounds for commands to a sentry, which might have been taken over and never answer.
+// Time limits for commands to a sentry. A sentry that was taken over might never answer.
 const (
 	callTime   = 15 * time.Minute // any command: a very big snapshot to a slow disk
-	cancelTime = 30 * time.Second // a command whose caller has gone, to its end
-	dyingTime  = 5 * time.Second  // a sentry that hung up, until it is gone
+	cancelTime = 30 * time.Second // rest of a command whose caller gave up
+	dyingTime  = 5 * time.Second  // from a sentry's hang-up to its end
 )
 
-// call asks the sentry one thing, over a connection of its own. When ctx ends it
-// hangs up; the sentry still does what it was told.
+// call sends one command to the sentry, over a connection of its own. When ctx ends it hangs up,
+// but the sentry still carries out the command.
 func (in *Instance) call(ctx context.Context, method string, arg, result any) error {
 	select {
 	case <-in.Ended():
@@ -54,8 +54,8 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	return err
 }
 
-// callToEnd is call for what must not be left half way: when ctx ends it still
-// waits for the sentry's answer, though not for ever.
+// callToEnd is call for commands that must not stop half way. When ctx ends, it still waits for the
+// sentry's answer, up to cancelTime.
 func (in *Instance) callToEnd(ctx context.Context, method string, arg, result any) error {
 	long, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
@@ -67,7 +67,7 @@ func (in *Instance) callToEnd(ctx context.Context, method string, arg, result an
 	return in.call(long, method, arg, result)
 }
 
-// lost explains why a sentry did not answer: mostly it has just ended.
+// lost explains why a sentry did not answer. Mostly the sentry has just ended.
 func (in *Instance) lost(ctx context.Context, err error) error {
 	t := time.NewTimer(dyingTime)
 	defer t.Stop()
@@ -87,12 +87,12 @@ func (in *Instance) lost(ctx context.Context, err error) error {
 	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the sandbox's kernel does not answer: %w", err)}
 }
 
-// endedError is the error of everything asked of a sandbox that is over.
+// endedError is the error of every call to a sandbox that has ended.
 func (in *Instance) endedError() error {
 	return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("the sandbox has ended: " + in.Exit().Message)}
 }
 
-// wrap gives an error of a command its Op, and a Kind where it has none.
+// wrap adds an Op to an error of a command, and a Kind if it has none.
 func (in *Instance) wrap(op string, err error) error {
 	if err == nil {
 		return nil
@@ -115,8 +115,8 @@ func (in *Instance) wrap(op string, err error) error {
 	return out
 }
 
-// isNoSpace reports whether a disk was full. A sentry's answer is a text only, so
-// there the text has to be read.
+// isNoSpace reports whether a disk was full. A sentry's answer is only a text, so isNoSpace has to
+// read the text.
 func isNoSpace(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error()) {

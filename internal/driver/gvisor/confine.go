@@ -10,10 +10,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cell"
 )
 
-// A part that reads what a sentry wrote must expect the worst: the sentry might
-// have been taken over, and decoding its state is a lot of code. So the part runs
-// in the namespaces and under the uid of a sandbox, and gives up the rest before it
-// reads the first byte.
+// A part is a process of our own that plays one role (see parts.go). A part that reads a sentry's
+// files must expect the worst: the sentry might have been taken over, and a lot of code decodes its
+// state. So the part runs in the namespaces and under the uid of a sandbox. It gives up all other
+// rights before it reads the first byte.
 
 // What such a part may use up.
 const (
@@ -23,14 +23,14 @@ const (
 	confinedFiles  = 64
 )
 
-// confinedCalls are for copying between the files that it has.
+// confinedCalls copy data between files that the part has open.
 var confinedCalls = []string{"splice", "sendfile", "copy_file_range", "memfd_create"}
 
-// confined is a part that confines itself and ends with what run returns.
+// confined returns a part that confines itself, calls run, and ends with the result of run.
 func confined(run func() error) func() {
 	return func() {
 		log.SetLevel(log.Warning)
-		time.Local = time.UTC // or the first line of the log looks for the host's time zone
+		time.Local = time.UTC // else the log's first line reads the host's time zone file
 		cpuid.Initialize()    // reads /proc
 		err := cell.Enter(cell.Limits{CPU: confinedCPU, Memory: confinedMemory, FileSize: confinedWrites, Files: confinedFiles, Also: confinedCalls})
 		if err == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// gVisor's own helpers make sockets and event descriptors that a process started
-// at the same moment inherits. One sandbox's control connection in another's
-// sentry would be a way out, so here everything is made to close at an exec.
+// gVisor's own helpers make sockets and event descriptors without close-on-exec. A process that is
+// started at the same moment would inherit them. One sandbox's control connection in another
+// sandbox's sentry would be a way out, so this file makes everything close at an exec.
 
 // maxSockPath is the longest path of a unix socket.
 const maxSockPath = 107
@@ -51,7 +51,7 @@ func dialControl(path string) (*urpc.Client, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
-	// No process starts while NewSocket's event descriptor is open to inheritance.
+	// No process may start while NewSocket's event descriptor can be inherited.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	s, err := unet.NewSocket(fd)
@@ -63,7 +63,7 @@ func dialControl(path string) (*urpc.Client, error) {
 	return urpc.NewClient(s), nil
 }
 
-// withShortPath calls use with a path that fits into a socket's address.
+// withShortPath calls use with a name of path that is short enough for a socket's address.
 func withShortPath(path string, use func(string) error) error {
 	if len(path) <= maxSockPath {
 		return use(path)

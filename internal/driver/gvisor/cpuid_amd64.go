@@ -6,21 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sentry makes the CPUID instruction fault in the processes it runs, so that
-// it can answer in the processor's place. A program's start executes CPUID some
-// hundred times (the C library and Go's runtime look for features and caches), and
-// each fault costs a trip through a signal into the sentry: a third of the time of
-// a short command. All it buys is that a checkpoint may be restored on another
-// kind of processor, which we refuse anyway; where the processor can't fault, the
-// sentry does without. What a program learns instead is what the hardware says:
-// the processor's model and features, which /proc/cpuinfo tells it as well.
+// The sentry makes the CPUID instruction fault in the processes it runs, to answer in the
+// processor's place. A program executes CPUID some hundred times at its start: the C library and
+// Go's runtime look for features and caches. Each fault goes through a signal into the sentry,
+// which takes a third of the time of a short command.
+//
+// gVisor needs the faults only to restore a checkpoint on another kind of processor. We refuse that
+// anyway, and on a processor that can't fault the sentry works without it. So programs read the
+// hardware's own answer. They learn the processor's model and features, as they do from
+// /proc/cpuinfo.
 
 // archSetCPUID is ARCH_SET_CPUID of arch_prctl(2).
 const archSetCPUID = 0x1012
 
-// keepCPUID makes arch_prctl(ARCH_SET_CPUID) do nothing and succeed, in this
-// process and all it will start. It is a filter beside gVisor's own, which it can
-// only narrow.
+// keepCPUID makes arch_prctl(ARCH_SET_CPUID) do nothing and succeed, in this process and in all its
+// later children. It adds a filter beside gVisor's own filter, and can only narrow that one.
 func keepCPUID() error {
 	const nr, arg0 = 0, 16 // offsets in struct seccomp_data
 	program := []unix.SockFilter{

@@ -2,5 +2,5 @@
 
 package gvisor
 
-// keepCPUID has nothing to keep: only amd64 has the instruction.
+// keepCPUID does nothing: only amd64 has the instruction.
 func keepCPUID() error { return nil }

@@ -16,10 +16,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// bounds are the limits of sandboxes that can start.
+// bounds are the smallest limits with which a sandbox can start.
 var bounds = hosted.Bounds{MinMemoryMB: 64, MemoryFor: "the sandbox's kernel", MinPids: 16}
 
-// remedies are for errors of a creation.
+// remedies are the hints for errors of Create.
 var remedies = hosted.Remedies{NoSpace: "the host's disk is full", Forbidden: hosted.HintNamespaces}
 
 // Create implements driver.Driver.
@@ -34,7 +34,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return in, nil
 }
 
-// createFresh creates a sandbox that no snapshot is the beginning of.
+// createFresh creates a sandbox without a snapshot.
 func (d *Driver) createFresh(ctx context.Context, spec driver.Spec) (*Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (d *Driver) createFresh(ctx context.Context, spec driver.Spec) (*Instance, 
 	return d.create(ctx, spec, of, nil)
 }
 
-// hostTasks is how many host tasks stand for so many tasks inside, at most: a
-// process with its threads for each address space, twice over because the limit
-// inside counts per user, and the sentry's own threads. The limit inside comes
-// first; this one stops a sentry that was taken over.
+// hostTasks is the most host tasks that pids tasks inside can need: a process with its threads for
+// each address space, twice because the limit inside counts per user, and the sentry's own threads.
+// Normally the limit inside is reached first. This one stops a sentry that was taken over.
 func hostTasks(pids int) int { return 4*pids + 1024 }
 
-// create builds the sandbox, afresh or from a snapshot; on an error it leaves nothing. A blank sentry may die at any moment, before
-// or after it was given the job: then the sandbox gets one that is started for it.
+// create builds the sandbox, fresh or from a snapshot. On an error it leaves nothing. A blank
+// sentry may die at any moment, before or after it was given the job; then create starts a new
+// sentry for the sandbox.
 func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved) (*Instance, error) {
 	defer d.blanks.busy()()
 	in, err := d.createWith(ctx, spec, of, s, true)
@@ -64,7 +64,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, of made, s *saved
 	return in, err
 }
 
-// createWith is create with one sentry, a blank one if that may be.
+// createWith is create with one sentry; blank says whether that may be a blank.
 func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *saved, blank bool) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -78,7 +78,7 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	undo.Add(func() { hosted.DestroyGroup(ctx, l.group) })
 	in := d.newInstance(l)
 	undo.Add(in.Abandon)
-	// The control protocol knows no context: ending the process ends every call.
+	// The control protocol knows no context. Ending the process ends every call.
 	stop := context.AfterFunc(ctx, in.Doom)
 	defer stop()
 
@@ -104,10 +104,11 @@ func (d *Driver) createWith(ctx context.Context, spec driver.Spec, of made, s *s
 	return in, nil
 }
 
-// errNothingRan is the failure of a sentry before it was told to run anything: another can do the same.
+// errNothingRan means that the sentry failed before anything ran in it. So another sentry can be
+// tried.
 var errNothingRan = errors.New("the sentry failed before anything ran in it")
 
-// openLink makes the link and connects the daemon's end; it returns the guest's.
+// openLink makes the link and connects the daemon's end. It returns the guest's end.
 func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 	host, guest, mtu, err := newLink()
 	if err != nil {
@@ -121,8 +122,8 @@ func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
 	return guest, nil
 }
 
-// boot waits until the sentry listens, gives it its network and starts the guest,
-// or, given the socket for its files, loads the memory of a snapshot.
+// boot waits until the sentry listens, and gives it its network. Then it starts the guest or, if
+// pages is set, loads the memory of a snapshot. pages is the socket for the snapshot's files.
 func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.File) error {
 	span := trace.Mark(ctx, "wait for the sentry")
 	_, err := io.ReadFull(ready, make([]byte, 1))
@@ -158,7 +159,7 @@ func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.
 	return nil
 }
 
-// bootError explains a failed start by what the sentry left behind.
+// bootError explains a failed start from the sentry's log and end.
 func (in *Instance) bootError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -38,7 +38,7 @@ func TestCreateAnswers(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce creates 50 sandboxes at the same time, as the contract demands.
+// TestManyAtOnce creates 50 sandboxes at the same time. The contract demands that this works.
 func TestManyAtOnce(t *testing.T) {
 	testenv.Long(t, "50 sandboxes take a while")
 	d, k := newDriver(t)
@@ -149,7 +149,7 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 	}
 }
 
-// nothingLeft fails when a process, control group or file of the sandbox is there.
+// nothingLeft fails when a process, control group or file of the sandbox still exists.
 func nothingLeft(t testing.TB, spec driver.Spec) {
 	t.Helper()
 	if pids := sentries(string(spec.ID)); len(pids) > 0 {
@@ -204,7 +204,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := after.Disk - before.Disk                                                             // of one filling: what a later one overwrites is given back after it
+	used := after.Disk - before.Disk                                                             // of one filling
 	for end := time.Now().Add(time.Minute); after.CPU <= before.CPU && time.Now().Before(end); { // it is told in steps of 10 ms
 		if got, ok := get(t, in, "/fill?path=/tmp/f&mb=20"); !ok {
 			t.Fatal(got)
@@ -248,8 +248,9 @@ func TestDestroyInAnyState(t *testing.T) {
 	}
 }
 
-// TestInheritedDescriptorsStay: what this process was started with, at whatever number, neither keeps a sandbox from
-// starting (the sentry wants some numbers for itself) nor is open in it.
+// TestInheritedDescriptorsStay runs a process that inherited descriptors at several numbers. They
+// must not keep a sandbox from starting, although the sentry wants some numbers for itself, and
+// must not be open in a sandbox.
 func TestInheritedDescriptorsStay(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "inherited")
 	if err != nil {

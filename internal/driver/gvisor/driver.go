@@ -17,12 +17,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// Options are what a driver is made of. Root must be on a filesystem with unix sockets, for control sockets. Executable is the
-// binary that the sentries run; replacing it on disk does not mix versions, and the directories above it need not be open to
-// the sandboxes' users.
+// Options are a driver's parameters. Root must be on a filesystem with unix sockets, for control
+// sockets. Executable is the binary that the sentries run. Replacing it on disk does not mix
+// versions, and the directories above it need not be open to the sandboxes' users.
 type Options struct {
 	hosted.Options
-	// Blanks is how many sentries are kept that were started before there is a sandbox for them; 0 is none.
+	// Blanks is the number of sentries to keep that were started before there is a sandbox for
+	// them; 0 is none.
 	Blanks int
 }
 
@@ -31,7 +32,7 @@ type Driver struct {
 	opts    Options
 	log     *slog.Logger
 	program *program
-	root    bool // we are root and may give each sandbox a uid of its own
+	root    bool // we are root: each sandbox can have a uid of its own
 	groups  *cgroup.Hierarchy
 	links   hosted.Links
 
@@ -42,7 +43,7 @@ type Driver struct {
 	uids    uidSet
 	live    hosted.Books[*Instance]
 
-	// The compiled system call filter, made when it is first wanted.
+	// The compiled system call filter, made on first use.
 	filterOnce sync.Once
 	filterFile *os.File
 	filterErr  error
@@ -56,8 +57,8 @@ var (
 	_ driver.Sweeper  = (*Driver)(nil)
 )
 
-// New returns a driver. It makes opts.Root and the parent control groups, and starts
-// nothing but the small process that starts sandboxes. Error: Unsupported when the program never called reexec.Run.
+// New returns a driver. It makes opts.Root and the parent control groups. It starts only the small
+// process that starts sandboxes. Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open gvisor driver"
 	groups, err := opts.Prepare(op, "carrel/")
@@ -125,15 +126,15 @@ func (d *Driver) sockPath(id carrel.ID) string {
 	return filepath.Join(d.opts.Root, string(id)+".sock")
 }
 
-// Host uids of sandboxes, far above those of people, services and the usual
+// Host uids of sandboxes. They are far above the uids of people and services, and above the usual
 // ranges for containers.
 const (
 	firstUID = 1_900_000_000
 	uids     = 100_000_000
 )
 
-// hasUIDs reports whether the uids of sandboxes exist in our user namespace: those
-// of a container's root may not.
+// hasUIDs reports whether the uids of sandboxes exist in our user namespace. In a container they
+// may not exist, even for root.
 func hasUIDs() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -142,8 +143,8 @@ func hasUIDs() bool {
 	return hosted.MapsIDs(string(b), firstUID, uids)
 }
 
-// sandboxUID is the host uid of one sandbox's sentry: as root one of its own, so
-// that a sentry that was taken over can't touch another.
+// sandboxUID is the host uid of one sandbox's sentry. As root each sandbox gets a uid of its own,
+// so that a sentry that was taken over can't touch another.
 func (d *Driver) sandboxUID(id carrel.ID) int {
 	if !d.root {
 		return os.Geteuid()

@@ -26,10 +26,10 @@ import (
 // TestDriver runs the conformance suite with the real guest and the real wire.
 func TestDriver(t *testing.T) { suite(t, 0) }
 
-// TestBlankDriver runs it with sentries that were started ahead.
+// TestBlankDriver runs the conformance suite with sentries that were started ahead.
 func TestBlankDriver(t *testing.T) { suite(t, 2) }
 
-// suite runs the conformance suite with a driver that keeps so many blank sentries.
+// suite runs the conformance suite with a driver that keeps the given number of blank sentries.
 func suite(t *testing.T, blanks int) {
 	s := makeSuiteFiles(t)
 	w := wire.New(wire.Options{})
@@ -63,11 +63,11 @@ func suite(t *testing.T, blanks int) {
 	})
 }
 
-// suiteFiles are what the conformance suite runs with.
+// suiteFiles are the files that the conformance suite needs.
 type suiteFiles struct{ Root, Guest, Attack string }
 
-// makeSuiteFiles makes them, or finds those that the root test made for the
-// rootless one, which could build nothing.
+// makeSuiteFiles makes the suite's files. The rootless test can build nothing, so there it finds
+// the files that the root test made.
 func makeSuiteFiles(t *testing.T) suiteFiles {
 	t.Helper()
 	s := suiteFiles{Root: filepath.Join(images.dir, "shell.erofs"), Attack: filepath.Join(images.dir, "attack")}
@@ -111,7 +111,7 @@ func shellRoot(t *testing.T, name string) error {
 			return err
 		}
 	}
-	// For the suite to replace; nothing else touches it.
+	// The suite replaces this directory; nothing else touches it.
 	if err := os.MkdirAll(filepath.Join(dir, "opt", "tool"), 0o755); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func shellRoot(t *testing.T, name string) error {
 // libraryPath finds the absolute paths in what ldd prints.
 var libraryPath = regexp.MustCompile(`/[^\s()]+`)
 
-// copyWithLibraries copies a program and all it is linked with.
+// copyWithLibraries copies a program and the libraries it is linked with.
 func copyWithLibraries(path, as, dir string) error {
 	files := map[string]string{as: path}
 	out, err := exec.Command("ldd", path).Output()

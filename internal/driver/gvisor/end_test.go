@@ -56,7 +56,8 @@ func TestCrashReasons(t *testing.T) {
 	t.Run("sentry's last words", func(t *testing.T) {
 		spec := newSpec(t)
 		in := create(t, d, spec)
-		// gVisor forwards signals to the guest, so no signal makes it panic: say it for it.
+		// gVisor forwards signals to the guest, so no signal makes it panic. Write the panic's text
+		// into the log instead.
 		const words = "panic: something impossible happened"
 		if err := os.WriteFile(filepath.Join(spec.Dir, "sentry.log"), []byte(words), 0o600); err != nil {
 			t.Fatal(err)
@@ -81,11 +82,11 @@ func TestCrashReasons(t *testing.T) {
 	})
 }
 
-// dirKeeper keeps files in a helper process that outlives the test's child: here
-// that is the parent test, over a socket whose path is in the state directory.
+// dirKeeper keeps files in another process that outlives the test's child: the parent test. They
+// talk over a socket whose path is in the state directory.
 type dirKeeper struct{ path string }
 
-// serveKeeper answers a dirKeeper with k.
+// serveKeeper answers the requests of a dirKeeper with k.
 func serveKeeper(t *testing.T, path string, k *drivertest.Keeper) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -175,8 +176,8 @@ func (k dirKeeper) Delete(_ context.Context, name string) error {
 	return err
 }
 
-// TestRecoverInANewProcess creates a sandbox in a process that is then killed, and
-// adopts it here.
+// TestRecoverInANewProcess creates a sandbox in another process, kills that process, and adopts the
+// sandbox here.
 func TestRecoverInANewProcess(t *testing.T) {
 	root, dir := shortDir(t), t.TempDir()
 	k := &drivertest.Keeper{}
@@ -216,7 +217,8 @@ func TestRecoverInANewProcess(t *testing.T) {
 	}
 }
 
-// createElsewhere has another process, which plays a role in a test of its own, create a sandbox, and returns its handle and what kills the process.
+// createElsewhere creates a sandbox in another process, which runs a test in a role. It returns the
+// sandbox's handle and a function that kills the process.
 func createElsewhere(t *testing.T, test, role, root, dir string) (h driver.Handle, kill func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
@@ -277,8 +279,8 @@ func TestRoleCreate(t *testing.T) {
 	select {} // until killed
 }
 
-// TestRecoverRefuses shows what is not adopted, and that a pid in other hands is
-// left alone.
+// TestRecoverRefuses shows which handles are not adopted, and that a process which took over an old
+// pid is left alone.
 func TestRecoverRefuses(t *testing.T) {
 	d, _ := newDriver(t)
 	for name, h := range map[string]string{
@@ -304,7 +306,8 @@ func bootID(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// TestSweep forgets a sandbox and finds it again as a leftover; another's stays.
+// TestSweep forgets a sandbox, and Sweep must end it as a leftover. A sandbox of another driver
+// must stay.
 func TestSweep(t *testing.T) {
 	d, _ := newDriver(t)
 	kept := create(t, d, newSpec(t))

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// reason says why the sentry ended. It must run while the control group exists.
+// reason tells why the sentry ended. It must run while the control group exists.
 func (in *Instance) reason(killed bool, status string) driver.Exit {
 	return hosted.Ending{
 		Killed: killed, Status: status, First: "the sandbox's kernel", Events: in.group.Events(),
@@ -19,12 +19,12 @@ func (in *Instance) reason(killed bool, status string) driver.Exit {
 	}.Exit()
 }
 
-// lastWords is what the guest and then the sentry said at the end.
+// lastWords returns the last output of the guest, then that of the sentry.
 func (in *Instance) lastWords() string {
 	words := []string{hosted.GuestWords(in.guestLog)}
 	if f, err := os.Open(filepath.Join(in.rec.Dir, logFile)); err == nil {
 		defer f.Close()
-		// The cause stands at the head of a panic; what follows are its stacks.
+		// A panic's first line is its cause; its stacks follow.
 		b, _ := io.ReadAll(io.LimitReader(f, hosted.MaxWords))
 		words = append(words, strings.TrimSpace(string(b)))
 	}

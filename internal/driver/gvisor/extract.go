@@ -21,8 +21,8 @@ import (
 
 const opFiles = "read a snapshot's files"
 
-// confinedMB is the least memory for a process that reads snapshots: a sandbox may
-// be smaller than what describes its files.
+// confinedMB is the least memory of a process that reads snapshots. A sandbox's own limit may be
+// smaller than the description of its files.
 const confinedMB = 1024
 
 // work is one confined process.
@@ -32,10 +32,9 @@ type work struct {
 	stderr bytes.Buffer
 }
 
-// startConfined starts a part that reads what a sentry wrote, under the limits of a
-// sandbox.
+// startConfined starts a part that reads a sentry's files, under the limits of a sandbox.
 func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.File) (*work, error) {
-	id := carrel.NewID() // of its own: the sandbox that the snapshot is of may live
+	id := carrel.NewID() // an ID of its own: the snapshot's sandbox may be alive
 	group, err := d.groups.Create(string(id), cgroup.Limits{
 		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(bounds.MinPids),
 	})
@@ -56,8 +55,7 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	return w, nil
 }
 
-// wait waits for its end and removes its group. Killing the process first is how it
-// is ended early.
+// wait waits for the process's end and removes its group. To end it early, kill the process first.
 func (w *work) wait() error {
 	err := w.cmd.Wait()
 	oom := w.group.Events().OOMKills > 0
@@ -76,7 +74,7 @@ func (w *work) wait() error {
 	return damaged("its reader ended: %w", err)
 }
 
-// limitedWriter drops what is too much.
+// limitedWriter drops everything after its limit.
 type limitedWriter struct {
 	w    io.Writer
 	left int
@@ -92,7 +90,7 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// runExtract makes a snapshot of files, into out, from one with memory.
+// runExtract makes a snapshot of files from one with memory, and writes it to out.
 func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, images, out []*os.File) error {
 	manifest, tree, meta, pages := out[0], out[1], out[2], out[3]
 	w, err := d.startConfined(extractName, limits,
@@ -109,8 +107,8 @@ func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, i
 	return err
 }
 
-// extract makes a snapshot of files out of one with memory, in files without names.
-// The contents stay where they are.
+// extract makes a snapshot of files from one with memory, in files without names. It does not copy
+// the contents of files: they stay in the old pages file.
 func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*saved, error) {
 	var images []*os.File
 	defer func() { hosted.CloseAll(images...) }()
@@ -146,7 +144,7 @@ func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*save
 	return only, nil
 }
 
-// rewind sets files that were written to their start.
+// rewind sets the offset of written files to their start.
 func rewind(files []*os.File) error {
 	for _, f := range files {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -156,8 +154,8 @@ func rewind(files []*os.File) error {
 	return nil
 }
 
-// SnapshotFiles implements driver.Restorer. A process that is as confined as a
-// sandbox makes the stream: what it says of the files is the sandbox's word.
+// SnapshotFiles implements driver.Restorer. A process that is as confined as a sandbox makes the
+// stream. So the stream is only as trustworthy as the sandbox.
 func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
 	if err := d.CanRestore(info, driver.RestoreOptions{FilesOnly: true}); err != nil {
 		return nil, err
@@ -172,7 +170,7 @@ func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.Snap
 	return r, nil
 }
 
-// snapshotFiles starts the process.
+// snapshotFiles starts the process that makes the stream.
 func (d *Driver) snapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
@@ -210,7 +208,7 @@ func (d *Driver) snapshotFiles(ctx context.Context, dir string, info driver.Snap
 	return t, nil
 }
 
-// tarStream is the output of a process that makes it.
+// tarStream is the output of a process that makes a tar stream.
 type tarStream struct {
 	pipe *os.File
 	work *work
@@ -232,7 +230,7 @@ func (t *tarStream) end() error {
 	return t.err
 }
 
-// Read implements io.Reader. It does not end with io.EOF unless all is there.
+// Read implements io.Reader. It returns io.EOF only when the stream is complete.
 func (t *tarStream) Read(b []byte) (int, error) {
 	n, err := t.pipe.Read(b)
 	if err == io.EOF {
@@ -247,6 +245,6 @@ func (t *tarStream) Read(b []byte) (int, error) {
 func (t *tarStream) Close() error {
 	t.kill()
 	_ = t.pipe.Close()
-	_ = t.end() // that it was killed is no error
+	_ = t.end() // its kill by us is no error
 	return nil
 }

@@ -31,18 +31,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// A snapshot with memory holds the sandbox's files as objects of the sentry: the
-// tree among its state, the contents among its pages. gVisor's form of a snapshot of
-// files is a tar archive of the tree that names pages, and those pages. To make one
-// of the other the state has to be decoded by the code that encoded it.
+// A snapshot with memory holds the sandbox's files as objects of the sentry: the tree is part of
+// its state, the contents are part of its pages. A snapshot of files, in gVisor's form, is a tar
+// archive of the tree that names pages, and those pages. To make the second from the first, the
+// code that encoded the state has to decode it.
 //
-// A snapshot of files is taken this way, too, though gVisor can write one directly:
-// that one rounds the times of files to seconds, which breaks what compares them.
+// gVisor can also write a snapshot of files directly. We don't use that: it rounds the times of
+// files to seconds, which breaks programs that compare them. So those snapshots, too, are made in
+// this way.
 
-// containerName is what the sentry calls the one container it has.
+// containerName is the sentry's name for its only container.
 const containerName = "__no_name_0"
 
-// rootID names the filesystem of what the sandbox wrote.
+// rootID names the filesystem that holds the sandbox's writes.
 var rootID = checkpoint.ResourceID{ContainerName: containerName, Path: "/"}
 
 // Descriptors of the extracting part.
@@ -55,10 +56,10 @@ const (
 	extractManifest            // out, and so on
 	extractTar
 	extractNewMeta
-	extractNewPages // out: the pages of files only; no regular file if they are to stay where they are
+	extractNewPages // out: only pages of files; no regular file if they stay in place
 )
 
-// extractPart writes a snapshot of files from one with memory.
+// extractPart is the process that makes a snapshot of files from one with memory.
 func extractPart() error {
 	meta, err := io.ReadAll(io.NewSectionReader(os.NewFile(extractMeta, "meta"), 0, 1<<40))
 	if err != nil {
@@ -103,7 +104,7 @@ func extractPart() error {
 	return nil
 }
 
-// protoRootID is rootID as the manifest has it.
+// protoRootID is rootID in the form of the manifest.
 func protoRootID() *fspb.ResourceID {
 	return &fspb.ResourceID{ContainerName: rootID.ContainerName, Path: rootID.Path}
 }
@@ -148,7 +149,7 @@ func loadTree() (*bytes.Buffer, error) {
 	return treeOf(ctx, k)
 }
 
-// emptyMemory is a memory file that nothing will be loaded into.
+// emptyMemory returns a memory file into which nothing will be loaded.
 func emptyMemory(name string, opts pgalloc.MemoryFileOpts) (*pgalloc.MemoryFile, error) {
 	fd, err := memutil.CreateMemFD(name, 0)
 	if err != nil {
@@ -157,7 +158,7 @@ func emptyMemory(name string, opts pgalloc.MemoryFileOpts) (*pgalloc.MemoryFile,
 	return pgalloc.NewMemoryFile(os.NewFile(uintptr(fd), name), opts)
 }
 
-// treeOf archives the filesystem of what the sandbox wrote.
+// treeOf archives the filesystem that holds the sandbox's writes.
 func treeOf(ctx context.Context, k *kernel.Kernel) (*bytes.Buffer, error) {
 	for _, fs := range k.VFS().GetFilesystems() {
 		mf := tmpfs.MemoryFileOf(fs)
@@ -173,8 +174,8 @@ func treeOf(ctx context.Context, k *kernel.Kernel) (*bytes.Buffer, error) {
 	return nil, errors.New("the state holds no filesystem that the sandbox wrote to")
 }
 
-// withTimes sets the exact times of change in an archive. gVisor's archive has them
-// rounded to seconds; the filesystem knows them.
+// withTimes sets the exact modification times in an archive. gVisor rounds them to seconds in its
+// archive, but the filesystem still has the exact ones.
 func withTimes(ctx context.Context, k *kernel.Kernel, rough io.Reader) (*bytes.Buffer, error) {
 	root := k.GlobalInit().Leader().MountNamespace().Root(ctx)
 	defer root.DecRef(ctx)
@@ -192,8 +193,8 @@ func withTimes(ctx context.Context, k *kernel.Kernel, rough io.Reader) (*bytes.B
 		st, err := k.VFS().StatAt(ctx, creds, &vfs.PathOperation{Root: root, Start: root, Path: fspath.Parse(h.Name)},
 			&vfs.StatOptions{Mask: linux.STATX_MTIME})
 		exact := time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec))
-		// What the sandbox can't see (a removed file, a directory below a mount) has no
-		// time that matters.
+		// The times of entries that the sandbox can't see don't matter: removed files, directories
+		// below a mount.
 		if err == nil && exact.Sub(h.ModTime).Abs() <= time.Second {
 			h.ModTime, h.Format = exact, tar.FormatPAX
 		}

@@ -10,23 +10,29 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
-// A program that makes a system call hands over to the sentry and waits; the sentry answers and waits. Who waits may sleep, and be
-// woken for 25 to 100 µs, or look again and again, for 3: gVisor calls that its fast path, and turns it on after a millisecond
-// with something to do in it. That is right for a program that makes thousands of calls, and wrong for all that is short: who looks
-// needs a processor, which the start of a sandbox or of a command has other use for, with its many threads that all have a little
-// to do. Here a burst of work gets the fast path when it has lasted for patience periods, some 20 ms: a sandbox's start takes an eighth less
-// of the processors' time, the first command after a pause a sixth less of everybody's, and a program of many calls loses some milliseconds once.
+// A program that makes a system call hands over to the sentry and waits; the sentry answers and
+// waits for the next call. Each of the two can wait in two ways. It can sleep, and waking it takes
+// 25 to 100 µs. Or it can poll, and notices after 3 µs: gVisor calls that its fast path, and turns
+// it on after a millisecond with work in it.
+//
+// That is right for a program that makes thousands of calls, and wrong for short work. A poller
+// needs a processor, and the start of a sandbox or of a command has better use for it: it has many
+// threads that all have a little to do. So here a burst of work gets the fast path only after
+// patience periods, some 20 ms. A sandbox's start then uses an eighth less processor time, and the
+// first command after a pause a sixth less processor time in total. A program of many calls loses
+// some milliseconds once.
 
 const (
-	// patience is how many periods with work pass in a burst before the fast path is tried.
+	// patience is the number of periods with work in a burst before the fast path is tried.
 	patience = 50
 	// period is how often gVisor decides about the fast path.
 	period = 400 * time.Microsecond
-	// firstWait is gVisor's own patience.
+	// firstWait is the value that gVisor itself uses for patience.
 	firstWait = 2
 )
 
-// patientPlatform makes systrap with a monitor of ours in place of its own, or as it is where it is not what we know.
+// patientPlatform makes systrap with our monitor in place of its own. If gVisor's state is not the
+// one we know, systrap stays as it is.
 func patientPlatform(c platform.Constructor, opts platform.Options) (platform.Platform, error) {
 	ours := takeFastPath()
 	p, err := c.New(opts)
@@ -36,7 +42,8 @@ func patientPlatform(c platform.Constructor, opts platform.Options) (platform.Pl
 	return p, err
 }
 
-// takeFastPath has gVisor believe that its monitor was started, and reports whether ours can be.
+// takeFastPath makes gVisor believe that its monitor was started already. It reports whether our
+// monitor can run instead.
 var takeFastPath = sync.OnceValue(func() bool {
 	if !fastPath.known() {
 		return false
@@ -45,23 +52,23 @@ var takeFastPath = sync.OnceValue(func() bool {
 	return true
 })
 
-// monitorFastPath starts the monitor, of which there is one for all platforms of a process.
+// monitorFastPath starts the monitor. One monitor serves all platforms of a process.
 var monitorFastPath = sync.OnceFunc(func() {
 	fastPathContextLimit = uint32(maxSysmsgThreads * 2)
 	go fastPath.monitor()
 })
 
-// fastPathState is gVisor's state of the fast path. It names what a monitor of ours needs, and leaves out the rest. There are two
-// of most things, for the two who may look again and again: the program's side and the sentry's. The places are those that a
-// program's debug information tells; a test compares them.
+// fastPathState is the layout of gVisor's state of the fast path. It names only the fields that our
+// monitor needs. Most fields exist twice, for the two sides that may poll: the program's and the
+// sentry's. The offsets come from a program's debug information; a test compares them.
 type fastPathState struct {
 	_      [1280]byte             // what was measured
-	waits  [2]int                 // how many more periods the fast path is put off
+	waits  [2]int                 // periods for which the fast path stays off
 	_      [96]byte               // how often it did not pay
 	on     [2]flagOnItsOwn        // whether it is used now
 	_      [68]byte               // how many may look at a time
 	used   [2]flagOnItsOwn        // whether it was used in this period
-	decide func(s *fastPathState) // the decision at a period's end; it sets who makes the next
+	decide func(s *fastPathState) // runs at a period's end; sets the next decide
 	_      [hostarch.CacheLineSize]byte
 	worked flagOnItsOwn      // whether a period had work
 	parked atomicbitops.Bool // whether the monitor waits for work
@@ -69,18 +76,20 @@ type fastPathState struct {
 	_      [hostarch.CacheLineSize]byte
 }
 
-// flagOnItsOwn shares its line of the processor's cache with nothing that comes after it.
+// flagOnItsOwn is a flag that fills the rest of its cache line, so that no field after it shares
+// the line.
 type flagOnItsOwn struct {
 	atomicbitops.Bool
 	_ [hostarch.CacheLineSize]byte
 }
 
-// known reports whether the state, which no monitor has touched yet, looks as it does in the gVisor that we know.
+// known reports whether the state looks as in the gVisor version that we know. No monitor may have
+// touched it yet.
 func (s *fastPathState) known() bool {
 	return s.waits == [2]int{firstWait, firstWait} && s.decide != nil && cap(s.wake) == 1 && !s.parked.Load()
 }
 
-// monitor goes from burst to burst. Between them it sleeps in gVisor.
+// monitor serves one burst of work after the other. Between bursts it sleeps in gVisor's code.
 func (s *fastPathState) monitor() {
 	for {
 		s.burst()
@@ -88,7 +97,8 @@ func (s *fastPathState) monitor() {
 	}
 }
 
-// burst puts the fast path off, and then has gVisor decide about it after each period, to the first one without work.
+// burst first keeps the fast path off. It then lets gVisor decide about it after each period, until
+// the first period without work.
 func (s *fastPathState) burst() {
 	for side, wait := range s.waits {
 		s.waits[side] = max(wait, patience)
@@ -102,7 +112,7 @@ func (s *fastPathState) burst() {
 	}
 }
 
-// What gVisor has, under its own names.
+// Variables of gVisor, under gVisor's names.
 var (
 	//go:linkname fastPath gvisor.dev/gvisor/pkg/sentry/platform/systrap.fastpath
 	fastPath fastPathState

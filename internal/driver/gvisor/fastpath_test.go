@@ -20,7 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestFastPathPlaces fails when gVisor's state is not, or not where, we take it to be: a program's debug information says so.
+// TestFastPathPlaces fails when a field of gVisor's state is missing or not at the offset that we
+// assume. It compares them with a program's debug information.
 func TestFastPathPlaces(t *testing.T) {
 	if !fastPath.known() {
 		t.Errorf("the state looks different: %d, %d", fastPath.waits, cap(fastPath.wake))
@@ -46,8 +47,9 @@ func TestFastPathPlaces(t *testing.T) {
 	}
 }
 
-// TestFastPathMonitorIsKnown fails when gVisor's monitor, or how it starts, is not the one that ours was tried against: whether
-// ours still does must be measured then. It knows their texts by a fingerprint.
+// TestFastPathMonitorIsKnown fails when gVisor's monitor, or the code that starts it, has changed
+// since our monitor was tested against it. Then measure again whether our monitor still helps. The
+// test compares a fingerprint of the source text.
 func TestFastPathMonitorIsKnown(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "gvisor.dev/gvisor").Output()
 	if err != nil {
@@ -67,7 +69,7 @@ func TestFastPathMonitorIsKnown(t *testing.T) {
 	}
 }
 
-// TestFastPathWaits has gVisor's own parking work on a state of ours.
+// TestFastPathWaits runs gVisor's own parking code on a state of ours.
 func TestFastPathWaits(t *testing.T) {
 	periods := make(chan [2]int)
 	s := &fastPathState{waits: [2]int{firstWait, 1 << 9}, wake: make(chan struct{}, 1)}
@@ -84,7 +86,7 @@ func TestFastPathWaits(t *testing.T) {
 	if s.on[0].Load() {
 		t.Error("it parked with the fast path on")
 	}
-	s.waits = [2]int{} // as after a burst that had the fast path; decide is gVisor's by now, which would look for measurements
+	s.waits = [2]int{} // as after a burst; decide, now gVisor's, needs measurements
 	done := make(chan struct{})
 	s.used[0].Store(true)
 	s.used[1].Store(true)
@@ -120,7 +122,7 @@ func buildSentry(t *testing.T) string {
 	return out
 }
 
-// placesIn returns where the fields of a type are, and its size, from a program's debug information.
+// placesIn reads the offsets of a type's fields, and its size, from a program's debug information.
 func placesIn(t *testing.T, program, name string) (places map[string]uintptr, size uintptr) {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -163,14 +165,14 @@ func parse(t *testing.T, name string) *ast.File {
 	return f
 }
 
-// text is a piece of a program without its comments, on one line.
+// text prints a piece of a program on one line, without its comments.
 func text(n ast.Node) string {
 	var b strings.Builder
 	_ = printer.Fprint(&b, token.NewFileSet(), n)
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// declared is what a constant, a type or a function of one file is.
+// declared returns the text of the constant, type or function that a file declares under a name.
 func declared(f *ast.File, name string) (is string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -8,10 +8,10 @@ import (
 	mfpb "gvisor.dev/gvisor/pkg/sentry/pgalloc/pgalloc_metadata_go_proto"
 )
 
-// Where a snapshot's pages are, as gVisor's "pages metadata" file says: one record
-// for each file of memory, its length in eight bytes and then a protobuf. The pages
-// follow each other in the pages file, in the records' order and within one in the
-// order of the ranges that are committed.
+// gVisor's "pages metadata" file says where a snapshot's pages are. It has one record for each
+// memory file: its length in eight bytes, then a protobuf. The pages follow each other in the pages
+// file, first by the order of the records, then by the order of the committed ranges within one
+// record.
 
 // filePages says where the contents of files are in a snapshot with memory.
 type filePages struct {
@@ -22,10 +22,10 @@ type filePages struct {
 // lengthBytes precede a record.
 const lengthBytes = 8
 
-// findFilePages finds the record of the files among those of a snapshot with
-// memory: the first is the memory's, the last is theirs, and some bytes between
-// them are in a form that only gVisor's own decoder knows. The last one ends with
-// the file, which finds it.
+// findFilePages finds the record of the files' contents among the records of a snapshot with
+// memory. The first record is the memory's, the last one is the files'. Between the two are bytes
+// in a form that only gVisor's own decoder knows. The last record ends where the file ends: that is
+// how it is found.
 func findFilePages(meta []byte) (filePages, error) {
 	main, n, err := pageRecord(meta)
 	if err != nil {
@@ -63,7 +63,7 @@ func pageRecord(b []byte) (*mfpb.MemoryFileMetadataProto, int, error) {
 	return &pb, lengthBytes + int(n), nil
 }
 
-// committed is how many bytes of a file of memory are in the pages file.
+// committed is the number of bytes of a memory file that are in the pages file.
 func committed(pb *mfpb.MemoryFileMetadataProto) (n uint64) {
 	for _, r := range pb.MemAcct {
 		if r.KnownCommitted && r.End > r.Start {
@@ -73,11 +73,10 @@ func committed(pb *mfpb.MemoryFileMetadataProto) (n uint64) {
 	return n
 }
 
-// pageRange is a committed range of a file of memory.
+// pageRange is a committed range of a memory file.
 type pageRange struct{ start, end, at uint64 }
 
-// pageRanges lists the committed ranges, in order, with their place in the pages
-// file.
+// pageRanges lists the committed ranges, in order, with their offsets in the pages file.
 func pageRanges(pb *mfpb.MemoryFileMetadataProto, at uint64) []pageRange {
 	var out []pageRange
 	for _, r := range pb.MemAcct {

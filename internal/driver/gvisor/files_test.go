@@ -11,10 +11,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// TestOldFilesAreRestored restores a snapshot of files that an earlier build took:
-// testdata/files-1 holds "kept since files-1\n" in /tmp/kept and another /etc/motd.
-// When it fails after gVisor was upgraded, gVisor has changed the form: give the new
-// one another filesBuild, and read both.
+// TestOldFilesAreRestored restores a snapshot of files that an earlier build took: testdata/files-1
+// holds "kept since files-1\n" in /tmp/kept and another /etc/motd. If it fails after a gVisor
+// upgrade, gVisor has changed the form. Then give the new form another filesBuild, and read both.
 func TestOldFilesAreRestored(t *testing.T) {
 	d, _ := newDriver(t)
 	_, info := snapshot(t, create(t, d, newSpec(t)), driver.SnapshotOptions{FilesOnly: true})
@@ -25,7 +24,7 @@ func TestOldFilesAreRestored(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("testdata/files-1")); err != nil {
 		t.Fatal(err)
 	}
-	// This test's images are made anew each time.
+	// Each run makes new images, so name this run's in the snapshot.
 	name := filepath.Join(dir, "carrel.json")
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -74,7 +73,7 @@ func TestOldFilesAreRestored(t *testing.T) {
 	}
 }
 
-// TestHolesStayHoles reads a file with a hole of terabytes out of snapshots.
+// TestHolesStayHoles reads a file with a hole of terabytes from snapshots.
 func TestHolesStayHoles(t *testing.T) {
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))

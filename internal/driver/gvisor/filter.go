@@ -26,24 +26,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// gVisor's own build embeds the sentry's system call filter compiled; its Go
-// module does not, and compiling takes a sentry some 17 ms. The daemon has the
-// very same rules compiled once, with gVisor's own code, and hands them down. That
-// happens in a process that is, like every sentry, number 1 of its pid namespace,
-// because some rules name the process's own number.
+// gVisor's own build embeds the sentry's system call filter in compiled form. Its Go module does
+// not, and a sentry needs some 17 ms to compile it. So the daemon has the very same rules compiled
+// once, with gVisor's own code, and hands the result to its sentries. Some rules name the process's
+// own number. A sentry is number 1 of its pid namespace, so the process that compiles is, too.
 
-// sentryPrograms is where gVisor looks for compiled filters. A filter that is not
-// there, or under another name, is compiled as before: nothing can turn the filter off.
+// sentryPrograms is where gVisor looks for compiled filters. If the filter is missing there, or has
+// another name, gVisor compiles it itself: nothing can turn the filter off.
 //
 //go:linkname sentryPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var sentryPrograms map[string]precompiledseccomp.Program
 
-// filterArg precedes the number of the descriptor with the compiled filter, as
-// the sentry's first argument.
+// filterArg is the start of the sentry's first argument; the number of the descriptor with the
+// compiled filter follows it.
 const filterArg = "carrel-filter="
 
-// platformRules are a platform's filter rules with the values of all variables
-// chosen by us, so that the compiler can find out where they stand.
+// platformRules are a platform's filter rules in which we choose the values of all variables. So
+// the compiler can find the places of the variables.
 type platformRules struct {
 	platform.SeccompInfo
 	vars precompiledseccomp.Values
@@ -103,7 +102,7 @@ func writeFilter(w io.Writer, p precompiledseccomp.Program) error {
 	return err
 }
 
-// filterPart is the process that compiles: it writes the filter to descriptor 3.
+// filterPart is the process that compiles the filter. It writes the filter to descriptor 3.
 func filterPart() {
 	p, err := compileFilter()
 	if err == nil && os.Getpid() != 1 {
@@ -171,8 +170,8 @@ func readFilter(r io.Reader) (precompiledseccomp.Program, error) {
 	return p, nil
 }
 
-// takeFilter, in the sentry, takes the compiled filter out of the arguments and
-// puts it where gVisor finds it.
+// takeFilter takes the compiled filter out of the arguments and puts it where gVisor finds it. It
+// runs in the sentry.
 func takeFilter() {
 	if len(os.Args) < 2 {
 		return

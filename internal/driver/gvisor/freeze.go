@@ -17,11 +17,11 @@ import (
 
 var _ driver.Freezer = (*Instance)(nil)
 
-// The sentry counts pauses and dies of one resume too many. So the driver must know
-// whether it has paused one. It remembers, and after Recover it asks: the state of
-// the first process inside tells, see isFrozen.
+// The sentry counts pauses, and dies if it is resumed more often than it was paused. So the driver
+// must know whether the sandbox is paused. It remembers that. After Recover it looks at the state
+// of the first process inside, see isFrozen.
 
-// iceState is what is known of a sandbox.
+// iceState says whether a sandbox is known to be frozen.
 type iceState int
 
 const (
@@ -40,7 +40,7 @@ func (in *Instance) Thaw(ctx context.Context) error {
 	return in.wrap("thaw sandbox", in.setIce(ctx, iceThawed, boot.ContMgrResume))
 }
 
-// setIce has the sentry do method unless it is in that state already.
+// setIce calls method of the sentry unless the sandbox is in the wanted state already.
 func (in *Instance) setIce(ctx context.Context, want iceState, method string) error {
 	select {
 	case in.iceLock <- struct{}{}:
@@ -80,8 +80,8 @@ const (
 	frozenPause = 25 * time.Millisecond
 )
 
-// isFrozen reads the state of the sandbox's first process. In a paused sandbox it
-// is D for ever. Otherwise it can be D for a moment only, while it starts a program.
+// isFrozen reads the state of the sandbox's first process. In a paused sandbox the state is D for
+// ever. Otherwise it is D only for moments, while the process starts a program.
 func (in *Instance) isFrozen(ctx context.Context) (bool, error) {
 	for range frozenLooks {
 		stat, err := in.readInside(ctx, "/proc/1/stat")
@@ -107,7 +107,7 @@ func (in *Instance) isFrozen(ctx context.Context) (bool, error) {
 // maxInside bounds what readInside returns, in bytes.
 const maxInside = 4 << 10
 
-// readInside has the sentry read the start of a small file inside.
+// readInside lets the sentry read the start of a small file inside.
 func (in *Instance) readInside(ctx context.Context, path string) ([]byte, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -116,7 +116,7 @@ func (in *Instance) readInside(ctx context.Context, path string) ([]byte, error)
 	defer r.Close()
 	args := control.ReadOpts{ContainerID: string(in.rec.ID), Path: path, Size: maxInside,
 		FilePayload: urpc.FilePayload{Files: []*os.File{w}}}
-	err = in.call(ctx, boot.FsRead, &args, nil) // less than a pipe holds, so it never waits
+	err = in.call(ctx, boot.FsRead, &args, nil) // the answer fits into the pipe, so it never waits
 	w.Close()
 	if err != nil {
 		return nil, err

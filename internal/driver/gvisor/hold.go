@@ -13,35 +13,36 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 )
 
-// Of many sandboxes that are restored at once, each reads all its pages although its first work needs a few, and those of one
-// keep the processors from the start of the next: a third of what a fork costs. So a sentry that is told to holds back reads that nobody
-// waits for. gVisor does not say which are waited for; it keeps count of those who wait, and that is looked at.
+// When many sandboxes are restored at once, each one reads all its pages. It needs only a few to
+// start. The bulk reads of one sandbox delay the start of the next: a third of the cost of a fork.
+// So a sentry can be told to hold back reads that no task waits for. gVisor does not say which
+// pages a task waits for, but it counts the waiting tasks. The hold looks at that count.
 
 // How one holds back.
 const (
-	holdBlind  = 5 * time.Second        // at most, while the count is not found: nobody waits before there is a task
-	holdClose  = 100 * time.Microsecond // between two looks when somebody waited just now: others will
-	holdFar    = 10 * time.Millisecond  // and when nobody has for long
-	holdShare  = 16                     // in between, the time since in so many parts
-	holdWanted = 1000                   // looks that found somebody: a program that goes through its memory is not helped by a hold
+	holdBlind  = 5 * time.Second        // longest hold without finding the count
+	holdClose  = 100 * time.Microsecond // between two looks just after a task waited: others will
+	holdFar    = 10 * time.Millisecond  // between two looks long after a task waited
+	holdShare  = 16                     // in between: this part of the time since a task waited
+	holdWanted = 1000                   // looks that found a waiting task; then the hold ends
 )
 
-// hold holds back reads of pages that nobody waits for. Its methods but note are for one goroutine.
+// hold holds back reads of pages that no task waits for. Only note is safe for several goroutines.
 type hold struct {
 	span   time.Duration
 	kernel atomic.Pointer[kernel.Kernel] // that is being restored
 
 	began   time.Time // with the first read
-	waiters *int64    // how many wait for pages; gVisor's
+	waiters *int64    // gVisor's count of tasks that wait for pages
 	last    time.Time // somebody waited
 	wanted  int       // times that somebody did
 	over    bool
 }
 
-// held is this process's; nil holds nothing back.
+// held is the hold of this process; nil holds nothing back.
 var held atomic.Pointer[hold]
 
-// note remembers the kernel of a task, which knows the memory.
+// note remembers the kernel of a task. Through the kernel the hold finds the memory.
 func (h *hold) note(ctx gcontext.Context) {
 	if h != nil && h.kernel.Load() == nil {
 		if k := kernel.KernelFromContext(ctx); k != nil {
@@ -50,7 +51,7 @@ func (h *hold) note(ctx gcontext.Context) {
 	}
 }
 
-// wait returns when a page may be read.
+// wait returns when the next page may be read.
 func (h *hold) wait() {
 	if h == nil || h.over {
 		return
@@ -76,12 +77,13 @@ func (h *hold) wait() {
 		}
 		pause := min(max(now.Sub(h.last)/holdShare, holdClose), holdFar)
 		ts := unix.NsecToTimespec(int64(pause))
-		_ = unix.Nanosleep(&ts, nil) // a timer of Go's would change threads twice
+		_ = unix.Nanosleep(&ts, nil) // a Go timer would switch threads twice
 	}
 }
 
-// countOfWaiters returns where gVisor counts who waits for pages of the main memory, or of a file that is read beside it; nil while
-// nothing is read, and when it keeps no such count.
+// countOfWaiters returns the address of gVisor's count of tasks that wait for pages, of the main
+// memory or of a file that is loaded beside it. It returns nil while nothing is loaded, and when
+// gVisor keeps no such count.
 func countOfWaiters(k *kernel.Kernel) *int64 {
 	f := loadFields()
 	if k == nil || f == nil {
@@ -99,10 +101,10 @@ func countOfWaiters(k *kernel.Kernel) *int64 {
 	return (*int64)(unsafe.Add(pages, f.waiters))
 }
 
-// loadOffsets are the offsets of the fields on the way to the count.
+// loadOffsets are the offsets of the fields that lead to the count.
 type loadOffsets struct{ load, pages, waiters uintptr }
 
-// loadFields finds them; nil if gVisor's types are not those that we know.
+// loadFields finds the offsets; nil if gVisor's types are not the ones that we know.
 var loadFields = sync.OnceValue(func() *loadOffsets {
 	load, ok := reflect.TypeFor[pgalloc.MemoryFile]().FieldByName("asyncPageLoad")
 	if !ok || load.Type.Kind() != reflect.Struct || load.Type.PkgPath() != "sync/atomic" || load.Type.Size() != unsafe.Sizeof(uintptr(0)) {

@@ -9,8 +9,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// TestLater restores a memory of which only that is read which somebody waits for. It would take an hour by itself; a snapshot
-// waits for all of it. That it stays unread shows, too, that gVisor's types are still those by which waiting is noticed.
+// TestLater restores a memory with a hold of an hour. Only pages that a task waits for may be read.
+// A snapshot must still contain all pages, so it reads the rest. The test also shows that gVisor's
+// types are still the ones in which the hold finds the count of waiting tasks.
 func TestLater(t *testing.T) {
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))
@@ -35,7 +36,7 @@ func TestLater(t *testing.T) {
 	wantState(t, restore(t, d, again, info, stateSpec(t), driver.RestoreOptions{}))
 }
 
-// TestLaterAllWanted restores with a hold what is then asked for as a whole.
+// TestLaterAllWanted restores a memory with a hold. A program then asks for all of it.
 func TestLaterAllWanted(t *testing.T) {
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))

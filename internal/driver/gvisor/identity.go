@@ -20,38 +20,38 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// What a snapshot lies on and what wrote it are named by short texts that can be
+// Short texts name the images that a snapshot depends on and the build that wrote it. They can be
 // compared years later on another machine.
 
 const (
 	gvisorModule = "gvisor.dev/gvisor"
-	// gvisorVersion is the version in our go.mod. It stands in where a binary does
-	// not say what it is made of, as test binaries don't; a test compares the two.
+	// gvisorVersion is the version in our go.mod. It is used when a binary does not record the
+	// versions of its modules, as test binaries don't. A test compares the two.
 	gvisorVersion = "v0.0.0-20260905035102-160fafc42237"
 	// snapshotFormat is the version of our own part of a snapshot with memory.
 	snapshotFormat = 1
-	// filesBuild names the form of a snapshot of files: gVisor's filesystem
-	// checkpoint. It holds plain facts about files and depends on neither the
-	// processor nor, until gVisor changes the form, the build; a test with files
-	// from an earlier build tells when it does.
+	// filesBuild names the form of a snapshot of files: gVisor's filesystem checkpoint. The form
+	// holds plain facts about files and does not depend on the processor. It does not depend on the
+	// build either, until gVisor changes the form. A test with files from an earlier build fails
+	// then.
 	filesBuild = "files-1 fscheckpoint-1"
 )
 
-// identities remembers texts about files, until the files change.
+// identities caches texts about files until the files change.
 type identities struct {
 	mu    sync.Mutex
 	known map[fileKey]string
 }
 
-// fileKey is a version of a file. The time of its status is not part of it: that moves with
-// each link, and every sandbox and snapshot links the image that it lies on.
+// fileKey is a version of a file. It leaves out the time of the file's status: each new link
+// changes that time, and every sandbox and snapshot links its image.
 type fileKey struct {
 	dev, ino uint64
 	size     int64
 	mtime    syscall.Timespec
 }
 
-// of returns what make says of the file, asking it once for each version.
+// of returns the result of make for the file. It calls make once for each version of the file.
 func (c *identities) of(name string, make func(f *os.File, size int64) (string, error)) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -85,17 +85,17 @@ func (c *identities) of(name string, make func(f *os.File, size int64) (string, 
 	return text, nil
 }
 
-// What of an image is hashed: all of a small one; of a big one both ends, where
-// the superblock and the tables of inodes are (with every file's size, owner and
-// time of change), and blocks spread over the rest.
+// These parts of an image are hashed. A small image is hashed as a whole. Of a big one both ends
+// are hashed, and blocks spread over the rest. The ends hold the superblock and the tables of
+// inodes, with every file's size, owner and time of change.
 const (
 	imageEnds    = 2 << 20
 	imageSamples = 256
 	imageSample  = 4 << 10
 )
 
-// imageID names an image by its size and a hash of what a few megabytes of it hold.
-// It tells builds of a template apart; it is no proof against somebody who forges one.
+// imageID names an image by its size and a hash of a few megabytes of it. It tells builds of a
+// template apart. It does not detect an image that somebody forged.
 func imageID(f *os.File, size int64) (string, error) {
 	h := sha256.New()
 	part := func(from, n int64) error {
@@ -121,7 +121,7 @@ func imageID(f *os.File, size int64) (string, error) {
 	return fmt.Sprintf("%d-%s", size, hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
-// made names what a sandbox is made of.
+// made names the sentry's build and the two images of a sandbox.
 type made struct{ build, root, guest string }
 
 // madeOf finds the names for a spec.
@@ -136,8 +136,8 @@ func (d *Driver) madeOf(spec driver.Spec) (m made, err error) {
 	return m, err
 }
 
-// buildName names all that must be equal for memory to be restored: the sentry's
-// version and what we tell it, and the machine's architecture.
+// buildName names everything that must be equal for memory to be restored: the sentry's version,
+// the settings that we give it, and the machine's architecture.
 func (d *Driver) buildName() (string, error) {
 	version, err := d.ids.of(d.program.path, func(*os.File, int64) (string, error) { return sentryVersion(d.program.path) })
 	if err != nil {
@@ -173,12 +173,12 @@ func sentryVersion(exe string) (string, error) {
 	return gvisorVersion, nil
 }
 
-// newerFeatures are the beginnings of the names, in /proc/cpuinfo, of instruction
-// sets that libraries choose by CPUID and that gVisor's own list does not have.
+// newerFeatures are instruction sets that gVisor's own list lacks and that libraries choose by
+// CPUID. Each is the beginning of a name in /proc/cpuinfo.
 var newerFeatures = []string{"avx", "amx", "sha", "sm3", "sm4", "cmpccxadd", "raoint"}
 
-// cpuFeatures lists what the processor can, in one order. Programs inside ask the
-// processor itself, so all of it may be in use.
+// cpuFeatures lists the processor's features, always in the same order. Programs inside ask the
+// processor itself, so they may use every feature.
 var cpuFeatures = sync.OnceValue(func() string {
 	cpuid.Initialize()
 	names := strings.Fields(cpuid.HostFeatureSet().FlagString())
@@ -199,7 +199,7 @@ var cpuFeatures = sync.OnceValue(func() string {
 	return strings.Join(slices.Compact(names), " ")
 })
 
-// missingFeatures are those in want that have lacks.
+// missingFeatures returns the features in want that are not in have.
 func missingFeatures(want, have string) []string {
 	has := map[string]bool{}
 	for _, n := range strings.Fields(have) {

@@ -51,11 +51,11 @@ func TestImageIDTellsImagesApart(t *testing.T) {
 			t.Errorf("%s: the same identity", name)
 		}
 	}
-	// A file that is written anew is looked at again.
+	// A file with new content is hashed again.
 	if changed := write("a", big, map[int]byte{0: 7}); changed == same {
 		t.Error("a changed image kept its identity")
 	}
-	// One that only got another name is not.
+	// A file that only got another name is not.
 	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -17,21 +17,21 @@ import (
 // recordVersion is the version of the handle's form.
 const recordVersion = 1
 
-// record is what the handle holds: all that finds a sandbox again.
+// record is the content of the handle: everything that is needed to find a sandbox again.
 type record struct {
 	hosted.Record
 	UID  int    `json:"uid"`
 	Sock string `json:"sock"`
 	MTU  int    `json:"mtu"`
 
-	// What its snapshots are to say. Empty in the handles of older builds.
+	// The names that its snapshots get. Empty in the handles of older builds.
 	Build  string        `json:"build,omitempty"` // see Driver.buildName, at its start
 	Files  string        `json:"files,omitempty"` // filesBuild at its start
 	Root   string        `json:"root,omitempty"`  // see imageID
 	Guest  string        `json:"guest,omitempty"`
 	Inside carrel.Limits `json:"inside"`           // see launch.inside
 	Images []string      `json:"images,omitempty"` // the paths of the two
-	Loads  string        `json:"loads,omitempty"`  // what it was restored with, see Loaded
+	Loads  string        `json:"loads,omitempty"`  // the content it was restored with, see Loaded
 }
 
 // Instance is one sandbox.
@@ -83,8 +83,8 @@ func (in *Instance) begin(pidfd *os.File) {
 func (in *Instance) params(pidfd *os.File) hosted.Params {
 	return hosted.Params{
 		ID: in.rec.ID, PID: in.rec.PID, Pidfd: pidfd, Log: in.d.log, Guard: in.guardMemory,
-		// As the first process of its pid namespace it takes all others with it. Through the pidfd it can't hit a stranger with
-		// a reused pid.
+		// The sentry is the first process of its pid namespace, so killing it kills all others. A
+		// pidfd can't hit another process that got the same pid.
 		Kill: func() { proc.Kill(pidfd) }, Reason: in.reason, Remove: in.remove, Forget: func() { in.d.live.Strike(in) },
 	}
 }
@@ -92,7 +92,7 @@ func (in *Instance) params(pidfd *os.File) hosted.Params {
 // Handle implements driver.Instance.
 func (in *Instance) Handle() driver.Handle { return hosted.Encode(in.rec) }
 
-// remove removes what is left of a dead sandbox.
+// remove removes all traces of a dead sandbox.
 func (in *Instance) remove(ctx context.Context) error {
 	err := in.d.links.Drop(ctx, in.rec.Link)
 	removeFiles(in.rec.Sock, in.rec.Dir)
@@ -102,9 +102,9 @@ func (in *Instance) remove(ctx context.Context) error {
 	return err
 }
 
-// preferForOOM makes the sentry, and none of the processes it starts later, the
-// first to be killed for memory: without it the sandbox is over at once, instead
-// of losing one process after the other while the memory stays in use.
+// preferForOOM makes the kernel kill the sentry first when memory runs out, and none of the
+// processes that the sentry starts later. Without the sentry the sandbox ends at once. Otherwise it
+// would lose one process after the other while the memory stays in use.
 func (in *Instance) preferForOOM() {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(in.rec.PID)+"/oom_score_adj", []byte("1000"), 0)
 }

@@ -28,32 +28,32 @@ import (
 // Names of our files in Spec.Dir.
 const (
 	diskFile = "disk"       // what the sandbox writes
-	logFile  = "sentry.log" // what the sentry says when it dies
+	logFile  = "sentry.log" // the sentry's last words
 )
 
 // nobody is the sentry's uid and gid in its own user namespace.
 const nobody = 65534
 
-// sentryEnv is the sentry's whole environment: without it Go's runtime would keep
-// files of the host's control group open, to follow its limits.
+// sentryEnv is the sentry's whole environment. Without it Go's runtime would keep files of the
+// host's control group open, to follow its limits.
 const sentryEnv = "GODEBUG=containermaxprocs=0"
 
-// launch is everything one sentry is started with. Its files are ours: the sentry
-// gets copies.
+// launch holds everything that one sentry is started with. We own its files: the sentry gets
+// copies.
 type launch struct {
 	spec  driver.Spec
 	made  made   // names what it is made of
-	saved *saved // the snapshot it is to be restored from; nil for a fresh one
+	saved *saved // snapshot to restore; nil for a fresh sandbox
 	sock  string // path of the control socket
 
 	files  []*os.File    // the child's descriptors beside the standard ones
 	args   []arg         // of gVisor's command
-	paging int           // which of files is the first that takePages needs; 0 is none, the first is 1
+	paging int           // index of the first file for takePages in files, from 1; 0 is none
 	undo   cleanup.Stack // closes our copies
 
 	sync     *os.File // readable when the sentry is ready, or dead
 	guestLog *os.File // the guest's standard error
-	pages    *os.File // our end of the socket for a memory's files; nil without one
+	pages    *os.File // our end of the socket for the memory's files, or nil
 
 	// Set when it was started.
 	blank bool // a blank sentry took it
@@ -63,10 +63,11 @@ type launch struct {
 	group *cgroup.Group
 }
 
-// arg is an argument, which may end in a descriptor's number: that depends on who takes the launch.
+// arg is an argument. It may end in a descriptor's number, which depends on the process that gets
+// the launch.
 type arg struct {
 	text string
-	file int // which of launch.files; 0 is none, the first is 1
+	file int // index in launch.files, from 1; 0 is none
 }
 
 // donate hands f to the sentry and tells it the number.
@@ -78,7 +79,7 @@ func (l *launch) donate(flag string, f *os.File) {
 // say gives the sentry an argument.
 func (l *launch) say(text string) { l.args = append(l.args, arg{text: text}) }
 
-// numbered are the arguments for a sentry that gets the files from the number first on.
+// numbered returns the arguments for a sentry whose files have the numbers from first on.
 func (l *launch) numbered(first int) []string {
 	out := make([]string, 0, len(l.args))
 	for _, a := range l.args {
@@ -90,12 +91,12 @@ func (l *launch) numbered(first int) []string {
 	return out
 }
 
-// pagesText is what pagesArg precedes.
+// pagesText is the text after pagesArg.
 func (l *launch) pagesText(first int) string {
 	return strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10)
 }
 
-// own closes f when the launch is over.
+// own makes the launch close f when it is over.
 func (l *launch) own(f *os.File, err error) (*os.File, error) {
 	if err == nil {
 		l.undo.Add(func() { f.Close() })
@@ -103,8 +104,8 @@ func (l *launch) own(f *os.File, err error) (*os.File, error) {
 	return f, err
 }
 
-// inside are the limits that hold inside. Those that are part of what runs there,
-// as the limit on processes or the size of the disk, come back with a memory.
+// inside are the limits that hold inside. Some limits are part of the state inside, such as the
+// limit on processes and the size of the disk. A restored memory brings them back.
 func (l *launch) inside() carrel.Limits {
 	if l.saved != nil && l.saved.memory {
 		return l.saved.side.Limits
@@ -112,8 +113,8 @@ func (l *launch) inside() carrel.Limits {
 	return l.spec.Limits
 }
 
-// start starts the sentry up to its answer on sync; blank says whether one may do that was started ahead. The caller
-// closes pidfd, sync, guestLog and pages.
+// start starts the sentry and returns after its answer on sync. blank says whether start may use a
+// sentry that was started ahead. The caller closes pidfd, sync, guestLog and pages.
 func (d *Driver) start(ctx context.Context, l *launch, blank bool) error {
 	defer l.undo.Run()
 	files := trace.Mark(ctx, "files")
@@ -163,12 +164,12 @@ var fixedFlags = []string{
 	"--host-settings=ignore", "--ignore-cgroups=true", "--traceback=single", "--control-rpc-stop-timeout=0s",
 }
 
-// flags adds --root, which marks the process as ours, for Sweep.
+// flags returns the fixed flags and --root. Sweep finds our processes by --root.
 func (d *Driver) flags() []string {
 	return append([]string{"--root=" + d.opts.Root}, fixedFlags...)
 }
 
-// addFiles donates the images and the file that holds what the sandbox writes.
+// addFiles donates the images and the file that holds the sandbox's writes.
 func (l *launch) addFiles() error {
 	root, err := l.own(os.Open(l.spec.Root.Image))
 	if err != nil {
@@ -182,8 +183,8 @@ func (l *launch) addFiles() error {
 	if err != nil {
 		return err
 	}
-	// The sentry's filter forbids it to do this itself: map the file executable
-	// once while it is small, so that integrity measurement never reads all of it.
+	// Map the file as executable once while it is small, so that integrity measurement never reads
+	// all of it. The sentry's filter forbids the sentry to do this itself.
 	pgalloc.IMAWorkAroundForMemFile(disk.Fd())
 	l.donate("io-fds", root)
 	l.donate("io-fds", guest)
@@ -201,7 +202,7 @@ func (l *launch) addFiles() error {
 	return nil
 }
 
-// addPages donates the files of a memory to be restored, see takePages.
+// addPages donates the files of a memory that is to be restored, see takePages.
 func (l *launch) addPages() error {
 	if l.saved == nil || !l.saved.memory {
 		return nil
@@ -218,7 +219,7 @@ func (l *launch) addPages() error {
 	return nil
 }
 
-// addStdio donates the guest's standard streams: nothing to read, and nothing to write but its log.
+// addStdio donates the guest's standard streams. Its input is empty; its output is its log.
 func (l *launch) addStdio() error {
 	null, err := l.own(os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0))
 	if err != nil {
@@ -233,8 +234,8 @@ func (l *launch) addStdio() error {
 	return nil
 }
 
-// addControl donates the control socket, the description and the pipe that says
-// when the sentry listens.
+// addControl donates the control socket, the description, and the pipe on which the sentry reports
+// that it listens.
 func (l *launch) addControl() error {
 	_ = os.Remove(l.sock)
 	control, err := l.own(listenControl(l.sock))
@@ -257,7 +258,7 @@ func (l *launch) addControl() error {
 	return nil
 }
 
-// addLimits tells the sentry what to show inside as processors and memory.
+// addLimits tells the sentry how many processors and how much memory to show inside.
 func (l *launch) addLimits() error {
 	host, err := hostos.TotalSystemMemory()
 	if err != nil {
@@ -273,8 +274,8 @@ func (l *launch) addLimits() error {
 // leastCPUs is the least number of processors that programs inside see.
 const leastCPUs = 2
 
-// cpus is how many processors programs inside see. One that sees a single one leaves out locks which it needs all the same (two threads of the
-// sentry may run it), so never fewer than two.
+// cpus is how many processors programs inside see, never fewer than two. A program that sees one
+// processor leaves out locks, but needs them here: two threads of the sentry may run it.
 func (l *launch) cpus() int {
 	return max(leastCPUs, min(int(math.Ceil(l.spec.Limits.CPUs)), runtime.NumCPU()))
 }
@@ -292,7 +293,8 @@ func (d *Driver) exec(l *launch, log *os.File) (err error) {
 	return err
 }
 
-// withFilter adds the system call filter, compiled, to what a sentry is started with: its files are those from 1 on.
+// withFilter adds the compiled system call filter to a sentry's arguments and files. files become
+// the descriptors from 1 on.
 func (d *Driver) withFilter(args []string, files []*os.File) ([]string, []*os.File) {
 	f, err := d.filter()
 	if err != nil {
@@ -303,7 +305,7 @@ func (d *Driver) withFilter(args []string, files []*os.File) ([]string, []*os.Fi
 	return append(args, filterArg+strconv.Itoa(len(files))), files
 }
 
-// startSentry starts a sentry with files as its descriptors from 1 on.
+// startSentry starts a sentry. files become its descriptors from 1 on.
 func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
 	if files, err = d.program.files(files...); err != nil {
 		return 0, nil, err
@@ -316,14 +318,15 @@ func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files 
 	return pid, pidfd, nil
 }
 
-// execSelf starts the process from this one, which takes longer the more memory this one holds.
+// execSelf starts the process from this one. The more memory this process holds, the longer that
+// takes.
 func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
 	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}
 	return hosted.Start(d.program.path, r.Args, attr, group, nil)
 }
 
-// namespaces are the attributes of a process that is alone: nobody in its user
-// namespace, known to the host as uid.
+// namespaces returns the attributes of a process in namespaces of its own. In its user namespace it
+// is nobody; the host knows it as uid.
 func (d *Driver) namespaces(uid int) *syscall.SysProcAttr {
 	gid := uid
 	if !d.root {
@@ -335,18 +338,18 @@ func (d *Driver) namespaces(uid int) *syscall.SysProcAttr {
 		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},
-		// As root, so that the daemon's supplementary groups can be dropped.
+		// Only as root: it allows the process to drop the daemon's supplementary groups.
 		GidMappingsEnableSetgroups: d.root,
-		// What it needs to build its empty root; it gives all of them up before it
-		// runs anything, and they mean nothing outside its namespace. Not CAP_SETPCAP,
-		// with which it would empty the bounding set, thread by thread, in 15 ms: that
-		// set matters only at an execve, which no_new_privs and the filter prevent.
+		// The sentry needs these to build its empty root. It gives all of them up before it runs
+		// anything, and they mean nothing outside its namespace. CAP_SETPCAP is not among them:
+		// with it the sentry would empty the bounding set, thread by thread, in 15 ms. That set
+		// matters only at an execve, which no_new_privs and the filter prevent.
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT},
 	}
 }
 
-// adjust sets limits that the sentry can't set for itself. They are improvements,
-// so a host that refuses one loses only that.
+// adjust sets limits that the sentry can't set for itself. They are only improvements, so adjust
+// ignores a host that refuses one.
 func (d *Driver) adjust(pid int) {
 	// No core file: it would hold the sandbox's memory.
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)

@@ -11,11 +11,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Link sizes. A frame that does not fit into what is left of the socket's buffer
-// is lost, so the frames must be small against the buffer.
+// Link sizes. A frame is lost if it does not fit into the free part of the socket's buffer, so
+// frames must be small compared with the buffer.
 const (
 	linkBuffer  = 8 << 20 // bytes wanted, each direction
-	bigBuffer   = 4 << 20 // from this on big frames are worth it
+	bigBuffer   = 4 << 20 // from this size on big frames are worth it
 	bigMTU      = 65520
 	smallBuffer = 1 << 20
 	midMTU      = 16000
@@ -44,8 +44,8 @@ func linkMTU(buffer int) int {
 	return smallMTU
 }
 
-// growBuffers makes the socket's buffers as big as we may and returns the size
-// the kernel counts, which is twice what is asked for.
+// growBuffers makes the socket's buffers as big as this process may. It returns the size that the
+// kernel counts, which is twice the requested size.
 func growBuffers(fd int) int {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBuffer) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, linkBuffer)
@@ -61,8 +61,8 @@ func growBuffers(fd int) int {
 	return size
 }
 
-// networkArgs describes the guest's end of the link to the sentry. The gateway's
-// hardware address is given, so that no packet ever waits for a resolution.
+// networkArgs describes the guest's end of the link to the sentry. It includes the gateway's
+// hardware address, so that no packet waits for a resolution.
 func networkArgs(guest *os.File, mtu int) (*boot.CreateLinksAndRoutesArgs, error) {
 	mac, err := net.ParseMAC(driver.GuestMAC)
 	if err != nil {
@@ -92,9 +92,10 @@ func networkArgs(guest *os.File, mtu int) (*boot.CreateLinksAndRoutesArgs, error
 			},
 			NumChannels: 1,
 			IsPacket:    []bool{false},
-			// It is no packet socket of a real interface: nothing is to be asked of it.
+			// The socket is no packet socket of a real interface, so the sentry must not configure
+			// it.
 			PreConfigured: true,
-			// Frames come from the same machine's memory: no need to check their sums.
+			// Frames come from memory of the same machine, so their checksums need no check.
 			RXChecksumOffload: true,
 		}},
 		Defaultv4Gateway: boot.DefaultRoute{Name: "eth0", Route: boot.Route{

@@ -8,14 +8,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// All memory of the programs inside is one file in memory that the sentry made,
-// whichever of its processes maps it; the sentry's own is its anonymous memory. So
-// two cheap questions answer for any number of processes, where the driver has to look itself (see hosted.MemoryGuard).
+// All memory of the programs inside is one memory file that the sentry made and that several of its
+// processes map. The sentry's own memory is anonymous. So two cheap measurements are enough for any
+// number of processes, when the driver has to watch the memory itself (see hosted.MemoryGuard).
 
-// memfdName is what the sentry calls that file.
+// memfdName is the sentry's name for that file.
 const memfdName = "runsc-memory"
 
-// guardMemory ends the sandbox when it uses more than it may, until stop is called.
+// guardMemory ends the sandbox when it uses more memory than its limit, until the caller calls
+// stop.
 func (in *Instance) guardMemory() (stop func()) {
 	if !hosted.GuardsMemory(in.d.groups) {
 		return func() {}
@@ -33,10 +34,10 @@ func (in *Instance) outOfMemory() bool {
 // memoryUse measures one sentry.
 type memoryUse struct {
 	pid  int
-	file string // of the programs' memory, as /proc shows it; "" until it is found
+	file string // /proc's name of the programs' memory; "" until found
 }
 
-// now is what the sandbox uses, in bytes.
+// now is the sandbox's present memory use, in bytes.
 func (m *memoryUse) now() int64 {
 	n := hosted.StatusBytes(m.pid, "RssAnon")
 	if m.file == "" {
@@ -48,8 +49,8 @@ func (m *memoryUse) now() int64 {
 	return n
 }
 
-// findMemfd finds the sentry's memory file among its descriptors. The daemon made
-// the sentry's user namespace, so it may look.
+// findMemfd finds the sentry's memory file among its descriptors. The daemon may look there because
+// it made the sentry's user namespace.
 func findMemfd(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
 	entries, _ := os.ReadDir(dir)

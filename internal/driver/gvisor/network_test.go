@@ -20,8 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// testNetwork is the smallest end of a link: it can dial in, and answers nothing.
-// It keeps these tests apart from package wire.
+// testNetwork is the smallest end of a link. It can dial in, and answers nothing. With it these
+// tests do not depend on package wire.
 type testNetwork struct{}
 
 type testLink struct {
@@ -36,7 +36,7 @@ func (testNetwork) Attach(_ context.Context, spec driver.LinkSpec, f *os.File) (
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol},
 	})
 	mac, _ := net.ParseMAC(driver.GatewayMAC)
-	// gVisor's endpoint makes an event descriptor that a sentry would inherit.
+	// A sentry would inherit the event descriptor that gVisor's endpoint makes.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	defer unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)

@@ -5,9 +5,9 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
-// noPlatform is a platform for a state that is loaded to be looked at: tasks and
-// address spaces ask it what it can, and nothing ever runs on it. A method that is
-// not here would panic, which ends the confined process.
+// noPlatform is a platform for a state that is loaded only to be read. Tasks and address spaces ask
+// for its features, and nothing ever runs on it. A call of any other method panics, which ends the
+// confined process.
 type noPlatform struct{ platform.Platform }
 
 // SupportsAddressSpaceIO implements platform.Platform.

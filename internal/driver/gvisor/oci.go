@@ -15,12 +15,12 @@ import (
 // Bounds inside the sandbox.
 const (
 	maxOpenFiles = 65536 // per process
-	shmShare     = 2     // /dev/shm may hold this fraction of the memory limit
+	shmShare     = 2     // part of the memory limit that /dev/shm may hold
 )
 
-// capabilities of root inside the sandbox: what package managers, sudo and
-// debuggers need, as far as the sentry serves it. No raw sockets, no mounts, no
-// modules, no device nodes. They mean nothing on the host.
+// capabilities of root inside the sandbox: those that package managers, sudo and debuggers need, as
+// far as the sentry serves them. No raw sockets, no mounts, no modules, no device nodes. They mean
+// nothing on the host.
 var capabilities = []string{
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
 	"CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SETFCAP", "CAP_NET_BIND_SERVICE",
@@ -37,8 +37,9 @@ func ociSpec(s driver.Spec, inside carrel.Limits) *specs.Spec {
 		Root:     &specs.Root{Path: "/"},
 		Process: &specs.Process{
 			Args: []string{driver.GuestPath, "-gateway", driver.GatewayIPv4 + "," + driver.GatewayIPv6},
-			// Of the guest itself: what it starts gets an environment of its own. One thread at a time is enough for it, and
-			// a second that looks for work takes the processor, and the sentry's time, from the programs.
+			// The environment of the guest itself; the programs that it starts get another one. One
+			// thread at a time is enough for the guest. A second thread that looks for work would
+			// take processor time from the programs and the sentry.
 			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "GOMAXPROCS=1"},
 			Cwd: "/",
 			Capabilities: &specs.LinuxCapabilities{
@@ -46,8 +47,8 @@ func ociSpec(s driver.Spec, inside carrel.Limits) *specs.Spec {
 			},
 			Rlimits: []specs.POSIXRlimit{
 				{Type: "RLIMIT_NOFILE", Soft: maxOpenFiles, Hard: maxOpenFiles},
-				// Nobody inside has the capability to go over it, so it holds for root
-				// too; it counts per user. A fork bomb gets EAGAIN.
+				// No process inside has the capability to exceed this limit, so it holds for root
+				// too. It counts per user. A fork bomb gets EAGAIN.
 				{Type: "RLIMIT_NPROC", Soft: pids, Hard: pids},
 				{Type: "RLIMIT_CORE", Soft: 0, Hard: 0},
 			},
@@ -59,9 +60,9 @@ func ociSpec(s driver.Spec, inside carrel.Limits) *specs.Spec {
 			{Destination: "/dev", Type: "tmpfs"},
 			{Destination: "/dev/pts", Type: "devpts"},
 			{Destination: "/dev/shm", Type: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", shmSize(inside)}},
-			// gVisor puts a tmpfs, that is memory, on an empty /tmp unless the
-			// specification has a mount there. It skips types it does not know, so this
-			// keeps /tmp on the disk and under the disk limit.
+			// gVisor mounts a tmpfs (memory) on an empty /tmp unless the specification has a mount
+			// there. It skips types it does not know. So this mount keeps /tmp on the disk and
+			// under the disk limit.
 			{Destination: "/tmp", Type: "carrel-none"},
 		},
 		Linux: &specs.Linux{},

@@ -19,36 +19,36 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 )
 
-// A sentry that restores a memory reads its pages while it already runs. gVisor
-// itself does so with 128 threads, which on a small machine leave the sandbox
-// nothing to run on until the last page is in. But gVisor can also ask somebody
-// else for a snapshot's files, over a socket, and lets that one say how much it
-// reads at once. That somebody is here: a few goroutines in the sentry itself,
-// which have the files since its start. Pages are read by one thread of low
-// priority; what the sandbox waits for comes first, gVisor sees to that.
+// A sentry that restores a memory reads its pages while the sandbox already runs. gVisor's own
+// reader uses 128 threads. On a small machine they leave the sandbox no processor until the last
+// page is in.
+//
+// But gVisor can also read a snapshot's files through a server, over a socket, and the server says
+// how much is read at once. This file is that server: a few goroutines in the sentry itself, which
+// holds the files since its start. One thread of low priority reads the pages. gVisor asks first
+// for the pages that a task waits for.
 
-// pagesArg precedes the number of the first of the descriptors that this needs, and how many milliseconds reads are held back
-// that nobody waits for (see hold), as the sentry's first argument: one end of a socket pair, and the files of a snapshot
-// in the order of memoryFiles. The daemon sends the other end with the command to
-// restore.
+// pagesArg is the start of the sentry's first argument. Two numbers follow it: the first descriptor
+// for takePages, and the milliseconds for which reads without a waiting task are held back (see
+// hold). The descriptors are one end of a socket pair, and the files of a snapshot in the order of
+// memoryFiles. The daemon sends the other end with the command to restore.
 const pagesArg = "carrel-pages="
 
 // How pages are read.
 const (
 	pagesRead   = 256 << 10 // bytes at once
-	pagesHeld   = 64 << 10  // of them, while what nobody waits for is held back: each wait lets one go that nobody waits for
-	pagesQueue  = 2         // reads asked for at once: more would delay what is waited for
-	pagesNice   = 10        // against the sentry's other threads
+	pagesHeld   = 64 << 10  // the same during a hold
+	pagesQueue  = 2         // reads at once: more would delay reads that a task waits for
+	pagesNice   = 10        // nice value, so that the sentry's other threads run first
 	pagesRanges = 64        // of memory in one read
 )
 
-// loadingGC is Go's GOGC meanwhile. Hardly anything that is decoded is garbage, and
-// with the usual 100 the heap would be gone through four times while it grows.
+// loadingGC is Go's GOGC while a snapshot is loaded. Hardly any decoded object is garbage. With the
+// usual 100 the collector would scan the growing heap four times.
 const loadingGC = 400
 
-// takePages, in the sentry, takes the descriptors out of the arguments and serves
-// the files. It must run before the sentry gives up its rights: its filter forbids
-// to lower a thread's priority.
+// takePages takes the descriptors out of the arguments and serves the files. It runs in the sentry,
+// before the sentry gives up its rights: its filter forbids to lower a thread's priority.
 func takePages() {
 	if len(os.Args) < 2 {
 		return
@@ -61,7 +61,8 @@ func takePages() {
 	servePages(number, false)
 }
 
-// servePages serves the files that a text says, see pagesArg. forked says that this process has started others already.
+// servePages serves the files that text names, see pagesArg. forked says that this process has
+// started other processes already.
 func servePages(text string, forked bool) {
 	number, ms, _ := strings.Cut(text, ",")
 	first, err := strconv.Atoi(number)
@@ -91,8 +92,8 @@ func servePages(text string, forked bool) {
 		_ = rpc.Handle(socket) // until all is read
 		server.Stop()
 		debug.SetGCPercent(old)
-		// Some descriptors that were needed are closed only when the collector finds nobody who uses them, which by
-		// itself may be minutes away.
+		// Some descriptors are closed only when the collector finds that they are no longer in use.
+		// Without this call that may take minutes.
 		runtime.GC()
 	}()
 }
@@ -100,7 +101,8 @@ func servePages(text string, forked bool) {
 // savedFiles serves a snapshot's files, each once.
 type savedFiles map[string]*pageReader
 
-// Destroy implements stateipc.AsyncFileServerImpl. Whoever opened a file closes it.
+// Destroy implements stateipc.AsyncFileServerImpl. It does nothing: the client closes each file
+// that it opened.
 func (s savedFiles) Destroy() {}
 
 // OpenRead implements stateipc.AsyncFileServerImpl.
@@ -116,7 +118,7 @@ func (s savedFiles) OpenRead(name string) (stateio.AsyncReader, error) {
 // OpenWrite implements stateipc.AsyncFileServerImpl.
 func (s savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, os.ErrPermission }
 
-// pageRead is one read that was asked for.
+// pageRead is one requested read.
 type pageRead struct {
 	id   int
 	off  int64
@@ -124,9 +126,9 @@ type pageRead struct {
 	into []memmap.FileRange
 }
 
-// pageReader reads a file in a goroutine of its own. It writes what it has read to
-// the file behind the memory: touching new pages of that one by one through a mapping
-// would cost the kernel twice the time.
+// pageReader reads a file in a goroutine of its own. It writes the pages with write calls to the
+// file behind the memory. Touching the new pages one by one through a mapping would cost the kernel
+// twice the time.
 type pageReader struct {
 	fd     int
 	files  []int // copies of descriptors, see RegisterDestinationFD
@@ -137,12 +139,12 @@ type pageReader struct {
 
 var _ stateio.AsyncReader = (*pageReader)(nil)
 
-// newPageReader starts a reader of fd, which it owns. Its thread gives way to others
-// or is one like them.
+// newPageReader starts a reader of fd, which it owns. giveWay gives its thread a low priority.
 //
-// The one that gives way is used for nothing else later: it can't get its priority back. It ends with its work, unless this process had
-// started others before (forked): programs run in processes that the kernel kills when the thread ends that started them, which may be this one.
-// Then it sleeps for ever.
+// A thread of low priority can't get its priority back, so it is used for nothing else later. When
+// its work is done the thread ends, unless this process had started other processes before
+// (forked). The kernel kills a process in which programs run when the thread that started it ends,
+// and that may be this thread. So then it sleeps for ever.
 func newPageReader(fd int, giveWay, forked bool) *pageReader {
 	r := &pageReader{fd: fd, reads: make(chan pageRead, pagesQueue), done: make(chan stateio.Completion, pagesQueue)}
 	ready := make(chan struct{})

@@ -19,9 +19,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// TestFilterIsGVisorsOwn compares the filter rendered from our compiled form with
-// what gVisor builds from its rules in this process, instruction by instruction,
-// and shows that a sentry finds it under gVisor's own key.
+// TestFilterIsGVisorsOwn renders a filter from our compiled form and compares it with the filter
+// that gVisor builds from its rules in this process, instruction by instruction. It also shows that
+// a sentry finds the compiled form under gVisor's own key.
 func TestFilterIsGVisorsOwn(t *testing.T) {
 	p, err := compileFilter()
 	if err != nil {
@@ -86,14 +86,14 @@ func FuzzReadFilter(f *testing.F) {
 	})
 }
 
-// FuzzRecover feeds handles to a driver: none may be adopted, none may crash it.
+// FuzzRecover feeds handles to a driver. None may be adopted, and none may crash it.
 func FuzzRecover(f *testing.F) {
 	f.Add([]byte(`{"v":1,"id":"iaaaaaaaaaaaaaaaaaaaa","pid":1}`))
 	f.Add([]byte(`{"v":1,"id":"iaaaaaaaaaaaaaaaaaaaa","pid":-5,"sock":"/","dir":""}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// Only the checks before anything is touched: the handle comes from our own
-		// records, so what it names is acted on.
+		// Test only the checks that come before any action. The driver acts on the names in a
+		// handle, because handles come from our own records.
 		if rec, err := decode(driver.Handle(b)); err == nil && (rec.PID <= 1 || rec.ID == "") {
 			t.Errorf("%q is accepted as %+v", b, rec)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/rest"
 )
 
-// Names of the parts the own binary plays.
+// Names of the parts that our own binary plays.
 const (
 	sentryName  = "carrel-sentry"         // the kernel of one sandbox
 	umountName  = "/proc/self/exe umount" // started by the sentry, before it gives up its rights
@@ -40,14 +40,15 @@ func Parts() reexec.Parts {
 // sentry is the kernel of one sandbox.
 func sentry() {
 	runtime.MemProfileRate = 0 // nobody reads the profile
-	// What is made at the start is used: collecting it twice meanwhile only costs time.
+	// Hardly any memory of the start becomes garbage, so collecting it twice during the start only
+	// costs time.
 	debug.SetGCPercent(startPercent)
 	skipPoints()
 	go catchSignals()
 	takeFilter()
 	takePages()
 	_ = keepCPUID()        // without it programs only start more slowly
-	_ = registerPlatform() // gVisor says what it does not know
+	_ = registerPlatform() // gVisor reports a platform that it does not know
 	if b := takeBlank(); b != nil {
 		runGVisor(b)
 	}
@@ -55,13 +56,15 @@ func sentry() {
 	gvisorMain()
 }
 
-// Until a sandbox is so old its kernel collects nothing, unless it holds some 30 MB. Who wants it for one command only has killed it by then.
+// For startTime after its start the sentry collects no garbage, unless it holds some 30 MB. A
+// sandbox for a single command has ended by then.
 const (
 	startTime    = 3 * time.Second
 	startPercent = 800
 )
 
-// started ends the start: from then on the sentry's memory is collected and given back as that of other programs.
+// started waits until the start is over. Then it lets the sentry's memory be collected and given
+// back like that of other programs.
 func started() {
 	time.Sleep(startTime)
 	debug.SetGCPercent(100)
@@ -72,14 +75,14 @@ func started() {
 // It does not return.
 func gvisorMain() { runGVisor(new(sentrycmd.Boot)) }
 
-// runGVisor is gvisorMain with another command to boot.
+// runGVisor is gvisorMain with another boot command.
 func runGVisor(boot util.SubCommand) {
 	cli.Run(nil, map[util.SubCommand]string{boot: "", new(sentrycmd.Umount): ""}, nil)
 }
 
-// nsProbe does what a sentry will do first in its namespaces, and exits with 0
-// when the host allows it. Started by anything but Probe it must not mount on the
-// host: only in a new pid namespace is it process 1, as nobody.
+// nsProbe does the first steps of a sentry in its namespaces, and exits with 0 when the host allows
+// them. It works only as process 1 and as nobody, so only in a new pid namespace: if something
+// other than Probe starts it, it must not mount on the host.
 func nsProbe() {
 	if os.Getpid() != 1 || os.Getuid() != nobody {
 		os.Stderr.WriteString("not in namespaces of its own")

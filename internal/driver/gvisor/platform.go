@@ -15,11 +15,11 @@ import (
 	gsync "gvisor.dev/gvisor/pkg/sync"
 )
 
-// systrapName is how gVisor intercepts system calls. It needs no hardware.
+// systrapName is gVisor's way to intercept system calls that needs no hardware support.
 const systrapName = "systrap"
 
-// platformName is systrap with one thing done at a better moment, see sandboxPlatform. It is registered in the processes of this
-// package only.
+// platformName is systrap with one step done at a better moment, see sandboxPlatform. Only the
+// processes of this package register it.
 const platformName = "carrel"
 
 // registerPlatform makes platformName known to gVisor in this process.
@@ -31,12 +31,13 @@ var registerPlatform = sync.OnceValue(func() error {
 	return err
 })
 
-// sandboxConstructor makes platforms that know when the first program is about to run. All else, the rules of its filter above all,
-// is systrap's.
+// sandboxConstructor makes platforms that know when the first program is about to run. Everything
+// else comes from systrap, above all the rules of its filter.
 type sandboxConstructor struct{ platform.Constructor }
 
-// madeAhead is a blank sentry's platform. It was made with the options that the sandbox's is asked for: all but the number of processors
-// are constant here, and a job with another number is given to no blank.
+// madeAhead is a blank sentry's platform. It was made with the same options as the sandbox asks
+// for. Only the number of processors can differ between sandboxes, and a blank gets no job with
+// another number.
 var madeAhead atomic.Pointer[sandboxPlatform]
 
 // New implements platform.Constructor.
@@ -53,12 +54,15 @@ func (c sandboxConstructor) New(opts platform.Options) (platform.Platform, error
 
 // sandboxPlatform is systrap that readies the clocks.
 //
-// A program reads the time without a system call from a page that the sentry keeps. The page holds nothing until the sentry
-// has compared the processor's counter with the host's clock twice, a second apart, and so each look at a clock costs a
-// trip into the sentry in just that second in which a new or restored sandbox does its first work: a Go program does hundreds.
-// Here the second comparison is made when the first program is about to run. It comes some milliseconds after the first
-// and not a second, so what it says of the counter's speed may be off by some millionths: until the next one, a second later,
-// the clock can be wrong by microseconds, which gVisor then corrects without a jump, as it does always.
+// A program reads the time without a system call, from a page that the sentry keeps. The sentry
+// fills the page only after it has compared the processor's counter with the host's clock twice, a
+// second apart. Until then each reading of a clock is a call into the sentry. In just that second a
+// new or restored sandbox does its first work, and a Go program reads clocks hundreds of times.
+//
+// So here the second comparison is made when the first program is about to run. It comes some
+// milliseconds after the first comparison instead of a second. So its estimate of the counter's
+// speed may be off by some millionths. Until the next comparison, a second later, the clock can be
+// wrong by microseconds. gVisor then corrects it without a jump, as always.
 type sandboxPlatform struct {
 	platform.Platform
 
@@ -66,8 +70,9 @@ type sandboxPlatform struct {
 	ready atomic.Bool // the clocks were compared, or never can be
 }
 
-// NewContext implements platform.Platform. The first of a new sandbox is made when all is set up but nothing runs; those of a restored one
-// while the state is read, before its clocks are set.
+// NewContext implements platform.Platform. A new sandbox makes its first context when everything is
+// set up and nothing runs yet. A restored sandbox makes its contexts while its state is read,
+// before its clocks are set.
 func (p *sandboxPlatform) NewContext(ctx gcontext.Context) platform.Context {
 	c := p.Platform.NewContext(ctx)
 	held.Load().note(ctx)
@@ -77,7 +82,7 @@ func (p *sandboxPlatform) NewContext(ctx gcontext.Context) platform.Context {
 	return c
 }
 
-// readyClocks compares the clocks of a task's kernel once, as soon as they are set.
+// readyClocks compares the clocks of a task's kernel once, as soon as the clocks are set.
 func (p *sandboxPlatform) readyClocks(ctx gcontext.Context) {
 	if p.ready.Load() {
 		return
@@ -93,7 +98,7 @@ func (p *sandboxPlatform) readyClocks(ctx gcontext.Context) {
 	}
 }
 
-// earlyContext is that of a task from before the clocks were set, a restored one.
+// earlyContext is the context of a restored task. It was made before the clocks were set.
 type earlyContext struct {
 	platform.Context
 	p *sandboxPlatform
@@ -105,13 +110,13 @@ func (c *earlyContext) Switch(ctx gcontext.Context, mm platform.MemoryManager, a
 	return c.Context.Switch(ctx, mm, ac, cpu)
 }
 
-// updateClocks is what the timekeeper does each second: compare, and write the page.
+// updateClocks is the timekeeper's work of each second: compare the clocks, and write the page.
 //
 //go:linkname updateClocks gvisor.dev/gvisor/pkg/sentry/kernel.(*Timekeeper).update
 func updateClocks(t *kernel.Timekeeper, parked bool)
 
-// compareClocks has a timekeeper compare its clocks now and returns false if they are not set yet. A timekeeper of another form than we
-// know is left alone.
+// compareClocks makes a timekeeper compare its clocks now. It returns false if the clocks are not
+// set yet. It does not touch a timekeeper whose form we don't know.
 func compareClocks(t *kernel.Timekeeper) bool {
 	mu, page := timekeeperFields()
 	if mu == nil {
@@ -127,7 +132,7 @@ func compareClocks(t *kernel.Timekeeper) bool {
 	return true
 }
 
-// timekeeperFields are the offsets of two fields of a timekeeper; nil if it has not both.
+// timekeeperFields are the offsets of two fields of a timekeeper; nil if one of them is missing.
 var timekeeperFields = sync.OnceValues(func() (mu, page *uintptr) {
 	of := func(name string, is reflect.Type) *uintptr {
 		f, ok := reflect.TypeFor[kernel.Timekeeper]().FieldByName(name)

@@ -6,8 +6,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// TestClocksAreReady asks the page from which programs read the time whether it could be used when the first program began,
-// and in a restored sandbox before the second is over after which it can be used anyhow.
+// TestClocksAreReady reads the page from which programs read the time. The page must be usable when
+// the first program begins. In a restored sandbox it must be usable earlier than after one second,
+// when gVisor itself would have filled it.
 func TestClocksAreReady(t *testing.T) {
 	const ready = "monotonic 1, real 1"
 	d, _ := newDriver(t)

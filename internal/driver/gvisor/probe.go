@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// Probe implements driver.Driver: it starts a process in the namespaces a sentry
-// gets and compiles the system call filter, some 50 ms together, and asks the kernel for the rest.
+// Probe implements driver.Driver. It starts a process in the namespaces that a sentry gets, and
+// compiles the system call filter; together they take some 50 ms. It asks the kernel for the rest.
 func (d *Driver) Probe(ctx context.Context) error {
 	unsupported := func(err error, hint string) error {
 		return &carrel.Error{Op: "probe gvisor", Kind: carrel.Unsupported, Err: err, Hint: hint}
@@ -42,7 +42,7 @@ func (d *Driver) Probe(ctx context.Context) error {
 	if err := checkStatic(d.program.path, d.opts.Executable == hosted.SelfName); err != nil {
 		return unsupported(err, "build it with CGO_ENABLED=0 (also: CGO_ENABLED=0 go run, CGO_ENABLED=0 go test): it is started again in an empty root, where no loader is")
 	}
-	if _, err := d.filter(); err != nil { // also makes the first Create as fast as the others
+	if _, err := d.filter(); err != nil { // so the first Create is as fast as the others
 		d.log.Warn("sandboxes compile their own system call filter", "err", err)
 	}
 	err = d.probeNamespaces(ctx)
@@ -52,8 +52,8 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return err
 }
 
-// checkStatic fails for a binary that needs a dynamic linker: inside its empty
-// root the sentry starts the binary once more, and finds none there.
+// checkStatic fails for a binary that needs a dynamic linker. The sentry starts the binary once
+// more inside its empty root, where there is no linker.
 func checkStatic(name string, self bool) error {
 	f, err := elf.Open(name)
 	if err != nil {

@@ -9,23 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is the binary that the driver's processes run, open: they are started by its descriptor, so neither its being
-// replaced on disk nor a directory that only we may search is in their way.
+// program is the binary of the driver's processes, opened once. They are started through its
+// descriptor. So replacing the binary on disk changes nothing, and only we need access to its
+// directory.
 type program struct {
 	file *os.File
-	path string // by its descriptor, in whoever has it
+	path string // through its descriptor, valid in each process that has it
 	null *os.File
 }
 
-// leastProgram is the least number of the program's descriptor: more than a new process has files, and so much that its table of them has
-// room for those that a sentry opens (see package spawn).
+// leastProgram is the least number of the program's descriptor. It is higher than the number of
+// files of a new process. It also makes the process's descriptor table so big that the files which
+// a sentry opens later fit in (see package spawn).
 const leastProgram = 200
 
 // openProgram opens a program.
 //
-// In a process that is about to become it, Go's runtime moves files to numbers above the highest that it was told of, before it
-// puts them where they belong. null, which every start passes on, has a higher number than the program, so that this one
-// stays what it is.
+// Before an exec, Go's runtime in the new process first moves the files to numbers above the
+// highest one that it was told of, and then puts them in their places. The program's descriptor
+// must keep its number during that. So null, which is passed to every start, has a higher number
+// than the program.
 func openProgram(name string) (*program, error) {
 	p := &program{}
 	var err error
@@ -40,7 +43,7 @@ func openProgram(name string) (*program, error) {
 	return p, nil
 }
 
-// openAbove opens a file at a number that is not less than least.
+// openAbove opens a file with a descriptor of at least the number least.
 func openAbove(name string, flags, least int) (*os.File, error) {
 	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
@@ -54,7 +57,7 @@ func openAbove(name string, flags, least int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// files are the descriptors of a process from 0 on: stdin is null.
+// files returns the descriptors of a process from 0 on. Its stdin is null.
 func (p *program) files(rest ...*os.File) ([]*os.File, error) {
 	if 1+len(rest) >= leastProgram {
 		return nil, errors.New("too many files for one process")

@@ -33,7 +33,8 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 // decode checks a handle; nothing is touched yet.
 func decode(h driver.Handle) (*record, error) { return hosted.Decode[record](h, recordVersion) }
 
-// Sweep implements driver.Sweeper. Only then sentries are started ahead: they would look like something left behind.
+// Sweep implements driver.Sweeper. Only after it are sentries started ahead: Sweep would take them
+// for leftovers.
 func (d *Driver) Sweep(ctx context.Context, known []carrel.ID) error {
 	keep := hosted.Known(known)
 	err := d.sweep(ctx, func(id string) bool { return keep[id] })
@@ -79,8 +80,8 @@ func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 // strayNames are the parts that can outlive a daemon.
 var strayNames = []string{sentryName, extractName, tarName}
 
-// sentries finds the sentries of this driver's root: those that are not to be kept, with other parts that a daemon died over, and those
-// that are. Its blanks are neither.
+// sentries finds the sentries of this driver's root. strays are those that are not to be kept, and
+// other parts whose daemon died. kept are the others. The driver's own blanks are in neither.
 func (d *Driver) sentries(keep func(id string) bool) (strays []int, kept map[int]bool) {
 	kept = map[int]bool{}
 	hosted.Strays(func(pid int, args []string) {

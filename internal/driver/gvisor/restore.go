@@ -40,7 +40,7 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions
 		return unsupported("restore it with the build that took it", "the snapshot was taken by %q, this is %q", info.Build, build)
 	}
 	if opts.FilesOnly {
-		return nil // no program of the snapshot goes on
+		return nil // no program of the snapshot continues
 	}
 	if missing := missingFeatures(info.CPU, cpuFeatures()); len(missing) > 0 {
 		return unsupported("restore it on a machine whose processor has them, or its files only",
@@ -49,9 +49,8 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions
 	return nil
 }
 
-// Restore implements driver.Restorer. Limits inside the sandbox that came back with
-// its memory stay as they were: a higher limit on processes or disk takes effect in
-// sandboxes restored without memory.
+// Restore implements driver.Restorer. Limits that are part of the restored memory stay as they
+// were: a higher limit on processes or disk takes effect only in sandboxes restored without memory.
 func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) (driver.Instance, error) {
 	if err := d.CanRestore(info, opts); err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (d *Driver) restore(ctx context.Context, dir string, info driver.SnapshotIn
 	return d.create(ctx, spec, of, s)
 }
 
-// openFor opens a snapshot and checks that it lies on this root image.
+// openFor opens a snapshot and checks that it was taken on this root image.
 func openFor(dir string, info driver.SnapshotInfo, of made) (*saved, error) {
 	if of.root != info.Root {
 		return nil, &carrel.Error{Kind: carrel.Invalid, Field: "root",
@@ -104,7 +103,7 @@ func openFor(dir string, info driver.SnapshotInfo, of made) (*saved, error) {
 	return openSaved(dir, info)
 }
 
-// fits checks what a memory demands of the sandbox it comes back into.
+// fits checks that the new sandbox meets the conditions of a snapshot with memory.
 func (s *saved) fits(spec driver.Spec, of made) error {
 	low := func(field string, got, want int) error {
 		return &carrel.Error{Kind: carrel.Invalid, Field: "limits." + field,
@@ -129,8 +128,8 @@ func (s *saved) fits(spec driver.Spec, of made) error {
 	return nil
 }
 
-// load has the sentry load the memory in place of starting a guest. It has the files
-// since its start and gets them through the socket, see takePages.
+// load makes the sentry load the memory instead of starting a guest. The sentry has the files since
+// its start and reads them through the socket, see takePages.
 func load(conn *urpc.Client, pages *os.File) error {
 	err := conn.Call(boot.ContMgrRestore, &boot.RestoreOpts{
 		FilePayload:        urpc.FilePayload{Files: []*os.File{pages}},
@@ -143,7 +142,7 @@ func load(conn *urpc.Client, pages *os.File) error {
 	return nil
 }
 
-// What a restored sandbox is still waiting for.
+// Content that a restored sandbox may still be loading.
 const (
 	loadsMemory = "memory"
 	loadsFiles  = "files"

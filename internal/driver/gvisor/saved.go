@@ -17,15 +17,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// sideFile is our own file in a snapshot: what has to be known before a sentry may
-// read the rest. Only it is read by the daemon; what a sentry wrote, which might
-// have been taken over, is read by sentries and other confined processes.
+// sideFile is our own file in a snapshot. It holds the facts that must be known before a sentry may
+// read the rest. The daemon reads only this file. The sentry wrote the others and might have been
+// taken over, so only sentries and other confined processes read those.
 const sideFile = "carrel.json"
 
 // maxSide bounds its size, in bytes.
 const maxSide = 64 << 10
 
-// Names of a snapshot's other files, in the order in which gVisor wants them.
+// Names of a snapshot's other files, in gVisor's order.
 var (
 	memoryFiles = []string{checkpointfiles.StateFileName, checkpointfiles.PagesMetadataFileName, checkpointfiles.PagesFileName}
 	filesFiles  = []string{checkpointfiles.FSCheckpointManifestFileName, checkpointfiles.FSCheckpointMultiTarFileName,
@@ -48,9 +48,8 @@ type side struct {
 	Root    string           `json:"root"`   // identity of the root image
 	Guest   string           `json:"guest"`  // identity of the guest's image
 	Sizes   map[string]int64 `json:"sizes"`  // of the other files
-	// Sums are checksums of the files that say what the pages are: damage there
-	// could go unnoticed until much later, and they are small. The pages themselves
-	// are the business of whoever stores snapshots.
+	// Sums are checksums of the small files that describe the pages. Damage there could stay
+	// unnoticed until much later. The store of snapshots is responsible for the pages themselves.
 	Sums map[string]uint32 `json:"sums"`
 }
 
@@ -69,12 +68,12 @@ func (s *saved) close() {
 	}
 }
 
-// damaged is the error of a snapshot that can't be one of ours.
+// damaged is the error for a snapshot that this driver can't have written.
 func damaged(format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.Invalid, Field: "snapshot", Err: fmt.Errorf(format, args...)}
 }
 
-// writeSide writes sideFile after the others are complete.
+// writeSide writes sideFile. It is called after the other files are complete.
 func writeSide(dir string, s side) error {
 	s.Version, s.Sizes, s.Sums = snapshotFormat, map[string]int64{}, map[string]uint32{}
 	for _, name := range fileNames(s.Memory) {
@@ -101,8 +100,7 @@ func writeSide(dir string, s side) error {
 	return os.WriteFile(filepath.Join(dir, sideFile), b, 0o600)
 }
 
-// openSaved opens a snapshot's files and checks what can be checked without
-// reading them.
+// openSaved opens a snapshot's files. It makes the checks that need not read them.
 func openSaved(dir string, info driver.SnapshotInfo) (*saved, error) {
 	b, err := readSide(filepath.Join(dir, sideFile))
 	if err != nil {
@@ -175,7 +173,7 @@ func readSide(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSide))
 }
 
-// openRegular opens a file that has this size.
+// openRegular opens a regular file of the given size.
 func openRegular(name string, size int64) (*os.File, error) {
 	fi, err := os.Lstat(name)
 	if errors.Is(err, os.ErrNotExist) {

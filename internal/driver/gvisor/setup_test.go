@@ -35,8 +35,8 @@ const (
 	envBlanks = "CARREL_TEST_BLANKS"
 )
 
-// images are the EROFS images all tests share, and the binary that the sandboxes
-// run: "" for the test binary itself.
+// images are the EROFS images that all tests share, and the binary that the sandboxes run: "" for
+// the test binary itself.
 var images struct{ dir, root, guest, exe string }
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run makes the images and runs the tests, or the part of another process.
+// run makes the images and runs the tests. In a copy of the test binary it plays another process.
 func run(m *testing.M) int {
 	if dir := os.Getenv(envState); dir != "" {
 		images.dir = dir
@@ -87,8 +87,8 @@ func build(pkg, out string) error {
 	return nil
 }
 
-// dynamic reports whether this test binary needs a dynamic linker, as it does
-// when built with cgo, for example for the race detector.
+// dynamic reports whether this test binary needs a dynamic linker. It does when it is built with
+// cgo, for example for the race detector.
 func dynamic() bool {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
@@ -153,7 +153,7 @@ func writeImage(name string, dirs []string, files map[string][]byte) error {
 	return w.Close()
 }
 
-// newDriver returns a driver of this test's own with a keeper.
+// newDriver returns a driver of this test alone, with a keeper.
 func newDriver(t testing.TB) (*gvisor.Driver, *drivertest.Keeper) {
 	t.Helper()
 	k := &drivertest.Keeper{}
@@ -161,14 +161,16 @@ func newDriver(t testing.TB) (*gvisor.Driver, *drivertest.Keeper) {
 	return d, k
 }
 
-// openDriver returns a driver with this root. It keeps as many blank sentries as the environment says: all tests pass with some, too.
+// openDriver returns a driver with this root. The environment says how many blank sentries it
+// keeps: all tests must pass with some, too.
 func openDriver(t testing.TB, root string, k hosted.FDKeeper) *gvisor.Driver {
 	t.Helper()
 	blanks, _ := strconv.Atoi(os.Getenv(envBlanks))
 	return openBlank(t, root, k, blanks)
 }
 
-// openBlank returns a driver that keeps so many blank sentries, when they are ready.
+// openBlank returns a driver that keeps the given number of blank sentries. It returns when they
+// are ready.
 func openBlank(t testing.TB, root string, k hosted.FDKeeper, blanks int) *gvisor.Driver {
 	t.Helper()
 	d, err := gvisor.New(gvisor.Options{Options: hosted.Options{Root: root, Network: testNetwork{}, Keeper: k, Executable: images.exe}, Blanks: blanks})
@@ -181,7 +183,7 @@ func openBlank(t testing.TB, root string, k hosted.FDKeeper, blanks int) *gvisor
 	return d
 }
 
-// readyBlanks waits until so many blank sentries are ready.
+// readyBlanks waits until n blank sentries are ready.
 func readyBlanks(t testing.TB, d *gvisor.Driver, n int) {
 	t.Helper()
 	d.BeginBlanks()
@@ -247,7 +249,7 @@ func dial(ctx context.Context, in driver.Instance) (c net.Conn, err error) {
 	return c, err
 }
 
-// get asks the guest and returns its answer and whether it was a success.
+// get sends a request to the guest. It returns the answer and whether the request succeeded.
 func get(t testing.TB, in driver.Instance, path string) (string, bool) {
 	t.Helper()
 	text, ok, err := tryGet(in, path)

@@ -20,10 +20,9 @@ import (
 
 var _ driver.Snapshotter = (*Instance)(nil)
 
-// Snapshot implements driver.Snapshotter. The sentry writes into files that the
-// driver opens for it. It stops all tasks inside meanwhile and lets them go on
-// after, if they ran before. When ctx ends early Snapshot still waits for the
-// sentry to be through: there is no way to stop it half way.
+// Snapshot implements driver.Snapshotter. The sentry writes into files that the driver opens for
+// it. It stops all tasks inside first, and afterwards lets them go on if they ran before. When ctx
+// ends early, Snapshot still waits for the sentry to finish: nothing can stop the sentry half way.
 func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	info, err := in.snapshot(ctx, dir, !opts.FilesOnly)
 	if err != nil {
@@ -32,7 +31,7 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.Snapsh
 	return info, nil
 }
 
-// snapshot takes one; after an error its files are gone.
+// snapshot takes one; after an error it leaves no files.
 func (in *Instance) snapshot(ctx context.Context, dir string, memory bool) (driver.SnapshotInfo, error) {
 	none := driver.SnapshotInfo{}
 	if err := ctx.Err(); err != nil {
@@ -78,7 +77,8 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 		return err
 	}
 	defer hosted.CloseAll(out...)
-	// The memory is needed on the way only: it has no names, and goes by itself.
+	// The memory is needed only for this step. Its files have no names, so they vanish when they
+	// are closed.
 	files, err := scratchFiles(dir, memoryFiles)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 	return in.d.runExtract(ctx, in.rec.Inside, files, images, out)
 }
 
-// openImages opens the images that the sandbox was made of.
+// openImages opens the sandbox's images.
 func (in *Instance) openImages() ([]*os.File, error) {
 	var files []*os.File
 	for i, want := range []string{in.rec.Root, in.rec.Guest} {
@@ -122,9 +122,9 @@ func (in *Instance) openImages() ([]*os.File, error) {
 // checkpoint has the sentry write its memory.
 func (in *Instance) checkpoint(ctx context.Context, files []*os.File) error {
 	err := in.callToEnd(ctx, boot.ContMgrCheckpoint, &control.SaveOpts{
-		Metadata:      statefile.CompressionLevelNone.ToMetadata(), // pages are loaded in the background only then
+		Metadata:      statefile.CompressionLevelNone.ToMetadata(), // only such pages can be loaded in the background
 		HavePagesFile: true,
-		// Whatever happens it runs on: ending it is the service's decision.
+		// The sandbox always runs on. Only the service decides to end it.
 		Resume:      true,
 		FilePayload: urpc.FilePayload{Files: files},
 	}, nil)
@@ -152,7 +152,7 @@ func scratchFiles(dir string, names []string) ([]*os.File, error) {
 	return files, nil
 }
 
-// createFiles makes empty files in dir. Without an error all are open.
+// createFiles makes empty files in dir. When it returns no error, all are open.
 func createFiles(dir string, names []string) ([]*os.File, error) {
 	var files []*os.File
 	for i, name := range names {
@@ -170,7 +170,7 @@ func createFiles(dir string, names []string) ([]*os.File, error) {
 	return files, nil
 }
 
-// removeAll removes files of ours in dir.
+// removeAll removes the named files in dir.
 func removeAll(dir string, names []string) {
 	for _, name := range names {
 		_ = os.Remove(filepath.Join(dir, name))

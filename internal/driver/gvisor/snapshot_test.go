@@ -35,7 +35,7 @@ func snapshot(t testing.TB, in driver.Instance, opts driver.SnapshotOptions) (st
 	return dir, info
 }
 
-// restore makes a sandbox of a snapshot that the test's end destroys.
+// restore makes a sandbox from a snapshot. The sandbox is destroyed when the test ends.
 func restore(t testing.TB, d driver.Driver, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) driver.Instance {
 	t.Helper()
 	r, ok := driver.As[driver.Restorer](d)
@@ -50,7 +50,7 @@ func restore(t testing.TB, d driver.Driver, dir string, info driver.SnapshotInfo
 	return in
 }
 
-// loaded waits until a sandbox needs its snapshot no more.
+// loaded waits until a sandbox no longer needs its snapshot.
 func loaded(t testing.TB, in driver.Instance) {
 	t.Helper()
 	l, ok := driver.As[driver.Loader](in)
@@ -62,8 +62,8 @@ func loaded(t testing.TB, in driver.Instance) {
 	}
 }
 
-// TestLiveStateSurvives takes snapshots of programs with much to lose, and restores
-// each twice.
+// TestLiveStateSurvives takes snapshots of programs with much state to lose, and restores each
+// twice.
 func TestLiveStateSurvives(t *testing.T) {
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))
@@ -80,7 +80,7 @@ func TestLiveStateSurvives(t *testing.T) {
 	dir, info := snapshot(t, in, driver.SnapshotOptions{})
 	t.Logf("a snapshot of %d MiB and %d files: %v", mb, files, time.Since(start))
 
-	// In the running one every connection goes on, and so does the link.
+	// In the running sandbox every connection goes on, and so does the link.
 	if got := outside.ask(t, "check"); got != "ok" {
 		t.Errorf("after the snapshot, over the old connection: %q", got)
 	}
@@ -118,7 +118,7 @@ func TestLiveStateSurvives(t *testing.T) {
 		if got := askState(t, c, "pipe"); got != "in the pipe" {
 			t.Errorf("the pipe: %q", got)
 		}
-		// The connection from outside is over: its reader saw the end, or an error.
+		// The connection from outside is closed: its reader saw the end, or an error.
 		if got := askState(t, c, "ends"); got == "" {
 			t.Error("the connection from outside is still there")
 		}
@@ -136,7 +136,7 @@ func TestLiveStateSurvives(t *testing.T) {
 	wantState(t, in)
 }
 
-// wantClock compares the clocks of a sandbox and a copy with this machine's.
+// wantClock compares the clocks of a sandbox and of its copy with this machine's.
 func wantClock(t *testing.T, in, c driver.Instance) {
 	t.Helper()
 	for _, i := range []driver.Instance{in, c} {
@@ -150,7 +150,7 @@ func wantClock(t *testing.T, in, c driver.Instance) {
 	}
 }
 
-// TestGenerations snapshots what was restored, again and again.
+// TestGenerations takes a snapshot of a restored sandbox, restores that, and repeats this.
 func TestGenerations(t *testing.T) {
 	d, k := newDriver(t)
 	in := create(t, d, stateSpec(t))
@@ -186,7 +186,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterRecover restores, recovers in another driver, and snapshots there.
+// TestRestoreAfterRecover restores a sandbox, recovers it in another driver, and takes a snapshot
+// there.
 func TestRestoreAfterRecover(t *testing.T) {
 	root, k := shortDir(t), &drivertest.Keeper{}
 	d := openDriver(t, root, k)
@@ -229,7 +230,7 @@ func TestRestoreAfterRecover(t *testing.T) {
 	dir, info = snapshot(t, again, driver.SnapshotOptions{}) // of a frozen one
 	wantState(t, restore(t, second, dir, info, stateSpec(t), driver.RestoreOptions{}))
 	c, err := again.Dial(t.Context(), statePort)
-	if err == nil { // the sandbox's kernel may answer the dial; nobody answers after
+	if err == nil { // the sandbox's kernel may accept the dial; no program answers
 		_, _ = fmt.Fprintln(c, "boot")
 		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -240,7 +241,7 @@ func TestRestoreAfterRecover(t *testing.T) {
 		}
 		c.Close()
 	}
-	for range 2 { // idempotent, and no resume too many
+	for range 2 { // idempotent: no second resume
 		if err := again.(driver.Freezer).Thaw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +249,7 @@ func TestRestoreAfterRecover(t *testing.T) {
 	wantState(t, again)
 }
 
-// TestSnapshotUnderAttack takes snapshots while the inside makes it hard.
+// TestSnapshotUnderAttack takes snapshots while programs inside try to prevent it.
 func TestSnapshotUnderAttack(t *testing.T) {
 	for name, attack := range map[string]string{
 		"fork storm":  "while :; do sleep 0 & sleep 0 & sleep 0; done",
@@ -289,7 +290,7 @@ func TestSnapshotUnderAttack(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusals checks what must not be restored.
+// TestRestoreRefusals checks that wrong snapshots are not restored.
 func TestRestoreRefusals(t *testing.T) {
 	d, k := newDriver(t)
 	in := create(t, d, newSpec(t))
@@ -338,7 +339,7 @@ func TestRestoreRefusals(t *testing.T) {
 	}
 }
 
-// TestCancelledRestoreLeavesNothing ends the context at many moments.
+// TestCancelledRestoreLeavesNothing ends the context at many moments of a restore.
 func TestCancelledRestoreLeavesNothing(t *testing.T) {
 	d, k := newDriver(t)
 	in := create(t, d, newSpec(t))

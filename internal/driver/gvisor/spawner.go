@@ -11,11 +11,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/spawn"
 )
 
-// spawnerRest is how long after a spawner's start the next one may be started in its place: what ended it may do so again.
+// spawnerRest is the least time between the starts of two spawners. The cause that ended one may
+// end the next.
 const spawnerRest = time.Minute
 
-// spawner is the small process that starts a driver's sentries, which is started anew when it came to its end. Between two of them
-// the driver starts sentries itself, more slowly.
+// spawner is the small process that starts a driver's sentries. When it has ended, another one is
+// started. Until then the driver starts sentries itself, more slowly.
 type spawner struct {
 	mu     sync.Mutex
 	now    *spawn.Spawner // nil where there is none
@@ -23,7 +24,8 @@ type spawner struct {
 	closed bool
 }
 
-// get returns the present one, started now where there is none and it is time for one; nil where there is none yet.
+// get returns the present spawner. If there is none, it starts one, unless the last start was less
+// than spawnerRest ago; then it returns nil.
 func (s *spawner) get(d *Driver) *spawn.Spawner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +44,7 @@ func (s *spawner) get(d *Driver) *spawn.Spawner {
 	return now
 }
 
-// gone takes one away that does nothing any more.
+// gone drops a spawner that no longer works.
 func (s *spawner) gone(d *Driver, which *spawn.Spawner, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,8 @@ func spawnersOf(root string) (pids []int) {
 	return pids
 }
 
-// TestSpawnerIsKilled: what it started lives on, sandboxes are made without it, and after a while another takes its place.
+// TestSpawnerIsKilled kills the spawner. The sandboxes that it started must live on, new ones must
+// be made without it, and after a while another spawner must take its place.
 func TestSpawnerIsKilled(t *testing.T) {
 	root := shortDir(t)
 	d := openBlank(t, root, &drivertest.Keeper{}, 0)

@@ -6,7 +6,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 )
 
-// TestPointsAreSkipped fails when gVisor keeps count of its description under another name.
+// TestPointsAreSkipped fails when gVisor no longer uses pointsOnce.
 func TestPointsAreSkipped(t *testing.T) {
 	skipPoints()
 	seccheck.Initialize()

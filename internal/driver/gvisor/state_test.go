@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// pythonRoot makes an image with a shell, Python and the state program, once.
+// pythonRoot makes an image with a shell, Python and the state program. It does so once.
 var pythonRoot = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp(images.dir, "python")
 	if err != nil {
@@ -114,7 +114,7 @@ func copyModules(from, to string) error {
 	})
 }
 
-// statePort is where the state program answers.
+// statePort is the port of the state program.
 const statePort = 7000
 
 // stateSpec describes a sandbox for the state program.

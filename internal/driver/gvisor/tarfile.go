@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/sparsetar"
 )
 
-// write writes a regular file, one with holes without them. out is what tw writes to.
+// write writes a regular file to tw. Holes are left out. out is the writer below tw.
 func (p pages) write(out io.Writer, tw *tar.Writer, h *tar.Header, c contents) error {
 	h.Size = int64(c.size)
 	var pieces []sparsetar.Piece
@@ -30,7 +30,7 @@ func (p pages) write(out io.Writer, tw *tar.Writer, h *tar.Header, c contents) e
 	if err := tw.Flush(); err != nil { // the last entry's padding
 		return err
 	}
-	// Other records describe the entry that was read.
+	// The other records describe the archive's own entry.
 	h.PAXRecords = maps.Clone(h.PAXRecords)
 	maps.DeleteFunc(h.PAXRecords, func(k, _ string) bool { return !strings.HasPrefix(k, "SCHILY.xattr.") })
 	head, data, err := sparsetar.Head(h, pieces)
@@ -47,7 +47,7 @@ func (p pages) write(out io.Writer, tw *tar.Writer, h *tar.Header, c contents) e
 	return err
 }
 
-// copySegments writes what a file holds, without its holes.
+// copySegments writes a file's data, without its holes.
 func (p pages) copySegments(out io.Writer, c contents) error {
 	for _, s := range c.segments {
 		if err := p.copy(out, s.at, s.end-s.start); err != nil {

@@ -27,7 +27,7 @@ const (
 	tarOut
 )
 
-// tarPart writes a snapshot of files as a plain tar stream.
+// tarPart is the process that writes a snapshot of files as a plain tar stream.
 func tarPart() error {
 	b, err := io.ReadAll(os.NewFile(tarManifest, "manifest"))
 	if err != nil {
@@ -60,9 +60,10 @@ func tarPart() error {
 	return out.Flush()
 }
 
-// plainTar replaces the contents of regular files, in the archive a list of places
-// in a file of memory, by what is there. The sentry's whiteouts are one inode with many
-// names; here each is one of its own, as a link to nothing would mean nothing.
+// plainTar copies the archive and puts the contents of regular files in place. In the snapshot's
+// archive a regular file is a list of ranges in a memory file. The sentry's whiteouts are one inode
+// with many names. In the result each is an entry of its own, because a link to an omitted entry
+// would mean nothing.
 func plainTar(out io.Writer, tree io.Reader, p pages) error {
 	tr, tw := tar.NewReader(tree), tar.NewWriter(out)
 	white := map[string]bool{}
@@ -100,10 +101,10 @@ func plainTar(out io.Writer, tree io.Reader, p pages) error {
 	}
 }
 
-// relative is a name in the archive without the "./" it begins with.
+// relative is a name in the archive without the leading "./".
 func relative(name string) string { return strings.TrimPrefix(name, "./") }
 
-// linkTarget is what a link points to; a hard link's is a name of the archive.
+// linkTarget is the target of a link. The target of a hard link is a name in the archive.
 func linkTarget(h *tar.Header) string {
 	if h.Typeflag == tar.TypeLink {
 		return relative(h.Linkname)
@@ -111,8 +112,7 @@ func linkTarget(h *tar.Header) string {
 	return h.Linkname
 }
 
-// hidden reports whether a name is of a directory that is only there for one of the
-// sentry's mounts.
+// hidden reports whether a name is in a directory that exists only for one of the sentry's mounts.
 func hidden(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	switch "/" + top {
@@ -122,13 +122,13 @@ func hidden(name string) bool {
 	return false
 }
 
-// contents are a regular file's.
+// contents describes the contents of a regular file.
 type contents struct {
 	size     uint64
 	segments []segment
 }
 
-// segment is a piece of a file and its place in the file of memory.
+// segment is a piece of a file and its offset in the memory file.
 type segment struct{ start, end, at uint64 }
 
 // readContents reads a list of n bytes.
@@ -161,13 +161,13 @@ func readContents(r io.Reader, n int64) (contents, error) {
 	return c, nil
 }
 
-// pages is a file of memory as it is in a pages file.
+// pages is a memory file as stored in a pages file.
 type pages struct {
 	file   io.ReaderAt
 	ranges []pageRange
 }
 
-// copy writes n bytes from a place on. What is not committed is zero.
+// copy writes n bytes of the memory file from an offset on. Ranges that are not committed are zero.
 func (p pages) copy(w io.Writer, at, n uint64) error {
 	i := sort.Search(len(p.ranges), func(i int) bool { return p.ranges[i].end > at })
 	for n > 0 {
@@ -191,7 +191,7 @@ func (p pages) copy(w io.Writer, at, n uint64) error {
 	return nil
 }
 
-// zeros reads as zeros for ever.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 // Read implements io.Reader.

@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// uidSet are the host uids that are in use. A sentry that was taken over must not share its uid with another: the kernel lets a
-// user's processes signal each other and counts some of what they use together.
+// uidSet holds the host uids that are in use. A sentry that was taken over must not share its uid
+// with another: the kernel lets a user's processes signal each other, and counts some resources per
+// user.
 type uidSet struct {
-	fixed bool // all have the daemon's own: we are not root
+	fixed bool // all use the daemon's uid: we are not root
 
 	mu   sync.Mutex
-	used map[int]int // by uid, how many; more than one only where the range could not do better
+	used map[int]int // users by uid; more than one only when the range is too small
 }
 
-// take takes want, if nobody has it, else another; want < 0 is any.
+// take takes the uid want if it is free, else another one. A negative want means any.
 func (s *uidSet) take(want int) int {
 	if s.fixed {
 		return os.Geteuid()
@@ -32,7 +33,7 @@ func (s *uidSet) take(want int) int {
 	return want
 }
 
-// hold notes that somebody whom we did not start has a uid.
+// hold notes that a sandbox that we did not start uses a uid.
 func (s *uidSet) hold(uid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +43,7 @@ func (s *uidSet) hold(uid int) {
 	s.used[uid]++
 }
 
-// drop gives a uid back, when no process has it any more.
+// drop gives a uid back. No process may have it any more.
 func (s *uidSet) drop(uid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

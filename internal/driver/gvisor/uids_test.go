@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUIDsAreOnesOwn has many take uids at once, all wanting the same one.
+// TestUIDsAreOnesOwn lets many callers take uids at once. All of them want the same one.
 func TestUIDsAreOnesOwn(t *testing.T) {
 	s := &uidSet{}
 	s.drop(firstUID) // nobody's
@@ -48,7 +48,8 @@ func TestUIDsAreOnesOwn(t *testing.T) {
 	}
 }
 
-// TestBlankOfAnotherKindIsNotTaken asks for a blank with another number of processors than those that wait have.
+// TestBlankOfAnotherKindIsNotTaken asks for a blank with a number of processors that no waiting
+// blank has.
 func TestBlankOfAnotherKindIsNotTaken(t *testing.T) {
 	p := &blanks{want: 2, all: map[*blank]struct{}{}}
 	p.all[&blank{cpus: 2, ready: true}] = struct{}{}

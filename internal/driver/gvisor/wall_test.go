@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestSentryIsBare looks at the sentry from outside: what it holds is all that
-// code which took it over would have.
+// TestSentryIsBare looks at the sentry from outside. Code that took over the sentry would have all
+// that it holds.
 func TestSentryIsBare(t *testing.T) {
 	d, _ := newDriver(t)
 	canary, err := os.Open("/etc/passwd") // the daemon's own descriptors must not leak
@@ -41,7 +41,7 @@ func TestSentryIsBare(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
 	}
-	if runtime.GOARCH == "amd64" { // gVisor's filter, and ours that leaves CPUID alone
+	if runtime.GOARCH == "amd64" { // gVisor's filter, and ours for CPUID
 		ours, _ := strconv.Atoi(statusField(t, os.Getpid(), "Seccomp_filters"))
 		theirs, _ := strconv.Atoi(statusField(t, pid, "Seccomp_filters"))
 		if theirs-ours != 2 {
@@ -66,8 +66,8 @@ func TestSentryIsBare(t *testing.T) {
 	checkDescriptors(t, pid)
 }
 
-// TestRestoredIsBare looks at a sentry that was restored: it is to have no more
-// than a fresh one, at once in rights and, when all is read, in descriptors.
+// TestRestoredIsBare looks at a restored sentry. It must have no more rights than a fresh one, from
+// the start. When its snapshot is loaded, it must have no more descriptors either.
 func TestRestoredIsBare(t *testing.T) {
 	d, _ := newDriver(t)
 	dir, info := snapshot(t, create(t, d, newSpec(t)), driver.SnapshotOptions{})
@@ -92,14 +92,14 @@ func TestRestoredIsBare(t *testing.T) {
 		}
 	}
 	loaded(t, in)
-	// It closes what it loaded with just after it says that it is through.
+	// The sentry closes the snapshot just after it reports that it has loaded it.
 	testenv.Eventually(t, "the snapshot is closed", func() bool { return !holdsSnapshot(pid) })
 	checkRoot(t, pid)
 	checkDescriptors(t, pid)
 }
 
-// holdsSnapshot reports whether a sentry has open what only loading needs: the
-// snapshot's files, and sockets to ask for them and to wait.
+// holdsSnapshot reports whether a sentry still holds descriptors that only loading needs: the
+// snapshot's files, and sockets and event descriptors to read them.
 func holdsSnapshot(pid int) bool {
 	fds, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
 	sockets := 0
@@ -135,7 +135,7 @@ func checkRoot(t *testing.T, pid int) {
 	}
 }
 
-// checkDescriptors fails for an open file that we did not mean to give.
+// checkDescriptors fails for an open file that we did not give on purpose.
 func checkDescriptors(t *testing.T, pid int) {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
@@ -159,7 +159,8 @@ func checkDescriptors(t *testing.T, pid int) {
 			}
 		}
 		if strings.Contains(to, "[pidfd]") {
-			// Until its first collection Go keeps that of the child that took /proc away. It names nothing any more.
+			// Until its first collection Go keeps the pidfd of the child that unmounted /proc. It
+			// names no process any more.
 			info, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/fdinfo/" + filepath.Base(fd))
 			ok = strings.Contains(string(info), "Pid:\t-1\n")
 		}
@@ -167,7 +168,7 @@ func checkDescriptors(t *testing.T, pid int) {
 			t.Errorf("descriptor %s is %s", filepath.Base(fd), to)
 		}
 	}
-	// One listening control socket and the link. A socket more is a way to somebody.
+	// One listening control socket and the link. Any further socket could lead to another process.
 	if n := count["socket"]; n > 2 {
 		t.Errorf("%d sockets", n)
 	}
@@ -178,7 +179,7 @@ func checkDescriptors(t *testing.T, pid int) {
 	t.Logf("%d descriptors:\n%s", len(all), strings.Join(all, "\n"))
 }
 
-// TestInsideSeesNothingOfTheHost asks from inside.
+// TestInsideSeesNothingOfTheHost asks a program inside what it sees.
 func TestInsideSeesNothingOfTheHost(t *testing.T) {
 	d, _ := newDriver(t)
 	secret := filepath.Join(os.TempDir(), "carrel-canary-"+strconv.Itoa(os.Getpid()))
@@ -224,7 +225,7 @@ func TestRootless(t *testing.T) {
 	if err := os.Chown(tmp, uid, uid); err != nil {
 		t.Fatal(err)
 	}
-	// The test binary's own directory may be closed to others.
+	// Other users may have no access to the directory of the test binary.
 	bin := filepath.Join(images.dir, "copy.test")
 	self, err := os.Executable()
 	if err != nil {

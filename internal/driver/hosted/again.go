@@ -17,21 +17,21 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// Process names a sandbox's first process for as long as the host is up. It is part of a handle.
+// Process identifies a sandbox's first process until the host's next boot. It is part of a handle.
 type Process struct {
 	PID     int    `json:"pid"`
-	Started uint64 `json:"started"` // in ticks since boot: tells a reused pid
-	BootID  string `json:"boot"`    // which boot those ticks count from
+	Started uint64 `json:"started"` // ticks since boot: a reused pid differs here
+	BootID  string `json:"boot"`    // the boot from which those ticks count
 }
 
-// NewProcess names a process that lives.
+// NewProcess identifies a process that lives.
 func NewProcess(pid int) Process {
 	started, _ := proc.StartTime(pid)
 	return Process{PID: pid, Started: started, BootID: proc.BootID()}
 }
 
-// Open opens the process if it still is that one: the pid
-// is opened first and compared after, so that it can't change hands in between. Error: NotFound.
+// Open opens the process if it is still the same one. It opens the pid first and compares
+// afterwards, so that the pid can't change hands in between. Error: NotFound.
 func (p Process) Open() (*os.File, error) {
 	if p.BootID != proc.BootID() {
 		return nil, Lost("the host was restarted since")
@@ -48,7 +48,7 @@ func (p Process) Open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// Lost is the error of a sandbox that can't be adopted, now or ever.
+// Lost is the error for a sandbox that can never be adopted again.
 func Lost(format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf(format, args...)}
 }
@@ -56,7 +56,7 @@ func Lost(format string, args ...any) error {
 // OpRecover is the Op of errors of a recovery.
 const OpRecover = "recover sandbox"
 
-// Record is what every handle holds. A driver's own record embeds it.
+// Record is the part that all handles share. A driver's own record embeds it.
 type Record struct {
 	Version int       `json:"v"`
 	ID      carrel.ID `json:"id"`
@@ -74,7 +74,7 @@ func NewRecord(version int, s driver.Spec, link string, pid int, group *cgroup.G
 		MemoryMB: s.Limits.MemoryMB, DiskMB: s.Limits.DiskMB, Group: group.Paths()}
 }
 
-// Common returns the record itself, of any that embeds it.
+// Common returns the record itself. A record that embeds it has this method, too.
 func (r *Record) Common() *Record { return r }
 
 // Encode writes a driver's record as a handle.
@@ -86,7 +86,8 @@ func Encode(record any) driver.Handle {
 	return b
 }
 
-// Decode reads a handle into a driver's record. Nothing is touched yet. Errors: Invalid, Unsupported for another version.
+// Decode reads a handle into a driver's record. It touches nothing else. Errors: Invalid,
+// Unsupported for another version.
 func Decode[T any, P interface {
 	*T
 	Common() *Record
@@ -106,9 +107,10 @@ func Decode[T any, P interface {
 	return rec, nil
 }
 
-// Adopt finds a sandbox again by its record and connects its link with reopen ([Links.Reopen]); the driver then calls [Life.Begin] with the same params. The pidfd
-// that params is called with is nil where the process is not there any more. Errors: NotFound where the sandbox is lost, whose
-// leftovers are then removed, and Unavailable where only the way to it is blocked now: it lives, so nothing is touched.
+// Adopt finds a sandbox again by its record and connects its link with reopen ([Links.Reopen]). The
+// driver then calls [Life.Begin] with the same params. Adopt calls params with a nil pidfd if the
+// process is gone. Errors: NotFound when the sandbox is lost; Adopt then removes its leftovers.
+// Unavailable when the sandbox lives but can't be reached now; Adopt then touches nothing.
 func (l *Life) Adopt(ctx context.Context, r *Record, reopen func(context.Context) error, params func(pidfd *os.File) Params) (*os.File, error) {
 	pidfd, err := r.Open()
 	if err == nil {
@@ -141,7 +143,7 @@ func (l *Life) discard(ctx context.Context, p Params) {
 	}
 }
 
-// WaitDead waits for a process's end as long as ctx allows; it then closes pidfd.
+// WaitDead waits for a process's end as long as ctx allows, and then closes pidfd.
 func WaitDead(ctx context.Context, pidfd *os.File) {
 	done := make(chan struct{})
 	go func() {

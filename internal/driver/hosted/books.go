@@ -2,7 +2,8 @@ package hosted
 
 import "sync"
 
-// Books are the instances of a driver that are not destroyed. The zero value is empty. Safe for concurrent use.
+// Books are a driver's instances that are not yet destroyed. The zero value is empty. Safe for
+// concurrent use.
 type Books[T comparable] struct {
 	mu   sync.Mutex
 	live map[T]struct{}
@@ -18,14 +19,14 @@ func (b *Books[T]) Enter(in T) {
 	b.live[in] = struct{}{}
 }
 
-// Strike removes one; it may not be there.
+// Strike removes an instance, if it is there.
 func (b *Books[T]) Strike(in T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.live, in)
 }
 
-// All returns those that are there now, in no order.
+// All returns the present instances, in no order.
 func (b *Books[T]) All() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,24 +17,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// Ending is what a driver knows of a sandbox's end.
+// Ending collects a driver's knowledge of a sandbox's end.
 type Ending struct {
 	Killed bool   // it was asked for
 	Status string // of the first process, if it was our child
-	// First names the first process: "the sandbox's kernel".
+	// First is the name of the first process: "the sandbox's kernel".
 	First string
-	// Events are the control group's. They must be read while it exists.
+	// Events are the control group's. The driver must read them while the group exists.
 	Events cgroup.Events
-	// OverMemory says that a [MemoryGuard] ended it.
+	// OverMemory says that a [MemoryGuard] ended the sandbox.
 	OverMemory bool
 	MemoryMB   int
-	// PidsReached is what to say when the control group refused a process.
+	// PidsReached is the message when the control group refused a process.
 	PidsReached string
-	// Words are the last that it said. Nobody asks for them after an end that was asked for.
+	// Words returns the sandbox's last output. It is not called after an end that the service asked
+	// for.
 	Words func() string
 }
 
-// Exit says how a sandbox ended that ends now.
+// Exit returns the reason of a sandbox's end. It is called when the sandbox ends.
 func (e Ending) Exit() driver.Exit {
 	x := driver.Exit{Time: time.Now().UTC()}
 	if e.Killed {
@@ -59,22 +60,23 @@ func (e Ending) Exit() driver.Exit {
 	return x
 }
 
-// MemoryReached says which limit was hit.
+// MemoryReached is the message that names the memory limit.
 func MemoryReached(mb int) string { return fmt.Sprintf("the memory limit of %d MiB was reached", mb) }
 
-// OutOfMemory is the error of a sandbox that reached its limit before it was ready.
+// OutOfMemory is the error for a sandbox that reached its limit before it was ready.
 func OutOfMemory(mb int, err error) error {
 	return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("%s: %w", MemoryReached(mb), err), Hint: "give it more memory"}
 }
 
-// MaxWords bounds how much of a log goes into a message, in bytes.
+// MaxWords bounds the part of a log that goes into a message, in bytes.
 const MaxWords = 1 << 10
 
-// maxGuestLog bounds what the guest's standard error may hold, in bytes.
+// maxGuestLog bounds the log of the guest's standard error, in bytes.
 const maxGuestLog = 64 << 10
 
-// NewGuestLog is a sealed piece of memory for what the guest says on its standard error when it can't start. A file would let the
-// sandbox fill the host's disk through /proc/1/fd/2.
+// NewGuestLog returns a memory file for the guest's standard error, where it reports why it can't
+// start. Its size is sealed. Through an ordinary file the sandbox could fill the host's disk, by
+// way of /proc/1/fd/2.
 func NewGuestLog() (_ *os.File, err error) {
 	const name = "guest-stderr"
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
@@ -96,8 +98,8 @@ func NewGuestLog() (_ *os.File, err error) {
 	return f, nil
 }
 
-// GuestWords is the end of what a guest's log holds; "" where there is no log, as after Recover. The sealed memory has its full size
-// from the start, zeros after the text.
+// GuestWords returns the end of a guest's log; "" if there is no log, as after Recover. The sealed
+// file has its full size from the start, with zeros after the text.
 func GuestWords(log *os.File) string {
 	if log == nil {
 		return ""
@@ -110,7 +112,7 @@ func GuestWords(log *os.File) string {
 	return lastLines(b[:n])
 }
 
-// lastLines is the end of b, cut at a line.
+// lastLines returns the end of b, from the start of a line.
 func lastLines(b []byte) string {
 	b = bytes.TrimSpace(b)
 	if len(b) > MaxWords {

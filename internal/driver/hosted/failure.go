@@ -9,14 +9,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Remedies are a driver's own hints for what can go wrong in a creation.
+// Remedies are a driver's own hints for errors of Create.
 type Remedies struct {
-	NoSpace   string // the host has no room: its disk, or what else a driver takes from it
-	Forbidden string // the host refuses what the driver does
+	NoSpace   string // the host has no room: on its disk, or elsewhere
+	Forbidden string // the host refuses one of the driver's actions
 }
 
-// Explain gives an error of a creation, a restore or the like its Op, its Kind and a hint. It keeps those of a [*carrel.Error] within.
-// A nil err stays nil.
+// Explain adds an Op, a Kind and a hint to an error of a creation, a restore or the like. If err
+// wraps a [*carrel.Error], it keeps that one's. A nil err stays nil.
 func (r Remedies) Explain(op string, id carrel.ID, err error) error {
 	if err == nil {
 		return nil

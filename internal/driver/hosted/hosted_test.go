@@ -118,7 +118,7 @@ func TestBooks(t *testing.T) {
 	}
 }
 
-// TestMemoryGuard ends what passes its limit, once, and nothing else.
+// TestMemoryGuard checks that the guard ends a sandbox that passes its limit, once, and no other.
 func TestMemoryGuard(t *testing.T) {
 	var used, ends atomic.Int64
 	var g hosted.MemoryGuard
@@ -139,7 +139,7 @@ func TestMemoryGuard(t *testing.T) {
 		t.Errorf("passed: %v, ended %d times", g.Passed(), ends.Load())
 	}
 	var quiet hosted.MemoryGuard
-	quiet.Watch(1000, used.Load, func() { t.Error("ended after stop") })() // stopped before its first look, or just after
+	quiet.Watch(1000, used.Load, func() { t.Error("ended after stop") })() // stopped at its first check
 }
 
 func TestStatusBytesAreThisProcess(t *testing.T) {
@@ -176,7 +176,8 @@ func TestFileUseLeavesHolesOut(t *testing.T) {
 	}
 }
 
-// TestGuestLogIsBounded: nobody can make it longer, and its end is what counts.
+// TestGuestLogIsBounded checks that no process can make the log longer, and that a message shows
+// its end.
 func TestGuestLogIsBounded(t *testing.T) {
 	f, err := hosted.NewGuestLog()
 	if err != nil {
@@ -245,7 +246,7 @@ func TestHandleComesBack(t *testing.T) {
 	}
 }
 
-// network remembers what was attached.
+// network records the files that were attached.
 type network struct{ fail error }
 
 func (n network) Attach(_ context.Context, _ driver.LinkSpec, fd *os.File) (driver.Link, error) {
@@ -260,7 +261,7 @@ type nowhere struct{}
 func (nowhere) Dial(context.Context, uint16) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
 func (nowhere) Close() error                                   { return nil }
 
-// child starts a process that waits, and what a driver knows of it.
+// child starts a process that waits. It returns the process and its record.
 func child(t *testing.T) (*exec.Cmd, hosted.Record) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -272,7 +273,7 @@ func child(t *testing.T) (*exec.Cmd, hosted.Record) {
 	return cmd, hosted.NewRecord(1, s, "test/"+string(s.ID), cmd.Process.Pid, cgroup.Load(cgroup.Paths{}))
 }
 
-// keep puts a file into the keeper under the record's link.
+// keep puts a file into the keeper under the name of the record's link.
 func keep(t *testing.T, k *drivertest.Keeper, r *hosted.Record) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("link", unix.MFD_CLOEXEC)
@@ -286,7 +287,8 @@ func keep(t *testing.T, k *drivertest.Keeper, r *hosted.Record) {
 	}
 }
 
-// TestAdopt finds a living sandbox, leaves one alone to which the way is blocked, and removes one that is lost.
+// TestAdopt finds a living sandbox, does not touch one that can't be reached, and removes one that
+// is lost.
 func TestAdopt(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept, dead bool
@@ -334,10 +336,10 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestStrays finds a process by its arguments, and ends it.
+// TestStrays finds a process by its arguments and ends it.
 func TestStrays(t *testing.T) {
 	mark := "--root=" + t.TempDir()
-	cmd := exec.Command("sh", "-c", "read line", mark) // a child of it would have its arguments, too, until it is another program
+	cmd := exec.Command("sh", "-c", "read line", mark) // a fork has these arguments, too
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +388,7 @@ func TestMapsIDs(t *testing.T) {
 	}
 }
 
-// TestTrialExplains says what a process in namespaces could not.
+// TestTrialExplains checks that a trial's error explains what failed in the namespaces.
 func TestTrialExplains(t *testing.T) {
 	err := hosted.Trial{Op: "probe x", Cmd: exec.Command("sh", "-c", "echo the cause >&2; exit 1")}.Run(t.Context())
 	if carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(err.Error(), "the cause") || carrel.HintOf(err) != hosted.HintNamespaces {
@@ -407,8 +409,8 @@ func TestTrialExplains(t *testing.T) {
 	}
 }
 
-// TestStreamIsConnectedAgain: the keeper holds the listener, and the next daemon gets the connection that is open, not one that was
-// given up.
+// TestStreamIsConnectedAgain gives a listener to the keeper. The next daemon must get the
+// connection that is open, not one that was given up.
 func TestStreamIsConnectedAgain(t *testing.T) {
 	_, r := child(t)
 	path := filepath.Join(t.TempDir(), "link")
@@ -470,7 +472,7 @@ func TestStreamIsConnectedAgain(t *testing.T) {
 	}
 }
 
-// taking is a network that hands on what is attached.
+// taking is a network that hands on the attached files.
 type taking chan *os.File
 
 func (n taking) Attach(_ context.Context, _ driver.LinkSpec, fd *os.File) (driver.Link, error) {

@@ -17,10 +17,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// UndoTime bounds the removal of one sandbox, and whatever else is undone when the context that asked for it has ended.
+// UndoTime bounds the removal of one sandbox, and any other cleanup after the caller's context has
+// ended.
 const UndoTime = 10 * time.Second
 
-// ErrClosed is what a sandbox answers after its driver was closed.
+// ErrClosed is the error of a sandbox's methods after its driver was closed.
 var ErrClosed = errors.New("the driver is closed")
 
 // Life is the life of one sandbox. A driver's Instance embeds it; it implements Dial, Wait and Destroy of [driver.Instance].
@@ -29,46 +30,50 @@ type Life struct {
 
 	ended chan struct{} // closed when the process is gone and exit is set
 	exit  driver.Exit   // valid after ended
-	left  chan struct{} // closed when the watch is over, perhaps before the end
+	left  chan struct{} // closed when the watch ends, perhaps before the process
 
 	once    sync.Once     // the one Destroy that works
-	gone    chan struct{} // closed when that one is through
+	gone    chan struct{} // closed when destroy has finished
 	goneErr error         // its result, valid after gone
 
 	mu     sync.Mutex
 	killed bool        // we asked for the end
-	over   bool        // the link, present or future, is to be closed
+	over   bool        // close the link, also one that is set later
 	link   driver.Link // nil until it is connected
 }
 
-// Params are what a driver knows of a sandbox that was started or found again.
+// Params describe a sandbox that was started or found again.
 type Params struct {
 	ID  carrel.ID
 	PID int
-	// Pidfd is of the first process, which takes all others with it. It must not block. Life closes it.
+	// Pidfd refers to the first process; its death ends all others. Reading it must not block. Life
+	// closes it.
 	Pidfd *os.File
 	Log   *slog.Logger
 
-	// Guard, unless nil, watches over the process until the function that it returns is called.
+	// Guard watches the process until the caller calls stop. It may be nil.
 	Guard func() (stop func())
 	// Kill ends the process, at once.
 	Kill func()
-	// Reason says why it ended; killed is that it was asked for, status is the process's if it was our child.
+	// Reason tells why the process ended. killed says that the service asked for it. status is the
+	// process's exit status if it was our child.
 	Reason func(killed bool, status string) driver.Exit
-	// Remove removes every trace of the ended one.
+	// Remove removes every trace of the sandbox after its end.
 	Remove func(context.Context) error
-	// Forget takes it out of the driver's books, when Remove was called.
+	// Forget takes the sandbox out of the driver's books. It is called after Remove.
 	Forget func()
 }
 
-// Begin starts the watch over a process. It is called once, before anything else but [Life.SetLink] and [Life.CloseLink].
+// Begin starts the watch over a process. It is called once, before all other methods except
+// [Life.SetLink] and [Life.CloseLink].
 func (l *Life) Begin(p Params) {
 	l.Params = p
 	l.ended, l.left, l.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go l.watch()
 }
 
-// watch waits for the end and records why; after [Life.Release] it just returns.
+// watch waits for the end of the process and records the reason. After [Life.Release] it only
+// returns.
 func (l *Life) watch() {
 	defer close(l.left)
 	stop := func() {}
@@ -92,13 +97,13 @@ func (l *Life) watch() {
 	}
 }
 
-// Ended is closed when the process is gone; from then on [Life.Exit] says why.
+// Ended is closed when the process is gone; from then on [Life.Exit] returns the reason.
 func (l *Life) Ended() <-chan struct{} { return l.ended }
 
-// Left is closed when nobody watches any more: the process is gone, or was let go.
+// Left is closed when the watch is over: the process is gone, or was released.
 func (l *Life) Left() <-chan struct{} { return l.left }
 
-// Exit is why it ended. Valid after Ended.
+// Exit is the reason of the end. Valid after Ended.
 func (l *Life) Exit() driver.Exit { return l.exit }
 
 // Dial implements driver.Instance.
@@ -114,7 +119,7 @@ func (l *Life) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return link.Dial(ctx, port)
 }
 
-// SetLink stores the connected link; when the sandbox ended meanwhile it closes it.
+// SetLink stores the connected link. If the sandbox has ended by then, SetLink closes it.
 func (l *Life) SetLink(link driver.Link) {
 	l.mu.Lock()
 	l.link = link
@@ -125,7 +130,7 @@ func (l *Life) SetLink(link driver.Link) {
 	}
 }
 
-// CloseLink ends all connections, so that nobody waits for a dead sandbox.
+// CloseLink ends all connections, so that no caller waits for a dead sandbox.
 func (l *Life) CloseLink() error {
 	l.mu.Lock()
 	l.over = true
@@ -154,8 +159,8 @@ func (l *Life) Wait(ctx context.Context) (driver.Exit, error) {
 	}
 }
 
-// Destroy implements driver.Instance. The work is done once and to its end; a
-// caller whose ctx ends earlier stops waiting for it.
+// Destroy implements driver.Instance. The work is done once and to its end. A caller whose ctx ends
+// earlier stops waiting for it.
 func (l *Life) Destroy(ctx context.Context) error {
 	l.once.Do(func() {
 		l.meant()
@@ -172,13 +177,14 @@ func (l *Life) Destroy(ctx context.Context) error {
 	}
 }
 
-// Doom kills the process because whoever wanted it has gone; [Life.Destroy] is still to be called.
+// Doom kills the process when the caller of its creation gave up. [Life.Destroy] must still be
+// called.
 func (l *Life) Doom() {
 	l.meant()
 	l.Kill()
 }
 
-// meant notes that the end to come is no crash.
+// meant notes that the coming end is intended and no crash.
 func (l *Life) meant() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 type FDKeeper interface {
 	// Put keeps a copy of f under name, in place of an earlier one.
 	Put(ctx context.Context, name string, f *os.File) error
-	// Get returns a copy of what was put under name. Error: NotFound.
+	// Get returns a copy of the file under name. Error: NotFound.
 	Get(ctx context.Context, name string) (*os.File, error)
-	// Delete closes what is kept under name; nothing kept is no error.
+	// Delete closes the file under name. If there is none, that is no error.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -30,7 +30,7 @@ type FDKeeper interface {
 type Links struct {
 	Network driver.Network
 	Keeper  FDKeeper // nil keeps none
-	Driver  string   // Info.Name, which the names at the keeper begin with
+	Driver  string   // Info.Name: the start of the names at the keeper
 }
 
 // Links returns the links of the driver with this name.
@@ -41,8 +41,8 @@ func (o *Options) Links(name string) Links {
 // Name is the name of a sandbox's link at the keeper.
 func (k Links) Name(id carrel.ID) string { return k.Driver + "/" + string(id) }
 
-// Open connects the daemon's end of a new link: it gives a copy to the keeper and has the network attach the other. It owns host,
-// also on error. What the keeper has goes with [Links.Drop].
+// Open connects the daemon's end of a new link. It gives a copy to the keeper, and host to the
+// network. It owns host, also on error. [Links.Drop] removes the keeper's copy.
 func (k Links) Open(ctx context.Context, l *Life, r *Record, mtu int, host *os.File) error {
 	if err := k.hold(ctx, r, host); err != nil {
 		host.Close()
@@ -60,10 +60,11 @@ func (k Links) Reopen(ctx context.Context, l *Life, r *Record, mtu int) error {
 	return k.attach(ctx, l, r, mtu, host)
 }
 
-// OpenStream is Open for a link that is a stream (see driver.Network.Attach). After a crash of the daemon such a connection can't go on,
-// so it is the listening socket that the keeper gets: the sandbox's side finds its connection closed and connects again. OpenStream waits
-// for the first connection. It owns listener, also on error. Who may connect is decided by where the socket is: its directory must be
-// closed to all but the sandbox's first process.
+// OpenStream is Open for a link that is a stream (see driver.Network.Attach). Such a connection
+// can't go on after a crash of the daemon. So the keeper gets the listening socket: the sandbox's
+// side finds its connection closed and connects again. OpenStream waits for the first connection.
+// It owns listener, also on error. The directory of the socket must be closed to all but the
+// sandbox's first process, because every process that reaches the socket may connect.
 func (k Links) OpenStream(ctx context.Context, l *Life, r *Record, mtu int, listener *os.File) error {
 	defer listener.Close()
 	if err := k.hold(ctx, r, listener); err != nil {
@@ -72,7 +73,7 @@ func (k Links) OpenStream(ctx context.Context, l *Life, r *Record, mtu int, list
 	return k.acceptStream(ctx, l, r, mtu, listener)
 }
 
-// ReopenStream is Reopen for a link of OpenStream.
+// ReopenStream is Reopen for a link that OpenStream opened.
 func (k Links) ReopenStream(ctx context.Context, l *Life, r *Record, mtu int) error {
 	listener, err := k.held(ctx, r)
 	if err != nil {
@@ -82,7 +83,8 @@ func (k Links) ReopenStream(ctx context.Context, l *Life, r *Record, mtu int) er
 	return k.acceptStream(ctx, l, r, mtu, listener)
 }
 
-// acceptStream waits for a connection that is still open, and attaches it: of those that wait, older ones may have been given up.
+// acceptStream waits for a connection that is still open, and attaches it. The sandbox's side may
+// have given up older waiting connections.
 func (k Links) acceptStream(ctx context.Context, l *Life, r *Record, mtu int, listener *os.File) error {
 	ln, err := net.FileListener(listener)
 	if err != nil {
@@ -123,7 +125,7 @@ func hungUp(f *os.File) bool {
 	return err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 }
 
-// hold gives a copy of a file to the keeper, under the name of a sandbox's link.
+// hold gives the keeper a copy of a file, under the name of a sandbox's link.
 func (k Links) hold(ctx context.Context, r *Record, f *os.File) error {
 	if k.Keeper == nil {
 		return nil
@@ -134,7 +136,7 @@ func (k Links) hold(ctx context.Context, r *Record, f *os.File) error {
 	return nil
 }
 
-// held takes back what hold gave. Error: NotFound.
+// held takes back the file that hold gave. Error: NotFound.
 func (k Links) held(ctx context.Context, r *Record) (*os.File, error) {
 	if k.Keeper == nil {
 		return nil, Lost("no keeper held its link")
@@ -146,7 +148,7 @@ func (k Links) held(ctx context.Context, r *Record) (*os.File, error) {
 	return f, nil
 }
 
-// attach gives the daemon's end to the network, and the result to the sandbox.
+// attach gives host to the network, and stores the resulting link in the sandbox's Life.
 func (k Links) attach(ctx context.Context, l *Life, r *Record, mtu int, host *os.File) error {
 	link, err := k.Network.Attach(ctx, driver.LinkSpec{ID: r.ID, MTU: mtu}, host)
 	if err != nil {
@@ -156,7 +158,7 @@ func (k Links) attach(ctx context.Context, l *Life, r *Record, mtu int, host *os
 	return nil
 }
 
-// Drop has the keeper forget a link by its name.
+// Drop makes the keeper forget a link by its name.
 func (k Links) Drop(ctx context.Context, name string) error {
 	if k.Keeper == nil {
 		return nil

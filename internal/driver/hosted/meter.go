@@ -10,11 +10,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// Meter measures a sandbox: its control group does, and where the host gives none, its processes are added up.
+// Meter measures a sandbox with its control group. For controllers that the host does not give, it
+// adds up the processes.
 type Meter struct {
 	Hierarchy *cgroup.Hierarchy
 	Group     *cgroup.Group
-	// Processes returns CPU, Memory and Pids of the processes. It is called only where a controller is missing.
+	// Processes returns CPU, Memory and Pids of the processes. It is called only when a controller
+	// is missing.
 	Processes func() driver.Stats
 }
 
@@ -39,7 +41,8 @@ func (m Meter) Read() (s driver.Stats) {
 	return s
 }
 
-// EachProcess calls f for a process and all its descendants, those aside that end meanwhile.
+// EachProcess calls f for a process and all its descendants. It leaves out those that have ended by
+// then.
 func EachProcess(pid int, f func(pid int, st proc.Stat)) {
 	for _, p := range proc.Tree(pid) {
 		if st, err := proc.ReadStat(p); err == nil {
@@ -48,10 +51,10 @@ func EachProcess(pid int, f func(pid int, st proc.Stat)) {
 	}
 }
 
-// BlockSize is the unit of st_blocks, whatever the filesystem.
+// BlockSize is the unit of st_blocks on every filesystem.
 const BlockSize = 512
 
-// FileUse is what a file takes on the host's disk, holes aside; 0 for one that is not there.
+// FileUse is the size of a file on the host's disk, without holes; 0 if there is no such file.
 func FileUse(name string) int64 {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {

@@ -18,27 +18,29 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// SelfName is the running binary, also after it was replaced on disk.
+// SelfName is a path of the running binary. It stays valid after the binary was replaced on disk.
 const SelfName = "/proc/self/exe"
 
-// Options are what every driver of this kind is made of. A driver's own Options embed them.
+// Options are the parameters of every driver of this kind. A driver's own Options embed them.
 type Options struct {
-	// Root is a directory of this driver's own. Its path also tells this driver's sandboxes from those of another on the same host.
+	// Root is a directory of this driver alone. Its path also tells this driver's sandboxes from
+	// those of another on the same host.
 	Root string
 	// Network makes the daemon's ends of the links.
 	Network driver.Network
-	// Keeper holds them while the daemon is away. Without one nothing can be recovered.
+	// Keeper holds the links while the daemon is away. Without a keeper nothing can be recovered.
 	Keeper FDKeeper
-	// Executable is the binary that sandboxes' first processes run. "" is the running one, whose main must call reexec.Run with
-	// the driver's Parts. Every user must be allowed to execute it.
+	// Executable is the binary of the sandboxes' first processes. "" is the running binary, whose
+	// main must call reexec.Run with the driver's Parts. Every user must be allowed to execute it.
 	Executable string
-	// Log takes what a person may need later. nil discards it.
+	// Log takes messages that a person may need later. nil discards them.
 	Log *slog.Logger
 }
 
-// Prepare checks the options of a driver, fills in what was left out, and makes what the driver needs of the host: its root and the
-// parents of its control groups, whose name begins with prefix and ends with [Options.Mark]. The caller closes the groups. Errors:
-// Invalid, and Unsupported when the program never called reexec.Run.
+// Prepare checks the options of a driver and fills in defaults. It makes the driver's root and the
+// parents of its control groups; their name begins with prefix and ends with [Options.Mark]. The
+// caller closes the groups. Errors: Invalid, and Unsupported when the program never called
+// reexec.Run.
 func (o *Options) Prepare(op, prefix string) (*cgroup.Hierarchy, error) {
 	// Sandboxes must not inherit descriptors from this process. An inherited one would stay open, and could occupy a number that
 	// a sentry needs.

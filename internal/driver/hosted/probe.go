@@ -18,28 +18,30 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// HintNamespaces is what to do where user namespaces are refused.
+// HintNamespaces is the remedy when user namespaces are refused.
 const HintNamespaces = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, " +
 	"user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile), or run as root"
 
-// HintGroups is what to do where no control group may be made.
+// HintGroups is the remedy when no control group may be made.
 const HintGroups = "run as root, or have a control group delegated (version 2 with systemd: " +
 	"systemd-run --user --scope -p Delegate=yes carrel serve; in a service: Delegate=yes and DelegateSubgroup=daemon)"
 
-// hintNamespaceLimit is what to do where there are too many.
+// hintNamespaceLimit is the remedy when there are too many namespaces.
 const hintNamespaceLimit = "raise it: sysctl user.max_user_namespaces=15000, also in the containers around this one"
 
-// A Trial is a process that a probe starts in the namespaces of a sandbox, to see whether it can.
+// A Trial is a process that a probe starts in the namespaces of a sandbox, to see whether that
+// works.
 type Trial struct {
 	Op  string
 	Cmd *exec.Cmd
-	// RootHint is what to do where root may not start it.
+	// RootHint is the remedy when even root may not start it.
 	RootHint string
-	// Said explains what the process wrote to its standard error before it failed; nil adds the text to the error.
+	// Said explains the text that the process wrote to its standard error before it failed. Nil
+	// adds the text to the error.
 	Said func(text string) (what, hint string)
 }
 
-// Run runs it. Errors: TimedOut, and Unsupported with a hint.
+// Run runs the process. Errors: TimedOut, and Unsupported with a hint.
 func (t Trial) Run(ctx context.Context) error {
 	var stderr bytes.Buffer
 	t.Cmd.Stderr = &stderr
@@ -69,8 +71,9 @@ func (t Trial) Run(ctx context.Context) error {
 	return &carrel.Error{Op: t.Op, Kind: carrel.Unsupported, Err: fmt.Errorf("new namespaces: %w", err), Hint: hint}
 }
 
-// GroupFindings says for each controller that is missing on this host what does not work then, in the words of the driver. A
-// controller without words is left out.
+// GroupFindings returns a finding for each controller that is missing on this host. what holds the
+// driver's words for the features that don't work without it. A controller without words is left
+// out.
 func GroupFindings(h *cgroup.Hierarchy, what map[cgroup.Controller]string) (out []driver.Finding) {
 	for _, c := range []cgroup.Controller{cgroup.Memory, cgroup.CPU, cgroup.Pids} {
 		if err := h.Missing()[c]; err != nil && what[c] != "" {
@@ -83,7 +86,8 @@ func GroupFindings(h *cgroup.Hierarchy, what map[cgroup.Controller]string) (out 
 // OneLine joins the lines of a joined error.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// MapsIDs reports whether one line of a uid_map covers count ids from first on: those of a container's root may not.
+// MapsIDs reports whether one line of a uid_map covers count ids from first on. In a container it
+// may not, even for root.
 func MapsIDs(uidMap string, first, count int64) bool {
 	for line := range strings.Lines(uidMap) {
 		var inside, outside, length int64

@@ -14,12 +14,13 @@ const OpCreate = "create sandbox"
 // Bounds are the limits of sandboxes that a driver can start.
 type Bounds struct {
 	MinMemoryMB int
-	MemoryFor   string // what needs that much: "the guest"
+	MemoryFor   string // the user of that memory: "the guest"
 	MinPids     int
 	MaxDiskMB   int // 0 is no bound
 }
 
-// Check refuses a spec that would otherwise fail half way. Error: Invalid, naming the field.
+// Check refuses a spec that would otherwise fail half way through Create. Error: Invalid, naming
+// the field.
 func (b Bounds) Check(s driver.Spec) error {
 	bad := func(field, format string, args ...any) error {
 		return &carrel.Error{Op: OpCreate, Kind: carrel.Invalid, ID: s.ID, Field: field, Err: fmt.Errorf(format, args...)}

@@ -15,8 +15,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Strays calls f with the arguments of every process of this host but this one; f sees by them which are its driver's. Code inside a
-// sandbox may write such arguments, too: it would have its own process ended.
+// Strays calls f with the arguments of every process of this host except this one. f recognises its
+// driver's processes by them. Code inside a sandbox may write such arguments, too; then only its
+// own process is ended.
 func Strays(f func(pid int, args []string)) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -31,7 +32,7 @@ func Strays(f func(pid int, args []string)) {
 	}
 }
 
-// Known is a set of sandboxes, by ID.
+// Known returns a set of IDs of sandboxes.
 func Known(ids []carrel.ID) map[string]bool {
 	keep := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -40,7 +41,7 @@ func Known(ids []carrel.ID) map[string]bool {
 	return keep
 }
 
-// SweepError joins what went wrong in a Sweep; nil when nothing did.
+// SweepError joins the errors of a Sweep; nil when there are none.
 func SweepError(errs []error) error {
 	if err := errors.Join(errs...); err != nil {
 		return &carrel.Error{Op: "sweep sandboxes", Kind: carrel.Internal, Err: err}
@@ -48,7 +49,7 @@ func SweepError(errs []error) error {
 	return nil
 }
 
-// KillStray ends a process that no daemon knows any more, and waits for its end.
+// KillStray ends a process that no daemon knows, and waits for its end.
 func KillStray(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

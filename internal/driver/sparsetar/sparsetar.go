@@ -1,8 +1,9 @@
-// Package sparsetar writes files with holes into tar streams: a hole of a terabyte in a sandbox must not be a terabyte of zeros
-// in what SnapshotFiles gives. Package archive/tar reads such files and does not write them.
+// Package sparsetar writes files with holes into tar streams. SnapshotFiles must not write a
+// sandbox's hole of a terabyte as a terabyte of zeros. Package archive/tar reads such files but
+// does not write them.
 //
-// The form is the one that GNU tar's manual describes as version 1.0, in PAX records: an extended header, a plain header, a list of the
-// pieces that hold data, and those pieces, one after another.
+// The form is version 1.0 of the GNU tar manual, in PAX records: an extended header, a plain
+// header, a list of the pieces that hold data, and those pieces, one after another.
 package sparsetar
 
 import (
@@ -19,17 +20,19 @@ import (
 // block is tar's unit, in bytes.
 const block = 512
 
-// maxRecords is the most that readers take of an extended header, in bytes.
+// maxRecords is the largest extended header that readers accept, in bytes.
 const maxRecords = 1 << 20
 
-// Piece is a part of a file that holds data. GNU tar reads each piece from the start of a block on: every piece but the last must be
-// whole blocks of 512 bytes, as filesystems' are. Package archive/tar reads any.
+// Piece is a part of a file that holds data. GNU tar reads each piece from the start of a block. So
+// every piece except the last must be whole blocks of 512 bytes, as the pieces of filesystems are.
+// Package archive/tar reads pieces of any size.
 type Piece struct{ At, Size int64 }
 
-// Head returns what precedes the data of a file: of pieces in their order, which do not overlap. h describes the file as for
-// tar.Writer, h.Size being its size with holes; all its PAX records are kept. data is the size of all pieces; after them the
-// caller writes [Padding](data) zeros. The tar.Writer of the same stream must have been flushed. Error: the records are more than
-// a reader takes (E2BIG).
+// Head returns the headers that precede a file's data. pieces are in order and do not overlap. h
+// describes the file as for tar.Writer. h.Size is the size with holes. Head keeps all PAX records
+// of h. data is the size of all pieces; after them the caller writes [Padding](data) zeros. The
+// caller must first flush the tar.Writer of the same stream. Error: the records are more than a
+// reader takes (E2BIG).
 func Head(h *tar.Header, pieces []Piece) (head []byte, data int64, err error) {
 	list, data := pieceList(pieces, h.Size)
 	records := map[string]string{
@@ -48,17 +51,18 @@ func Head(h *tar.Header, pieces []Piece) (head []byte, data int64, err error) {
 	}
 	head = headerBlock("PaxHeaders.0/sparse", tar.TypeXHeader, 0o644, int64(text.Len()))
 	head = pad(append(head, text.String()...))
-	// The records hold what a reader believes; the plain header has no room for much of it.
+	// Readers use the values in the records. The plain header has no room for most of them.
 	head = append(head, headerBlock("GNUSparseFile.0/sparse", tar.TypeReg, h.Mode, 0)...)
 	return append(head, list...), data, nil
 }
 
-// Padding is how many zeros fill up n bytes to whole blocks.
+// Padding is the number of zeros that fill up n bytes to whole blocks.
 func Padding(n int64) int64 { return -n & (block - 1) }
 
 func pad(b []byte) []byte { return append(b, make([]byte, Padding(int64(len(b))))...) }
 
-// pieceList says where the data lie. Pieces that touch are one. An empty piece at the end says how long the file is.
+// pieceList writes the list of pieces. It joins pieces that touch. An empty piece at the end gives
+// the file's size.
 func pieceList(pieces []Piece, size int64) (list []byte, data int64) {
 	var joined []Piece
 	for _, p := range pieces {
@@ -77,7 +81,8 @@ func pieceList(pieces []Piece, size int64) (list []byte, data int64) {
 	return pad(list), data
 }
 
-// timeText is a time as seconds with a fraction, which counts away from zero before 1970.
+// timeText writes a time as seconds with a fraction. Before 1970 the fraction counts away from
+// zero.
 func timeText(t time.Time) string {
 	sec, nsec, sign := t.Unix(), int64(t.Nanosecond()), ""
 	if sec < 0 {
@@ -89,7 +94,7 @@ func timeText(t time.Time) string {
 	return fmt.Sprintf("%s%d.%09d", sign, sec, nsec)
 }
 
-// record is one PAX record, which begins with its own length.
+// record returns one PAX record. It begins with its own length.
 func record(k, v string) string {
 	rest := " " + k + "=" + v + "\n"
 	n := len(rest)
@@ -99,7 +104,7 @@ func record(k, v string) string {
 	return strconv.Itoa(n) + rest
 }
 
-// headerBlock is a ustar header of nobody's, with no time.
+// headerBlock returns a ustar header with no owner and no time.
 func headerBlock(name string, kind byte, mode, size int64) []byte {
 	b := make([]byte, block)
 	copy(b, name)
@@ -111,7 +116,7 @@ func headerBlock(name string, kind byte, mode, size int64) []byte {
 	octal(136, 12, 0)
 	b[156] = kind
 	copy(b[257:], "ustar\x0000")
-	sum := int64(8 * ' ') // the field of the sum counts as spaces
+	sum := int64(8 * ' ') // the checksum's own field counts as spaces
 	for _, c := range b {
 		sum += int64(c)
 	}

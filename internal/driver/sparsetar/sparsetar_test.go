@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stream is an archive of one file with holes between two plain ones.
+// stream returns an archive with three files. The middle one has holes.
 func stream(t testing.TB, h tar.Header, pieces []sparsetar.Piece, fill byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -44,7 +44,7 @@ func stream(t testing.TB, h tar.Header, pieces []sparsetar.Piece, fill byte) []b
 
 func second(_ int, err error) error { return err }
 
-// want is what such a file holds.
+// want returns the content of such a file.
 func want(size int64, pieces []sparsetar.Piece, fill byte) []byte {
 	b := make([]byte, size)
 	for _, p := range pieces {
@@ -65,7 +65,8 @@ var cases = map[string]struct {
 	"pieces that touch":  {8192, []sparsetar.Piece{{At: 0, Size: 4096}, {At: 4096, Size: 10}}},
 }
 
-// TestGoReadsIt and TestTarReadsIt: what two readers make of it is the file, with its attributes and its neighbours.
+// TestGoReadsIt and TestTarReadsIt read the stream with two readers. Each must find the file with
+// its attributes, and its neighbours.
 func TestGoReadsIt(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestTooManyRecords(t *testing.T) {
 	}
 }
 
-// FuzzHead has package tar read what comes of any sizes and times.
+// FuzzHead makes headers from any sizes and times. Package tar must read them.
 func FuzzHead(f *testing.F) {
 	f.Add(int64(10), int64(0), int64(3), int64(7), int64(1), int64(-1), "user.a", "b")
 	f.Add(int64(1<<20), int64(512), int64(512), int64(0), int64(512), int64(1_700_000_000_123_456_789), "user.key", "=\n12 x=")

@@ -1,12 +1,14 @@
-// Package blobtest is the conformance suite of [snapshot.Blobs]: an implementation is
-// done when it passes.
+// Package blobtest is the conformance suite of [snapshot.Blobs]: an implementation is done when it
+// passes.
 //
-// Besides what the contract says, it holds all of them to this: names are those that
-// [snapshot.CheckBlobName] allows, anything else is Invalid; a range that begins or
-// ends past the end of a blob reads what there is; a reader that fails, that has too
-// few bytes, or whose context ends, leaves what was there before; a blob that is
-// replaced or deleted while it is read is read as it was, or the reading fails, and
-// never as a mixture; the function given to List may call the other methods.
+// Besides the contract, it demands this of every implementation:
+//
+//   - Only the names that [snapshot.CheckBlobName] allows are valid; all others are Invalid.
+//   - A range that begins or ends past the end of a blob reads the bytes that there are.
+//   - If a reader fails or has too few bytes, or its context ends, Put changes nothing.
+//   - If a blob is replaced or deleted while it is read, the reader gets the old content or an
+//     error, never a mixture.
+//   - The function given to List may call the other methods.
 package blobtest
 
 import (
@@ -27,8 +29,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// Big is the size of the suite's big blob: an implementation that sends in parts
-// should be opened with parts smaller than that.
+// Big is the size of the suite's big blob. If an implementation sends blobs in parts, open it with
+// a smaller part size.
 const Big = 20 << 20
 
 // Run runs the suite. open returns an empty set of blobs each time; the suite closes
@@ -72,7 +74,7 @@ func Run(t *testing.T, open func(t *testing.T) snapshot.Blobs) {
 	}
 }
 
-// Content returns n bytes that do not compress and differ from seed to seed.
+// Content returns n bytes that do not compress. Each seed gives other bytes.
 func Content(seed uint64, n int) []byte {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -88,7 +90,7 @@ func put(t *testing.T, b snapshot.Blobs, name string, content []byte) {
 	}
 }
 
-// read reads a range; −1 is all that is left.
+// read reads a range; length −1 means all the rest.
 func read(t *testing.T, b snapshot.Blobs, name string, offset, length int64) []byte {
 	t.Helper()
 	out, err := tryRead(t.Context(), b, name, offset, length)
@@ -107,7 +109,7 @@ func tryRead(ctx context.Context, b snapshot.Blobs, name string, offset, length 
 	return out, errors.Join(err, r.Close())
 }
 
-// wantContent compares without printing megabytes.
+// wantContent compares contents without printing megabytes.
 func wantContent(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
@@ -115,7 +117,7 @@ func wantContent(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// listed returns the names and sizes of what List finds.
+// listed returns the names and sizes that List reports.
 func listed(t *testing.T, b snapshot.Blobs, prefix string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -174,7 +176,7 @@ func emptyBlob(t *testing.T, b snapshot.Blobs) {
 
 func bigBlob(t *testing.T, b snapshot.Blobs) {
 	content := Content(1, Big+12345)
-	// Neither seekable nor of known length: what a pipeline gives.
+	// A reader that can't seek and has no known length, like one in a pipeline.
 	if err := b.Put(t.Context(), "big", io.MultiReader(bytes.NewReader(content)), int64(len(content))); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,8 @@ func modified(t *testing.T, b snapshot.Blobs) {
 	before := time.Now()
 	put(t, b, "m", []byte("x"))
 	err := b.List(t.Context(), "m", func(i snapshot.BlobInfo) error {
-		// Servers keep seconds, and clocks differ: the year must be right.
+		// Servers round to seconds, and clocks differ. The test finds gross errors such as a wrong
+		// year.
 		if d := i.Modified.Sub(before); d < -time.Hour || d > time.Hour {
 			t.Errorf("it was modified %v, put %v", i.Modified, before)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// unchanged runs a Put that must fail: on a new name it leaves nothing, on an old
-// one what was there.
+// unchanged runs a Put that must fail, once on a new name and once on an existing one. The new name
+// must stay absent, and the existing blob must keep its content.
 func unchanged(t *testing.T, b snapshot.Blobs, size int64, put func(name string) error) {
 	t.Helper()
 	old := Content(9, 3000)
@@ -31,11 +31,11 @@ func unchanged(t *testing.T, b snapshot.Blobs, size int64, put func(name string)
 	wantContent(t, "the old content", read(t, b, "d/old", 0, -1), old)
 }
 
-// sizes are one that is sent at once and one that is sent in parts.
+// sizes are the size of a blob that is sent at once, and of one that is sent in parts.
 var sizes = []int64{10_000, Big}
 
-// ends are where the reader of a blob ends too early; of a big one just once, for the
-// sake of slow stores.
+// ends are the offsets at which a blob's reader ends too early. For the big blob there is only one,
+// because some stores are slow.
 func ends(size int64) []int64 {
 	if size == Big {
 		return []int64{size - 1}
@@ -43,7 +43,7 @@ func ends(size int64) []int64 {
 	return []int64{0, size / 2, size - 1}
 }
 
-// failing gives n bytes and then err.
+// failing returns a reader of n bytes that then fails with err.
 func failing(n int64, err error) io.Reader {
 	return io.MultiReader(bytes.NewReader(Content(4, int(n))), errReader{err})
 }
@@ -85,7 +85,8 @@ func shortReader(t *testing.T, b snapshot.Blobs) {
 	}
 }
 
-// longReader has more than was announced: only so much is stored.
+// longReader puts a blob from a reader with more bytes than announced. Only the announced size may
+// be stored.
 func longReader(t *testing.T, b snapshot.Blobs) {
 	for _, size := range sizes {
 		content := Content(6, int(size)+100)
@@ -114,7 +115,7 @@ func endedContext(t *testing.T, b snapshot.Blobs) {
 	wantNames(t, b, "", "x")
 }
 
-// cancelling cancels when n bytes were read.
+// cancelling is a reader that cancels a context after n bytes.
 type cancelling struct {
 	r      io.Reader
 	left   int
@@ -135,7 +136,7 @@ func contextEndsMeanwhile(t *testing.T, b snapshot.Blobs) {
 		unchanged(t, b, size, func(name string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			// A small one ends its context with its first byte.
+			// For the small blob the context ends with the first byte.
 			err := b.Put(ctx, name, &cancelling{bytes.NewReader(Content(7, int(size))), min(int(size)/2, int(size)-10_000), cancel}, size)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("Put of %d bytes whose context ended: %v", size, err)
@@ -145,8 +146,7 @@ func contextEndsMeanwhile(t *testing.T, b snapshot.Blobs) {
 	}
 }
 
-// concurrentPuts writes one name from many goroutines: whoever was last, the blob is
-// one of theirs.
+// concurrentPuts writes one name from many goroutines. In the end the blob must be one of theirs.
 func concurrentPuts(t *testing.T, b snapshot.Blobs) {
 	for _, n := range []int{3000, Big / 2} {
 		writers := 8
@@ -188,8 +188,8 @@ func replacedWhileRead(t *testing.T, b snapshot.Blobs) {
 	})
 }
 
-// wholeOrError reads x half, disturbs, and reads on: what comes is what was there, or
-// an error.
+// wholeOrError reads half of x, calls disturb, and reads the rest. The result must be the old
+// content or an error.
 func wholeOrError(t *testing.T, b snapshot.Blobs, content []byte, disturb func() error) {
 	t.Helper()
 	r, err := b.Get(t.Context(), "x", 0, -1)
@@ -212,8 +212,8 @@ func wholeOrError(t *testing.T, b snapshot.Blobs, content []byte, disturb func()
 	}
 }
 
-// hammer puts, reads, lists and deletes a few names from many goroutines. Each
-// content names its size, so that whatever is read can be checked.
+// hammer puts, reads, lists and deletes a few names from many goroutines. Each content holds its
+// own size, so every read can be checked.
 func hammer(t *testing.T, b snapshot.Blobs) {
 	const workers, rounds, names = 8, 30, 4
 	var wg sync.WaitGroup

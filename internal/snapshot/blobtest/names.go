@@ -77,7 +77,7 @@ func list(t *testing.T, b snapshot.Blobs) {
 	}
 }
 
-// listMany has more blobs than one page of any object store.
+// listMany lists more blobs than fit into one page of any object store.
 func listMany(t *testing.T, b snapshot.Blobs) {
 	const many, others = 1500, 20
 	var wg sync.WaitGroup
@@ -123,7 +123,7 @@ func listEndsEarly(t *testing.T, b snapshot.Blobs) {
 	}
 }
 
-// listAndDelete does from within List what a collector does.
+// listAndDelete deletes from within List, as a collector does.
 func listAndDelete(t *testing.T, b snapshot.Blobs) {
 	for i := range 50 {
 		put(t, b, fmt.Sprintf("x/%d/%d", i%3, i), []byte("content"))

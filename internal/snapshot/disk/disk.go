@@ -1,12 +1,12 @@
 // Package disk keeps blobs as files in a directory of this machine.
 //
-// A blob named packs/ab lies in the file packs/ab. It is written under another name
-// in the directory tmp~ (which no blob can have), synced, and renamed: it is there
-// whole or not at all, also after a power cut. What a crash leaves in tmp~ is
-// removed by the next [Open]; a lock on each file says whether its writer lives.
+// The blob named packs/ab is the file packs/ab. It is first written under another name in the
+// directory tmp~ (no blob can have that name), synced, and renamed. So it exists whole or not at
+// all, also after a power cut. The next [Open] removes files in tmp~ that a crash left there; a
+// lock on each file shows whether its writer is alive.
 //
-// Blobs hold the memory of sandboxes. Directories and files are for their owner
-// alone, and no name, nor any symbolic link below the directory, leads out of it.
+// Blobs hold the memory of sandboxes. Only their owner has access to the directories and files. No
+// name, and no symbolic link below the directory, leads out of it.
 package disk
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// tmpDir holds what is being written.
+// tmpDir holds files that are being written.
 const tmpDir = "tmp~"
 
 // Blobs is a [snapshot.Blobs] in a directory.
@@ -35,12 +35,12 @@ type Blobs struct {
 	root *os.Root
 
 	mu      sync.Mutex
-	durable map[string]bool // directories that were made and synced, relative to dir
+	durable map[string]bool // directories already made and synced, relative to dir
 }
 
 var _ snapshot.Blobs = (*Blobs)(nil)
 
-// Open opens the blobs in dir, and makes it where there is none.
+// Open opens the blobs in dir. It makes dir if it does not exist.
 func Open(dir string) (_ *Blobs, err error) {
 	const op = "open blobs"
 	if err := os.MkdirAll(filepath.Join(dir, tmpDir), 0o700); err != nil {
@@ -60,7 +60,7 @@ func Open(dir string) (_ *Blobs, err error) {
 	return b, nil
 }
 
-// removeLeftovers removes what writers that are dead left in tmp~.
+// removeLeftovers removes the files of dead writers from tmp~.
 func (b *Blobs) removeLeftovers() error {
 	tmp := filepath.Join(b.dir, tmpDir)
 	entries, err := os.ReadDir(tmp)
@@ -80,7 +80,7 @@ func (b *Blobs) removeLeftovers() error {
 		if err == nil {
 			err = os.Remove(name)
 		} else if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = nil // being written by another process
+			err = nil // another process is writing it
 		}
 		if err := errors.Join(err, f.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -89,7 +89,7 @@ func (b *Blobs) removeLeftovers() error {
 	return nil
 }
 
-// Get implements snapshot.Blobs. What lies past the end is not there: the reader ends.
+// Get implements snapshot.Blobs. A range past the end of the blob reads only to the end.
 func (b *Blobs) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	const op = "read blob"
 	if err := check(ctx, op, name); err != nil {
@@ -135,7 +135,7 @@ func (b *Blobs) List(ctx context.Context, prefix string, fn func(snapshot.BlobIn
 	return b.list(ctx, ".", prefix, fn)
 }
 
-// list lists one directory and those below it.
+// list lists one directory and the directories below it.
 func (b *Blobs) list(ctx context.Context, dir, prefix string, fn func(snapshot.BlobInfo) error) error {
 	const op = "list blobs"
 	f, err := b.root.Open(dir)
@@ -156,7 +156,7 @@ func (b *Blobs) list(ctx context.Context, dir, prefix string, fn func(snapshot.B
 		name := path.Join(dir, e.Name())
 		below := name + "/"
 		switch {
-		case snapshot.CheckBlobName(name) != nil: // tmp~, and what a stranger put here
+		case snapshot.CheckBlobName(name) != nil: // tmp~, and files that somebody else put here
 		case e.IsDir() && (strings.HasPrefix(below, prefix) || strings.HasPrefix(prefix, below)):
 			if err := b.list(ctx, name, prefix, fn); err != nil {
 				return err
@@ -177,7 +177,7 @@ func (b *Blobs) list(ctx context.Context, dir, prefix string, fn func(snapshot.B
 	return nil
 }
 
-// Delete implements snapshot.Blobs. Files that are being read stay readable.
+// Delete implements snapshot.Blobs. A file that is being read stays readable.
 func (b *Blobs) Delete(ctx context.Context, name string) error {
 	const op = "delete blob"
 	if err := check(ctx, op, name); err != nil {
@@ -219,7 +219,7 @@ func (b *Blobs) syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// check is what each call on one blob begins with.
+// check makes the checks at the start of each call on one blob.
 func check(ctx context.Context, op, name string) error {
 	if err := snapshot.CheckBlobName(name); err != nil {
 		return wrap(op, err)
@@ -230,17 +230,17 @@ func check(ctx context.Context, op, name string) error {
 	return nil
 }
 
-// missing reports whether a file is not there, by itself or for want of a directory.
+// missing reports whether the error means that the file or its directory does not exist.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// wrap puts op in front of an error that has its kind already.
+// wrap puts op in front of an error that already has its kind.
 func wrap(op string, err error) error {
 	return &carrel.Error{Op: op, Kind: carrel.KindOf(err), Err: err}
 }
 
-// failed is the error for what the system refused.
+// failed wraps an error of the operating system.
 func failed(op, what string, err error) error {
 	e := &carrel.Error{Op: op, Kind: carrel.KindOf(err), Err: fmt.Errorf("%s: %w", what, err)}
 	switch {

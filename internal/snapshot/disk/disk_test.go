@@ -26,7 +26,7 @@ import (
 // points are the steps of a Put, in order.
 var points = []string{"disk.put.write", "disk.put.sync", "disk.put.rename", "disk.put.syncdir"}
 
-// Environment variables that make the test binary the process which dies in a Put.
+// Environment variables that make the test binary a process that dies during a Put.
 const (
 	dirEnv  = "CARREL_TEST_BLOBS"
 	specEnv = "CARREL_TEST_FAILPOINTS"
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// putNew replaces d/old, dying where spec says.
+// putNew replaces d/old. It dies at the fail point in spec.
 func putNew(dir, spec string) int {
 	b, err := disk.Open(dir)
 	if err == nil {
@@ -83,7 +83,7 @@ func read(t *testing.T, b *disk.Blobs, name string) []byte {
 	return out.Bytes()
 }
 
-// files returns all regular files below dir, relative to it.
+// files returns the paths of all regular files below dir, relative to dir.
 func files(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
@@ -106,7 +106,7 @@ func TestPrivate(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
 	dir := filepath.Join(t.TempDir(), "blobs")
-	if err := os.Mkdir(dir, 0o755); err != nil { // as a careless hand would make it
+	if err := os.Mkdir(dir, 0o755); err != nil { // with the wrong mode, as a person might make it
 		t.Fatal(err)
 	}
 	b := open(t, dir)
@@ -127,7 +127,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestFull has the disk full at each step of a Put.
+// TestFull makes each step of a Put fail with a full disk.
 func TestFull(t *testing.T) {
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestReallyFull(t *testing.T) {
 	put(t, b, "second", blobtest.Content(3, 400<<10)) // the room is free again
 }
 
-// TestKilled kills the process at each step of a Put: the blob is the old one or the
-// new one, and the next Open finds nothing else.
+// TestKilled kills the process at each step of a Put. The blob must be the old one or the new one,
+// and the next Open must leave no other file.
 func TestKilled(t *testing.T) {
 	for _, point := range points {
 		t.Run(point, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestLivingWriter opens the directory while somebody writes: what is being written
-// is no leftover, and no blob.
+// TestLivingWriter opens the directory while another process writes. The unfinished file is neither
+// a leftover nor a blob.
 func TestLivingWriter(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
@@ -242,7 +242,7 @@ func TestLivingWriter(t *testing.T) {
 	}
 }
 
-// TestLinks has symbolic links below the directory that lead out of it.
+// TestLinks makes symbolic links below the directory that lead out of it.
 func TestLinks(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")
@@ -288,7 +288,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestNested puts blobs where a name is another one's directory.
+// TestNested puts blobs whose names are the directories of others.
 func TestNested(t *testing.T) {
 	b := open(t, t.TempDir())
 	defer b.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/failpoint"
 )
 
-// The steps of a Put at which tests make it fail or die.
+// The steps of a Put at which tests can make it fail or die.
 const (
 	pointWrite   = "disk.put.write"   // before the content is written
 	pointSync    = "disk.put.sync"    // before it is synced
@@ -23,8 +23,8 @@ const (
 	pointSyncDir = "disk.put.syncdir" // before the name is durable
 )
 
-// Put implements snapshot.Blobs. A reader with fewer than size bytes is Invalid; what
-// it has beyond them is not read.
+// Put implements snapshot.Blobs. A reader with fewer than size bytes is Invalid. Put does not read
+// more than size bytes.
 func (b *Blobs) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	const op = "write blob"
 	if err := check(ctx, op, name); err != nil {
@@ -37,7 +37,7 @@ func (b *Blobs) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err != nil {
 		return failed(op, name, err)
 	}
-	defer f.Close() // and with it goes the lock, when the file has its name or is gone
+	defer f.Close() // this also releases the lock, when the file has its name or is gone
 	if err := b.fill(ctx, f, r, size); err != nil {
 		return failed(op, name, errors.Join(err, os.Remove(f.Name())))
 	}
@@ -65,7 +65,7 @@ func (b *Blobs) createTemp() (*os.File, error) {
 		if err == nil && st.Nlink > 0 {
 			return f, nil
 		}
-		// Either that failed, or another Open took the file for a leftover before it was locked.
+		// This step failed, or another Open took the file for a leftover before it was locked.
 		if err != nil {
 			return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
@@ -111,13 +111,13 @@ func (b *Blobs) publish(f *os.File, name string) error {
 	return err
 }
 
-// errNested is for a name of which a file system can't hold both parts.
+// errNested is the error when one name is the directory of another: a file system can't hold both.
 var errNested = &carrel.Error{Kind: carrel.Invalid, Field: "name", Err: errors.New("the name of one blob is the directory of another"),
 	Hint: "give them names of which none is the beginning of another up to a slash"}
 
-// makeDir makes a directory of blobs, durably: a name in a directory that a power cut
-// takes away is no name. That one is there says nothing about its being synced, so
-// each is synced once by each process.
+// makeDir makes a directory of blobs durably. A file's name is not durable if a power cut can
+// remove its directory. An existing directory may never have been synced, so each process syncs
+// each directory once.
 func (b *Blobs) makeDir(dir string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +149,7 @@ func (b *Blobs) makeDir(dir string) error {
 	return nil
 }
 
-// ctxReader ends with its context.
+// ctxReader is a reader that fails when its context has ended.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader

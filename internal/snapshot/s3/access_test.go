@@ -19,8 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/s3/s3test"
 )
 
-// TestCredentials shows that the server of these tests looks at them, and what is said
-// when they are wrong.
+// TestCredentials shows that the test server checks credentials, and checks the errors for wrong
+// ones.
 func TestCredentials(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t)
@@ -59,12 +59,12 @@ func TestNoBucket(t *testing.T) {
 	if err := server.Client(t).RemoveBucket(t.Context(), bucket); err != nil {
 		t.Fatal(err)
 	}
-	_, err := read(t.Context(), b, "x") // the blob may well be safe somewhere: not NotFound
+	_, err := read(t.Context(), b, "x") // not NotFound: the blob may still exist
 	wantError(t, "Get", err, carrel.Unavailable)
 	wantError(t, "Put", b.Put(t.Context(), "x", strings.NewReader("x"), 1), carrel.Unavailable)
 }
 
-// TestIndiscreetServer has a server that quotes what it was sent, as some proxies do.
+// TestIndiscreetServer uses a server whose errors quote the request, as some proxies do.
 func TestIndiscreetServer(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -93,13 +93,12 @@ func TestWrongRegion(t *testing.T) {
 	wantError(t, "Open", tryOpen(t, loc, options(server)), carrel.Invalid)
 }
 
-// TestTLS talks to the server through TLS, with a certificate that is vouched for and
-// without.
+// TestTLS talks to the server through TLS, with a trusted certificate and with an unknown one.
 func TestTLS(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward(t, server, w, r) }))
-	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshakes that are to fail
+	front.Config.ErrorLog = log.New(io.Discard, "", 0) // drops errors of handshakes that must fail
 	front.StartTLS()
 	defer front.Close()
 	o := options(server)

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/s3/s3test"
 )
 
-// BenchmarkBlobs measures one 64 MiB blob to a server on the loopback and back.
+// BenchmarkBlobs measures sending one 64 MiB blob to a server on the loopback, and reading it back.
 func BenchmarkBlobs(b *testing.B) {
 	server := s3test.Start(b)
 	loc, err := s3.ParseLocation(server.URL(server.Bucket(b), "p"))

@@ -12,14 +12,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// answers are the codes of servers that mean something else than "later".
+// answers are the server's error codes that do not mean "try later".
 var answers = map[string]struct {
 	kind carrel.Kind
 	hint string
 }{
 	"NoSuchKey": {carrel.NotFound, ""},
-	// Not NotFound: that would say that a blob is gone, and somebody may act on it. Open
-	// alone says NotFound of a bucket.
+	// Not NotFound: that would mean that a blob is gone, and a caller may act on it. Only Open
+	// returns NotFound for a bucket.
 	"NoSuchBucket":          {carrel.Unavailable, "create the bucket, or name another one in the snapshot store's URL"},
 	"InvalidAccessKeyId":    {carrel.Unauthenticated, "is AWS_ACCESS_KEY_ID right, and of this endpoint?"},
 	"XAdminUserNotFound":    {carrel.Unauthenticated, "is AWS_ACCESS_KEY_ID right, and of this endpoint?"}, // versitygw's word for it
@@ -43,15 +43,15 @@ var answers = map[string]struct {
 	"NotImplemented":               {carrel.Unsupported, "this server lacks a part of S3 that Carrel needs"},
 }
 
-// failed is the error for what the server, or the way to it, refused. what is the
-// blob's name, or whatever else it is about.
+// failed wraps an error of the server, or of the connection to it. what is the blob's name, or
+// another object of the call.
 func (b *Blobs) failed(ctx context.Context, op, what string, err error) error {
 	e := &carrel.Error{Op: op, Err: b.clean(what, err)}
 	var own *carrel.Error
 	answer := minio.ToErrorResponse(err)
 	known, isKnown := answers[answer.Code]
 	switch {
-	case errors.As(err, &own): // of the reader that was given to Put, or ours
+	case errors.As(err, &own): // an error of Put's reader, or ours
 		e.Kind = carrel.KindOf(err)
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		e.Kind = carrel.TimedOut
@@ -68,15 +68,15 @@ func (b *Blobs) failed(ctx context.Context, op, what string, err error) error {
 	case answer.StatusCode == http.StatusConflict:
 		e.Kind, e.Hint = carrel.Conflict, answers["PreconditionFailed"].hint
 	case answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != http.StatusRequestTimeout && answer.StatusCode != http.StatusTooManyRequests:
-		e.Kind = carrel.Internal // the server does not like how we ask
+		e.Kind = carrel.Internal // the server refuses the form of our request
 	default: // a 5xx, or no answer
 		e.Kind, e.Hint = carrel.Unavailable, "is "+b.loc.Endpoint+" reachable from here? Try again when it is"
 	}
 	return e
 }
 
-// clean keeps credentials out of an error's text, even where a server or proxy quotes
-// what it was sent. The cause stays for errors.Is.
+// clean keeps credentials out of an error's text, even when a server or proxy quotes the request.
+// errors.Is still finds the cause.
 func (b *Blobs) clean(what string, err error) error {
 	text := err.Error()
 	if r := minio.ToErrorResponse(err); r.Code != "" && !strings.Contains(text, r.Code) {
@@ -98,10 +98,11 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.text }
 
-// Is compares with the cause, whose text is not for printing.
+// Is compares with the cause. The cause's text is never printed.
 func (e *answerError) Is(target error) bool { return errors.Is(e.cause, target) }
 
-// As finds a *carrel.Error in the cause: kinds and hints. Others may quote secrets.
+// As finds a *carrel.Error in the cause, with its kind and hint. Other errors are not found,
+// because they may quote secrets.
 func (e *answerError) As(target any) bool {
 	if t, ok := target.(**carrel.Error); ok {
 		return errors.As(e.cause, t)
@@ -109,7 +110,7 @@ func (e *answerError) As(target any) bool {
 	return false
 }
 
-// invalid is the error for what a caller asked.
+// invalid is the error for a caller's mistake.
 func invalid(op, field, format string, args ...any) error {
 	return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...)}
 }

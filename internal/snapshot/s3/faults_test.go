@@ -26,7 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/s3/s3test"
 )
 
-// TestServerDies has the server end and come back.
+// TestServerDies stops the server and starts it again.
 func TestServerDies(t *testing.T) {
 	server := s3test.Start(t)
 	loc := server.URL(server.Bucket(t), "p")
@@ -83,8 +83,8 @@ func TestSlowDown(t *testing.T) {
 	}
 }
 
-// TestLostRace lets writes lose a race inside the server: they are tried again, and
-// what loses always is Conflict.
+// TestLostRace makes the server answer writes with a conflict. A write that then succeeds must
+// work; one that always loses is Conflict.
 func TestLostRace(t *testing.T) {
 	server := s3test.Start(t)
 	b, proxy := openFaulty(t, server, server.Bucket(t), options(server))
@@ -114,7 +114,7 @@ func TestLostRace(t *testing.T) {
 	wantError(t, "Put that always loses", err, carrel.Conflict)
 }
 
-// TestBrokenDownload breaks each answer after some bytes: reading goes on there.
+// TestBrokenDownload breaks each answer after some bytes. Reading must continue from there.
 func TestBrokenDownload(t *testing.T) {
 	server := s3test.Start(t)
 	b, proxy := openFaulty(t, server, server.Bucket(t), options(server))
@@ -142,7 +142,7 @@ func TestBrokenDownload(t *testing.T) {
 		t.Errorf("a range: %d bytes, %v", len(got), err)
 	}
 
-	// Nothing comes any more: an error, and not a short blob.
+	// Now nothing comes any more. That must be an error, not a short blob.
 	proxy.set(func(w http.ResponseWriter, r *http.Request) bool {
 		forward(t, server, &cut{w, 0}, r)
 		return true
@@ -172,7 +172,7 @@ func TestReplacedWhileBroken(t *testing.T) {
 	wantError(t, "Get", err, carrel.Conflict)
 }
 
-// TestDamagedUpload flips one bit on the way: the server refuses, and nothing appears.
+// TestDamagedUpload flips one bit on the way. The server must refuse, and no blob may appear.
 func TestDamagedUpload(t *testing.T) {
 	server := s3test.Start(t)
 	o := options(server)
@@ -219,8 +219,8 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestLostAnswer completes an upload whose answer gets lost: the second try is told
-// that there is no such upload, and that is no failure.
+// TestLostAnswer completes an upload, and the answer gets lost. The second try is told that there
+// is no such upload; that is no failure.
 func TestLostAnswer(t *testing.T) {
 	server := s3test.Start(t)
 	b, proxy := openFaulty(t, server, server.Bucket(t), options(server))
@@ -240,11 +240,11 @@ func TestLostAnswer(t *testing.T) {
 	wantContent(t, b, "x", content)
 }
 
-// TestSilentServer has a server that takes a request and says nothing.
+// TestSilentServer uses a server that accepts a request and never answers.
 func TestSilentServer(t *testing.T) {
 	server := s3test.Start(t)
 	o := options(server)
-	o.Retries, o.Timeout = 2, 5*time.Second // in which Open is to get its answer, too
+	o.Retries, o.Timeout = 2, 5*time.Second // Open must get its answer in this time, too
 	b, proxy := openFaulty(t, server, server.Bucket(t), o)
 	end := make(chan struct{})
 	defer close(end)
@@ -264,7 +264,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestNoRanges has a server that sends everything, whatever range is asked for.
+// TestNoRanges uses a server that ignores ranges and sends the whole blob.
 func TestNoRanges(t *testing.T) {
 	server := s3test.Start(t)
 	b, proxy := openFaulty(t, server, server.Bucket(t), options(server))
@@ -280,8 +280,8 @@ func TestNoRanges(t *testing.T) {
 	}
 }
 
-// TestStaleUploads finds an upload that a crash left two days ago, and one that is
-// under way.
+// TestStaleUploads makes two unfinished uploads: a crash left one two days ago, the other is under
+// way.
 func TestStaleUploads(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t)
@@ -297,7 +297,7 @@ func TestStaleUploads(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		old := time.Now().Add(-48 * time.Hour) // the server takes the time from the directory
+		old := time.Now().Add(-48 * time.Hour) // the server reads the time from the directory
 		return os.Chtimes(path, old, old)
 	})
 	if err != nil {

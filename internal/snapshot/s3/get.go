@@ -14,9 +14,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Get implements snapshot.Blobs. What lies past the end is not there: the reader ends.
-// ctx bounds the reading, too. An object that is replaced while it is read is Conflict
-// at worst, never a mixture.
+// Get implements snapshot.Blobs. A range past the end of the blob reads only to the end. ctx bounds
+// the reading, too. If an object is replaced while it is read, the reader returns the old content
+// or Conflict, never a mixture.
 func (b *Blobs) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	const op = "read blob"
 	if err := b.check(ctx, op, name); err != nil {
@@ -45,17 +45,17 @@ func (b *Blobs) Get(ctx context.Context, name string, offset, length int64) (io.
 	return r, nil
 }
 
-// reader reads an object and goes on where a connection broke off.
+// reader reads an object. When a connection breaks it continues from the same offset.
 type reader struct {
-	ctx  context.Context // of the Get: a reader is that one call, stretched
+	ctx  context.Context // of the Get: a reader is a part of that call
 	b    *Blobs
 	name string
 
 	body  io.ReadCloser
 	etag  string // of the object, once known
 	next  int64  // the offset to be read next
-	end   int64  // the offset after the last; −1 until the first answer tells
-	tries int    // broken connections since the last byte came
+	end   int64  // the offset after the last byte; −1 before the first answer
+	tries int    // broken connections since the last byte
 	err   error
 }
 
@@ -64,7 +64,7 @@ func (r *reader) open() error {
 	var opts minio.GetObjectOptions
 	ranged := r.next > 0 || r.end >= 0
 	if ranged {
-		last := int64(0) // to the end, in the client's spelling
+		last := int64(0) // 0 means to the end in the client's API
 		if r.end >= 0 {
 			last = r.end - 1
 		}
@@ -106,7 +106,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		r.next += int64(n)
 		if n > 0 {
 			r.tries = 0
-			return n, nil // whatever else there is comes with the next call
+			return n, nil // an error comes again with the next call
 		}
 		switch {
 		case r.next >= r.end:
@@ -122,7 +122,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 }
 
-// resume opens the rest after a connection broke.
+// resume requests the rest after a connection broke.
 func (r *reader) resume(cause error) error {
 	const op = "read blob"
 	if errors.Is(cause, io.EOF) {

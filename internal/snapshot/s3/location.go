@@ -12,17 +12,17 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// defaultRegion is what servers expect that know no regions.
+// defaultRegion is the region that servers without regions expect.
 const defaultRegion = "us-east-1"
 
 // Location is a place in an object store.
 type Location struct {
 	Bucket string
-	Prefix string // what names begin with, without the slash after it; "" for none
-	// Endpoint is the server, as in https://s3.example.com:9000.
+	Prefix string // start of all names, without the slash after it; "" for none
+	// Endpoint is the server's URL, such as https://s3.example.com:9000.
 	Endpoint string
 	Region   string
-	// PathStyle puts the bucket into the path and not in front of the host's name.
+	// PathStyle puts the bucket into the path instead of the host's name.
 	PathStyle bool
 }
 
@@ -35,10 +35,10 @@ var (
 //
 //	s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-1&path-style=true
 //
-// Without an endpoint it is Amazon's of that region. The path style is the default
-// where an endpoint is named. An endpoint without TLS must be on this machine, or
-// insecure=true stand in the URL: blobs hold the memory of sandboxes. Credentials have
-// no place in it. Error: Invalid, with the field that is wrong.
+// Without an endpoint it is Amazon's endpoint of that region. With an endpoint the path style is
+// the default. An endpoint without TLS must be on this machine, or the URL must say insecure=true,
+// because blobs hold the memory of sandboxes. Credentials are not allowed in the URL. Error:
+// Invalid, with the field that is wrong.
 func ParseLocation(text string) (Location, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "s3" || u.Opaque != "" || u.Fragment != "" {
@@ -63,7 +63,7 @@ func ParseLocation(text string) (Location, error) {
 	return l, nil
 }
 
-// parseQuery reads what is after the question mark.
+// parseQuery reads the part after the question mark.
 func (l *Location) parseQuery(raw string) error {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *Location) parseQuery(raw string) error {
 	return l.checkEndpoint(insecure)
 }
 
-// checkEndpoint refuses what is no bare address of a server, or not a safe one.
+// checkEndpoint refuses an endpoint that is not a bare address of a server, or is not safe.
 func (l *Location) checkEndpoint(insecure bool) error {
 	u, err := url.Parse(l.Endpoint)
 	if err != nil || u.User != nil || u.Host == "" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") ||
@@ -125,8 +125,8 @@ func (l Location) String() string {
 	return (&url.URL{Scheme: "s3", Host: l.Bucket, Path: "/" + l.Prefix, RawQuery: q.Encode()}).String()
 }
 
-// badLocation is the error about a part of a URL. The URL itself is not in it: what is
-// wrong with it may be that it holds a secret.
+// badLocation is the error about a part of a URL. It does not show the URL, which may hold a secret
+// by mistake.
 func badLocation(field, what, hint string) error {
 	return &carrel.Error{Op: "read snapshot store's URL", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%s", what), Hint: hint}
 }

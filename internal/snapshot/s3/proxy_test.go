@@ -20,8 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/s3/s3test"
 )
 
-// faulty is a proxy in front of the server. fault is asked about every request and
-// says whether it took care of it.
+// faulty is a proxy in front of the server. It calls fault for every request. fault reports whether
+// it answered the request itself.
 type faulty struct {
 	fault    atomic.Pointer[fault]
 	requests atomic.Int64
@@ -31,7 +31,7 @@ type fault func(w http.ResponseWriter, r *http.Request) bool
 
 func (f *faulty) set(fn fault) { f.fault.Store(&fn) }
 
-// openFaulty opens blobs through a proxy that does not disturb yet.
+// openFaulty opens blobs through a proxy that has no fault yet.
 func openFaulty(t *testing.T, server *s3test.Server, bucket string, o s3.Options) (*s3.Blobs, *faulty) {
 	t.Helper()
 	target, err := url.Parse(server.Endpoint)
@@ -87,7 +87,7 @@ func wantContent(t *testing.T, b snapshot.Blobs, name string, want []byte) {
 	}
 }
 
-// wantError wants a kind and a hint, and none of the secrets.
+// wantError checks an error's kind, that it has a hint, and that it shows none of the secrets.
 func wantError(t *testing.T, what string, err error, kind carrel.Kind, secrets ...string) {
 	t.Helper()
 	if carrel.KindOf(err) != kind || carrel.HintOf(err) == "" {
@@ -115,14 +115,14 @@ func tryOpen(t *testing.T, loc string, o s3.Options) error {
 	return b.Close()
 }
 
-// slowDown is how a busy server answers.
+// slowDown answers like a busy server.
 func slowDown(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	fmt.Fprint(w, `<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`)
 }
 
-// cut lets only so many bytes of an answer through and then breaks the connection.
+// cut passes on a number of bytes of an answer and then breaks the connection.
 type cut struct {
 	http.ResponseWriter
 	left int
@@ -137,7 +137,7 @@ func (c *cut) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// forward hands a request to the server, with the answer going to w.
+// forward hands a request to the server and writes the answer to w.
 func forward(t *testing.T, server *s3test.Server, w http.ResponseWriter, r *http.Request) {
 	target, err := url.Parse(server.Endpoint)
 	if err != nil {

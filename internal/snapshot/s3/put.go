@@ -21,11 +21,11 @@ import (
 
 const (
 	maxParts = 10_000 // of one upload, by S3's rules
-	inFlight = 3      // parts in memory and on their way at a time
+	inFlight = 3      // parts in memory and being sent at a time
 )
 
-// Put implements snapshot.Blobs. A reader with fewer than size bytes is Invalid; what
-// it has beyond them is not read. At most three parts are held in memory.
+// Put implements snapshot.Blobs. A reader with fewer than size bytes is Invalid. Put does not read
+// more than size bytes. It holds at most three parts in memory.
 func (b *Blobs) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	const op = "write blob"
 	if err := b.check(ctx, op, name); err != nil {
@@ -59,9 +59,10 @@ func (b *Blobs) putWhole(ctx context.Context, key string, r io.Reader, size int6
 	})
 }
 
-// again repeats what lost a race inside the server: a 409. S3 answers it to requests
-// that meet another one of the same name; versitygw when the last blob of a prefix, and
-// so the directory that it keeps the prefix in, is deleted under a new one.
+// again repeats a request that the server answered with 409: it lost a race inside the server. S3
+// sends a 409 when two requests of the same name meet. versitygw keeps a prefix as a directory. It
+// sends a 409 when it deletes that directory, with the prefix's last blob, while a new blob is put
+// there.
 func again(ctx context.Context, try func() error) error {
 	for pause := 2 * time.Millisecond; ; pause *= 2 {
 		err := try()
@@ -76,13 +77,13 @@ func again(ctx context.Context, try func() error) error {
 	}
 }
 
-// sums are the two checksums of a request: servers compare one or the other.
+// sums are the two checksums of a request. Each server compares one of them.
 func sums(p []byte) (md5Base64, sha256Hex string) {
 	m, s := md5.Sum(p), sha256.Sum256(p)
 	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
 }
 
-// fill reads the next part of a blob. A reader that ends before its time is Invalid.
+// fill reads the next part of a blob. A reader that ends too early is Invalid.
 func fill(ctx context.Context, r io.Reader, buf []byte, before, size int64) error {
 	n := 0
 	for n < len(buf) {
@@ -102,7 +103,7 @@ func fill(ctx context.Context, r io.Reader, buf []byte, before, size int64) erro
 	return ctx.Err()
 }
 
-// putParts sends a blob in parts, and takes them back when something fails.
+// putParts sends a blob in parts. When something fails it removes them.
 func (b *Blobs) putParts(ctx context.Context, key string, r io.Reader, size int64) error {
 	opts := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	id, err := b.core.NewMultipartUpload(ctx, b.loc.Bucket, key, opts)
@@ -121,8 +122,9 @@ func (b *Blobs) putParts(ctx context.Context, key string, r io.Reader, size int6
 	return err
 }
 
-// throwAway ends an upload. Parts that were called off may still arrive and bring it back, so it is looked after for a moment, as S3's
-// own documentation advises. Should that fail too, the next Open a day later does it: abortStale.
+// throwAway aborts an upload. Parts whose sending was cancelled may still arrive and bring the
+// upload back. So throwAway checks again for a moment, as S3's documentation advises. If that fails
+// too, the first Open more than a day later does it: abortStale.
 func (b *Blobs) throwAway(ctx context.Context, key, id string) {
 	for pause := 10 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
 		_ = b.core.AbortMultipartUpload(ctx, b.loc.Bucket, key, id)
@@ -170,10 +172,10 @@ func (b *Blobs) sendParts(ctx context.Context, key, id string, r io.Reader, size
 			return err
 		})
 	}
-	// What is on its way is of no use when the source fails, but is waited for: a server may take in a part that was called off
-	// after it has thrown the upload away.
+	// When the source fails, the parts on their way are useless. Still wait for them: a server may
+	// accept a cancelled part after the upload was aborted.
 	sourceFailed := readErr != nil && gctx.Err() == nil
-	// A part that failed has ended gctx, and so the reading: its error is the one to tell.
+	// A failed part ended gctx, and so the reading. Return the part's error.
 	if err := g.Wait(); err != nil && !sourceFailed {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (b *Blobs) sendPart(ctx context.Context, key, id string, number int, part [
 	return minio.CompletePart{PartNumber: number, ETag: p.ETag}, nil
 }
 
-// complete makes the blob appear, and looks whether all of it is there.
+// complete makes the blob appear and checks that all of it is there.
 func (b *Blobs) complete(ctx context.Context, key, id string, parts []minio.CompletePart, size int64) error {
 	var done minio.UploadInfo
 	completeErr := again(ctx, func() (err error) {
@@ -204,26 +206,26 @@ func (b *Blobs) complete(ctx context.Context, key, id string, parts []minio.Comp
 	if completeErr != nil && minio.ToErrorResponse(completeErr).Code != "NoSuchUpload" {
 		return completeErr
 	}
-	// NoSuchUpload is also what a second try is told after a first whose answer got lost.
+	// A second try gets NoSuchUpload, too, if the first one worked and its answer got lost.
 	got, err := b.core.StatObject(ctx, b.loc.Bucket, key, minio.StatObjectOptions{})
 	switch {
 	case completeErr != nil && (err != nil || got.ETag != partsETag(parts)):
 		return completeErr
 	case err != nil:
 		return err
-	case got.ETag == done.ETag && got.Size != size: // with another tag somebody replaced it already
+	case got.ETag == done.ETag && got.Size != size: // another tag means that another Put replaced it
 		return fmt.Errorf("%d bytes were sent and the server has %d", size, got.Size)
 	}
 	return nil
 }
 
-// partsETag is the tag that servers give to what was sent in parts: a sum of sums.
+// partsETag is the tag that servers give to an object sent in parts: a sum of sums.
 func partsETag(parts []minio.CompletePart) string {
 	h := md5.New()
 	for _, p := range parts {
 		sum, err := hex.DecodeString(p.ETag)
 		if err != nil {
-			return "" // a server that has tags of another form
+			return "" // the server's tags have another form
 		}
 		h.Write(sum)
 	}

@@ -2,21 +2,21 @@
 //
 // # What it promises
 //
-// A blob is one object. Small ones are sent at once, big ones in parts that a failure
-// takes back; either way the object appears whole or not at all. Every byte that is
-// sent is covered by a checksum which the server compares. Reading goes on where it
-// broke off, and only in the very object that it began with. What a server answers
-// with "later" (a 5xx, slow down), and a connection that breaks or stays silent, is
-// tried again, more and more slowly, before it is Unavailable.
+// A blob is one object. Small blobs are sent at once. Big ones are sent in parts, which are removed
+// after a failure. Either way the object appears whole or not at all. A checksum covers every byte
+// that is sent, and the server compares it. A broken read continues from its offset, and only in
+// the same version of the object. Requests are repeated, with longer and longer pauses, when a
+// server answers "later" (a 5xx, slow down) and when a connection breaks or stays silent. In the
+// end the error is Unavailable.
 //
-// Uploads that a crash left unfinished are invisible, but cost: the first writer that
-// opens the place more than a day later takes them back.
+// A crash can leave unfinished uploads. They are invisible, but cost money. The first writer that
+// opens the place more than a day later removes them.
 //
 // # Threat
 //
-// Who has the bucket has the memory of all sandboxes in it. Traffic is encrypted unless
-// the URL says otherwise. Credentials come as Options, never from the environment or a
-// file read here; they appear in no error and no log.
+// Everybody who can read the bucket has the memory of all sandboxes in it. Traffic is encrypted
+// unless the URL says otherwise. Credentials come as Options, never from the environment or from a
+// file that this package reads. They appear in no error and no log.
 package s3
 
 import (
@@ -44,35 +44,35 @@ const (
 	defaultPartSize = 16 << 20
 )
 
-// staleUpload is how old an unfinished upload is before it is taken for the remains of
-// a crash: longer than any upload takes, on whatever machine.
+// staleUpload is the age from which an unfinished upload counts as left by a crash. No upload takes
+// that long on any machine.
 const staleUpload = 24 * time.Hour
 
-// Options are what a Location does not say. The zero value lacks credentials only.
+// Options complete a Location. The zero value lacks only the credentials.
 type Options struct {
 	AccessKey    string
 	SecretKey    string
 	SessionToken string // of temporary credentials; "" for none
 	// Proxy chooses a proxy for a request; nil is none.
 	Proxy func(*http.Request) (*url.URL, error)
-	// RootCAs vouch for the endpoint's certificate; nil is the system's.
+	// RootCAs are the roots for the endpoint's certificate; nil means the system's.
 	RootCAs *x509.CertPool
-	// Timeout is how long a connection may stay silent; 0 is 30 s.
+	// Timeout is the longest silence on a connection; 0 is 30 s.
 	Timeout time.Duration
-	// Retries is how often a request is tried; 0 is 6.
+	// Retries is the number of tries of a request; 0 is 6.
 	Retries int
-	// PartSize is the size above which a blob is sent in parts of that size; 0 is 16 MiB,
-	// and servers want at least 5 MiB.
+	// PartSize is the size of parts. Only bigger blobs are sent in parts. 0 is 16 MiB; servers want
+	// at least 5 MiB.
 	PartSize int64
 }
 
-// String keeps the credentials out of what is printed.
+// String keeps the credentials out of printed text.
 func (o Options) String() string { return "[s3 options]" }
 
 // GoString is String, for %#v.
 func (o Options) GoString() string { return o.String() }
 
-// MarshalJSON is String, for structured logs.
+// MarshalJSON returns String, for structured logs.
 func (o Options) MarshalJSON() ([]byte, error) { return []byte(`"` + o.String() + `"`), nil }
 
 // Blobs is a [snapshot.Blobs] in a bucket.
@@ -85,8 +85,8 @@ type Blobs struct {
 
 var _ snapshot.Blobs = (*Blobs)(nil)
 
-// Open opens the blobs at a location and asks the server whether it is there.
-// Errors: Unauthenticated, Forbidden, NotFound (the bucket), Invalid, Unavailable.
+// Open opens the blobs at a location and asks the server whether the bucket exists. Errors:
+// Unauthenticated, Forbidden, NotFound (the bucket), Invalid, Unavailable.
 func Open(ctx context.Context, loc Location, opts Options) (*Blobs, error) {
 	const op = "open object store"
 	if opts.AccessKey == "" || opts.SecretKey == "" {
@@ -119,7 +119,7 @@ func Open(ctx context.Context, loc Location, opts Options) (*Blobs, error) {
 	return b, nil
 }
 
-// probe asks for one name, which needs the server, the credentials and the bucket.
+// probe lists one name. That needs the server, the credentials and the bucket.
 func (b *Blobs) probe(ctx context.Context) error {
 	const op = "open object store"
 	for o := range b.core.ListObjectsIter(ctx, b.loc.Bucket, minio.ListObjectsOptions{Prefix: b.key(""), Recursive: true, MaxKeys: 1}) {
@@ -132,14 +132,14 @@ func (b *Blobs) probe(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := ctx.Err(); err != nil { // on which the iteration ends without a word
+	if err := ctx.Err(); err != nil { // then the iteration ends without an error
 		return b.failed(ctx, op, "bucket "+b.loc.Bucket, err)
 	}
 	return nil
 }
 
-// abortStale takes back what crashed writers left unfinished. It is a favour: many
-// keys may not even ask, and an error changes nothing.
+// abortStale removes the unfinished uploads of crashed writers. It is optional: many keys may not
+// list uploads, and an error changes nothing.
 func (b *Blobs) abortStale(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
@@ -163,8 +163,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newTransport makes connections that end when they stay silent: a server that hangs
-// must not hang a pause.
+// newTransport makes connections that end when they stay silent. So a server that hangs does not
+// make a pause of a sandbox hang.
 func newTransport(o Options) *http.Transport {
 	d := &net.Dialer{Timeout: o.Timeout}
 	return &http.Transport{
@@ -184,7 +184,7 @@ func newTransport(o Options) *http.Transport {
 	}
 }
 
-// impatient is a connection on which something must happen within a time.
+// impatient is a connection that fails when nothing happens on it within a time limit.
 type impatient struct {
 	net.Conn
 	timeout time.Duration
@@ -197,7 +197,7 @@ func (c *impatient) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write also moves the deadline of a Read that waits for the answer already.
+// Write also moves the deadline of a Read that is waiting for the answer.
 func (c *impatient) Write(p []byte) (int, error) {
 	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
@@ -205,7 +205,7 @@ func (c *impatient) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// key is the object's name of a blob's.
+// key is the name of a blob's object.
 func (b *Blobs) key(name string) string {
 	if b.loc.Prefix == "" {
 		return name
@@ -220,7 +220,7 @@ func (b *Blobs) List(ctx context.Context, prefix string, fn func(snapshot.BlobIn
 		return &carrel.Error{Op: op, Kind: carrel.KindOf(err), Err: err}
 	}
 	if begin := strings.TrimSuffix(prefix, "/"); prefix != "" && strings.Contains(prefix, "/") && snapshot.CheckBlobName(begin) != nil {
-		return nil // ".." and the like: no name begins so, and servers have their own ideas of it
+		return nil // ".." and the like: no name begins so, and servers treat it differently
 	}
 	for o := range b.core.ListObjectsIter(ctx, b.loc.Bucket, minio.ListObjectsOptions{Prefix: b.key(prefix), Recursive: true}) {
 		if o.Err != nil {
@@ -234,7 +234,7 @@ func (b *Blobs) List(ctx context.Context, prefix string, fn func(snapshot.BlobIn
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil { // on which the iteration ends without a word
+	if err := ctx.Err(); err != nil { // then the iteration ends without an error
 		return b.failed(ctx, op, prefix, err)
 	}
 	return nil
@@ -259,7 +259,7 @@ func (b *Blobs) Close() error {
 	return nil
 }
 
-// check is what each call on one blob begins with.
+// check makes the checks at the start of each call on one blob.
 func (b *Blobs) check(ctx context.Context, op, name string) error {
 	if err := snapshot.CheckBlobName(name); err != nil {
 		return &carrel.Error{Op: op, Kind: carrel.KindOf(err), Err: err}

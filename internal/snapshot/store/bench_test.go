@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// BenchmarkCommit is what a pause waits for: files that were just written become a
-// snapshot.
+// BenchmarkCommit measures the part of a pause that the caller waits for: files just written become
+// a snapshot.
 func BenchmarkCommit(b *testing.B) {
 	for _, mb := range []int{0, 50, 200} {
 		b.Run(fmt.Sprintf("%dMB", mb), func(b *testing.B) {
@@ -36,7 +36,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkVerify is what a resume does besides restoring.
+// BenchmarkVerify measures the work of a resume besides the restore.
 func BenchmarkVerify(b *testing.B) {
 	s, _, _ := fresh(b)
 	id := mustTake(b, s, content{"pages.img": random(1, 50<<20)})
@@ -49,8 +49,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// BenchmarkManySnapshots measures a store of 10,000 small snapshots, where fsync costs
-// nothing.
+// BenchmarkManySnapshots measures a store of 10,000 small snapshots, on a filesystem where fsync
+// costs nothing.
 func BenchmarkManySnapshots(b *testing.B) {
 	dir, err := os.MkdirTemp("/dev/shm", "carrel-bench-")
 	ok(b, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// childEnv makes this test binary the process that dies: its value is the directory,
-// the fail point, and how often it is passed before.
+// childEnv makes this test binary the process that dies. Its value is the directory, the fail
+// point, and the number of passes before it dies.
 const childEnv = "CARREL_SNAPSHOT_CRASH"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child lives a store's life until the fail point kills it, telling on stdout what
-// was acknowledged.
+// child runs a life of a store until the fail point kills it. It prints every acknowledged step to
+// stdout.
 func child(spec []string) {
 	after, _ := strconv.Atoi(spec[2])
 	dieAt(spec[1], after)
@@ -51,7 +51,7 @@ func child(spec []string) {
 	_ = errors.Join(s.Close(), blobs.Close())
 }
 
-// dieAt kills this process at a fail point that was passed so often.
+// dieAt kills this process at a fail point, after that many passes.
 func dieAt(name string, after int) {
 	failpoint.Enable(name, func() error {
 		if after--; after < 0 {
@@ -74,7 +74,7 @@ func openDisk(dir string, shared bool) (*store.Store, *disk.Blobs, error) {
 	return s, blobs, nil
 }
 
-// lifeID is the ID of a life's i-th snapshot, lifeContent what it holds.
+// lifeID is the ID of a life's i-th snapshot; lifeContent is its content.
 func lifeID(i int) carrel.SnapshotID { return carrel.SnapshotID(fmt.Sprintf("s%020d", i)) }
 
 const lifeLength = 8
@@ -89,7 +89,7 @@ var lifeContents = func() (list []content) {
 	return list
 }()
 
-// life goes through all that a store does. It goes on after errors and returns them.
+// life does everything that a store can do. It goes on after errors and returns them.
 func life(s *store.Store, tell func(event string, i int)) error {
 	ctx := context.Background()
 	var errs []error
@@ -131,7 +131,7 @@ func life(s *store.Store, tell func(event string, i int)) error {
 	return errors.Join(errs...)
 }
 
-// fate is what a snapshot may be after a life that was cut off.
+// fate says whether a snapshot may, or must, exist after a life that was cut off.
 type fate struct{ may, must bool } // be there
 
 // fates reads what a life told.
@@ -155,8 +155,8 @@ func fates(told []string) map[int]fate {
 	return all
 }
 
-// settle checks that each snapshot is wholly there or wholly gone, as what was told
-// demands, also once all is packed and collected; and that nothing is left over.
+// settle checks that each snapshot is wholly there or wholly gone, as told demands. It checks again
+// after everything is packed and collected, and checks that nothing is left over.
 func settle(t *testing.T, s *store.Store, dir string, told []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -185,7 +185,7 @@ func settle(t *testing.T, s *store.Store, dir string, told []string) {
 		ok(t, err)
 		s.Evict()
 	}
-	// Another machine finds the same in the blobs.
+	// Another machine must find the same snapshots in the blobs.
 	m, err := disk.Open(filepath.Join(dir, "blobs"))
 	ok(t, err)
 	other := open(t, store.Options{Dir: memoryDir(t), Blobs: m, Shared: true, Manual: true, Reserve: -1})
@@ -232,8 +232,8 @@ func filesIn(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestKilledAtEachStep kills a process at each fail point, early and late, and finds
-// each snapshot wholly there or wholly gone.
+// TestKilledAtEachStep kills a process at each fail point, early and late. Each snapshot must be
+// wholly there or wholly gone.
 func TestKilledAtEachStep(t *testing.T) {
 	for _, mode := range []string{"alone", "shared"} {
 		for _, name := range store.FailPoints() {
@@ -267,8 +267,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// TestFullDiskAtEachStep fails each step once with ENOSPC: whoever asked is told that
-// the disk is full, and nothing is lost.
+// TestFullDiskAtEachStep makes each step fail once with ENOSPC. The caller must be told that the
+// disk is full, and nothing may be lost.
 func TestFullDiskAtEachStep(t *testing.T) {
 	defer failpoint.Reset()
 	for _, name := range store.FailPoints() {

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// hotFile is where a store has a file of a hot copy.
+// hotFile is the path of a file in a hot copy.
 func hotFile(opts store.Options, id carrel.SnapshotID, parts ...string) string {
 	return filepath.Join(append([]string{opts.Dir, "hot", string(id)}, parts...)...)
 }
@@ -30,8 +30,8 @@ func rewriteFile(t *testing.T, name string, fn func([]byte) []byte) {
 	ok(t, os.WriteFile(name, fn(b), 0o600))
 }
 
-// TestDamagedHotCopy finds each kind of damage, names the file and the place, and
-// unpacks again what is packed.
+// TestDamagedHotCopy damages hot copies in each possible way. The error must name the file and the
+// place. If the snapshot is packed, the store must unpack it again.
 func TestDamagedHotCopy(t *testing.T) {
 	c := content{"pages.img": random(1, 9<<20), "state": random(2, 5000)}
 	for name, tc := range map[string]struct {
@@ -70,7 +70,8 @@ func TestDamagedHotCopy(t *testing.T) {
 			if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), string(id)) {
 				t.Fatalf("got %q, want %q and the snapshot", err, tc.want)
 			}
-			// It isn't packed, as if it were whole; Flush does not wait for it for ever.
+			// A damaged copy must not be packed as if it were whole, and Flush must not wait for it
+			// for ever.
 			ok(t, s.Flush(t.Context()))
 			if st, err := s.Stat(t.Context(), id); err != nil || st.Packed {
 				t.Fatalf("a damaged snapshot was packed: %+v %v", st, err)
@@ -90,7 +91,7 @@ func TestDamagedHotCopy(t *testing.T) {
 	}
 }
 
-// TestDamagedBlobs names snapshot, file and chunk of each damage of packs.
+// TestDamagedBlobs damages packs. Each error must name the snapshot, the file and the chunk.
 func TestDamagedBlobs(t *testing.T) {
 	c := content{"pages.img": random(1, 1<<20)}
 	for name, tc := range map[string]struct {
@@ -117,8 +118,8 @@ func TestDamagedBlobs(t *testing.T) {
 	}
 }
 
-// reseal puts the right checksum under changed bytes of a packed manifest: now it is
-// not damaged but foreign.
+// reseal writes the right checksum under a changed packed manifest. It is then not damaged but
+// foreign.
 func reseal(b []byte) []byte {
 	b = b[:len(b)-sha256.Size]
 	sum := sha256.Sum256(b)
@@ -141,7 +142,7 @@ func editHead(t testing.TB, b []byte, fn func(map[string]any)) []byte {
 	return reseal(append(out, b[magic+4+n:]...))
 }
 
-// TestForeignManifests refuses packed manifests that another program made up.
+// TestForeignManifests checks that the store refuses packed manifests that another program made up.
 func TestForeignManifests(t *testing.T) {
 	file := func(h map[string]any) map[string]any {
 		return h["manifest"].(map[string]any)["files"].([]any)[0].(map[string]any)
@@ -184,7 +185,7 @@ func TestForeignManifests(t *testing.T) {
 		wantKind(t, err, carrel.Invalid)
 		_, err = other.Get(t.Context(), id)
 		wantKind(t, err, carrel.Invalid)
-		// A GC must not delete what it can't see the use of.
+		// A GC must not delete packs when it can't read every manifest.
 		before := len(m.names("packs/"))
 		_, err = other.GC(t.Context())
 		wantKind(t, err, carrel.Invalid)
@@ -207,7 +208,7 @@ func TestForeignManifests(t *testing.T) {
 	})
 }
 
-// TestBadIDs refuses whatever could lead out of the store.
+// TestBadIDs checks that the store refuses IDs that could lead out of it.
 func TestBadIDs(t *testing.T) {
 	s, _, _ := fresh(t)
 	for _, id := range []carrel.SnapshotID{"", "..", "../../etc", "s0000", "S00000000000000000000", "s0000000000000000000/", "i00000000000000000000"} {
@@ -221,7 +222,7 @@ func TestBadIDs(t *testing.T) {
 	}
 }
 
-// TestBadDrafts refuses what a driver must not leave in a draft.
+// TestBadDrafts checks that the store refuses drafts with files that a driver must not leave there.
 func TestBadDrafts(t *testing.T) {
 	s, _, opts := fresh(t)
 	for name, spoil := range map[string]func(dir string) error{

@@ -68,7 +68,7 @@ func (s *Store) Begin(ctx context.Context, id carrel.SnapshotID) (snapshot.Draft
 // Dir implements [snapshot.Draft].
 func (d *draft) Dir() string { return filepath.Join(d.dir, filesDir) }
 
-// writeBackEvery is how often what was written is sent on its way.
+// writeBackEvery is the pause between two starts of writing to the disk.
 const writeBackEvery = 5 * time.Millisecond
 
 // WriteBack implements [snapshot.Draft].
@@ -90,8 +90,8 @@ func (d *draft) WriteBack() (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-ended })
 }
 
-// writeBack has the kernel begin to write what is there. It is a hint: an error of it
-// is one that fsync will have, too.
+// writeBack makes the kernel begin to write the present data. It is a hint: fsync returns the same
+// error later.
 func (d *draft) writeBack() {
 	list, err := os.ReadDir(d.Dir())
 	if err != nil {
@@ -182,7 +182,7 @@ func (d *draft) commit(ctx context.Context, m snapshot.Manifest) (snapshot.Manif
 	return m, step("commit.done")
 }
 
-// openFiles opens what the driver wrote: plain files, directly in Dir.
+// openFiles opens the driver's files. They must be plain files, directly in Dir.
 func (d *draft) openFiles() ([]*sumFile, error) {
 	list, err := os.ReadDir(d.Dir())
 	if err != nil {
@@ -211,16 +211,16 @@ func (d *draft) openFiles() ([]*sumFile, error) {
 	return files, nil
 }
 
-// settle brings the files to the disk and computes their checksums meanwhile.
+// settle syncs the files to the disk. It computes their checksums at the same time.
 func (d *draft) settle(ctx context.Context, files []*sumFile) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, f := range files {
-		// Writing begins at once; only waiting for it is fsync's. An error of this hint
-		// is one that fsync has, too.
+		// Writing begins at once, and fsync only waits for it. This is a hint: fsync returns the
+		// same error later.
 		_ = unix.SyncFileRange(int(f.f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	}
 	for _, f := range files {
-		// Side by side, since several fsyncs share one commit of a file system's journal.
+		// In parallel, since several fsyncs share one commit of a file system's journal.
 		g.Go(func() error {
 			// The content of a committed snapshot never changes.
 			if err := f.f.Chmod(0o400); err != nil {
@@ -263,13 +263,13 @@ func (d *draft) publish(m snapshot.Manifest) (err error) {
 		err = atomicfile.SyncDir(d.s.path(dirHot))
 	}
 	if err != nil {
-		// What may not be durable must not be there either.
+		// A snapshot that may not be durable must not exist.
 		return errors.Join(err, os.Rename(hot, d.dir))
 	}
 	return nil
 }
 
-// committed tells the index and the packer of a new snapshot.
+// committed adds a new snapshot to the entries and to the packer's queue.
 func (s *Store) committed(m snapshot.Manifest) {
 	now := time.Now().UnixNano()
 	s.mu.Lock()
@@ -281,7 +281,7 @@ func (s *Store) committed(m snapshot.Manifest) {
 	s.wakePacker()
 }
 
-// wakePacker tells the packer that there is something to do.
+// wakePacker tells the packer that there is work.
 func (s *Store) wakePacker() {
 	select {
 	case s.wake <- struct{}{}:

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// classify makes a *carrel.Error of err, naming the snapshot.
+// classify turns err into a *carrel.Error that names the snapshot.
 func classify(op string, id carrel.SnapshotID, err error) error {
 	if err == nil {
 		return nil
@@ -32,7 +32,7 @@ func classify(op string, id carrel.SnapshotID, err error) error {
 	return e
 }
 
-// invalid is damage: err says in what.
+// invalid is the error for damage; its text says which.
 func invalid(format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf(format, args...),
 		Hint: "the snapshot is damaged or foreign: delete it, and go on from another one"}
@@ -42,7 +42,7 @@ func errNotFound(op string, id carrel.SnapshotID) error {
 	return &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %s", id)}
 }
 
-// errFuture is a form that only a newer carrel knows.
+// errFuture is the error for a form that only a newer carrel knows.
 func errFuture(version int) error {
 	return fmt.Errorf("the manifest has version %d, from a newer carrel; this one knows version %d", version, snapshot.ManifestVersion)
 }
@@ -51,7 +51,7 @@ func errClosed(op string) error {
 	return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: errors.New("the snapshot store is closed")}
 }
 
-// checkID refuses what is not an ID: IDs become names of files.
+// checkID refuses texts that are not IDs, because IDs become names of files.
 func checkID(op string, id carrel.SnapshotID) error {
 	if _, err := carrel.ParseSnapshotID(string(id)); err != nil {
 		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "snapshotID", Err: err}

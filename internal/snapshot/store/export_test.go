@@ -30,10 +30,10 @@ func ParseIndex(b []byte) error {
 	return err
 }
 
-// Seal puts the right checksum behind an index.
+// Seal appends the right checksum to an index.
 func Seal(b []byte) []byte { return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b)) }
 
-// OpenChunk unpacks bytes that are said to be a chunk of raw bytes.
+// OpenChunk unpacks stored as a chunk of raw bytes.
 func OpenChunk(stored []byte, raw uint32) (int, error) {
 	if raw == 0 || raw > chunkMax || len(stored) == 0 || len(stored) > int(raw) {
 		return 0, nil // refused by parseChunk

@@ -62,7 +62,7 @@ func (s *Store) Open(ctx context.Context, id carrel.SnapshotID) (snapshot.Files,
 	}
 }
 
-// openHot opens a hot copy that is held already.
+// openHot opens a hot copy. The caller already holds the entry.
 func (s *Store) openHot(id carrel.SnapshotID, e *entry) (snapshot.Files, error) {
 	m, err := readManifest(s.path(dirHot, string(id), manifestFile), id)
 	if err != nil {
@@ -96,9 +96,8 @@ func (f *files) Close() error {
 	return nil
 }
 
-// doubt remembers that a hot copy is damaged: when it is packed, the next Open
-// unpacks it again. It reports whether the snapshot is being deleted: then nothing is
-// wrong.
+// doubt records that a hot copy is damaged. If the snapshot is packed, the next Open unpacks it
+// again. doubt reports whether the snapshot is being deleted; then nothing is wrong.
 func (s *Store) doubt(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +105,7 @@ func (s *Store) doubt(e *entry) bool {
 	return e.deleted
 }
 
-// release lets go of an entry, and removes its files when it was the last that kept
-// them.
+// release lets go of an entry. The last holder removes files that are no longer wanted.
 func (s *Store) release(id carrel.SnapshotID, e *entry) {
 	s.mu.Lock()
 	e.holders--
@@ -123,7 +121,8 @@ func (s *Store) release(id carrel.SnapshotID, e *entry) {
 	s.empty(trash)
 }
 
-// dropHot takes a hot copy away; mu is held. It returns what is to be removed.
+// dropHot moves a hot copy to the trash. The caller holds mu. It returns the path that must be
+// removed.
 func (s *Store) dropHot(id carrel.SnapshotID, e *entry) string {
 	trash, err := os.MkdirTemp(s.path(dirTrash), string(id)+".")
 	if err == nil {
@@ -133,8 +132,8 @@ func (s *Store) dropHot(id carrel.SnapshotID, e *entry) string {
 		}
 	}
 	if err != nil {
-		// A full disk may refuse even the new name; then it is removed where it is. Its
-		// manifest goes first, so that half of it is never taken for the whole.
+		// On a full disk even the rename may fail. Then the copy is removed in place. Its manifest
+		// goes first, so that half a copy never counts as a whole one.
 		trash = s.path(dirHot, string(id))
 		if err := os.Remove(s.path(dirHot, string(id), manifestFile)); err != nil && !os.IsNotExist(err) {
 			s.log.Warn("drop a hot snapshot", "snapshot", id, "error", err)
@@ -146,8 +145,8 @@ func (s *Store) dropHot(id carrel.SnapshotID, e *entry) string {
 	return trash
 }
 
-// empty removes what dropHot returned. What can't be removed now, the next Open of
-// the store or GC removes.
+// empty removes the path that dropHot returned. If that fails, a GC or the store's next Open
+// removes it.
 func (s *Store) empty(trash string) {
 	if trash == "" {
 		return
@@ -167,7 +166,7 @@ func (s *Store) Get(ctx context.Context, id carrel.SnapshotID) (snapshot.Manifes
 	return m, classify(op, id, err)
 }
 
-// manifest finds a manifest, wherever it is.
+// manifest finds a manifest in the hot copy, in the packed copy or in the blobs.
 func (s *Store) manifest(ctx context.Context, id carrel.SnapshotID) (snapshot.Manifest, error) {
 	if err := ctx.Err(); err != nil {
 		return snapshot.Manifest{}, err
@@ -192,7 +191,7 @@ func (s *Store) manifest(ctx context.Context, id carrel.SnapshotID) (snapshot.Ma
 		case !packed:
 			return m, err
 		}
-		// It may just have been evicted, or be damaged; there is another copy.
+		// The copy may just have been evicted, or be damaged. Try the other copy.
 	}
 	if packed {
 		p, err := s.readPacked(ctx, id)

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// FuzzPacked: whatever the bytes of a packed manifest, the answer is nil or Invalid,
-// also with a right checksum.
+// FuzzPacked parses any bytes as a packed manifest. The result must be nil or Invalid, also with a
+// right checksum.
 func FuzzPacked(f *testing.F) {
 	id, m := packedSeed(f)
 	f.Add(m)
@@ -79,8 +79,7 @@ func glob(t testing.TB, pattern string) []string {
 	return list
 }
 
-// FuzzChunk: a chunk never becomes more than it is said to be, however it was
-// compressed.
+// FuzzChunk opens any bytes as a chunk. The result must never be longer than announced.
 func FuzzChunk(f *testing.F) {
 	enc, err := zstd.NewWriter(nil)
 	ok(f, err)
@@ -96,7 +95,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// FuzzCut: pieces make up the whole, and end where they should.
+// FuzzCut checks that the pieces add up to the whole, and end at valid places.
 func FuzzCut(f *testing.F) {
 	f.Add(random(1, 100_000), false)
 	f.Add(make([]byte, 50_000), true)
@@ -114,8 +113,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// TestZipBomb: a chunk that decompresses to far more than it is said to be takes
-// neither memory nor disk.
+// TestZipBomb opens a chunk that decompresses to far more than announced. That must take neither
+// memory nor disk.
 func TestZipBomb(t *testing.T) {
 	enc, err := zstd.NewWriter(nil)
 	ok(t, err)

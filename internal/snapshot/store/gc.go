@@ -12,14 +12,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// collector is one GC. It holds the background semaphore.
+// collector is one run of the GC. It holds the background semaphore.
 type collector struct {
 	s         *Store
 	manifests map[carrel.SnapshotID]snapshot.BlobInfo // in the blobs
 	uses      map[string]packUse                      // by pack
 	users     map[string][]carrel.SnapshotID          // pack → snapshots of this machine
-	foreign   map[string]bool                         // packs that others' snapshots use
-	bad       error                                   // a manifest that can't be read: it may use anything
+	foreign   map[string]bool                         // packs that other machines' snapshots use
+	bad       error                                   // a manifest can't be read, so it may use any pack
 	out       snapshot.Collected
 }
 
@@ -68,7 +68,7 @@ func (g *collector) collect(ctx context.Context) error {
 	return step("gc.done")
 }
 
-// sweep removes drafts that nobody holds, and trash.
+// sweep removes the trash, and drafts that are no longer in use.
 func (g *collector) sweep() error {
 	s := g.s
 	drafts, err := os.ReadDir(s.path(dirDrafts))
@@ -128,7 +128,7 @@ func (g *collector) mark(ctx context.Context) error {
 		}
 		g.use(p, p.Origin != s.machine)
 		if _, there := g.manifests[id]; there && p.Origin != s.machine {
-			// Its own machine may have moved its content since.
+			// Its own machine may have moved its content since then.
 			if err := g.markForeign(ctx, id, true); err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func (g *collector) mark(ctx context.Context) error {
 	return nil
 }
 
-// known reports whether there is a snapshot of this ID on this machine.
+// known reports whether this machine has a snapshot with this ID.
 func (s *Store) known(id carrel.SnapshotID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func (s *Store) known(id carrel.SnapshotID) bool {
 	return e != nil && !e.deleted
 }
 
-// markForeign marks what a snapshot uses that is not packed here. Its manifest is
-// another machine's, or one of ours that was put just before a crash.
+// markForeign marks the content of a snapshot that is not packed here. Its manifest belongs to
+// another machine, or is one of ours that was put just before a crash.
 func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known bool) error {
 	g.s.mu.Lock()
 	gone := g.s.gone[id]
@@ -177,14 +177,14 @@ func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known
 		return classify("read manifest", id, err)
 	}
 	if p.Origin == g.s.machine && !known && !g.s.known(id) {
-		// Deleted while it was being packed. Nobody could have opened it.
+		// It was deleted while it was being packed, so it can't have been opened.
 		return g.s.opts.Blobs.Delete(ctx, manifestBlob(id))
 	}
 	g.use(p, true)
 	return nil
 }
 
-// use marks the chunks of a snapshot; those of a foreign one must stay where they are.
+// use marks the chunks of a snapshot. Chunks of a foreign snapshot must stay in their place.
 func (g *collector) use(p *packed, foreign bool) {
 	for _, ref := range p.Packs {
 		if foreign {
@@ -216,7 +216,7 @@ func (g *collector) listManifests(ctx context.Context, into map[carrel.SnapshotI
 	})
 }
 
-// removeUnused deletes packs that nothing uses.
+// removeUnused deletes packs that no snapshot uses.
 func (g *collector) removeUnused(ctx context.Context) error {
 	s := g.s
 	var unused []packRef
@@ -229,7 +229,7 @@ func (g *collector) removeUnused(ctx context.Context) error {
 			return nil
 		}
 		if !s.owns(name) && time.Since(b.Modified) < s.opts.Grace {
-			return nil // its manifest may be on its way
+			return nil // its manifest may not be written yet
 		}
 		unused = append(unused, packRef{Name: name, Size: b.Size})
 		return nil
@@ -246,8 +246,8 @@ func (g *collector) removeUnused(ctx context.Context) error {
 // owns reports whether this store wrote a pack.
 func (s *Store) owns(name string) bool { return strings.HasPrefix(name, s.machine+"-") }
 
-// forgetMissing drops packs from the index that another machine's GC has deleted, and
-// marks of packs that are in use again or gone.
+// forgetMissing drops packs from the index that another machine's GC has deleted. It also removes
+// marks of packs that are in use again, or that are ours and gone.
 func (g *collector) forgetMissing(ctx context.Context, there map[string]bool) error {
 	s := g.s
 	for name := range s.packs.sizes() {
@@ -262,7 +262,8 @@ func (g *collector) forgetMissing(ctx context.Context, there map[string]bool) er
 		return err
 	}
 	for name := range dead {
-		// The mark of another's deleted pack stays: its owner's index may still know it.
+		// The mark of another machine's deleted pack stays: that machine's index may still know the
+		// pack.
 		if g.uses[name] != nil || s.owns(name) && !there[name] {
 			if err := s.opts.Blobs.Delete(ctx, deadBlob(name)); err != nil {
 				return err
@@ -284,7 +285,7 @@ func (s *Store) forgetPack(name string) error {
 	return nil
 }
 
-// deletePacks deletes packs that no manifest used when they were looked at.
+// deletePacks deletes packs that no manifest used at the last look.
 func (g *collector) deletePacks(ctx context.Context, unused []packRef) error {
 	s := g.s
 	if s.opts.Shared && len(unused) > 0 {
@@ -296,8 +297,8 @@ func (g *collector) deletePacks(ctx context.Context, unused []packRef) error {
 		if err := step("gc.marked"); err != nil {
 			return err
 		}
-		// Whoever put a manifest before the marks is seen now; whoever does so after them
-		// sees the marks.
+		// Manifests that were put before the marks are seen now. A store that puts one later sees
+		// the marks.
 		if err := g.markChanged(ctx); err != nil {
 			return err
 		}
@@ -322,7 +323,8 @@ func (g *collector) deletePacks(ctx context.Context, unused []packRef) error {
 	return nil
 }
 
-// deletePack deletes one pack: from the index first, so that nothing new uses it.
+// deletePack deletes one pack. It first removes the pack from the index, so that no new snapshot
+// uses it.
 func (g *collector) deletePack(ctx context.Context, ref packRef) error {
 	s := g.s
 	if err := s.forgetPack(ref.Name); err != nil {
@@ -345,7 +347,7 @@ func (g *collector) deletePack(ctx context.Context, ref packRef) error {
 	return nil
 }
 
-// markChanged marks what manifests use that were put since the last look.
+// markChanged marks the content of manifests that were put since the last look.
 func (g *collector) markChanged(ctx context.Context) error {
 	now := map[carrel.SnapshotID]snapshot.BlobInfo{}
 	if err := g.listManifests(ctx, now); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// TestHammer does everything at once: what is there is whole, what was deleted is
-// gone, and in the end nothing is left.
+// TestHammer runs all operations at once. Existing snapshots must be whole, deleted ones must be
+// gone, and in the end nothing may be left.
 func TestHammer(t *testing.T) {
 	m := newMemory()
 	opts := store.Options{Dir: memoryDir(t), Blobs: m, Shared: true, Reserve: -1, HotBytes: 1 << 20}
@@ -129,8 +129,7 @@ func TestHammer(t *testing.T) {
 	}
 }
 
-// TestOpenStorm opens one packed snapshot a hundred times at once: it is unpacked
-// once.
+// TestOpenStorm opens one packed snapshot a hundred times at once. It must be unpacked only once.
 func TestOpenStorm(t *testing.T) {
 	s, m, _ := fresh(t)
 	c := content{"pages.img": random(1, 8<<20)}
@@ -169,7 +168,7 @@ func TestOpenStorm(t *testing.T) {
 	}
 }
 
-// TestDeleteWhileOpen keeps files readable until they are closed.
+// TestDeleteWhileOpen deletes open snapshots. Their files must stay readable until they are closed.
 func TestDeleteWhileOpen(t *testing.T) {
 	for name, packed := range map[string]bool{"hot": false, "packed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +201,8 @@ func TestDeleteWhileOpen(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileUnpacked: a snapshot is deleted, and a GC runs, while an Open unpacks it. The Open
-// says that it is not there, and not that it is damaged.
+// TestDeletedWhileUnpacked deletes a snapshot and runs a GC while an Open unpacks it. The Open must
+// return that it does not exist, not that it is damaged.
 func TestDeletedWhileUnpacked(t *testing.T) {
 	m := newMemory()
 	dir := memoryDir(t)
@@ -224,7 +223,8 @@ func TestDeletedWhileUnpacked(t *testing.T) {
 		if fills, _ := filepath.Glob(filepath.Join(dir, "drafts", "fill-*", "*")); op == "get" && len(fills) > 0 {
 			once.Do(func() {
 				met = true
-				// The content stays readable, so that the Open gets as far as its own files.
+				// The content stays readable, so that the Open gets as far as writing its own
+				// files.
 				set(func(op, _ string) error {
 					if op == "delete" {
 						return errors.New("the blobs can't be deleted now")

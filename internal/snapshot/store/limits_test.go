@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestQuota refuses what would pass the quota before it exists, after dropping what
-// can be had again.
+// TestQuota checks that the store refuses a snapshot that would exceed the quota. Before that it
+// drops hot copies that it can unpack again.
 func TestQuota(t *testing.T) {
 	m := newMemory()
 	s := open(t, store.Options{Dir: t.TempDir(), Blobs: m, Manual: true, Reserve: -1, Quota: 10 << 20})
@@ -37,7 +37,7 @@ func TestQuota(t *testing.T) {
 	if _, err := s.Get(t.Context(), id); carrel.KindOf(err) != carrel.NotFound {
 		t.Fatalf("a refused snapshot: %v", err)
 	}
-	// Packing takes room too, and then the hot copies can go.
+	// Packs also take room. When they exist, the hot copies can go.
 	ok(t, s.Flush(t.Context()))
 	for _, id := range []carrel.SnapshotID{one, two} {
 		if st, err := s.Stat(t.Context(), id); err != nil || st.Hot || !st.Packed {
@@ -45,7 +45,7 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	ok(t, take(s, carrel.NewSnapshotID(), content{"a": random(4, 1<<20)}))
-	// Over the quota, nothing is begun.
+	// Over the quota, no snapshot may begin.
 	for range 2 {
 		err = take(s, carrel.NewSnapshotID(), content{"a": random(5, 1<<20)})
 	}
@@ -56,8 +56,8 @@ func TestQuota(t *testing.T) {
 	ok(t, take(s, carrel.NewSnapshotID(), content{"a": random(6, 1<<20)}))
 }
 
-// TestHotCopies keeps the ones used last within the budget, and never drops what is
-// open or not packed.
+// TestHotCopies checks that the most recently used hot copies within the budget stay. Copies that
+// are open or not packed must never be dropped.
 func TestHotCopies(t *testing.T) {
 	s := open(t, store.Options{Dir: t.TempDir(), Blobs: newMemory(), Manual: true, Reserve: -1, HotBytes: 2 << 20})
 	var ids []carrel.SnapshotID
@@ -114,7 +114,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.Dir(), "a"), make([]byte, 8<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("not full: %v", err)
 	}
-	// Nothing is left to write a manifest or a mark, and yet a deletion works.
+	// There is no room to write a manifest or a mark. Still a deletion must work.
 	ok(t, s.Delete(t.Context(), id))
 	_, err = s.Get(t.Context(), id)
 	wantKind(t, err, carrel.NotFound)
@@ -123,8 +123,8 @@ func TestFullDisk(t *testing.T) {
 	ok(t, take(s, carrel.NewSnapshotID(), content{"a": random(3, 5<<20)}))
 }
 
-// TestObjectStoreAway: what is hot works on, Flush says what is wrong, and what was
-// put off is done when the object store is back.
+// TestObjectStoreAway stops the object store. Hot copies must still work, Flush must return the
+// error, and the postponed work must be done when the object store is back.
 func TestObjectStoreAway(t *testing.T) {
 	s, m, _ := fresh(t)
 	c := content{"a": random(1, 1<<20)}
@@ -154,7 +154,7 @@ func TestObjectStoreAway(t *testing.T) {
 	mustRead(t, s, id, c)
 }
 
-// TestPacksInBackground packs without being asked, tries again after a failure, and
+// TestPacksInBackground checks that the store packs by itself, tries again after a failure, and
 // goes on after a restart.
 func TestPacksInBackground(t *testing.T) {
 	dir := t.TempDir()

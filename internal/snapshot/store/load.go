@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
-// cached is what cache.json holds of a snapshot. It is believed only for what is
-// seen to be there, and never of whether something is.
+// cached is the entry of a snapshot in cache.json. The store uses it only for files that it has
+// seen on disk. It never takes from it whether a file exists.
 type cached struct {
 	Size  int64  `json:"size"`
 	Added int64  `json:"added"`
@@ -29,7 +29,7 @@ type cacheFile struct {
 	Packs     map[string]int64             `json:"packs"`
 }
 
-// readCache reads cache.json; a bad one is as good as none.
+// readCache reads cache.json. A damaged file counts as an empty one.
 func (s *Store) readCache() cacheFile {
 	var c cacheFile
 	if b, err := os.ReadFile(s.path("cache.json")); err == nil {
@@ -60,7 +60,7 @@ func (s *Store) saveCache() {
 	}
 }
 
-// sweepLeftovers removes what no snapshot is: drafts, trash, and the hot copies of
+// sweepLeftovers removes files that belong to no snapshot: drafts, trash, and the hot copies of
 // deleted snapshots.
 func (s *Store) sweepLeftovers() error {
 	deleted, err := os.ReadDir(s.path(dirDeleted))
@@ -90,7 +90,7 @@ func (s *Store) sweepLeftovers() error {
 	return nil
 }
 
-// loadEntries finds the snapshots.
+// loadEntries finds the snapshots on disk.
 func (s *Store) loadEntries(ctx context.Context, cache cacheFile) error {
 	s.boot = bootID()
 	packed, err := os.ReadDir(s.path(dirPacked))
@@ -100,7 +100,7 @@ func (s *Store) loadEntries(ctx context.Context, cache cacheFile) error {
 	for _, de := range packed {
 		id, err := carrel.ParseSnapshotID(de.Name())
 		if err != nil {
-			// The temporary file of a write that was cut off.
+			// The temporary file of an interrupted write.
 			_ = os.Remove(s.path(dirPacked, de.Name()))
 			continue
 		}
@@ -133,7 +133,7 @@ func (s *Store) loadEntries(ctx context.Context, cache cacheFile) error {
 	return nil
 }
 
-// loadHot takes one directory of hot/ in.
+// loadHot loads one directory of hot/.
 func (s *Store) loadHot(name string, cache cacheFile) error {
 	id, err := carrel.ParseSnapshotID(name)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Store) loadHot(name string, cache cacheFile) error {
 	}
 	fi, err := os.Stat(s.path(dirHot, name, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		// No manifest, no snapshot: a deletion that was cut off.
+		// Without a manifest it is no snapshot but an interrupted deletion.
 		return os.RemoveAll(s.path(dirHot, name))
 	} else if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *Store) loadHot(name string, cache cacheFile) error {
 	if e != nil {
 		boot, err := os.ReadFile(s.path(dirHot, name, bootFile))
 		if err == nil && (len(boot) == 0 || string(boot) != s.boot) {
-			// It was never synced, and the system has restarted since.
+			// The copy was never synced, and the system has restarted since.
 			return os.RemoveAll(s.path(dirHot, name))
 		}
 	}
@@ -170,8 +170,8 @@ func (s *Store) loadHot(name string, cache cacheFile) error {
 	return nil
 }
 
-// measurePacked reads the sizes of a packed snapshot; a damaged one counts nothing,
-// and says so when it is opened.
+// measurePacked reads the sizes of a packed snapshot. A damaged one counts as empty; its next Open
+// reports the damage.
 func (s *Store) measurePacked(id carrel.SnapshotID) cached {
 	b, err := os.ReadFile(s.path(dirPacked, string(id)))
 	if err == nil {
@@ -185,7 +185,7 @@ func (s *Store) measurePacked(id carrel.SnapshotID) cached {
 	return cached{}
 }
 
-// loadPackSizes counts the bytes of this store's packs.
+// loadPackSizes adds up the bytes of this store's packs.
 func (s *Store) loadPackSizes(cache cacheFile) error {
 	total, err := s.packs.load(cache.Packs)
 	s.packed = total

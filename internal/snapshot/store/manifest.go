@@ -10,14 +10,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// Bounds of what is believed of a manifest.
+// Bounds of a valid manifest.
 const (
 	maxManifest = 64 << 20 // bytes
 	maxFiles    = 4096
 	maxName     = 128
 )
 
-// validName reports whether a file of a snapshot may be called so.
+// validName reports whether a file of a snapshot may have this name.
 func validName(name string) bool {
 	if name == "" || len(name) > maxName || name[0] == '.' {
 		return false
@@ -32,13 +32,13 @@ func validName(name string) bool {
 	return true
 }
 
-// parseManifest reads the text of a manifest that must be id's.
+// parseManifest reads the text of a manifest. It must be the manifest of id.
 func parseManifest(b []byte, id carrel.SnapshotID) (snapshot.Manifest, error) {
 	var m snapshot.Manifest
 	if len(b) > maxManifest {
 		return m, invalid("the manifest is larger than %d bytes", maxManifest)
 	}
-	// The version decides what the rest means: it is looked at first.
+	// Check the version first, because it decides the meaning of the rest.
 	var v struct {
 		Version int `json:"version"`
 	}
@@ -55,7 +55,7 @@ func parseManifest(b []byte, id carrel.SnapshotID) (snapshot.Manifest, error) {
 	return m, checkManifest(m, id)
 }
 
-// checkManifest says what is wrong with a manifest.
+// checkManifest returns an error that says what is wrong with a manifest, or nil.
 func checkManifest(m snapshot.Manifest, id carrel.SnapshotID) error {
 	if m.Version != snapshot.ManifestVersion {
 		return invalid("the manifest has the unknown version %d", m.Version)

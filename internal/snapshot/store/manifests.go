@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// ListRemote returns the IDs of all snapshots in the blobs, those that other machines
-// put there included. Errors: Unavailable.
+// ListRemote returns the IDs of all snapshots in the blobs, also those of other machines. Errors:
+// Unavailable.
 func (s *Store) ListRemote(ctx context.Context) ([]carrel.SnapshotID, error) {
 	var ids []carrel.SnapshotID
 	prefix := manifestBlob("")
@@ -26,8 +26,8 @@ func (s *Store) ListRemote(ctx context.Context) ([]carrel.SnapshotID, error) {
 	return ids, classify("list snapshots", "", err)
 }
 
-// rewriteManifest makes a snapshot of this machine use chunks in their new places.
-// A Delete of it waits meanwhile.
+// rewriteManifest makes a snapshot of this machine use chunks in their new places. A Delete of the
+// snapshot waits until it is done.
 func (g *collector) rewriteManifest(ctx context.Context, id carrel.SnapshotID, r *rewriter) error {
 	s := g.s
 	ctx, done, ok := s.holdManifest(ctx, id)
@@ -58,8 +58,8 @@ func (g *collector) rewriteManifest(ctx context.Context, id carrel.SnapshotID, r
 	return atomicfile.Write(s.path(dirPacked, string(id)), b, 0o600)
 }
 
-// holdManifest makes a Delete of a packed snapshot wait until done is called, and
-// reports false when there is nothing to hold.
+// holdManifest makes a Delete of a packed snapshot wait until the caller calls done. It returns
+// false when there is nothing to hold.
 func (s *Store) holdManifest(ctx context.Context, id carrel.SnapshotID) (_ context.Context, done func(), ok bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -80,12 +80,12 @@ func (s *Store) holdManifest(ctx context.Context, id carrel.SnapshotID) (_ conte
 	}, true
 }
 
-// rewritingFile lists the snapshots whose manifests a GC is about to rewrite. While it
-// is there, their blobs may name other packs than the manifests kept here; the packs
-// that these name are all there.
+// rewritingFile lists the snapshots whose manifests a GC is about to rewrite. While it exists, the
+// manifests in the blobs may name other packs than the manifests kept here. All packs that either
+// of them names exist.
 const rewritingFile = "rewriting"
 
-// undoRewrite goes back to the manifests kept here, after a rewrite that was cut off.
+// undoRewrite goes back to the manifests kept here, after an interrupted rewrite.
 func (g *collector) undoRewrite(ctx context.Context) error {
 	s := g.s
 	b, err := os.ReadFile(s.path(rewritingFile))
@@ -106,7 +106,7 @@ func (g *collector) undoRewrite(ctx context.Context) error {
 	return g.endRewrite()
 }
 
-// putAgain puts the manifest kept here.
+// putAgain puts the manifest that is kept here into the blobs.
 func (g *collector) putAgain(ctx context.Context, id carrel.SnapshotID) error {
 	ctx, done, ok := g.s.holdManifest(ctx, id)
 	if !ok {
@@ -120,7 +120,7 @@ func (g *collector) putAgain(ctx context.Context, id carrel.SnapshotID) error {
 	return putBytes(ctx, g.s.opts.Blobs, manifestBlob(id), b)
 }
 
-// beginRewrite notes whose manifests are about to change.
+// beginRewrite records the snapshots whose manifests are about to change.
 func (g *collector) beginRewrite(users map[carrel.SnapshotID]bool) error {
 	var b []byte
 	for id := range users {
@@ -129,7 +129,7 @@ func (g *collector) beginRewrite(users map[carrel.SnapshotID]bool) error {
 	return atomicfile.Write(g.s.path(rewritingFile), b, 0o600)
 }
 
-// endRewrite says that manifests here and in the blobs are the same.
+// endRewrite records that the manifests here and in the blobs are the same again.
 func (g *collector) endRewrite() error {
 	if err := os.Remove(g.s.path(rewritingFile)); err != nil {
 		return err

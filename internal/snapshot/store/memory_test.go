@@ -18,7 +18,7 @@ type memory struct {
 	mu    sync.Mutex
 	blobs map[string][]byte
 	times map[string]time.Time
-	// fail is asked before each operation, if it is set.
+	// fail is called before each operation, if it is set.
 	fail func(op, name string) error
 	puts int
 }
@@ -104,7 +104,7 @@ func (m *memory) Delete(_ context.Context, name string) error {
 
 func (m *memory) Close() error { return nil }
 
-// names lists the blobs that begin with prefix.
+// names lists the blobs with a prefix.
 func (m *memory) names(prefix string) []string {
 	var names []string
 	_ = m.List(context.Background(), prefix, func(b snapshot.BlobInfo) error {
@@ -114,7 +114,7 @@ func (m *memory) names(prefix string) []string {
 	return names
 }
 
-// bytes is the size of the blobs that begin with prefix.
+// bytes is the total size of the blobs with a prefix.
 func (m *memory) bytes(prefix string) (n int64) {
 	_ = m.List(context.Background(), prefix, func(b snapshot.BlobInfo) error {
 		n += b.Size
@@ -123,7 +123,7 @@ func (m *memory) bytes(prefix string) (n int64) {
 	return n
 }
 
-// change replaces a blob by what fn makes of it; nil removes it.
+// change replaces a blob's content by the result of fn; nil removes the blob.
 func (m *memory) change(name string, fn func([]byte) []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// segmentBytes is how much of a file is looked at at once: whole blocks, as what is
-// packed is verified.
+// segmentBytes is the part of a file that is read at once. It consists of whole blocks, because the
+// packer verifies the content block by block.
 const segmentBytes = 8 * sumBlock
 
 // packing is a snapshot that is being packed.
@@ -32,7 +32,7 @@ type packing struct {
 // packAll packs in the background, until the store closes.
 func (s *Store) packAll() {
 	defer s.wg.Done()
-	// A thread of low priority; as it stays locked, it ends with this goroutine.
+	// The thread gets a low priority. It stays locked to this goroutine, so it ends with it.
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15)
 	const first, most = time.Second, time.Minute
@@ -64,8 +64,8 @@ func (s *Store) packAll() {
 	}
 }
 
-// nextDue tells how long the oldest snapshot that is not packed is to be left alone
-// yet; any is false when there is none.
+// nextDue returns the time until the oldest unpacked snapshot may be packed. any is false when
+// there is none.
 func (s *Store) nextDue(now time.Time) (wait time.Duration, any bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Store) packNext(ctx context.Context) error {
 		return err
 	}
 	defer func() { <-s.bg }()
-	// Close ends what a Flush does, too.
+	// Close also cancels the work of a Flush.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -164,8 +164,8 @@ func (s *Store) packNext(ctx context.Context) error {
 	return s.keepQuota()
 }
 
-// keepQuota drops hot copies when packs have passed the quota; there is no one to
-// refuse anything to here.
+// keepQuota drops hot copies when packs have exceeded the quota. At this point there is no caller
+// to refuse.
 func (s *Store) keepQuota() error {
 	if err := s.makeRoom("", 0); err != nil {
 		s.log.Warn("snapshot quota", "error", err)
@@ -173,7 +173,7 @@ func (s *Store) keepQuota() error {
 	return nil
 }
 
-// nextPending takes the oldest snapshot to be packed from the queue and holds it.
+// nextPending takes the oldest unpacked snapshot from the queue and holds it.
 func (s *Store) nextPending(cancel context.CancelFunc) (carrel.SnapshotID, *entry, *packing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (s *Store) nextPending(cancel context.CancelFunc) (carrel.SnapshotID, *entr
 	return "", nil, nil
 }
 
-// packOne packs a snapshot that is held.
+// packOne packs a snapshot. The caller holds its entry.
 func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) error {
 	if err := step("pack.start"); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) err
 		if err := s.publishManifest(ctx, id, b); err != nil {
 			return err
 		}
-		// A GC elsewhere may have marked a pack of ours before it could see the manifest.
+		// Another machine's GC may have marked a pack of ours before it could see the manifest.
 		dead, err := s.deadPacks(ctx)
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) err
 	return nil
 }
 
-// publishManifest makes others see a packed snapshot, unless it is being deleted.
+// publishManifest makes a packed snapshot visible to other machines, unless it is being deleted.
 func (s *Store) publishManifest(ctx context.Context, id carrel.SnapshotID, b []byte) error {
 	if err := step("pack.publish"); err != nil {
 		return err
@@ -322,10 +322,10 @@ func usesAny(p *packed, packs map[string]bool) bool {
 	return false
 }
 
-// deadPacks lists the packs that a GC, of any machine, is about to delete.
+// deadPacks lists the packs that a GC of any machine is about to delete.
 func (s *Store) deadPacks(ctx context.Context) (map[string]bool, error) {
 	if !s.opts.Shared {
-		return nil, nil // the only GC is this store's own, and never at the same time
+		return nil, nil // the only GC is this store's, never at the same time
 	}
 	dead := map[string]bool{}
 	prefix := deadBlob("")
@@ -336,7 +336,7 @@ func (s *Store) deadPacks(ctx context.Context) (map[string]bool, error) {
 	return dead, err
 }
 
-// adopt takes note of a snapshot that another machine put into the blobs.
+// adopt adds a snapshot that another machine put into the blobs.
 func (s *Store) adopt(ctx context.Context, id carrel.SnapshotID) error {
 	b, err := s.fetchManifest(ctx, id)
 	if err != nil {
@@ -370,7 +370,7 @@ func (s *Store) adopt(ctx context.Context, id carrel.SnapshotID) error {
 	return nil
 }
 
-// putBytes stores a blob that is in memory.
+// putBytes stores bytes from memory as a blob.
 func putBytes(ctx context.Context, blobs snapshot.Blobs, name string, b []byte) error {
 	return blobs.Put(ctx, name, bytes.NewReader(b), int64(len(b)))
 }

@@ -21,7 +21,7 @@ const (
 	packedMagic   = "carrel packed snapshot\n"
 	packedVersion = 1
 	maxPacked     = 512 << 20 // bytes of a packed manifest
-	packBytes     = 16 << 20  // of a pack; it is made in memory
+	packBytes     = 16 << 20  // size of a pack; it is built in memory
 	maxPack       = 64 << 20  // of a pack that is believed
 	maxFileSize   = 1 << 50
 )
@@ -31,7 +31,7 @@ type packedHead struct {
 	Version  int               `json:"version"`
 	Manifest snapshot.Manifest `json:"manifest"`
 	Origin   string            `json:"origin"` // the store that wrote it
-	Added    int64             `json:"added"`  // bytes that it added to the store
+	Added    int64             `json:"added"`  // bytes that the snapshot added to the store
 	Packs    []packRef         `json:"packs"`
 	Chunks   int               `json:"chunks"`
 }
@@ -42,7 +42,7 @@ type packRef struct {
 	Size int64  `json:"size"`
 }
 
-// chunk is where a chunk lies. It is stored as it is when stored equals raw.
+// chunk is the place of a chunk. It is stored without compression when stored equals raw.
 type chunk struct {
 	pack   uint32 // number in packedHead.Packs
 	off    uint32
@@ -51,7 +51,7 @@ type chunk struct {
 	sum    [sha256.Size]byte // of the bytes as stored
 }
 
-// extent is a part of a file: bytes of a chunk, or zeros.
+// extent is a part of a file: a range of a chunk, or zeros.
 type extent struct {
 	chunk int32 // −1 for zeros
 	off   uint32
@@ -104,8 +104,8 @@ func (p *packed) encode() ([]byte, error) {
 	return b, nil
 }
 
-// parseHead reads the head of a packed manifest that must be id's, and returns the
-// body.
+// parseHead reads the head of a packed manifest and returns the body. It must be the manifest of
+// id.
 func parseHead(b []byte, id carrel.SnapshotID) (packedHead, []byte, error) {
 	var h packedHead
 	rest, ok := bytes.CutPrefix(b, []byte(packedMagic))
@@ -136,7 +136,7 @@ func parseHead(b []byte, id carrel.SnapshotID) (packedHead, []byte, error) {
 	return h, body, h.check(id, len(body))
 }
 
-// check says what is wrong with a head.
+// check returns an error that says what is wrong with a head, or nil.
 func (h *packedHead) check(id carrel.SnapshotID, body int) error {
 	if h.Version != packedVersion {
 		return invalid("the packed manifest has the unknown version %d", h.Version)
@@ -163,10 +163,11 @@ func (h *packedHead) check(id carrel.SnapshotID, body int) error {
 	return nil
 }
 
-// validPack reports whether a pack may be called so: a machine, a dash, letters.
+// validPack reports whether a pack may have this name: a machine, a dash, letters.
 func validPack(name string) bool { return len(name) <= 64 && len(name) > 2 && validName(name) }
 
-// parsePacked reads a packed manifest that must be id's. Nothing of it is believed.
+// parsePacked reads a packed manifest. It must be the manifest of id. parsePacked trusts none of
+// its values.
 func parsePacked(b []byte, id carrel.SnapshotID) (*packed, error) {
 	h, body, err := parseHead(b, id)
 	if err != nil {
@@ -273,8 +274,8 @@ func (r *varints) bytes(n int) []byte {
 	return b
 }
 
-// readPacked reads a packed manifest that this machine has a copy of; when the copy
-// is damaged, the blob.
+// readPacked reads this machine's copy of a packed manifest. If the copy is damaged, it reads the
+// blob.
 func (s *Store) readPacked(ctx context.Context, id carrel.SnapshotID) (*packed, error) {
 	b, err := os.ReadFile(s.path(dirPacked, string(id)))
 	if err == nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// maxKnown bounds how many pieces are held in memory while a snapshot is packed.
+// maxKnown bounds the number of pieces in memory while a snapshot is packed.
 const maxKnown = 4 << 20
 
-// loc is where a piece lies: in a chunk of a pack that was looked into, or, with
-// pack −1, in one of the snapshot's own chunks.
+// loc is the place of a piece: in a chunk of a pack that was read, or, with pack −1, in one of the
+// snapshot's own chunks.
 type loc struct {
 	pack  int32 // in packer.looked
 	chunk int32
@@ -37,18 +37,18 @@ type packer struct {
 
 	out     packed
 	packNo  map[string]uint32  // in out.Packs
-	chunkNo map[[2]int32]int32 // of looked's chunks, in out.chunks
-	cur     []byte             // the chunk that is being gathered
+	chunkNo map[[2]int32]int32 // from looked's chunks to numbers in out.chunks
+	cur     []byte             // the chunk that is being filled
 	curNo   int32              // its number in out.chunks
 	pieces  []piece            // its pieces
-	pack    []byte             // the pack that is being gathered
+	pack    []byte             // the pack that is being filled
 	name    string             // its name
 	index   indexed            // what it holds
 	stored  []byte             // room for a compressed chunk
 	added   int64              // bytes of packs
 }
 
-// newPacker returns a packer that does not look into some packs.
+// newPacker returns a packer. It does not use the packs in avoid.
 func (s *Store) newPacker(ctx context.Context, m snapshot.Manifest, avoid map[string]bool) (*packer, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Store) newPacker(ctx context.Context, m snapshot.Manifest, avoid map[st
 	return p, nil
 }
 
-// segment packs a part of a file: one that was verified.
+// segment packs a part of a file. The caller has verified it.
 func (p *packer) segment(b []byte, pages bool, list []extent) ([]extent, error) {
 	cuts := make([]piece, 0, len(b)/pageSize+1)
 	for rest := b; len(rest) > 0; {
@@ -84,7 +84,7 @@ func (p *packer) segment(b []byte, pages bool, list []extent) ([]extent, error) 
 	return list, nil
 }
 
-// appendExtent adds an extent, to the last one if it goes on there.
+// appendExtent appends an extent. If it continues the last one, it extends that one.
 func appendExtent(list []extent, x extent) []extent {
 	if n := len(list); n > 0 {
 		last := &list[n-1]
@@ -96,7 +96,7 @@ func appendExtent(list []extent, x extent) []extent {
 	return append(list, x)
 }
 
-// look makes the pieces of packs known that have some of these.
+// look reads the index of packs that hold some of these pieces, so that all their pieces are known.
 func (p *packer) look(cuts []piece) {
 	for _, name := range p.s.packs.find(cuts) {
 		if p.has[name] || p.avoid[name] {
@@ -128,7 +128,8 @@ func (p *packer) look(cuts []piece) {
 	}
 }
 
-// place finds or makes the place of one piece.
+// place returns the place of one piece. If the piece is not stored yet, it adds it to the current
+// chunk.
 func (p *packer) place(c piece, b []byte) (extent, error) {
 	if c.id == (pieceID{}) {
 		return extent{chunk: -1, size: int64(c.size)}, nil
@@ -152,7 +153,7 @@ func (p *packer) place(c piece, b []byte) (extent, error) {
 	return extent{chunk: l.chunk, off: l.off, size: int64(c.size)}, nil
 }
 
-// number returns the number of a chunk in the manifest.
+// number returns a chunk's number in the manifest.
 func (p *packer) number(l loc) int32 {
 	if l.pack < 0 {
 		return l.chunk
@@ -169,7 +170,7 @@ func (p *packer) number(l loc) int32 {
 	return n
 }
 
-// ref returns the number of a pack in the manifest.
+// ref returns a pack's number in the manifest.
 func (p *packer) ref(name string, size int64) uint32 {
 	if n, ok := p.packNo[name]; ok {
 		return n
@@ -180,7 +181,7 @@ func (p *packer) ref(name string, size int64) uint32 {
 	return n
 }
 
-// closeChunk compresses what was gathered.
+// closeChunk compresses the current chunk and adds it to the pack.
 func (p *packer) closeChunk() error {
 	if len(p.cur) == 0 {
 		return nil
@@ -217,7 +218,7 @@ func (s *Store) newPackName() string {
 	return s.machine + "-" + strings.ToLower(rand.Text())
 }
 
-// closePack puts the pack that was gathered.
+// closePack puts the current pack into the blobs.
 func (p *packer) closePack() error {
 	if len(p.pack) == 0 {
 		return nil
@@ -232,7 +233,7 @@ func (p *packer) closePack() error {
 	return nil
 }
 
-// putPack makes a pack durable, and then known.
+// putPack makes a pack durable, and then adds it to the index.
 func (s *Store) putPack(ctx context.Context, name string, b []byte, in *indexed) error {
 	if err := step("pack.blob"); err != nil {
 		return err
@@ -252,7 +253,7 @@ func (s *Store) putPack(ctx context.Context, name string, b []byte, in *indexed)
 	return step("pack.indexed")
 }
 
-// finish puts what is left, and returns the packed manifest.
+// finish puts the last chunk and pack, and returns the packed manifest.
 func (p *packer) finish() (*packed, error) {
 	if err := p.closeChunk(); err != nil {
 		return nil, err
@@ -264,5 +265,5 @@ func (p *packer) finish() (*packed, error) {
 	return &p.out, nil
 }
 
-// close lets go of the packer's memory.
+// close releases the packer's memory.
 func (p *packer) close() { _ = p.enc.Close() }

@@ -14,11 +14,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
-// indexMagic begins an index file: then the pack's size, its chunks, each with the
-// number of its pieces, the pieces in order, and a checksum of it all.
+// indexMagic begins an index file. After it come the pack's size, its chunks (each with its number
+// of pieces), the pieces in order, and a checksum of the whole file.
 const indexMagic = "carrel pack index 1\n"
 
-// indexed is what an index file says of a pack.
+// indexed is the content of a pack's index file.
 type indexed struct {
 	size   int64
 	chunks []chunk // pack is not set
@@ -26,21 +26,20 @@ type indexed struct {
 	pieces []piece
 }
 
-// packIndex knows this store's packs and finds those that hold given pieces.
+// packIndex knows this store's packs and finds the packs that hold given pieces.
 type packIndex struct {
 	dir   string
 	log   *slog.Logger
 	size  map[string]int64 // of each pack
 	hooks map[uint64]uint32
-	names []string // of the numbers in hooks; "" when the pack is gone
+	names []string // names by the numbers in hooks; "" when the pack is gone
 }
 
 func newPackIndex(dir string, log *slog.Logger) *packIndex {
 	return &packIndex{dir: dir, log: log, size: map[string]int64{}}
 }
 
-// load finds the packs; sizes are what a cache says of them. It returns the bytes of
-// all.
+// load finds the packs. sizes come from a cache. It returns the bytes of all packs.
 func (x *packIndex) load(sizes map[string]int64) (int64, error) {
 	list, err := os.ReadDir(x.dir)
 	var total int64
@@ -120,7 +119,7 @@ func parseIndex(b []byte) (*indexed, error) {
 	return in, in.check()
 }
 
-// check says whether the pieces fill their chunks.
+// check checks that the pieces fill their chunks.
 func (in *indexed) check() error {
 	next := 0
 	for i, c := range in.chunks {
@@ -155,7 +154,7 @@ func (in *indexed) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b))
 }
 
-// add makes a pack known that is durable in the blobs.
+// add adds a pack to the index. The pack must be durable in the blobs.
 func (x *packIndex) add(name string, in *indexed) error {
 	if err := atomicfile.Write(filepath.Join(x.dir, name), in.encode(), 0o600); err != nil {
 		return err
@@ -184,7 +183,8 @@ func (x *packIndex) remove(name string) error {
 	return atomicfile.SyncDir(x.dir)
 }
 
-// hook enters a pack's sampled pieces, and its first, so that small packs are found.
+// hook adds a pack's sampled pieces to the samples. It also adds its first piece, so that small
+// packs are found.
 func (x *packIndex) hook(name string, in *indexed) {
 	number := uint32(len(x.names))
 	x.names = append(x.names, name)

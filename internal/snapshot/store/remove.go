@@ -28,7 +28,7 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// The packer lets go of it first: what it is about to publish would come back.
+	// First stop the packer's work on this snapshot. Otherwise the packer would publish it again.
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 		<-packing.done
 	}
 	s.mu.Lock()
-	hot, packed := e.hot, e.packed // now that it is being deleted, packed stays as it is
+	hot, packed := e.hot, e.packed // packed no longer changes, because the snapshot is being deleted
 	s.mu.Unlock()
 	if err := s.markDeleted(id, hot, packed); err != nil {
 		s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 		return err
 	}
 	if packed {
-		// The deletion is durable: an object store that does not answer is told later.
+		// The deletion is durable. If the object store does not answer, it is repeated there later.
 		if err := s.finishDelete(ctx, id); err != nil {
 			s.log.Warn("delete a snapshot's manifest; GC tries again", "snapshot", id, "error", err)
 		}
@@ -87,7 +87,7 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 	return nil
 }
 
-// markDeleted makes the deletion durable. None of it needs room on a full disk.
+// markDeleted makes the deletion durable. It works without free room on the disk.
 func (s *Store) markDeleted(id carrel.SnapshotID, hot, packed bool) error {
 	if err := step("delete.start"); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *Store) markDeleted(id carrel.SnapshotID, hot, packed bool) error {
 			return err
 		}
 	}
-	// It is gone now, whatever else fails.
+	// From here on the snapshot is gone, even if a later step fails.
 	if err := step("delete.marked"); err != nil {
 		s.log.Warn("delete a snapshot", "snapshot", id, "error", err)
 	}
@@ -129,7 +129,7 @@ func (s *Store) finishDelete(ctx context.Context, id carrel.SnapshotID) error {
 	return nil
 }
 
-// finishDeletes goes on with deletions that did not reach the object store.
+// finishDeletes continues deletions that did not reach the object store.
 func (s *Store) finishDeletes(ctx context.Context) error {
 	list, err := os.ReadDir(s.path(dirDeleted))
 	for _, de := range list {
@@ -142,8 +142,8 @@ func (s *Store) finishDeletes(ctx context.Context) error {
 	return err
 }
 
-// makeRoom drops hot copies of packed snapshots so that need bytes more fit the
-// quota, and the disk keeps its reserve. Error: Exhausted, for the quota only.
+// makeRoom drops hot copies of packed snapshots, so that need more bytes fit the quota and the disk
+// keeps its reserve. Error: Exhausted, for the quota only.
 func (s *Store) makeRoom(op string, need int64) error {
 	s.mu.Lock()
 	over := s.hot + s.packed + need - s.opts.Quota
@@ -170,8 +170,7 @@ func (s *Store) makeRoom(op string, need int64) error {
 	return nil
 }
 
-// evict drops hot copies of packed snapshots, least recently used first, until so
-// many bytes are free.
+// evict drops hot copies of packed snapshots, least recently used first, until want bytes are free.
 func (s *Store) evict(want int64) {
 	type candidate struct {
 		id   carrel.SnapshotID
@@ -205,12 +204,12 @@ func (s *Store) evict(want int64) {
 	}
 }
 
-// recently is how long a hot copy stays that was opened though a newer one of its
-// line is there.
+// recently is the time for which a hot copy stays after its last use although its timeline has a
+// newer one. It must have been opened.
 const recently = 10 * time.Minute
 
-// trim drops hot copies of packed snapshots: those that a newer one of their line has
-// replaced, unless somebody goes back to them, and what is over the budget.
+// trim drops hot copies of packed snapshots. First it drops copies whose timeline has a newer one,
+// except those that were opened lately. Then it drops copies until the rest fits the budget.
 func (s *Store) trim() {
 	s.dropReplaced(time.Now())
 	s.mu.Lock()
@@ -221,7 +220,7 @@ func (s *Store) trim() {
 	}
 }
 
-// dropReplaced drops the hot copies that a newer one has replaced.
+// dropReplaced drops hot copies whose timeline has a newer snapshot.
 func (s *Store) dropReplaced(now time.Time) {
 	var trash []string
 	s.mu.Lock()

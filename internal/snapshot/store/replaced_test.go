@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// takeIn commits a snapshot of a timeline.
+// takeIn commits a snapshot in a timeline.
 func takeIn(t *testing.T, s *store.Store, line string, c content) carrel.SnapshotID {
 	t.Helper()
 	id := carrel.NewSnapshotID()
@@ -23,8 +23,8 @@ func takeIn(t *testing.T, s *store.Store, line string, c content) carrel.Snapsho
 	return id
 }
 
-// TestReplacedCopies keeps a hot copy of the newest of each timeline, and of what
-// somebody went back to lately; also after a restart.
+// TestReplacedCopies checks that the newest snapshot of each timeline keeps its hot copy, and so
+// does one that was opened lately. This must also hold after a restart.
 func TestReplacedCopies(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestReplacedCopies(t *testing.T) {
 		hot(true, true, true, true)
 		ok(t, s.Flush(t.Context()))
 		hot(false, true, true, true)
-		// Going back to the first one brings its copy back, for a while.
+		// Opening the first one again brings its hot copy back for a while.
 		mustRead(t, s, ids[0], content{"pages.img": random(0, 100_000)})
 		add("b")
 		ok(t, s.Flush(t.Context()))
@@ -70,8 +70,8 @@ func TestReplacedCopies(t *testing.T) {
 	})
 }
 
-// TestSettle leaves a new snapshot alone for a moment: one that is deleted meanwhile
-// is never packed.
+// TestSettle checks that a new snapshot is not packed for a moment. If it is deleted before that,
+// it is never packed.
 func TestSettle(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// wasteful reports whether a pack of which so little is in use is worth rewriting.
+// wasteful reports whether so little of a pack is in use that rewriting it is worth it.
 func wasteful(size, live int64) bool { return live < size/2 && size-live >= 64<<10 }
 
 // place is where a chunk lies.
@@ -21,21 +21,21 @@ type place struct {
 	off  uint32
 }
 
-// movedPiece is where a piece of an old chunk has gone.
+// movedPiece is the new place of a piece of an old chunk.
 type movedPiece struct {
 	off, size uint32 // in the old chunk
 	to        loc    // in rewriter.p.out.chunks
 }
 
-// rewriter copies the pieces in use of some packs to new ones.
+// rewriter copies the used pieces of some packs to new packs.
 type rewriter struct {
 	p     *packer
 	moved map[place][]movedPiece
 }
 
-// rewrite gives the room back that packs waste of which little is in use: new packs
-// first, then the manifests, then the old packs go. Cut off at any point, it leaves
-// at most packs that nothing uses.
+// rewrite frees the unused room of packs of which little is in use. It first writes new packs, then
+// the manifests, and then removes the old packs. If it is interrupted at any point, it leaves at
+// most packs that no snapshot uses.
 func (g *collector) rewrite(ctx context.Context) error {
 	s := g.s
 	p, err := s.newPacker(ctx, snapshot.Manifest{}, nil)
@@ -95,19 +95,19 @@ func (g *collector) rewrite(ctx context.Context) error {
 	return nil
 }
 
-// mayMove reports whether all that use a pack are snapshots packed here, whose
-// manifests may be written again.
+// mayMove reports whether only snapshots packed here use a pack. Only their manifests may be
+// written again.
 func (g *collector) mayMove(name string) bool {
 	for _, id := range g.users[name] {
 		if _, ok := g.manifests[id]; !ok {
-			return false // deleted on another machine: it must not come back
+			return false // deleted on another machine: it must stay deleted
 		}
 	}
 	return !g.foreign[name]
 }
 
-// copyPack copies the pieces in use of a pack. It reports false when the pack can't
-// be moved: it or its index is damaged, which is found out when it is opened.
+// copyPack copies the used pieces of a pack. It returns false when the pack or its index is damaged
+// and so can't be moved. The next Open of its snapshots reports the damage.
 func (r *rewriter) copyPack(ctx context.Context, name string, size int64, uses packUse) (bool, error) {
 	s := r.p.s
 	in, err := s.packs.read(name)
@@ -146,7 +146,7 @@ func (r *rewriter) copyPack(ctx context.Context, name string, size int64, uses p
 	return found == len(uses), nil
 }
 
-// copyPieces copies the pieces in use of one chunk.
+// copyPieces copies the used pieces of one chunk.
 func (r *rewriter) copyPieces(from place, content []byte, pieces []piece, use *chunkUse) error {
 	var off uint32
 	for _, pc := range pieces {
@@ -198,7 +198,7 @@ func (r *rewriter) move(p *packed) error {
 	return nil
 }
 
-// renumber gathers chunks of two manifests in a new one.
+// renumber collects chunks of two manifests in a new one.
 type renumber struct {
 	from, moved *packed
 	refs        []packRef

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// pair opens two stores, of two machines, on one Blobs.
+// pair opens two stores on one Blobs, as two machines would.
 func pair(t *testing.T, grace time.Duration) (a, b *store.Store, m *memory) {
 	t.Helper()
 	m = newMemory()
@@ -20,7 +20,7 @@ func pair(t *testing.T, grace time.Duration) (a, b *store.Store, m *memory) {
 	return one(), one(), m
 }
 
-// TestSharedBlobs: two machines collect at will, and neither hurts the other.
+// TestSharedBlobs runs GCs on two machines at any time. Neither may harm the other.
 func TestSharedBlobs(t *testing.T) {
 	a, b, m := pair(t, time.Nanosecond)
 	ctx := t.Context()
@@ -70,7 +70,7 @@ func TestSharedBlobs(t *testing.T) {
 	}
 }
 
-// TestGracePeriod leaves alone what another machine has just written.
+// TestGracePeriod checks that a GC does not touch packs that another machine has just written.
 func TestGracePeriod(t *testing.T) {
 	a, b, m := pair(t, time.Hour)
 	id := mustTake(t, a, content{"a": random(1, 100_000)})
@@ -84,7 +84,7 @@ func TestGracePeriod(t *testing.T) {
 	}
 	flushed := make(chan error)
 	go func() { flushed <- a.Flush(t.Context()) }()
-	<-block // the pack is there, its manifest not yet
+	<-block // the pack is there, its manifest is not yet
 	got, err := b.GC(t.Context())
 	ok(t, err)
 	if got.Packs != 0 || len(m.names("packs/")) != 1 {
@@ -96,8 +96,8 @@ func TestGracePeriod(t *testing.T) {
 	mustRead(t, b, id, content{"a": random(1, 100_000)})
 }
 
-// TestPackMarkedWhilePacking: a machine packs a snapshot into an old pack of its own
-// that nothing uses, just as another one collects it.
+// TestPackMarkedWhilePacking packs a snapshot that reuses an old, unused pack of the same machine.
+// At the same moment another machine collects that pack.
 func TestPackMarkedWhilePacking(t *testing.T) {
 	a, b, m := pair(t, time.Nanosecond)
 	ctx := t.Context()
@@ -127,7 +127,8 @@ func TestPackMarkedWhilePacking(t *testing.T) {
 	mustRead(t, b, id, c)
 }
 
-// TestDeletedElsewhere: a snapshot of the object store is one, whoever deletes it.
+// TestDeletedElsewhere deletes a snapshot in the object store from another machine. It must then be
+// deleted for all.
 func TestDeletedElsewhere(t *testing.T) {
 	a, b, _ := pair(t, time.Nanosecond)
 	ctx := t.Context()

@@ -11,7 +11,7 @@ var steps = []string{
 	"snapshot.begin.made",      // the draft's directory is there
 	"snapshot.commit.start",    // nothing is durable yet
 	"snapshot.commit.synced",   // the driver's files are
-	"snapshot.commit.manifest", // the manifest is, too, still under drafts/
+	"snapshot.commit.manifest", // the manifest is there, too, still under drafts/
 	"snapshot.commit.renamed",  // in hot/, but the directory is not synced
 	"snapshot.commit.done",     // it exists
 	"snapshot.pack.start",      // before the first byte is read
@@ -31,12 +31,12 @@ var steps = []string{
 	"snapshot.delete.blob",     // the manifest's blob is removed
 	"snapshot.delete.removed",  // so is the hot copy
 	"snapshot.gc.start",        //
-	"snapshot.gc.marked",       // a pack that nothing uses is marked dead
+	"snapshot.gc.marked",       // an unused pack is marked dead
 	"snapshot.gc.unindexed",    // it is out of the index
 	"snapshot.gc.deleted",      // its blob is gone
 	"snapshot.gc.rewrite",      // before live chunks are copied
-	"snapshot.gc.rewritten",    // the new pack is there, no manifest names it
-	"snapshot.gc.manifest",     // before each manifest that names it is put
+	"snapshot.gc.rewritten",    // the new pack is there; no manifest names it yet
+	"snapshot.gc.manifest",     // before each put of a manifest that names it
 	"snapshot.gc.moved",        // a manifest is put, not recorded here
 	"snapshot.gc.done",
 }

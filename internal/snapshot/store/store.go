@@ -22,29 +22,29 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// Options configures a Store. Dir and Blobs are needed.
+// Options configures a Store. Dir and Blobs are required.
 type Options struct {
 	Dir   string         // made if missing
-	Blobs snapshot.Blobs // where packs and manifests go; the caller closes it, after the Store
+	Blobs snapshot.Blobs // storage of packs and manifests; the caller closes it after the Store
 	// Shared says that stores of other machines use Blobs, too.
 	Shared bool
-	// Quota is how many bytes hot copies and packs may come to; 0 is no limit.
+	// Quota is the largest number of bytes of hot copies and packs; 0 is no limit.
 	Quota int64
-	// HotBytes is how many bytes of hot copies are kept of snapshots that are packed;
-	// 0 is 8 GiB, −1 none.
+	// HotBytes is the largest number of bytes of hot copies of packed snapshots; 0 is 8 GiB, −1
+	// none.
 	HotBytes int64
-	// Reserve is how many bytes of the disk are kept free by dropping hot copies of
-	// packed snapshots; 0 is 1 GiB, −1 none.
+	// Reserve is the number of bytes of the disk to keep free. For that the store drops hot copies
+	// of packed snapshots. 0 is 1 GiB, −1 none.
 	Reserve int64
-	// Grace is how long a pack of another machine that nothing uses is left alone; 0 is
-	// a day.
+	// Grace is the time for which a GC leaves an unused pack of another machine alone; 0 is a day.
 	Grace time.Duration
-	// Settle is how long a new snapshot is left alone before it is packed: many are replaced
-	// or deleted at once, and whoever took it may need the processor; 0 is 3 s, −1 none.
+	// Settle is the time before a new snapshot is packed. Many snapshots are soon replaced or
+	// deleted, and the process that took one may need the processor. 0 is 3 s, −1 none.
 	Settle time.Duration
-	// Workers is how many goroutines verify and unpack; 0 is one for each processor, at most 8.
+	// Workers is the number of goroutines that verify and unpack; 0 is one for each processor, at
+	// most 8.
 	Workers int
-	// Manual leaves out the packing in the background: Flush does it.
+	// Manual turns off packing in the background. Only Flush packs then.
 	Manual bool
 	Log    *slog.Logger
 }
@@ -55,7 +55,7 @@ type Store struct {
 	log     *slog.Logger
 	lock    *os.File
 	machine string
-	boot    string // names this run of the operating system, since load
+	boot    string // ID of this boot of the operating system, set by load
 
 	bg    chan struct{} // holds one token: packing or GC
 	packs *packIndex    // guarded by bg
@@ -69,7 +69,7 @@ type Store struct {
 	closed  bool
 	entries map[carrel.SnapshotID]*entry
 	drafts  map[carrel.SnapshotID]bool
-	gone    map[carrel.SnapshotID]bool // deleted, whatever an object store says
+	gone    map[carrel.SnapshotID]bool // deleted, even if an object store still lists it
 	packing *packing                   // what is being packed now
 	pending []carrel.SnapshotID        // to be packed, oldest first
 	hot     int64                      // bytes of hot copies
@@ -78,14 +78,14 @@ type Store struct {
 
 var _ snapshot.Store = (*Store)(nil)
 
-// entry is what is held in memory of a snapshot.
+// entry is the record of a snapshot in memory.
 type entry struct {
 	size    int64 // of its files
-	added   int64 // what packing it added; −1 when it is not packed
-	used    int64 // when it was last opened or made, Unix nanoseconds
-	made    int64 // when it was made; 0 when that is not known
+	added   int64 // bytes that packing it added; −1 when it is not packed
+	used    int64 // time of the last use or the creation, Unix nanoseconds
+	made    int64 // time of its creation; 0 when that is not known
 	line    string
-	opened  bool  // since it was made, or since this store was opened
+	opened  bool  // since its creation, or since this store was opened
 	holders int32 // open Files, and the packer
 	hot     bool
 	packed  bool
@@ -108,9 +108,9 @@ const (
 	filesDir     = "files"
 )
 
-// Open opens or makes a store, finishes what a crash left half done, and starts
-// packing in the background what is not packed yet. Errors: Invalid, Conflict when
-// the directory is in use by another Store, Exhausted, Internal.
+// Open opens or makes a store, finishes work that a crash interrupted, and starts packing unpacked
+// snapshots in the background. Errors: Invalid, Conflict when the directory is in use by another
+// Store, Exhausted, Internal.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	const op = "open snapshot store"
 	if opts.Dir == "" || opts.Blobs == nil {
@@ -146,7 +146,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		_ = s.lock.Close()
 		return nil, classify(op, "", err)
 	}
-	// The work in the background belongs to the store, not to the caller's ctx.
+	// The background work belongs to the store, not to the caller's ctx.
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if !opts.Manual {
 		s.wg.Add(1)
@@ -155,7 +155,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// takeLock makes sure that no other Store works in the directory.
+// takeLock makes sure that no other Store uses the directory.
 func (s *Store) takeLock() error {
 	const op = "open snapshot store"
 	f, err := os.OpenFile(s.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -171,7 +171,7 @@ func (s *Store) takeLock() error {
 	return nil
 }
 
-// load reads what is there, and sweeps what is left over.
+// load reads the directory and removes leftovers.
 func (s *Store) load(ctx context.Context) error {
 	if err := s.loadMachine(); err != nil {
 		return err
@@ -204,7 +204,7 @@ func validMachine(name string) bool {
 	})
 }
 
-// Close stops the work in the background and waits for it.
+// Close stops the background work and waits for it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -215,13 +215,13 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.stop()
 	s.wg.Wait()
-	// Whoever packs for a Flush sees the end of s.ctx, too.
+	// A Flush that packs at the moment sees the end of s.ctx, too.
 	s.bg <- struct{}{}
 	s.saveCache()
 	return s.lock.Close()
 }
 
-// path returns a place in the store's directory.
+// path returns a path in the store's directory.
 func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.opts.Dir}, parts...)...)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
-// content is the files of a snapshot.
+// content holds the files of a snapshot.
 type content map[string][]byte
 
 // random returns n bytes that don't compress, the same for the same seed.
@@ -44,8 +44,8 @@ func open(t testing.TB, opts store.Options) *store.Store {
 	return s
 }
 
-// memoryDir is a directory where fsync costs nothing, if there is one: what these tests
-// kill are processes, not machines.
+// memoryDir returns a directory where fsync costs nothing, if there is one. These tests kill only
+// processes, never the machine.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "carrel-test-")
@@ -56,7 +56,7 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// fresh opens an empty store that packs only when it is told to.
+// fresh opens an empty store that packs only in Flush.
 func fresh(t testing.TB) (*store.Store, *memory, store.Options) {
 	t.Helper()
 	m := newMemory()

@@ -16,18 +16,18 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// A file's checksum is that of each of its blocks, so that blocks are computed side
-// by side and a damaged one is named. It finds faults of disks and of programs, not
-// forgery: who can write in the store's directory needs none.
+// The checksum of a file consists of the checksums of its blocks. So blocks are computed in
+// parallel, and an error names the damaged block. It finds faults of disks and of programs, not
+// forgery: an attacker who can write in the store's directory can also write the checksums.
 const (
 	sumBlock  = 4 << 20
 	sumPrefix = "xxh64/4m:"
 )
 
-// blocks is how many blocks a file has.
+// blocks is the number of blocks of a file.
 func blocks(size int64) int64 { return (size + sumBlock - 1) / sumBlock }
 
-// encodeSums makes the text of a manifest.
+// encodeSums writes checksums as the text in a manifest.
 func encodeSums(sums []uint64) string {
 	b := make([]byte, 0, 8*len(sums))
 	for _, s := range sums {
@@ -36,7 +36,7 @@ func encodeSums(sums []uint64) string {
 	return sumPrefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
-// decodeSums reads the text of a manifest.
+// decodeSums reads checksums from the text in a manifest.
 func decodeSums(f snapshot.File) ([]uint64, error) {
 	text, ok := strings.CutPrefix(f.Sum, sumPrefix)
 	if !ok {
@@ -53,8 +53,8 @@ func decodeSums(f snapshot.File) ([]uint64, error) {
 	return sums, nil
 }
 
-// buffers are what is read into: small enough to stay in a processor's cache, so that
-// memory is passed over once.
+// buffers are the buffers for reading. They are small enough to stay in a processor's cache, so
+// that the data passes through main memory once.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // sumOf computes the checksum of one block of f.
@@ -75,7 +75,7 @@ func sumOf(f *os.File, size, block int64) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// sumFile is a file whose blocks are summed.
+// sumFile is a file and the checksums of its blocks.
 type sumFile struct {
 	f    *os.File
 	size int64
@@ -121,7 +121,7 @@ func verify(ctx context.Context, dir string, m snapshot.Manifest, workers int) e
 		}
 		f, err := openExact(filepath.Join(dir, want.Name), want)
 		if err != nil {
-			// What was started still reads the files that are about to be closed.
+			// Goroutines that still run read the files, which are closed below.
 			_ = g.Wait()
 			return err
 		}
@@ -148,7 +148,7 @@ func verify(ctx context.Context, dir string, m snapshot.Manifest, workers int) e
 	return ctx.Err()
 }
 
-// openExact opens a file of a snapshot, which must be of the manifest's size.
+// openExact opens a file of a snapshot. It must have the size that the manifest names.
 func openExact(path string, want snapshot.File) (*os.File, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {

@@ -11,7 +11,7 @@ import (
 
 const page = 4096
 
-// guestMemory looks like a guest's: a third zeros, a third text, a third random.
+// guestMemory returns bytes like a guest's memory: a third zeros, a third text, a third random.
 func guestMemory(r *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := 0; i < n; i += 64 << 10 {
@@ -37,7 +37,7 @@ func fillRandom(r *rand.Rand, b []byte) {
 	}
 }
 
-// changes are ways in which a sandbox changes so many pages of its memory.
+// changes are ways in which a sandbox changes a number of pages of its memory.
 var changes = map[string]func(r *rand.Rand, b []byte, pages int) []byte{
 	"clustered": func(r *rand.Rand, b []byte, pages int) []byte {
 		for pages > 0 {
@@ -55,7 +55,7 @@ var changes = map[string]func(r *rand.Rand, b []byte, pages int) []byte{
 		}
 		return b
 	},
-	// Pages come and go, and all behind them move.
+	// Pages are inserted and removed, and all pages behind them move.
 	"moved": func(r *rand.Rand, b []byte, pages int) []byte {
 		for range pages / 64 {
 			fresh := make([]byte, 64*page)
@@ -68,10 +68,10 @@ var changes = map[string]func(r *rand.Rand, b []byte, pages int) []byte{
 	},
 }
 
-// TestTimelineCost is the promise: twenty snapshots of a sandbox that changes a
-// fortieth of its memory between them cost at most twice the first.
+// TestTimelineCost checks the cost of a timeline. A sandbox changes a fortieth of its memory
+// between twenty snapshots. Together they may cost at most twice the first.
 func TestTimelineCost(t *testing.T) {
-	// In full size (see BenchmarkTimeline) the same comes out.
+	// The full size (see BenchmarkTimeline) gives the same result.
 	if testing.Short() {
 		timeline(t, 10<<20, 256<<10)
 		return
@@ -79,10 +79,11 @@ func TestTimelineCost(t *testing.T) {
 	timeline(t, 40<<20, 1<<20)
 }
 
-// BenchmarkTimeline is TestTimelineCost with 200 MB, with its figures.
+// BenchmarkTimeline is TestTimelineCost with 200 MB. It reports the figures.
 func BenchmarkTimeline(b *testing.B) { timeline(b, 200<<20, 5<<20) }
 
-// timeline takes twenty snapshots of a sandbox that changes some of its memory.
+// timeline takes twenty snapshots of a sandbox that changes change bytes of its memory between
+// them.
 func timeline(t testing.TB, size, change int) {
 	run := func(name string, fn func(t testing.TB)) {
 		switch t := t.(type) {
@@ -104,7 +105,7 @@ func timeline(t testing.TB, size, change int) {
 			for i := range 20 {
 				if i > 0 {
 					memory = edit(r, memory, change/page)
-					// A file that is not of pages: something is inserted at its front.
+					// A file that does not consist of pages: bytes are inserted at its front.
 					private = append(random(uint64(100+i), 100), private...)
 				}
 				ids = append(ids, mustTake(t, s, content{"pages.img": memory, "kernel": private}))
@@ -135,8 +136,8 @@ func timeline(t testing.TB, size, change int) {
 	}
 }
 
-// TestDeleteOfParents deletes snapshots from a timeline, oldest first: the others stay
-// whole, and in the end nothing is left.
+// TestDeleteOfParents deletes snapshots from a timeline, oldest first. The others must stay whole,
+// and in the end nothing may be left.
 func TestDeleteOfParents(t *testing.T) {
 	s, m, opts := fresh(t)
 	r := rand.New(rand.NewPCG(5, 6))

@@ -18,13 +18,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// fill is a snapshot that is being unpacked, for whoever opens it meanwhile.
+// fill is the unpacking of a snapshot. Other callers that open the snapshot wait for it.
 type fill struct {
 	done chan struct{}
 	err  error // once done is closed
 }
 
-// finished reports whether err may be looked at.
+// finished reports whether err may be read.
 func (f *fill) finished() bool {
 	select {
 	case <-f.done:
@@ -34,7 +34,8 @@ func (f *fill) finished() bool {
 	}
 }
 
-// startFill begins to unpack a snapshot, or joins who does; mu is held.
+// startFill begins to unpack a snapshot, or returns the fill that already runs. The caller holds
+// mu.
 func (s *Store) startFill(id carrel.SnapshotID, e *entry) *fill {
 	if e.fill != nil {
 		return e.fill
@@ -69,12 +70,12 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	if err != nil {
 		return err
 	}
-	defer done() // after the rename there is nothing to remove
+	defer done() // after the rename it removes nothing
 	err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
 	if carrel.KindOf(err) == carrel.NotFound {
-		// A GC may have moved its chunks since the manifest was read, here or elsewhere.
+		// A GC, here or elsewhere, may have moved its chunks since the manifest was read.
 		if p, err = s.refresh(ctx, id); err != nil {
-			return err // NotFound: there is no such snapshot any more
+			return err // NotFound: the snapshot does not exist any more
 		}
 		_ = os.RemoveAll(filepath.Join(dir, filesDir))
 		if err = s.unpack(ctx, p, filepath.Join(dir, filesDir)); carrel.KindOf(err) == carrel.NotFound {
@@ -91,7 +92,7 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	if err := os.WriteFile(filepath.Join(dir, manifestFile), b, 0o600); err != nil {
 		return err
 	}
-	// Not synced: the copy is believed for as long as this system runs, see loadHot.
+	// The copy is not synced. It counts as valid until the system restarts, see loadHot.
 	if err := os.WriteFile(filepath.Join(dir, bootFile), []byte(bootID()), 0o600); err != nil {
 		return err
 	}
@@ -111,8 +112,8 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	return step("unpack.renamed")
 }
 
-// fillDir makes a directory for a hot copy that is being made. It is held as a draft is, so that a GC
-// leaves it alone, also when the snapshot is deleted meanwhile. done removes it.
+// fillDir makes a directory for a new hot copy. The directory is held like a draft, so a GC does
+// not touch it, even if the snapshot is deleted in the meantime. done removes it.
 func (s *Store) fillDir() (dir string, done func(), err error) {
 	name := "fill-" + carrel.NewSnapshotID()
 	s.mu.Lock()
@@ -137,7 +138,7 @@ func (s *Store) refresh(ctx context.Context, id carrel.SnapshotID) (*packed, err
 	return s.fetchPacked(ctx, id)
 }
 
-// span is a part of a file that a chunk holds.
+// span is the part of a file that one range of a chunk holds.
 type span struct {
 	file int
 	off  uint32 // in the chunk
@@ -145,21 +146,21 @@ type span struct {
 	at   int64 // in the file
 }
 
-// readAhead bounds the run of a pack that is read at once, and skipBytes what is read
-// and thrown away in it rather than asked for in two requests.
+// readAhead bounds the part of a pack that is read in one request. Up to skipBytes that nobody
+// needs are read and dropped; longer gaps begin a new request.
 const (
 	readAhead = 4 << 20
 	skipBytes = 128 << 10
 )
 
-// run is a list of chunks that are read at once.
+// run is a list of chunks that are read in one request.
 type run struct {
 	pack     uint32
 	from, to uint32
 	chunks   []int32
 }
 
-// runs orders the chunks that are used as they lie.
+// runs puts the used chunks in the order of their places.
 func runs(p *packed, used [][]span) []run {
 	var order []int32
 	for i, spans := range used {
@@ -187,8 +188,8 @@ func runs(p *packed, used [][]span) []run {
 	return list
 }
 
-// unpack writes the files of a packed snapshot into a new directory. Errors:
-// NotFound when a pack is not there, Invalid for damage.
+// unpack writes the files of a packed snapshot into a new directory. Errors: NotFound when a pack
+// does not exist, Invalid for damage.
 func (s *Store) unpack(ctx context.Context, p *packed, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -249,7 +250,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// decoder is shared: DecodeAll keeps no state. Its bound is what no honest chunk needs.
+// decoder is shared: DecodeAll keeps no state. No valid chunk needs more than its memory limit.
 var decoder = func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
@@ -258,7 +259,7 @@ var decoder = func() *zstd.Decoder {
 	return d
 }()
 
-// run reads a run and writes its chunks to where they belong.
+// run reads a run and writes its chunks to their places in the files.
 func (u *unpacker) run(ctx context.Context, r run) error {
 	name := u.p.Packs[r.pack].Name
 	rc, err := u.s.opts.Blobs.Get(ctx, packBlob(name), int64(r.from), int64(r.to-r.from))
@@ -294,7 +295,7 @@ func (u *unpacker) run(ctx context.Context, r run) error {
 	return nil
 }
 
-// open verifies and decompresses a chunk, into room of capacity chunkMax.
+// open verifies and decompresses a chunk. room is a buffer of capacity chunkMax.
 func (c *chunk) open(stored, room []byte) ([]byte, error) {
 	if sha256.Sum256(stored) != c.sum {
 		return nil, invalid("the SHA-256 of its %d bytes at %d is another", c.stored, c.off)
@@ -312,16 +313,17 @@ func (c *chunk) open(stored, room []byte) ([]byte, error) {
 	return content, nil
 }
 
-// blame names the file that a chunk's error is about.
+// blame adds to a chunk's error the name of the file that uses the chunk.
 func (u *unpacker) blame(i int32, err error) error {
 	return fmt.Errorf("file %q: chunk %d: %w", u.p.Manifest.Files[u.used[i][0].file].Name, i, err)
 }
 
-// bootFile is in hot copies that were unpacked: it names the run of the operating
-// system whose page cache holds what may not have reached the disk.
+// bootFile exists in unpacked hot copies. It names the boot of the operating system during which
+// the copy was written: until the next boot the page cache holds data that may not have reached the
+// disk.
 const bootFile = "boot"
 
-// bootID names this run of the operating system.
+// bootID returns the ID of this boot of the operating system.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// packUse is what is in use of a pack: its chunks, by offset.
+// packUse holds the used chunks of a pack, by offset.
 type packUse map[uint32]*chunkUse
 
-// chunkUse is what is in use of a chunk.
+// chunkUse says which parts of a chunk are in use.
 type chunkUse struct {
 	stored, raw uint32
-	ranges      []byteRange // in order, apart from each other
+	ranges      []byteRange // in order, without overlap or contact
 }
 
-// byteRange is from up to, not including, to.
+// byteRange is a range that includes from and excludes to.
 type byteRange struct{ from, to uint32 }
 
 // add marks a part of a chunk.
@@ -27,7 +27,7 @@ func (u packUse) add(c *chunk, from, to uint32) {
 	use.add(byteRange{from, to})
 }
 
-// add marks a range, joined with those that it touches.
+// add marks a range as used and joins it with ranges that it touches.
 func (u *chunkUse) add(r byteRange) {
 	first, _ := slices.BinarySearchFunc(u.ranges, r.from, func(b byteRange, from uint32) int { return cmp.Compare(b.to, from) })
 	last := first
@@ -48,7 +48,7 @@ func (u *chunkUse) has(off uint32) bool {
 	return false
 }
 
-// live estimates how many of a pack's bytes are in use.
+// live estimates the number of a pack's bytes that are in use.
 func (u packUse) live() (n int64) {
 	for _, c := range u {
 		var raw int64

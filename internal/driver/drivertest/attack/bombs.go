@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// forks starts copies of itself that start copies, for SECONDS.
+// forks starts copies of itself that also start copies. It does so for SECONDS.
 func forks(args []string) {
 	seconds, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -29,7 +29,7 @@ func forks(args []string) {
 	control("forks", "started %d", started)
 }
 
-// memory takes and touches memory until it is stopped: MIB.
+// memory takes and touches memory until it is stopped, at most MIB.
 func memory(args []string) {
 	most, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -49,7 +49,7 @@ func memory(args []string) {
 	worked("memory", "took %d MiB", len(held))
 }
 
-// disk writes to FILE until it can't, at most MIB.
+// disk writes to FILE until a write fails, at most MIB.
 func disk(args []string) {
 	most, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -74,7 +74,7 @@ func disk(args []string) {
 	worked("disk", "wrote %d MiB", most)
 }
 
-// files opens files until it can't, and holds them for SECONDS.
+// files opens files until that fails, and holds them for SECONDS.
 func files(args []string) {
 	seconds, _ := strconv.Atoi(args[0])
 	var held []*os.File

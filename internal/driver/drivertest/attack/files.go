@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead is how much of a file is searched.
+// maxRead is the most bytes of a file that are searched.
 const maxRead = 256 << 10
 
-// canaries looks for a token in the host's files: CONTROL TOKEN PATH… It tries
-// each path in every spelling that has ever led out of a jail, and then reads
-// everything it can find. The file /tmp/control, which the suite planted inside,
-// must be found, or the search proves nothing.
+// canaries looks for a token in the host's files. Arguments: CONTROL TOKEN PATH… It tries each path
+// in every spelling that has ever led out of a jail. Then it reads every file that it can find. It
+// must find the file /tmp/control, which the suite planted inside; otherwise the search proves
+// nothing.
 func canaries(args []string) {
 	inside, token, paths := args[0], []byte(args[1]), args[2:]
 	if holds("/tmp/control", []byte(inside)) {
@@ -50,7 +50,8 @@ func canaries(args []string) {
 	report("canaries", "refused", "searched")
 }
 
-// chrootOut is the old way out of a chroot: a directory kept open outside a second one.
+// chrootOut tries the old way out of a chroot: it keeps a directory open, enters a second chroot
+// below it, and leaves through the open directory.
 func chrootOut(token []byte, paths []string) {
 	here, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -107,8 +108,8 @@ func holds(name string, token []byte) bool {
 	return bytes.Contains(b, token)
 }
 
-// environ looks for a token in the environment and arguments of every process:
-// CONTROL TOKEN. Its own environment holds the control.
+// environ looks for a token in the environment and arguments of every process. Arguments: CONTROL
+// TOKEN. Its own environment holds the control.
 func environ(args []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range append(all, "/proc/self") {
@@ -128,7 +129,8 @@ func environ(args []string) {
 	report("environ", "refused", "looked at %d processes", len(all))
 }
 
-// procWrites writes to the kernel's knobs: TOKEN. The suite compares the host's.
+// procWrites writes to the kernel's settings. Argument: TOKEN. The suite compares the host's
+// settings.
 func procWrites(args []string) {
 	for name, text := range map[string]string{
 		"/proc/sys/kernel/core_pattern":       "|/tmp/" + args[0],
@@ -155,7 +157,8 @@ func procWrites(args []string) {
 	}
 }
 
-// mounts mounts what might show the host, and looks for the token: TOKEN PATH…
+// mounts mounts filesystems that might show the host, and looks for the token in them. Arguments:
+// TOKEN PATH…
 func mounts(args []string) {
 	token, paths := []byte(args[0]), args[1:]
 	for i, m := range []struct{ source, kind, data string }{

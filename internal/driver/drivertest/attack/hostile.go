@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// odd makes what a careless reader of a filesystem could fall over: DIR PATH…, the
-// paths being the host's. Links lead out, devices stand for other things, attributes
-// claim to be the overlay's own.
+// odd makes files that could trick a careless reader of a filesystem. Arguments: DIR PATH…, where
+// the paths are on the host. Links lead out, devices stand for other files, attributes look like
+// the overlay's own.
 func odd(args []string) {
 	dir := args[0]
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -47,8 +47,8 @@ func odd(args []string) {
 	control("odd", "made")
 }
 
-// churn changes a directory as fast as it can, until it is stopped: DIR. What is
-// looked at between two system calls is another thing at the next.
+// churn changes a directory as fast as it can, until it is stopped. Argument: DIR. A file that a
+// reader checks in one system call is another file in the next.
 func churn(args []string) {
 	dir := args[0]
 	_ = os.MkdirAll(dir, 0o755)

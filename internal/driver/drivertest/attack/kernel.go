@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pids signals and traces the host's canary process: PID. The suite looks whether
-// that process still lives.
+// pids signals and traces the host's canary process. Argument: PID. The suite checks whether that
+// process still lives.
 func pids(args []string) {
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -48,8 +48,8 @@ func sys(n uintptr, a ...uintptr) error {
 	return nil
 }
 
-// syscalls calls what a sandbox has no business with: KEY, the description of a key
-// that the host holds.
+// syscalls makes system calls that a sandbox has no need of. Argument: KEY, the description of a
+// key that the host holds.
 func syscalls(args []string) {
 	if sys(unix.SYS_GETPID) == nil {
 		control("syscalls", "system calls work")
@@ -80,8 +80,8 @@ func syscalls(args []string) {
 	result("iopl", sys(unix.SYS_IOPL, 3), "granted")
 }
 
-// notMissing and notBad turn the errors of a kernel that went on to look at the
-// argument, so that only permission kept nothing back, into success.
+// notMissing and notBad turn some errors into success: those of a kernel that has checked the
+// permission and went on to look at the argument. So only a missing permission counts as a refusal.
 func notMissing(err error) error {
 	if err == unix.ENOENT {
 		return nil

@@ -1,15 +1,14 @@
-// Command attack tries to get out of the sandbox it runs in. It is built by package
-// drivertest, put into a sandbox and run there as root, since shells lack most of
-// the system calls it takes.
+// Command attack tries to get out of the sandbox it runs in. Package drivertest builds it, puts it
+// into a sandbox and runs it there as root. It exists because shells can't make most of its system
+// calls.
 //
-// Each attempt is one line on standard output: the attempt's name, a tab, what came
-// of it (refused, worked, control), a tab, and details. "worked" says that the
-// system let the attempt through; whether that is an escape the suite decides,
-// because only it sees the host. "control" lines show that the tool itself works:
-// an attempt whose control is missing proves nothing.
+// Each attempt is one line on standard output: the attempt's name, a tab, the outcome (refused,
+// worked, control), a tab, and details. "worked" says that the system let the attempt through. The
+// suite decides whether that is an escape, because only it sees the host. "control" lines show that
+// the tool itself works: an attempt whose control is missing proves nothing.
 //
-// Nothing here harms a host on which it does work: devices are only read, reboot
-// is only asked to change the Ctrl-Alt-Del setting, SysRq only prints its help.
+// No attempt harms a host on which it works: devices are only read, reboot is only asked to change
+// the Ctrl-Alt-Del setting, SysRq only prints its help.
 package main
 
 import (
@@ -64,7 +63,7 @@ func control(name, detail string, a ...any) {
 	report(name, "control", detail, a...)
 }
 
-// result reports one attempt by its error.
+// result reports one attempt and its outcome, which follows from err.
 func result(name string, err error, detail string, a ...any) {
 	if err != nil {
 		report(name, "refused", "%v", err)

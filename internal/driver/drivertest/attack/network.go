@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawSockets asks for sockets below TCP and UDP.
+// rawSockets tries to open sockets below TCP and UDP.
 func rawSockets([]string) {
 	for _, s := range []struct {
 		name                 string
@@ -35,7 +35,7 @@ func rawSockets([]string) {
 	}
 }
 
-// unixSockets connects to the host's sockets: PATH… ("@" begins an abstract one).
+// unixSockets connects to the host's sockets. Arguments: PATH… ("@" begins an abstract one).
 func unixSockets(args []string) {
 	for _, a := range args {
 		for _, p := range []string{a, "/proc/1/root" + a, "/proc/self/root/.." + a} {
@@ -58,7 +58,7 @@ func unixSockets(args []string) {
 	}
 }
 
-// connect opens TCP connections and sends UDP packets: ADDRESS…
+// connect opens TCP connections and sends UDP packets. Arguments: ADDRESS…
 func connect(args []string) {
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
@@ -81,7 +81,7 @@ func connect(args []string) {
 	}
 }
 
-// names asks every resolver it can think of: NAME SERVER…
+// names asks every known kind of resolver for a name. Arguments: NAME SERVER…
 func names(args []string) {
 	for _, server := range args[1:] {
 		r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -96,8 +96,8 @@ func names(args []string) {
 	}
 }
 
-// listen accepts on an address and answers each connection with a line: ADDRESS LINE
-// It says when it listens and prints every peer.
+// listen accepts on an address and answers each connection with a line. Arguments: ADDRESS LINE. It
+// reports when it listens, and prints every peer.
 func listen(args []string) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree fills a directory with one of each kind of file that a snapshot has to keep:
-// DIR. The suite's script for the simulated shell makes the same.
+// tree fills a directory with one file of each kind that a snapshot has to keep. Argument: DIR. The
+// suite's script for the simulated shell makes the same files.
 func tree(args []string) {
 	dir := args[0]
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -69,7 +69,7 @@ func tree(args []string) {
 	control("tree", "made")
 }
 
-// oddNames are names that are easy to get wrong.
+// oddNames are names that programs often handle wrongly.
 var oddNames = []string{"-rf", " space ", "new\nline", "ünï-✓", "back\\slash", "quote'\"", "*", "..dots", strings.Repeat("n", 255)}
 
 // many makes COUNT small files in DIR.

@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// witness holds one of everything that a snapshot with memory has to keep, and says
-// on request whether it still has it. The suite reads its answers as JSON.
+// witness holds one object of every kind that a snapshot with memory has to keep. On request it
+// reports whether it still has them. The suite reads its answers as JSON.
 type witness struct {
-	token string // of its memory: random, then hashed with a few MiB of it
+	token string // random; hashed with a few MiB of its memory
 	heap  []byte
 	file  *os.File // open, without a name
 	want  string   // what is in it
 
-	mu     sync.Mutex // guards the two below and their order of use
+	mu     sync.Mutex // guards the two below; one request to the pipe at a time
 	pipe   *bufio.ReadWriter
 	loop   *bufio.ReadWriter
 	held   []*heldConn
@@ -33,10 +33,10 @@ type witness struct {
 	maxGap atomic.Int64 // between two ticks, in nanoseconds of the wall clock
 }
 
-// heldConn is a connection from outside, and how it ended.
+// heldConn is a connection from outside, and the way it ended.
 type heldConn struct{ state atomic.Value }
 
-// answer is what the witness says.
+// answer is the witness's answer.
 type answer struct {
 	PID      int
 	Token    string
@@ -52,9 +52,9 @@ type answer struct {
 	Hostname string
 }
 
-// witnessed serves one witness: ADDRESS. Each connection says a line: "ask" is
-// answered with the state; "say TEXT" prints the text; "gap" forgets the longest
-// gap; "hold" keeps the connection and echoes its lines.
+// witnessed serves one witness. Argument: ADDRESS. Each connection sends a line: "ask" is answered
+// with the state; "say TEXT" prints the text; "gap" forgets the longest gap; "hold" keeps the
+// connection and echoes its lines.
 func witnessed(args []string) {
 	w, err := newWitness()
 	if err == nil {
@@ -95,7 +95,7 @@ func newWitness() (*witness, error) {
 	return w, err
 }
 
-// loopback is a TCP connection from this process to itself.
+// loopback returns a TCP connection from this process to itself.
 func loopback() (*bufio.ReadWriter, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -113,8 +113,8 @@ func loopback() (*bufio.ReadWriter, error) {
 	return bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }
 
-// echo is the process at the pipe's other end: it numbers the lines, so that one
-// which was started anew is known.
+// echo is the process at the pipe's other end. It numbers the lines, so that a restarted one can be
+// recognised.
 func echo([]string) {
 	in := bufio.NewScanner(os.Stdin)
 	for n := 1; in.Scan(); n++ {
@@ -219,7 +219,7 @@ func ask(rw *bufio.ReadWriter) string {
 	return strings.TrimSpace(line)
 }
 
-// random reads the kernel's generator, past any that a library keeps.
+// random reads the kernel's generator directly, not one that a library keeps.
 func random() string {
 	f, err := os.Open("/dev/urandom")
 	if err != nil {
@@ -233,5 +233,5 @@ func random() string {
 	return hex.EncodeToString(b)
 }
 
-// printRandom prints what random reads.
+// printRandom prints the result of random.
 func printRandom([]string) { fmt.Println(random()) }

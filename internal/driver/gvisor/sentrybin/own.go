@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// openOwn opens a file that is this user's and that everybody may execute but nobody write.
+// openOwn opens a file that belongs to this user, and that every user may execute but none may
+// write.
 func openOwn(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// openOwn never finds one: such systems have no sandboxes with a kernel of their own.
+// openOwn always fails: on such systems no sandbox has a kernel of its own.
 func openOwn(string) (*os.File, error) { return nil, errors.New("not on this system") }

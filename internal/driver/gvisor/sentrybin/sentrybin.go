@@ -1,7 +1,8 @@
-// Package sentrybin carries cmd/carrel-sentry inside the carrel binary, compressed: the small program that sandboxes' kernels run.
+// Package sentrybin carries cmd/carrel-sentry inside the carrel binary, compressed. It is the small
+// program that the kernels of sandboxes run.
 //
-// The program is a build product. A binary built without it works: [Extract] says that it is missing, and package gvisor has
-// the running binary play the part.
+// The program is a build product. A binary built without it works, too: [Extract] reports that it
+// is missing, and package gvisor then runs the carrel binary itself as the sentry.
 package sentrybin
 
 import (
@@ -22,23 +23,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
-// assets holds the program and its sum, or only the README when it was not built: so the package always compiles.
+// assets holds the program and its checksum, or only the README when the program was not built. So
+// the package always compiles.
 //
 //go:embed all:assets
 var assets embed.FS
 
-// The program's name among the assets, and that of a file with the SHA-256 of what it unpacks to.
+// Names among the assets: the program, and the file with the SHA-256 of the unpacked program.
 const (
 	program = "assets/carrel-sentry.zst"
 	sum     = "assets/carrel-sentry.sum"
 )
 
-// maxProgram bounds what is unpacked.
+// maxProgram bounds the size of the unpacked program.
 const maxProgram = 256 << 20
 
-// Extract unpacks the program into dir, which it makes, unless it is there, and returns its absolute path. The name carries
-// the content's hash, so several versions can share a directory; what is there already is taken only if it has that content.
-// Errors: Unsupported when this binary carries no program.
+// Extract unpacks the program into dir, unless it is there already, and returns its absolute path.
+// It makes dir. The name carries the content's hash, so several versions can share a directory. A
+// file that is there already is used only if it has that content. Errors: Unsupported when this
+// binary carries no program.
 func Extract(dir string) (string, error) { return extract(assets, dir) }
 
 // extract is Extract from any file system.
@@ -67,7 +70,7 @@ func extract(from fs.FS, dir string) (string, error) {
 	if same(name, want) {
 		return name, nil
 	}
-	packed, err := from.Open(program) // not before: what is read of it stays in this process's memory
+	packed, err := from.Open(program) // opened late: its content stays in this process's memory
 	if err != nil {
 		return fail(err)
 	}
@@ -85,7 +88,7 @@ func extract(from fs.FS, dir string) (string, error) {
 	return name, nil
 }
 
-// readSum reads what the program must be.
+// readSum reads the hash of the program.
 func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
 	text, err := fs.ReadFile(from, sum)
 	if err != nil {
@@ -112,8 +115,8 @@ func unpack(packed io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// same reports whether a file is the program: every user may execute it, nobody else than this one has made it, and it has the
-// content with this hash. A name's word is not taken for what guards sandboxes.
+// same reports whether a file is the program: this user owns it, every user may execute it, and its
+// content has this hash. The program guards sandboxes, so its name alone is no proof.
 func same(name string, want [sha256.Size]byte) bool {
 	f, err := openOwn(name)
 	if err != nil {

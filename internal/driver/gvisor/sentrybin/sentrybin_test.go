@@ -13,7 +13,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// carried is what a binary carries that was built with this program.
+// carried returns the assets of a binary that carries content, with the hash of said as its
+// checksum.
 func carried(t *testing.T, content, said []byte) fstest.MapFS {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)

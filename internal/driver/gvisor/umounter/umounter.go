@@ -1,26 +1,27 @@
 //go:build linux
 
-// Package umounter takes /proc away from a sentry that starts, in the child that the sentry has for it, before anything else of
-// that child is initialised.
+// Package umounter takes /proc away from a starting sentry. It runs in the child that the sentry
+// starts for that, before the child initialises anything else.
 //
-// A sentry gives its rights up and then can't unmount, so gVisor starts the sentry's own program once more beforehand, as
-// "umount --sync-fd=3 /proc", and waits for it before it installs its filter. Initialising a kernel's packages
-// takes longer than all else that this child does. Go initialises packages whose imports are ready in the order of
-// their paths, so one that imports next to nothing is among the first; package run/early does the same.
+// A sentry gives up its rights and then can't unmount. So gVisor first starts the sentry's own
+// program once more, as "umount --sync-fd=3 /proc", and waits for it before it installs its filter.
+// Initialising a kernel's packages takes longer than all other work of this child. Go initialises
+// packages whose imports are ready in the order of their paths, so a package that imports next to
+// nothing is among the first. Package run/early works in the same way.
 //
 // It is for cmd/carrel-sentry alone. Elsewhere gVisor's own command does the work.
 package umounter
 
 import "syscall"
 
-// commandLine is the child's, as gVisor gives it, each argument with its zero byte.
+// commandLine is the child's command line as gVisor gives it, each argument with its zero byte.
 const commandLine = "/proc/self/exe\x00umount\x00--sync-fd=3\x00/proc\x00"
 
-// nobody is the uid of a sentry in its user namespace. On the host it may unmount nothing, so that a process which is started
-// like this by mistake does no harm.
+// nobody is the uid of a sentry in its user namespace. On the host, nobody may unmount nothing. So
+// a process that is started like this by mistake does no harm.
 const nobody = 65534
 
-// syncFD is the pipe whose one byte says that it is time.
+// syncFD is the pipe on which the sentry sends one byte when it is time to unmount.
 const syncFD = 3
 
 func init() {
@@ -29,8 +30,9 @@ func init() {
 	}
 }
 
-// asked reports whether this process is that child: it says exactly what is expected, and is not the first of its pid namespace,
-// which the sentry is. Package os would have to be initialised to ask it.
+// asked reports whether this process is that child. It has exactly the expected command line, and
+// it is not the first process of its pid namespace, as the sentry is. It does not use package os,
+// which would have to be initialised first.
 func asked() bool {
 	if syscall.Getpid() == 1 || syscall.Geteuid() != nobody {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// passedBy is the status of a child that the package did not take for the one it serves.
+// passedBy is the exit status of a child that the package did not take for its own.
 const passedBy = 42
 
 func TestMain(m *testing.M) {
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play starts this program like gVisor starts the child, with args, in namespaces whose /proc is locked: nothing can be unmounted.
-// It returns the exit status.
+// play starts this program as gVisor starts the child, with args. The namespaces have a locked
+// /proc, so nothing can be unmounted. It returns the exit status.
 func play(t *testing.T, uid int, args string, say string) int {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -1,8 +1,7 @@
-// Package s3test runs a real S3 server for tests: versitygw on a directory of the
-// test's own, on the loopback, checking signatures as any other. It is built by "make
-// bin/s3server" from the module internal/tools/s3server, so that what it depends on
-// stays out of Carrel's own modules; where it is not built, tests that need it are
-// skipped, or fail where CARREL_REQUIRE holds s3.
+// Package s3test runs a real S3 server for tests: versitygw on a directory of the test's own, on
+// the loopback. It checks signatures like any other server. "make bin/s3server" builds it from the
+// module internal/tools/s3server, so that its dependencies stay out of Carrel's own modules. Where
+// it is not built, tests that need it are skipped. They fail instead if CARREL_REQUIRE holds s3.
 package s3test
 
 import (
@@ -28,24 +27,24 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// Region is the one that the server says it is in.
+// Region is the server's region.
 const Region = "us-east-1"
 
-// Server is a running S3 server. Its credentials are good for every bucket.
+// Server is a running S3 server. Its credentials are valid for every bucket.
 type Server struct {
 	Endpoint  string // http://127.0.0.1:port
 	AccessKey string
 	SecretKey string
 	Dir       string // holds the buckets, as directories
 
-	meta    string // holds what is known about objects, as files
+	meta    string // holds the metadata of objects, as files
 	binary  string
 	addr    string
 	stop    func() // nil while it is stopped
 	buckets atomic.Int64
 }
 
-// Start starts a server, which ends with the test.
+// Start starts a server. It is stopped when the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	binary, err := find()
@@ -58,7 +57,7 @@ func Start(t testing.TB) *Server {
 		}
 	}
 	t.Cleanup(s.Stop)
-	const tries = 5 // somebody else may take the free port
+	const tries = 5 // another process may take the free port first
 	for i := range tries {
 		if s.addr, err = freeAddr(); err == nil {
 			err = s.run()
@@ -94,7 +93,7 @@ func find() (string, error) {
 	}
 }
 
-// freeAddr returns an address of the loopback on which nobody listens.
+// freeAddr returns an unused address on the loopback.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,12 +105,12 @@ func freeAddr() (string, error) {
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
 	var log bytes.Buffer
-	// Nothing of this process's environment: it may hold credentials of the real one.
+	// It gets nothing of this process's environment, which may hold credentials of a real store.
 	cmd := exec.Command(s.binary, "--port", s.addr, "--region", Region, "--health", "/health", "--quiet",
 		"posix", "--sidecar", s.meta, s.Dir)
 	cmd.Env = []string{"ROOT_ACCESS_KEY_ID=" + s.AccessKey, "ROOT_SECRET_ACCESS_KEY=" + s.SecretKey, "HOME=" + s.Dir}
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves none
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // for killed tests
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (s *Server) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	stop := func() {
-		_ = cmd.Process.Kill() // an error means that it has ended
+		_ = cmd.Process.Kill() // an error means that it has ended already
 		<-ended
 	}
 	if err := s.await(ctx, ended); err != nil {
@@ -131,7 +130,7 @@ func (s *Server) run() error {
 	return nil
 }
 
-// await returns when the server answers, or has ended.
+// await returns when the server answers or has ended.
 func (s *Server) await(ctx context.Context, ended chan error) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var over error
@@ -159,7 +158,7 @@ func (s *Server) await(ctx context.Context, ended chan error) error {
 	return errors.Join(over, err)
 }
 
-// Stop ends the server, as a power cut would. Idempotent.
+// Stop ends the server at once, like a power cut. Idempotent.
 func (s *Server) Stop() {
 	if s.stop != nil {
 		s.stop()
@@ -167,7 +166,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Restart starts it again after a Stop, with the same address and content.
+// Restart starts the server again after a Stop, with the same address and content.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.run(); err != nil {
@@ -175,7 +174,8 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Client is a plain client of the server's root, for looking behind what is tested.
+// Client is a plain client with the server's root credentials. Tests use it to look at the objects
+// directly.
 func (s *Server) Client(t testing.TB) *minio.Client {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -198,7 +198,7 @@ func (s *Server) Bucket(t testing.TB) string {
 	return name
 }
 
-// URL is the snapshot store's URL of a place in a bucket: s3://….
+// URL returns the snapshot store's URL for a place in a bucket: s3://….
 func (s *Server) URL(bucket, prefix string) string {
 	return "s3://" + bucket + "/" + prefix + "?" + url.Values{"endpoint": {s.Endpoint}, "region": {Region}}.Encode()
 }

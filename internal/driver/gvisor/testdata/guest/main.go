@@ -1,5 +1,5 @@
-// Command guest is the first process of the sandboxes in this package's tests: an
-// HTTP server that does to its sandbox what the request's path says.
+// Command guest is the first process of the sandboxes in this package's tests. It is an HTTP
+// server; the path of a request says what it does to its sandbox.
 package main
 
 import (
@@ -122,7 +122,7 @@ func fill(w http.ResponseWriter, r *http.Request) {
 	reply(w, nil, "filled")
 }
 
-// bomb starts processes until the system refuses, then says how many there were.
+// bomb starts processes until the system refuses, then reports how many there were.
 func bomb() {
 	n := 0
 	var procs []*os.Process
@@ -143,7 +143,8 @@ func bomb() {
 	}
 }
 
-// clocksReady says what the page says from which time is read without a system call: whether it can be.
+// clocksReady reads the page from which programs read the time without a system call. It reports
+// for both clocks whether the page can be used.
 func clocksReady() string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -163,7 +164,7 @@ func clocksReady() string {
 			return err.Error()
 		}
 		defer mem.Close()
-		words := make([]uint64, 6) // a counter, four words of the monotonic clock, and the first of the other's
+		words := make([]uint64, 6) // counter, monotonic clock (4), real clock (1)
 		if err := binary.Read(io.NewSectionReader(mem, int64(at), 48), binary.LittleEndian, words); err != nil {
 			return err.Error()
 		}

@@ -1,5 +1,5 @@
-// Command sentry is what sandboxes run in tests whose own binary can't be: one
-// that is linked dynamically.
+// Command sentry is the program of the sandboxes in tests whose own binary can't be it because it
+// is linked dynamically.
 package main
 
 import (
