@@ -2,13 +2,13 @@ package shell
 
 import "errors"
 
-// ErrClosed is the error of using a machine that was closed, and of a script that Close ended.
+// ErrClosed is the error of a call to a closed machine, and of a script that Close ended.
 var ErrClosed = errors.New("the machine is closed")
 
-// Error is a call that could not be done.
+// Error is a call that failed.
 type Error struct {
-	Op    string // what was asked for: "make a machine", "start a script", …
-	Field string // the field that is wrong, as Limits.Memory; "" when none is
+	Op    string // the call: "make a machine", "start a script", …
+	Field string // the wrong field, such as Limits.Memory; "" when no field is wrong
 	Err   error
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell"
 )
 
-// A script, on a disk that the caller fills and reads.
+// A script runs on a disk that the caller fills before and reads afterwards.
 func Example() {
 	m, err := shell.New(shell.Options{})
 	if err != nil {
@@ -34,7 +34,7 @@ func Example() {
 	// south 4
 }
 
-// A function of the caller's in a pipe, and a bound that a script runs into.
+// A Go function of the caller stands in a pipe, and a script reaches a limit.
 func ExampleProgram() {
 	reverse := func(_ context.Context, c *shell.Call) int {
 		for _, word := range c.Args {
@@ -63,7 +63,7 @@ func ExampleProgram() {
 	// "" "over the limit of 1000000 steps"
 }
 
-// A fork goes its own way from the disk as it was.
+// A fork begins with a copy of the disk. Later changes are its own.
 func ExampleMachine_Fork() {
 	ctx := context.Background()
 	m, err := shell.New(shell.Options{})

@@ -13,11 +13,12 @@ import (
 	"testing"
 )
 
-// house is this tree's import path.
+// house is the import path of this directory.
 const house = "github.com/carrel-dev/carrel/shell"
 
-// floors are the house, bottom up; README.md draws it. A package imports packages of lower floors. Those of one tree (tools/git,
-// tools/script, …) import each other. The longest prefix of a package's path decides its floor.
+// floors lists the layers of packages from the bottom up; README.md draws them. A package may
+// import packages of lower layers. Packages of one tree (tools/git, tools/script, …) may import
+// each other. The longest prefix of a package's path decides its layer.
 var floors = []struct {
 	number   int
 	prefixes []string
@@ -30,16 +31,17 @@ var floors = []struct {
 	{5, []string{"internal", "test"}},
 }
 
-// siblings are the imports across trees of one floor that are meant.
+// siblings are the allowed imports between trees of one layer.
 var siblings = map[string][]string{
 	"codemode":     {"tools/script/quickjs"}, // the scripts run in it
 	"tools/script": {"codemode"},             // node calls granted tools
-	// date's formats and the numfmt family's messages are one idea in two families.
+	// date's formats and the messages of the numfmt family serve both trees.
 	"tools/text":   {"tools/system/gnudate"},
 	"tools/system": {"tools/text/usage"},
 }
 
-// hostDoors are the packages of the standard library that reach the host, and who may import them.
+// hostDoors are the packages of the standard library that reach the host, with the packages that
+// may import them.
 var hostDoors = map[string][]string{
 	"os":       {"hostfs", "internal", "test", "tools/system/gnudate", "tools/sqlite", "tools/git"},
 	"os/exec":  {"internal", "test"},
@@ -48,7 +50,8 @@ var hostDoors = map[string][]string{
 	"plugin":   nil,
 }
 
-// TestFloors fails when a package of the house imports one above it, a neighbour, a door to the host, or anything of Carrel's.
+// TestFloors fails when a package imports a package of a higher layer, another tree of its own
+// layer, a package that reaches the host, or a package of Carrel outside this directory.
 func TestFloors(t *testing.T) {
 	n := 0
 	for name, file := range sources(t) {
@@ -64,24 +67,24 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestFloorsCanFail turns arrows.
+// TestFloorsCanFail checks that forbidden imports are reported.
 func TestFloorsCanFail(t *testing.T) {
 	for _, c := range []struct{ from, imp string }{
 		{"vfs", house + "/tool"},              // up
 		{"vfs", house + "/regex"},             // a sibling
 		{"regex", house + "/interp"},          // far up
-		{"tool", house + "/interp"},           // the contract knows who keeps it
-		{"interp", house + "/tools"},          // the machine knows its programs
+		{"tool", house + "/interp"},           // the contract imports its implementation
+		{"interp", house + "/tools"},          // the machine imports its programs
 		{"interp", house + "/tools/files"},    // or one of them
 		{"tools/git", house + "/tools/web"},   // a program knows another
 		{"tools/files", house + "/interp"},    // a program knows the machine
 		{"tools/files", house + "/tools"},     // a program knows the table
-		{"tools", house},                      // the table knows the front door
+		{"tools", house},                      // the table of programs imports the main package
 		{"codemode", house},                   // as does a part
 		{"hostfs", house + "/interp"},         // a part knows another
 		{"interp", "os"},                      // the machine opens the host's files
 		{"tools/files", "net"},                // a program opens a connection
-		{".", "os/exec"},                      // the front door starts processes
+		{".", "os/exec"},                      // the main package starts processes
 		{".", "github.com/carrel-dev/carrel"}, // Carrel's words
 		{"tools/git", "github.com/carrel-dev/carrel/internal/cleanup"},
 		{"nowhere", "fmt"}, // on no floor
@@ -100,7 +103,8 @@ func TestFloorsCanFail(t *testing.T) {
 	}
 }
 
-// checkImport says why a package, a directory below this one, may not import imp.
+// checkImport returns an error if the package in dir, relative to this directory, may not import
+// imp.
 func checkImport(dir, imp string) error {
 	from, ok := floorOf(dir)
 	if !ok {
@@ -129,7 +133,8 @@ func checkImport(dir, imp string) error {
 	return nil
 }
 
-// floorOf finds a directory's floor. A prefix that ends with a slash is for what is below it alone.
+// floorOf finds a directory's layer. A prefix that ends with a slash matches only directories below
+// it.
 func floorOf(dir string) (int, bool) {
 	best, floor := -1, 0
 	for _, f := range floors {
@@ -146,7 +151,7 @@ func floorOf(dir string) (int, bool) {
 	return floor, best >= 0
 }
 
-// tree is the family that a package belongs to: tools/NAME, or its first folder.
+// tree is the family of a package: tools/NAME, or its first folder.
 func tree(dir string) string {
 	parts := strings.Split(dir, "/")
 	if parts[0] == "tools" && len(parts) > 1 {
@@ -155,13 +160,13 @@ func tree(dir string) string {
 	return parts[0]
 }
 
-// within reports whether a path is prefix, or below it.
+// within reports whether a path is prefix or below it.
 func within(p, prefix string) bool { return p == prefix || strings.HasPrefix(p, prefix+"/") }
 
 // fileSet is that of sources.
 var fileSet = token.NewFileSet()
 
-// sources parses the house: its files that are no tests, by name.
+// sources parses all files below this directory except tests, and returns them by name.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	out := map[string]*ast.File{}

@@ -22,7 +22,7 @@ var (
 	_ fs.SubFS      = diskFS{}
 )
 
-// at returns a name's path on the disk.
+// at returns the path on the disk for a name.
 func (d diskFS) at(op, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -30,7 +30,7 @@ func (d diskFS) at(op, name string) (string, error) {
 	return path.Join(d.dir, name), nil
 }
 
-// renamed gives an error the name that was asked for, without the directory's.
+// renamed puts the caller's name into an error, without the directory's path.
 func renamed(op, name string, err error) error {
 	if p, ok := err.(*fs.PathError); ok { // vfs wraps no deeper
 		err = p.Err
@@ -133,7 +133,7 @@ func (d diskFS) Sub(dir string) (fs.FS, error) {
 	return diskFS{d.view, full}, err
 }
 
-// openFile is a regular file that was opened.
+// openFile is an open regular file.
 type openFile struct {
 	*vfs.File
 	name string
@@ -145,7 +145,7 @@ func (f openFile) Stat() (fs.FileInfo, error) {
 	return fileInfo{i, f.name}, err
 }
 
-// openDir is a directory that was opened, with what is left of its list.
+// openDir is an open directory, with the rest of its list.
 type openDir struct {
 	info fileInfo
 	left []fs.DirEntry

@@ -11,57 +11,65 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// Options are what a machine is made of. The zero value is a machine with the usual programs, sensible limits and no network.
+// Options describe a new machine. The zero value is a machine with the usual programs, sensible
+// limits and no network.
 type Options struct {
-	// Programs are functions of the caller's, by the name that scripts call them by. They go before the machine's own
-	// programs of the same name. Each is a file in /usr/local/bin.
+	// Programs are functions of the caller, by the name that scripts use. They replace the
+	// machine's own programs of the same name. Each appears as a file in /usr/local/bin.
 	Programs map[string]Program
-	// Commands are the same for programs written against package tool, such as those that codemode makes.
+	// Commands are programs written against package tool, such as those that codemode makes. They
+	// are used like Programs.
 	Commands map[string]tool.Command
-	// Env is the environment of every script, NAME=value, on top of HOME, USER, LOGNAME, SHELL, LANG and PATH.
+	// Env is the environment of every script, as NAME=value. It is added to HOME, USER, LOGNAME,
+	// SHELL, LANG and PATH.
 	Env []string
-	// User runs the scripts; "" is "user". It is made with the number 1000 and /home/NAME, except for "root".
+	// User is the user that runs the scripts; "" is "user". New gives it the number 1000 and the
+	// home /home/NAME. "root" exists already.
 	User string
-	// Hostname is "sim" when it is "".
+	// Hostname is the machine's name; "" is "sim".
 	Hostname string
-	// CPUs is what nproc says; 0 is 1.
+	// CPUs is the number that nproc prints; 0 is 1.
 	CPUs int
-	// HTTP sends the requests of curl, wget, git and others; nil is a machine without a network. Package outside has one.
+	// HTTP sends the requests of curl, wget, git and others. With nil, the machine has no network.
+	// Package outside has an implementation.
 	HTTP tool.HTTP
 	// Now is the machine's clock; nil is time.Now.
 	Now func() time.Time
-	// Seed makes the machine deterministic: its clock begins at a fixed time and moves only while scripts sleep, which
-	// takes no time; random numbers and process numbers follow from the seed; processes take turns. The same scripts
-	// write the same bytes then. Now must be nil.
+	// Seed makes the machine deterministic: the same scripts write the same bytes. Its clock begins
+	// at a fixed time. The clock moves only while scripts sleep, and sleeping takes no real time.
+	// Random numbers and process numbers follow from the seed. Processes run one at a time. Now
+	// must be nil.
 	Seed *uint64
 	// Limits bound what scripts use.
 	Limits Limits
 }
 
-// Unlimited is the value of a field of [Limits] that does not bound.
+// Unlimited removes a bound: it is a value for a field of [Limits].
 const Unlimited = -1
 
-// Limits bound what scripts use. A field that is 0 is that of [DefaultLimits]; [Unlimited] is no bound.
+// Limits bound what scripts use. A field that is 0 has the value of [DefaultLimits]. [Unlimited] is
+// no bound.
 type Limits struct {
-	Steps     int64         // of one script and all that it starts; a step is about a hundred nanoseconds
-	Memory    int64         // bytes that all processes hold at once; files are not counted
-	Output    int64         // bytes that one script and all that it starts write to its streams
+	Steps     int64         // of one script and all its processes; a step is about a hundred nanoseconds
+	Memory    int64         // bytes that all processes hold together; files are not counted
+	Output    int64         // bytes that one script and all its processes write to its streams
 	Time      time.Duration // of one script
 	Processes int           // at once
 	OpenFiles int           // of one process; Unlimited is 1024 here too
-	Disk      int64         // bytes that are written on top of what a new machine has
-	Files     int64         // files that are made on top of what a new machine has
+	Disk      int64         // bytes written, beyond those of a new machine
+	Files     int64         // files made, beyond those of a new machine
 	FileSize  int64         // bytes of one file, holes included
 	Depth     int           // calls within calls: functions, substitutions, scripts; Unlimited is 512 here too
 }
 
-// DefaultLimits are the bounds of a machine whose Limits are zero. Time has none: the context ends a script that waits.
+// DefaultLimits returns the bounds that a machine with zero Limits has. Time is not bounded: the
+// context ends a script that waits.
 func DefaultLimits() Limits {
 	return Limits{Steps: 10_000_000_000, Memory: 512 << 20, Output: 256 << 20, Time: Unlimited, Processes: 512, OpenFiles: 1024,
 		Disk: 1 << 30, Files: 1_000_000, FileSize: 1 << 30, Depth: 512}
 }
 
-// filled returns the limits with the defaults in place, or which field is wrong.
+// filled returns the limits with defaults for zero fields, or an error that names the wrong field.
 func (l Limits) filled() (Limits, error) {
 	d := DefaultLimits()
 	for _, f := range []struct {
@@ -75,13 +83,13 @@ func (l Limits) filled() (Limits, error) {
 			return l, optionError("Limits."+f.name, fmt.Errorf("%d is neither a bound nor Unlimited", f.value))
 		}
 	}
-	// Below this level 0 is no bound.
+	// In the packages below, 0 is no bound.
 	return Limits{Steps: bound(l.Steps, d.Steps), Memory: bound(l.Memory, d.Memory), Output: bound(l.Output, d.Output), Time: bound(l.Time, d.Time),
 		Processes: bound(l.Processes, d.Processes), OpenFiles: bound(l.OpenFiles, d.OpenFiles), Disk: bound(l.Disk, d.Disk),
 		Files: bound(l.Files, d.Files), FileSize: bound(l.FileSize, d.FileSize), Depth: bound(l.Depth, d.Depth)}, nil
 }
 
-// bound is a limit as the parts below have it: 0 is none.
+// bound converts a limit to the form of the packages below, where 0 is no bound.
 func bound[T ~int | ~int64](given, otherwise T) T { return max(cmp.Or(given, otherwise), 0) }
 
 // interp returns the limits that the interpreter keeps.
@@ -89,12 +97,13 @@ func (l Limits) interp() interp.Limits {
 	return interp.Limits{Procs: l.Processes, Memory: l.Memory, Output: l.Output, Steps: l.Steps, Depth: l.Depth, FDs: l.OpenFiles, Wall: l.Time}
 }
 
-// optionError is an Error of New's.
+// optionError is an Error that New returns.
 func optionError(field string, err error) error {
 	return &Error{Op: "make a machine", Field: field, Err: err}
 }
 
-// checked returns the options with defaults in place. What it keeps is its own: the caller may change its maps and lists.
+// checked returns the options with defaults for zero fields. It copies maps and lists, so that the
+// caller may change its own.
 func (o Options) checked() (Options, error) {
 	var err error
 	if o.Limits, err = o.Limits.filled(); err != nil {
@@ -156,13 +165,13 @@ func isUserName(s string) bool {
 	return len(s) <= 32 && s[0] != '-' && (s[0] < '0' || s[0] > '9') && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// isHostname reports whether a name can be a machine's.
+// isHostname reports whether a name can be the name of a machine.
 func isHostname(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
 	return len(s) <= 64 && strings.Trim(s, letters) == ""
 }
 
-// checkEnv says what is wrong with an environment.
+// checkEnv returns an error that says what is wrong with an environment.
 func checkEnv(env []string) error {
 	for _, kv := range env {
 		name, _, ok := strings.Cut(kv, "=")

@@ -8,9 +8,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// Program is a function that scripts call by name, as they call grep: in pipes, with redirections, in the background. It returns
-// its exit status, 0 to 255, and should return soon after ctx is done, which is when its process is killed. It may run several
-// times at once. A panic ends the call alone, with status 70.
+// Program is a function that scripts call by name, as they call grep: in pipes, with redirections,
+// in the background. It returns its exit status, 0 to 255. It should return soon after ctx is done:
+// ctx is done when its process is killed. It may run several times at once. A panic ends only this
+// call, with status 70.
 type Program func(ctx context.Context, c *Call) int
 
 // Call is one run of a [Program].
@@ -20,15 +21,16 @@ type Call struct {
 	Env  []string // NAME=value
 	Dir  string   // the working directory, absolute
 	User string
-	// The streams. Stdin is at its end when there is nothing to read; each read of it is paid for with steps, so that a
-	// program which reads for ever ends with its script. The others fail when nobody reads.
+	// The streams of the call. Stdin without input is at its end. Each read of Stdin costs steps,
+	// so that a program that reads for ever ends with its script. Writes to the other streams fail
+	// when nobody reads them.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Files is the disk as the calling user may use it. Relative names are below Dir.
+	// Files is the disk with the rights of the calling user. Relative names are below Dir.
 	Files Files
 }
 
-// Command returns the program as package tool has programs.
+// Command returns the program in the form of package tool.
 func (p Program) Command() tool.Command {
 	return func(c *tool.Call) (status int) {
 		defer func() {
@@ -41,7 +43,7 @@ func (p Program) Command() tool.Command {
 	}
 }
 
-// paidInput is standard input, of which each read is paid for.
+// paidInput is standard input whose reads cost steps.
 type paidInput struct{ c *tool.Call }
 
 // Read implements io.Reader.

@@ -21,15 +21,15 @@ const (
 	LimitOutput = interp.LimitOutput
 	LimitSteps  = interp.LimitSteps
 	LimitTime   = interp.LimitTime
-	LimitFault  = interp.LimitFault // none: the shell or one of its programs has a fault, and panicked
+	LimitFault  = interp.LimitFault // no limit: the shell or one of its programs has a bug and panicked
 )
 
 // Exit is how a script ended.
 type Exit struct {
 	Status  int    // 0 to 255; 128 + Signal when a signal ended it
 	Signal  int    // 0 when none did
-	Limit   Limit  // that ended it; "" when none did
-	Message string // the same in words, with the limit's value
+	Limit   Limit  // the limit that ended it; "" when none did
+	Message string // the reason in words, with the limit's value
 }
 
 // Result is what [Machine.Run] returns.
@@ -38,37 +38,40 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// Command is a script to start. Its zero value reads commands from Stdin, one after the other, as a session does.
+// Command is a script to start. The zero value reads commands from Stdin one by one, as a session
+// does.
 type Command struct {
 	Script string
 	Args   []string // $1 and so on; $0 is bash
 	Env    []string // NAME=value, on top of the machine's
-	Dir    string   // absolute, or below the home directory; "" is that
-	// Stdin is read while the script runs; nil is empty. A Read that waits is not waited for at the end.
+	Dir    string   // absolute, or below the home directory; "" is the home directory
+	// Stdin is read while the script runs; nil is empty. Wait does not wait for a Read that is
+	// still blocked.
 	Stdin io.Reader
-	// Stdout and Stderr are written to while the script runs, by one goroutine each; nil discards. A script whose writer fails
-	// gets SIGPIPE.
+	// Stdout and Stderr are written to while the script runs, each by one goroutine; nil discards.
+	// A script whose writer fails gets SIGPIPE.
 	Stdout, Stderr io.Writer
-	// Terminal, if given, makes the streams a terminal: Stdin is what is typed, Stdout what it shows, and Stderr is not used.
+	// Terminal, if given, makes the streams a terminal: Stdin is the keyboard, Stdout is the
+	// screen, and Stderr is not used.
 	Terminal *Terminal
 }
 
 // Terminal is the size of a terminal, in characters.
 type Terminal struct{ Cols, Rows uint16 }
 
-// Process is a script that was started.
+// Process is a running or finished script.
 type Process struct {
 	process  *interp.Process
 	terminal *interp.TTY
 
 	done chan struct{}
-	exit Exit // valid once done is closed, and err too
+	exit Exit // like err, valid only after done is closed
 	err  error
 }
 
-// Run runs a script in a new shell and returns when it has ended, with what it wrote. Jobs that it leaves in the background are
-// ended then. The error is not about the script: it is ctx's when that ended the script, and an [Error] otherwise; the
-// Result has what was written until then.
+// Run runs a script in a new shell, and returns its output when it has ended. It then ends the jobs
+// that the script left in the background. The error is not about the script. It is ctx's error when
+// ctx ended the script, and an [Error] otherwise. After an error, the Result has the output so far.
 func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
 	if script == "" {
 		return Result{}, ctx.Err() // an empty Command would read its standard input
@@ -82,7 +85,8 @@ func (m *Machine) Run(ctx context.Context, script string) (Result, error) {
 	return Result{exit, out.String(), errs.String()}, err
 }
 
-// Start starts a script in a new shell. It is ended when ctx is done. Whoever starts it need not wait for it: Close does.
+// Start starts a script in a new shell. The script ends when ctx is done. The caller need not wait
+// for it: Close does.
 func (m *Machine) Start(ctx context.Context, c Command) (*Process, error) {
 	const op = "start a script"
 	if err := ctx.Err(); err != nil {
@@ -108,7 +112,7 @@ func (m *Machine) Start(ctx context.Context, c Command) (*Process, error) {
 	return p, nil
 }
 
-// spec is the shell that runs a command, without its streams.
+// spec describes the shell that runs a command, without its streams.
 func (m *Machine) spec(c Command) interp.Spec {
 	s := interp.Spec{Path: "/bin/bash", Dir: m.Files().abs(c.Dir), UID: m.cred.UID, GID: m.cred.GID, Env: slices.Concat(m.options.Env, c.Env)}
 	switch {
@@ -120,17 +124,17 @@ func (m *Machine) spec(c Command) interp.Spec {
 	return s
 }
 
-// streams carry what goes in and out of one script.
+// streams carry the input and the outputs of one script.
 type streams struct {
-	in  func()         // carries the input until it ends; nil without one
-	out []func() error // each carries one output until its writers have ended
+	in  func()         // carries the input until it ends; nil without an input
+	out []func() error // each one carries an output until its writers have ended
 	all sync.WaitGroup // of out
 
 	mu  sync.Mutex
-	err error // the first of a caller's writer
+	err error // the first error of one of the caller's writers
 }
 
-// connect gives a script its streams.
+// connect connects a script to the caller's streams.
 func (p *Process) connect(m *Machine, c Command, spec *interp.Spec) *streams {
 	s := &streams{}
 	if c.Terminal != nil {
@@ -138,7 +142,7 @@ func (p *Process) connect(m *Machine, c Command, spec *interp.Spec) *streams {
 		p.terminal, spec.TTY = tty, tty
 		spec.Env = append(spec.Env, "TERM=xterm-256color")
 		if c.Stdin != nil {
-			s.in = func() { _, _ = io.Copy(tty, c.Stdin) } // who types no more has nothing to say
+			s.in = func() { _, _ = io.Copy(tty, c.Stdin) } // an error ends the typing and has no other effect
 		}
 		s.out = append(s.out, func() error { return carry("Stdout", c.Stdout, tty, func() { _ = tty.Close() }) })
 		return s
@@ -147,7 +151,7 @@ func (p *Process) connect(m *Machine, c Command, spec *interp.Spec) *streams {
 		in := interp.NewPipe()
 		spec.Stdin = in
 		s.in = func() {
-			_, _ = io.Copy(in, c.Stdin) // the script sees the end, and may have ended itself
+			_, _ = io.Copy(in, c.Stdin) // the script sees the end of input, and may have ended itself
 			in.CloseWrite()
 		}
 	}
@@ -166,7 +170,8 @@ func (p *Process) connect(m *Machine, c Command, spec *interp.Spec) *streams {
 	return s
 }
 
-// carry copies an output to the caller's writer. When that fails, stop makes writing fail inside.
+// carry copies an output to the caller's writer. When that writer fails, carry calls stop, which
+// makes the script's writes fail.
 func carry(name string, to io.Writer, from io.Reader, stop func()) error {
 	if to == nil {
 		to = io.Discard
@@ -178,7 +183,8 @@ func carry(name string, to io.Writer, from io.Reader, stop func()) error {
 	return nil
 }
 
-// begin starts to carry. Only the outputs are waited for: nothing ends a caller's Read.
+// begin starts to carry. await waits only for the outputs, because nothing can end a blocked Read
+// of the caller's.
 func (s *streams) begin() {
 	if s.in != nil {
 		go s.in()
@@ -194,7 +200,7 @@ func (s *streams) begin() {
 	}
 }
 
-// await waits for the script and for what it wrote, and says how it ended.
+// await waits for the script and its output, and records how the script ended.
 func (p *Process) await(ctx context.Context, m *Machine, s *streams) {
 	defer close(p.done)
 	stop := context.AfterFunc(ctx, p.process.End)
@@ -217,14 +223,15 @@ func (p *Process) await(ctx context.Context, m *Machine, s *streams) {
 	}
 }
 
-// Wait returns when the script has ended and all that it wrote has been passed on, and ends the jobs that it left in the
-// background. The error is as that of [Machine.Run], or of a writer of the caller's. It may be called more than once.
+// Wait returns when the script has ended and all its output has been passed on. It ends the jobs
+// that the script left in the background. The error is as for [Machine.Run], or the error of a
+// writer of the caller's. It may be called more than once.
 func (p *Process) Wait() (Exit, error) {
 	<-p.done
 	return p.exit, p.err
 }
 
-// Done is closed when Wait would return at once.
+// Done returns a channel that is closed when Wait would return at once.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // PID is the script's process number, inside its machine.

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Machine is one simulated computer. It is safe for concurrent use: scripts may run at the same time, as processes do. Who made
-// it closes it.
+// Machine is one simulated computer. It is safe for concurrent use: scripts may run at the same
+// time, as processes do. The caller of New or Fork closes it.
 type Machine struct {
 	options Options // checked
 	cred    vfs.Cred
@@ -25,7 +25,7 @@ type Machine struct {
 	running sync.WaitGroup // what Start began
 }
 
-// New makes a machine. The error is an [Error] that names the field of the options that is wrong.
+// New makes a machine. The error is an [Error] that names the wrong field of the options.
 func New(o Options) (*Machine, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -51,14 +51,14 @@ func New(o Options) (*Machine, error) {
 	return m, nil
 }
 
-// newMachine makes a machine whose disk is a copy of one.
+// newMachine makes a machine whose disk is a copy of the given disk.
 func newMachine(o Options, from *vfs.FS) *Machine {
 	m := &Machine{options: o}
 	if o.User != rootUser {
 		m.cred = vfs.Cred{UID: userID, GID: userID}
 	}
 	disk := vfs.Options{Quota: o.Limits.Disk, Files: o.Limits.Files, FileSize: o.Limits.FileSize, Now: o.Now}
-	if o.Seed != nil { // the machine's clock and numbers are the disk's too
+	if o.Seed != nil { // the disk uses the machine's clock and numbers too
 		disk.Now = func() time.Time { return m.machine.Now() }
 		disk.Random = func(b []byte) { m.machine.Random(b) }
 	}
@@ -73,7 +73,8 @@ func newMachine(o Options, from *vfs.FS) *Machine {
 	return m
 }
 
-// furnish puts on a new disk what the options ask for: the user, and files that lead to the caller's programs.
+// furnish adds to a new disk what the options require: the user, and files that lead to the
+// caller's programs.
 func (m *Machine) furnish() error {
 	if m.options.User != rootUser && m.options.User != defaultUser {
 		if err := interp.AddUser(m.disk, m.options.User, userID); err != nil {
@@ -88,9 +89,11 @@ func (m *Machine) furnish() error {
 	return nil
 }
 
-// Fork makes another machine with the same options, whose disk is a copy of this one's as it is now. It takes microseconds: from
-// here on each copies what it changes. Processes are not copied, and bounds of the disk count anew. Mounted sources are shared:
-// they must stay open until both machines are closed. A fork that runs nothing is a snapshot: fork it again to go back to it.
+// Fork makes another machine with the same options, whose disk is a copy of this one's as it is
+// now. It takes microseconds: afterwards each machine copies the parts that it changes. Processes
+// are not copied, and the limits of the disk count from zero. Mounted sources are shared: they must
+// stay open until both machines are closed. A fork that runs nothing is a snapshot: fork it again
+// to go back to it.
 func (m *Machine) Fork() (*Machine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,18 +103,19 @@ func (m *Machine) Fork() (*Machine, error) {
 	return newMachine(m.options, m.disk), nil
 }
 
-// MountMode says what becomes of what scripts write below a mounted source.
+// MountMode says where writes below a mounted source go.
 type MountMode int
 
 // The modes of a mount.
 const (
 	ReadOnly  MountMode = iota // writing fails
-	Overlay                    // changes are kept in memory, and are on this machine's disk alone
+	Overlay                    // changes stay in memory, only on this machine's disk
 	WriteBack                  // changes are made to the source, which must be a vfs.Writer
 )
 
-// Mount shows scripts a source of files at a directory, which is made if it is missing. Package hostfs opens directories of the
-// host as sources. The files are the machine's user's. The caller closes the source, after the machine.
+// Mount shows a source of files to scripts at a directory, and makes the directory if it is
+// missing. Package hostfs opens directories of the host as sources. The files belong to the
+// machine's user. The caller closes the source after it has closed the machine.
 func (m *Machine) Mount(dir string, source vfs.Source, mode MountMode) error {
 	bad := func(field string, err error) error { return &Error{Op: "mount", Field: field, Err: err} }
 	switch {
@@ -139,12 +143,12 @@ func (m *Machine) Mount(dir string, source vfs.Source, mode MountMode) error {
 	return nil
 }
 
-// Usage is what a machine uses now.
+// Usage tells what a machine uses now.
 type Usage struct {
 	Steps     int64 // since the machine was made
 	Memory    int64 // bytes that processes hold
 	Processes int   // that run
-	Disk      int64 // bytes that were written on top of what it began with
+	Disk      int64 // bytes written, beyond those of a new machine
 }
 
 // Usage measures the machine.
@@ -154,8 +158,9 @@ func (m *Machine) Usage() Usage {
 	return Usage{Steps: u.Steps, Memory: u.Memory, Processes: u.Procs, Disk: written}
 }
 
-// Close ends all scripts and returns when they have ended, and with them the calls of the caller's programs, whose context is
-// done. It may be called more than once. The disk can still be read.
+// Close ends all scripts and returns when they have ended. It also waits for running calls of the
+// caller's programs, and their context is done. It may be called more than once. The disk can still
+// be read.
 func (m *Machine) Close() error {
 	m.mu.Lock()
 	m.closed = true

@@ -31,7 +31,7 @@ func machine(t testing.TB, o shell.Options) *shell.Machine {
 	return m
 }
 
-// says runs a script that must write just this.
+// says runs a script whose output must be exactly want.
 func says(t testing.TB, m *shell.Machine, script, want string) {
 	t.Helper()
 	r, err := m.Run(t.Context(), script)
@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 	says(t, machine(t, shell.Options{User: "root"}), "id -u; pwd; touch /etc/x", "0\n/root\n")
 }
 
-// TestLimitsNamed says which bound was reached.
+// TestLimitsNamed checks that the result names the limit that was reached.
 func TestLimitsNamed(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -74,7 +74,7 @@ func TestLimitsNamed(t *testing.T) {
 			t.Errorf("%s: %q %q %d %v", c.script, r.Limit, r.Message, r.Status, err)
 		}
 	}
-	// These are refused to the script, which goes on.
+	// Linux refuses these calls with an error, and the script goes on.
 	m := machine(t, shell.Options{Limits: shell.Limits{Disk: 1 << 20, Files: 100, FileSize: 1 << 19, Processes: 8, OpenFiles: 16, Depth: 20}})
 	for script, word := range map[string]string{
 		"for f in a b c; do yes | head -c 500000 > $f; done; rm a b c":    "No space left on device",
@@ -90,7 +90,7 @@ func TestLimitsNamed(t *testing.T) {
 	says(t, m, "echo fine", "fine\n")
 }
 
-// TestBadOptions says that every option which can be wrong is refused with its name.
+// TestBadOptions checks that New refuses each wrong option and names it.
 func TestBadOptions(t *testing.T) {
 	seed := uint64(1)
 	ok := func(context.Context, *shell.Call) int { return 0 }
@@ -146,7 +146,7 @@ func TestPrograms(t *testing.T) {
 	given := map[string]shell.Program{"shout": shout, "jq": func(_ context.Context, c *shell.Call) int { fmt.Fprintln(c.Stdout, "mine"); return 0 },
 		"breaks": func(context.Context, *shell.Call) int { panic("oh") }, "waits": func(ctx context.Context, _ *shell.Call) int { <-ctx.Done(); return 0 }}
 	m := machine(t, shell.Options{Programs: given})
-	delete(given, "jq") // the machine's table is its own
+	delete(given, "jq") // the machine has its own copy of the table
 	r, err := m.Run(t.Context(), "mkdir d; cd d; umask 077; export A=b; printf 'hi\n' | shout x 2>&1 | cat; echo ${PIPESTATUS[1]}; ls -l made | cut -c1-10; jq")
 	if want := "HI\nshout [x] /home/user/d user true\n44\n-rw-------\nmine\n"; err != nil || r.Stdout != want {
 		t.Errorf("%+v %v", r, err)
@@ -200,7 +200,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestEnd says what ends a script from outside, and how it is told.
+// TestEnd checks what ends a script from outside, and the error that reports it.
 func TestEnd(t *testing.T) {
 	m := machine(t, shell.Options{})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("tea is ready"))
@@ -228,7 +228,7 @@ func TestEnd(t *testing.T) {
 	if e, err := p.Wait(); err != nil || e.Status != 4 && e.Status != 143 {
 		t.Errorf("%+v %v", e, err)
 	}
-	// A writer that fails ends the script, and is told.
+	// A writer that fails ends the script, and its error is reported.
 	broken := errors.New("no paper")
 	p, err = m.Start(t.Context(), shell.Command{Script: "yes", Stdout: writerFunc(func([]byte) (int, error) { return 0, broken })})
 	if err != nil {
@@ -274,7 +274,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestSeed runs the same in two machines.
+// TestSeed runs the same scripts in two machines.
 func TestSeed(t *testing.T) {
 	seed := uint64(7)
 	script := `date; echo $RANDOM $$; head -c 4 /dev/urandom | od -An -tx1; touch f; stat -c %y f /usr/bin/ls /home/user; sleep 3600; date; (echo a & echo b & wait)`
@@ -372,7 +372,7 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestHammer uses one machine from many goroutines, and closes it under them.
+// TestHammer uses one machine from many goroutines, and closes it while they run.
 func TestHammer(t *testing.T) {
 	m := machine(t, shell.Options{Limits: shell.Limits{Processes: 100}})
 	var all sync.WaitGroup
@@ -398,7 +398,7 @@ func TestHammer(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkNew is what a machine costs.
+// BenchmarkNew measures the cost of a machine.
 func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		m, err := shell.New(shell.Options{})

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// maxLines is how long a function may be: a screen and a half.
+// maxLines is the longest allowed function: a screen and a half.
 const maxLines = 80
 
-// dispatch are the functions that may be longer, with the reason. Each is one table in the form of a switch: its cases share
-// nothing, and none is longer than a few lines.
+// dispatch lists the functions that may be longer, with the reason. Each is one table in the form
+// of a switch: its cases share nothing, and each case is a few lines.
 var dispatch = map[string]string{
 	"regex.run": "one case for each instruction of the backtracker, in its innermost loop",
 
@@ -24,7 +24,8 @@ var dispatch = map[string]string{
 	"tools/web.variable":   "one case for each variable of curl's --write-out",
 }
 
-// TestFunctionsAreShort fails for a function of more than maxLines lines, and for an exception that is not needed any more.
+// TestFunctionsAreShort fails for a function of more than maxLines lines. It also fails for an
+// exception that is no longer needed.
 func TestFunctionsAreShort(t *testing.T) {
 	var long []string
 	for name, file := range sources(t) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is a program of somebody who knows nothing but this package's documentation.
+// stranger is a program written only from this package's documentation.
 const stranger = `package main
 
 import (
@@ -33,7 +33,8 @@ func main() {
 }
 `
 
-// TestStranger builds and runs a module of its own that requires this one, with what is in the module cache: no network.
+// TestStranger builds and runs a separate module that requires this one. It uses the module cache
+// and no network.
 func TestStranger(t *testing.T) {
 	testenv.Long(t, "it links a whole machine")
 	goTool, err := exec.LookPath("go")
@@ -51,7 +52,7 @@ func TestStranger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The versions that this module requires, so that nothing needs to be asked for.
+	// Use the versions that this module requires, so that nothing must be downloaded.
 	_, requires, _ := strings.Cut(string(mod), "\nrequire")
 	text := "module example.org/stranger\n\ngo 1.26\n\nrequire github.com/carrel-dev/carrel v0.0.0\n\nreplace github.com/carrel-dev/carrel => " + root + "\n\nrequire" + requires
 	for name, content := range map[string]string{"main.go": stranger, "go.mod": text, "go.sum": string(sum)} {

@@ -16,10 +16,12 @@ const (
 	programDir  = "/usr/local/bin/"
 )
 
-// seededBirth is when the files of a deterministic machine were made: before its clock begins.
+// seededBirth is the creation time of the files of a deterministic machine. It is before the start
+// of its clock.
 var seededBirth = time.Date(2023, time.December, 1, 0, 0, 0, 0, time.UTC)
 
-// templates are the disks that machines are copies of: making one takes milliseconds, a copy microseconds.
+// templates are the disks that machines copy. Making one takes milliseconds, copying it
+// microseconds.
 type templates struct{ bare, withUser *vfs.FS }
 
 var (
@@ -27,7 +29,7 @@ var (
 	seededTemplates = sync.OnceValues(func() (templates, error) { return newTemplates(func() time.Time { return seededBirth }) })
 )
 
-// newTemplates makes the disk of a machine that nobody has used, and one that the default user has a home on.
+// newTemplates makes two disks: one that nobody has used, and one with a home for the default user.
 func newTemplates(now func() time.Time) (templates, error) {
 	bare := vfs.New(vfs.Options{Now: now})
 	if err := interp.Install(bare, tools.Names()...); err != nil {

@@ -186,7 +186,7 @@ type forecast struct {
 	Text string `json:"text"`
 }
 
-// server is a real MCP server in this process, and a session with it.
+// server returns a session with a real MCP server in this process.
 func server(t *testing.T) *mcp.ClientSession {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -262,8 +262,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestProgramsRefuses says that tools which can't be programs of one machine are refused, and that one which panics ends its
-// own call.
+// TestProgramsRefuses checks that Programs refuses tools that can't be programs of one machine. It
+// also checks that a tool that panics ends only its own call.
 func TestProgramsRefuses(t *testing.T) {
 	call := func(context.Context, json.RawMessage) (json.RawMessage, error) { panic("inside") }
 	many := make([]Tool, maxPrograms+1)

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Decision is what was decided about one call.
+// Decision is the decision about one call.
 type Decision struct {
 	Time    time.Time       `json:"time"`
 	Method  string          `json:"method"`
@@ -22,7 +22,7 @@ type Decision struct {
 	Reason  string          `json:"reason,omitempty"` // why not
 }
 
-// Guard judges calls by rules, and remembers what was called. It is safe for concurrent use.
+// Guard judges calls by rules, and counts them. It is safe for concurrent use.
 type Guard struct {
 	rules *Rules
 	audit func(Decision)
@@ -34,7 +34,8 @@ type Guard struct {
 	totals []map[string]float64
 }
 
-// NewGuard returns a guard. audit is told of every decision, allowed or not, before the call is made; nil tells nobody.
+// NewGuard returns a guard. It passes every decision, allowed or not, to audit before the call is
+// made. audit may be nil.
 func NewGuard(r *Rules, audit func(Decision)) *Guard {
 	if audit == nil {
 		audit = func(Decision) {}
@@ -50,7 +51,8 @@ type Denied struct {
 // Error implements error.
 func (d *Denied) Error() string { return "denied: " + d.Method + ": " + d.Reason }
 
-// Check judges a call whose arguments are a JSON object, and counts it when it is allowed. The error is a [Denied].
+// Check judges a call whose arguments are a JSON object. It counts an allowed call. The error is a
+// [Denied].
 func (g *Guard) Check(method string, args json.RawMessage) error {
 	rule, reason := g.decide(method, args)
 	g.audit(Decision{Time: g.now(), Method: method, Args: args, Allowed: reason == "", Rule: rule, Reason: reason})
@@ -60,7 +62,7 @@ func (g *Guard) Check(method string, args json.RawMessage) error {
 	return nil
 }
 
-// decide finds the rule that allows a call, or says why none does.
+// decide finds the rule that allows a call, or the reason why none does.
 func (g *Guard) decide(method string, args json.RawMessage) (rule int, reason string) {
 	var values map[string]any
 	if err := json.Unmarshal(args, &values); err != nil || values == nil {
@@ -83,13 +85,13 @@ func (g *Guard) decide(method string, args json.RawMessage) (rule int, reason st
 			return i, ""
 		}
 		if rule < 0 {
-			rule, reason = i, why // of several, what the first says
+			rule, reason = i, why // report the reason of the first matching rule
 		}
 	}
 	return rule, reason
 }
 
-// fits says why a rule does not allow a call, "" when it does.
+// fits returns the reason why a rule does not allow a call, or "" when it does.
 func (g *Guard) fits(i int, r *Rule, values map[string]any) string {
 	if r.MaxCalls != nil && g.counts[i] >= *r.MaxCalls {
 		return fmt.Sprintf("more than %d calls by this rule", *r.MaxCalls)
@@ -118,7 +120,7 @@ func (g *Guard) fits(i int, r *Rule, values map[string]any) string {
 	return ""
 }
 
-// count counts a call that is allowed.
+// count counts an allowed call.
 func (g *Guard) count(i int, r *Rule, values map[string]any) {
 	g.calls++
 	g.counts[i]++
@@ -141,7 +143,7 @@ func sortedNames(m map[string]*Constraint) []string {
 	return names
 }
 
-// at finds a value by its path. A key that has dots is found by its whole name first.
+// at finds a value by its path. A key that contains dots is first searched as a whole.
 func at(values map[string]any, path string) (any, bool) {
 	if v, ok := values[path]; ok {
 		return v, true
@@ -158,7 +160,8 @@ func at(values map[string]any, path string) (any, bool) {
 	return at(inner, rest)
 }
 
-// unnamed finds an argument that no parameter names, itself or as a whole that it is in.
+// unnamed finds an argument that no parameter names. A parameter also names everything inside its
+// value.
 func unnamed(values map[string]any, prefix string, params map[string]*Constraint) string {
 	keys := make([]string, 0, len(values))
 	for k := range values {
@@ -185,7 +188,7 @@ func unnamed(values map[string]any, prefix string, params map[string]*Constraint
 	return ""
 }
 
-// kindOf is a value's type in JSON.
+// kindOf returns a value's JSON type.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -205,7 +208,7 @@ func kindOf(v any) string {
 	return "object"
 }
 
-// holds says why a constraint does not hold, "" when it does.
+// holds returns the reason why a constraint does not hold, or "" when it does.
 func (c *Constraint) holds(v any, there bool) string {
 	switch {
 	case c.Exists != nil && !*c.Exists && there:
@@ -277,7 +280,7 @@ func compare(v, with any) (int, bool) {
 	return 0, false
 }
 
-// text is what a constraint says of strings.
+// text checks a constraint's conditions for strings.
 func (c *Constraint) text(v any) string {
 	for _, t := range []struct {
 		want *string
@@ -299,7 +302,7 @@ func (c *Constraint) text(v any) string {
 	return ""
 }
 
-// length is what a constraint says of sizes.
+// length checks a constraint's conditions for lengths.
 func (c *Constraint) length(v any) string {
 	if c.MinLength == nil && c.MaxLength == nil {
 		return ""
@@ -324,7 +327,7 @@ func (c *Constraint) length(v any) string {
 	return ""
 }
 
-// inner is what constraints within a constraint say.
+// inner checks the constraints within a constraint.
 func (c *Constraint) inner(v any) string {
 	if c.Each != nil {
 		list, ok := v.([]any)
@@ -362,7 +365,7 @@ func (c *Constraint) inner(v any) string {
 	return ""
 }
 
-// show writes a value for a reason.
+// show formats a value for a reason.
 func show(v any) string {
 	b, err := json.Marshal(v)
 	const most = 200

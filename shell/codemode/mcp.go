@@ -10,11 +10,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxTools bounds what one server may bring.
+// maxTools is the most tools that one server may have.
 const maxTools = 1000
 
-// FromMCP makes tools of those of an MCP server. They live as long as the session. What a tool returns is its structured
-// content, or else its text (as JSON, when it is JSON), or else its content as it is.
+// FromMCP makes tools from the tools of an MCP server. They live as long as the session. The result
+// of a tool is its structured content. Without that, it is its text (as JSON, if it is JSON), or
+// else its content unchanged.
 func FromMCP(ctx context.Context, session *mcp.ClientSession) ([]Tool, error) {
 	var out []Tool
 	for t, err := range session.Tools(ctx, nil) {
@@ -40,7 +41,7 @@ func FromMCP(ctx context.Context, session *mcp.ClientSession) ([]Tool, error) {
 	return out, nil
 }
 
-// mcpResult makes JSON of what a tool has answered.
+// mcpResult makes JSON from a tool's answer.
 func mcpResult(r *mcp.CallToolResult) (json.RawMessage, error) {
 	var text strings.Builder
 	only := true

@@ -13,20 +13,22 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// maxInput bounds the JSON that a program takes from its standard input.
+// maxInput is the most JSON that a program reads from its standard input.
 const maxInput = 16 << 20
 
-// maxPrograms bounds how many tools one machine takes as programs.
+// maxPrograms is the most tools that one machine accepts as programs.
 const maxPrograms = 256
 
-// maxHelp bounds what --help prints, since a server wrote it.
+// maxHelp is the most text that --help prints. A server wrote that text.
 const maxHelp = 16 << 10
 
-// Programs makes programs of simulated machines of tools, by name: one each, named as the tool is, with a slash as a dash. Its
-// flags are the properties of the tool's schema (--name value, --name=value; --flag and --no-flag for booleans; an array's flag
-// is given once per element; a value that is not plain is JSON). A required one may be given without its flag, in the schema's
-// order. A single argument "-" takes the whole object as JSON from standard input. What the tool returns is printed as JSON, a
-// text as it is. guard judges each call; nil lets every call pass, which is for tools that a whole machine was given.
+// Programs makes a program of simulated machines from each tool. The program has the tool's name,
+// with dashes for slashes. Its flags are the properties of the tool's schema: --name value,
+// --name=value, and --flag and --no-flag for booleans. The flag of an array is given once per
+// element. A value that is not a scalar is JSON. A required property may be given without its flag,
+// in the schema's order. A single argument "-" reads the whole object as JSON from standard input.
+// The program prints the tool's result as JSON, or a string as plain text. guard judges each call.
+// A nil guard allows every call: use it for tools that a whole machine was given.
 func Programs(tools []Tool, guard *Guard) (map[string]tool.Command, error) {
 	if len(tools) > maxPrograms {
 		return nil, fmt.Errorf("%d tools, and at most %d may be programs", len(tools), maxPrograms)
@@ -49,23 +51,23 @@ func Programs(tools []Tool, guard *Guard) (map[string]tool.Command, error) {
 	return out, nil
 }
 
-// toolCommand is one tool as a program.
+// toolCommand makes a program from one tool.
 func toolCommand(t Tool, s *schema, guard *Guard, help string) tool.Command {
 	return func(c *tool.Call) (status int) {
-		defer func() { // the tool is its owner's code, and its failure is this call's alone
+		defer func() { // the tool is its owner's code: its panic must end only this call
 			if r := recover(); r != nil {
 				status = c.Errorf(70, "the tool failed inside: %v", r)
 			}
 		}()
 		if len(c.Args) == 1 && c.Args[0] == "--help" {
-			_, _ = io.WriteString(c.Out, help) // who does not read it does not want it
+			_, _ = io.WriteString(c.Out, help) // an error means that nobody reads it
 			return 0
 		}
 		return runTool(t, s, guard, c)
 	}
 }
 
-// programName is a tool's name as a program's.
+// programName returns the program's name for a tool.
 func programName(tool string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._+-", r) {
@@ -75,7 +77,7 @@ func programName(tool string) string {
 	}, tool)
 }
 
-// runTool is one run of a tool as a program.
+// runTool runs a tool as a program.
 func runTool(t Tool, s *schema, guard *Guard, c *tool.Call) int {
 	fail := func(status int, err error) int {
 		fmt.Fprintf(c.Err, "%s: %v\n", c.Base(), err)
@@ -108,7 +110,7 @@ func runTool(t Tool, s *schema, guard *Guard, c *tool.Call) int {
 	return 0
 }
 
-// schema is what is read of a tool's JSON schema.
+// schema is the part of a tool's JSON schema that Programs uses.
 type schema struct {
 	Type        string             `json:"-"`
 	Types       json.RawMessage    `json:"type"`
@@ -145,7 +147,7 @@ func parseSchema(data json.RawMessage) (*schema, error) {
 	return s, nil
 }
 
-// firstType is a type, or the first of several that is not null.
+// firstType returns the type, or the first of several types that is not null.
 func firstType(raw json.RawMessage) string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {
@@ -161,7 +163,7 @@ func firstType(raw json.RawMessage) string {
 	return ""
 }
 
-// names are the properties: the required ones in their order, then the others.
+// names returns the properties: the required ones in their order, then the others.
 func (s *schema) names() []string {
 	out := slices.DeleteFunc(slices.Clone(s.Required), func(n string) bool { return s.Properties[n] == nil })
 	var rest []string
@@ -206,7 +208,7 @@ func (s *schema) help(name, description string) string {
 	return text[:min(len(text), maxHelp)]
 }
 
-// args makes the tool's JSON of a command line.
+// args makes the tool's JSON from a command line.
 func (s *schema) args(c *tool.Call) (json.RawMessage, error) {
 	if len(c.Args) == 1 && c.Args[0] == "-" {
 		b, err := io.ReadAll(io.LimitReader(c.In, maxInput+1))
@@ -220,7 +222,7 @@ func (s *schema) args(c *tool.Call) (json.RawMessage, error) {
 		if err := json.Unmarshal(b, &object); err != nil || object == nil {
 			return nil, errors.New("standard input is no JSON object")
 		}
-		return json.Marshal(object) // as it was read: a key stands there once
+		return json.Marshal(object) // written from the parsed object: each key occurs once
 	}
 	values := map[string]any{}
 	var plain []string
@@ -305,7 +307,7 @@ func (p *schema) put(values map[string]any, name, text string) error {
 	return nil
 }
 
-// scalar makes a value of a text by its type.
+// scalar converts a text to a value of a type.
 func scalar(kind, name, text string) (any, error) {
 	bad := func() error {
 		return fmt.Errorf("invalid argument %s for '--%s': not of type %s", show(text), name, kind)

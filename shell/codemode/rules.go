@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Rules say which tools may be called, and with what. Make them with [ParseRules].
+// Rules say which tools may be called with which arguments. Make them with [ParseRules].
 type Rules struct {
-	// MaxCalls bounds all calls together; nil is no bound.
+	// MaxCalls limits all calls together; nil is no limit.
 	MaxCalls *int64 `json:"max_calls,omitempty"`
-	// Allow are the rules; the first that fits allows a call.
+	// Allow has the rules. The first rule that fits allows a call.
 	Allow []Rule `json:"allow"`
 }
 
@@ -26,7 +26,7 @@ type Rule struct {
 	Others   bool                   `json:"others,omitempty"`
 }
 
-// Constraint is what must hold of one parameter.
+// Constraint is a condition for one parameter.
 type Constraint struct {
 	Type        string        `json:"type,omitempty"`
 	Eq          Value         `json:"eq,omitzero"`
@@ -55,7 +55,7 @@ type Constraint struct {
 	pattern *regexp.Regexp
 }
 
-// Value is a value that may be null, and may not be there.
+// Value is a value that may be null or missing.
 type Value struct {
 	Set bool
 	Any any
@@ -70,7 +70,8 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(v.Any) }
 
-// nulls finds a null where it is no value to compare with: taken for nothing, it would allow more than it seems to.
+// nulls finds a null that is not a value to compare with. Parsing would take such a null as a
+// missing field, so the rule would allow more than it seems to.
 func nulls(v any, path string) error {
 	switch v := v.(type) {
 	case nil:
@@ -102,8 +103,9 @@ const (
 	maxConstraint = 16      // nesting
 )
 
-// ParseRules reads rules. It refuses unknown fields, text behind the object, and what can't hold: a type that is none, a
-// pattern that does not compile, a comparison with what can't be compared.
+// ParseRules reads rules. It refuses unknown fields, text after the object, and invalid conditions:
+// an unknown type, a pattern that does not compile, a comparison with a value that can't be
+// compared.
 func ParseRules(data []byte) (*Rules, error) {
 	if len(data) > maxRules {
 		return nil, fmt.Errorf("rules: more than %d bytes", maxRules)
@@ -160,7 +162,7 @@ func (r *Rule) check() error {
 
 var jsonTypes = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-// check looks at a constraint, and compiles its pattern.
+// check checks a constraint and compiles its pattern.
 func (c *Constraint) check(depth int) (err error) {
 	switch {
 	case c == nil:
@@ -223,9 +225,10 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// match reports whether a method's name matches a pattern: * is anything without a slash, ** anything.
+// match reports whether a method's name matches a pattern: * matches anything without a slash, **
+// anything.
 func match(pattern, name string) bool {
-	// back is where to go on when what follows the last star does not fit.
+	// back is the position to try next when the text after the last star does not match.
 	p, n := 0, 0
 	type star struct{ p, n int }
 	one, any := star{-1, 0}, star{-1, 0}

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/quickjs"
 )
 
-// Tool is a function that scripts may be granted.
+// Tool is a function that can be granted to scripts.
 type Tool struct {
 	Name        string
 	Description string
@@ -25,8 +25,8 @@ type Tool struct {
 
 // Limits bounds a script. Zero fields have defaults.
 type Limits struct {
-	Time   time.Duration // in all, tools included; 0 is a minute
-	Steps  int64         // of a hundred nanoseconds or so; 0 is 300 million
+	Time   time.Duration // in total, including tools; 0 is a minute
+	Steps  int64         // each about a hundred nanoseconds; 0 is 300 million
 	Memory int64         // bytes; 0 is 64 MB
 	Output int           // bytes of console and result; 0 is 1 MB
 }
@@ -47,14 +47,14 @@ func (l Limits) defaults() Limits {
 	return l
 }
 
-// Options are what a script is run with.
+// Options are the options of Run.
 type Options struct {
 	Tools  []Tool
 	Guard  *Guard // judges each call; nil denies all
 	Limits Limits
 }
 
-// Result is what a script came to.
+// Result is the result of a script.
 type Result struct {
 	Value  json.RawMessage `json:"value,omitempty"` // what it returned, as JSON
 	Output string          `json:"output"`          // what it wrote to the console
@@ -70,8 +70,9 @@ var image = sync.OnceValue(func() *quickjs.Image {
 	return quickjs.NewImage([]string{"call", "print"}, "codemode", prelude)
 })
 
-// Run runs a script: the body of an async function, which may return a value. The error is ErrLimit, that of ctx, or the
-// script's own, with its stack; the Result has what it wrote until then.
+// Run runs a script, which is the body of an async function and may return a value. The error is
+// ErrLimit, ctx's error, or the script's own error with its stack. After an error, the Result has
+// the output so far.
 func Run(ctx context.Context, script string, o Options) (Result, error) {
 	l := o.Limits.defaults()
 	outer := ctx
@@ -106,12 +107,12 @@ func Run(ctx context.Context, script string, o Options) (Result, error) {
 	return r, err
 }
 
-// session is one script that runs.
+// session is one running script.
 type session struct {
 	ctx   context.Context
 	tools map[string]Tool
 	guard *Guard
-	left  Limits // what may still be used; of Output, the whole
+	left  Limits // remaining limits, except Output, which is the full limit
 	out   bytes.Buffer
 	why   error // it is being ended
 }
@@ -125,7 +126,7 @@ func (s *session) step(n int) bool {
 	return true
 }
 
-// print is the script's console.
+// print implements the script's console.
 func (s *session) print(vm *quickjs.VM, args []quickjs.Value) (any, error) {
 	for i, a := range args {
 		if i > 0 {
@@ -142,7 +143,7 @@ func (s *session) print(vm *quickjs.VM, args []quickjs.Value) (any, error) {
 	return nil, nil
 }
 
-// call is a tool's call: its name, and its arguments as JSON.
+// call calls a tool. args are its name, and its arguments as JSON.
 func (s *session) call(vm *quickjs.VM, args []quickjs.Value) (any, error) {
 	if len(args) != 2 {
 		return nil, errors.New("a tool takes one object")
@@ -170,7 +171,8 @@ func (s *session) call(vm *quickjs.VM, args []quickjs.Value) (any, error) {
 
 // run runs the script and returns its value as JSON.
 func run(vm *quickjs.VM, script string) (json.RawMessage, error) {
-	// The script is a text to the prelude, which makes a function of it: it can't end its own body early.
+	// The prelude gets the script as a string and makes a function from it. So the script can't end
+	// its own body early.
 	text, err := vm.New(script)
 	if err != nil {
 		return nil, err

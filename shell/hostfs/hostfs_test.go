@@ -53,7 +53,7 @@ func mounted(t testing.TB, dir string, o vfs.MountOptions) *vfs.FS {
 	return f
 }
 
-// TestLinksStayInside follows links that lead out, in each kind of mount.
+// TestLinksStayInside follows links that lead out of the directory, in each kind of mount.
 func TestLinksStayInside(t *testing.T) {
 	dir := t.TempDir()
 	populate(t, dir)
@@ -88,7 +88,7 @@ func TestLinksStayInside(t *testing.T) {
 	}
 }
 
-// TestReadOnly tries to change what may not be.
+// TestReadOnly tries changes that must be refused.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	populate(t, dir)
@@ -114,7 +114,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestOddFiles holds what is no regular file closed.
+// TestOddFiles checks that files that are not regular can't be opened.
 func TestOddFiles(t *testing.T) {
 	dir := t.TempDir()
 	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o666))
@@ -139,7 +139,8 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
-// TestSwaps has somebody swap directories and files for links out, all the time.
+// TestSwaps reads while another goroutine keeps replacing directories and files with links that
+// lead out.
 func TestSwaps(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	populate(t, dir)
@@ -218,7 +219,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// TestShrinks reads a file that becomes shorter meanwhile.
+// TestShrinks reads a file that becomes shorter during the read.
 func TestShrinks(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f")
@@ -246,8 +247,8 @@ func TestShrinks(t *testing.T) {
 	must(t, errors.Join(a.Close(), b.Close()))
 }
 
-// TestReaderSeesWriter reads a source's file that another process changes through the
-// overlay after it was opened.
+// TestReaderSeesWriter opens a source's file, and reads it after another process has changed it
+// through the overlay.
 func TestReaderSeesWriter(t *testing.T) {
 	dir := t.TempDir()
 	populate(t, dir)
@@ -266,7 +267,7 @@ func TestReaderSeesWriter(t *testing.T) {
 	must(t, h.Close())
 }
 
-// TestQuota checks that an overlay is charged for changes alone.
+// TestQuota checks that the quota of an overlay counts only changes.
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "big"), make([]byte, 4<<20), 0o644))
@@ -298,7 +299,7 @@ func TestQuota(t *testing.T) {
 	if err := v.Remove("/mnt/big"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed twice: %v", err)
 	}
-	// What is mounted is nobody's snapshot.
+	// A snapshot must not contain mounted files.
 	var buf bytes.Buffer
 	base := vfs.New(vfs.Options{})
 	must(t, base.Root().Mkdir("/mnt", 0o755))

@@ -2,5 +2,5 @@
 
 package hostfs
 
-// noWait is for systems with pipes in directories.
+// noWait is 0: these systems have no named pipes in directories.
 const noWait = 0

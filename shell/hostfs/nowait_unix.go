@@ -4,6 +4,6 @@ package hostfs
 
 import "syscall"
 
-// noWait keeps the opening of what was swapped for a pipe or a terminal from waiting or
-// from taking it over.
+// noWait is for the opening of a file that was replaced by a pipe or a terminal. The opening then
+// does not wait, and does not take over the terminal.
 const noWait = syscall.O_NONBLOCK | syscall.O_NOCTTY

@@ -75,7 +75,7 @@ func compare(t testing.TB, got, want map[string]string) {
 	}
 }
 
-// change does one random thing below /mnt and returns what came of it.
+// change does one random operation below /mnt and returns its result.
 func change(r *rand.Rand, f *vfs.FS) string {
 	v := f.Root()
 	pick := func() string {
@@ -159,9 +159,9 @@ func plain(t testing.TB, from *vfs.FS) *vfs.FS {
 	return f
 }
 
-// TestMountsRandom does the same random things to an overlay, to a real directory and to
-// a filesystem of its own; all must answer and look the same. Copies of the overlay must
-// stay as they were, and so must the directory under it.
+// TestMountsRandom does the same random operations on an overlay, on a real directory and on a
+// filesystem without mounts. All must give the same results and have the same content. Copies of
+// the overlay must not change, and the directory under the overlay must not change.
 func TestMountsRandom(t *testing.T) {
 	rounds := int64(40)
 	if testing.Short() {

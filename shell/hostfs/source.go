@@ -12,11 +12,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// MaxEntries is how many files of one directory are shown. More are an error (E2BIG),
-// so that no directory takes all memory.
+// MaxEntries is the most files that are shown of one directory. More files are an error (E2BIG), so
+// that a directory can't use up all memory.
 const MaxEntries = 1 << 20
 
-// Source is a directory that is only read. It is safe for concurrent use.
+// Source is a directory for reading only. It is safe for concurrent use.
 type Source struct{ root *os.Root }
 
 // Dir is a directory that can be changed. It is safe for concurrent use.
@@ -45,13 +45,13 @@ func OpenWritable(dir string) (*Dir, error) {
 	return &Dir{*s}, nil
 }
 
-// Close releases the directory. Files that are open stay so.
+// Close releases the directory. Open files stay open.
 func (s *Source) Close() error { return s.root.Close() }
 
-// local is a source's path as os.Root wants it.
+// local returns a source's path in the form of os.Root.
 func local(path string) string { return cmp.Or(path, ".") }
 
-// errno finds the number in an error; what os.Root refuses itself is "no such file".
+// errno returns an error that has an error number. A path that os.Root itself refuses is ENOENT.
 func errno(err error) error {
 	var no syscall.Errno
 	switch {
@@ -72,7 +72,7 @@ func (s *Source) Lookup(_ any, path string) (vfs.Entry, error) {
 	return s.entry(path, fi)
 }
 
-// entry describes a file that has been looked at.
+// entry describes a file from its Lstat.
 func (s *Source) entry(path string, fi fs.FileInfo) (vfs.Entry, error) {
 	e := vfs.Entry{Name: fi.Name(), Links: 1, Mode: fi.Mode(), Size: fi.Size(), Modified: fi.ModTime(), Accessed: fi.ModTime(), Changed: fi.ModTime()}
 	system(&e, fi)
@@ -89,7 +89,7 @@ func (s *Source) entry(path string, fi fs.FileInfo) (vfs.Entry, error) {
 	return e, nil
 }
 
-// ReadDir implements vfs.Source. What vanishes while it is read is left out.
+// ReadDir implements vfs.Source. It leaves out files that disappear during the call.
 func (s *Source) ReadDir(_ any, path string) ([]vfs.Entry, error) {
 	before, err := s.root.Lstat(local(path))
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Source) ReadDir(_ any, path string) ([]vfs.Entry, error) {
 	if !before.IsDir() {
 		return nil, syscall.ENOTDIR // opening a pipe would wait
 	}
-	// A root of its own finds each entry in one step, and in this very directory.
+	// With its own root, each entry is found in one step, and in exactly this directory.
 	dir, err := s.root.OpenRoot(local(path))
 	if err != nil {
 		return nil, errno(err)
@@ -142,8 +142,8 @@ func (s *Source) Open(_ any, path string, write bool) (vfs.Handle, error) {
 	return s.open(path, os.O_RDONLY)
 }
 
-// open opens a regular file, and nothing else: not what a link leads to, and not what
-// took the file's place after it was looked at.
+// open opens a regular file. It refuses a link, and a file that has replaced the one that was
+// checked.
 func (s *Source) open(path string, flag int) (vfs.Handle, error) {
 	before, err := s.root.Lstat(path)
 	if err != nil {
@@ -197,7 +197,7 @@ func (d *Dir) Create(path string, perm fs.FileMode) error {
 	if err != nil {
 		return errno(err)
 	}
-	// The sandbox's umask has been applied, the daemon's is not asked for.
+	// The sandbox's umask is already in perm. The daemon's umask must not apply.
 	return errors.Join(f.Chmod(perm.Perm()), f.Close())
 }
 
@@ -221,8 +221,8 @@ func (d *Dir) Rename(from, to string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return errno(err)
 	}
-	// Package os refuses to replace a directory, which the system would do when it is
-	// empty. In two steps it is not one moment.
+	// Package os refuses to replace a directory, although the system can replace an empty one.
+	// These two steps are not atomic.
 	if fi, serr := d.root.Lstat(from); serr != nil || !fi.IsDir() {
 		return errno(err)
 	}
@@ -235,8 +235,8 @@ func (d *Dir) Rename(from, to string) error {
 // Remove implements vfs.Writer.
 func (d *Dir) Remove(path string) error { return errno(d.root.Remove(path)) }
 
-// Chmod implements vfs.Writer. Bits that give a file its owner's rights are not set:
-// the host's users are not the sandbox's.
+// Chmod implements vfs.Writer. It does not set the setuid and setgid bits: the host's users are not
+// the sandbox's.
 func (d *Dir) Chmod(path string, mode fs.FileMode) error {
 	fi, err := d.root.Lstat(local(path))
 	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {

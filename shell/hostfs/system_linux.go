@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// system fills in what only the system tells.
+// system sets the fields that only the system knows.
 func system(e *vfs.Entry, fi fs.FileInfo) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// system makes a number of what there is; it need not be one of its own.
+// system makes an inode number from the name. Two files may have the same number.
 func system(e *vfs.Entry, fi fs.FileInfo) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(fi.Name())) // never fails

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// aliasScan expands aliases in source text, by its words: the grammar is not known yet
-// where an alias stands for a part of it.
+// aliasScan expands aliases in source text, word by word. It runs before parsing, because an alias
+// may stand for any part of the grammar.
 type aliasScan struct {
 	aliases map[string]string
 	out     strings.Builder
-	docs    []heredocEnd // here-documents that begin at the next line
+	docs    []heredocEnd // here-documents that begin on the next line
 	tooLong bool
 }
 
@@ -34,11 +34,11 @@ func (r *runner) expandAliases(src string) string {
 	return a.out.String()
 }
 
-// afterWords leave the next word in the place of a command.
+// afterWords are words after which a command's name may follow.
 var afterWords = map[string]bool{"if": true, "then": true, "else": true, "elif": true, "do": true, "while": true, "until": true, "{": true, "!": true, "time": true}
 
-// scan copies src. atCommand is whether a command's name may come next, which is
-// returned for the end of src; active are the aliases that are being expanded.
+// scan copies src and expands its aliases. atCommand says whether a command's name may come next;
+// the result says the same for the end of src. active are the aliases that are being expanded.
 func (a *aliasScan) scan(src string, atCommand bool, active []string) bool {
 	for i := 0; i < len(src); {
 		if a.out.Len() > maxSource {
@@ -120,7 +120,8 @@ func (a *aliasScan) substitutions(word string, active []string) {
 	a.out.WriteString(word)
 }
 
-// closingParen is where the $( that s begins with is closed, -1 when it isn't before end.
+// closingParen returns where the $( at the start of s is closed, or -1 when it isn't closed before
+// end.
 func closingParen(s string, end int) int {
 	depth := 0
 	for i := 1; i < end; i++ {
@@ -183,11 +184,11 @@ func (a *aliasScan) heredoc(src string, i int, d heredocEnd) int {
 	return i
 }
 
-// wordEnd returns the end of the word at i, and whether nothing in it is quoted or
-// expanded. What quotes and parentheses enclose belongs to the word.
+// wordEnd returns the end of the word at i, and whether the word has no quotes and no expansions.
+// Text inside quotes and parentheses belongs to the word.
 func wordEnd(src string, i int) (end int, plain bool) {
 	plain = true
-	var stack []byte // what closes the open quotes and parentheses
+	var stack []byte // the closing characters of open quotes and parentheses
 	for ; i < len(src); i++ {
 		c := src[i]
 		top := byte(0)

@@ -7,13 +7,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Arithmetic is evaluated from text, as bash does it: what $… stands for is put
-// into the expression before it is read, so that x='1+2' makes $x*2 five. The
-// grammar that the parser of the shell made of it serves only to find the places
-// where something is expanded; see arithTemplate.
+// Arithmetic is evaluated from text, as in bash. The value of each $… is put into the expression
+// before it is parsed, so that after x='1+2', $x*2 is five. The syntax tree of the shell's parser
+// is used only to find the expansions; see arithTemplate.
 
-// maxArith is how deep an expression may be nested, variables that hold
-// expressions included.
+// maxArith is the deepest allowed nesting of an expression, including variables that hold
+// expressions.
 const maxArith = 1024
 
 // arithError is a message for the user.
@@ -21,11 +20,11 @@ type arithError struct{ text string }
 
 func (e arithError) Error() string { return e.text }
 
-// arith evaluates an expression of $((…)), a subscript or a slice. On failure a
-// message was written.
+// arith evaluates an expression of $((…)), a subscript or a slice. When it returns false, it has
+// written a message.
 func (r *runner) arith(x syntax.ArithmExpr) (int64, bool) { return r.arithNamed("", x) }
 
-// arithNamed is arith for a command whose name stands in messages.
+// arithNamed is arith for a command. Messages begin with the command's name.
 func (r *runner) arithNamed(name string, x syntax.ArithmExpr) (int64, bool) {
 	s, ok := r.arithSource(x, name == "let")
 	if !ok {
@@ -103,7 +102,7 @@ const (
 	tokOpAssign
 )
 
-// expression is one evaluation under way.
+// expression is an evaluation in progress.
 type expression struct {
 	r     *runner
 	s     string
@@ -114,12 +113,12 @@ type expression struct {
 	op    int // the operator of tokOpAssign
 	num   int64
 	name  string // the variable or element of tokStr
-	noop  int    // > 0 where values are not wanted
+	noop  int    // > 0 where values are not needed
 	depth int
 	nest  int
 }
 
-// errFlow is returned when the shell is to stop; a message was written.
+// errFlow is returned when the shell must stop. A message has been written.
 var errFlow = arithError{"interrupted"}
 
 // evalExpr evaluates text.
@@ -231,7 +230,8 @@ func (e *expression) numberToken(i int) error {
 	return nil
 }
 
-// longOperator reads an operator of two characters, c and c1, or three at i. taken is false when there is none.
+// longOperator reads an operator of two characters, c and c1, or of three characters at i. taken is
+// false when there is no such operator.
 func (e *expression) longOperator(c, c1 byte, i int) (taken bool, err error) {
 	s, two := e.s, 0
 	switch string([]byte{c, c1}) {
@@ -293,7 +293,7 @@ func (e *expression) longOperator(c, c1 byte, i int) (taken bool, err error) {
 	return true, nil
 }
 
-// skipSubscript returns where the subscript that begins at i ends, -1 if nowhere.
+// skipSubscript returns the end of the subscript that begins at i, or -1 when it does not end.
 func skipSubscript(s string, i int) int {
 	depth := 0
 	for ; i < len(s); i++ {
@@ -315,7 +315,7 @@ func skipSubscript(s string, i int) int {
 	return -1
 }
 
-// deeper bounds the recursion of the reader itself.
+// deeper limits the depth of recursion of this evaluator.
 func (e *expression) deeper() error {
 	if e.nest++; e.nest > 4*maxArith || !e.r.step() {
 		return e.fail("expression recursion level exceeded")
@@ -464,7 +464,7 @@ func precedence(tok int) int {
 	return 0
 }
 
-// binary reads operators that bind at least as strongly as least.
+// binary reads operators with at least the precedence least.
 func (e *expression) binary(least int) (int64, error) {
 	a, err := e.unary()
 	if err != nil {
@@ -567,7 +567,7 @@ func (e *expression) primary() (int64, error) {
 				return 0, err
 			}
 		}
-		e.tok = tokNum // no lvalue, and ++ after it is none either
+		e.tok = tokNum // not assignable, and a ++ after it is not allowed
 		return n, e.next()
 	case '(':
 		if err := e.next(); err != nil {
@@ -657,7 +657,7 @@ func (e *expression) value(name string) (int64, error) {
 	return r.evalExpr(s, e.depth+1)
 }
 
-// arithElement reads an element in an expression.
+// arithElement returns the value of an array element in an expression.
 func (r *runner) arithElement(base, sub string) (string, bool) {
 	v := r.lookup(base)
 	if v != nil && v.assoc != nil {
@@ -666,8 +666,8 @@ func (r *runner) arithElement(base, sub string) (string, bool) {
 	return r.elementOf(base, v, sub)
 }
 
-// expandSubscript expands the key of an associative array that an expression or a
-// name given to a builtin contains.
+// expandSubscript expands the key of an associative array, where the key comes from an expression
+// or from a name given to a builtin.
 func (r *runner) expandSubscript(sub string) string {
 	if !strings.ContainsAny(sub, "$`\"'\\") {
 		return sub
@@ -693,7 +693,7 @@ func (e *expression) bind(name string, n int64) error {
 	return nil
 }
 
-// errSilent is a failure whose message was written.
+// errSilent is a failure whose message has already been written.
 var errSilent error = silentError{}
 
 type silentError struct{}
@@ -710,7 +710,7 @@ func (e *expression) compute(op int, a, b int64) (int64, error) {
 	case '*':
 		return a * b, nil
 	case '/', '%':
-		if b == -1 { // the smallest number has no opposite
+		if b == -1 { // the negation of the smallest number overflows
 			if op == '%' {
 				return 0, nil
 			}
@@ -765,7 +765,7 @@ func truth(b bool) int64 {
 	return 0
 }
 
-// power multiplies with the wrap-around that bash has.
+// power computes a power. It wraps around, as in bash.
 func power(a, b int64) int64 {
 	out := int64(1)
 	for ; b > 0; b >>= 1 {
@@ -777,8 +777,7 @@ func power(a, b int64) int64 {
 	return out
 }
 
-// parseNumber reads 10, 0x1f, 017 and 2#101. It wraps around like bash. msg says
-// what is wrong.
+// parseNumber reads 10, 0x1f, 017 and 2#101. It wraps around as in bash. msg says what is wrong.
 func parseNumber(s string) (n int64, msg string) {
 	base := int64(10)
 	if s != "" && s[0] == '0' {

@@ -6,8 +6,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// arithTemplate is the text of an expression with the places where something is
-// to be expanded.
+// arithTemplate is the text of an expression, with the places of its expansions.
 type arithTemplate struct {
 	segs []arithSeg
 	text string // when there are no such places
@@ -18,17 +17,17 @@ type arithSeg struct {
 	part syntax.WordPart
 }
 
-// templateBuilder makes a template of a parsed expression, with the spaces that
-// the source had, which matter in the keys of associative arrays and in messages.
+// templateBuilder makes a template from a parsed expression. It keeps the spaces of the source,
+// because they matter in messages and in the keys of associative arrays.
 type templateBuilder struct {
 	t     arithTemplate
 	b     strings.Builder
-	at    int // the offset in the source after what was written, -1 at the start
+	at    int // source offset after the written text, -1 at the start
 	words bool
 }
 
-// arithSource returns the text of an expression after its expansions. With words
-// quotes are taken off, as from the arguments of let.
+// arithSource returns the text of an expression after its expansions. With words, it removes
+// quotes, as for the arguments of let.
 func (r *runner) arithSource(x syntax.ArithmExpr, words bool) (string, bool) {
 	if x == nil {
 		return "", true
@@ -60,7 +59,7 @@ func (r *runner) arithSource(x syntax.ArithmExpr, words bool) (string, bool) {
 	return b.String(), true
 }
 
-// template makes, or finds, the template of an expression.
+// template returns the template of an expression, and makes it the first time.
 func (r *runner) template(x syntax.ArithmExpr, words bool) *arithTemplate {
 	if t, ok := r.templates[x]; ok {
 		return t
@@ -87,7 +86,7 @@ func (t *templateBuilder) flush() {
 	}
 }
 
-// write adds text that stands at a place of the source.
+// write adds text from the source position pos.
 func (t *templateBuilder) write(pos syntax.Pos, s string) {
 	t.pad(pos)
 	t.b.WriteString(s)

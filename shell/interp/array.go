@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// array is an indexed array: sorted indexes and their values. Several variables
-// may share one; who changes it copies it first.
+// array is an indexed array: sorted indexes and their values. Several variables may share one: code
+// that changes an array copies it first.
 type array struct {
 	keys   []int
 	vals   []string
@@ -27,7 +27,7 @@ func (a *array) clone() *array {
 	return &array{keys: slices.Clone(a.keys), vals: slices.Clone(a.vals)}
 }
 
-// find returns where an index is, or where it would be.
+// find returns the position of an index, or the position where it must be inserted.
 func (a *array) find(i int) (int, bool) {
 	n := len(a.keys)
 	switch {
@@ -67,7 +67,7 @@ func (a *array) remove(i int) {
 	}
 }
 
-// next is the index after the last.
+// next returns the index after the last one.
 func (a *array) next() int {
 	if len(a.keys) == 0 {
 		return 0
@@ -75,13 +75,13 @@ func (a *array) next() int {
 	return a.keys[len(a.keys)-1] + 1
 }
 
-// assoc is an associative array. Its order is that of bash's own hash table,
-// which scripts can see: buckets by hash, in each the newest first.
+// assoc is an associative array. Its order is the order of bash's own hash table, because scripts
+// can see it: buckets by hash, the newest key first in each bucket.
 type assoc struct {
 	m       map[string]assocVal
 	seq     int
 	buckets uint32
-	order   atomic.Pointer[[]string] // nil when it has to be worked out
+	order   atomic.Pointer[[]string] // nil when it must be computed
 	shared  atomic.Bool
 }
 
@@ -137,7 +137,7 @@ func hashString(s string) uint32 {
 	return h
 }
 
-// keys lists the keys in bash's order. Other shells may read the array at this time.
+// keys lists the keys in bash's order. Other shells may read the array at the same time.
 func (a *assoc) keys() []string {
 	if o := a.order.Load(); o != nil {
 		return *o
@@ -182,7 +182,7 @@ type variable struct {
 	assoc    *assoc // of an associative array
 }
 
-// copy makes a variable of its own whose arrays are shared until one changes.
+// copy copies the variable. The two share their arrays until one of them changes.
 func (v *variable) copy() *variable {
 	c := *v
 	c.paid = 0
@@ -195,7 +195,7 @@ func (v *variable) copy() *variable {
 	return &c
 }
 
-// own makes the variable's arrays its own before a change.
+// own copies shared arrays of the variable. Call it before changing an array.
 func (v *variable) own() {
 	if v.arr != nil && v.arr.shared.Load() {
 		v.arr = v.arr.clone()
@@ -210,7 +210,7 @@ func (v *variable) setArray(vals []string) {
 	v.arr, v.assoc, v.set, v.str = newArray(vals), nil, true, ""
 }
 
-// toArray makes a scalar the element 0 of an array.
+// toArray turns a scalar into an array whose element 0 is its value.
 func (v *variable) toArray() {
 	if v.arr != nil || v.assoc != nil {
 		return
@@ -222,10 +222,10 @@ func (v *variable) toArray() {
 	v.str = ""
 }
 
-// isArray reports whether it is an array of either kind.
+// isArray reports whether the variable is an array of either kind.
 func (v *variable) isArray() bool { return v.arr != nil || v.assoc != nil }
 
-// scalar is what $name means: for an array its element 0.
+// scalar returns the value of $name. For an array this is element 0.
 func (v *variable) scalar() (string, bool) {
 	switch {
 	case v == nil:
@@ -238,7 +238,7 @@ func (v *variable) scalar() (string, bool) {
 	return v.str, v.set
 }
 
-// list is what ${name[@]} means.
+// list returns the values of ${name[@]}.
 func (v *variable) list() []string {
 	switch {
 	case v == nil:
@@ -258,7 +258,7 @@ func (v *variable) list() []string {
 	return nil
 }
 
-// keys is what ${!name[@]} means.
+// keys returns the values of ${!name[@]}.
 func (v *variable) keys() []string {
 	switch {
 	case v == nil:
@@ -277,7 +277,7 @@ func (v *variable) keys() []string {
 	return nil
 }
 
-// flags are the letters of its attributes, in bash's order; "-" for none.
+// flags returns the letters of the variable's attributes in bash's order; "-" for none.
 func (v *variable) flags() string {
 	f := "-"
 	for _, x := range [...]struct {
@@ -295,7 +295,7 @@ func (v *variable) flags() string {
 	return f
 }
 
-// literal is a variable's value as an assignment: =value, or nothing when unset.
+// literal returns the value in the form of an assignment: =value, or nothing when unset.
 func (v *variable) literal() string {
 	if !v.set {
 		return ""
@@ -306,7 +306,7 @@ func (v *variable) literal() string {
 	return "=" + v.compound()
 }
 
-// compound is an array as it is written in an assignment.
+// compound returns an array in the form of an assignment.
 func (v *variable) compound() string {
 	b := []byte{'('}
 	if v.arr != nil {

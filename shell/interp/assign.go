@@ -72,7 +72,7 @@ func (r *runner) assignElem(a *syntax.Assign, value string) bool {
 	return r.setElem(name, sub, value, a.Append)
 }
 
-// assignTemp puts the assignments before a command into the innermost scope.
+// assignTemp stores the assignments before a command in the innermost scope.
 func (r *runner) assignTemp(as []*syntax.Assign) {
 	for _, a := range as {
 		if a.Array != nil || a.Index != nil {
@@ -114,14 +114,14 @@ func (r *runner) assignTemp(as []*syntax.Assign) {
 	}
 }
 
-// arrayElem is an element of name=(…), expanded.
+// arrayElem is an expanded element of name=(…).
 type arrayElem struct {
 	index  syntax.ArithmExpr // nil for none
 	values []string
 	add    bool // [k]+=v
 }
 
-// arrayElems expands what stands in the parentheses of an assignment.
+// arrayElems expands the elements in the parentheses of an assignment.
 func (r *runner) arrayElems(ax *syntax.ArrayExpr) []arrayElem {
 	elems := make([]arrayElem, 0, len(ax.Elems))
 	for _, e := range ax.Elems {
@@ -157,7 +157,7 @@ func (r *runner) assignArray(name string, elems []arrayElem, add bool) bool {
 	return r.fillArray(p.name, r.targetOf(p), elems, add)
 }
 
-// fillArray is assignArray for a variable that may be changed.
+// fillArray is assignArray for a variable that the caller has checked: it may be changed.
 func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool) bool {
 	if v.readonly {
 		r.errorf("%s: readonly variable", name)
@@ -166,7 +166,7 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 	if v.nameref {
 		v.nameref = false
 	}
-	// The indexes are worked out while the old elements are still there.
+	// Evaluate the indexes first, while the old elements are still there.
 	v.own()
 	switch {
 	case v.assoc != nil && !add:
@@ -220,9 +220,8 @@ func (r *runner) fillArray(name string, v *variable, elems []arrayElem, add bool
 	return true
 }
 
-// fillAssoc puts elements into an associative array: [key]=value, or keys and
-// values in turn.
-// What [key]+=value adds to is in before, even where the array begins anew.
+// fillAssoc puts elements into an associative array: [key]=value, or keys and values in turn.
+// [key]+=value adds to the value in before, even when the new array begins empty.
 func (r *runner) fillAssoc(name string, v *variable, before *assoc, elems []arrayElem) bool {
 	put := func(k, value string, add bool) bool {
 		if k == "" {
@@ -275,7 +274,7 @@ func (r *runner) fillAssoc(name string, v *variable, before *assoc, elems []arra
 	return true
 }
 
-// textElems reads the text "(…)" as the elements of an array.
+// textElems parses the text "(…)" as the elements of an array.
 func (r *runner) textElems(text string) ([]arrayElem, bool) {
 	if !strings.HasPrefix(text, "(") || !strings.HasSuffix(text, ")") {
 		return nil, false
@@ -291,7 +290,7 @@ func (r *runner) textElems(text string) ([]arrayElem, bool) {
 	return r.arrayElems(c.Assigns[0].Array), true
 }
 
-// cutMark takes the mark of [k]+=v off a value.
+// cutMark removes the mark of [k]+=v from a value.
 func cutMark(w *syntax.Word) (*syntax.Word, bool) {
 	if w == nil || len(w.Parts) == 0 {
 		return w, false

@@ -79,7 +79,8 @@ func realBash(t *testing.T, script, stdin string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// What this process was started to ignore, as by nohup, a caught signal does not hand on.
+	// A process started by nohup ignores some signals, and children inherit that. Catching a signal
+	// stops the inheritance.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT)
 	defer signal.Stop(caught)
@@ -94,8 +95,7 @@ func realBash(t *testing.T, script, stdin string) (out string, code int) {
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// TestAgainstBash runs every script here and in real bash: output and status must
-// be the same.
+// TestAgainstBash runs every script here and in real bash. Output and status must be equal.
 func TestAgainstBash(t *testing.T) {
 	_, err := exec.LookPath("bash")
 	testenv.Need(t, "bash", err)

@@ -7,11 +7,11 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxBraces is how many words one brace expansion may make.
+// maxBraces is the most words that one brace expansion may make.
 const maxBraces = 1 << 20
 
-// braces expands the braces of a word. The word itself is shared by all who run
-// this code and stays as it is.
+// braces expands the braces of a word. It does not change the word, because all runners of this
+// code share it.
 func (r *runner) braces(w *syntax.Word) [][]syntax.WordPart {
 	found := false
 	for _, p := range w.Parts {
@@ -39,8 +39,8 @@ func (r *runner) braces(w *syntax.Word) [][]syntax.WordPart {
 	return out
 }
 
-// joinLits puts the texts together that brace expansion brought together: they may
-// continue the name of a variable, or a tilde.
+// joinLits joins texts that became neighbours by brace expansion. Together they may form a
+// variable's name or a tilde prefix.
 func joinLits(parts []syntax.WordPart) []syntax.WordPart {
 	out := parts[:0:0]
 	for _, p := range parts {
@@ -163,7 +163,7 @@ func zeroPadded(s string) bool {
 	return len(s) > 1 && s[0] == '0'
 }
 
-// pad writes n with zeros to a width that includes the sign.
+// pad writes n with leading zeros. width includes the sign.
 func pad(n, width int) string {
 	s := strconv.Itoa(max(n, -n))
 	if n < 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// builtinTable lists the commands that act on the shell itself, or that bash has
-// built in. It is a function, called once, because its entries lead back to it.
+// builtinTable lists the commands that act on the shell itself, or that are built into bash. It is
+// a function, called once, because its entries refer back to it.
 func builtinTable() map[string]command {
 	return map[string]command{
 		":": biTrue, "true": biTrue, "false": biFalse,
@@ -31,7 +31,7 @@ func builtinTable() map[string]command {
 	}
 }
 
-// fail writes "name: message" as the shell does and returns status.
+// fail writes "name: message" as the shell does, and returns status.
 func (c *call) fail(status int, format string, args ...any) int {
 	c.r.errorf("%s: %s", c.name, fmt.Sprintf(format, args...))
 	return status
@@ -139,13 +139,13 @@ func biCd(c *call) int {
 	if target == "" {
 		return 0
 	}
-	if strings.Contains(target, "..") && c.r.isDir(c.r.dir) { // what is left again must be there
+	if strings.Contains(target, "..") && c.r.isDir(c.r.dir) { // the directory before ".." must exist
 		if _, err := c.r.view.Stat(c.r.abs(target)); err != nil {
 			return c.fail(1, "%s: %s", target, errText(err))
 		}
 	}
 	dir := path.Clean(c.r.abs(target))
-	if physical { // ".." is the parent of where a link led
+	if physical { // ".." is the parent of a link's target
 		if real, err := c.r.view.EvalSymlinks(c.r.abs(target)); err == nil {
 			dir = real
 		}
@@ -263,7 +263,7 @@ func (r *runner) unsetFunc(name string) bool {
 	return true
 }
 
-// usage reports a wrong option and how the builtin is used.
+// usage reports a wrong option, and prints the builtin's usage line.
 func (c *call) usage(format string, args ...any) int {
 	c.fail(2, format, args...)
 	c.r.errUsage(c.name)
@@ -284,7 +284,7 @@ func biLet(c *call) int {
 	return boolStatus(n != 0)
 }
 
-// biHelp names the builtins and how they are used.
+// biHelp prints the names and usage lines of the builtins.
 func biHelp(c *call) int {
 	describe := false
 	args, ok := c.letters("dms", func(l byte, _ string) { describe = describe || l == 'd' })

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// letters reads the options of a builtin: bundles of the letters in allowed, of
-// which those followed by ':' take a value. On false a message was written.
+// letters reads the options of a builtin. Options are bundles of the letters in allowed; a letter
+// that is followed by ':' there takes a value. When it returns false, it has written a message.
 func (c *call) letters(allowed string, take func(l byte, value string)) (rest []string, ok bool) {
 	args := c.args
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
@@ -102,16 +102,17 @@ func biMapfile(c *call) int {
 	return 0
 }
 
-// mapfileOptions are those of mapfile.
+// mapfileOptions are the options of mapfile.
 type mapfileOptions struct {
 	keep                bool // the ends of lines
 	delim               byte
-	skip, count, origin int // origin is -1 for an array that is emptied first
+	skip, count, origin int // origin is -1 if the array is emptied first
 	fd, quantum         int
 	callback            string
 }
 
-// mapfileOptions reads the options. A status other than 0 ends the builtin, which has said why.
+// mapfileOptions reads the options. A status other than 0 ends the builtin; a message has been
+// written.
 func (c *call) mapfileOptions() (o mapfileOptions, args []string, status int) {
 	o = mapfileOptions{keep: true, delim: '\n', origin: -1, quantum: 5000}
 	bad := ""
@@ -154,8 +155,8 @@ func (c *call) mapfileOptions() (o mapfileOptions, args []string, status int) {
 	return o, args, 0
 }
 
-// lineReader reads lines of a descriptor. When others read on after it, it takes
-// no more than its lines.
+// lineReader reads lines from a descriptor. If other readers continue after it, it reads no bytes
+// beyond its lines.
 type lineReader struct {
 	r    *runner
 	in   fdReader
@@ -168,7 +169,7 @@ func newLineReader(r *runner, in fdReader, _ *desc, exact bool) *lineReader {
 	return &lineReader{r: r, in: in, slow: exact}
 }
 
-// line returns the next line with its delimiter; more is false for a last one without.
+// line returns the next line with its delimiter. more is false for a last line without a delimiter.
 func (l *lineReader) line(delim byte) (text string, more bool) {
 	from := 0
 	for {
@@ -222,12 +223,12 @@ func biGetopts(c *call) int {
 	return g.next()
 }
 
-// getopts is one look for an option.
+// getopts is one call of getopts.
 type getopts struct {
 	*call
-	spec, name string   // which letters there are, and the variable that gets the one found
+	spec, name string   // the option letters, and the variable for the result
 	args       []string // where it is looked for
-	index, at  int      // OPTIND, and the place inside a bundle of letters
+	index, at  int      // OPTIND, and the position in a bundle of letters
 }
 
 // next finds the next option and returns getopts' status.
@@ -280,13 +281,13 @@ func (g *getopts) next() int {
 	return g.finish(string(opt), 0, 0)
 }
 
-// none ends the search: there is no option left.
+// none ends the search, because no option is left.
 func (g *getopts) none() int {
 	g.r.unset("OPTARG")
 	return g.finish("?", 0, 1)
 }
 
-// passLetter goes on to the next argument when all letters of this one were seen.
+// passLetter moves to the next argument after the last letter of this one.
 func (g *getopts) passLetter(a string) {
 	if g.at >= len(a) {
 		g.index++
@@ -294,10 +295,10 @@ func (g *getopts) passLetter(a string) {
 	}
 }
 
-// silent reports whether the script words its own messages.
+// silent reports whether the script writes its own error messages.
 func (g *getopts) silent() bool { return strings.HasPrefix(g.spec, ":") }
 
-// complain tells of an option that can't be taken: in OPTARG to a script that words its own messages, or in words.
+// complain reports a wrong option. In silent mode it sets OPTARG; otherwise it writes a message.
 func (g *getopts) complain(opt byte, words string) {
 	if g.silent() {
 		g.r.set("OPTARG", string(opt))
@@ -309,7 +310,8 @@ func (g *getopts) complain(opt byte, words string) {
 	}
 }
 
-// finish stores what was found; the place inside a bundle outlives OPTIND's own change.
+// finish stores the result. It keeps the position inside a bundle, although assigning OPTIND would
+// reset it.
 func (g *getopts) finish(result string, place, status int) int {
 	if r := g.r; r.str("OPTIND") != strconv.Itoa(g.index) {
 		r.set("OPTIND", strconv.Itoa(g.index))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// keyFunctions are the editing functions that bind knows, with the keys that they are
-// on in Emacs mode, as far as scripts ask for them.
+// keyFunctions are the editing functions that bind knows, with their keys in Emacs mode. It has
+// only those that scripts ask for.
 var keyFunctions = map[string]string{
 	"abort": `"\C-g"`, "accept-line": `"\C-j" "\C-m"`, "backward-char": `"\C-b"`, "backward-delete-char": `"\C-h" "\C-?"`,
 	"backward-kill-line": "", "backward-kill-word": `"\e\C-h" "\e\C-?"`, "backward-word": `"\eb"`, "beginning-of-history": `"\e<"`,
@@ -35,8 +35,8 @@ var editVariables = map[string]string{
 	"skip-completed-text": "off", "visible-stats": "off",
 }
 
-// bindings are what bind has changed. They are kept, printed and removed; the keys of
-// this shell's editor are fixed.
+// bindings are the changes that bind has made. They can be listed and removed, but have no effect:
+// the keys of this shell's editor are fixed.
 type bindings struct {
 	keys   map[string]map[string]string // keymap, key: function or macro
 	shells map[string]map[string]string // keymap, key: command of bind -x
@@ -64,7 +64,7 @@ func (b *bindings) put(of map[string]map[string]string, keymap, key, value strin
 	of[keymap][key] = value
 }
 
-// keysOf lists the keys that a function is on.
+// keysOf lists the keys of a function.
 func (b *bindings) keysOf(keymap, name string) []string {
 	var keys []string
 	for _, k := range strings.Fields(keyFunctions[name]) {
@@ -81,7 +81,7 @@ func (b *bindings) keysOf(keymap, name string) []string {
 	return keys
 }
 
-// biBind shows and keeps key bindings.
+// biBind shows and stores key bindings.
 func biBind(c *call) int {
 	r := c.r
 	if r.term == nil && !r.interactive {
@@ -135,7 +135,7 @@ func biBind(c *call) int {
 	return status
 }
 
-// bindOne does what one option asks for.
+// bindOne carries out one option.
 func (c *call) bindOne(b *bindings, keymap string, what byte, value string) bool {
 	var out strings.Builder
 	switch what {
@@ -181,8 +181,9 @@ func (c *call) bindOne(b *bindings, keymap string, what byte, value string) bool
 	return c.print(out.String()) == 0
 }
 
-// listing is what an option of bind's lists: functions (l), variables (v, V), functions with their keys (p, P), keys with their texts
-// (s, S) or with their commands (X). A small letter lists as input for bind.
+// listing returns the list that an option of bind prints: functions (l), variables (v, V),
+// functions with their keys (p, P), keys with their texts (s, S) or with their commands (X). A
+// small letter lists in the form of input for bind.
 func (b *bindings) listing(keymap string, what byte) string {
 	var out strings.Builder
 	names := slices.Sorted(maps.Keys(keyFunctions))

@@ -2,7 +2,7 @@ package interp
 
 import "strconv"
 
-// biCaller shows where a call on the stack was made.
+// biCaller shows the line and file of a call on the stack.
 func biCaller(c *call) int {
 	r := c.r
 	args := c.args

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// setCompletion is what was given to complete for one command.
+// completion is one setting of complete for a command.
 type completion struct{ name, text string }
 
 // generator is one run of compgen.
@@ -20,7 +20,7 @@ type generator struct {
 	hasWords, hasFilter, hasGlob, hasFn, hasCmd bool
 }
 
-// actionLetters are the actions that have letters of their own.
+// actionLetters are the actions with a letter.
 var actionLetters = map[byte]string{'a': "alias", 'b': "builtin", 'c': "command", 'd': "directory", 'e': "export", 'f': "file", 'g': "group",
 	'j': "job", 'k': "keyword", 's': "service", 'u': "user", 'v': "variable"}
 
@@ -263,7 +263,7 @@ func (r *runner) completeFile(word string, dirs bool) []string {
 	return out
 }
 
-// biComplete keeps what it is told, which this shell has no keyboard for.
+// biComplete stores its settings. This shell does not use them when a person types.
 func biComplete(c *call) int {
 	var print, remove bool
 	var g generator
@@ -360,5 +360,5 @@ func biCompopt(c *call) int {
 	return c.fail(1, "not currently executing completion function")
 }
 
-// completeOptions are those of -o.
+// completeOptions are the names that -o accepts.
 var completeOptions = []string{"bashdefault", "default", "dirnames", "filenames", "noquote", "nosort", "nospace", "plusdirs"}

@@ -79,7 +79,7 @@ func biHistory(c *call) int {
 	return c.print(b.String())
 }
 
-// forgetLast takes the line that runs off the history.
+// forgetLast removes the current line from the history.
 func (r *runner) forgetLast() {
 	h := &r.hist
 	if n := len(h.lines); h.saved && n > 0 {
@@ -153,7 +153,7 @@ func (c *call) deleteHistory(offset string) int {
 	return 0
 }
 
-// biFc lists lines of the history, runs them again, or has them edited and run.
+// biFc lists lines of the history, runs them again, or opens them in an editor and runs the result.
 func biFc(c *call) int {
 	var list, plain, reverse, again bool
 	editor := ""
@@ -227,7 +227,7 @@ func biFc(c *call) int {
 	return c.fcEdit(editor, b.String())
 }
 
-// fcLast is the index of the line before the one that runs.
+// fcLast returns the index of the line before the current one.
 func (r *runner) fcLast() int {
 	n := len(r.hist.lines)
 	switch {
@@ -239,13 +239,13 @@ func (r *runner) fcLast() int {
 	return n - 1
 }
 
-// Results of fcIndex that are no lines.
+// Results of fcIndex that are not lines.
 const (
 	fcInvalid = -2
 	fcMissing = -1
 )
 
-// fcIndex finds a line by its number, by how far back it is, or by how it begins.
+// fcIndex finds a line by its number, by its distance from the end, or by its first characters.
 func (r *runner) fcIndex(spec string, list bool) int {
 	h := &r.hist
 	last := r.fcLast()
@@ -271,7 +271,7 @@ func (r *runner) fcIndex(spec string, list bool) int {
 	return fcMissing
 }
 
-// fcRange is what the arguments of fc stand for.
+// fcRange returns the range of lines that the arguments of fc name.
 func (c *call) fcRange(args []string, list bool) (from, to, status int) {
 	last := c.r.fcLast()
 	if last < 0 {
@@ -333,7 +333,7 @@ func (c *call) fcAgain(args []string) int {
 	return r.status
 }
 
-// fcEdit has lines edited and runs what comes of them.
+// fcEdit opens lines in an editor and runs the result.
 func (c *call) fcEdit(editor, text string) int {
 	r := c.r
 	r.forgetLast()

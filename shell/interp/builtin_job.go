@@ -145,7 +145,7 @@ func (r *runner) waitJob(j *job, full bool) bool {
 // waitNext waits for the next of some jobs, or of all.
 func (r *runner) waitNext(c *call, ids []string, report func(int)) int {
 	among, bad := r.ownJobs(), false
-	var over *proc // one that was waited for before
+	var over *proc // a job that was waited for before
 	if len(ids) > 0 {
 		among = nil
 		for _, id := range ids {
@@ -404,7 +404,7 @@ func biJobs(c *call) int {
 	return status
 }
 
-// jobsRun runs a command with the pids of jobs in the place of their names.
+// jobsRun runs a command whose job names are replaced with pids.
 func (r *runner) jobsRun(c *call, args []string) int {
 	args = slices.Clone(args)
 	for i, a := range args {
@@ -421,7 +421,7 @@ func (r *runner) jobsRun(c *call, args []string) int {
 	return r.status
 }
 
-// biDisown takes jobs off the list, or marks them.
+// biDisown removes jobs from the list, or marks them.
 func biDisown(c *call) int {
 	r := c.r
 	args := c.args
@@ -498,7 +498,7 @@ func biForeground(c *call) int {
 		tty.setGroup(j.p.pgid)
 	}
 	r.signalJob(j, sigCONT)
-	if r.ctx.Err() != nil { // ^C came before the job was in front
+	if r.ctx.Err() != nil { // ^C came before the job was in the foreground
 		r.signalJob(j, sigINT)
 	}
 	j.shown, j.told = 0, false
@@ -577,8 +577,8 @@ func biSuspend(c *call) int {
 	return 0
 }
 
-// ownJobs lists the jobs that this shell can wait for: a subshell knows its parent's by
-// name only.
+// ownJobs lists the jobs that this shell can wait for. A subshell can only name the jobs of its
+// parent.
 func (r *runner) ownJobs() []*job {
 	var out []*job
 	for _, j := range r.jobs {
@@ -589,8 +589,8 @@ func (r *runner) ownJobs() []*job {
 	return out
 }
 
-// tidyJobs forgets the jobs that have ended as a shell with -c does, which shows them with
-// job control only.
+// tidyJobs forgets jobs that have ended, as a shell with -c does. Such a shell shows ended jobs
+// only with job control.
 func (r *runner) tidyJobs() {
 	if !r.fromArg || r.interactive {
 		return

@@ -16,7 +16,7 @@ type readOptions struct {
 	chars         int // -n or -N; 0 is no limit
 	exact         bool
 	counted       bool // -n or -N was given
-	poll          bool // -t 0: only look whether there is something
+	poll          bool // -t 0: only check for available input
 	timeout       time.Duration
 	fd            int
 	names         []string
@@ -69,7 +69,7 @@ func parseRead(c *call) (o readOptions, status int) {
 	return o, 0
 }
 
-// set applies an option that has a value; the result says what is wrong with it.
+// set applies an option that has a value. The result says what is wrong with the value.
 func (o *readOptions) set(letter byte, value string) string {
 	switch letter {
 	case 'a':
@@ -152,8 +152,8 @@ func biRead(c *call) int {
 	return 1
 }
 
-// readInput reads up to the delimiter. escaped marks the bytes that a backslash
-// protects from being split.
+// readInput reads up to the delimiter. escaped marks the bytes after a backslash: they are not
+// split.
 func (r *runner) readInput(ctx context.Context, d *desc, o readOptions) (text []byte, escaped []bool, ok bool) {
 	in := fdReader{ctx, d}
 	buf := make([]byte, 1)
@@ -195,7 +195,7 @@ func (r *runner) readInput(ctx context.Context, d *desc, o readOptions) (text []
 	}
 }
 
-// assign splits what was read and stores it.
+// assign splits the input and stores the fields.
 func (o *readOptions) assign(r *runner, text []byte, escaped []bool) bool {
 	ifs, set := r.get("IFS")
 	if !set {
@@ -237,7 +237,7 @@ func (o *readOptions) assign(r *runner, text []byte, escaped []bool) bool {
 	return true
 }
 
-// splitRead splits at IFS; with most > 0 the last field takes the rest.
+// splitRead splits at IFS. With most > 0, the last field gets the rest.
 func splitRead(text []byte, escaped []bool, ifs string, most int) []string {
 	isSep := func(i int) bool { return !escaped[i] && strings.IndexByte(ifs, text[i]) >= 0 }
 	isSpace := func(i int) bool {
@@ -271,8 +271,8 @@ func splitRead(text []byte, escaped []bool, ifs string, most int) []string {
 	return out
 }
 
-// lastRead is the rest of a line for the last variable: without the white space at
-// its end, and without one separator when that is all that follows a single field.
+// lastRead returns the rest of a line for the last variable. It removes white space at the end. It
+// also removes one separator if the rest is a single field and that separator.
 func lastRead(text []byte, escaped []bool, ifs string) string {
 	trim := func(n int) int {
 		for n > 0 && !escaped[n-1] && strings.IndexByte(" \t\n", text[n-1]) >= 0 && strings.IndexByte(ifs, text[n-1]) >= 0 {
@@ -295,7 +295,7 @@ func lastRead(text []byte, escaped []bool, ifs string) string {
 	return string(text[:n])
 }
 
-// whole reports whether text does not end within a character.
+// whole reports whether text ends with a complete character.
 func whole(text []byte) bool {
 	at := len(text) - 1
 	for at > 0 && at > len(text)-utf8.UTFMax && !utf8.RuneStart(text[at]) {
@@ -304,7 +304,7 @@ func whole(text []byte) bool {
 	return utf8.FullRune(text[at:])
 }
 
-// ready reports whether a read would not wait.
+// ready reports whether a read would return without waiting.
 func ready(d *desc) bool {
 	s := d.stream
 	if c, ok := s.(counted); ok {

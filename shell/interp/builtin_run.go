@@ -100,7 +100,7 @@ func biSource(c *call) int {
 	return r.status
 }
 
-// readFile reads a script and pays for it for the time of the process.
+// readFile reads a script. Its memory is charged to the process until the process ends.
 func (r *runner) readFile(full string) (string, error) {
 	d, err := r.openFile(full, vfs.ReadOnly)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *runner) readFile(full string) (string, error) {
 	return string(data), err
 }
 
-// lookFile searches PATH for a file to read, then the working directory.
+// lookFile searches PATH, then the working directory, for a file to read.
 func (r *runner) lookFile(name string) string {
 	if r.opts.sourcepath {
 		for dir := range strings.SplitSeq(r.str("PATH"), ":") {
@@ -128,7 +128,7 @@ func (r *runner) lookFile(name string) string {
 	return ""
 }
 
-// biExec runs a program in the place of the shell, or makes redirections last.
+// biExec replaces the shell with a program, or makes redirections permanent.
 func biExec(c *call) int {
 	r := c.r
 	args := c.args
@@ -196,7 +196,7 @@ func biExec(c *call) int {
 	return status
 }
 
-// whichExec finds the program of exec, with its wording of errors.
+// whichExec finds the program of exec, and words errors as exec does.
 func (r *runner) whichExec(name string) (string, int) {
 	if !strings.Contains(name, "/") {
 		if file := r.lookPath(name); file != "" {
@@ -267,7 +267,7 @@ func biCommand(c *call) int {
 	return r.status
 }
 
-// commandV does command -v and -V.
+// commandV implements command -v and -V.
 func (c *call) commandV(args []string, describe bool) int {
 	r := c.r
 	status := 1
@@ -309,10 +309,10 @@ func biBuiltin(c *call) int {
 	return b(c.r.newCall(args[0], args[1:]))
 }
 
-// keywords of the grammar, for type.
+// keywords are the reserved words of the grammar, for type.
 const keywords = " if then else elif fi for while until do done case esac function select time { } ! [[ ]] in coproc "
 
-// kindOf says what a name means as a command: alias, keyword, function, builtin, file or "".
+// kindOf returns the kind of a command's name: alias, keyword, function, builtin, file or "".
 func (r *runner) kindOf(name string) (kind, where string) {
 	if _, ok := r.aliases[name]; ok && r.opts.expandAliases {
 		return "alias", ""
@@ -329,7 +329,7 @@ func (r *runner) kindOf(name string) (kind, where string) {
 	return r.fileOf(name)
 }
 
-// fileOf finds a name as a program.
+// fileOf finds a program by its name.
 func (r *runner) fileOf(name string) (kind, where string) {
 	if strings.Contains(name, "/") {
 		if i, err := r.view.Stat(r.abs(name)); err == nil && !i.Mode.IsDir() && r.view.Access(r.abs(name), vfs.MayExec) == nil {
@@ -426,7 +426,7 @@ func biType(c *call) int {
 	return status
 }
 
-// meanings lists what a name means as a command, kinds and files: the first, or all.
+// meanings lists the kinds and files of a command's name: all of them, or only the first.
 func (r *runner) meanings(name string, all, noFuncs, onlyFiles bool) (out [][2]string) {
 	add := func(kind, where string) bool {
 		out = append(out, [2]string{kind, where})

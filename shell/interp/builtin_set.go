@@ -93,14 +93,14 @@ func (r *runner) setOption(name string, on bool) bool {
 	return false
 }
 
-// optionChanged does what goes with some switches.
+// optionChanged applies the side effects of some options.
 func (r *runner) optionChanged(letter byte, on bool) {
 	if letter == 'm' && on {
 		r.jobControl()
 	}
 }
 
-// printVariables prints what set alone prints: variables and functions.
+// printVariables prints the output of set without arguments: variables and functions.
 func (r *runner) printVariables(*call) int {
 	r.listSet()
 	return 0
@@ -233,7 +233,8 @@ func biShopt(c *call) int {
 	return status
 }
 
-// areOptions reports whether set -o knows all names, and complains of the first that it does not.
+// areOptions reports whether set -o knows all names. It writes a message about the first unknown
+// one.
 func (c *call) areOptions(names []string) bool {
 	for _, name := range names {
 		if c.r.opts.named(name) == nil {
@@ -244,7 +245,8 @@ func (c *call) areOptions(names []string) bool {
 	return true
 }
 
-// changeOption sets or unsets one option: of set -o (ofSet), or of shopt at at.
+// changeOption sets or unsets one option. With ofSet it is an option of set -o, otherwise the
+// option of shopt at at.
 func (r *runner) changeOption(name string, at *bool, value, ofSet bool) {
 	switch {
 	case ofSet:
@@ -321,7 +323,7 @@ func (r *runner) printTraps(c *call, names []string) int {
 			sigs = append(sigs, sig)
 		}
 		sort.Ints(sigs)
-		// bash has ERR, DEBUG and RETURN after the signals, DEBUG first.
+		// bash lists ERR, DEBUG and RETURN after the signals, DEBUG first.
 		order := map[int]int{trapDEBG: 65, trapERR: 66}
 		sort.SliceStable(sigs, func(i, j int) bool { return cmp.Or(order[sigs[i]], sigs[i]) < cmp.Or(order[sigs[j]], sigs[j]) })
 	}

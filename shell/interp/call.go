@@ -29,10 +29,10 @@ type call struct {
 	out  io.Writer
 	err  io.Writer
 
-	unwritten bool // what it printed couldn't be written
+	unwritten bool // writing its output failed
 }
 
-// fdReader and fdWriter are a descriptor as seen by a command.
+// fdReader and fdWriter give a command access to a descriptor.
 type fdReader struct {
 	ctx context.Context
 	d   *desc
@@ -48,7 +48,7 @@ func (f fdReader) Read(b []byte) (int, error) {
 	return f.d.Read(f.ctx, b)
 }
 
-// Seek moves in a file; anything else can't.
+// Seek moves the position in a file. Other streams return an error.
 func (f fdReader) Seek(offset int64, whence int) (int64, error) {
 	if f.d != nil {
 		return openFile(f).Seek(offset, whence)
@@ -79,7 +79,7 @@ func (f fdWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// newCall makes the call of a command with the runner's descriptors.
+// newCall makes a call of a command with the runner's descriptors.
 func (r *runner) newCall(name string, args []string) *call {
 	if r.std == nil || r.std[0].r != r { // a fork has its parent's
 		r.std = &[2]fdWriter{{r, 1}, {r, 2}}
@@ -168,7 +168,7 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	}
 }
 
-// assignLasting does the assignments before a special builtin of POSIX, which stay.
+// assignLasting makes the assignments before a special builtin of POSIX, which remain after it.
 func (r *runner) assignLasting(assigns []*syntax.Assign) bool {
 	for _, a := range assigns {
 		if !r.assign(a) || r.flow != flowNone {
@@ -179,7 +179,7 @@ func (r *runner) assignLasting(assigns []*syntax.Assign) bool {
 	return true
 }
 
-// notRedirected ends a command whose redirections failed.
+// notRedirected ends a command after a redirection failed.
 func (r *runner) notRedirected(done []undo, command string) {
 	r.undoRedirects(done)
 	if r.flow != flowNone {
@@ -233,7 +233,7 @@ func (r *runner) assignments(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	}
 }
 
-// keywordArgs takes the assignments out of the arguments, for set -k.
+// keywordArgs removes the assignments from the arguments, for set -k.
 func (r *runner) keywordArgs(args []string, c *syntax.CallExpr) ([]string, *syntax.CallExpr) {
 	rest, with := args[:1:1], *c
 	for _, a := range args[1:] {
@@ -247,8 +247,8 @@ func (r *runner) keywordArgs(args []string, c *syntax.CallExpr) ([]string, *synt
 	return rest, &with
 }
 
-// specialBuiltins are POSIX's: in its mode they are found before functions, and their
-// assignments last.
+// specialBuiltins are the special builtins of POSIX. In POSIX mode they are found before functions,
+// and assignments before them remain.
 var specialBuiltins = map[string]bool{".": true, ":": true, "break": true, "continue": true, "eval": true, "exec": true, "exit": true,
 	"export": true, "readonly": true, "return": true, "set": true, "shift": true, "source": true, "times": true, "trap": true, "unset": true}
 
@@ -264,7 +264,7 @@ func (r *runner) trace(args []string) {
 	r.writeTrace(strings.Join(quoted, " "))
 }
 
-// writeTrace writes a line of the trace, to BASH_XTRACEFD when that is set.
+// writeTrace writes a line of the trace to BASH_XTRACEFD, or to standard error if that is not set.
 func (r *runner) writeTrace(s string) {
 	line := r.ps4() + s + "\n"
 	if fd := r.str("BASH_XTRACEFD"); fd != "" {
@@ -276,8 +276,8 @@ func (r *runner) writeTrace(s string) {
 	r.writeErr(line)
 }
 
-// ps4 is what a line of the trace begins with: its first character is repeated once
-// for every level of substitution and eval.
+// ps4 returns the prefix of a trace line. Its first character is repeated once for each level of
+// substitution and eval.
 func (r *runner) ps4() string {
 	ps, ok := r.get("PS4")
 	if !ok || ps == "" {
@@ -321,7 +321,7 @@ func (r *runner) traceAssigns(as []*syntax.Assign) {
 	}
 }
 
-// elementText is an element's new value.
+// elementText returns the new value of an element.
 func (r *runner) elementText(a *syntax.Assign) string {
 	v := r.lookup(a.Name.Value)
 	sub, _ := r.index(v, a.Index)
@@ -329,7 +329,7 @@ func (r *runner) elementText(a *syntax.Assign) string {
 	return s
 }
 
-// builtin returns a builtin that is not switched off.
+// builtin returns a builtin, unless it was disabled.
 func (r *runner) builtin(name string) (command, bool) {
 	if r.disabled[name] {
 		return nil, false
@@ -347,7 +347,7 @@ func (r *runner) isProgram(name string) bool {
 	return !ok
 }
 
-// run runs an expanded command and sets the status.
+// run runs an expanded command, and sets the status.
 func (r *runner) run(args []string) {
 	name := args[0]
 	if f, ok := r.funcs[name]; ok && !(r.opts.posix && specialBuiltins[name]) {
@@ -373,7 +373,7 @@ func (r *runner) runBuiltin(b command, name string, args []string) {
 	r.killed()
 }
 
-// external runs a program, as a job of its own where there is job control.
+// external runs a program. With job control the program is a job.
 func (r *runner) external(args []string) {
 	if r.term != nil && r.opts.monitor {
 		r.foreground(strings.Join(args, " "), func(s *runner) {
@@ -388,7 +388,7 @@ func (r *runner) external(args []string) {
 	r.killed()
 }
 
-// killed ends the shell when a signal came while a command ran.
+// killed ends the shell if a signal arrived while a command ran.
 func (r *runner) killed() {
 	if r.ctx.Err() != nil {
 		r.flow, r.status = flowExit, 128+signalOf(r.ctx)
@@ -403,21 +403,21 @@ type function struct {
 	lineBase int // of its statements
 	exported bool
 	readonly bool
-	traced   bool // declare -t: it takes over DEBUG and RETURN traps
+	traced   bool // declare -t: inherits DEBUG and RETURN traps
 }
 
-// frame is one running function or sourced script.
+// frame is a running function or sourced script.
 type frame struct {
 	name     string // of the function, or "source"
-	file     string // where its text is, for BASH_SOURCE
-	line     uint   // where it was called, for BASH_LINENO
+	file     string // the file of its text, for BASH_SOURCE
+	line     uint   // the line of the call, for BASH_LINENO
 	sourced  bool
 	params   []string // its arguments
 	debugged bool     // it was called under extdebug
-	own      bool     // of a sourced script: it has arguments of its own
+	own      bool     // a sourced script with its own arguments
 }
 
-// inFunc reports whether a function runs, so that local is allowed.
+// inFunc reports whether a function is running. local is allowed only then.
 func (r *runner) inFunc() bool {
 	for _, c := range r.calls {
 		if !c.sourced {
@@ -427,7 +427,7 @@ func (r *runner) inFunc() bool {
 	return false
 }
 
-// sourceName is the file that the running text comes from, as BASH_SOURCE has it.
+// sourceName returns the file of the running text, as in BASH_SOURCE.
 func (r *runner) sourceName() string {
 	if n := len(r.calls); n > 0 {
 		return r.calls[n-1].file
@@ -489,7 +489,7 @@ func (r *runner) function(name string, f *function, args []string) {
 	r.depth--
 }
 
-// runTool finds and runs a program. environ is called when it is needed.
+// runTool finds and runs a program. It calls environ only if the program needs its environment.
 func (r *runner) runTool(args []string, environ func() []string) int {
 	if f, ok := r.funcs["command_not_found_handle"]; ok && !strings.Contains(args[0], "/") && r.lookPath(args[0]) == "" {
 		r.subshell(func(s *runner) { s.function("command_not_found_handle", f, args) })
@@ -503,12 +503,11 @@ func (r *runner) runTool(args []string, environ func() []string) int {
 	return r.execFile(file, args, environ, 0)
 }
 
-// programEnv is the environment of a program that the shell itself starts: with its
-// name in _.
+// programEnv returns the environment of a program that the shell itself starts. The variable _
+// holds the program's name.
 func (r *runner) programEnv() []string { return append(r.environ(), "_="+r.ranFile) }
 
-// which finds a program as the shell does. With a status other than 0 a message
-// was written.
+// which finds a program as the shell does. When the status is not 0, it has written a message.
 func (r *runner) which(name string) (string, int) {
 	if strings.Contains(name, "/") {
 		full := r.abs(name)
@@ -536,7 +535,7 @@ func (r *runner) which(name string) (string, int) {
 	return "", 127
 }
 
-// execFile runs a program file: one of the machine's tools or a script.
+// execFile runs a program file, which is one of the machine's tools or a script.
 func (r *runner) execFile(file string, args []string, environ func() []string, nesting int) int {
 	f, err := r.view.Open(file)
 	if err != nil {
@@ -579,8 +578,8 @@ func (r *runner) execFile(file string, args []string, environ func() []string, n
 	return r.spawnShell(shellRun{name: args[0], file: file, params: args[1:], env: environ()})
 }
 
-// changesIn reports whether a here-document or here-string changes variables, or may
-// fail: for a program that happens in the program's process.
+// changesIn reports whether a here-document or here-string changes variables or may fail. For a
+// program, such an expansion runs in the program's process.
 func (r *runner) changesIn(redirs []*syntax.Redirect) bool {
 	for _, rd := range redirs {
 		for _, w := range []*syntax.Word{rd.Hdoc, rd.Word} {

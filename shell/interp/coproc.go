@@ -10,7 +10,7 @@ import (
 type coproc struct {
 	p       *proc
 	name    string
-	in, out int // the shell's descriptors: what it writes to and reads from
+	in, out int // the shell's descriptors for writing to it and reading from it
 }
 
 // startCoproc starts a coprocess.
@@ -81,7 +81,7 @@ func (r *runner) reapCoproc() {
 	r.unset(c.name + "_PID")
 }
 
-// withoutCoproc closes the descriptors that a subshell does not get.
+// withoutCoproc closes the coprocess's descriptors in a subshell, which does not inherit them.
 func (r *runner) withoutCoproc() {
 	if c := r.coproc; c != nil {
 		r.fds.set(c.in, nil)

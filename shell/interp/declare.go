@@ -8,7 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Each attribute is left alone, set or taken away.
+// change says whether an attribute is left alone, set or removed.
 type change int8
 
 const (
@@ -23,7 +23,7 @@ func (c change) apply(b *bool) {
 	}
 }
 
-// declared is what declare and its relatives are asked to do.
+// declared holds the options of declare and its relatives.
 type declared struct {
 	name                                                             string // of the builtin
 	export, readonly, integer, nameref, upper, lower, capital, trace change
@@ -31,7 +31,7 @@ type declared struct {
 	global, local, print, funcs, funcNames, inherit                  bool
 }
 
-// declArg is one argument, expanded.
+// declArg is an expanded argument.
 type declArg struct {
 	name, sub string
 	elem      bool
@@ -41,17 +41,17 @@ type declArg struct {
 	add       bool
 	array     []arrayElem
 	isArray   bool
-	text      string // what it looks like, for messages
+	text      string // its text, for messages
 }
 
-// decl runs declare, local, export, readonly and typeset as the grammar knows them.
+// decl runs declare, local, export, readonly and typeset where the parser recognizes them.
 func (r *runner) decl(c *syntax.DeclClause) {
 	d := declared{name: c.Variant.Value}
 	r.status, r.substStatus = 0, 0
 	var args []declArg
 	options := true
 	for _, a := range c.Args {
-		if a.Name == nil { // an option, or a word that expands to something
+		if a.Name == nil { // an option, or a word with an expansion
 			for _, word := range r.field(nil, a.Value) {
 				if options && len(word) > 1 && (word[0] == '-' || word[0] == '+') {
 					if word == "--" {
@@ -93,7 +93,7 @@ func (r *runner) declArg(a *syntax.Assign) declArg {
 	return arg
 }
 
-// textArg reads an argument that came out of an expansion.
+// textArg parses an argument that is the result of an expansion.
 func textArg(word string) declArg {
 	arg := declArg{text: word}
 	eq := strings.IndexByte(word, '=')
@@ -118,8 +118,8 @@ func textArg(word string) declArg {
 	return arg
 }
 
-// biDeclare serves the declaration builtins when they are called in a way that
-// the grammar does not see, such as "command export x=1".
+// biDeclare runs a declaration builtin where the parser does not recognize it, as in "command
+// export x=1".
 func biDeclare(c *call) int {
 	d := declared{name: c.name}
 	c.r.status = 0
@@ -142,7 +142,7 @@ func biDeclare(c *call) int {
 	return c.r.status
 }
 
-// option applies a bundle of option letters.
+// option applies a bundle of option letters. It reports false when one of them is wrong.
 func (d *declared) option(r *runner, word string) bool {
 	on := setIt
 	if word[0] == '+' {
@@ -313,8 +313,8 @@ func (r *runner) declareFunc(d declared, a declArg) bool {
 	return true
 }
 
-// setFunc defines a function. Forks share the table with their parent until one
-// of them changes it.
+// setFunc defines a function. Forks share the table of functions with their parent until one of
+// them changes it.
 func (r *runner) setFunc(name string, f *function) bool {
 	if old := r.funcs[name]; old != nil && old.readonly && (f == nil || f.body != old.body) {
 		r.errorf("%s: readonly function", name)
@@ -384,7 +384,7 @@ func (r *runner) declareOne(d declared, a declArg) bool {
 	d.capital.apply(&v.capital)
 	d.trace.apply(&v.trace)
 	if d.name == "readonly" && !a.has && !v.set && !v.isArray() {
-		d.assoc, d.indexed = false, false // bash sees nothing to make one of
+		d.assoc, d.indexed = false, false // bash makes no array here
 	}
 	if d.assoc && v.assoc == nil {
 		v.assoc = newAssoc()
@@ -456,8 +456,8 @@ func (r *runner) declareValue(d declared, a declArg, name string, v *variable) b
 	return r.store(name, v, a.value, a.add)
 }
 
-// declTarget finds or makes the variable that a declaration is about. A nil
-// variable without an error means that it is to be, or not to be, a reference.
+// declTarget finds or makes the variable of a declaration. A nil variable without an error means
+// that the declaration is about a name reference.
 func (r *runner) declTarget(d declared, a declArg) (*variable, string, bool) {
 	at := 0
 	if d.local {
@@ -527,7 +527,7 @@ func (r *runner) declTarget(d declared, a declArg) (*variable, string, bool) {
 	return r.mutable(p.name, p.at), p.name, true
 }
 
-// fromDynamic is a new variable that keeps the value the shell computed for it.
+// fromDynamic returns a new variable with the value that the shell computed for it.
 func (r *runner) fromDynamic(name string) *variable {
 	if d := r.dynamic(name); d != nil {
 		return d
@@ -561,7 +561,7 @@ func (r *runner) newLocal(d declared, a declArg, at int) (*variable, string, boo
 	return r.place(at, a.name, v), a.name, true
 }
 
-// declareRef makes a variable a name reference, or no longer one.
+// declareRef makes a variable a name reference, or makes a reference an ordinary variable.
 func (r *runner) declareRef(d declared, a declArg) bool {
 	at := 0
 	if d.local {
@@ -726,7 +726,7 @@ func (r *runner) printLocals(want func(*variable) bool) {
 	r.out(strings.Join(lines, ""))
 }
 
-// listSet lists what is set, and the functions, as set does.
+// listSet lists the variables that are set, and the functions, as set does.
 func (r *runner) listSet() {
 	var b strings.Builder
 	for _, n := range r.names("") {
@@ -757,7 +757,7 @@ func sortedFuncs(m map[string]*function) []string {
 	return names
 }
 
-// printOne prints one variable in a form that can be read back.
+// printOne prints one variable in a form that the shell can read.
 func (r *runner) printOne(d declared, a declArg) bool {
 	v := r.lookupRaw(a.name)
 	if v == nil {
@@ -771,7 +771,7 @@ func (r *runner) printOne(d declared, a declArg) bool {
 	return true
 }
 
-// usages are the lines that follow a wrong option.
+// usages are the usage lines that are printed after a wrong option.
 var usages = map[string]string{
 	"declare":  "declare [-aAfFgiIlnrtux] [name[=value] ...] or declare -p [-aAfFilnrtux] [name ...]",
 	"typeset":  "typeset [-aAfFgiIlnrtux] name[=value] ... or typeset -p [-aAfFilnrtux] [name ...]",

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// stack is the directory stack, the working directory first.
+// stack returns the directory stack, beginning with the working directory.
 func (r *runner) stack() []string { return append([]string{r.dir}, r.dirs...) }
 
 // printDirs shows the stack.
@@ -94,7 +94,7 @@ func biDirs(c *call) int {
 	return c.printDirs(long, lines, numbers)
 }
 
-// goTo changes the working directory with cd's messages.
+// goTo changes the working directory, with the messages of cd.
 func (c *call) goTo(dir string) int {
 	out := c.out
 	c.out = discard{}
@@ -104,7 +104,7 @@ func (c *call) goTo(dir string) int {
 	return biCd(&next)
 }
 
-// discard takes what is written and forgets it.
+// discard is a writer that drops everything.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }

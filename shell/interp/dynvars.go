@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// dynamicNames are the variables that the shell computes when they are read.
+// dynamicNames are the variables that the shell computes at each read.
 var dynamicNames = []string{"BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL",
 	"BASH_VERSINFO", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "HOSTNAME", "LINENO", "PIPESTATUS", "PPID", "RANDOM",
 	"SECONDS", "SHELLOPTS", "SRANDOM", "UID", "_"}
 
-// dynamic computes a variable that the shell keeps itself; nil when it is no such name.
+// dynamic computes a variable that the shell itself maintains. It returns nil for other names.
 func (r *runner) dynamic(name string) *variable {
 	if name == "_" {
 		return &variable{set: true, str: r.lastArg}
@@ -93,8 +93,8 @@ func (r *runner) nextRandom() uint32 {
 	return r.random >> 16
 }
 
-// special handles the assignment to a variable that the shell computes. It
-// reports whether there is nothing left to do.
+// special handles the assignment to a variable that the shell computes. handled is true if nothing
+// is left to do.
 func (r *runner) special(name, value string) (handled, ok bool) {
 	if name == "_" {
 		r.lastArg = value
@@ -123,16 +123,16 @@ func (r *runner) special(name, value string) (handled, ok bool) {
 	return true, true
 }
 
-// hide takes a computed variable's meaning away, as unset does.
+// hide makes a computed variable an ordinary one, as unset does.
 func (r *runner) hide(name string) {
 	hidden := map[string]bool{name: true}
 	for k := range r.hidden {
 		hidden[k] = true
 	}
-	r.hidden = hidden // a new one: forks share the old
+	r.hidden = hidden // a new map, because forks share the old one
 }
 
-// assigned acts on a changed variable that the shell itself reads.
+// assigned reacts to the change of a variable that the shell itself reads.
 func (r *runner) assigned(name string) {
 	switch name {
 	case "OPTIND":
@@ -182,7 +182,7 @@ func (r *runner) pipeStatusList() []string {
 	return out
 }
 
-// shopted reports whether an option of shopt is on.
+// shopted reports whether a shopt option is on.
 func (r *runner) shopted(name string) bool {
 	p := r.opts.shopt(name)
 	return p != nil && *p
@@ -197,12 +197,13 @@ func optionNames(table []optionName) []string {
 	return out
 }
 
-// toUpper and toLower change letters one by one and leave bytes that are no text.
+// toUpper and toLower change letters one by one. They leave bytes that are not valid text
+// unchanged.
 func toUpper(s string) string { return mapCase(s, upper) }
 func toLower(s string) string { return mapCase(s, lower) }
 
-// upper and lower are those of the C library, which knows no letters that have
-// another length.
+// upper and lower work as in the C library: a letter whose other case has a different length in
+// bytes stays unchanged.
 func upper(c rune) rune {
 	if c == 'ı' || c == 'ß' {
 		return c
@@ -231,7 +232,7 @@ func mapCase(s string, conv func(rune) rune) string {
 	return b.String()
 }
 
-// capitalize is the attribute -c: the first letter large, the others small.
+// capitalize applies the attribute -c: the first letter becomes upper case, the others lower case.
 func capitalize(s string) string {
 	if s == "" {
 		return s
@@ -251,8 +252,8 @@ func (r *runner) rememberArgs() {
 	}
 }
 
-// callArgs computes BASH_ARGC, how many arguments the running calls have, and
-// BASH_ARGV, these arguments: the last of the innermost call first.
+// callArgs computes BASH_ARGC and BASH_ARGV. BASH_ARGC has the number of arguments of each running
+// call. BASH_ARGV has these arguments, beginning with the last one of the innermost call.
 func (r *runner) callArgs(which string) []string {
 	if len(r.calls) == 0 && !r.opts.extdebug {
 		r.rememberArgs()

@@ -19,19 +19,19 @@ type editor struct {
 	line   []rune
 	at     int
 	prompt string // its last line
-	recall int    // which line of history is shown
-	draft  []rune // what was typed before history was
+	recall int    // the shown line of the history
+	draft  []rune // the typed text, while a line of the history is shown
 	tabs   int    // tabs in a row
-	shown  int    // columns that the line takes on the screen
-	raw    bool   // the terminal is in raw mode for it
-	cursor int    // column of the cursor, from the line's beginning
+	shown  int    // columns of the line on the screen
+	raw    bool   // the editor has put the terminal into raw mode
+	cursor int    // cursor's column, counted from the start of the line
 }
 
-// maxLineKeys is how long a line may become.
+// maxLineKeys is the longest line that can be typed.
 const maxLineKeys = 64 << 10
 
-// readLine shows a prompt and reads a line, with its newline. The error is io.EOF for
-// ^D on an empty line, and the context's for ^C.
+// readLine shows a prompt and reads a line with its newline. The error is io.EOF for ^D on an empty
+// line, and the context's error for ^C.
 func (e *editor) readLine(prompt string) (string, error) {
 	e.r.writeErr(prompt)
 	e.prompt = prompt[strings.LastIndexByte(prompt, '\n')+1:]
@@ -40,7 +40,7 @@ func (e *editor) readLine(prompt string) (string, error) {
 	was, quiet := e.t.raw && !e.raw, e.t.quiet
 	e.t.mu.Unlock()
 	if was || quiet {
-		return e.r.readLine() // stty has made it so: no editing
+		return e.r.readLine() // stty has set a mode without editing
 	}
 	e.t.setRaw(true)
 	e.raw = true
@@ -58,7 +58,7 @@ func (e *editor) readLine(prompt string) (string, error) {
 	}
 }
 
-// rest gives the terminal back between two commands.
+// rest restores the terminal's mode between two commands.
 func (e *editor) rest() {
 	if e.raw {
 		e.raw = false
@@ -178,7 +178,7 @@ func (e *editor) escape() (rune, error) {
 	return keyNone, nil
 }
 
-// handle does what a key asks for and reports whether the line is finished.
+// handle carries out a key, and reports whether the line is finished.
 func (e *editor) handle(key rune) (done bool, err error) {
 	if key != '\t' {
 		e.tabs = 0
@@ -248,7 +248,7 @@ func (e *editor) handle(key rune) (done bool, err error) {
 func crlf(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 
 func (e *editor) out(s string) {
-	_, _ = e.t.out.WriteContext(e.r.ctx, []byte(s)) // a screen that is gone shows nothing
+	_, _ = e.t.out.WriteContext(e.r.ctx, []byte(s)) // an error means that nobody sees the screen
 }
 
 // move puts the cursor at a place in the line.
@@ -270,11 +270,11 @@ func (e *editor) place(col int) {
 	e.cursor = col
 }
 
-// width is how many columns a text takes. Wide characters count as one, as most terminals
-// of programs have it.
+// width returns the number of columns of a text. Wide characters count as one column, as in most
+// programs with a terminal.
 func width(line []rune) int { return len(line) }
 
-// redraw shows the line anew and puts the cursor where it belongs.
+// redraw shows the line again and places the cursor.
 func (e *editor) redraw() {
 	e.place(0)
 	e.out(string(e.line) + "\x1b[K")
@@ -331,8 +331,8 @@ func (e *editor) swap() {
 	e.redraw()
 }
 
-// wordLeft is the beginning of the word before the cursor; with space, words are what
-// blanks divide.
+// wordLeft returns the beginning of the word before the cursor. With space, only blanks separate
+// words.
 func (e *editor) wordLeft(space bool) int {
 	in := func(c rune) bool { return c != ' ' && (space || isWordRune(c)) }
 	i := e.at
@@ -377,7 +377,7 @@ func (e *editor) show(i int) {
 	e.redraw()
 }
 
-// search finds a line of the history by a part of it.
+// search finds a line of the history that contains the typed text.
 func (e *editor) search() (done bool, err error) {
 	var what []rune
 	found, from := "", len(e.r.hist.lines)
@@ -421,7 +421,7 @@ func (e *editor) search() (done bool, err error) {
 	}
 }
 
-// complete completes the word before the cursor: a command's name or a file's.
+// complete completes the command or file name before the cursor.
 func (e *editor) complete() {
 	e.tabs++
 	start := e.at
@@ -468,7 +468,7 @@ func (e *editor) complete() {
 	e.out("\a")
 }
 
-// escapeName puts backslashes before what the shell would take apart.
+// escapeName puts backslashes before characters that the shell would interpret.
 func escapeName(s string, last bool) string {
 	end := ""
 	if last && strings.HasSuffix(s, " ") {

@@ -56,7 +56,7 @@ func (r *runner) stmt(s *syntax.Stmt) {
 	}
 }
 
-// redirected runs fn under redirections and puts the descriptors back.
+// redirected runs fn with redirections, then restores the descriptors.
 func (r *runner) redirected(redirs []*syntax.Redirect, fn func()) {
 	if len(redirs) == 0 {
 		fn()
@@ -76,8 +76,8 @@ func (r *runner) redirected(redirs []*syntax.Redirect, fn func()) {
 	r.undoRedirects(undo)
 }
 
-// checkErrExit ends the shell under set -e when a statement of a kind that counts
-// has failed, and runs the ERR trap.
+// checkErrExit runs the ERR trap, and ends the shell under set -e, if a failed statement counts for
+// them.
 func (r *runner) checkErrExit(s *syntax.Stmt, hadErr bool) {
 	if r.noErrExit > 0 {
 		return
@@ -92,7 +92,7 @@ func (r *runner) checkErrExit(s *syntax.Stmt, hadErr bool) {
 	default:
 		return
 	}
-	if hadErr { // one that the command itself has set is not for it
+	if hadErr { // a trap set by the command itself does not apply to it
 		r.runTrap(trapERR)
 	}
 	if r.opts.errexit && r.flow == flowNone {
@@ -100,7 +100,7 @@ func (r *runner) checkErrExit(s *syntax.Stmt, hadErr bool) {
 	}
 }
 
-// command runs a command of any kind but the simple ones.
+// command runs a command of any kind except simple commands.
 func (r *runner) command(c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.Block:
@@ -166,14 +166,14 @@ func (r *runner) command(c syntax.Command) {
 	}
 }
 
-// now notes the command that runs, for BASH_COMMAND; those of traps do not count.
+// now records the running command for BASH_COMMAND. Commands of traps are not recorded.
 func (r *runner) now(c syntax.Node) {
 	if len(r.running) == 0 {
 		r.current, r.currentTo = c, nil
 	}
 }
 
-// forked runs a statement that a process was made for. A subshell needs no other one.
+// forked runs a statement in a process that was made for it. A subshell needs no second process.
 func (r *runner) forked(s *syntax.Stmt) {
 	if c, ok := s.Cmd.(*syntax.Subshell); ok && !s.Negated && !s.Background && !s.Disown {
 		r.redirected(s.Redirs, func() { r.stmts(c.Stmts) })
@@ -222,7 +222,7 @@ func boolStatus(ok bool) int {
 	return 1
 }
 
-// subshell runs fn in a forked shell and takes over its status.
+// subshell runs fn in a forked shell and adopts its status.
 func (r *runner) subshell(fn func(*runner)) {
 	if r.term != nil && r.opts.monitor {
 		r.foreground("( … )", fn)
@@ -242,7 +242,7 @@ func (r *runner) subshell(fn func(*runner)) {
 	s.loops = 0
 	ended := false
 	defer func() {
-		if !ended { // a panic passes by; see contain
+		if !ended { // a panic is passing; see contain
 			s.end(1)
 		}
 	}()
@@ -258,7 +258,7 @@ func (r *runner) forkFailed(err error) {
 	r.status = 254
 }
 
-// binary runs && || and | chains without recursing into their length.
+// binary runs chains of &&, || and |. Its recursion does not grow with the length of the chain.
 func (r *runner) binary(b *syntax.BinaryCmd) {
 	if b.Op == syntax.Pipe || b.Op == syntax.PipeAll {
 		r.pipeline(b)
@@ -295,8 +295,8 @@ func (r *runner) binary(b *syntax.BinaryCmd) {
 	}
 }
 
-// bare returns a statement's binary command when nothing else is on it and it is
-// (or is not) a pipe.
+// bare returns the binary command of a statement that has nothing else. With pipe it must be a
+// pipe, without pipe it must not be one.
 func bare(s *syntax.Stmt, pipe bool) (*syntax.BinaryCmd, bool) {
 	b, ok := s.Cmd.(*syntax.BinaryCmd)
 	if !ok || s.Negated || s.Background || s.Disown || len(s.Redirs) > 0 {
@@ -317,7 +317,7 @@ func compound(s *syntax.Stmt) bool {
 	return true
 }
 
-// firstWord is the word that a statement begins with.
+// firstWord returns the first word of a statement.
 func firstWord(s *syntax.Stmt) string {
 	if s == nil {
 		return "newline"

@@ -1,4 +1,4 @@
 package interp
 
-// Front is the process group in front of the terminal.
+// Front returns the terminal's foreground process group.
 func (t *TTY) Front() int { return t.group() }

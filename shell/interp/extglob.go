@@ -6,15 +6,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// The parser takes patterns like @(a|b) always. Without extglob they are syntax errors
-// to bash, outside of [[ ]], and !( begins a negated subshell.
+// The parser always accepts patterns such as @(a|b). In bash without extglob they are syntax errors
+// outside of [[ ]], and !( begins a negated subshell.
 
-// errExtGlob is the error of a group where there are none.
+// errExtGlob is the error of a pattern group where groups are not allowed.
 func errExtGlob(line uint) error {
 	return syntax.ParseError{Pos: syntax.NewPos(0, line, 1), Text: "near unexpected token `('"}
 }
 
-// hasGroups reports whether a source may have groups at all.
+// hasGroups reports whether a source may contain pattern groups.
 func hasGroups(src string) bool {
 	for i := 1; i < len(src); i++ {
 		if src[i] == '(' && strings.IndexByte("?*+@!", src[i-1]) >= 0 {
@@ -24,7 +24,7 @@ func hasGroups(src string) bool {
 	return false
 }
 
-// hasExtGlob reports whether there is a group in a statement, outside of [[ ]].
+// hasExtGlob reports whether a statement has a pattern group outside of [[ ]].
 func hasExtGlob(s *syntax.Stmt) bool {
 	found := false
 	syntax.Walk(s, func(n syntax.Node) bool {
@@ -39,7 +39,7 @@ func hasExtGlob(s *syntax.Stmt) bool {
 	return found
 }
 
-// negations parts the ! from the parenthesis of !( where a command begins.
+// negations puts a space between ! and ( at the beginning of a command.
 func (r *runner) negations(src string) string {
 	stmts, err := parse(src)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// fifo is a named pipe while somebody has it open. It is made by the first and shared
-// by all through the file: see vfs.File.Shared.
+// fifo is an open named pipe. The first process that opens it makes it. All others share it through
+// the file: see vfs.File.Shared.
 type fifo struct {
 	p              *Pipe
-	readers, wrote int // how many opened it for reading, and for writing, so far; guarded by p.mu
+	readers, wrote int // openings for reading and for writing so far; guarded by p.mu
 }
 
 func newFifo() any { return &fifo{p: &Pipe{}} }
 
-// openFifo opens a named pipe as the kernel does: for one direction it waits for
-// somebody on the other side. It takes f.
+// openFifo opens a named pipe as the kernel does: an opening for one direction waits until the
+// other direction is opened. It takes ownership of f.
 func openFifo(ctx context.Context, f *vfs.File, flags vfs.Flags) (stream, error) {
 	q, ok := f.Shared(newFifo).(*fifo)
 	if !ok {
@@ -70,8 +70,8 @@ func (s *fifoStream) Write(ctx context.Context, b []byte) (int, error) {
 	return s.q.p.WriteContext(ctx, b)
 }
 
-// Close takes this end away. What waits in the pipe stays for another reader as long as
-// anybody has it open.
+// Close closes this end. Unread bytes stay in the pipe for another reader, as long as any end is
+// open.
 func (s *fifoStream) Close() error {
 	p := s.q.p
 	p.mu.Lock()

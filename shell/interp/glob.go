@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxNames is how many file names one pattern may expand to.
+// maxNames is the most file names that one pattern may expand to.
 const maxNames = 1 << 20
 
 // fileNames appends the files that a pattern matches, or the text itself.
@@ -30,7 +30,7 @@ func (r *runner) fileNames(out []string, text, pat string) []string {
 	return append(out, text)
 }
 
-// hasPattern reports whether any character of a pattern is special.
+// hasPattern reports whether a pattern has a special character.
 func (r *runner) hasPattern(pat string) bool {
 	for i := 0; i < len(pat); i++ {
 		switch c := pat[i]; c {
@@ -51,7 +51,7 @@ func (r *runner) hasPattern(pat string) bool {
 	return false
 }
 
-// ignored takes away what GLOBIGNORE matches.
+// ignored removes the names that GLOBIGNORE matches.
 func (r *runner) ignored(names []string) []string {
 	ignore, ok := r.get("GLOBIGNORE")
 	if !ok || ignore == "" {
@@ -72,7 +72,7 @@ func (r *runner) ignored(names []string) []string {
 	})
 }
 
-// matchPath matches a path part by part: no pattern takes a slash.
+// matchPath matches a path part by part: a pattern never matches a slash.
 func (r *runner) matchPath(pat, name string) bool {
 	pats, names := strings.Split(pat, "/"), strings.Split(name, "/")
 	if len(pats) != len(names) {
@@ -86,7 +86,7 @@ func (r *runner) matchPath(pat, name string) bool {
 	return true
 }
 
-// splitIgnore splits at colons that are not in brackets.
+// splitIgnore splits at colons outside of brackets.
 func splitIgnore(s string) []string {
 	var out []string
 	start := 0
@@ -147,7 +147,7 @@ func (r *runner) glob(pat string) []string {
 	return slices.Compact(found)
 }
 
-// plainName returns a part of a pattern as a name when nothing in it is special.
+// plainName returns a part of a pattern as a name, if no character in it is special.
 func (r *runner) plainName(part string) (string, bool) {
 	if r.hasPattern(part) {
 		return "", false
@@ -225,7 +225,7 @@ func (r *runner) globDir(out []string, base, part string, last bool) []string {
 	return out
 }
 
-// globTree matches **: the directory and all below it.
+// globTree matches **: the directory and everything below it.
 func (r *runner) globTree(out []string, base string, last bool) []string {
 	if !last || base != "" {
 		out = append(out, base)

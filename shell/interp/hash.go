@@ -9,16 +9,16 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// hashEntry is a program that was found before.
+// hashEntry is a program that the shell has found before.
 type hashEntry struct {
 	path string
 	hits int
 }
 
-// maxHashed is how many programs are remembered.
+// maxHashed is the most programs that are remembered.
 const maxHashed = 512
 
-// remembered finds a program, in the table first.
+// remembered finds a program. It looks in the table first.
 func (r *runner) remembered(name string) string {
 	path := r.str("PATH")
 	if r.hashPath != path {
@@ -113,13 +113,13 @@ func biHash(c *call) int {
 	return status
 }
 
-// hashOptions are those of hash that concern names.
+// hashOptions are the options of hash that apply to names.
 type hashOptions struct {
 	list, show, forget bool
 	file               string // of -p
 }
 
-// hashTable prints all that is remembered.
+// hashTable prints the remembered programs.
 func (c *call) hashTable(list bool) int {
 	r := c.r
 	if len(r.hashed) == 0 {
@@ -143,7 +143,8 @@ func (c *call) hashTable(list bool) int {
 	return c.print(b.String())
 }
 
-// hashName does what hash is asked to do with one name. It returns false when the name was not found, which it has said.
+// hashName carries out hash for one name. When the name is not found, it writes a message and
+// returns false.
 func (c *call) hashName(name string, o hashOptions, several bool) bool {
 	r := c.r
 	h, known := r.hashed[name]

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// expandHistory replaces !-events in a line, as an interactive shell does before it
-// reads the line. The second result is a message when there is no such event.
+// expandHistory replaces !-events in a line, as an interactive shell does before it parses the
+// line. The second result is a message for an event that does not exist.
 func (r *runner) expandHistory(line string) (text, bad string) {
 	if strings.HasPrefix(line, "^") {
 		from, rest, _ := strings.Cut(line[1:], "^")
@@ -52,8 +52,8 @@ func (r *runner) expandHistory(line string) (text, bad string) {
 	return b.String(), ""
 }
 
-// historyEvent reads one event at the front of a text: which line, which of its words,
-// and what is done with them. It returns how much of the text that was.
+// historyEvent reads one event at the start of a text: the line, the words of that line, and the
+// modifiers. n is the length of the event in the text.
 func (r *runner) historyEvent(s, before string) (event string, n int, bad string) {
 	last := len(r.hist.lines)
 	at := -1
@@ -101,7 +101,7 @@ func (r *runner) historyEvent(s, before string) (event string, n int, bad string
 	return r.eventParts(s, i, event)
 }
 
-// eventParts applies the word designators and modifiers that follow an event at i.
+// eventParts applies the word designators and modifiers that follow an event. They begin at i.
 func (r *runner) eventParts(s string, i int, event string) (text string, n int, bad string) {
 	if i < len(s) && (strings.IndexByte("^$*", s[i]) >= 0 || s[i] == ':' && i+1 < len(s) && strings.IndexByte("^$*-0123456789", s[i+1]) >= 0) {
 		words := eventWords{s: s, at: i, words: historyWords(event)}
@@ -150,14 +150,14 @@ func (r *runner) eventParts(s string, i int, event string) (text string, n int, 
 	return event, i, ""
 }
 
-// eventWords chooses words of an event by what is written at a place of a line: :2, :1-3, ^, $ or *.
+// eventWords chooses words of an event by a word designator: :2, :1-3, ^, $ or *.
 type eventWords struct {
 	s     string
 	at    int // moves behind what was read
 	words []string
 }
 
-// chosen reads which words are meant and returns them.
+// chosen reads the designator and returns the words.
 func (e *eventWords) chosen() (text, bad string) {
 	start := e.at
 	if e.s[e.at] == ':' {
@@ -209,8 +209,8 @@ func (e *eventWords) number() (int, bool) {
 	return 0, false
 }
 
-// eventReplaced does the substitution /old/new/ that spec begins with, whatever its delimiter is. length is that of the
-// substitution; ok is false when old is not in the event.
+// eventReplaced does the substitution /old/new/ at the start of spec, with any delimiter. length is
+// the length of the substitution. ok is false when the event does not contain old.
 func eventReplaced(event, spec string, all bool) (changed string, length int, ok bool) {
 	parts := strings.SplitN(strings.TrimSuffix(spec[1:], "\n"), spec[:1], 3)
 	if len(parts) < 2 || parts[0] == "" || !strings.Contains(event, parts[0]) {

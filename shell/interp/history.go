@@ -9,15 +9,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// history is what a shell remembers of its own input. A copy is independent: forks
-// have one, so lines are only ever appended in place or replaced as a whole.
+// history is a shell's record of its own input. A copy is independent, because forks have one: code
+// only appends lines or replaces the whole slice.
 type history struct {
 	lines  []histLine
-	base   int  // the number of the first line, less one
+	base   int  // the number of the first line, minus one
 	added  int  // lines of this session
-	inFile int  // lines that were read from the history file
-	saved  bool // the line that runs was kept: fc does not count it
-	most   int  // how many lines are kept, -1 for any number
+	inFile int  // number of lines read from the history file
+	saved  bool // the running line was stored: fc does not count it
+	most   int  // the most lines that are kept, -1 for no limit
 	loaded bool // HISTSIZE was looked at
 }
 
@@ -27,22 +27,22 @@ type histLine struct {
 	when time.Time
 }
 
-// maxHistory is how many lines a shell remembers, whatever HISTSIZE says.
+// maxHistory is the most lines that a shell remembers, even if HISTSIZE is larger.
 const maxHistory = 10000
 
-// fork is the history of a subshell.
+// fork returns the history for a subshell.
 func (h history) fork() history {
 	h.lines = slices.Clip(h.lines)
 	return h
 }
 
-// remembers reports whether what is read now belongs in the history: the shell's own
-// input, not that of eval, traps or functions.
+// remembers reports whether the current input belongs in the history. Only the shell's own input
+// does, not the text of eval, traps or functions.
 func (r *runner) remembers() bool {
 	return r.opts.history && r.depth == r.topDepth && len(r.running) == 0 && len(r.calls) == 0
 }
 
-// record puts a command on the history as HISTCONTROL and HISTIGNORE have it.
+// record adds a command to the history, as HISTCONTROL and HISTIGNORE say.
 func (r *runner) record(src string) {
 	h := &r.hist
 	h.saved = false
@@ -67,7 +67,7 @@ func (r *runner) histControl(what string) bool {
 	return false
 }
 
-// keeps reports whether HISTCONTROL and HISTIGNORE let a line in.
+// keeps reports whether HISTCONTROL and HISTIGNORE allow a line.
 func (r *runner) keeps(src string) bool {
 	last := ""
 	if n := len(r.hist.lines); n > 0 {
@@ -87,7 +87,7 @@ func (r *runner) keeps(src string) bool {
 	return true
 }
 
-// addHistory appends a line and drops the oldest where there are too many.
+// addHistory appends a line, and drops the oldest line if there are too many.
 func (r *runner) addHistory(text string, when time.Time) {
 	h := &r.hist
 	most := maxHistory
@@ -99,7 +99,7 @@ func (r *runner) addHistory(text string, when time.Time) {
 	r.stifle(most)
 }
 
-// stifle keeps the newest lines.
+// stifle drops all but the newest lines.
 func (r *runner) stifle(most int) {
 	h := &r.hist
 	if over := len(h.lines) - most; over > 0 {
@@ -111,7 +111,7 @@ func (r *runner) stifle(most int) {
 	}
 }
 
-// shrink is stifle for a new HISTSIZE, after which bash counts from another number.
+// shrink is stifle for a new HISTSIZE. After that bash begins to count at another number.
 func (r *runner) shrink(most int) {
 	if over := len(r.hist.lines) - most; over > 0 {
 		r.stifle(most)
@@ -119,7 +119,7 @@ func (r *runner) shrink(most int) {
 	}
 }
 
-// histMost looks at HISTSIZE once; from then on its changes are followed.
+// histMost reads HISTSIZE once. Afterwards histSized follows its changes.
 func (r *runner) histMost() {
 	if !r.hist.loaded {
 		r.hist.loaded, r.hist.most = true, -1
@@ -127,7 +127,7 @@ func (r *runner) histMost() {
 	}
 }
 
-// histSized follows a change of HISTSIZE or HISTFILESIZE.
+// histSized reacts to a change of HISTSIZE or HISTFILESIZE.
 func (r *runner) histSized(name string) {
 	text, ok := r.get(name)
 	n, err := strconv.Atoi(strings.TrimSpace(text))
@@ -157,11 +157,11 @@ func (r *runner) truncateHistory(file string, most int) {
 	if len(lines) <= most {
 		return
 	}
-	_ = r.view.Remove(r.abs(file))                                                              // a new one takes its place, and its mode
+	_ = r.view.Remove(r.abs(file))                                                              // the new file gets a new mode
 	_ = r.view.WriteFile(r.abs(file), []byte(strings.Join(lines[len(lines)-most:], "")), 0o600) // as it was, then
 }
 
-// readHistory appends the lines of a file, from the given one on.
+// readHistory appends the lines of a file, beginning with line from.
 func (r *runner) readHistory(file string, from int) bool {
 	if file == "" {
 		return false
@@ -200,7 +200,8 @@ func isStamp(line string) bool {
 	return len(line) > 1 && line[0] == '#' && strings.Trim(line[1:], "0123456789") == ""
 }
 
-// writeHistory writes the last n lines to a file, at its end or in its place.
+// writeHistory writes the last n lines to a file. With add it appends them, otherwise it replaces
+// the file.
 func (r *runner) writeHistory(file string, n int, add bool) bool {
 	if file == "" {
 		return false
@@ -227,7 +228,7 @@ func (r *runner) writeHistory(file string, n int, add bool) bool {
 	return f.Close() == nil && err == nil
 }
 
-// loadHistory is what an interactive shell begins with.
+// loadHistory loads the history at the start of an interactive shell.
 func (r *runner) loadHistory() {
 	for _, name := range []string{"HISTSIZE", "HISTFILESIZE"} {
 		if r.lookup(name) == nil {
@@ -239,7 +240,7 @@ func (r *runner) loadHistory() {
 	}
 }
 
-// saveHistory writes what this session has added when the shell ends.
+// saveHistory writes the lines of this session when the shell ends.
 func (r *runner) saveHistory() {
 	h := &r.hist
 	if !r.opts.history || h.added == 0 || r.subshells > 0 {
@@ -258,11 +259,11 @@ func (r *runner) saveHistory() {
 	r.histSized("HISTFILESIZE")
 }
 
-// noSemicolon are words after which a command goes on without a semicolon.
+// noSemicolon are words that need no semicolon between them and the next line.
 var noSemicolon = map[string]bool{"{": true, "(": true, ";": true, "&": true, "|": true, "case": true, "do": true, "else": true, "if": true, "in": true,
 	";;": true, ";&": true, ";;&": true, "then": true, "until": true, "while": true, "&&": true, "||": true, "elif": true, "!": true, "": true}
 
-// oneLine joins the lines of a command as cmdhist has it.
+// oneLine joins the lines of a command, as cmdhist does.
 func (r *runner) oneLine(src string) string {
 	if !strings.Contains(src, "\n") || !r.opts.cmdhist || r.opts.lithist || strings.Contains(src, "<<") {
 		return src
@@ -304,7 +305,7 @@ func openQuote(s string) bool {
 	return quote != 0
 }
 
-// number is the number of the command that runs.
+// historyNumber is the number of the running command.
 func (r *runner) historyNumber() int {
 	if !r.opts.history {
 		return 1

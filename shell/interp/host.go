@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// host is the process of a runner as the programs of package tool see it.
+// host gives the programs of package tool access to the process of a runner.
 type host struct {
 	r   *runner
 	env []string
@@ -25,7 +25,7 @@ var _ tool.Host = (*host)(nil)
 
 // runCommand runs a program of package tool.
 func (r *runner) runCommand(run tool.Command, args, env []string) int {
-	r.execing = false // it has taken the place: what it runs in turn is its child
+	r.execing = false // the program has replaced the shell: a program that it runs is its child
 	return run(&tool.Call{Host: &host{r, env}, Ctx: r.ctx, Name: args[0], Args: args[1:],
 		In: fdReader{r.ctx, r.fds.get(0)}, Out: fdWriter{r, 1}, Err: fdWriter{r, 2}})
 }
@@ -82,7 +82,7 @@ func (h *host) Open(name string, flags vfs.Flags, perm fs.FileMode) (tool.File, 
 	return openFile{h.r.ctx, d}, nil
 }
 
-// openFile is a description as a program sees it.
+// openFile gives a program access to an open file description.
 type openFile struct {
 	ctx context.Context
 	d   *desc
@@ -113,7 +113,7 @@ func (f openFile) Truncate(size int64) error {
 	return syscall.EINVAL
 }
 
-// readerStream and writerStream are a program's own streams as a child's.
+// readerStream and writerStream make a program's own streams usable by a child.
 type readerStream struct{ io.Reader }
 
 func (s readerStream) Read(_ context.Context, b []byte) (int, error) { return s.Reader.Read(b) }
@@ -132,7 +132,7 @@ func (h *host) Pipe() (r, w tool.File) {
 	return openFile{h.r.ctx, newDesc(readEnd{p})}, openFile{h.r.ctx, newDesc(writeEnd{p})}
 }
 
-// child makes the process of a Child.
+// child makes the process for a tool.Child.
 func (h *host) child(c tool.Child, sync bool) (*runner, []string, error) {
 	s, err := h.r.fork(sync)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s started) Wait() (status, signal int) {
 	return s.p.code, s.p.signum
 }
 
-// machine is the computer as programs see it.
+// machine gives programs access to the computer.
 type machine struct{ m *Machine }
 
 func (m machine) Hostname() string           { return m.m.Hostname() }

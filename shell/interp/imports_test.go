@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestNoWayOut holds this package and vfs to their threat model: nothing that can
-// make a system call is imported, and package syscall is used for its error
-// numbers alone.
+// TestNoWayOut checks the threat model of this package and of vfs. They must not import a package
+// that can make a system call, and may use package syscall only for its error numbers.
 func TestNoWayOut(t *testing.T) {
 	allowed := map[string]bool{}
 	for _, p := range strings.Fields(`bufio bytes cmp context crypto/md5 crypto/rand crypto/sha1 crypto/sha256 crypto/sha512 encoding/binary math/rand/v2

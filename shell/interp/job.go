@@ -19,14 +19,14 @@ type job struct {
 	text  string
 	nohup bool // disown -h
 	told  bool // its present state was shown
-	group bool // it has a process group of its own
-	shown int  // the stop signal that was shown
+	group bool // has its own process group
+	shown int  // the last stop signal shown to the user
 }
 
 var (
 	errNoJob     = errors.New("no such job")
 	errManyJobs  = errors.New("ambiguous job spec")
-	maxEnded     = 4096 // statuses of ended jobs that are remembered
+	maxEnded     = 4096 // ended jobs whose status is remembered
 	stateColumns = 24
 )
 
@@ -45,7 +45,7 @@ func (r *runner) addJob(p *proc, text string, group bool) *job {
 	return j
 }
 
-// mark makes a job the current one.
+// mark makes j the current job.
 func (r *runner) mark(j *job) {
 	if r.jobMarks[0] != j {
 		r.jobMarks[1] = r.jobMarks[0]
@@ -53,7 +53,7 @@ func (r *runner) mark(j *job) {
 	}
 }
 
-// current and previous are the jobs that + and - stand for.
+// marks returns the jobs that + and - name.
 func (r *runner) marks() (current, previous *job) {
 	alive := func(j *job) bool { return j != nil && slices.Contains(r.jobs, j) }
 	pick := func(not *job) *job {
@@ -85,7 +85,7 @@ func (r *runner) marks() (current, previous *job) {
 	return current, previous
 }
 
-// dropJob takes a job off the list; its status is remembered.
+// dropJob removes a job from the list. Its status is remembered.
 func (r *runner) dropJob(j *job) {
 	if i := slices.Index(r.jobs, j); i >= 0 {
 		cur, prev := r.marks()
@@ -100,7 +100,7 @@ func (r *runner) dropJob(j *job) {
 	r.remember(j.p)
 }
 
-// remember keeps a child's status for wait.
+// remember stores a child's status for wait.
 func (r *runner) remember(p *proc) {
 	if r.ended == nil {
 		r.ended = map[int]*proc{}
@@ -171,7 +171,7 @@ func (r *runner) jobOf(s string) (*job, error) {
 	return nil, errNoJob
 }
 
-// state says in bash's words what a job does.
+// state describes the state of a job in bash's words.
 func (j *job) state() string {
 	if !j.p.ended() {
 		switch j.p.stopped() {
@@ -193,7 +193,7 @@ func (j *job) state() string {
 	return "Done"
 }
 
-// line is a job as jobs shows it.
+// jobLine returns the line of a job in the output of jobs.
 func (r *runner) jobLine(j *job, long bool) string {
 	mark := " "
 	switch cur, prev := r.marks(); j {
@@ -245,7 +245,8 @@ func (r *runner) background(s *syntax.Stmt) {
 	r.status = 0
 }
 
-// foreground runs fn as a job in front of the terminal and waits until it ends or stops.
+// foreground runs fn as a job in the foreground of the terminal. It waits until the job ends or
+// stops.
 func (r *runner) foreground(text string, fn func(s *runner)) {
 	s, err := r.fork(false)
 	if err != nil {
@@ -258,7 +259,7 @@ func (r *runner) foreground(text string, fn func(s *runner)) {
 	if tty := r.p.tree.tty; tty != nil {
 		tty.setGroup(s.p.pgid)
 	}
-	if r.ctx.Err() != nil { // ^C came before the job was in front
+	if r.ctx.Err() != nil { // ^C came before the job was in the foreground
 		_ = r.m.signal(-s.p.pgid, sigINT, 0)
 	}
 	var pipe []int
@@ -272,8 +273,8 @@ func (r *runner) foreground(text string, fn func(s *runner)) {
 	}
 }
 
-// watch waits for a job in the foreground; false means that it has stopped and is a
-// background job now.
+// watch waits for a foreground job. It returns false when the job has stopped and has become a
+// background job.
 func (r *runner) watch(j *job) bool {
 	done := func() bool { return j.p.ended() || j.p.stopped() != 0 }
 	for !done() && r.p.ctx.Err() == nil {
@@ -314,7 +315,7 @@ func (r *runner) watch(j *job) bool {
 	return true
 }
 
-// childSignaled says that a foreground child was ended by a signal.
+// childSignaled writes a message when a signal has ended a foreground child.
 func (r *runner) childSignaled(p *proc) {
 	if p.signum == 0 || p.signum == sigINT || p.signum == sigPIPE || r.ctx.Err() != nil || p.tree.message != "" {
 		return
@@ -322,8 +323,8 @@ func (r *runner) childSignaled(p *proc) {
 	r.errorf("%d %s", p.pid, cmp.Or(jobText[p.signum], "Signal "+strconv.Itoa(p.signum)))
 }
 
-// look waits until something happens that the process should look at: cond comes true,
-// a child changes, a signal arrives.
+// look waits for an event that the process must handle: cond becomes true, a child changes, or a
+// signal arrives.
 func (r *runner) look(ctx interface {
 	Done() <-chan struct{}
 	Err() error
@@ -349,8 +350,8 @@ func (m *Machine) await(p, child *proc) {
 	<-child.done
 }
 
-// waitUntil waits for cond; false means that a signal with a trap came first, which has
-// run, or that the process is being ended. The status is set then.
+// waitUntil waits for cond. It returns false, with the status set, in two cases: a signal with a
+// trap came first and the trap has run, or the process is being ended.
 func (r *runner) waitUntil(cond func() bool) bool {
 	for {
 		if r.ctx.Err() != nil {
@@ -381,7 +382,7 @@ func (r *runner) waitUntil(cond func() bool) bool {
 	}
 }
 
-// nap sleeps; false means that the process is being ended.
+// nap sleeps. It returns false when the process is being ended.
 func (r *runner) nap(d time.Duration) bool {
 	if d <= 0 {
 		return r.ctx.Err() == nil
@@ -406,8 +407,7 @@ func (r *runner) nap(d time.Duration) bool {
 	return true
 }
 
-// notify shows the jobs whose state has changed, before a prompt, and forgets those
-// that have ended.
+// notify shows the jobs whose state has changed, before a prompt. It forgets jobs that have ended.
 func (r *runner) notify() {
 	for _, j := range slices.Clone(r.jobs) {
 		sig := j.p.stopped()
@@ -424,5 +424,5 @@ func (r *runner) notify() {
 	}
 }
 
-// jobControl gives the shell a process group of its own to start jobs from.
+// jobControl is called when job control begins. The machine needs no action then.
 func (r *runner) jobControl() {}

@@ -12,15 +12,16 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestLimits runs what would exhaust the daemon. Each script must end soon, say
-// why, and leave a machine that works.
+// TestLimits runs scripts that could exhaust the daemon. Each must end soon, name the limit, and
+// leave a machine that works.
 func TestLimits(t *testing.T) {
 	aliasBomb := "shopt -s expand_aliases\n"
 	for i := range 30 {
 		aliasBomb += fmt.Sprintf("alias a%d='a%d; a%d'\n", i, i+1, i+1)
 	}
 	aliasBomb += "a0\n"
-	// The time is for a busy machine and the race detector: the other limits are the ones that must end these.
+	// The time limit is long enough for a busy machine and the race detector. The other limits must
+	// end the scripts.
 	small := interp.Limits{FDs: 32, Wall: 2 * time.Minute, Procs: 32, Memory: 16 << 20, Output: 1 << 20, Steps: 2 << 20}
 	for _, c := range []struct {
 		name, script string
@@ -89,7 +90,7 @@ func TestLimits(t *testing.T) {
 			if again.out != "ok\n" && c.name != "fork bomb" {
 				t.Errorf("afterwards the machine says %q %q", again.out, again.err)
 			}
-			// Its last processes end after their pipes are closed.
+			// The last processes of the script end after its pipes are closed.
 			patience.Until(t, "the memory is given back", func() error {
 				if n := m.Usage().Memory; n > 1<<20 && c.name != "fork bomb" {
 					return fmt.Errorf("%d bytes stay charged", n)
@@ -100,8 +101,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzParseRun runs any text as a script. It must not panic, hang or reach limits
-// without saying so.
+// FuzzParseRun runs any text as a script. It must not panic or hang, and must report each limit
+// that it reaches.
 func FuzzParseRun(f *testing.F) {
 	for _, g := range bashCases {
 		for _, s := range g.scripts {
@@ -137,7 +138,7 @@ func FuzzParseRun(f *testing.F) {
 	})
 }
 
-// TestKill ends processes that wait in every way they can.
+// TestKill ends processes in every kind of wait.
 func TestKill(t *testing.T) {
 	for _, script := range []string{`sleep 1000`, `read x`, `cat`, `sleep 1000 | cat`, `wait & sleep 1000 & wait`, `while :; do :; done`,
 		`(sleep 1000)`, `x=$(sleep 1000)`, `yes > /dev/null`, `cat /dev/zero > /dev/null`, `tail -f /etc/passwd`, `timeout 1000 sleep 1000`,
@@ -178,8 +179,8 @@ func BenchmarkSubst10k(b *testing.B) {
 	}
 }
 
-// TestSeed runs a script twice in machines of the same seed: what they write is the same,
-// and sleeping takes no time.
+// TestSeed runs a script in two machines with the same seed. Their outputs must be equal, and
+// sleeping must take no time.
 func TestSeed(t *testing.T) {
 	const script = `date +%s.%N; echo $RANDOM $SRANDOM $$ $BASHPID; head -c 8 /dev/urandom | od -An -tx1
 for i in 1 2 3 4 5; do { sleep 0.$i; echo job $i $RANDOM; } & done; wait
@@ -216,7 +217,7 @@ read -t 5 z < <(sleep 50); echo $?; trap 'echo usr $SECONDS' USR1; (sleep 7; kil
 	t.Log(first)
 }
 
-// BenchmarkNew makes and closes a machine on a disk that there is.
+// BenchmarkNew makes and closes a machine on an existing disk.
 func BenchmarkNew(b *testing.B) {
 	fs := vfs.New(vfs.Options{})
 	b.ReportAllocs()
@@ -225,7 +226,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// TestPrintfFlags shows that a directive of very many flags costs what its length does.
+// TestPrintfFlags checks that a directive with very many flags takes time in proportion to its
+// length.
 func TestPrintfFlags(t *testing.T) {
 	m := newMachine(t, interp.Limits{Wall: time.Minute})
 	if r := run(t, m, `f=$(yes 0 | head -n 4000000 | tr -d '\n'); printf "%${f}5d|" 7`, ""); r.out != "00007|" {

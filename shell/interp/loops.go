@@ -26,7 +26,7 @@ func (r *runner) ifClause(c *syntax.IfClause) {
 	r.status = 0
 }
 
-// condition runs a list for its truth.
+// condition runs a list and reports whether it succeeded.
 func (r *runner) condition(list []*syntax.Stmt) bool {
 	r.noErrExit++
 	r.stmts(list)
@@ -34,7 +34,7 @@ func (r *runner) condition(list []*syntax.Stmt) bool {
 	return r.flow == flowNone && r.status == 0
 }
 
-// looped runs a loop's body and reports whether the loop goes on.
+// looped runs a loop's body, and reports whether the loop continues.
 func (r *runner) looped(body []*syntax.Stmt) bool {
 	r.stmts(body)
 	switch r.flow {
@@ -126,7 +126,8 @@ func (r *runner) forClause(c *syntax.ForClause) {
 	}
 }
 
-// loopVar sets the variable of a loop. A name reference is turned to the next item.
+// loopVar sets the variable of a loop. If the variable is a name reference, it then refers to the
+// next item.
 func (r *runner) loopVar(name, item string) bool {
 	v, at := r.find(name)
 	if v == nil || !v.nameref || v.readonly {
@@ -250,7 +251,7 @@ func (r *runner) selectWidth() int {
 	return 80
 }
 
-// selectMenu lays items out as bash does: in columns, down first.
+// selectMenu formats items as bash does: in columns, filled from top to bottom.
 func selectMenu(items []string, width int) string {
 	digits := len(strconv.Itoa(len(items)))
 	longest := 0

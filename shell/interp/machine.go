@@ -31,8 +31,9 @@ type Limits struct {
 	Wall   time.Duration // how long one started process and its children may run
 }
 
-// Limit is a bound that ends the process which reaches it, with all that it started. The others (processes, descriptors, open
-// files, the disk) refuse what goes beyond, as a kernel does, and the script goes on.
+// Limit is a bound that ends a process that reaches it, and everything that the process started.
+// The other bounds (processes, descriptors, open files, the disk) only refuse the call, as a kernel
+// does, and the script goes on.
 type Limit string
 
 // The bounds that end a process.
@@ -41,10 +42,10 @@ const (
 	LimitOutput Limit = "output"
 	LimitSteps  Limit = "steps"
 	LimitTime   Limit = "time"  // Limits.Wall
-	LimitFault  Limit = "fault" // no bound: the shell or a program of it has a fault, and panicked
+	LimitFault  Limit = "fault" // no bound: the shell or one of its programs has a bug and panicked
 )
 
-// Config is what a [Machine] is made of.
+// Config describes a new [Machine].
 type Config struct {
 	// FS is its disk. Required; see [Install].
 	FS *vfs.FS
@@ -53,21 +54,23 @@ type Config struct {
 	// Now is its clock; nil is time.Now.
 	Now    func() time.Time
 	Limits Limits
-	// Seed makes the machine deterministic: its clock begins at a fixed time and moves only
-	// while its processes sleep, its random numbers and pids follow from the seed, and its
-	// processes take turns, so that the same script writes the same bytes every time. Now is
-	// not used then. Nil is off.
+	// Seed makes the machine deterministic: the same script writes the same bytes every time. Its
+	// clock begins at a fixed time and moves only while its processes sleep. Its random numbers and
+	// pids follow from the seed. Its processes run one at a time. Now is not used then. Nil turns
+	// this off.
 	Seed *uint64
-	// CPUs is what nproc says; 0 is 1.
+	// CPUs is the number that nproc prints; 0 is 1.
 	CPUs int
-	// Commands are programs of package tool, by name, besides those that this package has itself; see Install.
+	// Commands are programs of package tool, by name. They are added to the programs of this
+	// package; see Install.
 	Commands map[string]tool.Command
-	// Lookup finds programs that come and go, besides Commands; nil finds none. A file made by Stub leads to one.
+	// Lookup finds programs that can appear and disappear, in addition to Commands. Nil finds none.
+	// A file made by Stub runs such a program.
 	Lookup func(name string) tool.Command
-	// HTTP is the programs' way out; nil is none.
+	// HTTP sends the programs' requests; nil means no network.
 	HTTP tool.HTTP
-	// Token asks the machine's host for an identity token, by its name or by its audience;
-	// nil is a machine without a host.
+	// Token asks the machine's host for an identity token by its name or its audience. Nil means
+	// that there is no host.
 	Token func(ctx context.Context, name, audience string) (string, error)
 }
 
@@ -133,7 +136,7 @@ func New(c Config) *Machine {
 // Now is the machine's clock.
 func (m *Machine) Now() time.Time { return m.now() }
 
-// Random fills b with random bytes: the machine's own, which a seed fixes.
+// Random fills b with the machine's random bytes. With a seed they are always the same.
 func (m *Machine) Random(b []byte) {
 	if m.sched != nil {
 		m.sched.random(b)
@@ -142,7 +145,7 @@ func (m *Machine) Random(b []byte) {
 	_, _ = rand.Read(b) // never fails
 }
 
-// seed32 is where a shell's RANDOM begins.
+// seed32 returns the start value of a shell's RANDOM.
 func (m *Machine) seed32() uint32 {
 	var b [4]byte
 	m.Random(b[:])
@@ -164,7 +167,8 @@ func (m *Machine) names() []string {
 // FS returns the machine's disk.
 func (m *Machine) FS() *vfs.FS { return m.fs }
 
-// View returns the disk as a user sees it from outside of all processes, with the machine's own /proc.
+// View returns the disk with the rights of a user, seen from outside of all processes. It shows the
+// machine's own /proc.
 func (m *Machine) View(c vfs.Cred) vfs.View { return m.fs.As(c).For(m) }
 
 // Hostname returns the machine's name.
@@ -181,7 +185,7 @@ func (m *Machine) SetHostname(name string) {
 	m.hostname = name
 }
 
-// Usage is what a machine uses now.
+// Usage tells what a machine uses now.
 type Usage struct {
 	Steps  int64 // commands and loop rounds since the start
 	Memory int64 // bytes held by processes; files are not counted
@@ -207,8 +211,8 @@ func (m *Machine) Close() {
 	m.wg.Wait()
 }
 
-// newProc makes a process and gives it a pid. parent is nil for a started one.
-// The error is EAGAIN over the limit and ECANCELED on a closed machine.
+// newProc makes a process with a new pid. parent is nil for a process that Start made. The error is
+// EAGAIN over the limit of processes, and ECANCELED on a closed machine.
 func (m *Machine) newProc(ctx context.Context, parent *proc, args []string) (*proc, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,14 +242,14 @@ func (m *Machine) newProc(ctx context.Context, parent *proc, args []string) (*pr
 	return p, nil
 }
 
-// forget takes an ended process off the table.
+// forget removes an ended process from the table.
 func (m *Machine) forget(p *proc) {
 	m.mu.Lock()
 	delete(m.procs, p.pid)
 	m.mu.Unlock()
 }
 
-// is says what a process runs, and as whom, once others can see it.
+// is sets the arguments and the user of a process that others can already see.
 func (p *proc) is(args []string, uid uint32) {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
@@ -295,7 +299,7 @@ func (m *Machine) signal(pid int, sig int, uid uint32) error {
 	return err
 }
 
-// charge takes n bytes (negative gives back) from the machine's memory.
+// charge takes n bytes from the machine's memory. A negative n gives them back.
 func (m *Machine) charge(n int64) bool {
 	if m.mem.Add(n) > m.limits.Memory && n > 0 && m.limits.Memory > 0 {
 		m.mem.Add(-n)
@@ -310,7 +314,7 @@ type Account struct {
 	UID, GID          uint32
 }
 
-// Accounts reads /etc/passwd. Lines that are not right are passed over.
+// Accounts reads /etc/passwd. It skips malformed lines.
 func (m *Machine) Accounts() []Account {
 	data, err := m.fs.Root().ReadFile("/etc/passwd")
 	if err != nil {
@@ -332,7 +336,7 @@ func (m *Machine) Accounts() []Account {
 
 // GroupName returns the name of a group, or its number.
 func (m *Machine) GroupName(gid uint32) string {
-	data, _ := m.fs.Root().ReadFile("/etc/group") // without the file every group is its number
+	data, _ := m.fs.Root().ReadFile("/etc/group") // without the file, each group is shown by its number
 	id := fmt.Sprint(gid)
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if f := strings.Split(line, ":"); len(f) >= 3 && f[2] == id {

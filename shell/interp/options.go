@@ -2,7 +2,7 @@ package interp
 
 import "strings"
 
-// options are the shell's switches: those of set -o and those of shopt.
+// options are the shell's switches: the options of set -o and of shopt.
 type options struct {
 	allexport, braceexpand, emacs, errexit, errtrace, functrace, hashall, histexpand, history, ignoreEOF, interactiveComments, keyword, monitor, noclobber, noexec, noglob, nolog, notify, nounset, onecmd, physical, pipefail, posix, privileged, verbose, vi, xtrace bool
 
@@ -15,7 +15,7 @@ type options struct {
 	progcomp, progcompAlias, promptvars, restrictedShell, shiftVerbose, sourcepath, varredirClose, xpgEcho                bool
 }
 
-// optionName is one switch by its name.
+// optionName is one option and its name.
 type optionName struct {
 	name   string
 	letter byte // of set; 0 has none
@@ -122,10 +122,10 @@ func defaultOptions() options {
 	}
 }
 
-// named returns the switch of set -o by name, nil when there is none.
+// named returns the option of set -o with this name, or nil when there is none.
 func (o *options) named(name string) *bool { return find(setTable, o, name) }
 
-// shopt returns the switch of shopt by name, nil when there is none.
+// shopt returns the option of shopt with this name, or nil when there is none.
 func (o *options) shopt(name string) *bool { return find(shoptTable, o, name) }
 
 func find(table []optionName, o *options, name string) *bool {
@@ -137,7 +137,7 @@ func find(table []optionName, o *options, name string) *bool {
 	return nil
 }
 
-// letter returns the switch of an option's letter, nil when there is none.
+// letter returns the option with this letter, or nil when there is none.
 func (o *options) letter(l byte) *bool {
 	for i := range setTable {
 		if setTable[i].letter == l {
@@ -147,7 +147,7 @@ func (o *options) letter(l byte) *bool {
 	return nil
 }
 
-// list names the switches that are on, as in SHELLOPTS and BASHOPTS.
+// list returns the names of the options that are on, in the form of SHELLOPTS and BASHOPTS.
 func (o *options) list(table []optionName) string {
 	var on []string
 	for i := range table {

@@ -10,14 +10,14 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// value is what a parameter stands for.
+// value is the value of a parameter.
 type value struct {
 	s        string
 	set      bool
 	list     []string // of $@, $*, ${a[@]} and ${a[*]}
 	many     bool     // it is such a list
 	star     bool     // of the * kind
-	name     string   // what it is called, after references and indirection
+	name     string   // its name after references and indirection
 	v        *variable
 	pos      bool // the positional parameters
 	indirect bool // ${!name} has led to it
@@ -76,7 +76,7 @@ func (r *runner) nullIFS() bool {
 	return ok && ifs == ""
 }
 
-// ifsFirst is what joins the elements of "$*".
+// ifsFirst returns the separator between the elements of "$*".
 func (r *runner) ifsFirst() string {
 	ifs, ok := r.get("IFS")
 	switch {
@@ -89,8 +89,8 @@ func (r *runner) ifsFirst() string {
 	return ifs[:n]
 }
 
-// badName begins the name of a parameter that stands for an expansion the parser
-// rejects; the rest is its text in hexadecimal. See repair.
+// badName begins the name of a parameter that stands for an expansion that the parser rejects. The
+// rest of the name is the text of the expansion in hexadecimal. See repair.
 const badName = "__bad_substitution_"
 
 func (r *runner) badSubstitution(text string) {
@@ -98,8 +98,8 @@ func (r *runner) badSubstitution(text string) {
 	r.discard()
 }
 
-// param evaluates a parameter expansion. With done the result is ps (the pieces
-// of a default word), otherwise v.
+// param evaluates a parameter expansion. When done is true, the result is ps (the pieces of a
+// default word), otherwise it is v.
 func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []piece, done bool) {
 	if pe.Param == nil || pe.NestedParam != nil || pe.Flags != nil || pe.Width || len(pe.Modifiers) > 0 {
 		r.badSubstitution(wordText(&syntax.Word{Parts: []syntax.WordPart{pe}}))
@@ -112,7 +112,7 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 			return r.param(again, inDbl, plain)
 		}
 		if of, _, ok := strings.Cut(strings.Trim(text, "${}"), "@"); ok && isName(of) && !r.isSet(of) {
-			return value{}, nil, false // bash looks at the operator of what is set only
+			return value{}, nil, false // bash reads the operator only if the parameter is set
 		}
 		r.badSubstitution(text)
 		return value{}, nil, true
@@ -147,7 +147,7 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 		return value{}, nil, true
 	}
 	if !v.set && !v.many && (pe.Exp == nil || pe.Exp.Op != syntax.OtherParamOps) {
-		return value{}, nil, false // what is not there isn't changed
+		return value{}, nil, false // an unset parameter isn't changed
 	}
 	switch {
 	case pe.Slice != nil:
@@ -163,7 +163,8 @@ func (r *runner) param(pe *syntax.ParamExp, inDbl, plain bool) (v value, ps []pi
 	return v, nil, false
 }
 
-// paramNames is ${!prefix*}, ${!prefix@} or ${!name[@]}: names of variables, or keys of an array. ok is false for another form.
+// paramNames evaluates ${!prefix*}, ${!prefix@} and ${!name[@]}: names of variables, or keys of an
+// array. ok is false for another form.
 func (r *runner) paramNames(pe *syntax.ParamExp, name string) (v value, ok bool) {
 	switch {
 	case pe.Names == syntax.NamesPrefix && r.nullIFS():
@@ -180,11 +181,11 @@ func (r *runner) paramNames(pe *syntax.ParamExp, name string) (v value, ok bool)
 	return value{list: r.lookup(name).keys(), many: true, star: indexLit(pe.Index) == "*", set: true}, true
 }
 
-// paramLength is ${#name}. ok is false when it is not set and has to be.
+// paramLength evaluates ${#name}. ok is false when the parameter is not set but must be.
 func (r *runner) paramLength(pe *syntax.ParamExp, v value) (n value, ok bool) {
 	switch {
 	case v.refElem:
-		return value{s: "0", set: true}, true // bash looks for a variable of that name
+		return value{s: "0", set: true}, true // bash looks for a variable with that name
 	case v.many:
 		return value{s: strconv.Itoa(len(v.list)), set: true}, true
 	case !r.checkSet(pe, v):
@@ -193,7 +194,7 @@ func (r *runner) paramLength(pe *syntax.ParamExp, v value) (n value, ok bool) {
 	return value{s: strconv.Itoa(utf8.RuneCountInString(v.s)), set: true}, true
 }
 
-// paramText is what a message calls a parameter.
+// paramText returns the name of a parameter for messages.
 func paramText(pe *syntax.ParamExp) string {
 	name := pe.Param.Value
 	if pe.Index != nil {
@@ -202,7 +203,7 @@ func paramText(pe *syntax.ParamExp) string {
 	return name
 }
 
-// arithString is the text of an expression as it was written.
+// arithString returns the source text of an expression.
 func arithString(x syntax.ArithmExpr) string {
 	if w, ok := x.(*syntax.Word); ok {
 		return wordText(w)
@@ -246,7 +247,7 @@ func isListIndex(x syntax.ArithmExpr) bool {
 // paramValue looks a parameter up.
 func (r *runner) paramValue(name string, index syntax.ArithmExpr) value {
 	if index != nil {
-		if r.isElementRef(name) { // there are no elements of an element
+		if r.isElementRef(name) { // an element has no elements
 			return value{many: isListIndex(index), star: indexLit(index) == "*", name: name}
 		}
 		v := r.lookup(name)
@@ -284,7 +285,7 @@ func (r *runner) paramValue(name string, index syntax.ArithmExpr) value {
 	return value{s: s, set: ok, name: p.name, v: p.v}
 }
 
-// refElement is what a name reference to an element stands for.
+// refElement returns the value of a name reference to an element.
 func (r *runner) refElement(p place) value {
 	if p.v == nil {
 		p.v = r.dynamic(p.name)
@@ -300,7 +301,7 @@ func (r *runner) refElement(p place) value {
 	return value{s: s, set: set, name: p.name, v: p.v}
 }
 
-// specialValue looks up the parameters that are no variables.
+// specialValue looks up parameters that are not variables.
 func (r *runner) specialValue(name string) value {
 	switch name {
 	case "@", "*":
@@ -329,8 +330,8 @@ func (r *runner) specialValue(name string) value {
 	return value{s: r.params[n-1], set: true, name: name}
 }
 
-// index evaluates a subscript that is read: text for an associative array, an
-// expression for any other. A nil variable is like an indexed array.
+// index evaluates a subscript for reading. It is text for an associative array, and an expression
+// for any other variable. A nil variable is treated as an indexed array.
 func (r *runner) index(v *variable, x syntax.ArithmExpr) (string, bool) {
 	if v != nil && v.assoc != nil {
 		return r.indexText(x), r.flow == flowNone
@@ -343,7 +344,7 @@ func (r *runner) index(v *variable, x syntax.ArithmExpr) (string, bool) {
 	return itoa64(n), ok
 }
 
-// indexText is a subscript as the key of an associative array.
+// indexText returns a subscript as the key of an associative array.
 func (r *runner) indexText(x syntax.ArithmExpr) string {
 	if w, ok := x.(*syntax.Word); ok {
 		if raw, ok := rawText(w.Lit()); ok {
@@ -358,7 +359,7 @@ func (r *runner) indexText(x syntax.ArithmExpr) string {
 	return s
 }
 
-// elementOf returns one element of an array; a scalar is its own element 0.
+// elementOf returns one element of an array. A scalar is its own element 0.
 func (r *runner) elementOf(name string, v *variable, index string) (string, bool) {
 	if v == nil {
 		if !r.checkIndex(name, index) {
@@ -400,7 +401,7 @@ func (r *runner) elementOf(name string, v *variable, index string) (string, bool
 	return v.arr.get(int(n))
 }
 
-// checkIndex evaluates the subscript of what does not exist, for its errors.
+// checkIndex evaluates the subscript of a variable that does not exist. Only its errors matter.
 func (r *runner) checkIndex(_, index string) bool {
 	if _, ok := plainNumber(index); ok {
 		return true
@@ -510,7 +511,7 @@ func (r *runner) defaults(pe *syntax.ParamExp, v value, inDbl, plain bool) ([]pi
 	return nil, false
 }
 
-// defaultWord expands the word of ${x-word}. Its unquoted text is split like a value.
+// defaultWord expands the word of ${x-word}. Its unquoted text is split in the same way as a value.
 func (r *runner) defaultWord(w *syntax.Word, inDbl, plain bool) []piece {
 	if w == nil || len(w.Parts) == 0 {
 		if inDbl {
@@ -734,8 +735,8 @@ func (r *runner) replace(rp *syntax.Replace, v value) value {
 	return v.each(func(s string) string { return r.replacePattern(s, pat, rep, mode) })
 }
 
-// replacementOf finds the places of the match in an expanded replacement: every
-// '&' that was not quoted.
+// replacementOf finds the places in an expanded replacement where the match is inserted: every
+// unquoted '&'.
 func (r *runner) replacementOf(ps []piece) replacement {
 	rep := replacement{""}
 	add := func(s string) { rep[len(rep)-1] += s }
@@ -790,7 +791,7 @@ func (r *runner) modify(pe *syntax.ParamExp, v value) value {
 	return v
 }
 
-// caseChange changes the case of the first or of all characters that match.
+// caseChange changes the case of the characters that match: only the first one, or all.
 func (r *runner) caseChange(s, pat string, conv func(rune) rune, all bool) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
@@ -866,7 +867,7 @@ func (r *runner) attributes(v value) value {
 	return value{many: true, star: v.star, list: list, set: true}
 }
 
-// declaration evaluates @A: what would declare the variable again.
+// declaration evaluates @A: a command that declares the variable again.
 func (r *runner) declaration(v value) value {
 	list := func(words ...string) value {
 		if !v.many {
@@ -932,7 +933,7 @@ func (r *runner) keysAndValues(v value, words bool) value {
 	return value{many: true, star: v.star, list: []string{b.String()}, set: true}
 }
 
-// unhex reads what hexName wrote.
+// unhex decodes the output of hexName.
 func unhex(s string) string {
 	b := make([]byte, 0, len(s)/2)
 	for i := 0; i+1 < len(s); i += 2 {
@@ -942,8 +943,8 @@ func unhex(s string) string {
 	return string(b)
 }
 
-// slashPattern is a replacement as bash reads it: the pattern of ${x//…} has a first
-// character even when that is a slash.
+// slashPattern changes a replacement to bash's reading: the pattern of ${x//…} has at least one
+// character, and that may be a slash.
 func slashPattern(rp *syntax.Replace) *syntax.Replace {
 	if !rp.All || rp.Orig != nil && len(rp.Orig.Parts) > 0 || rp.With == nil {
 		return rp

@@ -15,11 +15,11 @@ import (
 // Limits of the source.
 const (
 	maxSource = 8 << 20
-	// maxFrames is how many Go calls deep the parser may be. One level of nesting
-	// takes up to about ten, so this is some 300 levels of the worst kind.
+	// maxFrames is the most nested Go calls of the parser. One level of nesting takes up to about
+	// ten calls, so this allows some 300 levels of the worst kind.
 	maxFrames = 3000
-	// chunk is how much the parser gets at a time: the most that it can nest
-	// deeper between two looks at its stack.
+	// chunk is the size of a read by the parser. The parser can't nest deeper than this between two
+	// checks of its stack.
 	chunk = 256
 )
 
@@ -28,9 +28,9 @@ var (
 	errTooLong = fmt.Errorf("script longer than %d bytes", maxSource)
 )
 
-// guarded feeds the parser in chunks and stops it when it has recursed too deep.
-// The parser reads on its own goroutine, so the depth of the stack at a read is
-// the depth of the grammar at that place, whatever the lexer makes of the text.
+// guarded feeds the parser in chunks, and stops it when it has recursed too deep. The parser reads
+// on its own goroutine. So the depth of the stack at a read is the depth of nesting at that place,
+// however the lexer splits the text.
 type guarded struct {
 	src  string
 	pcs  *[maxFrames]uintptr
@@ -53,8 +53,8 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// parse reads a script. What stands on complete lines before a syntax error is
-// returned with it, because bash runs those first.
+// parse parses a script. If there is a syntax error, it also returns the statements on the complete
+// lines before, because bash runs those first.
 func parse(src string) ([]*syntax.Stmt, error) {
 	if len(src) > maxSource {
 		return nil, errTooLong
@@ -104,20 +104,20 @@ func inCondition(src string, err error) bool {
 	return !strings.Contains(inside, "]]") || strings.HasPrefix(pe.Text, "not a valid test operator") && strings.HasSuffix(strings.TrimSpace(inside), "]]")
 }
 
-// incomplete reports whether more text could make a syntax error right.
+// incomplete reports whether more text could complete a source with this syntax error.
 func incomplete(err error) bool {
 	var pe syntax.ParseError
 	return errors.As(err, &pe) && (pe.Incomplete || strings.HasPrefix(pe.Text, unclosedHeredoc))
 }
 
-// hereTrouble reports whether an error is about a here-document, which may have a
-// delimiter that the parser takes for another one.
+// hereTrouble reports whether an error is about a here-document. Its delimiter may be one that the
+// rewriter replaced.
 func hereTrouble(err error) bool {
 	var pe syntax.ParseError
 	return errors.As(err, &pe) && (strings.HasPrefix(pe.Text, unclosedHeredoc) || strings.HasPrefix(pe.Text, "expansions not allowed in heredoc"))
 }
 
-// hereWord is the delimiter that a rewritten one stands for.
+// hereWord returns the original of a rewritten delimiter.
 func hereWord(word string) string {
 	if text, ok := strings.CutPrefix(word, herePrefix); ok {
 		return unhex(text)
@@ -127,7 +127,8 @@ func hereWord(word string) string {
 
 const unclosedHeredoc = "unclosed here-document `"
 
-// parseRest parses anew what has failed with no more text to come: here-documents end with it.
+// parseRest parses a failed source again when no more text will come. Here-documents then end with
+// the text.
 func (r *runner) parseRest(src string, stmts []*syntax.Stmt, err error) ([]*syntax.Stmt, error) {
 	text := src
 	for range 8 {
@@ -147,8 +148,8 @@ func (r *runner) parseRest(src string, stmts []*syntax.Stmt, err error) ([]*synt
 	return stmts, err
 }
 
-// parseOnce is parse without repairs. What is so short that it can't nest deeper than
-// one look at the stack allows is read on the caller's stack.
+// parseOnce is parse without repairs. A text that is too short to nest deeper than one check of the
+// stack allows is parsed on the caller's stack.
 func parseOnce(src string) (stmts []*syntax.Stmt, err error) {
 	if len(src) <= chunk {
 		defer func() {
@@ -168,11 +169,10 @@ func parseShort(src string) ([]*syntax.Stmt, error) {
 	return collect(strings.NewReader(src))
 }
 
-// onFreshStack runs fn on a stack of its own, so that the depth of the stack is
-// the depth of fn, however deep the script's own calls are.
+// onFreshStack runs fn on a new stack. The depth of that stack is the depth of fn, however deep the
+// script's own calls are.
 //
-// A parser that panics on some text must not take the daemon along: that text is
-// then a syntax error.
+// A panic of the parser must not end the daemon. It becomes a syntax error.
 func onFreshStack(fn func()) (err error) {
 	done := make(chan struct{})
 	go func() {
@@ -201,7 +201,7 @@ func parseHere(src string) ([]*syntax.Stmt, error) {
 func collect(in io.Reader) ([]*syntax.Stmt, error) {
 	var out []*syntax.Stmt
 	var failed error
-	// The sequence may go on after an error, so the loop must not end before it.
+	// The sequence may continue after an error, so the loop must not end at the first one.
 	for s, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).StmtsSeq(in) {
 		switch {
 		case failed != nil:
@@ -240,7 +240,7 @@ func beforeLine(stmts []*syntax.Stmt, line uint) []*syntax.Stmt {
 	return stmts
 }
 
-// parseMessage words a parse error as bash does, as far as that is possible.
+// parseMessage formats a parse error in bash's words, as far as possible.
 func parseMessage(err error) string {
 	text := err.Error()
 	var pe syntax.ParseError

@@ -9,10 +9,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Shell patterns are matched by following all positions at once, forwards or
-// backwards: time is bounded by the length of the text times that of the pattern
-// (times the length again for each level of !(…)), whatever the pattern, and the
-// shortest and the longest match fall out of the same walk. Every walk pays steps.
+// Shell patterns are matched by following all positions at once, forwards or backwards. The time is
+// at most the length of the text times the length of the pattern, times the length of the text
+// again for each level of !(…). One walk finds both the shortest and the longest match. Every walk
+// costs steps.
 
 // A part of a pattern.
 type patKind uint8
@@ -84,7 +84,7 @@ func (r *runner) compiled(pat string, fold, ext bool) *pattern {
 	return p
 }
 
-// parsePattern reads a pattern. What is no complete group or bracket is text.
+// parsePattern parses a pattern. An incomplete group or bracket is ordinary text.
 func parsePattern(pat string, depth int, groups *bool) []patNode {
 	var out []patNode
 	var lit []byte
@@ -144,7 +144,7 @@ func parsePattern(pat string, depth int, groups *bool) []patNode {
 	return out
 }
 
-// group returns what is inside the parentheses that open at i.
+// group returns the text inside the parentheses that open at i.
 func group(pat string, i int) (body string, end int, ok bool) {
 	depth := 0
 	for j := i; j < len(pat); j++ {
@@ -166,7 +166,7 @@ func group(pat string, i int) (body string, end int, ok bool) {
 	return "", 0, false
 }
 
-// alternatives splits a group at its own bars.
+// alternatives splits a group at its bars, except those of inner groups.
 func alternatives(body string) []string {
 	var out []string
 	depth, start := 0, 0
@@ -192,7 +192,7 @@ func alternatives(body string) []string {
 	return append(out, body[start:])
 }
 
-// parseBracket reads a bracket expression that opens at i.
+// parseBracket parses the bracket expression that opens at i.
 func parseBracket(pat string, i int) (set *charSet, end int, ok bool) {
 	j := i + 1
 	set = &charSet{}
@@ -306,7 +306,8 @@ func inCharClass(name string, c rune) bool {
 	return false
 }
 
-// decode reads the character at i; one that is none is a byte, as a negative number.
+// decode reads the character at i. A byte that is not part of a character is returned as a negative
+// number.
 func decode(s string, i int) (rune, int) {
 	if c := s[i]; c < utf8.RuneSelf {
 		return rune(c), 1
@@ -355,7 +356,8 @@ func (r *runner) matchExt(pat, s string, fold, ext bool) bool {
 	return len(ends) > 0 && ends[len(ends)-1] == len(s)
 }
 
-// litPrefix returns how much of s a text takes at its front, -1 when it doesn't.
+// litPrefix returns the length of the part of s that lit matches at its start, or -1 if it does not
+// match.
 func litPrefix(s, lit string, fold bool) int {
 	if !fold {
 		if strings.HasPrefix(s, lit) {
@@ -400,7 +402,8 @@ func litSuffix(s, lit string, fold bool) int {
 	return len(s) - i
 }
 
-// take returns how much of s a part without stars or groups takes, -1 if it does not match.
+// take returns the length of the part of s that a node matches at its start, or -1 if it does not
+// match. The node must not be a star or a group.
 func (n *patNode) take(s string, fold bool) int {
 	switch {
 	case n.kind == patLit:
@@ -415,8 +418,8 @@ func (n *patNode) take(s string, fold bool) int {
 	return w
 }
 
-// simple matches all of s against a pattern without groups: only the last star
-// ever has to be tried again.
+// simple matches all of s against a pattern without groups. In such a pattern only the last star
+// must be tried again.
 func (p *pattern) simple(s string) bool {
 	i, j := 0, 0
 	starAt, starFrom := -1, 0
@@ -459,7 +462,7 @@ type walk struct {
 	paid int
 }
 
-// pay counts work and reports whether to go on.
+// pay charges n steps of work, and reports whether to go on.
 func (w *walk) pay(n int) bool {
 	if w.paid += n; w.paid > 4096 {
 		w.r.stepN(w.paid / 16)
@@ -468,8 +471,7 @@ func (w *walk) pay(n int) bool {
 	return w.r.flow == flowNone
 }
 
-// forward returns, in order, all positions where a match from one of the given
-// positions can end.
+// forward returns all positions, in order, where a match from one of the given positions can end.
 func (w *walk) forward(nodes []patNode, from []int) []int {
 	for i := range nodes {
 		if len(from) == 0 {
@@ -516,7 +518,7 @@ func (w *walk) node(n *patNode, from []int, back bool) []int {
 	return out
 }
 
-// one follows a text, ? or […] from one position; -1 is no match.
+// one follows a text, ? or […] from one position. It returns -1 if it does not match.
 func (w *walk) one(n *patNode, at int, back bool) int {
 	if n.kind == patLit {
 		if back {
@@ -550,7 +552,7 @@ func (w *walk) one(n *patNode, at int, back bool) int {
 	return at + k
 }
 
-// all lists the positions between characters from lo to hi.
+// all lists the positions between characters, from lo to hi.
 func (w *walk) all(lo, hi int) []int {
 	out := make([]int, 0, hi-lo+1)
 	for i := lo; i < hi; {
@@ -595,7 +597,7 @@ func (w *walk) group(n *patNode, from []int, back bool) []int {
 		return seen
 	}
 	var out []int
-	for _, at := range from { // !(…): everything that no alternative takes
+	for _, at := range from { // !(…): all texts that no alternative matches
 		taken := w.alternatives(n, []int{at}, back)
 		var rest []int
 		if back {
@@ -611,7 +613,7 @@ func (w *walk) group(n *patNode, from []int, back bool) []int {
 	return out
 }
 
-// merge unites two lists in order.
+// merge merges two ordered lists.
 func merge(a, b []int) []int {
 	switch {
 	case len(a) == 0:
@@ -633,7 +635,7 @@ func merge(a, b []int) []int {
 	return append(append(out, a...), b...)
 }
 
-// without removes from a what is in b; both are in order.
+// remove returns the elements of a that are not in b. Both are in order.
 func remove(a, b []int) []int {
 	out := make([]int, 0, len(a))
 	for _, x := range a {
@@ -708,8 +710,8 @@ const (
 	replaceBack
 )
 
-// replacement is what a match is replaced with: texts between which the match
-// itself stands.
+// replacement replaces a match. It is a list of texts, and the match itself is inserted between
+// them.
 type replacement []string
 
 func (rep replacement) write(b *strings.Builder, match string) {
@@ -776,7 +778,7 @@ func (r *runner) replacePattern(s, pat string, rep replacement, mode int) string
 		}
 		if end < 0 {
 			if i == len(s) || p.nodes[0].kind == patStar {
-				break // what begins with a star and fails here fails everywhere
+				break // a pattern that begins with a star and fails here fails everywhere
 			}
 			_, n := decode(s, i)
 			i += n
@@ -793,7 +795,7 @@ func (r *runner) replacePattern(s, pat string, rep replacement, mode int) string
 		if mode == replaceFirst || end == len(s) {
 			break
 		}
-		if end == i { // after an empty match one character stays
+		if end == i { // after an empty match, copy one character
 			_, n := decode(s, i)
 			b.WriteString(s[i : i+n])
 			at += n
@@ -804,13 +806,13 @@ func (r *runner) replacePattern(s, pat string, rep replacement, mode int) string
 	return b.String()
 }
 
-// longestAt returns where the longest match that begins at i ends, -1 without one.
+// longestAt returns the end of the longest match that begins at i, or -1 if there is none.
 func (r *runner) longestAt(p *pattern, s string, i int) int {
 	if last := len(p.nodes) - 1; last > 0 && p.nodes[last].kind == patLit && !p.fold && !strings.Contains(s[i:], p.nodes[last].lit) {
 		return -1
 	}
 	at := i
-	for j := range p.nodes { // up to the first star or group there is only one way
+	for j := range p.nodes { // before the first star or group there is only one way to match
 		n := &p.nodes[j]
 		if n.kind == patStar && j == len(p.nodes)-1 {
 			return len(s)

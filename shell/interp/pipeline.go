@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// pipeline runs the members of a pipeline at the same time, each in a process of
-// its own, and waits for all of them.
+// pipeline runs the members of a pipeline at the same time, each in its own process, and waits for
+// all of them.
 func (r *runner) pipeline(b *syntax.BinaryCmd) {
 	if r.term != nil && r.opts.monitor {
 		r.foreground(nodeText(b), func(s *runner) { s.pipe(b) })
@@ -86,8 +86,8 @@ func (r *runner) pipe(b *syntax.BinaryCmd) {
 	r.collect(subs, false)
 }
 
-// debugMembers runs the DEBUG trap for the simple commands of a pipeline, which is done
-// before there are processes for them.
+// debugMembers runs the DEBUG trap for the simple commands of a pipeline. It runs before their
+// processes exist.
 func (r *runner) debugMembers(members []*syntax.Stmt) bool {
 	for _, m := range members {
 		if c, ok := m.Cmd.(*syntax.CallExpr); ok {
@@ -116,13 +116,13 @@ func (r *runner) lastPipe(in *desc, member *syntax.Stmt) {
 	r.fds.set(0, old)
 }
 
-// flatten lists the members of a pipeline and which of them send their standard
-// error along.
+// flatten lists the members of a pipeline, and says for each whether it sends its standard error
+// too.
 func flatten(b *syntax.BinaryCmd) (members []*syntax.Stmt, withErr []bool) {
 	add := func(s *syntax.Stmt, err bool) {
 		members, withErr = append(members, s), append(withErr, err)
 	}
-	// The grammar may nest to either side; walk it with a stack, not by recursion.
+	// The grammar may nest on both sides. A stack replaces recursion here.
 	type item struct {
 		s   *syntax.Stmt
 		err bool
@@ -139,8 +139,8 @@ func flatten(b *syntax.BinaryCmd) (members []*syntax.Stmt, withErr []bool) {
 	return members, withErr
 }
 
-// collect waits for a pipeline's members and works out its status. With here the last
-// member ran in this shell, whose status is its.
+// collect waits for a pipeline's members and computes its status. With here, the last member ran in
+// this shell, and its status is the shell's status.
 func (r *runner) collect(subs []*runner, here bool) {
 	codes := make([]int, 0, len(subs)+1)
 	failed, status := 0, r.status
@@ -167,8 +167,7 @@ func (r *runner) collect(subs []*runner, here bool) {
 	}
 }
 
-// substitute runs statements and returns what they wrote, without the newlines at
-// the end.
+// substitute runs statements and returns their output without the newlines at its end.
 func (r *runner) substitute(list []*syntax.Stmt) string {
 	if len(list) == 0 {
 		return ""
@@ -177,7 +176,7 @@ func (r *runner) substitute(list []*syntax.Stmt) string {
 	d := newDesc(out)
 	r.subshell(func(s *runner) {
 		if !s.opts.inheritErrexit && !s.opts.posix {
-			s.opts.errexit = false // as bash has it, outside of POSIX mode
+			s.opts.errexit = false // as in bash, outside of POSIX mode
 		}
 		s.traceDepth++
 		s.fds.set(1, d)
@@ -218,7 +217,7 @@ func (r *runner) time(c *syntax.TimeClause) {
 	r.writeErr(timeText(format, seconds) + "\n")
 }
 
-// timeText expands TIMEFORMAT. The simulated processor time is the time that passed.
+// timeText expands TIMEFORMAT. The simulated processor time equals the elapsed time.
 func timeText(format string, seconds float64) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -6,12 +6,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// listing writes commands as bash does: in declare -f, type, jobs and BASH_COMMAND.
+// listing prints commands in bash's layout, for declare -f, type, jobs and BASH_COMMAND.
 type listing struct {
 	b      strings.Builder
 	indent int
 	inFunc bool
-	docs   []*syntax.Redirect // whose text comes at the end of the line
+	docs   []*syntax.Redirect // here-documents whose text follows at the end of the line
 	depth  int
 }
 
@@ -41,7 +41,7 @@ func (p *listing) line() {
 	p.add("\n" + strings.Repeat(" ", 4*p.indent))
 }
 
-// semicolon ends a command, unless it ended itself.
+// semicolon ends a command, unless the command has its own end.
 func (p *listing) semicolon() {
 	s := p.b.String()
 	if strings.HasSuffix(s, "&") || strings.HasSuffix(s, "\n") {
@@ -54,7 +54,7 @@ func (p *listing) semicolon() {
 	p.add(";")
 }
 
-// flushDocs writes the here-documents that are due.
+// flushDocs writes the texts of the pending here-documents.
 func (p *listing) flushDocs() {
 	docs := p.docs
 	p.docs = nil
@@ -109,7 +109,7 @@ func (p *listing) function(name string, body *syntax.Stmt) {
 	p.inFunc = inFunc
 }
 
-// list writes statements, one a line inside of functions.
+// list writes statements. Inside of functions each has its own line.
 func (p *listing) list(stmts []*syntax.Stmt) {
 	for i, s := range stmts {
 		if i > 0 {
@@ -246,7 +246,7 @@ func (p *listing) command(c syntax.Command) {
 	}
 }
 
-// inline writes a list on one line, as conditions are outside of functions.
+// inline writes a list on one line. Outside of functions conditions are written so.
 func (p *listing) inline(stmts []*syntax.Stmt) { p.list(stmts) }
 
 func (p *listing) binary(c *syntax.BinaryCmd) {
@@ -330,7 +330,7 @@ func orOne(x syntax.ArithmExpr) string {
 	return arithSource(x)
 }
 
-// arithSource writes an arithmetic expression with blanks where its source has them.
+// arithSource writes an arithmetic expression with the blanks of its source.
 func arithSource(x syntax.ArithmExpr) string { return arithLevel(x, 0) }
 
 func arithLevel(x syntax.ArithmExpr, depth int) string {
@@ -362,7 +362,7 @@ func arithLevel(x syntax.ArithmExpr, depth int) string {
 	return ""
 }
 
-// posPlus is a position some bytes on, on the same line.
+// posPlus returns the position n bytes later on the same line.
 func posPlus(p syntax.Pos, n int) syntax.Pos {
 	return syntax.NewPos(p.Offset()+uint(n), p.Line(), p.Col()+uint(n))
 }

@@ -79,7 +79,7 @@ func biPrintf(c *call) int {
 	return p.status
 }
 
-// assignName assigns to a name or an element that a builtin was given.
+// assignName assigns to a variable or an element whose name is an argument of a builtin.
 func (r *runner) assignName(name, value string) bool {
 	if base, sub, ok := cutSubscript(name); ok {
 		return r.setElem(base, r.expandSubscript(sub), value, false)
@@ -87,7 +87,7 @@ func (r *runner) assignName(name, value string) bool {
 	return r.set(name, value)
 }
 
-// next takes an argument; missing ones are empty.
+// next takes the next argument. A missing argument is empty.
 func (p *printer) next() string {
 	if len(p.args) == 0 {
 		return ""
@@ -128,7 +128,7 @@ func (p *printer) format(f string) {
 	}
 }
 
-// spec is the flags, width and precision of a directive.
+// spec has the flags, width and precision of a directive.
 type spec struct {
 	flags       string
 	width, prec int
@@ -140,7 +140,7 @@ func (p *printer) directive(f string) (int, bool) {
 	var s spec
 	i := 0
 	for i < len(f) && strings.IndexByte("-+ #0'", f[i]) >= 0 {
-		if !strings.Contains(s.flags, f[i:i+1]) { // a format may be megabytes of zeros
+		if !strings.Contains(s.flags, f[i:i+1]) { // a format may have megabytes of zeros
 			s.flags += f[i : i+1]
 		}
 		i++
@@ -304,7 +304,7 @@ func (p *printer) floating() float64 {
 	return 0
 }
 
-// goFormat is the directive for package fmt.
+// goFormat returns the directive in the form of package fmt.
 func (s spec) goFormat(verb byte) string {
 	f := "%" + strings.ReplaceAll(s.flags, "'", "")
 	if strings.Contains(f, "-") {
@@ -338,7 +338,7 @@ func (p *printer) text(t string, s spec) {
 	}
 }
 
-// integer reads a number argument as C does; 'x is the code of x.
+// integer reads a number argument as C does. 'x is the code of x.
 func (p *printer) integer() int64 {
 	full := p.next()
 	a := strings.TrimLeft(full, " \t\n")

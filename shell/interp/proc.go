@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tree is what a started process and all its descendants share.
+// tree is shared by a started process and all its descendants.
 type tree struct {
 	steps  atomic.Int64
 	output atomic.Int64
@@ -20,7 +20,7 @@ type tree struct {
 	wall    *time.Timer // ends it
 }
 
-// proc is one process: a shell or a part of one that runs on its own.
+// proc is one process: a shell, or a part of a shell that runs concurrently.
 type proc struct {
 	m         *Machine
 	parent    *proc
@@ -35,26 +35,26 @@ type proc struct {
 	ctx context.Context
 	mem atomic.Int64
 
-	// caught and ignored are sets of signals with a trap; pending of those
-	// that arrived. wake has room for one and ends a sleep or wait. attention is
-	// set when there is something besides the context's end to look at.
+	// caught and ignored are sets of signals with a trap. pending is the set of signals that have
+	// arrived. wake has room for one value and ends a sleep or wait. attention is set when there is
+	// something to handle besides the end of the context.
 	caught, ignored, pending atomic.Uint64
 	attention                atomic.Bool
 	wake                     chan struct{}
 
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc
-	goOn    chan struct{} // closed by SIGCONT; nil while it runs
+	goOn    chan struct{} // closed by SIGCONT; nil while the process runs
 	stopSig int
 	settled bool // its memory has been given back
-	killer  int  // the signal that ended it, once its EXIT trap runs on another context
+	killer  int  // the signal that ended it, once its EXIT trap has another context
 
 	done   chan struct{}
 	code   int // valid once done is closed
 	signum int
 }
 
-// procKey finds the process in its context.
+// procKey is the key of the process in its context.
 type procKey struct{}
 
 // procCtx is a process's context.
@@ -71,7 +71,7 @@ func (c *procCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// procOf returns the process whose context this is, nil for the host's.
+// procOf returns the process with this context, or nil for a context of the host.
 func procOf(ctx context.Context) *proc {
 	p, _ := ctx.Value(procKey{}).(*proc)
 	return p
@@ -107,7 +107,7 @@ func (p *proc) finish(code int) {
 	}
 }
 
-// ended reports whether the process is over.
+// ended reports whether the process has ended.
 func (p *proc) ended() bool {
 	select {
 	case <-p.done:
@@ -117,8 +117,8 @@ func (p *proc) ended() bool {
 	}
 }
 
-// revive gives a process that a signal ends a context for its last words, and
-// reports whether it may have any.
+// revive gives a process that a signal ends a new context for its EXIT trap. It reports whether the
+// trap may run.
 func (p *proc) revive() bool {
 	sig := signalOf(p.ctx)
 	if sig == sigKILL || p.m.ctx.Err() != nil {
@@ -131,7 +131,7 @@ func (p *proc) revive() bool {
 	return true
 }
 
-// charge takes n bytes of memory for this process, until it ends.
+// charge takes n bytes of memory for this process. They are given back when it ends.
 func (p *proc) charge(n int64) bool {
 	if !p.m.charge(n) {
 		return false
@@ -140,7 +140,7 @@ func (p *proc) charge(n int64) bool {
 	return true
 }
 
-// giveBack returns n bytes, possibly from another process or after this one's end.
+// giveBack returns n bytes. It may be called from another process, or after this one has ended.
 func (p *proc) giveBack(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *proc) giveBack(n int64) {
 	}
 }
 
-// limit ends the whole tree, saying which bound was reached.
+// limit ends the whole tree and records the limit that was reached.
 func (p *proc) limit(bound Limit, message string) {
 	p.tree.mu.Lock()
 	if p.tree.message == "" {
@@ -165,13 +165,13 @@ func (p *proc) limit(bound Limit, message string) {
 
 // Spec is a process to start.
 type Spec struct {
-	Path  string   // looked up in Env's PATH when it has no slash
+	Path  string   // searched in Env's PATH if it has no slash
 	Args  []string // without the program's own name
 	Env   []string // the whole environment
 	Dir   string
 	UID   uint32
 	GID   uint32
-	TTY   *TTY  // its terminal; then the three below are not used
+	TTY   *TTY  // its terminal; if set, the three fields below are not used
 	Stdin *Pipe // nil reads end of file at once
 	Out   *Pipe // nil discards
 	Err   *Pipe // nil discards
@@ -186,11 +186,12 @@ func (p *Process) PID() int { return p.p.pid }
 // Signal sends a signal to its whole process group.
 func (p *Process) Signal(sig int) error { return p.p.m.signal(-p.p.pgid, sig, 0) }
 
-// End kills the process and everything that it started, jobs in the background too, and returns when all have ended.
+// End kills the process and everything that it started, including background jobs. It returns when
+// all have ended.
 func (p *Process) End() {
 	for {
 		var last *proc
-		for _, o := range p.p.m.table() { // one that is being killed may still make another: look again
+		for _, o := range p.p.m.table() { // a process that is being killed may still make another: look again
 			if o.tree == p.p.tree {
 				o.kill(sigKILL)
 				last = o
@@ -208,7 +209,7 @@ type Exit struct {
 	Code    int // exit status; 128 + Signal when a signal ended it
 	Signal  int
 	Limit   Limit  // that ended it, if one did
-	Message string // the same in words, with the limit's value
+	Message string // the reason in words, with the limit's value
 }
 
 // Wait returns when the process has ended. Children may still run.
@@ -223,7 +224,7 @@ func (p *Process) Wait() Exit {
 	return e
 }
 
-// lead gives a new process a group of its own.
+// lead makes a new process the leader of a new group.
 func (p *proc) lead() {
 	p.m.mu.Lock()
 	p.pgid = p.pid

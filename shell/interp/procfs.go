@@ -14,13 +14,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// procFS is /proc: files made of what the machine is when they are opened. One serves
-// all machines, because each view says whose it is: a *runner for the processes' own,
-// the *Machine for those from outside. A view that says nothing sees an empty directory.
+// procFS is /proc. Its files are made from the machine's state when they are opened. One procFS
+// serves all machines, because each view says who reads: a *runner for a process, the *Machine for
+// readers outside of all processes. A view without a reader sees an empty directory.
 //
-// Lookup and ReadDir run under the disk's lock and must not ask the disk. What is a
-// process's own beyond the process table (descriptors, environment, working directory)
-// is read by its own goroutine alone, and so only of the process that asks.
+// Lookup and ReadDir run under the disk's lock and must not call the disk. Descriptors, environment
+// and working directory of a process are not in the process table. Only the process's own goroutine
+// may read them, so a process can see only its own.
 type procFS struct{}
 
 var _ vfs.Source = procFS{}
@@ -33,10 +33,10 @@ func installProc(f *vfs.FS) error {
 		v.Symlink("../proc/self/mounts", "/etc/mtab"))
 }
 
-// kernel is what uname and /proc/version say.
+// kernel is the version that uname and /proc/version print.
 const kernel = "6.1.0-carrel-sim"
 
-// procAsker is who looks at /proc.
+// procAsker is the reader of /proc.
 type procAsker struct {
 	m    *Machine
 	self *runner // nil from outside
@@ -52,7 +52,7 @@ func asker(by any) (procAsker, bool) {
 	return procAsker{}, false
 }
 
-// procDirs are the directories besides those of processes.
+// procDirs are the directories other than those of processes.
 var procDirs = map[string]bool{"": true, "sys": true, "sys/kernel": true, "sys/kernel/random": true, "sys/vm": true, "sys/fs": true}
 
 // procFiles are the files of the machine.
@@ -75,10 +75,10 @@ var procFiles = map[string]func(procAsker) string{
 	"sys/fs/file-max":          func(procAsker) string { return "1048576\n" },
 }
 
-// procLinks are its symbolic links besides "self".
+// procLinks are the symbolic links other than "self".
 var procLinks = map[string]string{"mounts": "self/mounts"}
 
-// procOwn are the files of a process. self is true for those that only it can read.
+// procOwn are the files of a process. self is true for files that only the process itself can read.
 var procOwn = map[string]struct {
 	text func(procAsker, *proc) string
 	self bool
@@ -140,7 +140,7 @@ func (procFS) Lookup(by any, path string) (vfs.Entry, error) {
 // own describes a file in a process's directory.
 func (a procAsker) own(p *proc, name string, e *vfs.Entry) error {
 	e.Accessed, e.Changed = e.Modified, e.Modified
-	// A part of a shell that runs on its own has been that shell a moment ago.
+	// A part of a shell that runs concurrently was that shell a moment ago.
 	mine := a.self != nil && (a.self.p == p || a.self.self == p.pid)
 	if f, ok := procOwn[name]; ok && (mine || !f.self) {
 		if f.self {
@@ -173,7 +173,7 @@ func (a procAsker) own(p *proc, name string, e *vfs.Entry) error {
 	return nil
 }
 
-// descriptor describes an open file: a link to what has a name, a pipe else.
+// descriptor describes an open file: a link to the file's name, or to a pipe if it has no name.
 func (a procAsker) descriptor(n int, e *vfs.Entry) error {
 	d := a.self.fds.get(n)
 	if d == nil {
@@ -203,7 +203,7 @@ func (a procAsker) process(pid int) *proc {
 	return a.m.procs[pid]
 }
 
-// procIno makes a number of a path, the same each time.
+// procIno makes an inode number from a path. The same path gives the same number.
 func procIno(path string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(path) {
@@ -270,7 +270,7 @@ func (f procFS) ReadDir(by any, path string) ([]vfs.Entry, error) {
 		if path != "" {
 			full = path + "/" + n
 		}
-		if e, err := f.Lookup(by, full); err == nil { // processes end, and some files are not for all
+		if e, err := f.Lookup(by, full); err == nil { // processes end, and some files are private
 			e.Name = n
 			out = append(out, e)
 		}
@@ -278,7 +278,7 @@ func (f procFS) ReadDir(by any, path string) ([]vfs.Entry, error) {
 	return out, nil
 }
 
-// Open implements vfs.Source: the contents are those of this moment.
+// Open implements vfs.Source. The content is made at this moment.
 func (f procFS) Open(by any, path string, _ bool) (vfs.Handle, error) {
 	e, err := f.Lookup(by, path)
 	if err != nil {
@@ -345,7 +345,7 @@ func (a procAsker) stat() string {
 	return fmt.Sprintf("cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime %d\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n", a.m.started.Unix())
 }
 
-// uuid makes a random number, of the machine's own source.
+// uuid makes a random UUID from the machine's random numbers.
 func (a procAsker) uuid() string {
 	var b [16]byte
 	f, err := a.m.fs.Root().Open("/dev/random")
@@ -372,7 +372,7 @@ func (a procAsker) mounts() string {
 	return b.String()
 }
 
-// comm is the program's name as the kernel keeps it.
+// comm is the program's name in the form that the kernel keeps.
 func comm(p *proc) string {
 	args, _ := p.who()
 	if len(args) == 0 {
@@ -382,7 +382,7 @@ func comm(p *proc) string {
 	return name[:min(len(name), 15)]
 }
 
-// state is R for who asks and S for the others.
+// state is R for the process that reads, and S for the others.
 func (a procAsker) state(p *proc) string {
 	if a.self != nil && a.self.p == p {
 		return "R (running)"

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestProcOfOne checks that machines on copies of one disk have a /proc each, and that
-// a view that nobody gave to a machine has none.
+// TestProcOfOne checks that machines on copies of one disk each have their own /proc. A view that
+// belongs to no machine has an empty one.
 func TestProcOfOne(t *testing.T) {
 	disk := vfs.New(vfs.Options{})
 	if err := interp.Install(disk); err != nil {
@@ -52,7 +52,7 @@ func TestProcOfOne(t *testing.T) {
 	}
 }
 
-// BenchmarkIdle makes machines that do nothing.
+// BenchmarkIdle makes machines that run nothing.
 func BenchmarkIdle(b *testing.B) {
 	disk := vfs.New(vfs.Options{})
 	if err := interp.Install(disk); err != nil {

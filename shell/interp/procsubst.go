@@ -41,7 +41,7 @@ func (r *runner) procSubst(ps *syntax.ProcSubst) string {
 	return fmt.Sprintf("/dev/fd/%d", n)
 }
 
-// dropSubsts closes the descriptors of process substitutions made since mark.
+// dropSubsts closes the descriptors of the process substitutions made since mark.
 func (r *runner) dropSubsts(mark int) {
 	for _, s := range r.substFDs[mark:] {
 		r.fds.set(s.n, nil)

@@ -21,7 +21,7 @@ func (r *runner) prompt(ps string, forPS1 bool) string {
 	return strings.NewReplacer("\x01", "", "\x02", "").Replace(s)
 }
 
-// expandPrompt expands a text as if it stood in double quotes.
+// expandPrompt expands a text as inside double quotes.
 func (r *runner) expandPrompt(s string) string {
 	if !strings.ContainsAny(s, "$`\\") {
 		return s
@@ -52,8 +52,8 @@ func (r *runner) expandPrompt(s string) string {
 	return text
 }
 
-// promptEscapes replaces the backslash escapes. What \u, \w and the like give is
-// protected from further expansion.
+// promptEscapes replaces the backslash escapes. It protects the values of \u, \w and the like from
+// further expansion.
 func (r *runner) promptEscapes(ps string, forPS1 bool) string {
 	if strings.IndexByte(ps, '\\') < 0 {
 		return ps
@@ -106,8 +106,8 @@ func (r *runner) promptEscapes(ps string, forPS1 bool) string {
 	return b.String()
 }
 
-// promptField is what stands for a letter after a backslash; ok is false for one without a meaning. quote keeps what is not
-// written in the prompt itself from being expanded.
+// promptField returns the value of the escape \c. ok is false when the escape has no meaning. quote
+// protects values from further expansion; text written in the prompt itself is not protected.
 func (r *runner) promptField(c byte, now time.Time, forPS1 bool, quote func(string) string) (text string, ok bool) {
 	switch c {
 	case 'a':
@@ -161,7 +161,7 @@ func (r *runner) promptField(c byte, now time.Time, forPS1 bool, quote func(stri
 	return "", false
 }
 
-// promptNumber is the number of a command in the history ('!'), or in this session ('#').
+// promptNumber is the number of a command in the history ('!') or in this session ('#').
 func (r *runner) promptNumber(c byte, forPS1 bool) int {
 	if c == '!' {
 		n := r.historyNumber()

@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// quickSubst does what $(echo …) and $(printf …) do without a process, where nobody
-// can tell: the words change nothing in this shell, and nothing watches commands.
+// quickSubst evaluates $(echo …) and $(printf …) without a process. It does so only where no script
+// can notice: the words change nothing in this shell, and no trap or option observes commands.
 func (r *runner) quickSubst(c *syntax.CmdSubst) (string, bool) {
 	if len(c.Stmts) != 1 || len(r.traps) > 0 || r.opts.xtrace || r.opts.nounset || r.opts.failglob || r.opts.noexec || r.opts.errexit || r.opts.keyword {
 		return "", false
@@ -56,7 +56,7 @@ func (r *runner) quickSubst(c *syntax.CmdSubst) (string, bool) {
 	return text, true
 }
 
-// captured is the output of a builtin that is kept; it is paid for as it grows.
+// captured collects the output of a builtin. Its memory is charged as it grows.
 type captured struct {
 	r *runner
 	b *strings.Builder
@@ -70,8 +70,8 @@ func (c captured) Write(p []byte) (int, error) {
 	return c.b.Write(p)
 }
 
-// harmless reports whether the expansion of a word changes nothing and can't tell
-// whether it happens in a subshell.
+// harmless reports whether the expansion of a word changes nothing and gives the same result in a
+// subshell.
 func harmless(parts []syntax.WordPart, depth int) bool {
 	for _, p := range parts {
 		switch p := p.(type) {

@@ -17,7 +17,7 @@ const (
 	escDollar                // $'…': \nnn, \cX, \' \"
 )
 
-// unescape turns backslash escapes into what they stand for. stop reports a \c.
+// unescape replaces backslash escapes with their characters. stop reports a \c.
 func unescape(s string, kind escapes) (out string, stop bool) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, false
@@ -65,8 +65,8 @@ func unescape(s string, kind escapes) (out string, stop bool) {
 	return string(b), false
 }
 
-// appendNumbered appends what the escape at s[i], a character by its number, stands for: \xHH, \x{HH…}, \uHHHH, \UHHHHHHHH or an
-// octal one. It returns where the escape ends: at its last character.
+// appendNumbered appends the character of the numeric escape at s[i]: \xHH, \x{HH…}, \uHHHH,
+// \UHHHHHHHH or an octal one. It returns the index of the escape's last character.
 func appendNumbered(b []byte, s string, i int, kind escapes) ([]byte, int) {
 	c := s[i]
 	width := 2
@@ -111,8 +111,8 @@ const hexDigits = "0123456789abcdefABCDEF"
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// appendUTF8 encodes a code point as bash does: surrogates and what is above the
-// last character too.
+// appendUTF8 encodes a code point as bash does. This includes surrogates and numbers above the last
+// Unicode character.
 func appendUTF8(b []byte, c uint32) []byte {
 	switch {
 	case c < 0x80:
@@ -131,7 +131,7 @@ func appendUTF8(b []byte, c uint32) []byte {
 	return b
 }
 
-// digits counts the leading characters of s that are in set, up to a width.
+// digits counts the leading characters of s that are in set, up to width.
 func digits(s string, width int, set string) int {
 	n := 0
 	for n < len(s) && n < width && strings.IndexByte(set, s[n]) >= 0 {
@@ -140,10 +140,10 @@ func digits(s string, width int, set string) int {
 	return n
 }
 
-// shellMetas are the characters that mean something to the shell.
+// shellMetas are the characters with a meaning for the shell.
 const shellMetas = " \t\n'\"\\|&;()<>!{}*[?]^$`"
 
-// hasMetas reports whether a text has to be quoted to stand for itself.
+// hasMetas reports whether a text must be quoted.
 func hasMetas(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -254,7 +254,7 @@ func quoteBackslash(s string) string {
 	return string(b)
 }
 
-// hasControl reports whether a text has characters that can't be printed.
+// hasControl reports whether a text has characters that are not printable.
 func hasControl(s string) bool {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -274,7 +274,7 @@ func hasControl(s string) bool {
 	return false
 }
 
-// printable reports whether a character can be printed, as the C library sees it.
+// printable reports whether the C library regards a character as printable.
 func printable(c rune) bool {
 	return unicode.IsPrint(c) || unicode.Is(unicode.Zs, c) || unicode.Is(unicode.Cf, c) || unicode.Is(unicode.Co, c)
 }

@@ -11,14 +11,14 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// undo is a descriptor as it was before a redirection; a nil old was closed.
+// undo is a descriptor before a redirection. A nil old means that it was closed.
 type undo struct {
 	n   int
 	old *desc
 }
 
-// redirect applies redirections in order. With ok false a message was written; in
-// either case the caller undoes what was done.
+// redirect applies redirections in order. When ok is false, it has written a message. In both cases
+// the caller undoes the redirections in done.
 func (r *runner) redirect(redirs []*syntax.Redirect) (done []undo, ok bool) {
 	for _, rd := range redirs {
 		if err := r.redirectOne(&done, rd); err != nil || r.flow != flowNone {
@@ -28,14 +28,14 @@ func (r *runner) redirect(redirs []*syntax.Redirect) (done []undo, ok bool) {
 	return done, true
 }
 
-// undoRedirects puts the descriptors back.
+// undoRedirects restores the descriptors.
 func (r *runner) undoRedirects(done []undo) {
 	for i := len(done) - 1; i >= 0; i-- {
 		r.fds.set(done[i].n, done[i].old)
 	}
 }
 
-// keepRedirects makes redirections last: what was there before is closed.
+// keepRedirects makes redirections permanent: it closes the old descriptors.
 func keepRedirects(done []undo) {
 	for _, u := range done {
 		if u.old != nil {
@@ -44,7 +44,7 @@ func keepRedirects(done []undo) {
 	}
 }
 
-// put sets a descriptor for the time of a command. It takes over d's reference.
+// put sets a descriptor for the duration of a command. It takes over d's reference.
 func (r *runner) put(done *[]undo, n int, d *desc) error {
 	if err := r.mayOpen(n); d != nil && err != nil {
 		d.drop()
@@ -64,7 +64,7 @@ func (r *runner) put(done *[]undo, n int, d *desc) error {
 	return nil
 }
 
-// mayOpen reports why descriptor n can't be made.
+// mayOpen returns an error if descriptor n can't be made.
 func (r *runner) mayOpen(n int) error {
 	most := r.maxFDs()
 	if n >= most {
@@ -76,8 +76,8 @@ func (r *runner) mayOpen(n int) error {
 	return nil
 }
 
-// number is the descriptor that a redirection is of. With a {name} it is a new one, or
-// for {name}>&- the one that the variable names.
+// number returns the descriptor of a redirection. For {name} it is a new one. For {name}>&- it is
+// the descriptor whose number is the variable's value.
 func (r *runner) number(rd *syntax.Redirect) (n int, name string, err error) {
 	switch rd.Op {
 	case syntax.RdrIn, syntax.RdrInOut, syntax.DplIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
@@ -107,7 +107,7 @@ func (r *runner) number(rd *syntax.Redirect) (n int, name string, err error) {
 	return r.fds.free(), name, nil
 }
 
-// bind gives a {name} its descriptor's number.
+// bind assigns the descriptor's number to the variable of {name}.
 func (r *runner) bind(done *[]undo, name string, n int) error {
 	if name == "" {
 		return nil
@@ -122,7 +122,7 @@ func (r *runner) bind(done *[]undo, name string, n int) error {
 	}
 	if u := *done; !r.opts.varredirClose && len(u) > 0 && u[len(u)-1].n == n {
 		keepRedirects(u[len(u)-1:])
-		*done = u[:len(u)-1] // it stays open after the command
+		*done = u[:len(u)-1] // the descriptor stays open after the command
 	}
 	return nil
 }
@@ -212,8 +212,8 @@ func (r *runner) heredoc(rd *syntax.Redirect) string {
 	return joinPieces(r.pieces(nil, parts, true, true))
 }
 
-// stripTabs takes the tabs off the beginning of lines; start is whether the text's
-// own beginning is that of a line.
+// stripTabs removes the tabs at the beginning of lines. start says whether the text begins at the
+// beginning of a line.
 func stripTabs(text string, start bool) string {
 	lines := strings.SplitAfter(text, "\n")
 	for i, l := range lines {
@@ -239,8 +239,8 @@ func quotedWord(w *syntax.Word) bool {
 	return false
 }
 
-// keepQuotes doubles the backslash before a double quote: what is special inside
-// double quotes is in a here-document too, except for the quote itself.
+// keepQuotes doubles the backslash before a double quote. The same characters are special in double
+// quotes and in a here-document, except for the double quote itself.
 func keepQuotes(s string) string {
 	if !strings.Contains(s, `\"`) {
 		return s
@@ -260,7 +260,7 @@ func keepQuotes(s string) string {
 	return b.String()
 }
 
-// redirectTarget expands the word of a redirection to exactly one.
+// redirectTarget expands the word of a redirection to exactly one word.
 func (r *runner) redirectTarget(w *syntax.Word) (string, error) {
 	words := r.fields([]*syntax.Word{w})
 	if r.flow != flowNone {
@@ -284,7 +284,7 @@ func nodeText(n syntax.Node) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// duplicate does n>&target, n<&target, n>&m-, n>&- and >&file.
+// duplicate implements n>&target, n<&target, n>&m-, n>&- and >&file.
 func (r *runner) duplicate(done *[]undo, rd *syntax.Redirect, n int, name string) error {
 	target, err := r.redirectTarget(rd.Word)
 	if err != nil {
@@ -353,8 +353,8 @@ func (r *runner) open(name string, op syntax.RedirOperator) (*desc, error) {
 	return d, err
 }
 
-// openFile opens a path; the names below /dev that stand for descriptors and the
-// terminal are this process's own.
+// openFile opens a path. Names below /dev that mean descriptors or the terminal refer to those of
+// this process.
 func (r *runner) openFile(name string, flags vfs.Flags) (*desc, error) {
 	if name == "" {
 		return nil, syscall.ENOENT
@@ -419,7 +419,7 @@ func (r *runner) openDev(name string, flags vfs.Flags) (d *desc, known bool, err
 		return nil, true, syscall.ENOENT
 	}
 	if s, ok := d.stream.(fileStream); ok {
-		// Linux opens the file anew: the offset is the opener's own.
+		// Linux opens the file again: the new descriptor has its own offset.
 		if i, err := s.f.Stat(); err == nil && i.Mode.IsRegular() {
 			if same, err := r.view.Stat(i.Path); err == nil && same.Ino == i.Ino {
 				if again, err := r.openFile(i.Path, flags&^(vfs.CreateNew|vfs.Exclusive)); err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// compile compiles an extended expression and remembers it; nil when it is wrong.
+// compile compiles an extended expression and caches it. It returns nil for a wrong expression.
 func (r *runner) compile(expr string, fold bool) *regex.Regexp {
 	key := expr
 	flags := regex.Extended
@@ -45,8 +45,8 @@ func (r *runner) compile(expr string, fold bool) *regex.Regexp {
 	return re
 }
 
-// bracketEnd returns where the bracket expression at i ends, the length of expr when
-// it does not.
+// bracketEnd returns the end of the bracket expression at i, or the length of expr if it has no
+// end.
 func bracketEnd(expr string, i int) int {
 	j := i + 1
 	if j < len(expr) && expr[j] == '^' {
@@ -80,7 +80,7 @@ func inBrackets(expr string) bool {
 	return false
 }
 
-// badRepeat reports whether something is repeated that is nothing: *a, (+b), ^*.
+// badRepeat reports whether a repetition has nothing to repeat: *a, (+b), ^*.
 func badRepeat(expr string) bool {
 	nothing := true // to repeat
 	for i := 0; i < len(expr); i++ {

@@ -10,19 +10,19 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// The parser reads arithmetic and subscripts when it reads a script. Bash only looks
-// for their end then, and reads what is in them when it gets there, after their
-// expansions: a script with $((1 $op 2)), a[b c]=1 or ${x!y} is no syntax error to it.
-// repair finds the construct that the parser has stumbled over and puts a name in its
-// place that carries its text, which is read when the script gets there.
+// The parser parses arithmetic and subscripts when it parses a script. Bash at first only finds
+// their end. It parses their text after its expansions, when the script reaches it. So in bash a
+// script with $((1 $op 2)), a[b c]=1 or ${x!y} has no syntax error. repair finds the construct at
+// which the parser failed, and replaces it with a name that contains its text. The text is parsed
+// when the script reaches it.
 
-// rawName begins such a name for arithmetic and subscripts; the text follows in hexadecimal.
+// rawName begins such a name for arithmetic and subscripts. The text follows in hexadecimal.
 const rawName = "__raw_text_"
 
-// maxRepairs bounds how often one source is repaired: every time it is read anew.
+// maxRepairs limits the repairs of one source, because each repair parses the source again.
 const maxRepairs = 64
 
-// rawText returns the text that a name carries.
+// rawText returns the text that a name contains.
 func rawText(name string) (string, bool) {
 	if !strings.HasPrefix(name, rawName) {
 		return "", false
@@ -30,9 +30,9 @@ func rawText(name string) (string, bool) {
 	return unhex(name[len(rawName):]), true
 }
 
-// repaired parses src, putting names in the place of what only the parser rejects.
-// It reports false when that doesn't help. An error with true means that the rest of
-// the text is missing.
+// repaired parses src, with names in place of the constructs that only the parser rejects. It
+// reports false if that doesn't help. An error together with true means that the text is
+// incomplete.
 func repaired(src string, failed error) ([]*syntax.Stmt, error, bool) {
 	if len(src) > maxSource/16 {
 		return nil, nil, false
@@ -71,7 +71,7 @@ func repaired(src string, failed error) ([]*syntax.Stmt, error, bool) {
 	return nil, nil, false
 }
 
-// repair replaces the innermost arithmetic, subscript or expansion around a place.
+// repair replaces the innermost arithmetic, subscript or expansion around at.
 func repair(src string, at int) (string, bool) {
 	for i := min(at+2, len(src)-1); i >= 0 && at-i < 4096; i-- {
 		rest := src[i:]
@@ -108,7 +108,7 @@ func repair(src string, at int) (string, bool) {
 			}
 			return src[:i+2] + badName + hex.EncodeToString([]byte(src[i:end+1])) + src[end:], true
 		case strings.HasPrefix(rest, "let ") && (i == 0 || strings.IndexByte(" \t\n;&|(", src[i-1]) >= 0):
-			return src[:i] + `\` + src[i:], true // an ordinary command whose words are expressions
+			return src[:i] + `\` + src[i:], true // an ordinary command with expressions as its words
 		case (strings.HasPrefix(rest, "declare ") || strings.HasPrefix(rest, "local ") || strings.HasPrefix(rest, "export ") ||
 			strings.HasPrefix(rest, "typeset ") || strings.HasPrefix(rest, "readonly ")) && (i == 0 || strings.IndexByte(" \t\n;&|(", src[i-1]) >= 0):
 			return src[:i] + `\` + src[i:], true
@@ -117,7 +117,7 @@ func repair(src string, at int) (string, bool) {
 	return "", false
 }
 
-// loopRaw replaces the one of the three expressions of for ((;;)) that a place is in.
+// loopRaw replaces one of the three expressions of for ((;;)): the one that contains at.
 func loopRaw(src string, from, to, at int) (string, bool) {
 	for start := from; start <= to; {
 		end := strings.IndexByte(src[start:to], ';')
@@ -137,12 +137,12 @@ func loopRaw(src string, from, to, at int) (string, bool) {
 	return "", false
 }
 
-// encode is the name that carries a text, and the line ends that the text had.
+// encode returns the name for a text, followed by the text's line ends.
 func encode(body string) string {
 	return rawName + hex.EncodeToString([]byte(body)) + strings.Repeat("\n", strings.Count(body, "\n"))
 }
 
-// closing finds the end of what opened before i.
+// closing finds the end of a construct that opened before i.
 func closing(src string, i int, open, end byte) int {
 	depth := 1
 	for ; i < len(src); i++ {
@@ -164,7 +164,7 @@ func closing(src string, i int, open, end byte) int {
 	return -1
 }
 
-// expandRaw expands a text as in double quotes, its quotes taken off.
+// expandRaw expands a text as inside double quotes, and removes the text's own quotes.
 func (r *runner) expandRaw(s string) string {
 	if !strings.ContainsAny(s, "$`\"\\") {
 		return s
@@ -172,10 +172,11 @@ func (r *runner) expandRaw(s string) string {
 	return joinPieces(r.pieces(nil, r.parsedWord(`"`+strings.ReplaceAll(s, `"`, "")+`"`), false, true))
 }
 
-// sliceParam is an expansion whose offset or length may be missing.
+// sliceParam matches an expansion whose offset or length may be missing.
 var sliceParam = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z_0-9]*(?:\[[@*]\])?|[@*0-9]):([^:{}]*)(:[^:{}]*)?\}$`)
 
-// looseParam reads an expansion that bash takes and the parser does not: ${##2}, ${a[@]::}, ${x: }. It is nil for any other.
+// looseParam parses an expansion that bash accepts and the parser rejects: ${##2}, ${a[@]::}, ${x:
+// }. It returns nil for any other.
 func (r *runner) looseParam(text string) *syntax.ParamExp {
 	text = strings.NewReplacer(rawName+"40", "@", rawName+"2a", "*").Replace(text)
 	count := strings.HasPrefix(text, "${##")
@@ -213,7 +214,7 @@ func (r *runner) looseParam(text string) *syntax.ParamExp {
 	return pe
 }
 
-// oddByte is the first of the characters that stand for bytes which are no UTF-8, while the parser has them.
+// oddByte is the first of the characters that replace bytes that are not UTF-8 during parsing.
 const oddByte = 0x10fe00
 
 // parseBytes parses a source that is not UTF-8.
@@ -242,7 +243,7 @@ func parseBytes(src string) ([]*syntax.Stmt, error) {
 	return stmts, err
 }
 
-// bytesBack undoes what parseBytes did to a text.
+// bytesBack restores the bytes that parseBytes replaced in a text.
 func bytesBack(s string) string {
 	if !strings.Contains(s, "\xf4\x8f\xb8") && !strings.Contains(s, "\xf4\x8f\xb9") && !strings.Contains(s, "\xf4\x8f\xba") && !strings.Contains(s, "\xf4\x8f\xbb") {
 		return s

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// More repairs, told apart by what the parser has to say.
+// More repairs, chosen by the parser's error message.
 
-// Names that carry what only bash takes; the text follows in hexadecimal.
+// Names for constructs that only bash accepts. The text follows in hexadecimal.
 const (
-	badAssign = "__bad_assignment_" // before a command, to what is no variable
+	badAssign = "__bad_assignment_" // an assignment before a command whose target is not a variable
 	badList   = "__bad_list_"       // of a list, to an element
 )
 
-// Private characters that mark what the parser knows no form for.
+// Private characters that mark constructs without a form in the parser.
 const (
-	appendMark = "\uE1F0" // an element's value is added: [k]+=v
-	emptyMark  = "\uE1F1" // a pattern group has nothing in it: @()
+	appendMark = "\uE1F0" // [k]+=v appends to an element's value
+	emptyMark  = "\uE1F1" // an empty pattern group: @()
 )
 
-// repairBy mends what an error's text tells enough about.
+// repairBy repairs a source if the error's text says enough.
 func repairBy(src string, at int, text string) (string, bool) {
 	switch {
 	case strings.HasPrefix(text, "inline variables cannot be arrays"):
@@ -69,8 +69,8 @@ func repairBy(src string, at int, text string) (string, bool) {
 	return "", false
 }
 
-// inlineArray mends name=(…) and name[…]=… before a command: the one is text, the
-// other no assignment at all.
+// inlineArray repairs name=(…) and name[…]=… before a command. In bash the first assigns text, and
+// the second is not an assignment.
 func inlineArray(src string, at int) (string, bool) {
 	i := at
 	for i < len(src) && (isIdentStart(src[i]) || isDigit(src[i])) {
@@ -100,7 +100,7 @@ func inlineArray(src string, at int) (string, bool) {
 	return src[:i+1] + quoteAlways(src[i+1:end+1]) + src[end+1:], true
 }
 
-// elementList mends name[…]=(…), which fails when the script gets there.
+// elementList repairs name[…]=(…), which fails when the script reaches it.
 func elementList(src string, at int) (string, bool) {
 	open := strings.LastIndex(src[:min(at+2, len(src))], "=(") + 1
 	if open < 1 {
@@ -115,8 +115,8 @@ func elementList(src string, at int) (string, bool) {
 	return src[:start] + badList + hex.EncodeToString([]byte(name)) + "=" + src[end+1:], true
 }
 
-// bareFunction gives a function without parentheses the ones that the parser wants:
-// function f for …
+// bareFunction adds the parentheses that the parser requires to a function without them: function f
+// for …
 func bareFunction(src string, at int) (string, bool) {
 	i := strings.LastIndex(src[:min(at+9, len(src))], "function ")
 	if i < 0 {
@@ -133,7 +133,7 @@ func bareFunction(src string, at int) (string, bool) {
 	return src[:end] + "()" + src[end:], true
 }
 
-// emptyGroup puts a mark into a pattern group that has nothing in it.
+// emptyGroup puts a mark into an empty pattern group.
 func emptyGroup(src string, at int) (string, bool) {
 	for i := min(at+2, len(src)-2); i > 0 && i >= at-2; i-- {
 		if src[i] == '(' && strings.IndexByte("?*+@!", src[i-1]) >= 0 && src[i+1] == ')' {
@@ -143,8 +143,7 @@ func emptyGroup(src string, at int) (string, bool) {
 	return "", false
 }
 
-// backquotes turns `…` around a place into $(eval '…'), so that what is wrong in it
-// fails when it runs.
+// backquotes turns `…` around at into $(eval '…'), so that an error in it is reported when it runs.
 func backquotes(src string, at int) (string, bool) {
 	open := -1
 	quote := byte(0)
@@ -170,7 +169,7 @@ func backquotes(src string, at int) (string, bool) {
 	return "", false
 }
 
-// unbackquote takes the backslashes out of a command between backquotes.
+// unbackquote removes the backslashes of a command between backquotes.
 func unbackquote(s string, inDbl bool) string {
 	special := "$`\\"
 	if inDbl {

@@ -70,14 +70,15 @@ func (r *runner) repl(t *TTY) {
 	r.hangUpJobs()
 }
 
-// lineBreaker ends the line that an interactive shell runs when ^C is typed. The terminal's lock guards it.
+// lineBreaker ends the line that an interactive shell runs, when a person types ^C. The terminal's
+// lock guards it.
 type lineBreaker struct {
 	t      *TTY
 	cancel context.CancelCauseFunc // ends the line's context
 	broken bool                    // since the prompt
 }
 
-// watch has the terminal's keys end lines of the shell's, while it is in the foreground.
+// watch makes ^C end the shell's lines while the shell is in the foreground.
 func (l *lineBreaker) watch(r *runner) {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -94,7 +95,7 @@ func (l *lineBreaker) watch(r *runner) {
 				r.p.deliver(sigINT)
 			}
 			r.m.kick()
-			if l.t.group() != r.p.pgid { // a job came to the front meanwhile: it was meant
+			if l.t.group() != r.p.pgid { // a job has come to the foreground: ^C was for it
 				group(sig)
 			}
 		}
@@ -109,7 +110,7 @@ func (l *lineBreaker) breakLine() {
 	l.cancel(killedBy{sigINT})
 }
 
-// begin gives the next line a context.
+// begin returns a context for the next line.
 func (l *lineBreaker) begin(outer context.Context) context.Context {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -127,14 +128,14 @@ func (l *lineBreaker) wasBroken() bool {
 	return l.broken
 }
 
-// end lets go of the last line's context.
+// end releases the last line's context.
 func (l *lineBreaker) end() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
 	l.cancel(nil)
 }
 
-// promptCommand runs PROMPT_COMMAND; what goes wrong in it ends with it.
+// promptCommand runs PROMPT_COMMAND. An error or interrupt in it does not end the shell.
 func (r *runner) promptCommand() {
 	v := r.lookup("PROMPT_COMMAND")
 	if v == nil {
@@ -154,7 +155,7 @@ func (r *runner) promptCommand() {
 	r.status = status
 }
 
-// ignoreEOF reports whether an end of file is to be passed over, which it says.
+// ignoreEOF reports whether to ignore an end of file. If so, it writes a message.
 func (r *runner) ignoreEOF() bool {
 	v, ok := r.get("IGNOREEOF")
 	if !ok && !r.opts.ignoreEOF {
@@ -172,7 +173,7 @@ func (r *runner) ignoreEOF() bool {
 	return true
 }
 
-// warnStopped says that there are stopped jobs.
+// warnStopped writes a message if there are stopped jobs, and reports that.
 func (r *runner) warnStopped() bool {
 	for _, j := range r.jobs {
 		if !j.p.ended() && j.p.stopped() != 0 {
@@ -183,8 +184,8 @@ func (r *runner) warnStopped() bool {
 	return false
 }
 
-// hangUpJobs ends what an interactive shell leaves behind: stopped jobs, and with
-// huponexit all.
+// hangUpJobs hangs up the stopped jobs when an interactive shell exits. A login shell with
+// huponexit hangs up all jobs. Jobs that disown has marked are left alone.
 func (r *runner) hangUpJobs() {
 	for _, j := range r.jobs {
 		if j.nohup || j.p.ended() {
@@ -197,7 +198,7 @@ func (r *runner) hangUpJobs() {
 	}
 }
 
-// readCommand prompts and reads until there is a whole command.
+// readCommand prompts and reads lines until a command is complete.
 func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 	if r.exiting && r.flow == flowExit {
 		return nil, true
@@ -238,10 +239,10 @@ func (r *runner) readCommand() (stmts []*syntax.Stmt, eof bool) {
 	}
 }
 
-// errNoEvent is a line that refers to what is not in the history.
+// errNoEvent is the error of a line that refers to an event not in the history.
 var errNoEvent = errors.New("event not found")
 
-// typed expands the events of a line that was typed, and shows what came of it.
+// typed expands the history events of a typed line, and shows the expanded line.
 func (r *runner) typed(line string) (string, error) {
 	if !r.interactive || !r.opts.histexpand || !r.opts.history {
 		return line, nil

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// rewriter copies source text and changes what bash reads in another way than the
-// parser: line continuations inside operators, and delimiters of here-documents that
-// are more than a name. Lines keep their numbers.
+// rewriter copies source text and changes the parts that bash reads differently from the parser:
+// line continuations inside operators, and delimiters of here-documents that are more than a name.
+// Line numbers stay the same.
 type rewriter struct {
 	src   string
 	out   strings.Builder
-	stack []byte // what closes the open quotes, substitutions and expressions
+	stack []byte // the closing characters of open quotes, substitutions and expressions
 	docs  []hereDelim
 }
 
-// hereDelim is the delimiter of a here-document whose body is still to come.
+// hereDelim is the delimiter of a here-document whose body has not come yet.
 type hereDelim struct {
 	word   string // as the body has it
-	as     string // as it is written for the parser
+	as     string // the form written for the parser
 	quoted bool
 	tabs   bool
 }
 
-// herePrefix begins a delimiter that stands for one with other characters.
+// herePrefix begins a delimiter that replaces one with other characters.
 const herePrefix = "__here_"
 
-// arithmetic on the stack of a rewriter closes with two parentheses.
+// arithmetic marks an expression on the rewriter's stack. It closes with two parentheses.
 const arithmetic = 'A'
 
-// subshellEnd on the stack closes a parenthesis that is no command substitution's.
+// subshellEnd marks a parenthesis on the stack that is not part of a command substitution.
 const subshellEnd = 'S'
 
-// rewritten is src changed for the parser.
+// rewritten returns src, changed for the parser.
 func rewritten(src string) string {
 	w := rewriter{src: src}
 	for i := 0; i < len(src); {
@@ -77,7 +77,7 @@ func (w *rewriter) copy(from, to int) int {
 	return to
 }
 
-// next copies the piece of text at i and returns where it ends.
+// next copies the piece of text at i and returns its end.
 func (w *rewriter) next(i int) int {
 	c, top := w.src[i], w.top()
 	plain := top == 0 || top == ')' || top == '`' || top == subshellEnd
@@ -134,7 +134,7 @@ func (w *rewriter) next(i int) int {
 	return w.copy(i, i+1)
 }
 
-// dollar copies what begins with a dollar sign.
+// dollar copies a piece that begins with a dollar sign.
 func (w *rewriter) dollar(i int) int {
 	n := w.continuations(i + 1)
 	j := i + 1 + 2*n
@@ -173,8 +173,8 @@ func (w *rewriter) dollar(i int) int {
 	return w.copy(i, i+1)
 }
 
-// operator copies an operator that line continuations may split, and a here-document's
-// delimiter after it.
+// operator copies an operator, which line continuations may split, and a here-document's delimiter
+// after it.
 func (w *rewriter) operator(i int) int {
 	op, n := "", 0
 	j := i
@@ -270,7 +270,7 @@ func (w *rewriter) delimiter(i int) (d hereDelim, end int) {
 	return d, i
 }
 
-// body copies a here-document's lines from i on, to the end of the one that ends it.
+// body copies a here-document from i on, including the line that ends it.
 func (w *rewriter) body(i int, d hereDelim) int {
 	for i < len(w.src) {
 		line, extra := "", 0

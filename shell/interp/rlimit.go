@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// unlimited is a limit that is none.
+// unlimited is the value that means no limit.
 const unlimited = math.MaxInt64
 
-// rlimits is what ulimit has set: soft and hard limits by letter, in the unit that is
-// printed. It is shared after a fork and copied by who changes it.
+// rlimits are the values that ulimit has set: soft and hard limits by letter, in the printed unit.
+// Forks share them. Code that changes them copies them first.
 type rlimits struct{ soft, hard map[byte]int64 }
 
 // limitNames are the limits of ulimit -a, in its order, with their units and defaults.
@@ -70,10 +70,10 @@ func (r *runner) limit(letter byte, hard bool) int64 {
 	return unlimited
 }
 
-// maxFDs is how many descriptors the process may have.
+// maxFDs is the most descriptors that the process may have.
 func (r *runner) maxFDs() int { return int(min(r.limit('n', false), int64(r.m.limits.FDs))) }
 
-// maxFile is how long a file it may write, in bytes; 0 is any.
+// maxFile is the longest file that the process may write, in bytes; 0 is no limit.
 func (r *runner) maxFile() int64 {
 	if r.limits == nil {
 		return 0
@@ -92,7 +92,7 @@ func limitText(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// biUlimit shows and lowers limits. They can't be raised over what the machine has.
+// biUlimit shows and lowers limits. They can't be raised above the machine's own limits.
 func biUlimit(c *call) int {
 	args := c.args
 	soft, hard, all := false, false, false

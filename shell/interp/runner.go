@@ -17,7 +17,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// flow is how the course of execution is leaving the normal order.
+// flow says how execution leaves the normal order.
 type flow int
 
 const (
@@ -26,14 +26,14 @@ const (
 	flowContinue
 	flowReturn
 	flowExit
-	flowDiscard // the rest of a top-level command; see discard
+	flowDiscard // drop the rest of a top-level command; see discard
 )
 
-// runner is the state of one shell process. It is used by one goroutine.
+// runner is the state of one shell process. Only one goroutine uses it.
 type runner struct {
 	m    *Machine
 	p    *proc
-	ctx  context.Context // p.ctx, or that of one interactive line
+	ctx  context.Context // p.ctx, or the context of an interactive line
 	view vfs.View
 
 	dir            string
@@ -43,39 +43,39 @@ type runner struct {
 	name           string // $0
 	params         []string
 	scopes         []*scope
-	lent, borrowed *atomic.Int32 // forks that look at the scopes; that of the parent. See lend
+	lent, borrowed *atomic.Int32 // forks that read this runner's scopes, and the parent's counter; see lend
 	funcs          map[string]*function
 	calls          []frame
-	file           string // the script that is read; "" for -c and standard input
+	file           string // the script's file; "" for -c and standard input
 	fds            fdTable
 	traps          map[int]string
 	opts           options
 
-	oldTraps     map[int]string     // what trap prints in a subshell until it sets one
+	oldTraps     map[int]string     // the traps that trap prints in a subshell, until it sets one
 	running      []int              // traps that run
 	fixedSigs    uint64             // ignored when the shell began
 	pipeStatus   []int              // PIPESTATUS
 	subshells    int                // BASH_SUBSHELL
 	clock        time.Time          // where SECONDS begins
 	hashPath     string             // the PATH of hashed
-	execing      bool               // a program takes the shell's place
-	alone        bool               // this process was made for the command that is next
+	execing      bool               // a program replaces the shell
+	alone        bool               // this process was made only for the next command
 	current      syntax.Node        // for BASH_COMMAND
-	beforeReturn int                // the status when return was run
+	beforeReturn int                // the status before return ran
 	exitDone     bool               // the EXIT trap has run
 	currentTo    []*syntax.Redirect // its redirections
-	paramSets    int                // counts the changes of params by set
-	stdinRedir   bool               // standard input is a pipe or file of this subshell: jobs keep it
+	paramSets    int                // counts how often set changed params
+	stdinRedir   bool               // standard input is a pipe or file of this subshell: jobs inherit it
 	lastArg      string             // $_
 	traceDepth   int
-	lineBase     int             // added to the line of a statement
-	keepFDs      bool            // exec has made the redirections last
+	lineBase     int             // added to the line number of a statement
+	keepFDs      bool            // exec has made the redirections permanent
 	disabled     map[string]bool // builtins, by enable -n
 	aliases      map[string]string
 	aliasGen     int // counts changes of aliases
 	limits       *rlimits
 	coproc       *coproc
-	dirs         []string // of pushd, without the working directory
+	dirs         []string // the stack of pushd, without the working directory
 	hashed       map[string]hashEntry
 
 	flow      flow
@@ -89,22 +89,21 @@ type runner struct {
 
 	jobs     []*job
 	lastBg   int
-	ended    map[int]*proc // statuses of jobs that were waited for or forgotten
-	jobMarks [2]*job       // the current job and the one before
+	ended    map[int]*proc // children whose job was waited for or forgotten
+	jobMarks [2]*job       // the current job and the previous one
 	substFDs []substFD
 
-	// substStatus is the status of the last command substitution, which an
-	// assignment takes over.
+	// substStatus is the status of the last command substitution. An assignment adopts it.
 	substStatus int
 	random      uint32
 	hidden      map[string]bool // computed variables that were unset
 	completions []completion
 	funcsShared bool // with the parent or a fork
-	inAssign    bool // a value is expanded: tildes after colons
-	noElements  bool // an empty "$@" was met; see pieces
+	inAssign    bool // a value is being expanded: tildes follow colons
+	noElements  bool // an empty "$@" was expanded; see pieces
 
 	pieceBuf  []piece
-	std       *[2]fdWriter // standard output and error, as commands have them
+	std       *[2]fdWriter // standard output and error for commands
 	seps      *separators
 	pats      map[string]*pattern
 	templates map[syntax.ArithmExpr]*arithTemplate
@@ -115,25 +114,25 @@ type runner struct {
 	fromStdin   bool    // it comes from standard input
 	term        *editor // of an interactive shell
 	exiting     bool    // the builtin exit was run
-	breakLine   func()  // ends the line that an interactive shell runs, as ^C does
+	breakLine   func()  // ends the running line of an interactive shell, as ^C does
 	eofs        int     // in a row
 	warned      bool    // about stopped jobs
-	exitStatus  int     // of the shell, while its EXIT trap runs
+	exitStatus  int     // the shell's status while its EXIT trap runs
 	steps       int
 	hist        history
-	binds       *bindings // never changed: a new one takes its place
+	binds       *bindings // never changed, only replaced
 	debugged    bool      // the DEBUG trap has run for the first command of this process
-	trapStatus  int       // the status when the trap that runs began
+	trapStatus  int       // the status when the running trap began
 	trapCalls   int       // how many calls there were
-	ranFile     string    // the file of the program that was run last
-	commands    int       // of the shell's own input, so far
-	ownArgs     *[]string // the shell's own parameters, once BASH_ARGV was asked for
+	ranFile     string    // the file of the last program
+	commands    int       // number of commands read from the shell's own input
+	ownArgs     *[]string // the shell's own parameters, after BASH_ARGV was first read
 	topDepth    int       // of the shell's own input
 	patterns    map[string]*regex.Regexp
-	getopts     int // position inside a bundle of options, 0 at its start
+	getopts     int // position in a bundle of options, 0 at its start
 }
 
-// newRunner makes the shell of a process, with an environment of NAME=value.
+// newRunner makes the shell of a process. env holds NAME=value.
 func newRunner(m *Machine, p *proc, cred vfs.Cred, dir string, env []string) *runner {
 	r := &runner{m: m, p: p, ctx: p.ctx, view: m.fs.As(cred), dir: dir, umask: 0o022, ppid: p.ppid, self: p.pid,
 		name: "bash", clock: m.now(), opts: defaultOptions(), funcs: map[string]*function{}, traps: map[int]string{},
@@ -151,7 +150,7 @@ func (r *runner) freshScopes(n int) {
 	r.scopes = []*scope{{vars: make(map[string]*variable, n+16), owner: r}}
 }
 
-// importEnv makes variables of an environment and the ones that bash sets itself.
+// importEnv makes variables from an environment, and the variables that bash itself sets.
 func (r *runner) importEnv(env []string) {
 	vars := r.scopes[0].vars
 	size := 0
@@ -195,12 +194,12 @@ func (r *runner) isDir(path string) bool {
 	return err == nil && i.Mode.IsDir()
 }
 
-// shellVars are what a shell sets when the environment doesn't.
+// shellVars are set by a shell when the environment doesn't have them.
 var shellVars = []struct{ name, value string }{{"PATH", defaultPath}, {"PS4", "+ "}, {"SHELL", "/bin/bash"}, {"OPTERR", "1"}, {"BASH", "/bin/bash"},
 	{"BASH_VERSION", "5.2.15(1)-release"}, {"HOSTTYPE", "x86_64"}, {"OSTYPE", "linux-gnu"}, {"MACHTYPE", "x86_64-pc-linux-gnu"}, {"TERM", "dumb"},
 	{"BASH_LOADABLES_PATH", "/usr/local/lib/bash:/usr/lib/bash:/opt/local/lib/bash:/usr/pkg/lib/bash:/opt/pkg/lib/bash:."}}
 
-// importFunc defines a function that came with the environment.
+// importFunc defines a function from the environment.
 func (r *runner) importFunc(name, text string) {
 	stmts, err := parse(name + " " + text)
 	if err != nil || len(stmts) != 1 {
@@ -215,8 +214,8 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 func (r *runner) cred() vfs.Cred { return r.view.Cred() }
 
-// fork makes a copy of the shell as a new process. With sync the parent waits for
-// it, so that it ends with the parent; otherwise it lives on its own.
+// fork copies the shell into a new process. With sync the parent waits for it, and the fork ends
+// with its parent. Otherwise it may outlive the parent.
 func (r *runner) fork(sync bool) (*runner, error) {
 	ctx := r.m.ctx
 	if sync {
@@ -263,7 +262,7 @@ func (r *runner) fork(sync bool) (*runner, error) {
 	return &s, nil
 }
 
-// end finishes a shell's process: its EXIT trap, its descriptors, its status.
+// end ends a shell's process: it runs the EXIT trap, closes the descriptors and records the status.
 func (r *runner) end(status int) {
 	r.status = status
 	r.runExitTrap()
@@ -275,8 +274,8 @@ func (r *runner) end(status int) {
 	r.p.finish(r.status & 0xff)
 }
 
-// contain runs a process's work. A panic here is a fault of ours, but scripts are
-// hostile and the daemon has other guests: it ends the process tree, and no more.
+// contain runs a process's work. A panic here is our bug, but scripts are hostile and the daemon
+// serves other sandboxes. So a panic ends only the process tree.
 func (r *runner) contain(work func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -286,7 +285,7 @@ func (r *runner) contain(work func()) {
 	work()
 }
 
-// pay takes memory for this process and ends it when there is none left.
+// pay takes memory for this process, and ends the process when no memory is left.
 func (r *runner) pay(n int) {
 	if !r.p.charge(int64(n)) {
 		r.p.limit(LimitMemory, fmt.Sprintf("over the memory limit of %d MiB", r.m.limits.Memory>>20))
@@ -313,7 +312,7 @@ func (r *runner) step() bool {
 	return r.flow == flowNone
 }
 
-// stepN counts n steps that a program has done.
+// stepN counts n steps of a program.
 func (r *runner) stepN(n int) bool {
 	if r.p.attention.Load() && r.p.stopped() != 0 {
 		r.p.halt(r.ctx)
@@ -329,8 +328,8 @@ func (r *runner) stepN(n int) bool {
 	return r.flow == flowNone
 }
 
-// inheritTraps gives a subshell what it keeps of its parent's traps: what is ignored,
-// and what set -E and -T hand on.
+// inheritTraps gives a subshell its part of its parent's traps: ignored signals, and the traps that
+// set -E and -T pass on.
 func (s *runner) inheritTraps(r *runner) {
 	s.traps, s.oldTraps = nil, nil
 	if len(r.traps) == 0 {
@@ -347,7 +346,7 @@ func (s *runner) inheritTraps(r *runner) {
 	}
 }
 
-// enter goes one call deeper, or ends the shell when that is too deep.
+// enter begins a nested call. It ends the shell when calls are nested too deep.
 func (r *runner) enter() bool {
 	if r.depth++; r.depth > r.m.limits.Depth {
 		r.errorf("maximum nesting level of %d exceeded", r.m.limits.Depth)
@@ -357,7 +356,7 @@ func (r *runner) enter() bool {
 	return true
 }
 
-// abs makes a path absolute and leaves its dots to the filesystem.
+// abs makes a path absolute. It keeps "." and ".." for the filesystem.
 func (r *runner) abs(name string) string {
 	if strings.HasPrefix(name, "/") || name == "" {
 		return name
@@ -368,12 +367,12 @@ func (r *runner) abs(name string) string {
 	return r.dir + "/" + name
 }
 
-// errorf writes a message on standard error as bash does.
+// errorf writes a message to standard error as bash does.
 func (r *runner) errorf(format string, args ...any) {
 	r.writeErr(r.prefix() + fmt.Sprintf(format, args...) + "\n")
 }
 
-// prefix is how messages begin: the script's name and the line.
+// prefix returns the beginning of messages: the script's name and the line.
 func (r *runner) prefix() string {
 	name := r.name
 	for i := len(r.calls) - 1; i >= 0; i-- {
@@ -392,7 +391,7 @@ func (r *runner) writeErr(s string) { r.writeFD(2, []byte(s)) }
 
 var errOutputLimit = errors.New("output limit")
 
-// writeFD writes to a descriptor; a broken pipe or an exceeded limit ends the shell.
+// writeFD writes to a descriptor. A broken pipe or an exceeded limit ends the shell.
 func (r *runner) writeFD(n int, b []byte) error {
 	d := r.fds.get(n)
 	if d == nil {
@@ -405,7 +404,8 @@ func (r *runner) writeFD(n int, b []byte) error {
 	return err
 }
 
-// writeFailed does what the kernel would: SIGPIPE, or the end of the tree.
+// writeFailed reacts to a failed write as the kernel would: with SIGPIPE, or with the end of the
+// process tree.
 func (r *runner) writeFailed(err error) {
 	switch {
 	case errors.Is(err, syscall.EPIPE):

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// sched makes a machine deterministic: its processes run one at a time, in an order
-// that depends on nothing but what they do, and its clock stands still while any of
-// them can run. When all wait, the clock jumps to the end of the first sleep.
+// sched makes a machine deterministic. Its processes run one at a time. Their order depends only on
+// their own actions. The clock stands still while any process can run. When all wait, the clock
+// jumps to the end of the first sleep.
 type sched struct {
 	mu      sync.Mutex
 	now     time.Time
 	current *turn
 	waiting []*ticket
-	ended   bool // the machine is closed: everybody runs
+	ended   bool // the machine is closed: all processes run
 	rng     *rand.ChaCha8
 }
 
-// turn is who may run: a goroutine, whichever of its processes it works for.
+// turn identifies a goroutine. A goroutine may work for several processes.
 type turn struct{ _ byte }
 
 // ticket is a goroutine that waits for its turn.
@@ -32,7 +32,7 @@ type ticket struct {
 	given chan struct{}
 }
 
-// epoch is when a deterministic machine is switched on.
+// epoch is the start time of a deterministic machine.
 var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 func newSched(seed uint64) *sched {
@@ -43,8 +43,8 @@ func newSched(seed uint64) *sched {
 	return &sched{now: epoch, rng: rand.NewChaCha8(key)}
 }
 
-// clock is the virtual time. Every look at it takes a microsecond, so that what waits
-// for the time to pass without sleeping does not wait for ever.
+// clock returns the virtual time. Each call advances it by a microsecond. So a program that polls
+// the time without sleeping does not wait for ever.
 func (s *sched) clock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,8 @@ func (s *sched) random(b []byte) {
 	_, _ = s.rng.Read(b) // never fails
 }
 
-// enter queues a new process, which runs once the returned channel is closed. It is
-// called by who makes the process, so that the queue's order is the program's.
+// enter queues a new process. The process runs when the returned channel is closed. The goroutine
+// that makes the process calls enter, so that the queue's order follows the program.
 func (s *sched) enter(p *proc) <-chan struct{} {
 	p.turn = new(turn)
 	t := &ticket{turn: p.turn, given: make(chan struct{})}
@@ -75,13 +75,13 @@ func (s *sched) enter(p *proc) <-chan struct{} {
 	return t.given
 }
 
-// block gives the turn away until ready says yes or d has passed (0: never).
+// block gives up the turn until ready returns true or d has passed. A d of 0 never passes.
 func (s *sched) block(p *proc, ready func() bool, d time.Duration) {
 	t := &ticket{turn: p.turn, ready: ready, given: make(chan struct{})}
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
-		time.Sleep(time.Millisecond) // what it waits for ends by itself now
+		time.Sleep(time.Millisecond) // the awaited event now comes by itself
 		return
 	}
 	if d > 0 {
@@ -96,7 +96,7 @@ func (s *sched) block(p *proc, ready func() bool, d time.Duration) {
 	<-t.given
 }
 
-// leave gives the turn away for good.
+// leave gives up the turn for good.
 func (s *sched) leave(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,14 +106,14 @@ func (s *sched) leave(p *proc) {
 	s.next()
 }
 
-// kick looks whether somebody can run after something came from outside.
+// kick checks whether a process can run, after an event from outside.
 func (s *sched) kick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next()
 }
 
-// next gives the turn to the first that can run. The caller holds mu.
+// next gives the turn to the first goroutine that can run. The caller holds mu.
 func (s *sched) next() {
 	for s.current == nil {
 		var first *ticket
@@ -135,7 +135,7 @@ func (s *sched) next() {
 	}
 }
 
-// end lets everybody run: the machine is being closed.
+// end lets all processes run, because the machine is being closed.
 func (s *sched) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,21 +146,21 @@ func (s *sched) end() {
 	s.waiting = nil
 }
 
-// left is how long it is until t, at least a nanosecond.
+// left returns the time until t, at least a nanosecond.
 func (s *sched) left(t time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(t.Sub(s.now), time.Nanosecond)
 }
 
-// kick tells a deterministic machine that something has changed from outside.
+// kick tells a deterministic machine that something outside has changed.
 func (m *Machine) kick() {
 	if m.sched != nil {
 		m.sched.kick()
 	}
 }
 
-// pause waits for c to be closed or ctx to end; it is how a process waits.
+// pause waits until c is closed or ctx ends. Processes use it for every wait.
 func (m *Machine) pause(ctx context.Context, c <-chan struct{}) {
 	if s := m.sched; s != nil {
 		if p := procOf(ctx); p != nil {
@@ -189,7 +189,7 @@ func (m *Machine) pause(ctx context.Context, c <-chan struct{}) {
 	}
 }
 
-// work runs fn as a process of its own goroutine.
+// work runs fn as a process that has its own goroutine.
 func (m *Machine) work(p *proc, fn func()) {
 	var turn <-chan struct{}
 	if m.sched != nil {
@@ -206,10 +206,10 @@ func (m *Machine) work(p *proc, fn func()) {
 	}()
 }
 
-// untilKey finds the time that ends a context.
+// untilKey is the key for the end time of a context.
 type untilKey struct{}
 
-// deadline is a context that ends after d, by the machine's clock.
+// deadline returns a context that ends after d by the machine's clock.
 func (m *Machine) deadline(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if m.sched == nil {
 		return context.WithTimeout(ctx, d)
@@ -221,7 +221,7 @@ func (m *Machine) deadline(ctx context.Context, d time.Duration) (context.Contex
 	return &until{inner, t, cancel}, cancel
 }
 
-// until is a context that ends at a time of a deterministic machine's clock.
+// until is a context that ends at a time on a deterministic machine's clock.
 type until struct {
 	context.Context
 	t      time.Time

@@ -8,18 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// Scopes hold the variables: the first those of the shell, each other those of a
-// function call or of the assignments before a command.
+// Scopes hold the variables. The first scope is the shell's. Each other scope belongs to a function
+// call, or to the assignments before a command.
 //
-// A fork sees its parent's scopes and copies what it changes: a scope belongs to
-// one runner, and any other lays a scope of its own over it first. As long as
-// forks are alive their parent doesn't change what they see either but leaves it
-// to them, and goes on with copies. In the usual case, a parent that waits for its
-// fork, nothing is copied at all.
+// A fork sees its parent's scopes and copies the parts that it changes. A scope belongs to one
+// runner. Another runner first puts its own scope over it. While forks are alive, their parent
+// doesn't change the scopes that they see: it leaves those to them and works on copies. In the
+// usual case the parent waits for its fork, and nothing is copied.
 
 // scope is one level of variables.
 type scope struct {
-	vars  map[string]*variable // nil: taken away here, whatever base has
+	vars  map[string]*variable // nil: removed here, even if base has it
 	base  *scope               // what this one is laid over
 	owner *runner
 	fn    bool     // of a function call
@@ -59,14 +58,14 @@ func (s *scope) each(fn func(name string, v *variable)) {
 	}
 }
 
-// flat is a copy of a scope that stands alone.
+// flat returns a copy of a scope that needs no base.
 func (s *scope) flat(owner *runner) *scope {
 	c := &scope{vars: make(map[string]*variable, len(s.vars)+8), owner: owner, fn: s.fn, saved: s.saved}
 	s.each(func(name string, v *variable) { c.vars[name] = v.copy() })
 	return c
 }
 
-// lend prepares a fork's scopes from its parent's.
+// lend prepares the scopes of the fork s from those of its parent.
 func (r *runner) lend(s *runner) {
 	if r.lent == nil {
 		r.lent = new(atomic.Int32)
@@ -75,8 +74,8 @@ func (r *runner) lend(s *runner) {
 	s.borrowed = r.lent
 	s.lent = nil
 	s.scopes = slices.Clone(r.scopes)
-	// Bash has its own way of functions within functions, but not of forks within
-	// forks: a long chain costs every look.
+	// A chain grows with forks inside forks, and nothing limits those. Each lookup pays for a long
+	// chain.
 	const longest = 8
 	for i, sc := range s.scopes {
 		if sc.chain >= longest {
@@ -93,7 +92,7 @@ func (r *runner) giveBack() {
 	}
 }
 
-// own returns a scope that this runner may change.
+// own returns scope i in a form that this runner may change.
 func (r *runner) own(i int) *scope {
 	if r.lent != nil && r.lent.Load() > 0 {
 		for j, sc := range r.scopes {
@@ -109,7 +108,7 @@ func (r *runner) own(i int) *scope {
 	return sc
 }
 
-// mutable returns a variable of scope i for changing, nil when there is none.
+// mutable returns a variable of scope i in a form that may be changed, or nil when there is none.
 func (r *runner) mutable(name string, i int) *variable {
 	sc := r.own(i)
 	v, ok := sc.vars[name]
@@ -123,7 +122,7 @@ func (r *runner) mutable(name string, i int) *variable {
 	return v
 }
 
-// put places a variable in scope i.
+// place puts a variable into scope i.
 func (r *runner) place(i int, name string, v *variable) *variable {
 	sc := r.own(i)
 	if old := sc.vars[name]; old != nil {
@@ -187,7 +186,7 @@ func (r *runner) popScope() {
 	}
 }
 
-// localScope is the scope of the innermost function call, 0 outside of any.
+// localScope returns the scope of the innermost function call, or 0 outside of functions.
 func (r *runner) localScope() int {
 	for i := len(r.scopes) - 1; i > 0; i-- {
 		if r.scopes[i].fn {
@@ -197,7 +196,7 @@ func (r *runner) localScope() int {
 	return 0
 }
 
-// find looks a variable up as it is, and says in which scope.
+// find looks up a variable without following references, and returns its scope.
 func (r *runner) find(name string) (*variable, int) {
 	for i := len(r.scopes) - 1; i >= 0; i-- {
 		if v := r.scopes[i].get(name); v != nil {
@@ -212,7 +211,7 @@ func (r *runner) lookupRaw(name string) *variable {
 	return v
 }
 
-// place is what a name stands for, once name references are followed.
+// place is the variable or element that a name means after following name references.
 type place struct {
 	name string
 	sub  string // the subscript, when a reference names an element
@@ -223,7 +222,7 @@ type place struct {
 	ref  bool      // a reference was followed
 }
 
-// maxRefs is how many references lead to a variable at most, as in bash.
+// maxRefs is the longest chain of references to a variable, as in bash.
 const maxRefs = 8
 
 // resolve follows name references.
@@ -240,7 +239,7 @@ func (r *runner) resolve(name string) place {
 			p.sub, p.elem, p.ref = sub, true, true
 			return p
 		}
-		if to == name { // a local that refers to its own name means the global one
+		if to == name { // a local that refers to its own name means the global variable
 			if at == 0 {
 				break
 			}
@@ -271,7 +270,7 @@ func atOf(v *variable) int {
 	return 0
 }
 
-// resolve1 is resolve for the array of an element: no element within it.
+// resolve1 is resolve for the array of an element. It does not follow a reference to an element.
 func (r *runner) resolve1(name string) place {
 	for range maxRefs {
 		v, at := r.find(name)
@@ -295,8 +294,8 @@ func cutSubscript(s string) (name, sub string, ok bool) {
 	return s[:at], s[at+1 : len(s)-1], true
 }
 
-// lookup finds a variable, following name references; nil when there is none. It
-// is for reading only.
+// lookup finds a variable and follows name references. It returns nil when there is none. Use the
+// result only for reading.
 func (r *runner) lookup(name string) *variable {
 	v, _ := r.find(name)
 	if v != nil && !v.nameref {
@@ -324,7 +323,7 @@ func (r *runner) lookup(name string) *variable {
 	return p.v
 }
 
-// get returns a variable's value, or that of a variable the shell computes.
+// get returns a variable's value. It includes variables that the shell computes.
 func (r *runner) get(name string) (string, bool) {
 	v := r.lookup(name)
 	if v == nil {
@@ -342,8 +341,8 @@ func (r *runner) str(name string) string {
 	return s
 }
 
-// target finds the variable that an assignment changes, making it in the global
-// scope when there is none.
+// target finds the variable that an assignment changes. If there is none, it makes one in the
+// global scope.
 func (r *runner) target(name string) *variable {
 	p := r.resolve(name)
 	return r.targetOf(p)
@@ -365,12 +364,12 @@ func (r *runner) targetOf(p place) *variable {
 	return r.place(0, p.name, v)
 }
 
-// set assigns a scalar. It reports false, with a message, for a read-only one.
+// set assigns a scalar. For a read-only variable it writes a message and returns false.
 func (r *runner) set(name, value string) bool {
 	return r.assignText(name, value, false)
 }
 
-// assignText performs name=value or name+=value, following references.
+// assignText performs name=value or name+=value, and follows references.
 func (r *runner) assignText(name, value string, add bool) bool {
 	p := r.resolve(name)
 	switch {
@@ -407,7 +406,7 @@ func (r *runner) assignText(name, value string, add bool) bool {
 	return true
 }
 
-// store puts a value into a variable that may be changed.
+// store puts a value into a variable that the caller has checked: it may be changed.
 func (r *runner) store(name string, v *variable, value string, add bool) bool {
 	if v.readonly {
 		r.errorf("%s: readonly variable", name)
@@ -435,8 +434,8 @@ func (r *runner) store(name string, v *variable, value string, add bool) bool {
 	return true
 }
 
-// coerce applies a variable's attributes to a value that replaces old, or with
-// add is added to it. On false a message was written.
+// coerce applies a variable's attributes to a new value. The value replaces old, or with add is
+// added to it. When it returns false, it has written a message.
 func (r *runner) coerce(v *variable, old, value string, add bool) (string, bool) {
 	switch {
 	case v.integer:
@@ -474,7 +473,7 @@ func (r *runner) setElem(name, index, value string, add bool) bool {
 	if p.bad {
 		return false
 	}
-	if p.elem { // a reference to an element has no elements
+	if p.elem { // an element has no elements
 		r.errorf("`%s[%s]': not a valid identifier", p.name, p.sub)
 		return false
 	}
@@ -491,7 +490,7 @@ func (r *runner) setElem(name, index, value string, add bool) bool {
 // maxIndex is the largest index of an array.
 const maxIndex = 1<<62 - 1
 
-// storeElem is setElem for a variable that may be changed.
+// storeElem is setElem for a variable that the caller has checked: it may be changed.
 func (r *runner) storeElem(name string, v *variable, index, value string, add bool) bool {
 	if v.readonly {
 		r.errorf("%s: readonly variable", name)
@@ -538,7 +537,7 @@ func (r *runner) storeElem(name string, v *variable, index, value string, add bo
 	return true
 }
 
-// indexNumber evaluates the subscript of an indexed array that is written to.
+// indexNumber evaluates the subscript of an indexed array for writing.
 func (r *runner) indexNumber(name string, v *variable, index string) (int, bool) {
 	if strings.TrimSpace(index) == "" || index == "@" || index == "*" {
 		r.errorf("%s[%s]: bad array subscript", name, index)
@@ -593,7 +592,7 @@ func (r *runner) unsetPlace(p place) bool {
 		return false
 	}
 	if local := r.localScope(); local > 0 && p.at == local && r.scopes[p.at].fn {
-		r.place(p.at, p.name, &variable{}) // a local of this function stays local
+		r.place(p.at, p.name, &variable{}) // a local variable of this function stays local
 	} else {
 		r.drop(p.at, p.name)
 	}
@@ -680,7 +679,7 @@ func (r *runner) environ() []string {
 	return out
 }
 
-// names lists the variables whose name has a prefix and that are set.
+// names lists the variables that are set and whose name has a prefix.
 func (r *runner) names(prefix string) []string {
 	return r.namesWhere(prefix, func(v *variable) bool { return v.set })
 }

@@ -55,7 +55,7 @@ type shellRun struct {
 	fromArg     bool // -c
 }
 
-// spawnShell runs a new shell with a fresh state in a process of its own.
+// spawnShell runs a new shell with a fresh state in a new process.
 func (r *runner) spawnShell(run shellRun) int {
 	if run.file != "" {
 		src, status := r.scriptText(run.file)
@@ -85,7 +85,7 @@ func (r *runner) spawnShell(run shellRun) int {
 	return s.p.code
 }
 
-// renew makes a shell's state that of a new one.
+// renew resets a shell's state to that of a new shell.
 func (s *runner) renew(env []string) {
 	s.freshScopes(len(env))
 	s.hidden, s.funcsShared, s.completions, s.binds = nil, false, nil, nil
@@ -106,8 +106,8 @@ func (s *runner) renew(env []string) {
 	s.importEnv(env)
 }
 
-// takePlace runs a new shell in the process of this one, which ends with it. What the
-// calls that are under way still need is put back then.
+// takePlace runs a new shell in the process of this one. The process ends with the new shell.
+// Afterwards it restores the state that calls in progress still need.
 func (r *runner) takePlace(run shellRun) int {
 	if !r.enter() {
 		return 1
@@ -128,7 +128,7 @@ func (r *runner) takePlace(run shellRun) int {
 	return r.status
 }
 
-// scriptText reads the script that a shell was given by name.
+// scriptText reads the script file that is an argument of a shell.
 func (r *runner) scriptText(file string) (string, int) {
 	full := r.abs(file)
 	i, err := r.view.Stat(full)
@@ -183,7 +183,7 @@ func (r *runner) script(src string) {
 	if err != nil {
 		stmts, err = r.parseRest(src, stmts, err)
 	}
-	discarded := uint(0) // the last line of a command that was given up
+	discarded := uint(0) // the last line of a command that was discarded
 	groups := hasGroups(src)
 	for i, s := range stmts {
 		if groups && !r.opts.extglob && hasExtGlob(s) {
@@ -218,7 +218,7 @@ func (r *runner) script(src string) {
 	}
 }
 
-// lineStart is where a line of a text begins; the first is 1.
+// lineStart returns the start of a line in a text. Lines count from 1.
 func lineStart(src string, line uint) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -231,7 +231,7 @@ func lineStart(src string, line uint) int {
 	return at
 }
 
-// scriptOrNothing is script; a text without commands succeeds.
+// scriptOrNothing is script, but a text without commands succeeds.
 func (r *runner) scriptOrNothing(src string) {
 	steps := r.steps
 	if r.script(src); r.steps == steps && r.status != 2 {
@@ -239,7 +239,8 @@ func (r *runner) scriptOrNothing(src string) {
 	}
 }
 
-// shellPID is the pid of the shell that goes on after a failed command; a subshell ends.
+// shellPID returns the pid of a shell that continues after a failed command. It returns 0 in a
+// subshell, which does not continue.
 func (r *runner) shellPID() int {
 	if r.subshells > 0 {
 		return 0
@@ -247,13 +248,13 @@ func (r *runner) shellPID() int {
 	return r.p.pid
 }
 
-// byLine reports whether source must be read line by line: it is echoed, or aliases
+// byLine reports whether source must be read line by line, because it is echoed or because aliases
 // change it.
 func (r *runner) byLine() bool {
 	return r.opts.verbose || r.opts.expandAliases && len(r.aliases) > 0 || r.remembers()
 }
 
-// lines runs source as it is read, line by line.
+// lines reads source line by line, and runs each command when it is complete.
 func (r *runner) lines(src string) {
 	base := r.lineBase
 	defer func() { r.lineBase = base }()
@@ -278,10 +279,10 @@ func (r *runner) lines(src string) {
 			if err == nil || !incomplete(err) || n == len(src) || errors.Is(err, errTooDeep) {
 				break
 			}
-			if !r.stepN(n >> 4) { // reading it again and again has its price
+			if !r.stepN(n >> 4) { // parsing the same text again costs steps
 				return
 			}
-			for range tries / 64 { // a long construct: more lines at a time
+			for range tries / 64 { // a long construct: add several lines at a time
 				if i := strings.IndexByte(src[n:], '\n'); i >= 0 {
 					n += i + 1
 				}
@@ -320,7 +321,7 @@ func (r *runner) parseFailed(err error) {
 		}
 		r.writeErr(name + ": " + parseMessage(err) + "\n")
 	}
-	if !errors.As(err, new(condError)) { // in [[ ]] it leaves the status as it was
+	if !errors.As(err, new(condError)) { // an error in [[ ]] leaves the status unchanged
 		r.status = 2
 	}
 	if r.fromArg && len(r.calls) == 0 && r.p.pid == r.self && r.depth <= 1 {
@@ -328,8 +329,8 @@ func (r *runner) parseFailed(err error) {
 	}
 }
 
-// readAll reads a descriptor to its end, paying for what it holds. What is read is
-// given back when the process ends.
+// readAll reads a descriptor to its end, and charges its memory to the process until the process
+// ends.
 func (r *runner) readAll(n int) string {
 	c := r.newCall("", nil)
 	if n != 0 {
@@ -342,7 +343,7 @@ func (r *runner) readAll(n int) string {
 	return string(data)
 }
 
-// slurp reads everything, paying for it as it comes.
+// slurp reads everything, and charges the memory as it reads.
 func (c *call) slurp(in io.Reader) ([]byte, error) {
 	var out []byte
 	buf := make([]byte, 32<<10)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Signals that the machine treats in a way of their own, by number.
+// Numbers of the signals that the machine treats specially.
 const (
 	sigHUP  = 1
 	sigINT  = 2
@@ -46,16 +46,17 @@ func init() {
 	}
 }
 
-// signalText is how a client names a signal's effect.
+// signalText are the words of a client for the effect of a signal.
 var signalText = map[int]string{1: "hangup", 2: "interrupt", 3: "quit", 6: "aborted", 9: "killed", 13: "broken pipe", 14: "alarm clock", 15: "terminated"}
 
-// jobText is how a shell names the end of a job.
+// jobText are the words of a shell for a job that a signal ended.
 var jobText = map[int]string{1: "Hangup", 2: "Interrupt", 3: "Quit", 4: "Illegal instruction", 5: "Trace/breakpoint trap", 6: "Aborted", 7: "Bus error",
 	8: "Floating point exception", 9: "Killed", 10: "User defined signal 1", 11: "Segmentation fault", 12: "User defined signal 2", 13: "Broken pipe",
 	14: "Alarm clock", 15: "Terminated", 16: "Stack fault", 24: "CPU time limit exceeded", 25: "File size limit exceeded", 26: "Virtual timer expired",
 	27: "Profiling timer expired", 29: "I/O possible", 30: "Power failure", 31: "Bad system call"}
 
-// SignalText returns how package os describes a signal: "killed", "terminated".
+// SignalText returns the description of a signal in the words of package os: "killed",
+// "terminated".
 func SignalText(sig int) string {
 	if s, ok := signalText[sig]; ok {
 		return s
@@ -93,7 +94,7 @@ type killedBy struct{ sig int }
 
 func (k killedBy) Error() string { return "signal: " + SignalText(k.sig) }
 
-// signalOf returns the signal that ended a context, 0 while it lives.
+// signalOf returns the signal that ended a context, or 0 while the context lives.
 func signalOf(ctx context.Context) int {
 	if ctx.Err() == nil {
 		return 0
@@ -144,7 +145,7 @@ func (p *proc) kill(sig int) {
 	p.m.kick()
 }
 
-// poke lets a process that waits for its children or sleeps look around.
+// poke wakes a process that waits for its children or sleeps, so that it checks for events.
 func (p *proc) poke() {
 	select {
 	case p.wake <- struct{}{}:
@@ -171,7 +172,7 @@ func (p *proc) suspend(sig int) {
 	}
 }
 
-// childChanged tells a shell that a child has stopped, goes on, or has ended.
+// childChanged tells a shell that a child has stopped, continued or ended.
 func (p *proc) childChanged() {
 	if p.caught.Load()&sigBit(sigCHLD) != 0 {
 		p.pending.Or(sigBit(sigCHLD))
@@ -180,7 +181,7 @@ func (p *proc) childChanged() {
 	p.poke()
 }
 
-// resume lets a stopped process go on.
+// resume continues a stopped process.
 func (p *proc) resume() {
 	p.mu.Lock()
 	c := p.goOn
@@ -192,7 +193,7 @@ func (p *proc) resume() {
 	}
 }
 
-// stopped returns the signal that stopped the process, 0 when it runs.
+// stopped returns the signal that stopped the process, or 0 while it runs.
 func (p *proc) stopped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

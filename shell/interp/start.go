@@ -14,8 +14,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Start starts a process. A program that does not exist is an error that is
-// fs.ErrNotExist; over the process limit it is EAGAIN.
+// Start starts a process. The error is fs.ErrNotExist for a program that does not exist, and EAGAIN
+// over the limit of processes.
 func (m *Machine) Start(s Spec) (*Process, error) {
 	p, err := m.newProc(m.ctx, nil, append([]string{s.Path}, s.Args...))
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 			r.status = r.execFile(file, args, func() []string { return s.Env }, 0)
 			r.traps = nil
 		})
-		r.contain(r.runExitTrap) // not in end: a panic there would be nobody's
+		r.contain(r.runExitTrap) // not in end, which doesn't contain a panic
 		r.end(r.status)
 		if s.TTY != nil {
 			s.TTY.hangUp()
@@ -56,7 +56,7 @@ func (m *Machine) Start(s Spec) (*Process, error) {
 	return &Process{p}, nil
 }
 
-// program finds the file that a spec starts.
+// program finds the file of the program that a spec names.
 func (r *runner) program(s Spec) (string, error) {
 	if i, err := r.view.Stat(s.Dir); err != nil || !i.Mode.IsDir() {
 		return "", &fs.PathError{Op: "chdir", Path: s.Dir, Err: fs.ErrNotExist}
@@ -110,7 +110,7 @@ func (m *Machine) connect(r *runner, s Spec) {
 	r.fds.set(2, newDesc(errs))
 }
 
-// shellArgs reports whether a program is the shell, and what it is asked to run.
+// shellArgs reports whether a program is the shell, and reads its arguments.
 func (r *runner) shellArgs(file string, args []string) (shellRun, bool) {
 	if real, err := r.view.EvalSymlinks(file); err != nil || path.Base(real) != "bash" {
 		return shellRun{}, false
@@ -118,7 +118,7 @@ func (r *runner) shellArgs(file string, args []string) (shellRun, bool) {
 	return r.shellRunOf(args), true
 }
 
-// shellRunOf reads bash's command line; a wrong one becomes a shell that fails.
+// shellRunOf reads bash's command line. A wrong one makes a shell that fails.
 func (r *runner) shellRunOf(args []string) shellRun {
 	run, err := parseShellArgs(args)
 	if err != nil {
@@ -164,14 +164,14 @@ func parseShellArgs(args []string) (shellRun, error) {
 	return p.finish()
 }
 
-// shellArgs is bash's own command line while it is read.
+// shellArgs is the state of reading bash's own command line.
 type shellArgs struct {
 	run                   shellRun
 	rest                  []string // what has not been read
 	posix, command, stdin bool
 }
 
-// word reads a long option. With done there is nothing to read after it.
+// word reads a long option. done means that no argument must be read after it.
 func (p *shellArgs) word(a string) (done bool, err error) {
 	run := &p.run
 	switch a {
@@ -203,7 +203,8 @@ func (p *shellArgs) word(a string) (done bool, err error) {
 	return false, nil
 }
 
-// letters reads a bundle of short options, which begins with - or +. With done there is nothing to read after it.
+// letters reads a bundle of short options, which begins with - or +. done means that no argument
+// must be read after it.
 func (p *shellArgs) letters(a string) (done bool, err error) {
 	run, on := &p.run, a[0] == '-'
 	for i := 1; i < len(a); i++ {
@@ -239,7 +240,8 @@ func (p *shellArgs) letters(a string) (done bool, err error) {
 	return false, nil
 }
 
-// named sets the option that the next argument names: of set for 'o', of shopt for 'O'.
+// named sets the option that the next argument names. For 'o' it is an option of set, for 'O' one
+// of shopt.
 func (p *shellArgs) named(letter byte, on bool) error {
 	name := p.rest[0]
 	option, kind := p.run.opts.named(name), ""
@@ -256,7 +258,7 @@ func (p *shellArgs) named(letter byte, on bool) error {
 	return nil
 }
 
-// finish says what is run, once all options are read.
+// finish returns the shell to run, after all options were read.
 func (p *shellArgs) finish() (shellRun, error) {
 	run, rest := p.run, p.rest
 	run.opts.loginShell = run.login
@@ -281,7 +283,7 @@ func (p *shellArgs) finish() (shellRun, error) {
 	return run, nil
 }
 
-// become runs a shell's work in this very process.
+// become runs a shell's work in this process.
 func (r *runner) become(run shellRun) {
 	if run.file != "" {
 		src, status := r.scriptText(run.file)
@@ -294,7 +296,7 @@ func (r *runner) become(run shellRun) {
 	r.begin(run)
 }
 
-// begin runs what a new shell is asked to.
+// begin runs the work of a new shell.
 func (r *runner) begin(run shellRun) {
 	r.name, r.params, r.opts, r.file = run.name, run.params, run.opts, run.file
 	r.lastArg = run.name
@@ -357,7 +359,7 @@ func (r *runner) begin(run shellRun) {
 	}
 }
 
-// inheritOptions sets the options that the environment names, as an outer shell exports them.
+// inheritOptions sets the options that an outer shell has exported in the environment.
 func (r *runner) inheritOptions() {
 	if shellopts, ok := r.get("SHELLOPTS"); ok && r.scopes[0].get("SHELLOPTS") != nil {
 		for name := range strings.SplitSeq(shellopts, ":") {
@@ -375,7 +377,7 @@ func (r *runner) inheritOptions() {
 	r.drop(0, "BASHOPTS")
 }
 
-// beInteractive gives a shell what one with a person before it has: aliases, a history and a prompt.
+// beInteractive prepares a shell for a person: aliases, a history and a prompt.
 func (r *runner) beInteractive(noRC bool) {
 	r.interactive = true
 	r.opts.expandAliases, r.opts.histexpand, r.opts.history = true, true, true
@@ -388,7 +390,7 @@ func (r *runner) beInteractive(noRC bool) {
 	}
 }
 
-// startup sources a file that need not be there.
+// startup sources a file. A missing file is not an error.
 func (r *runner) startup(name string) bool {
 	if name == "" {
 		return false
@@ -409,7 +411,7 @@ func (r *runner) startup(name string) bool {
 	return true
 }
 
-// profile reads what a login shell reads.
+// profile reads the startup files of a login shell.
 func (r *runner) profile() {
 	r.startup("/etc/profile")
 	if home := r.str("HOME"); home != "" && r.flow == flowNone {
@@ -417,7 +419,7 @@ func (r *runner) profile() {
 	}
 }
 
-// scriptFromInput runs standard input, reading no more of it than the next command.
+// scriptFromInput runs standard input. It reads no further than the next command.
 func (r *runner) scriptFromInput() {
 	for r.flow == flowNone && r.step() {
 		if r.interactive {
@@ -477,7 +479,7 @@ func (r *runner) scriptFromInput() {
 	}
 }
 
-// continued reports whether the last line of source goes on in the next one.
+// continued reports whether the last line of source continues on the next line.
 func continued(src string) bool {
 	body, ok := strings.CutSuffix(src, "\n")
 	if !ok || (len(body)-len(strings.TrimRight(body, `\`)))%2 == 0 {
@@ -514,11 +516,11 @@ func (r *runner) readLine() (string, error) {
 	return b.String(), nil
 }
 
-// errNotInPath is why a name was not started. It is an fs.ErrNotExist.
+// errNotInPath is the error for a name that is not in PATH. It is an fs.ErrNotExist.
 type errNotInPath struct{}
 
-// Error is in the words of os/exec, which callers know.
+// Error returns the words of os/exec, because callers know them.
 func (errNotInPath) Error() string { return "executable file not found in $PATH" }
 
-// Is has errors.Is find what it is.
+// Is makes errors.Is match fs.ErrNotExist.
 func (errNotInPath) Is(target error) bool { return target == fs.ErrNotExist }

@@ -11,16 +11,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// stream is what a file descriptor refers to. Reads and writes that wait give up
-// when ctx ends.
+// stream is the object behind a file descriptor. Reads and writes that wait end when ctx ends.
 type stream interface {
 	Read(ctx context.Context, b []byte) (int, error)
 	Write(ctx context.Context, b []byte) (int, error)
 	Close() error
 }
 
-// desc is an open file description: descriptors of several processes may share
-// it, and the stream is closed with the last.
+// desc is an open file description. Descriptors of several processes may share it. The stream is
+// closed with the last of them.
 type desc struct {
 	stream
 	refs atomic.Int32
@@ -39,11 +38,11 @@ func (d *desc) hold() *desc {
 
 func (d *desc) drop() {
 	if d.refs.Add(-1) == 0 {
-		_ = d.stream.Close() // virtual streams have nothing to report
+		_ = d.stream.Close() // virtual streams have no errors to report
 	}
 }
 
-// fdTable is a process's descriptors. It is small, so a slice beats a map.
+// fdTable has a process's descriptors. It is small, so a slice is faster than a map.
 type fdTable []fd
 
 type fd struct {
@@ -60,7 +59,7 @@ func (t fdTable) get(n int) *desc {
 	return nil
 }
 
-// set puts d (whose reference it takes) at n; nil closes n.
+// set puts d at number n and takes over its reference. A nil d closes n.
 func (t *fdTable) set(n int, d *desc) {
 	for i, f := range *t {
 		if f.n == n {
@@ -78,7 +77,7 @@ func (t *fdTable) set(n int, d *desc) {
 	}
 }
 
-// clone holds every description once more.
+// clone copies the table and takes another reference to each description.
 func (t fdTable) clone() fdTable {
 	out := make(fdTable, len(t), len(t)+2)
 	copy(out, t)
@@ -95,7 +94,7 @@ func (t *fdTable) closeAll() {
 	*t = nil
 }
 
-// free returns the lowest unused descriptor from 10 on.
+// free returns the lowest unused descriptor, but at least 10.
 func (t fdTable) free() int {
 	n := 10
 	for t.get(n) != nil {
@@ -104,31 +103,31 @@ func (t fdTable) free() int {
 	return n
 }
 
-// pipeSize is how much a pipe holds, as on Linux.
+// pipeSize is the capacity of a pipe, as on Linux.
 const pipeSize = 64 << 10
 
 // Pipe is a pipe: bytes written at one end wait for a reader at the other.
 type Pipe struct {
 	mu      sync.Mutex
 	buf     []byte
-	off     int // where the unread bytes of buf begin
+	off     int // start of the unread bytes in buf
 	readers int
 	writers int
-	changed chan struct{} // made by who waits, closed by who changes something
-	m       *Machine      // whose processes wait for the host at the other end
+	changed chan struct{} // made by a goroutine that waits, closed by one that changes something
+	m       *Machine      // the machine whose processes wait for the host at the other end
 }
 
 // NewPipe returns a pipe with one reader and one writer.
 func NewPipe() *Pipe { return &Pipe{readers: 1, writers: 1} }
 
-// attach makes the host's end of a pipe known to the machine.
+// attach tells a pipe the machine of its processes. The pipe's other end is the host's.
 func (p *Pipe) attach(m *Machine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.m = m
 }
 
-// wakeAll lets those who wait look again. The caller holds mu.
+// wakeAll makes all waiting goroutines check again. The caller holds mu.
 func (p *Pipe) wakeAll() {
 	if p.changed != nil {
 		close(p.changed)
@@ -159,7 +158,7 @@ func (p *Pipe) await(ctx context.Context) error {
 	}
 }
 
-// ReadContext reads what there is, waiting for the first byte.
+// ReadContext reads the available bytes, and waits if there is none.
 func (p *Pipe) ReadContext(ctx context.Context, b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +179,7 @@ func (p *Pipe) ReadContext(ctx context.Context, b []byte) (int, error) {
 	return p.take(b), nil
 }
 
-// take reads what waits. The caller holds mu.
+// take reads the bytes that are in the pipe. The caller holds mu.
 func (p *Pipe) take(b []byte) int {
 	n := copy(b, p.buf[p.off:])
 	p.off += n
@@ -191,7 +190,7 @@ func (p *Pipe) take(b []byte) int {
 	return n
 }
 
-// WriteContext writes all of b, waiting for room. Without a reader it returns EPIPE.
+// WriteContext writes all of b, and waits for room. Without a reader it returns EPIPE.
 func (p *Pipe) WriteContext(ctx context.Context, b []byte) (done int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,13 +220,13 @@ func (p *Pipe) WriteContext(ctx context.Context, b []byte) (done int, err error)
 	return done, nil
 }
 
-// Read reads without a deadline: the host's way to a process's output.
+// Read reads without a deadline. The host reads a process's output with it.
 func (p *Pipe) Read(b []byte) (int, error) { return p.ReadContext(context.Background(), b) }
 
-// Write writes without a deadline: the host's way to a process's input.
+// Write writes without a deadline. The host writes a process's input with it.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteContext(context.Background(), b) }
 
-// CloseRead takes the last reader away: writers get EPIPE, what waits is dropped.
+// CloseRead removes the last reader. Writers get EPIPE, and unread bytes are dropped.
 func (p *Pipe) CloseRead() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +235,7 @@ func (p *Pipe) CloseRead() {
 	p.wakeAll()
 }
 
-// CloseWrite takes the last writer away: readers get what is left, then EOF.
+// CloseWrite removes the last writer. Readers get the remaining bytes, then EOF.
 func (p *Pipe) CloseWrite() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +256,7 @@ func (e writeEnd) Read(context.Context, []byte) (int, error)        { return 0, 
 func (e writeEnd) Write(ctx context.Context, b []byte) (int, error) { return e.p.WriteContext(ctx, b) }
 func (e writeEnd) Close() error                                     { e.p.CloseWrite(); return nil }
 
-// counted is a started process's output: it bounds what the whole tree writes.
+// counted is the output of a started process. It limits the output of the whole process tree.
 type counted struct {
 	stream
 	t     *tree
@@ -275,7 +274,7 @@ func (c counted) Write(ctx context.Context, b []byte) (int, error) {
 type fileStream struct {
 	f    *vfs.File
 	m    *Machine
-	most int64 // how long it may become; 0 is any length
+	most int64 // its greatest length; 0 is no limit
 }
 
 func (s fileStream) Read(_ context.Context, b []byte) (int, error) {
@@ -316,14 +315,14 @@ func (s fileStream) Close() error {
 	return s.f.Close()
 }
 
-// nullStream is /dev/null for those who have no filesystem at hand.
+// nullStream is /dev/null for code that has no filesystem.
 type nullStream struct{}
 
 func (nullStream) Read(context.Context, []byte) (int, error)      { return 0, io.EOF }
 func (nullStream) Write(_ context.Context, b []byte) (int, error) { return len(b), nil }
 func (nullStream) Close() error                                   { return nil }
 
-// textStream is a here-document. Those who share it share its position.
+// textStream is a here-document. All descriptors of one share its position.
 type textStream struct {
 	mu sync.Mutex
 	r  strings.Reader
@@ -331,7 +330,7 @@ type textStream struct {
 	n  int64
 }
 
-// newText makes a here-document, which its process pays for.
+// newText makes a here-document. Its memory is charged to the process.
 func (r *runner) newText(s string) *textStream {
 	t := &textStream{p: r.p, n: int64(len(s))}
 	t.r.Reset(s)
@@ -352,8 +351,8 @@ func (t *textStream) Close() error {
 	return nil
 }
 
-// capture collects the output of a command substitution. closed is closed when
-// the last writer is gone, which may be a background job.
+// capture collects the output of a command substitution. closed is closed when the last writer has
+// gone. A background job may be that writer.
 type capture struct {
 	mu     sync.Mutex
 	buf    []byte

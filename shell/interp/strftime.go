@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// strftime formats a time as date and printf %(…)T do.
+// strftime formats a time for date and printf %(…)T.
 func strftime(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -48,7 +48,8 @@ func newSession(t *testing.T, args ...string) *session {
 	return s
 }
 
-// shows reports whether the screen shows a text after what was wanted before, and goes past it.
+// shows reports whether the screen shows a text after the last text that was found. If so, it moves
+// behind it.
 func (s *session) shows(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +60,7 @@ func (s *session) shows(text string) bool {
 	return at >= 0
 }
 
-// want waits until the screen shows a text after what was wanted before.
+// want waits until the screen shows a text after the last text that was found.
 func (s *session) want(text string) {
 	s.t.Helper()
 	s.until(text, func() bool { return s.shows(text) })
@@ -78,7 +79,8 @@ func (s *session) until(what string, so func() bool) {
 	})
 }
 
-// job waits until a job is in front of the terminal, where the keys that stop and end it reach it.
+// job waits until a job is in the foreground of the terminal. Only then do the keys that stop or
+// end a job reach it.
 func (s *session) job() {
 	s.t.Helper()
 	s.until("a job in front", func() bool { f := s.tty.Front(); return f != 0 && f != s.shell })
@@ -91,7 +93,7 @@ func (s *session) keys(text string) {
 	}
 }
 
-// say types a line at the prompt and waits for what it shows.
+// say types a line at the prompt and waits for its output.
 func (s *session) say(line, want string) {
 	s.t.Helper()
 	s.keys(line + "\r")
@@ -130,7 +132,7 @@ func TestInteractive(t *testing.T) {
 		return s.shows("[1]+  Done                    sleep 0.05\r\n")
 	})
 	s.say("echo next", "next\r\n")
-	// A stopped reader leaves the terminal to the shell, and reads again in front.
+	// A stopped reader leaves the terminal to the shell. It reads again in the foreground.
 	s.keys("cat\r")
 	s.want("cat\r\n")
 	s.job()
@@ -189,7 +191,7 @@ func TestInteractive(t *testing.T) {
 	}
 }
 
-// TestInterruptAtOnce presses ^C at any moment of a command's start. It is never lost.
+// TestInterruptAtOnce presses ^C at various moments of a command's start. It must never be lost.
 func TestInterruptAtOnce(t *testing.T) {
 	s := newSession(t, "-i")
 	s.want("# ")
@@ -202,7 +204,7 @@ func TestInterruptAtOnce(t *testing.T) {
 	s.say("echo $?", "130\r\n")
 }
 
-// TestInteractiveEnd ends sessions in their ways.
+// TestInteractiveEnd ends sessions in each possible way.
 func TestInteractiveEnd(t *testing.T) {
 	s := newSession(t)
 	s.want("# ")

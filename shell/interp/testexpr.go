@@ -118,7 +118,7 @@ func (r *runner) isSet(s string) bool {
 	return ok
 }
 
-// regexMatch evaluates =~ and sets BASH_REMATCH. What is quoted stands for itself.
+// regexMatch evaluates =~ and sets BASH_REMATCH. Quoted characters match themselves.
 func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	var b strings.Builder
 	for _, p := range r.pieces(nil, w.Parts, false, true) {
@@ -165,7 +165,7 @@ func (r *runner) regexMatch(s string, w *syntax.Word) (bool, error) {
 	return at != nil, nil
 }
 
-// unaryTest evaluates -f x and its relatives.
+// unaryTest evaluates tests with one operand, such as -f x.
 func (r *runner) unaryTest(op, s string) (bool, error) {
 	switch op {
 	case "-z":
@@ -291,7 +291,7 @@ func (r *runner) binaryTest(a, op, b string) (bool, error) {
 	return false, arithError{op + ": binary operator expected"}
 }
 
-// bracketTest is test and [: it evaluates words.
+// bracketTest evaluates test and [ from their words.
 type bracketTest struct {
 	r    *runner
 	args []string
@@ -310,7 +310,7 @@ func isBinaryTest(s string) bool {
 	return false
 }
 
-// run evaluates all words. By POSIX the number of words decides first.
+// run evaluates all words. As in POSIX, it first looks at the number of words.
 func (t *bracketTest) run() (bool, error) {
 	a := t.args
 	not := false
@@ -416,8 +416,8 @@ func (t *bracketTest) not(depth int) (bool, error) {
 	return s != "", nil
 }
 
-// negatedGroup reports whether a word is !(…), which without extglob is the negation
-// of what is in the parentheses.
+// negatedGroup reports whether a word is !(…). Without extglob that is the negation of the
+// expression in the parentheses.
 func negatedGroup(w *syntax.Word) (string, bool) {
 	if len(w.Parts) != 1 {
 		return "", false

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// toolTable lists the programs of the machine. It is a function, called once,
-// because its entries lead back to it.
+// toolTable lists the programs of the machine. It is a function, called once, because its entries
+// refer back to it.
 func toolTable() map[string]command {
 	return map[string]command{
 		"bash": toolShell, "sh": toolShell,
@@ -23,8 +23,8 @@ func toolTable() map[string]command {
 	}
 }
 
-// Install puts the tools, also those named in commands (see Config.Commands), the devices and the directories of a small
-// Linux into an empty filesystem.
+// Install puts a small Linux into an empty filesystem: tools, devices and directories. It also
+// installs the tools named in commands (see Config.Commands).
 func Install(f *vfs.FS, commands ...string) error {
 	v := f.Root()
 	for _, d := range []string{"/bin", "/usr/local/bin", "/etc", "/dev", "/proc", "/root", "/home", "/var/log", "/var/tmp", "/run", "/opt", "/mnt", "/srv"} {
@@ -56,7 +56,7 @@ func Install(f *vfs.FS, commands ...string) error {
 	return errors.Join(v.Remove("/usr/bin/sh"), v.Symlink("bash", "/usr/bin/sh"), installProc(f))
 }
 
-// Stub is what a file contains that leads to one of the machine's programs.
+// Stub returns the content of a file that runs one of the machine's programs.
 func Stub(name string) []byte { return []byte(tool.ProgramMark + name + "\n") }
 
 var etcFiles = map[string]string{
@@ -75,7 +75,7 @@ func (c *call) complain(status int, format string, args ...any) int {
 
 func base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// AddUser adds a user and a group of the same name and number, with a home directory.
+// AddUser adds a user, a group with the same name and number, and a home directory.
 func AddUser(f *vfs.FS, name string, id uint32) error {
 	v := f.Root()
 	add := func(file, line string) error {

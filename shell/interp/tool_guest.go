@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// guestTimeout bounds how long a program waits for its host.
+// guestTimeout is the longest time that a program waits for its host.
 const guestTimeout = time.Minute
 
-// toolGuest is what a machine has of carrel-guest: "token" asks the host for one of the
-// sandbox's identity tokens.
+// toolGuest is the machine's part of carrel-guest: "token" asks the host for one of the sandbox's
+// identity tokens.
 func toolGuest(c *call) int {
 	if len(c.args) == 0 || c.args[0] != "token" {
 		return c.complain(1, "only \"token\" works in a simulated sandbox")
@@ -33,7 +33,7 @@ func toolGuest(c *call) int {
 	return 0
 }
 
-// tokenArgs reads which token is wanted: by name or by audience.
+// tokenArgs reads the arguments that choose a token: its name or its audience.
 func tokenArgs(args []string) (name, audience string, err error) {
 	for len(args) > 0 {
 		flag, value, joined := strings.Cut(strings.TrimPrefix(args[0], "-"), "=")

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestGuestToken: programs in a machine ask for tokens as in any sandbox.
+// TestGuestToken checks that programs in a machine can ask for tokens as in any sandbox.
 func TestGuestToken(t *testing.T) {
 	fs := vfs.New(vfs.Options{Quota: 64 << 20})
 	if err := errors.Join(interp.Install(fs), fs.Root().MkdirAll("/work", 0o777)); err != nil {

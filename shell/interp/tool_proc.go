@@ -1,6 +1,6 @@
 package interp
 
-// toolShell is bash: a new shell in a process of its own.
+// toolShell is bash: a new shell in a new process.
 func toolShell(c *call) int {
 	run, err := parseShellArgs(append([]string{c.name}, c.args...))
 	if err != nil {

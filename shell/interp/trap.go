@@ -14,11 +14,11 @@ const (
 	trapRET  = 67
 )
 
-// setTrap sets, ignores ("") or, with remove, resets a trap.
+// setTrap sets a trap. It ignores the signal if body is "", and resets the trap with remove.
 func (r *runner) setTrap(sig int, body string, remove bool) {
 	r.oldTraps = nil
 	if r.fixedSigs&sigBit(sig) != 0 {
-		return // ignored from the start: POSIX has it so
+		return // ignored from the start: POSIX forbids a trap
 	}
 	if remove {
 		delete(r.traps, sig)
@@ -46,8 +46,7 @@ func (r *runner) setTrap(sig int, body string, remove bool) {
 	}
 }
 
-// runTrap runs a trap's commands; the status is as it was. The same trap does not run
-// within itself.
+// runTrap runs a trap's commands and restores the status. A trap does not run within itself.
 func (r *runner) runTrap(sig int) {
 	body, ok := r.traps[sig]
 	if !ok || body == "" || sig > 64 && r.inTrap(sig) {
@@ -79,8 +78,8 @@ func (r *runner) inTrap(sig int) bool {
 	return false
 }
 
-// attend looks after what a process is asked to do between two commands: to stop, or
-// to run the traps of signals that have arrived.
+// attend handles requests to a process between two commands: it stops, or runs the traps of signals
+// that have arrived.
 func (r *runner) attend() {
 	r.p.attention.Store(false)
 	if r.p.stopped() != 0 {
@@ -99,8 +98,8 @@ func (r *runner) attend() {
 	}
 }
 
-// runExitTrap runs the EXIT trap once, even when a signal ends the shell, unless that
-// is SIGKILL.
+// runExitTrap runs the EXIT trap once. It also runs when a signal other than SIGKILL ends the
+// shell.
 func (r *runner) runExitTrap() {
 	body := r.traps[trapEXIT]
 	if body == "" || r.exitDone {
@@ -128,7 +127,7 @@ func (r *runner) runExitTrap() {
 	r.flow = flowExit
 }
 
-// debug runs the DEBUG trap before a command and reports whether the command is to run.
+// debug runs the DEBUG trap before a command, and reports whether the command must run.
 func (r *runner) debug() bool {
 	if len(r.traps) == 0 {
 		return true
@@ -161,7 +160,7 @@ func (r *runner) debug() bool {
 	return true
 }
 
-// heldTraps takes away the traps that a function does not inherit; give them back with
+// heldTraps removes the traps that a function does not inherit. The caller restores them with
 // returnTraps.
 func (r *runner) heldTraps(all bool) (held [3]string) {
 	if len(r.traps) == 0 {
@@ -183,7 +182,7 @@ func (r *runner) heldTraps(all bool) (held [3]string) {
 	return held
 }
 
-// returnTraps gives back what heldTraps took, except for what was set anew.
+// returnTraps restores the traps that heldTraps removed, except those that were set again.
 func (r *runner) returnTraps(held [3]string) {
 	for i, sig := range [3]int{trapDEBG, trapRET, trapERR} {
 		if _, ok := r.traps[sig]; !ok && held[i] != "" {

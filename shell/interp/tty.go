@@ -8,13 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// TTY is a simulated terminal. The host writes keys with Write and reads what is
-// shown with Read; processes use it as their standard streams. In its normal mode
-// it echoes, edits lines (backspace, ^U, ^W) and turns ^C into SIGINT and ^D into
-// end of file.
+// TTY is a simulated terminal. The host writes keys with Write and reads the screen with Read.
+// Processes use it as their standard streams. In its normal mode it echoes, edits lines (backspace,
+// ^U, ^W), and turns ^C into SIGINT and ^D into end of file.
 type TTY struct {
 	m   *Machine
-	in  *Pipe // finished input, to the processes
+	in  *Pipe // finished input for the processes
 	out *Pipe // to the screen
 
 	mu    sync.Mutex
@@ -29,8 +28,8 @@ type TTY struct {
 
 	keys sync.Mutex // one key at a time; before mu
 
-	// Guarded by in.mu. A ^D on an empty line is an end of file at its place in
-	// the input: what is typed after it is for the next reader.
+	// Guarded by in.mu. A ^D on an empty line marks an end of file at its place in the input. Keys
+	// typed after it are for the next reader.
 	sent, taken int64
 	eofs        []int64
 }
@@ -57,7 +56,7 @@ func (t *TTY) Resize(cols, rows uint16) {
 	t.cols, t.rows = cols, rows
 }
 
-// Read reads what is shown on the screen.
+// Read reads the output that the screen shows.
 func (t *TTY) Read(b []byte) (int, error) { return t.out.Read(b) }
 
 // Write types keys.
@@ -70,8 +69,7 @@ func (t *TTY) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close hangs the terminal up: processes read end of file and their output is
-// dropped.
+// Close hangs up the terminal. Processes read end of file, and their output is dropped.
 func (t *TTY) Close() error {
 	t.in.CloseWrite()
 	t.out.CloseRead()
@@ -115,8 +113,9 @@ func (t *TTY) key(c byte) error {
 	return t.send(done)
 }
 
-// edit changes the line that is being typed by one key, as the kernel's line discipline does: echo is what the screen shows for
-// it, done what a reader gets, sig the signal it sends, and eof whether readers see an end. t.mu is held.
+// edit applies one key to the line that is being typed, as the kernel's line discipline does. echo
+// goes to the screen, and done goes to a reader. sig is the signal that the key sends. eof says
+// whether readers see an end of file. t.mu is held.
 func (t *TTY) edit(c byte) (echo, done []byte, sig int, eof bool) {
 	switch c {
 	case '\r', '\n':
@@ -172,7 +171,7 @@ func (t *TTY) edit(c byte) (echo, done []byte, sig int, eof bool) {
 	return echo, done, sig, eof
 }
 
-// send gives input to the processes; what does not fit is dropped, as on Linux.
+// send gives input to the processes. Input that does not fit is dropped, as on Linux.
 func (t *TTY) send(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -189,11 +188,11 @@ func (t *TTY) send(b []byte) error {
 	return err
 }
 
-// show puts bytes on the screen without waiting for a reader that does not come.
+// show puts bytes on the screen. It does not wait for a reader.
 func (t *TTY) show(b []byte) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, _ = t.out.WriteContext(ctx, b) // a full screen loses echo, as a real one does
+	_, _ = t.out.WriteContext(ctx, b) // a full screen loses echo, like a real one
 }
 
 // ttyStream is a terminal as a process's stream.
@@ -264,14 +263,14 @@ func (s ttyStream) Write(ctx context.Context, b []byte) (int, error) {
 
 func (s ttyStream) Close() error { return nil }
 
-// group is the process group in front.
+// group returns the foreground process group.
 func (t *TTY) group() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pgid
 }
 
-// setGroup puts a process group in front.
+// setGroup sets the foreground process group.
 func (t *TTY) setGroup(pgid int) {
 	t.mu.Lock()
 	t.pgid = pgid
@@ -279,21 +278,22 @@ func (t *TTY) setGroup(pgid int) {
 	t.look()
 }
 
-// mayRead reports whether a process is in front, and not stopped.
+// mayRead reports whether a process is in the foreground and not stopped.
 func (t *TTY) mayRead(p *proc) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return p.stopped() == 0 && (p.pgid == t.pgid || t.pgid == 0)
 }
 
-// look lets those who wait for input see whether they still may.
+// look makes goroutines that wait for input check whether they still may read.
 func (t *TTY) look() {
 	t.in.mu.Lock()
 	t.in.wakeAll()
 	t.in.mu.Unlock()
 }
 
-// setRaw hands every key on as it is, or not; what is under edit is handed on first.
+// setRaw turns the raw mode on or off. In raw mode every key is passed on at once. A line that is
+// being edited is passed on before.
 func (t *TTY) setRaw(raw bool) {
 	t.keys.Lock()
 	defer t.keys.Unlock()
@@ -306,8 +306,8 @@ func (t *TTY) setRaw(raw bool) {
 	}
 }
 
-// setCooked ends the raw mode. What was typed ahead in it is treated as if it were typed
-// now: it is for a program that expects lines.
+// setCooked ends the raw mode. Keys typed ahead are treated as if they were typed now, because the
+// next reader expects lines.
 func (t *TTY) setCooked() {
 	t.setRaw(false)
 	t.in.mu.Lock()
@@ -320,7 +320,7 @@ func (t *TTY) setCooked() {
 	}
 }
 
-// ttyOf returns the terminal behind a descriptor, nil when it is none.
+// ttyOf returns the terminal of a descriptor, or nil when it is not a terminal.
 func (r *runner) ttyOf(n int) *TTY {
 	if d := r.fds.get(n); d != nil {
 		switch s := d.stream.(type) {

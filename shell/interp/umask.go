@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// biUmask shows and sets the mode bits that new files do not get.
+// biUmask shows and sets the mode bits that new files must not have.
 func biUmask(c *call) int {
 	args, symbolic, reusable := c.args, false, false
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && strings.Trim(args[0][1:], "Sp-") == "" {
@@ -54,7 +54,8 @@ func umaskText(mask uint32) string {
 	return b.String()
 }
 
-// parseUmask reads an octal mask or symbolic permissions, which are those allowed.
+// parseUmask reads an octal mask, or symbolic permissions. Symbolic permissions name the allowed
+// bits.
 func parseUmask(s string, old uint32) (uint32, error) {
 	if s != "" && s[0] >= '0' && s[0] <= '9' {
 		n, err := strconv.ParseUint(s, 8, 32)

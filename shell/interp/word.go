@@ -8,13 +8,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// kind is how a piece of an expanded word is treated from here on.
+// kind says how a piece of an expanded word is treated.
 type kind uint8
 
 const (
-	literal  kind = iota // unquoted in the source: may be a pattern, is not split
+	literal  kind = iota // unquoted source text: may be a pattern, is not split
 	quoted               // neither split nor a pattern
-	expanded             // the result of an expansion: split, and may be a pattern
+	expanded             // result of an expansion: is split, may be a pattern
 	boundary             // between two elements of "$@"
 )
 
@@ -41,8 +41,8 @@ func (r *runner) text(w *syntax.Word) string {
 	return s
 }
 
-// simplePart expands the kinds of a word's only part that need no machinery. It
-// is for places where nothing is split.
+// simplePart expands a word that has only one part of a simple kind. Use it only where nothing is
+// split.
 func (r *runner) simplePart(p syntax.WordPart) (string, bool) {
 	switch p := p.(type) {
 	case *syntax.SglQuoted:
@@ -68,7 +68,7 @@ func (r *runner) simplePart(p syntax.WordPart) (string, bool) {
 	return "", false
 }
 
-// simpleParam is the value of $name when it is a set scalar.
+// simpleParam returns the value of $name when it is a set scalar.
 func (r *runner) simpleParam(p *syntax.ParamExp) (string, bool) {
 	if !plainParam(p) {
 		return "", false
@@ -87,13 +87,14 @@ func (r *runner) simpleParam(p *syntax.ParamExp) (string, bool) {
 	return v.str, true
 }
 
-// plainParam reports whether an expansion is $name or ${name} and no more.
+// plainParam reports whether an expansion is just $name or ${name}.
 func plainParam(p *syntax.ParamExp) bool {
 	return p.Index == nil && p.Exp == nil && !p.Excl && !p.Length && p.Slice == nil && p.Repl == nil && p.Names == 0 &&
 		p.Param != nil && p.Param.Value != "" && p.NestedParam == nil && p.Flags == nil && !p.Width && len(p.Modifiers) == 0
 }
 
-// takePieces and givePieces pass one buffer around; whoever has none makes one.
+// takePieces and givePieces reuse one buffer. takePieces makes a new one while the buffer is in
+// use.
 func (r *runner) takePieces() []piece {
 	b := r.pieceBuf
 	r.pieceBuf = nil
@@ -123,7 +124,7 @@ func joinPieces(ps []piece) string {
 	return b.String()
 }
 
-// pattern expands a word to a pattern: what was quoted is escaped.
+// pattern expands a word to a pattern, with quoted characters escaped.
 func (r *runner) pattern(w *syntax.Word) string {
 	if w == nil {
 		return ""
@@ -146,7 +147,7 @@ func patternOf(ps []piece) string {
 	return b.String()
 }
 
-// patternChars are the characters that a pattern may give a meaning.
+// patternChars are the characters that can be special in a pattern.
 const patternChars = `*?[]\!+@()|-^#%&:.=`
 
 // escapePattern makes every character stand for itself.
@@ -175,7 +176,7 @@ func (r *runner) fields(words []*syntax.Word) []string {
 	return out
 }
 
-// field appends what one word expands to.
+// field appends the fields of one expanded word.
 func (r *runner) field(out []string, w *syntax.Word) []string {
 	if len(w.Parts) == 1 {
 		switch p := w.Parts[0].(type) {
@@ -204,7 +205,7 @@ func (r *runner) field(out []string, w *syntax.Word) []string {
 	return out
 }
 
-// needsSplit reports whether a value may be split or be a pattern.
+// needsSplit reports whether a value may need splitting or be a pattern.
 func (r *runner) needsSplit(s string) bool {
 	t := r.separators()
 	for i := range len(s) {
@@ -224,8 +225,8 @@ func sglQuoted(q *syntax.SglQuoted) string {
 	return s
 }
 
-// pieces expands the parts of a word. inDbl is inside double quotes; plain is
-// where no splitting will follow (assignments, patterns).
+// pieces expands the parts of a word. inDbl says that they are inside double quotes. plain says
+// that no splitting will follow (assignments, patterns).
 func (r *runner) pieces(out []piece, parts []syntax.WordPart, inDbl, plain bool) []piece {
 	for i, p := range parts {
 		if r.flow != flowNone {
@@ -240,7 +241,7 @@ func (r *runner) pieces(out []piece, parts []syntax.WordPart, inDbl, plain bool)
 			n, saved := len(out), r.noElements
 			r.noElements = false
 			out = r.pieces(out, p.Parts, true, plain)
-			// "$@" without any elements vanishes, "" does not.
+			// "$@" without elements makes no field, "" makes an empty one.
 			if len(out) == n && !r.noElements {
 				out = append(out, piece{quoted, ""})
 			}
@@ -259,14 +260,14 @@ func (r *runner) pieces(out []piece, parts []syntax.WordPart, inDbl, plain bool)
 			out = append(out, piece{quoted, r.procSubst(p)})
 		case *syntax.ExtGlob:
 			out = r.extGlobPieces(out, p)
-		case *syntax.BraceExp: // an unexpanded one: braces are expanded before
+		case *syntax.BraceExp: // an unexpanded one: braces were expanded earlier
 		}
 	}
 	return out
 }
 
-// extGlobPieces expands ?(…) and its relatives, whose inside is a word of its own
-// to bash and plain text to the parser.
+// extGlobPieces expands ?(…) and the other groups. For bash the inside of a group is a word; for
+// the parser it is plain text.
 func (r *runner) extGlobPieces(out []piece, g *syntax.ExtGlob) []piece {
 	out = append(out, piece{literal, g.Op.String()})
 	if g.Pattern.Value == emptyMark {
@@ -285,13 +286,13 @@ func (r *runner) extGlobPieces(out []piece, g *syntax.ExtGlob) []piece {
 	return append(out, piece{literal, ")"})
 }
 
-// hiddenSyntax are characters that end a word, and what stands for them while the
-// inside of an extended pattern is read as one.
+// hiddenSyntax are characters that end a word. They are replaced while the inside of an extended
+// pattern is parsed as one word.
 const hiddenSyntax = "|()<>;& \t\n#{}"
 
 const hiddenBase = 0xE100 // private characters
 
-// hideSyntax replaces the unquoted ones of hiddenSyntax outside of expansions.
+// hideSyntax replaces the characters of hiddenSyntax that are unquoted and outside of expansions.
 func hideSyntax(s string) string {
 	var b strings.Builder
 	depth := 0
@@ -338,7 +339,7 @@ func showSyntax(s string) string {
 	}, s)
 }
 
-// parsedWord parses text as one word and remembers it.
+// parsedWord parses text as one word and caches it.
 func (r *runner) parsedWord(s string) []syntax.WordPart {
 	if ps, ok := r.words[s]; ok {
 		return ps
@@ -360,8 +361,8 @@ func (r *runner) parsedWord(s string) []syntax.WordPart {
 	return parts
 }
 
-// expandString expands text as in double quotes, and takes its own quotes off: the
-// subscripts that come as text.
+// expandString expands text as inside double quotes, and removes the text's own quotes. It is for
+// subscripts that are given as text.
 func (r *runner) expandString(s string) string {
 	return showSyntax(joinPieces(r.pieces(nil, r.parsedWord(hideSyntax(s)), false, true)))
 }
@@ -373,7 +374,7 @@ func valueKind(inDbl bool) kind {
 	return expanded
 }
 
-// litPieces takes the backslashes and tildes out of literal text.
+// litPieces processes the backslashes and tildes of literal text.
 func (r *runner) litPieces(out []piece, s string, inDbl, plain, first, last bool) []piece {
 	if inDbl {
 		if strings.IndexByte(s, '\\') < 0 {
@@ -406,7 +407,7 @@ func (r *runner) litPieces(out []piece, s string, inDbl, plain, first, last bool
 	return escapedPieces(out, s)
 }
 
-// dblUnescape takes the backslashes out of text in double quotes.
+// dblUnescape removes the backslashes of text in double quotes.
 func dblUnescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -421,7 +422,7 @@ func dblUnescape(s string) string {
 	return string(b)
 }
 
-// escapedPieces takes the backslashes out of unquoted text.
+// escapedPieces removes the backslashes of unquoted text.
 func escapedPieces(out []piece, s string) []piece {
 	start := 0
 	flush := func(end int) {
@@ -445,15 +446,15 @@ func escapedPieces(out []piece, s string) []piece {
 	return out
 }
 
-// assignLike reports whether a word begins like an assignment: in its value tildes
-// are expanded after = and :.
+// assignLike reports whether a word begins like an assignment. In its value, tildes are expanded
+// after = and :.
 func assignLike(s string) bool {
 	name, _, ok := strings.Cut(s, "=")
 	return ok && isName(strings.TrimSuffix(name, "+"))
 }
 
-// assignTildes expands the tildes after ':' and, at the front of an argument that
-// looks like an assignment, after '='.
+// assignTildes expands the tildes after ':'. At the start of an argument that looks like an
+// assignment, it also expands the tilde after '='.
 func (r *runner) assignTildes(out []piece, s string, last, first bool) []piece {
 	start := 0
 	eq := r.inAssign
@@ -480,8 +481,8 @@ func (r *runner) assignTildes(out []piece, s string, last, first bool) []piece {
 	return escapedPieces(out, s[start:])
 }
 
-// tilde expands ~, ~+, ~- and ~name at the front of a text. whole says that the
-// word ends with it; colon that a ':' ends the name too.
+// tilde expands ~, ~+, ~- and ~name at the start of a text. whole says that the word ends with the
+// text. colon says that a ':' ends the name too.
 func (r *runner) tilde(s string, whole, colon bool) (home, rest string, ok bool) {
 	stop := "/"
 	if colon {
@@ -555,13 +556,13 @@ func (r *runner) cmdSubst(c *syntax.CmdSubst) string {
 	return text
 }
 
-// discard ends the running top-level command with status 1, as a failed expansion
-// does: the script goes on with its next line.
+// discard ends the running top-level command with status 1, as a failed expansion does. The script
+// continues with its next line.
 func (r *runner) discard() {
 	r.status, r.flow = 1, flowDiscard
 }
 
-// discardHard is discard for the failures that end a script of -c.
+// discardHard is discard for failures that end a script of -c.
 func (r *runner) discardHard() {
 	if r.flow != flowNone {
 		return
@@ -572,13 +573,13 @@ func (r *runner) discardHard() {
 	}
 }
 
-// abort ends the shell with an error; an interactive one returns to its prompt.
+// abort ends the shell with an error. An interactive shell returns to its prompt.
 func (r *runner) abort(status int) {
 	r.status, r.flow = status, flowExit
 }
 
-// abortExpansion ends the shell as bash does for an unset variable: with 127 when
-// the script came from -c and this is not a subshell.
+// abortExpansion ends the shell as bash does for an unset variable. The status is 127 when the
+// script came from -c and this is not a subshell.
 func (r *runner) abortExpansion() {
 	if r.interactive {
 		r.discard()
@@ -595,7 +596,7 @@ func (r *runner) abortExpansion() {
 type separators struct {
 	ifs   string
 	set   bool
-	class [256]byte // sepWhite, sepOther, or sepLead: a character of several bytes may begin here
+	class [256]byte // sepWhite, sepOther, or sepLead: the byte may begin a longer separator
 }
 
 const (
@@ -630,19 +631,19 @@ func (r *runner) separators() *separators {
 	return t
 }
 
-// splitter is word splitting under way.
+// splitter is the state of word splitting.
 type splitter struct {
 	r         *runner
 	t         *separators
 	text, pat []byte
 	has       bool // a field has begun
 	magic     bool // it has an unquoted pattern character
-	white     bool // IFS white space ended the field before
+	white     bool // IFS white space ended the previous field
 	out       []string
 }
 
-// split cuts what was expanded at boundaries and by IFS, and appends what the
-// fields are, or the names of the files they match.
+// split splits expanded text at boundaries and by IFS. It appends the fields, or the names of the
+// files that they match.
 func (r *runner) split(out []string, ps []piece) []string {
 	if len(ps) == 1 && ps[0].kind == quoted {
 		return append(out, ps[0].s)
@@ -663,8 +664,8 @@ func (r *runner) split(out []string, ps []piece) []string {
 			s.add(p.s, false)
 			s.has, s.white = true, false
 		case boundary:
-			// Between quoted elements a field ends; others are split as if they
-			// were joined by the first separator.
+			// A field ends between quoted elements. Other elements are split as if the first
+			// separator joined them.
 			if i > 0 && ps[i-1].kind == quoted && p.s == "q" || s.t.ifs == "" {
 				s.flush()
 				s.white = false

@@ -1,5 +1,6 @@
-// Package outside carries the HTTP requests of simulated programs over a dialer: that of a sandbox's own link, so that its
-// policy judges them. It opens no connection by itself and knows no proxy, cookie or credential of the host.
+// Package outside sends the HTTP requests of simulated programs over a dialer. The dialer is that
+// of the sandbox's own link, so the sandbox's policy judges the requests. The package opens no
+// connection by itself, and uses no proxy, cookie or credential of the host.
 package outside
 
 import (
@@ -19,15 +20,16 @@ import (
 
 // Options say how requests go out.
 type Options struct {
-	// Dial connects to "host:port", host being a name or an address. Required.
+	// Dial connects to "host:port", where host is a name or an address. Required.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Roots are asked for once, before the first https request: what the sandbox trusts. Nil, or an empty pool, trusts nobody.
+	// Roots returns the certificates that the sandbox trusts. It is called once, before the first
+	// https request. With nil or an empty pool, no server is trusted.
 	Roots func() *x509.CertPool
-	// UserAgent is for requests that have none; "" sends none.
+	// UserAgent is used for requests that have none; "" sends none.
 	UserAgent string
 }
 
-// HTTP is a sandbox's way out. It is safe for concurrent use.
+// HTTP sends a sandbox's requests. It is safe for concurrent use.
 type HTTP struct {
 	options Options
 	strict  *http.Transport
@@ -39,22 +41,22 @@ var _ tool.HTTP = (*HTTP)(nil)
 
 // Bounds of one request.
 const (
-	headerTime = 5 * time.Minute // from the request's end to its answer's head
+	headerTime = 5 * time.Minute // from the end of the request to the header of the answer
 	idleTime   = 30 * time.Second
 	maxHeader  = 1 << 20
 )
 
-// New returns a way out. Close ends its idle connections.
+// New returns an HTTP. Close ends its idle connections.
 func New(o Options) *HTTP {
 	transport := func(insecure bool) *http.Transport {
 		return &http.Transport{DialContext: o.Dial, DisableCompression: true, ResponseHeaderTimeout: headerTime, IdleConnTimeout: idleTime,
 			MaxIdleConns: 16, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}} // by curl -k alone; the wire verifies what it opens
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}} // only for curl -k; the wire verifies the TLS connections that it opens
 	}
 	return &HTTP{options: o, strict: transport(false), lax: transport(true)}
 }
 
-// Close ends idle connections; those in use end with their requests.
+// Close ends idle connections. Connections in use end with their requests.
 func (h *HTTP) Close() {
 	h.strict.CloseIdleConnections()
 	h.lax.CloseIdleConnections()

@@ -13,7 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// TestRequests sends requests over a dialer that leads every name to one server, with and without trust in it.
+// TestRequests sends requests over a dialer that connects every name to one server, with and
+// without trust in that server.
 func TestRequests(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

@@ -9,13 +9,13 @@ const (
 	opRaw       // one byte that is no character
 	opCat       // subs in turn
 	opAlt       // one of subs
-	opRepeat    // subs[0] min to max times, max < 0: without end
+	opRepeat    // subs[0] min to max times; max < 0: no limit
 	opGroup     // subs[0] as submatch n
-	opAssert    // nothing, where the conditions n hold
+	opAssert    // empty, where the conditions n hold
 	opBack      // what submatch n has
-	opLook      // nothing, where subs[0] does (not) match ahead or behind
-	opAtomic    // subs[0] without second thoughts
-	opKeep      // nothing; the match begins here
+	opLook      // empty, where subs[0] matches (or not) ahead or behind
+	opAtomic    // subs[0], never tried in another way later
+	opKeep      // empty; the match begins here
 )
 
 // node is a piece of a pattern.
@@ -33,7 +33,7 @@ type node struct {
 	back bool // of opLook: behind
 }
 
-// Conditions of a place in the text, as bits.
+// Conditions of a position in the text, as bits.
 const (
 	condBeginText = 1 << iota
 	condEndText
@@ -45,16 +45,16 @@ const (
 	condWordEnd
 	condNoWordBefore // no word character precedes
 	condNoWordAfter
-	condEndTextNL // at the end, or before a newline that is the end
+	condEndTextNL // at the end, or before a newline at the end
 )
 
-// condWords are the conditions that ask about words.
+// condWords are the conditions about words.
 const condWords = condWord | condNoWord | condWordStart | condWordEnd | condNoWordBefore | condNoWordAfter
 
-// dupMax is the largest count of a repetition, glibc's RE_DUP_MAX.
+// dupMax is the largest count of a repetition, RE_DUP_MAX in glibc.
 const dupMax = 32767
 
-// maxDepth is how deep groups may nest.
+// maxDepth is the deepest nesting of groups.
 const maxDepth = 250
 
 func cat(subs ...*node) *node {
@@ -85,7 +85,7 @@ func (n *node) hard() bool {
 	return false
 }
 
-// conds returns all conditions that a pattern has.
+// conds returns all conditions of a pattern.
 func (n *node) conds() int {
 	c := 0
 	if n.op == opAssert {
@@ -97,7 +97,7 @@ func (n *node) conds() int {
 	return c
 }
 
-// inf stands for a width without end.
+// inf is the width of a pattern without an upper limit.
 const inf = 1 << 30
 
 // width returns the least and the greatest number of bytes that a node matches.
@@ -139,7 +139,7 @@ func (n *node) width() (lo, hi int) {
 	return 0, 0
 }
 
-// literal returns the bytes that a node matches and nothing else, if it is so simple.
+// literal returns the bytes of a node that matches exactly one text.
 func (n *node) literal() ([]byte, bool) {
 	switch n.op {
 	case opEmpty:
@@ -164,7 +164,7 @@ func (n *node) literal() ([]byte, bool) {
 	return nil, false
 }
 
-// must returns the longest literal that every match contains, nil if none is known.
+// must returns the longest literal that every match contains, or nil if none is known.
 func (n *node) must() []byte {
 	switch n.op {
 	case opSet, opRaw:

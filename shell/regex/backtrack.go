@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// maxBacktrack bounds one search, in instructions.
+// maxBacktrack is the most instructions of one search.
 const maxBacktrack = 10_000_000
 
-// maxJobs bounds what a backtracker remembers at once.
+// maxJobs is the most jobs that a backtracker remembers at once.
 const maxJobs = 1 << 20
 
-// backtracker is the room of the engine for hard patterns.
+// backtracker is the working memory of the engine for hard patterns.
 type backtracker struct {
 	caps []int
 	regs []int
@@ -21,9 +21,9 @@ type backtracker struct {
 	keep int
 }
 
-// btJob is a way not yet tried, or a value to put back.
+// btJob is an alternative not yet tried, or a value to restore.
 type btJob struct {
-	kind uint8 // 0: a way; 1: caps[pc] was at; 2: regs[pc] was at; 3: keep was at
+	kind uint8 // 0: an alternative; restore 1: caps[pc]; 2: regs[pc]; 3: keep
 	pc   uint32
 	at   int
 }
@@ -75,8 +75,9 @@ func (re *Regexp) backtrack(b []byte, from int) bool {
 	return false
 }
 
-// try runs the program from pc and returns where it ends, -1 when it does not match. With longest it looks for the longest
-// way, otherwise the first; with exact >= 0 it must end there. Submatches are in best and, without longest, in caps.
+// try runs the program from pc and returns the end of the match, or -1 when it does not match. With
+// longest it looks for the longest match, otherwise for the first. With exact >= 0 the match must
+// end there. Submatches are in best and, without longest, in caps.
 func (re *Regexp) try(b []byte, pc uint32, at, exact int, longest bool) int {
 	bt := &re.bt
 	base := len(bt.jobs)
@@ -110,7 +111,8 @@ func (re *Regexp) try(b []byte, pc uint32, at, exact int, longest bool) int {
 			break
 		}
 	}
-	// What remains to be put back belongs to who called, if the whole fails later: ways are dropped, values are kept.
+	// If the whole pattern fails later, the caller must restore the values. So alternatives are
+	// dropped, and values are kept.
 	kept := bt.jobs[:base]
 	for _, j := range bt.jobs[base:] {
 		if j.kind != 0 {
@@ -121,7 +123,7 @@ func (re *Regexp) try(b []byte, pc uint32, at, exact int, longest bool) int {
 	return found
 }
 
-// undo puts back what was changed since base.
+// undo restores the values changed since base.
 func (re *Regexp) undo(base int) {
 	bt := &re.bt
 	for len(bt.jobs) > base {
@@ -138,7 +140,7 @@ func (re *Regexp) undo(base int) {
 	}
 }
 
-// run follows one way until it matches (where it ends) or fails (-1).
+// run follows one alternative until it matches or fails. It returns the end of the match, or -1.
 func (re *Regexp) run(b []byte, pc uint32, at, exact int) int {
 	bt := &re.bt
 	for {

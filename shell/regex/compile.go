@@ -2,19 +2,19 @@ package regex
 
 import "unicode/utf8"
 
-// icode is what an instruction does.
+// icode is the operation of an instruction.
 type icode uint8
 
 const (
 	iMatch  icode = iota
 	iByte         // a byte of lo to hi, then out
-	iRanges       // a byte of one of tables[arg], then its out
+	iRanges       // a byte in a range of tables[arg], which has the next instruction
 	iFail
 	iSplit  // out, or else arg
 	iSave   // the place into slot arg
 	iAssert // conditions arg
 	iMark   // the place into register arg
-	iLoop   // at the end of a round of a loop: again (out), or on (arg); only on if nothing was matched since the mark of register reg
+	iLoop   // at the end of a loop's round: repeat (out) or leave (arg); only leave if nothing was matched since the mark of register reg
 	iBack   // what submatch arg has
 	iLook   // sub-program arg
 	iAtomic // sub-program arg
@@ -24,7 +24,7 @@ const (
 type inst struct {
 	code   icode
 	lo, hi byte
-	lazy   bool // iLoop: on first; iBack: letters of any case
+	lazy   bool // iLoop: leave first; iBack: ignore case
 	neg    bool
 	back   bool
 	reg    uint32
@@ -34,13 +34,13 @@ type inst struct {
 	max    int32
 }
 
-// brange is a range of bytes and where it leads.
+// brange is a range of bytes with the next instruction.
 type brange struct {
 	lo, hi byte
 	out    uint32
 }
 
-// maxProg bounds the size of a program.
+// maxProg is the most instructions of a program.
 const maxProg = 200000
 
 // prog is a compiled pattern.
@@ -54,7 +54,7 @@ type prog struct {
 	size   int // of insts and tables
 }
 
-// compiler makes a program from its end to its beginning, so that every instruction knows what follows it.
+// compiler makes a program from the end to the beginning. So every instruction knows the next one.
 type compiler struct {
 	p      prog
 	work   int
@@ -62,14 +62,15 @@ type compiler struct {
 	shapes map[*rune]shape // by the beginning of the set
 }
 
-// shape is where the instructions of a set are that has been compiled once; they are copied for the next.
+// shape records the instructions of a set that was compiled once. They are copied for the next use
+// of the set.
 type shape struct {
 	from, to           uint32 // instructions
 	tableFrom, tableTo int
 	next, start        uint32
 }
 
-// refusal is what the compiler panics with inside, to be caught at its door.
+// refusal is the value with which the compiler panics. Its entry function recovers it.
 type refusal struct{ err error }
 
 func compile(n *node, groups int, budget func(int) bool) (p *prog, err error) {
@@ -98,7 +99,7 @@ func (c *compiler) emit(i inst) uint32 {
 	return uint32(len(c.p.insts) - 1)
 }
 
-// node compiles n in front of next and returns where it begins.
+// node compiles n in front of next and returns its first instruction.
 func (c *compiler) node(n *node, next uint32) uint32 {
 	if c.work++; c.work > 4*maxProg {
 		panic(refusal{errTooBig})
@@ -172,7 +173,7 @@ func (c *compiler) repeat(n *node, next uint32) uint32 {
 			least--
 			at = body
 		}
-	default: // what matches nothing may not do so for ever
+	default: // a loop whose body can match nothing must end
 		reg := uint32(c.p.regs)
 		c.p.regs++
 		loop := c.emit(inst{code: iLoop, reg: reg, arg: next, lazy: n.lazy})
@@ -217,7 +218,7 @@ func (c *compiler) set(s set, next uint32) uint32 {
 	return sh.start
 }
 
-// again compiles a set like one that has been compiled.
+// again compiles a set by copying the instructions of an earlier one.
 func (c *compiler) again(sh shape, next uint32) uint32 {
 	by := uint32(len(c.p.insts)) - sh.from
 	tables := uint32(len(c.p.tables) - sh.tableFrom)
@@ -247,7 +248,8 @@ func (c *compiler) again(sh shape, next uint32) uint32 {
 	return sh.start + by
 }
 
-// trie compiles sequences of byte ranges, which are sorted and where ranges at one place are either equal or apart.
+// trie compiles sequences of byte ranges. They are sorted. Ranges at the same position are either
+// equal or disjoint.
 func (c *compiler) trie(seqs [][]brange, next uint32, known map[string]uint32) uint32 {
 	var table []brange
 	for i := 0; i < len(seqs); {
@@ -280,7 +282,7 @@ func (c *compiler) trie(seqs [][]brange, next uint32, known map[string]uint32) u
 	return c.emit(inst{code: iRanges, arg: uint32(len(c.p.tables) - 1)})
 }
 
-// keyOf makes sequences comparable.
+// keyOf makes a key, so that equal sequences are found.
 func keyOf(seqs [][]brange) string {
 	b := make([]byte, 0, 8*len(seqs))
 	for _, s := range seqs {

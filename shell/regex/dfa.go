@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// What precedes a place, as bits.
+// The kinds of text before a position, as bits.
 const (
 	prevNone = 1 << iota // nothing
 	prevNL
 	prevWord
 )
 
-// Transitions that are not plain states. Less than those is the state in which a match has just been seen.
+// Transitions that are not plain states. Below them is the state in which a match was just found.
 const (
 	tUnknown = -1
 	tDead    = -2
@@ -20,18 +20,19 @@ const (
 	tMatch   = -4
 )
 
-// maxTable bounds an automaton in transitions, and maxStates what its states are made of, in bytes.
+// maxTable limits an automaton's transitions. maxStates limits the bytes of its states.
 const (
 	maxTable  = 1 << 18
 	maxStates = 4 << 20
 )
 
-// dfa is an automaton that is made as it is used. A state is a set of instructions (in order of priority, if that counts)
-// and what precedes the place. That something has matched is told one byte late, since conditions ask for the next byte.
+// dfa is an automaton that is built during its use. A state is a set of instructions (in order of
+// priority, if that matters) and the kind of text before the position. A match is reported one byte
+// late, because conditions depend on the next byte.
 type dfa struct {
 	p       *prog
 	lines   bool
-	open    bool // a match may begin anywhere; otherwise where the search does
+	open    bool // a match may begin anywhere; otherwise only at the start of the search
 	ordered bool // leftmost-first
 	class   [256]uint8
 	rep     []byte // a byte of each class
@@ -49,7 +50,7 @@ type dfa struct {
 	list, next []uint32
 	mark       []uint32
 	gen        uint32
-	visits     int // instructions looked at since they were paid for
+	visits     int // instructions visited since the last payment
 	stack      []uint32
 	key        []byte
 }
@@ -104,7 +105,7 @@ func (d *dfa) reset() {
 	}
 }
 
-// state returns the number of a state, times the stride.
+// state returns the number of a state, multiplied by the stride.
 func (d *dfa) state(pcs []uint32, prev uint8) int32 {
 	if d.p.conds == 0 {
 		prev = 0
@@ -137,7 +138,8 @@ func (d *dfa) state(pcs []uint32, prev uint8) int32 {
 	return s
 }
 
-// closure appends to list what can be reached from pc without a byte. Conditions are followed if known, else kept.
+// closure appends to list the instructions that can be reached from pc without reading a byte. It
+// evaluates conditions if known, and otherwise keeps them.
 func (d *dfa) closure(list []uint32, pc uint32, conds int, known bool) []uint32 {
 	d.stack = append(d.stack[:0], pc)
 	for len(d.stack) > 0 {
@@ -180,7 +182,7 @@ func (d *dfa) newGen() {
 	}
 }
 
-// conds returns which conditions hold between prev and the byte class c.
+// conds returns the conditions that hold between prev and the byte class c.
 func (d *dfa) conds(prev uint8, c int) int {
 	eof := c == d.eof
 	var next byte
@@ -190,7 +192,7 @@ func (d *dfa) conds(prev uint8, c int) int {
 	return conditions(prev&prevNone != 0, prev&prevNL != 0, prev&prevWord != 0, eof, !eof && next == '\n', !eof && next < utf8.RuneSelf && isWord(rune(next)), d.lines)
 }
 
-// conditions returns which conditions hold at a place.
+// conditions returns the conditions that hold at a position.
 func conditions(start, afterNL, wordBefore, end, beforeNL, wordAfter, lines bool) int {
 	c := 0
 	if start || afterNL {
@@ -279,7 +281,7 @@ func (d *dfa) step(re *Regexp, s int32, c int) int32 {
 	}
 	d.next = next
 	if !re.pay(100 + 30*(len(pcs)+len(next)+d.visits)) {
-		return tDead // not for good: the search is over, and nothing is kept
+		return tDead // only for this search: it was stopped, and nothing is stored
 	}
 	d.visits = 0
 	var t int32
@@ -307,7 +309,7 @@ func (d *dfa) step(re *Regexp, s int32, c int) int32 {
 	return t
 }
 
-// take returns where an instruction leads with a byte.
+// take returns the next instruction after reading a byte.
 func (p *prog) take(i *inst, b byte) (uint32, bool) {
 	switch i.code {
 	case iByte:
@@ -325,7 +327,8 @@ func (p *prog) take(i *inst, b byte) (uint32, bool) {
 	return 0, false
 }
 
-// start returns the state of a search that begins at from. ok is false when what precedes it is not ASCII and that matters.
+// start returns the state of a search that begins at from. ok is false when the text before from
+// matters and is not ASCII.
 func (d *dfa) start(b []byte, from int) (int32, bool) {
 	prev := uint8(0)
 	if d.p.conds != 0 {
@@ -346,8 +349,8 @@ func (d *dfa) start(b []byte, from int) (int32, bool) {
 	return d.starts[prev], true
 }
 
-// search looks for any match at from or later and returns where the first that ends does so, or -1. ok is false when the
-// automaton cannot tell; quitAt says where.
+// search looks for matches that begin at from or later. It returns the end of the match that ends
+// first, or -1. ok is false when the automaton can't decide; quitAt then has the position.
 func (d *dfa) search(re *Regexp, b []byte, from int) (end int, ok bool) {
 	s, ok := d.start(b, from)
 	if !ok {
@@ -401,7 +404,8 @@ func (d *dfa) search(re *Regexp, b []byte, from int) (end int, ok bool) {
 	return -1, true
 }
 
-// longest returns where the match that begins at from ends, or -1, and how far it looked.
+// longest returns the end of the longest match that begins at from, or -1. at is how far it has
+// read.
 func (d *dfa) longest(re *Regexp, b []byte, from int) (end, at int, ok bool) {
 	s, ok := d.start(b, from)
 	if !ok {
@@ -437,7 +441,8 @@ func (d *dfa) longest(re *Regexp, b []byte, from int) (end, at int, ok bool) {
 	}
 }
 
-// firstBytes returns which bytes a match may begin with, nil when it may be empty or that is not known.
+// firstBytes returns the bytes that a match may begin with. It returns nil when a match may be
+// empty or the bytes are not known.
 func (p *prog) firstBytes() *[256]bool {
 	var out [256]bool
 	seen := make([]bool, len(p.insts))

@@ -13,7 +13,8 @@ func (p *parser) perlError(format string, args ...any) error {
 	return fmt.Errorf(format+" at offset %d", append(args, p.pos)...)
 }
 
-// perl reads alternatives up to the end or a closing parenthesis. Modifiers set inside end with it.
+// perl reads alternatives up to the end or a closing parenthesis. Modifiers set inside are then
+// reset.
 func (p *parser) perl() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, p.perlError("parentheses are too deeply nested")
@@ -52,7 +53,7 @@ func cat1(subs []*node) *node {
 	return cat(subs...)
 }
 
-// skip passes over comments, and over white space in extended mode.
+// skip skips comments, and white space in extended mode.
 func (p *parser) skip() {
 	for p.more() {
 		switch {
@@ -128,7 +129,7 @@ func (p *parser) perlRepeat(n *node) (*node, error) {
 	}
 }
 
-// perlAtom reads one atom; nil is none (modifiers).
+// perlAtom reads one atom. It returns nil if there is none (modifiers).
 func (p *parser) perlAtom() (*node, error) {
 	switch c := p.s[p.pos]; c {
 	case '\\':
@@ -178,7 +179,7 @@ func (p *parser) name(end byte) (string, error) {
 	return name, nil
 }
 
-// perlGroup reads what an opening parenthesis begins.
+// perlGroup reads the construct that an opening parenthesis begins.
 func (p *parser) perlGroup() (*node, error) {
 	p.pos++
 	finish := func(n *node) (*node, error) {
@@ -319,7 +320,7 @@ func (p *parser) backRef(n int) (*node, error) {
 	return &node{op: opBack, n: n, fold: p.fold}, nil
 }
 
-// perlClass returns the set of \d and its kin.
+// perlClass returns the set of \d and similar classes.
 func (p *parser) perlClass(c byte) (set, bool) {
 	var s set
 	switch c | 0x20 {
@@ -353,7 +354,7 @@ func (p *parser) perlClass(c byte) (set, bool) {
 	return s, true
 }
 
-// property reads the name behind \p or \P.
+// property reads the name after \p or \P.
 func (p *parser) property(neg bool) (set, error) {
 	var name string
 	if p.eat("{") {
@@ -402,8 +403,8 @@ func (p *parser) property(neg bool) (set, error) {
 	return s, nil
 }
 
-// codeEscape reads an escape of one character: \n, \x41, \x{263a}, \101, \cA, or a symbol for itself. pos is at the
-// character behind the backslash.
+// codeEscape reads an escape of one character: \n, \x41, \x{263a}, \101, \cA, or an escaped symbol.
+// pos is at the character after the backslash.
 func (p *parser) codeEscape() (rune, error) {
 	c := p.s[p.pos]
 	if i := strings.IndexByte("aefnrt", c); i >= 0 {
@@ -458,7 +459,7 @@ func (p *parser) codeEscape() (rune, error) {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// perlEscape reads what a backslash begins, outside of brackets.
+// perlEscape reads an escape outside of brackets.
 func (p *parser) perlEscape() (*node, error) {
 	p.pos++
 	if !p.more() {
@@ -673,7 +674,7 @@ func (p *parser) perlBracketItem() (r rune, s set, err error) {
 	return r, nil, err
 }
 
-// nested reads a class inside a class, as Rust's expressions have.
+// nested reads a class inside a class, as in Rust's expressions.
 func (p *parser) nested() (set, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, errTooBig

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// GNU's words for what is wrong with an expression.
+// GNU's messages for wrong expressions.
 var (
 	errBracket   = errors.New("Unmatched [, [^, [:, [., or [=")
 	errOpen      = errors.New("Unmatched ( or \\(")
@@ -33,7 +33,7 @@ type parser struct {
 	closed map[int]bool // those that may be referred to
 	names  []string     // of the groups, from 1 on
 	depth  int
-	// Perl's modifiers, as they are at pos.
+	// Perl's modifiers at pos.
 	fold, multi, dot, extended bool
 	uni                        bool
 }
@@ -50,7 +50,7 @@ func (p *parser) eat(s string) bool {
 	return false
 }
 
-// char makes the node of one character, or of a byte that is none.
+// char makes the node of one character, or of a byte that is not part of one.
 func (p *parser) char() *node {
 	r, n := utf8.DecodeRuneInString(p.s[p.pos:])
 	b := p.s[p.pos]
@@ -63,7 +63,8 @@ func (p *parser) char() *node {
 
 func (p *parser) one(r rune) *node { return p.chars(set{r, r}) }
 
-// chars makes the node of a set, with the other cases if those count, and without line ends when matching in lines.
+// chars makes the node of a set. It adds the other cases if case is ignored, and removes line ends
+// if matching is by lines.
 func (p *parser) chars(s set) *node {
 	if p.fold {
 		s = s.folded()
@@ -76,7 +77,8 @@ func (p *parser) chars(s set) *node {
 
 func (p *parser) ere() bool { return p.flags&Extended != 0 }
 
-// special reports whether the operator c, \c in basic expressions, is next, and takes it.
+// special reports whether the operator c is next (\c in basic expressions). If so, it moves past
+// it.
 func (p *parser) special(c byte) bool {
 	if p.ere() {
 		return p.eat(string(c))
@@ -143,10 +145,10 @@ func (p *parser) branch() (*node, error) {
 	return cat(subs...), nil
 }
 
-// repeats reads the repetition operators behind an atom.
+// repeats reads the repetition operators after an atom.
 func (p *parser) repeats(n *node) (*node, error) {
 	if n.op == opAssert {
-		return n, nil // glibc repeats no conditions: what follows one begins anew
+		return n, nil // in glibc, conditions can't be repeated: an operator after one starts anew
 	}
 	for levels := 0; p.more(); levels++ {
 		if levels > 0 && p.flags&NoTwice != 0 && !p.ere() && (p.at("*") || p.at(`\{`)) {
@@ -182,7 +184,8 @@ func (p *parser) repeats(n *node) (*node, error) {
 	return n, nil
 }
 
-// interval reads {n}, {n,}, {,m} or {n,m}. ok is false when it is none and stands for itself.
+// interval reads {n}, {n,}, {,m} or {n,m}. ok is false when the text is not an interval and so is
+// literal.
 func (p *parser) interval() (lo, hi int, ok bool, err error) {
 	start := p.pos
 	p.special('{')
@@ -221,7 +224,7 @@ func (p *parser) interval() (lo, hi int, ok bool, err error) {
 	return lo, hi, true, nil
 }
 
-// number reads digits; -1 when there are none.
+// number reads digits. It returns -1 when there are none.
 func (p *parser) number() int {
 	start := p.pos
 	for p.more() && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {
@@ -237,7 +240,7 @@ func (p *parser) number() int {
 	return n
 }
 
-// begin and end are the conditions of ^ and $.
+// begin and end return the conditions of ^ and $.
 func (p *parser) begin() *node {
 	if p.multi {
 		return &node{op: opAssert, n: condBeginLine}
@@ -259,7 +262,8 @@ func (p *parser) dotSet() set {
 	return anySet
 }
 
-// atom reads one atom; first says whether it begins a branch, and bare whether there is nothing to repeat before it.
+// atom reads one atom. first says that it begins a branch. bare says that there is nothing before
+// it to repeat.
 func (p *parser) atom(first, bare bool) (*node, error) {
 	c := p.s[p.pos]
 	switch {
@@ -287,8 +291,9 @@ func (p *parser) atom(first, bare bool) (*node, error) {
 	return p.char(), nil
 }
 
-// lonely reads a repetition of nothing in an extended expression: it stands for itself in awk, is nothing in grep, where
-// the parenthesis that it leaves unopened is text, and is an error elsewhere.
+// lonely reads a repetition operator with nothing to repeat in an extended expression. In awk the
+// operator is literal. In grep it is ignored, and a closing parenthesis directly after it is
+// literal. Elsewhere it is an error.
 func (p *parser) lonely() (*node, error) {
 	switch {
 	case p.flags&Awk != 0:
@@ -312,7 +317,7 @@ func (p *parser) lonely() (*node, error) {
 	return p.atom(false, true)
 }
 
-// group reads what follows an opening parenthesis.
+// group reads the rest of a group after its opening parenthesis.
 func (p *parser) group() (*node, error) {
 	p.groups++
 	n := p.groups
@@ -327,7 +332,7 @@ func (p *parser) group() (*node, error) {
 	return &node{op: opGroup, n: n, subs: []*node{sub}}, nil
 }
 
-// escape reads what a backslash begins.
+// escape reads an escape.
 func (p *parser) escape(bare bool) (*node, error) {
 	if p.pos+1 == len(p.s) {
 		return nil, errBackslash
@@ -376,7 +381,7 @@ func (p *parser) escape(bare bool) (*node, error) {
 				return nil, errPreceding
 			}
 		case '+', '?':
-			if bare { // repeats nothing; glibc takes it for itself
+			if bare { // nothing to repeat; in glibc it is literal
 				p.pos++
 				return p.char(), nil
 			}
@@ -394,7 +399,7 @@ func (p *parser) escape(bare bool) (*node, error) {
 	return p.char(), nil
 }
 
-// awkEscape reads an escape that means something else in awk.
+// awkEscape reads an escape that has a different meaning in awk.
 func (p *parser) awkEscape(c byte) (*node, bool) {
 	if c == 'y' {
 		p.pos += 2
@@ -462,7 +467,7 @@ func (p *parser) bracket() (*node, error) {
 			continue
 		}
 		if p.at("-") && !start && p.flags&Awk == 0 && p.pos+1 < len(p.s) && p.s[p.pos+1] != ']' {
-			return nil, errRange // only what begins or ends a set is no range
+			return nil, errRange // only a set's first or last character may be a plain dash
 		}
 		lo, b, err := p.bracketChar()
 		if err != nil {
@@ -503,7 +508,7 @@ func (p *parser) bracket() (*node, error) {
 	return n, nil
 }
 
-// bracketClass reads [:name:], and [=c=] is left to bracketChar.
+// bracketClass reads [:name:]. bracketChar reads [=c=].
 func (p *parser) bracketClass() (set, bool, error) {
 	if !p.at("[:") {
 		return nil, false, nil
@@ -524,7 +529,8 @@ func (p *parser) bracketClass() (set, bool, error) {
 	return s, true, nil
 }
 
-// bracketChar reads one character of a bracket expression; r is -1 for the byte b that is none.
+// bracketChar reads one character of a bracket expression. r is -1 for a byte b that is not part of
+// a character.
 func (p *parser) bracketChar() (r rune, b byte, err error) {
 	if !p.more() {
 		return 0, 0, errBracket

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Flags say what a pattern is and how it matches. Without Extended, Perl or Literal it is a basic expression.
+// Flags say how a pattern is read and matched. Without Extended, Perl or Literal it is a basic
+// expression.
 type Flags uint32
 
 // The flags.
@@ -17,20 +18,20 @@ const (
 	Perl                             // Perl's
 	Literal                          // the text itself
 	IgnoreCase                       // letters of any case
-	Newline                          // ^ and $ match at lines, and . and [^x] no line's end
-	Lines                            // the text is lines: nothing matches a line's end, and each line is a text of its own
-	Awk                              // escapes as awk has them: \y, \n, \/, and in brackets
-	Unicode                          // of Perl's: \w, \d and \b know all scripts, as in Rust's expressions
+	Newline                          // ^ and $ match at lines; . and [^x] match no line end
+	Lines                            // the text has lines: no match contains a line end, and each line is matched on its own
+	Awk                              // escapes as in awk: \y, \n, \/, also in brackets
+	Unicode                          // Perl: \w, \d and \b know all scripts, as in Rust's expressions
 	Multi                            // ^ and $ match at lines
-	Words                            // a match may not touch word characters (grep -w)
-	Whole                            // a match is a whole line (grep -x), with Lines, or text
-	LooseBrace                       // of Extended: a { that begins no count stands for itself
-	LooseParen                       // of Extended: a ) that closes nothing stands for itself
-	NewlineAlt                       // a newline in a pattern is an alternative, as grep has it, as are its other oddities
-	BracketEscapes                   // \n and \t mean a newline and a tab in brackets, as sed has it
-	DotAll                           // of Perl's: . matches a newline
-	EndOnly                          // of Perl's: $ does not match before a last newline
-	NoTwice                          // of basic ones: a repetition is not repeated, as in sed
+	Words                            // no word characters next to a match (grep -w)
+	Whole                            // a match is a whole line (grep -x) with Lines, or else the whole text
+	LooseBrace                       // Extended: a { that begins no count is literal
+	LooseParen                       // Extended: a ) that closes no group is literal
+	NewlineAlt                       // a newline in a pattern separates alternatives, as in grep; also grep's other special rules
+	BracketEscapes                   // \n and \t mean newline and tab in brackets, as in sed
+	DotAll                           // Perl: . matches a newline
+	EndOnly                          // Perl: $ does not match before a newline at the end
+	NoTwice                          // basic: a repetition can't be repeated, as in sed
 )
 
 // Errors of searches; see [Regexp.Err].
@@ -39,19 +40,19 @@ var (
 	ErrStopped = errors.New("stopped")
 )
 
-// Regexp is a compiled pattern. It belongs to one goroutine at a time.
+// Regexp is a compiled pattern. One goroutine at a time may use it.
 type Regexp struct {
 	prog   *prog
 	flags  Flags
 	groups int
 	names  []string
 	hard   bool
-	first  bool   // leftmost-first, otherwise longest
+	first  bool   // leftmost-first; otherwise leftmost-longest
 	lit    []byte // all of the pattern
 	isLit  bool
 	prefix []byte // what every match begins with
 	must   []byte // what every match contains
-	begin  bool   // matches at the beginning of the text alone
+	begin  bool   // matches only at the beginning of the text
 	bytes1 *[256]bool
 
 	scan, anchor *dfa
@@ -67,18 +68,18 @@ type Regexp struct {
 	err          error
 }
 
-// Compile reads a pattern. The words of its errors are GNU's, or PCRE's.
+// Compile compiles a pattern. Its errors have the words of GNU or PCRE.
 func Compile(pattern string, flags Flags) (*Regexp, error) {
 	return CompileAll([]string{pattern}, flags)
 }
 
-// CompileAll makes one expression that matches what any of several patterns matches.
+// CompileAll makes one expression that matches the texts that any of the patterns matches.
 func CompileAll(patterns []string, flags Flags) (*Regexp, error) {
 	return CompileFor(nil, patterns, flags)
 }
 
-// CompileFor is CompileAll paid by budget, which is asked as by [Regexp.Budget] and pays for the searches as well. When it
-// refuses, the error is ErrStopped.
+// CompileFor is CompileAll with a budget. The budget works as in [Regexp.Budget], and also pays for
+// later searches. When it returns false, the error is ErrStopped.
 func CompileFor(budget func(n int) bool, patterns []string, flags Flags) (*Regexp, error) {
 	size := 0
 	for _, s := range patterns {
@@ -157,7 +158,7 @@ func (p *parser) parse() (*node, error) {
 	return p.posix()
 }
 
-// literals makes a node of texts; those with a common beginning share it.
+// literals makes a node from texts. Texts with the same beginning share it.
 func literals(patterns []string, flags Flags) *node {
 	sorted := slices.Clone(patterns)
 	slices.Sort(sorted)
@@ -198,7 +199,7 @@ func (p *parser) shared(texts []string, depth int) *node {
 	return alt(alts...)
 }
 
-// prefixOf returns what every match of a pattern begins with.
+// prefixOf returns the bytes with which every match of a pattern begins.
 func prefixOf(n *node) []byte {
 	switch n.op {
 	case opSet, opRaw:
@@ -239,11 +240,13 @@ func beginsText(n *node) bool {
 	return false
 }
 
-// Budget sets who pays: f is called with steps of about a hundred nanoseconds, and returns false to stop a search.
+// Budget sets the function that pays for searches. f is called with a number of steps, of about a
+// hundred nanoseconds each, and returns false to stop a search.
 func (re *Regexp) Budget(f func(n int) bool) { re.budget = f }
 
-// Memory sets who pays for what the expression keeps, beginning with what it has now. A search ends with ErrStopped when
-// an error comes back. Memory(nil) gives everything back.
+// Memory sets the function that pays for the memory of the expression, beginning with its present
+// memory. When f returns an error, a search ends with ErrStopped. Memory(nil) gives all memory
+// back.
 func (re *Regexp) Memory(f func(n int64) error) {
 	if re.memory != nil && re.held != 0 {
 		_ = re.memory(-re.held) // giving back does not fail
@@ -252,7 +255,7 @@ func (re *Regexp) Memory(f func(n int64) error) {
 	re.hold()
 }
 
-// Size returns about how many bytes the expression keeps.
+// Size returns the approximate memory of the expression, in bytes.
 func (re *Regexp) Size() int {
 	n := 512 + 40*len(re.prog.insts) + 12*re.prog.size
 	for _, d := range []*dfa{re.scan, re.anchor} {
@@ -263,7 +266,7 @@ func (re *Regexp) Size() int {
 	return n
 }
 
-// hold pays for what was added since it was last called, if that is worth it.
+// hold pays for memory added since the last call, if it is enough to be worth a call.
 func (re *Regexp) hold() bool {
 	if re.memory == nil {
 		return true
@@ -280,19 +283,21 @@ func (re *Regexp) hold() bool {
 	return true
 }
 
-// Err is what ended a search early: ErrTooHard or ErrStopped. The next search clears it.
+// Err returns the error that ended a search early: ErrTooHard or ErrStopped. The next search clears
+// it.
 func (re *Regexp) Err() error { return re.err }
 
 // NumSubexp returns the number of submatches.
 func (re *Regexp) NumSubexp() int { return re.groups }
 
-// SubexpNames returns the names of the submatches, "" for those that have none; that of number i is at i-1.
+// SubexpNames returns the names of the submatches, "" for a submatch without a name. The name of
+// submatch i is at i-1.
 func (re *Regexp) SubexpNames() []string { return re.names }
 
-// LiteralText returns the text that the pattern is, if it is one.
+// LiteralText returns the text of a pattern that matches exactly one text.
 func (re *Regexp) LiteralText() ([]byte, bool) { return re.lit, re.isLit }
 
-// pay accounts for n units of about a nanosecond.
+// pay pays for n units of about a nanosecond each.
 func (re *Regexp) pay(n int) bool {
 	if re.work += n; re.work < 1<<16 || re.budget == nil {
 		return true
@@ -330,15 +335,16 @@ func (re *Regexp) Match(b []byte) bool {
 // MatchString is Match for a string.
 func (re *Regexp) MatchString(s string) bool { return re.Match([]byte(s)) }
 
-// FindIndex returns the place of the leftmost match that begins at from or later; what precedes from is context. Both
-// numbers are -1 when there is none.
+// FindIndex returns the position of the leftmost match that begins at from or later. The text
+// before from is context. Both numbers are -1 when there is no match.
 func (re *Regexp) FindIndex(b []byte, from int) (start, end int) {
 	re.err = nil
 	return re.find(b, from)
 }
 
-// FindSubmatchIndex returns the places of the match and of its submatches, pairs that are -1 where a submatch has no part
-// in it, or nil. The slice is valid until the next search.
+// FindSubmatchIndex returns the positions of the match and of its submatches as pairs, or nil
+// without a match. A pair is -1 for a submatch that took no part. The slice is valid until the next
+// search.
 func (re *Regexp) FindSubmatchIndex(b []byte, from int) []int {
 	re.err = nil
 	for i := range re.loc {
@@ -398,8 +404,8 @@ func (re *Regexp) find(b []byte, from int) (int, int) {
 	return loc[0], loc[1]
 }
 
-// trials looks for the first place where a match begins by trying the likely ones. ok is false when that gets too long, or
-// the automaton cannot tell.
+// trials finds the first position of a match by trying the likely ones. ok is false when this takes
+// too long or the automaton can't decide.
 func (re *Regexp) trials(b []byte, from int) (start, end int, ok bool) {
 	d := re.anchored()
 	spent, allowed, known := 0, 512, false
@@ -458,8 +464,9 @@ func (re *Regexp) anchored() *dfa {
 	return re.anchor
 }
 
-// NextLine returns the first line at from or later that has a match, without its newline; from is the beginning of a line.
-// The pattern was compiled with Lines. start is -1 when there is none.
+// NextLine returns the first matching line at from or later, without its newline. from is the
+// beginning of a line. The pattern must have been compiled with Lines. start is -1 when no line
+// matches.
 func (re *Regexp) NextLine(b []byte, from int) (start, end int) {
 	re.err = nil
 	text := b
@@ -500,7 +507,7 @@ func (re *Regexp) NextLine(b []byte, from int) (start, end int) {
 	return -1, -1
 }
 
-// matchLine is Match without its clearing of the error.
+// matchLine is Match, but does not clear the error.
 func (re *Regexp) matchLine(line []byte) bool {
 	if !re.pay(20) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// TestFind has cases of GNU's grep and sed, and of PCRE.
+// TestFind has cases from GNU's grep and sed, and from PCRE.
 func TestFind(t *testing.T) {
 	const (
 		bre = regex.Flags(0)
@@ -20,7 +20,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		flags         regex.Flags
 		pattern, text string
-		want          string // places, "-" for none, or an error
+		want          string // positions, "-" for none, or an error
 	}{
 		{bre, `a*`, "baa", "0 0"},
 		{bre, `*a`, "*a", "0 2"},
@@ -105,7 +105,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestBombs ends at a bound, or in no time.
+// TestBombs runs searches that must end at a limit, or at once.
 func TestBombs(t *testing.T) {
 	text := []byte(strings.Repeat("a", 3000))
 	for _, c := range []struct {
@@ -160,10 +160,11 @@ func TestNextLine(t *testing.T) {
 	}
 }
 
-// twice is what Go's expressions and POSIX's understand in different ways: operators on operators, or on nothing.
+// twice finds patterns that have different meanings in Go and POSIX: operators on operators, or on
+// nothing.
 var twice = regexp.MustCompile(`[(?*+|^$][?+*]|^[?+*]`)
 
-// FuzzGo compares with Go's own expressions where both mean the same.
+// FuzzGo compares with Go's package regexp where both give a pattern the same meaning.
 func FuzzGo(f *testing.F) {
 	for _, s := range []string{"a*b", "(a|ab)(c|bcd)", "^a+$", "[a-c]+x?", "(a*)*b", "é.", "a{2,3}", "(a|b)*c|d", "\\w+\\b", "[^a]b", "(?:a|b)?c"} {
 		f.Add(s, "aabbcc abcd xé", true)

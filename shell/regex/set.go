@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// set is a set of characters: pairs of first and last, ascending and apart.
+// set is a set of characters: pairs of first and last character, ascending and disjoint.
 type set []rune
 
-// setOf makes a set of pairs in any order.
+// setOf makes a set from pairs in any order.
 func setOf(pairs ...rune) set {
 	type pair struct{ lo, hi rune }
 	var ps []pair
@@ -51,7 +51,7 @@ func (s set) not() set {
 
 func (s set) minus(t set) set { return s.not().plus(t).not() }
 
-// single returns the only character of a set.
+// single returns the character of a set that has only one.
 func (s set) single() (rune, bool) {
 	if len(s) == 2 && s[0] == s[1] {
 		return s[0], true
@@ -59,7 +59,7 @@ func (s set) single() (rune, bool) {
 	return 0, false
 }
 
-// width is the least and greatest length of its characters in bytes.
+// width returns the least and the greatest length in bytes of its characters.
 func (s set) width() (lo, hi int) {
 	if len(s) == 0 {
 		return 0, 0
@@ -79,13 +79,13 @@ func runeLen(r rune) int {
 	return 4
 }
 
-// folded returns the set with the other cases of its characters.
+// folded returns the set together with the other cases of its characters.
 func (s set) folded() set {
 	out := slices.Clone(s)
 	for i := 0; i < len(s); i += 2 {
 		lo, hi := s[i], min(s[i+1], 0x1ffff) // no letters beyond have cases
 		if hi-lo > 0x8000 {
-			continue // it has both cases of everything that matters
+			continue // it has both cases of all cased characters
 		}
 		for r := lo; r <= hi; r++ {
 			for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
@@ -130,7 +130,7 @@ var (
 
 var classCache sync.Map // of string to set
 
-// class returns a POSIX class of Unicode characters, nil if there is none of that name.
+// class returns a POSIX class of Unicode characters, or nil for an unknown name.
 func class(name string) set {
 	if s, ok := classCache.Load(name); ok {
 		return s.(set)
@@ -144,7 +144,7 @@ func class(name string) set {
 	return s
 }
 
-// classMakers make the classes when they are first asked for, since the tables are large.
+// classMakers make the classes at their first use, because the tables are large.
 var classMakers = map[string]func() set{
 	"alpha": func() set {
 		return tableSet(unicode.L, unicode.Nl, unicode.Mn, unicode.Mc).plus(tableSet(unicode.Nd).minus(digitSet))

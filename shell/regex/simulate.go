@@ -2,7 +2,7 @@ package regex
 
 import "unicode/utf8"
 
-// condsAt returns which conditions hold at a place of the text.
+// condsAt returns the conditions that hold at a position of the text.
 func (re *Regexp) condsAt(b []byte, at int) int {
 	if re.prog.conds == 0 {
 		return 0
@@ -25,7 +25,7 @@ func (re *Regexp) condsAt(b []byte, at int) int {
 	return c
 }
 
-// pikeState is the room of a simulation.
+// pikeState is the working memory of a simulation.
 type pikeState struct {
 	cur, next []thread
 	mark      []uint32
@@ -35,13 +35,14 @@ type pikeState struct {
 	free      [][]int
 }
 
-// thread is one way to match so far.
+// thread is one partial match.
 type thread struct {
 	pc   uint32
 	caps []int
 }
 
-// simulate follows all ways to match at once. With loc it fills in the submatches that it has room for.
+// simulate follows all possible matches at once. With loc it records as many submatches as loc has
+// room for.
 func (re *Regexp) simulate(b []byte, from int, anchored bool, loc []int) bool {
 	ps := &re.pike
 	if ps.mark == nil {
@@ -135,7 +136,7 @@ func (re *Regexp) newCaps(n int) []int {
 
 func (re *Regexp) freeCaps(c []int) { re.pike.free = append(re.pike.free, c) }
 
-// follow appends what a thread becomes without taking a byte.
+// follow appends the threads that t becomes without reading a byte.
 func (re *Regexp) follow(ready []thread, t thread, at, conds int) []thread {
 	ps := &re.pike
 	stack := append(ps.stack[:0], t)
@@ -183,17 +184,18 @@ func (re *Regexp) follow(ready []thread, t thread, at, conds int) []thread {
 	return ready
 }
 
-// job is a way not yet tried, or, with slot >= 0, a submatch to put back.
+// job is an alternative not yet tried or, with slot >= 0, a submatch to restore.
 type job struct {
 	pc   uint32
 	slot int32
 	at   int
 }
 
-// maxVisited bounds the room of submatches, in bits.
+// maxVisited limits the memory for computing submatches, in bits.
 const maxVisited = 1 << 20
 
-// submatches fills re.loc for the match from s to e; false when that would take too much room.
+// submatches fills re.loc for the match from s to e. It returns false when that would need too much
+// memory.
 func (re *Regexp) submatches(b []byte, s, e int) bool {
 	width := e - s + 1
 	if len(re.prog.insts) > maxVisited/width {
@@ -275,7 +277,8 @@ func (re *Regexp) submatches(b []byte, s, e int) bool {
 	return false
 }
 
-// visitedStates is an empty set of states: a bit for each instruction at each of width places.
+// visitedStates returns an empty set of states: a bit for each instruction at each of width
+// positions.
 func (re *Regexp) visitedStates(width int) []uint64 {
 	words := (len(re.prog.insts)*width + 63) / 64
 	if cap(re.visited) < words {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/text/width"
 )
 
-// RuneWidth is how many columns of a terminal a character takes: none for controls, marks on other characters and what only steers
-// the text, two for what Unicode's annex 11 calls wide or fullwidth, else one.
+// RuneWidth returns how many terminal columns a character takes. Control characters, combining
+// marks and format characters take none. Characters that Unicode's annex 11 calls wide or fullwidth
+// take two. All others take one.
 func RuneWidth(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Mn, unicode.Me):
@@ -23,7 +24,8 @@ func RuneWidth(r rune) int {
 	return 1
 }
 
-// Columns is the width of a text on a terminal. A byte that is no character takes one column.
+// Columns returns the width of a text on a terminal. A byte that is not part of a character takes
+// one column.
 func Columns(b []byte) int {
 	n := 0
 	for len(b) > 0 {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Flag is one option as it was given.
+// Flag is one option from the command line.
 type Flag struct {
-	Letter byte   // of the table, also when it was given by its long name
-	Long   string // its long name if it was given so
+	Letter byte   // its letter in the table, even if the long name was used
+	Long   string // its long name if that was used
 	Value  string // of an option with an argument
-	Has    bool   // whether an optional argument was given
+	Has    bool   // an optional argument was given
 }
 
 // Flags are the options of a call, in order.
@@ -25,7 +25,7 @@ func (f Flags) Has(letter byte) bool {
 	return slices.ContainsFunc(f.All, func(o Flag) bool { return o.Letter == letter })
 }
 
-// Value returns the argument of the last such option, or other.
+// Value returns the argument of the last option with this letter, or other if there is none.
 func (f Flags) Value(letter byte, other string) string {
 	for _, o := range slices.Backward(f.All) {
 		if o.Letter == letter {
@@ -35,7 +35,7 @@ func (f Flags) Value(letter byte, other string) string {
 	return other
 }
 
-// Values returns the arguments of all such options.
+// Values returns the arguments of all options with this letter.
 func (f Flags) Values(letter byte) (out []string) {
 	for _, o := range f.All {
 		if o.Letter == letter {
@@ -45,7 +45,7 @@ func (f Flags) Values(letter byte) (out []string) {
 	return out
 }
 
-// Last returns which of these options was given last, 0 for none.
+// Last returns the last given option of these letters, or 0 for none.
 func (f Flags) Last(letters string) byte {
 	for _, o := range slices.Backward(f.All) {
 		if strings.IndexByte(letters, o.Letter) >= 0 {
@@ -55,10 +55,12 @@ func (f Flags) Last(letters string) byte {
 	return 0
 }
 
-// Flags reads the options as getopt_long of glibc does. short lists letters; one followed by ':' takes an argument, by
-// '::' an optional one, attached. A leading '+' stops at the first argument that is no option. long lists "name=l" (and
-// "name=l:" or "name=l::" where that differs from the letter, as for letters above 0x7f, which have no short form); long
-// names may be abbreviated. With ok false a message was written and the caller returns its status for wrong usage.
+// Flags reads the options as getopt_long of glibc does. short lists letters. A letter followed by
+// ':' takes an argument; one followed by '::' takes an optional, attached argument. With a leading
+// '+', reading stops at the first argument that is not an option. long lists "name=l". It lists
+// "name=l:" or "name=l::" where the letter itself takes its argument differently, or is above 0x7f
+// and so has no short form. Long names may be abbreviated. When ok is false, it has written a
+// message, and the caller returns its status for wrong usage.
 func (c *Call) Flags(short string, long ...string) (f Flags, ok bool) {
 	inOrder := strings.HasPrefix(short, "+")
 	short = strings.TrimPrefix(short, "+")
@@ -158,7 +160,7 @@ func (f *Flags) long(a string, rest []string, short string, long []string) ([]st
 	return rest, nil
 }
 
-// argument reports how a letter takes an argument: 0 not, 1 always, 2 optionally.
+// argument reports whether a letter takes an argument: 0 never, 1 always, 2 optionally.
 func argument(short string, l byte) (takes int, known bool) {
 	if l == ':' {
 		return 0, false

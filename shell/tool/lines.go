@@ -9,16 +9,17 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// MaxLine is the longest line that a program takes, in bytes.
+// MaxLine is the longest line that a program accepts, in bytes.
 const MaxLine = 64 << 20
 
-// bufSize is how much is read and written at a time.
+// bufSize is the size of one read or write.
 const bufSize = 64 << 10
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufSize) }}
 
-// Lines calls fn with every line of in, without its end, which is the byte end ('\n' as a rule, 0 for -z). whole is false
-// for a last line that has none. The slice is valid during the call only. It returns fn's error, or that of a read.
+// Lines calls fn with every line of in, without the byte end that ends it ('\n' in most cases, 0
+// for -z). whole is false for a last line without an end. The slice is valid only during the call.
+// Lines returns fn's error, or the error of a read.
 func (c *Call) Lines(in io.Reader, end byte, fn func(line []byte, whole bool) error) error {
 	br := readers.Get().(*bufio.Reader)
 	br.Reset(in)
@@ -67,7 +68,7 @@ func (c *Call) Lines(in io.Reader, end byte, fn func(line []byte, whole bool) er
 	}
 }
 
-// ReadAll reads everything and pays for it; the memory is given back when the process ends.
+// ReadAll reads everything and pays for its memory. The memory is given back when the process ends.
 func (c *Call) ReadAll(in io.Reader) ([]byte, error) {
 	var out []byte
 	buf := make([]byte, bufSize)
@@ -91,7 +92,7 @@ func (c *Call) ReadAll(in io.Reader) ([]byte, error) {
 	}
 }
 
-// input is standard input as a File's reading half.
+// input makes standard input a File that can only be read.
 type input struct {
 	io.Reader
 	close func() error
@@ -105,7 +106,7 @@ func (i input) Close() error {
 	return i.close()
 }
 
-// OpenIn opens a named input; "-" is standard input.
+// OpenIn opens a named input. "-" is standard input.
 func (c *Call) OpenIn(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return input{Reader: c.In}, nil
@@ -117,8 +118,9 @@ func (c *Call) OpenIn(name string) (io.ReadCloser, error) {
 	return input{f, f.Close}, nil
 }
 
-// Inputs calls fn with every named input, or with standard input when there is none. It returns 1 when one could not be
-// opened or fn failed, which is said on Err; the others are still read. fn ends it all with [ErrStop].
+// Inputs calls fn with every named input, or with standard input if there are no names. If an input
+// can't be opened or fn fails, it writes a message on Err, continues with the other inputs, and
+// returns 1. fn ends the loop with [ErrStop].
 func (c *Call) Inputs(names []string, fn func(name string, in io.Reader) error) int {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -141,13 +143,14 @@ func (c *Call) Inputs(names []string, fn func(name string, in io.Reader) error) 
 	return status
 }
 
-// Buffered returns a buffered Out; the caller flushes it before it returns. Errorf flushes it too, as error of glibc does.
+// Buffered returns a buffered Out. The caller flushes it before it returns. Errorf flushes it too,
+// as error(3) of glibc does.
 func (c *Call) Buffered() *bufio.Writer {
 	c.buffered = bufio.NewWriterSize(c.Out, bufSize)
 	return c.buffered
 }
 
-// Flush flushes a buffered Out and returns the status to exit with: status, or 1 when what is left could not be written.
+// Flush flushes a buffered Out, and returns the exit status: status, or 1 when the flush failed.
 func (c *Call) Flush(w *bufio.Writer, status int) int {
 	if err := w.Flush(); err != nil {
 		if !c.Stopped(err) {

@@ -14,31 +14,31 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Command is a program: it does its work and returns its exit status, 0 to 255.
+// Command is a program. It does its work and returns its exit status, 0 to 255.
 type Command func(c *Call) int
 
 // Call is one run of a program.
 type Call struct {
 	Host
 	Ctx  context.Context // ends when the process is killed or the machine is closed
-	Name string          // as it was called: the first word of the command line
+	Name string          // the first word of the command line
 	Args []string        // without Name
 	In   io.Reader       // io.EOF at once when there is nothing to read
 	Out  io.Writer       // fails with EPIPE when nobody reads
 	Err  io.Writer
 
-	buffered *bufio.Writer // the last that Buffered returned
+	buffered *bufio.Writer // the last result of Buffered
 }
 
-// ProgramMark is how the files begin that lead to a machine's programs; a program's name and the end of the line follow. It
-// means nothing outside a simulated machine.
+// ProgramMark begins the files that run a machine's programs. The program's name and a newline
+// follow it. It means nothing outside a simulated machine.
 const ProgramMark = "\x7fSIM\n"
 
 // maxName is the longest name of a program.
 const maxName = 64
 
-// CheckName says why a program can't be called by a name: letters, digits and . _ + - make one, at most 64, and it does not
-// begin with a dash or a dot.
+// CheckName returns an error if a program can't have a name. A name consists of at most 64 letters,
+// digits and . _ + -, and does not begin with a dash or a dot.
 func CheckName(name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
 	if name == "" || len(name) > maxName || name[0] == '-' || name[0] == '.' || strings.Trim(name, letters) != "" {
@@ -47,69 +47,74 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Host is the process that a program runs in, and through it the machine. It is used by one goroutine at a time, except
-// for Now, Random and HTTP.
+// Host is the process that a program runs in. It also gives access to the machine. One goroutine at
+// a time may use it, except for Now, Random and HTTP.
 type Host interface {
-	// FS is the disk as the process's user sees it. Its paths are absolute: see Abs.
+	// FS is the disk with the rights of the process's user. Its paths are absolute: see Abs.
 	FS() vfs.View
 	// Dir is the working directory, absolute.
 	Dir() string
-	// Abs makes a path absolute and leaves "." and ".." to the filesystem.
+	// Abs makes a path absolute. It keeps "." and ".." for the filesystem.
 	Abs(name string) string
-	// Open opens a path for reading, writing or both, with the process's umask; /dev/stdin, /dev/fd/N and /dev/tty are the
-	// process's own. Use it, and not FS, for every name that a user gives for contents.
+	// Open opens a path for reading, writing or both, with the process's umask. /dev/stdin,
+	// /dev/fd/N and /dev/tty refer to this process. Use Open instead of FS to read or write a file
+	// whose name a user gives.
 	Open(name string, flags vfs.Flags, perm fs.FileMode) (File, error)
-	// Umask is the mode bits that new files do not get.
+	// Umask returns the mode bits that new files must not have.
 	Umask() fs.FileMode
 
-	// Getenv returns an environment variable, and Environ all as NAME=value.
+	// Getenv returns an environment variable. Environ returns all of them as NAME=value.
 	Getenv(name string) string
 	Environ() []string
 
-	// Now is the machine's clock, which need not be the host's.
+	// Now returns the time of the machine's clock, which may differ from the host's.
 	Now() time.Time
-	// Sleep waits and returns false when a signal came first.
+	// Sleep waits. It returns false when a signal arrived first.
 	Sleep(d time.Duration) bool
-	// Random fills b with random bytes, the machine's, which may be fixed by a seed.
+	// Random fills b with random bytes of the machine. A seed may fix them.
 	Random(b []byte)
 
-	// Step pays for n steps of work (a step is about a hundred nanoseconds) and reports whether the program may go on.
+	// Step pays for n steps of work, and reports whether the program may continue. A step is about
+	// a hundred nanoseconds.
 	Step(n int) bool
-	// Pay takes n bytes of the machine's memory until the process ends; a negative n gives back. The error is ENOMEM, and
-	// then the process is being ended already: return.
+	// Pay takes n bytes of the machine's memory until the process ends. A negative n gives bytes
+	// back. After the error ENOMEM the process is already being ended: return.
 	Pay(n int64) error
 
-	// Run runs another program and returns its exit status: 126 and 127 when it could not be started, which Run has said
-	// on the child's Err. The child's zero fields are the caller's own.
+	// Run runs another program and returns its exit status. The status is 126 or 127 when the
+	// program could not be started; Run has then written a message on the child's Err. Zero fields
+	// of the child are taken from the caller.
 	Run(Child) int
-	// Start runs another program beside this one.
+	// Start starts another program that runs at the same time as this one.
 	Start(Child) (Process, error)
-	// Pipe makes a pipe of the machine, for a child's In or Out: the child holds its end by itself then, and the caller
-	// closes its copy. Waiting at it lets others run where the machine is deterministic, which io.Pipe does not.
+	// Pipe makes a pipe of the machine for a child's In or Out. The child then holds its end, and
+	// the caller closes its own copy. Do not use io.Pipe: in a deterministic machine, other
+	// processes can't run while a process waits at one.
 	Pipe() (r, w File)
 
-	// Machine is the computer as a whole.
+	// Machine returns the whole computer.
 	Machine() Machine
-	// HTTP is the way out, nil where there is none.
+	// HTTP sends requests to the network. It is nil without one.
 	HTTP() HTTP
-	// Terminal is the size of the terminal that a descriptor leads to; ok is false when it leads to none.
+	// Terminal returns the size of the terminal at a descriptor. ok is false when the descriptor is
+	// not a terminal.
 	Terminal(fd int) (cols, rows int, ok bool)
 }
 
 // File is an open file, pipe or device.
 type File interface {
 	io.ReadWriteCloser
-	// Seek fails with ESPIPE on what is not a regular file.
+	// Seek fails with ESPIPE if the file is not regular.
 	io.Seeker
-	// Stat describes what is open; of a pipe it tells the mode alone.
+	// Stat describes the open file. For a pipe it has only the mode.
 	Stat() (vfs.Info, error)
-	// Truncate fails with EINVAL on what is not a regular file.
+	// Truncate fails with EINVAL if the file is not regular.
 	Truncate(size int64) error
 }
 
 // Child is a program to run. Zero fields are taken from the caller.
 type Child struct {
-	Args []string // the program's name first, looked up in PATH when it has no slash
+	Args []string // begins with the program's name, searched in PATH if it has no slash
 	Env  []string // NAME=value, all of it
 	Dir  string
 	User *vfs.Cred
@@ -118,39 +123,42 @@ type Child struct {
 	Err  io.Writer
 }
 
-// Process is a program that runs beside its starter.
+// Process is a started program that runs at the same time as its starter.
 type Process interface {
 	PID() int
-	// Signal sends it a signal, by number.
+	// Signal sends the signal with this number.
 	Signal(sig int)
 	// Done is closed at its end.
 	Done() <-chan struct{}
-	// Ended waits until it has ended, at most for within by the machine's clock (for ever if that is negative), and says
-	// whether it has. It returns early when the caller is being ended.
+	// Ended waits until the process has ended, but at most for within by the machine's clock (for
+	// ever if negative). It reports whether the process has ended. It returns early when the caller
+	// is being ended.
 	Ended(within time.Duration) bool
-	// Wait returns its exit status and, if one ended it, the signal.
+	// Wait returns the exit status, and the signal if one ended the process.
 	Wait() (status, signal int)
 }
 
-// Machine is the computer as a whole.
+// Machine is the whole computer.
 type Machine interface {
 	Hostname() string
 	CPUs() int
-	// Memory returns what processes hold and may hold, in bytes; total is 0 without a limit.
+	// Memory returns the bytes that processes hold, and the limit; total is 0 without a limit.
 	Memory() (used, total int64)
-	// Started is when the machine was switched on.
+	// Started returns the time when the machine was started.
 	Started() time.Time
-	// Processes lists what runs, by pid.
+	// Processes lists the running processes by pid.
 	Processes() []ProcessInfo
-	// Kill signals a process (pid > 0) or a group (pid < 0), as user uid. The error is ESRCH or EPERM.
+	// Kill signals a process (pid > 0) or a group (pid < 0) with the rights of user uid. The error
+	// is ESRCH or EPERM.
 	Kill(pid, sig int, uid uint32) error
-	// UserName and GroupName are the names of numbers, or the numbers; User finds a user by name.
+	// UserName and GroupName return the name for a number, or the number if there is none. User
+	// finds a user by name.
 	UserName(uid uint32) string
 	GroupName(gid uint32) string
 	User(name string) (Account, bool)
-	// Commands lists the names of all programs that the machine has.
+	// Commands lists the names of all programs of the machine.
 	Commands() []string
-	// Token asks the machine's host for an identity token, by its name or by its audience.
+	// Token asks the machine's host for an identity token, by name or by audience.
 	Token(ctx context.Context, name, audience string) (string, error)
 }
 
@@ -160,7 +168,7 @@ type Account struct {
 	UID, GID          uint32
 }
 
-// ProcessInfo is one running process.
+// ProcessInfo describes one running process.
 type ProcessInfo struct {
 	PID, PPID, PGID int
 	UID             uint32
@@ -169,21 +177,22 @@ type ProcessInfo struct {
 	TTY             bool
 }
 
-// HTTP sends requests to the outside. Each one is judged by the sandbox's policy; secrets are put in on the way.
+// HTTP sends requests to the network. The sandbox's policy judges each request. Secrets are
+// inserted on the way.
 type HTTP interface {
-	// Do sends one request and returns its answer. It does not follow redirects. The error of a request that the policy
-	// denies is a *[Denied].
+	// Do sends one request and returns its answer. It does not follow redirects. When the policy
+	// denies a request, the error is a *[Denied].
 	Do(ctx context.Context, r *Request) (*Response, error)
 }
 
-// Request is one HTTP request. Its body is read to its end and not closed.
+// Request is one HTTP request. Do reads its body to the end and does not close it.
 type Request struct {
 	Method string
 	URL    string // http or https, whole
 	Header map[string][]string
 	Body   io.Reader // nil: none
 	Length int64     // of Body, -1: unknown
-	// Insecure takes any certificate.
+	// Insecure accepts any certificate.
 	Insecure bool
 }
 
@@ -200,16 +209,16 @@ type Response struct {
 // Denied is the refusal of a request.
 type Denied struct {
 	Host   string
-	Reason string // which rule, or that there is none
+	Reason string // the rule, or the fact that there is none
 }
 
 // Error implements error.
 func (d *Denied) Error() string { return "denied by policy: " + d.Host + ": " + d.Reason }
 
-// Base is the name of the program in messages: Name without its directory.
+// Base returns the name of the program for messages: Name without its directory.
 func (c *Call) Base() string { return c.Name[strings.LastIndexByte(c.Name, '/')+1:] }
 
-// Errorf writes "name: message" on Err, after what is buffered for Out, and returns status.
+// Errorf flushes the buffered Out, writes "name: message" on Err, and returns status.
 func (c *Call) Errorf(status int, format string, args ...any) int {
 	if c.buffered != nil {
 		_ = c.buffered.Flush() // the flush at the end reports
@@ -218,7 +227,8 @@ func (c *Call) Errorf(status int, format string, args ...any) int {
 	return status
 }
 
-// Quotes makes the quotation marks ‘’ of a message plain ones where the locale is not one of UTF-8, as GNU's programs do.
+// Quotes replaces the quotation marks ‘’ of a message with plain ones if the locale is not UTF-8,
+// as GNU's programs do.
 func (c *Call) Quotes(s string) string {
 	if !strings.Contains(s, "‘") {
 		return s
@@ -234,10 +244,10 @@ func (c *Call) Quotes(s string) string {
 	return strings.NewReplacer("‘", "'", "’", "'").Replace(s)
 }
 
-// UID is the user that the process runs as.
+// UID returns the user of the process.
 func (c *Call) UID() uint32 { return c.FS().Cred().UID }
 
-// Stopped reports whether the process is being ended, so that an error needs no words.
+// Stopped reports whether the process is being ended. An error then needs no message.
 func (c *Call) Stopped(err error) bool {
 	return c.Ctx.Err() != nil || errors.Is(err, ErrStop) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOMEM)
 }

@@ -9,5 +9,5 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/sqlite"
 )
 
-// native are programs that can't be part of a WebAssembly module, or would make it too large.
+// native are programs that can't be part of a WebAssembly module or would make it too large.
 var native = []func() map[string]tool.Command{git.Commands, script.Commands, sqlite.Commands}

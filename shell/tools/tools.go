@@ -1,4 +1,5 @@
-// Package tools is the set of programs that a simulated machine has besides what the shell has itself.
+// Package tools is the set of programs that a simulated machine has in addition to the programs of
+// package interp.
 package tools
 
 import (

@@ -24,11 +24,11 @@ func (v View) Chmod(name string, mode fs.FileMode) error {
 	})
 }
 
-// Chown changes a file's owner and group. Only root may give files away; others may
-// give them to their groups.
+// Chown changes a file's owner and group. Only root may change the owner. An owner may change the
+// group to one of its own groups.
 func (v View) Chown(name string, uid, gid uint32) error { return v.chown(name, uid, gid, true) }
 
-// Lchown is Chown of a symbolic link itself.
+// Lchown is Chown for a symbolic link itself.
 func (v View) Lchown(name string, uid, gid uint32) error { return v.chown(name, uid, gid, false) }
 
 func (v View) chown(name string, uid, gid uint32, follow bool) error {
@@ -53,12 +53,12 @@ func (v View) chown(name string, uid, gid uint32, follow bool) error {
 	})
 }
 
-// Chtimes changes a file's modification time, and its access time with it.
+// Chtimes changes a file's modification time, and sets its access time to the same value.
 func (v View) Chtimes(name string, t time.Time) error {
 	return v.SetTimes(name, Times{Accessed: t, Modified: t})
 }
 
-// Times are what SetTimes sets. A zero time stays as it is.
+// Times are the times for SetTimes. A zero time is not changed.
 type Times struct {
 	Accessed, Modified time.Time
 	NoFollow           bool // a symbolic link's own

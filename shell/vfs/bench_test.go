@@ -68,7 +68,7 @@ func BenchmarkReadDir(b *testing.B) {
 	}
 }
 
-// BenchmarkMake makes files in a directory of a hundred thousand that is shared.
+// BenchmarkMakeInLarge makes files in a shared directory of a hundred thousand files.
 func BenchmarkMakeInLarge(b *testing.B) {
 	f := manyFiles(b, 100_000)
 	b.ReportAllocs()

@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// modeBits are what Chmod can change.
+// modeBits are the bits that Chmod can change.
 const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
-// put makes a new entry with, of a link or device, its text. The caller holds mu, and
-// p.node is nil.
+// put makes a new entry. text is the target of a link or the kind of a device. The caller holds mu,
+// and p.node is nil.
 func (v View) put(p place, mode fs.FileMode, text string) (*node, error) {
 	if err := v.mayChange(p.dir, nil); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (v View) put(p place, mode fs.FileMode, text string) (*node, error) {
 	return n, nil
 }
 
-// make makes what must not exist yet.
+// make makes a file that must not exist yet.
 func (v View) make(op, name string, mode fs.FileMode, text string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
@@ -63,7 +63,7 @@ func (v View) Mkdir(name string, perm fs.FileMode) error {
 	return v.make("mkdir", name, fs.ModeDir|perm&modeBits, "")
 }
 
-// MkdirAll makes a directory and its parents; one that exists is no error.
+// MkdirAll makes a directory and its parents. A directory that exists is not an error.
 func (v View) MkdirAll(name string, perm fs.FileMode) error {
 	at := ""
 	for part := range strings.SplitSeq(name, "/") {
@@ -78,7 +78,7 @@ func (v View) MkdirAll(name string, perm fs.FileMode) error {
 			continue
 		}
 		if err := v.Mkdir(at, perm); err != nil {
-			// Somebody may have made it between the two looks.
+			// Another goroutine may have made it between the two checks.
 			if i, serr := v.Stat(at); serr != nil || !i.Mode.IsDir() {
 				return err
 			}
@@ -103,8 +103,7 @@ func (v View) Symlink(target, name string) error {
 	return pathError("symlink", name, err)
 }
 
-// Mkfifo makes a named pipe. What is written to one is not this package's: see
-// [File.Kind].
+// Mkfifo makes a named pipe. This package does not store the bytes written to it: see [File.Kind].
 func (v View) Mkfifo(name string, perm fs.FileMode) error {
 	return v.make("mkfifo", name, fs.ModeNamedPipe|perm&modeBits, "")
 }
@@ -117,7 +116,7 @@ func (v View) Device(name, kind string) error {
 	return v.make("mknod", name, fs.ModeDevice|fs.ModeCharDevice|0o666, kind)
 }
 
-// Link makes name another name of the file old.
+// Link makes name another name for the file old.
 func (v View) Link(old, name string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
@@ -197,7 +196,7 @@ func (v View) Remove(name string) error {
 	return pathError("remove", name, err)
 }
 
-// mustBeEmpty reports an error if n is a directory with something in it.
+// mustBeEmpty returns an error if n is a directory that is not empty.
 func (v View) mustBeEmpty(n *node) error {
 	if n.low == nil {
 		if n.ents.n > 0 {
@@ -216,7 +215,7 @@ func (v View) mustBeEmpty(n *node) error {
 	return err
 }
 
-// remove takes away what may be.
+// remove removes an entry. The caller has checked permissions.
 func (v View) remove(p place) error {
 	if p.dir.isPortal() {
 		if err := errnoOf(p.dir.mnt.w.Remove(p.source())); err != nil {
@@ -233,8 +232,8 @@ func (v View) remove(p place) error {
 	return nil
 }
 
-// RemoveAll removes a file or a directory with all in it; a missing one is no
-// error. It stops at the first thing that may not be removed.
+// RemoveAll removes a file, or a directory with everything in it. A missing file is not an error.
+// It stops at the first file that may not be removed.
 func (v View) RemoveAll(name string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
@@ -253,12 +252,12 @@ func (v View) RemoveAll(name string) error {
 	return pathError("remove", name, err)
 }
 
-// removeTree removes an entry and all below it, children first. The caller holds mu.
+// removeTree removes an entry and everything below it, children first. The caller holds mu.
 func (v View) removeTree(dir *node, name string) error {
 	type item struct {
 		dir  *node
 		name string
-		seen bool // what is in it has been put on the stack
+		seen bool // its children have been put on the stack
 	}
 	for todo := []item{{dir: dir, name: name}}; len(todo) > 0; {
 		e := &todo[len(todo)-1]

@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// model is a filesystem as one would write it first: a map from paths to files, all of
-// it copied for each copy.
+// model is the simplest form of a filesystem: a map from paths to files. A copy of the filesystem
+// copies the whole map.
 type model map[string]*thing
 
 type thing struct {
@@ -57,7 +57,7 @@ func (m model) holds(p string) bool {
 	return false
 }
 
-// canMake is the error of making a new name.
+// canMake returns the error of making a new name.
 func (m model) canMake(p string) error {
 	d := m[above(p)]
 	switch {
@@ -71,7 +71,7 @@ func (m model) canMake(p string) error {
 	return nil
 }
 
-// missing is the error of looking at what is not there.
+// missing returns the error of reading a missing file.
 func (m model) missing(p string) error {
 	for d := p; d != "/"; {
 		d = above(d)
@@ -134,7 +134,7 @@ func (m model) clonePaths() model {
 	return c
 }
 
-// twin is a filesystem and its model, and files that are open in both.
+// twin is a filesystem and its model, with files that are open in both.
 type twin struct {
 	fs   *vfs.FS
 	m    model
@@ -154,7 +154,7 @@ func randomPath(r *rand.Rand) string {
 	return p
 }
 
-// step does one random thing to both and compares the answers.
+// step does one random operation on both and compares the answers.
 func (w *twin) step(t *testing.T, r *rand.Rand) {
 	v, m := w.fs.Root(), w.m
 	p, q := randomPath(r), randomPath(r)
@@ -184,7 +184,7 @@ func (w *twin) step(t *testing.T, r *rand.Rand) {
 		case x.dir:
 			want = syscall.EISDIR
 		case x.target != "":
-			want = got // resolving is not the model's business
+			want = got // the model does not resolve paths
 			if got == nil {
 				return
 			}
@@ -257,7 +257,7 @@ func (w *twin) step(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// use does something with an open file, which may have no name any more.
+// use does an operation on an open file. The file may have no name any more.
 func (w *twin) use(t *testing.T, r *rand.Rand) {
 	if len(w.open) == 0 {
 		return
@@ -299,7 +299,7 @@ func (w *twin) use(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// check compares all that both have.
+// check compares the whole content of both.
 func (w *twin) check(t *testing.T) {
 	t.Helper()
 	v := w.fs.Root()
@@ -334,8 +334,8 @@ func (w *twin) check(t *testing.T) {
 	}
 }
 
-// TestCloneRandom copies filesystems and changes original and copies at random; each
-// must stay what its model is, its open files too.
+// TestCloneRandom copies filesystems, and changes originals and copies at random. Each one must
+// stay equal to its model, including its open files.
 func TestCloneRandom(t *testing.T) {
 	rounds := int64(60)
 	if testing.Short() {
@@ -352,7 +352,7 @@ func TestCloneRandom(t *testing.T) {
 				if len(all) < 5 {
 					all = append(all, c)
 				} else {
-					all[r.Intn(len(all))] = c // what was there is dropped, with its open files
+					all[r.Intn(len(all))] = c // the old one is dropped, with its open files
 				}
 				for _, w := range all {
 					w.check(t)
@@ -382,7 +382,7 @@ func v0(f *vfs.FS) (errs []error) {
 	return errs
 }
 
-// TestCloneHammer copies copies from many goroutines that write to all of them.
+// TestCloneHammer makes copies of copies from many goroutines that also write to all of them.
 func TestCloneHammer(t *testing.T) {
 	f := manyFiles(t, 200)
 	var wg sync.WaitGroup
@@ -410,7 +410,7 @@ func TestCloneHammer(t *testing.T) {
 	wg.Wait()
 }
 
-// TestIdleCopies holds a copy to what ten thousand idle sandboxes may take.
+// TestIdleCopies checks that a copy takes little enough memory for ten thousand idle sandboxes.
 func TestIdleCopies(t *testing.T) {
 	f := manyFiles(t, 500)
 	all := make([]*vfs.FS, 10_000)

@@ -5,17 +5,16 @@ import (
 	"syscall"
 )
 
-// maxSize is the size over which a file may not grow, holes included.
+// maxSize is the greatest size of a file, holes included.
 const maxSize = 1 << 40
 
-// block is up to blockSize bytes of a file. Only the FS whose generation it carries
-// may change it.
+// block is up to blockSize bytes of a file. Only the FS with the block's generation may change it.
 type block struct {
 	gen  uint64
 	data []byte
 }
 
-// cost is what a block's slot and contents cost.
+// cost is the quota cost of a block's slot and bytes.
 func (b *block) cost() int64 {
 	if b == nil {
 		return slotCost
@@ -23,7 +22,7 @@ func (b *block) cost() int64 {
 	return slotCost + int64(len(b.data))
 }
 
-// below returns how many bytes of the source's contents show in a file.
+// below returns how many bytes of the source's file are still visible in n.
 func (n *node) below() int64 {
 	if n.low == nil {
 		return 0
@@ -31,8 +30,8 @@ func (n *node) below() int64 {
 	return n.low.size
 }
 
-// at returns the contents at off as far as one block goes, at most want bytes: the
-// bytes, or how many zeros, or how many bytes of the source's.
+// at returns at most want bytes of contents at off, and does not go past the block. It returns
+// bytes, or a number of zeros, or a number of bytes that are in the source.
 func (n *node) at(off int64, want int) (data []byte, zeros, source int) {
 	want = int(min(int64(want), n.size-off))
 	if want <= 0 {
@@ -52,8 +51,8 @@ func (n *node) at(off int64, want int) (data []byte, zeros, source int) {
 	return nil, want, 0
 }
 
-// readAt copies what there is at off, up to the first byte that is the source's.
-// The caller holds the FS's lock.
+// readAt copies the bytes at off, up to the first byte that is in the source. The caller holds the
+// FS's lock.
 func (n *node) readAt(b []byte, off int64) (done, source int) {
 	for done < len(b) {
 		data, zeros, source := n.at(off+int64(done), len(b)-done)
@@ -70,7 +69,7 @@ func (n *node) readAt(b []byte, off int64) (done, source int) {
 	return done, 0
 }
 
-// writeAt puts b into a node of the FS's own. The caller holds mu.
+// writeAt writes b into a node that belongs to this FS. The caller holds mu.
 func (f *FS) writeAt(by any, n *node, b []byte, off int64) (done int, err error) {
 	if room := f.maxSize - off; int64(len(b)) > room {
 		if room <= 0 {
@@ -92,8 +91,9 @@ func (f *FS) writeAt(by any, n *node, b []byte, off int64) (done int, err error)
 	return done, err
 }
 
-// own returns block i of a node of the FS's own, at least length long, for changing:
-// charged for, and copied first when it is shared or a source's. The caller holds mu.
+// own returns block i of a node that belongs to this FS, in a form that may be changed and at least
+// length long. It charges the quota. It first copies a block that is shared or in a source. The
+// caller holds mu.
 func (f *FS) own(by any, n *node, i, length int) (*block, error) {
 	if missing := i + 1 - len(n.blocks); missing > 0 {
 		if err := f.charge(int64(missing) * slotCost); err != nil {
@@ -131,7 +131,7 @@ func (f *FS) own(by any, n *node, i, length int) (*block, error) {
 	return b, nil
 }
 
-// fetch reads a block of a source's file, and pays for it.
+// fetch reads a block of a source's file, and charges the quota.
 func (f *FS) fetch(by any, n *node, i int) (*block, error) {
 	off := int64(i) * blockSize
 	size := min(blockSize, n.low.size-off)
@@ -151,7 +151,7 @@ func (f *FS) fetch(by any, n *node, i int) (*block, error) {
 	return nil, errnoOf(err)
 }
 
-// resize makes a file of the FS's own shorter, or longer by a hole. The caller holds mu.
+// resize makes a file that belongs to this FS shorter, or longer by a hole. The caller holds mu.
 func (f *FS) resize(by any, n *node, size int64) error {
 	keep := int((size + blockSize - 1) / blockSize)
 	if tail := int(size % blockSize); tail > 0 && size < n.size {

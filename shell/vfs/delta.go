@@ -9,36 +9,36 @@ import (
 	"slices"
 )
 
-// Delta walks the differences between a filesystem and the one that it was cloned
-// from, directories before what is in them, names in order. It follows [FS.Delta].
+// Delta walks the differences between a filesystem and the one that it was cloned from. A directory
+// comes before its entries, and names come in order. It follows [FS.Delta].
 type Delta struct {
 	stack []deltaDir
 	queue []event
-	now   *FS // the moment that is told of, and the one that it is compared with
+	now   *FS // the filesystem at the call of Delta, and the one to compare it with
 	base  *FS
-	dirty map[uint64]bool   // nodes of several names, one of which is new or gone
+	dirty map[uint64]bool   // nodes with several names that must be reported completely
 	first map[uint64]string // paths of those that were told
-	path  []byte            // of the directory that the reader is in
+	path  []byte            // path of the reader's directory
 	parts []int             // the length of path before each directory
 }
 
-// deltaDir is a directory on the way.
+// deltaDir is a directory on the current path.
 type deltaDir struct {
-	dir, base *node // base is nil below what the base does not have
+	dir, base *node // base is nil below a directory that the base does not have
 	name      string
 	todo      []string
 	told      bool
 }
 
-// event is one step of the walk. The encoder needs steps, not paths: those of deep
-// trees are as long as the tree is deep.
+// event is one step of the walk. The encoder uses steps and no paths, because a path in a deep tree
+// is as long as the tree is deep.
 type event struct {
 	kind byte
 	name string
 	node *node
 }
 
-// The steps, which are also the encoding's.
+// The steps. The encoding uses the same letters.
 const (
 	evEnter   = 'D' // into a directory, new or not
 	evLeave   = 'U'
@@ -46,25 +46,25 @@ const (
 	evSymlink = 'L'
 	evDevice  = 'C'
 	evFifo    = 'P'
-	evLink    = 'H' // another name of a node that was told
+	evLink    = 'H' // another name of a node that was already reported
 	evGone    = 'W'
 	evEnd     = 'E'
 )
 
-// Difference is one difference: a file that is new or changed, a directory that is
-// new, changed or leads to a change, or a name that is gone.
+// Difference is one difference: a new or changed file, a directory that is new, changed or on the
+// way to a change, or a name that is gone.
 type Difference struct {
 	Path   string // without a leading slash; "" for the root
-	Gone   bool   // the base has it; nothing below is told of
-	Info   Info   // unless Gone; its Path is not set
+	Gone   bool   // only the base has it; names below are not reported
+	Info   Info   // set unless Gone; its Path is not set
 	Attrs  map[string]string
-	Device string // of a device: null, zero, full or random
-	Link   string // the Path of another name of this file, told before
+	Device string // kind of a device: null, zero, full or random
+	Link   string // the Path of another name of this file, reported before
 	node   *node
 }
 
-// Blocks returns the contents of a file: offsets in order and the bytes at them. What
-// lies between is a hole. The bytes must not be changed.
+// Blocks returns the contents of a file: offsets in order, with the bytes there. Gaps between them
+// are holes. The bytes must not be changed.
 func (d Difference) Blocks() iter.Seq2[int64, []byte] {
 	return func(yield func(int64, []byte) bool) {
 		if d.node == nil {
@@ -78,9 +78,9 @@ func (d Difference) Blocks() iter.Seq2[int64, []byte] {
 	}
 }
 
-// Delta returns the differences between f and base, of which f or one of its
-// ancestors must be a clone. They are those of this moment. What is mounted is no part
-// of them: under it lies the directory that it hides.
+// Delta returns the differences between f and base at this moment. f or one of its ancestors must
+// be a clone of base. Mounted files are not part of the differences: a mount point counts as the
+// directory that the mount hides.
 func (f *FS) Delta(base *FS) *Delta {
 	d := &Delta{now: f.Clone(Options{}), base: base.Clone(Options{}), dirty: map[uint64]bool{}, first: map[uint64]string{}}
 	if d.now.nodes == d.base.nodes && d.now.top == d.base.top {
@@ -92,7 +92,7 @@ func (f *FS) Delta(base *FS) *Delta {
 	return d
 }
 
-// plain returns a node without what is mounted at it.
+// plain returns a node, without a mount on it.
 func (f *FS) plain(ino uint64) *node {
 	n := f.nodes.get(ino)
 	for n != nil && n.isMountRoot() {
@@ -101,7 +101,7 @@ func (f *FS) plain(ino uint64) *node {
 	return n
 }
 
-// entry is plain of a name in a directory, which may be nil.
+// entry returns the node of a name in a directory, without a mount on it. The directory may be nil.
 func (f *FS) entry(dir *node, name string) *node {
 	if dir == nil {
 		return nil
@@ -110,7 +110,7 @@ func (f *FS) entry(dir *node, name string) *node {
 	return f.plain(ino)
 }
 
-// markLinks finds the files of several names that must be told as a whole.
+// markLinks finds the files with several names that must be reported completely.
 func (d *Delta) markLinks(root, base *node) {
 	type pair struct{ n, b *node }
 	for todo := []pair{{root, base}}; len(todo) > 0; {
@@ -135,7 +135,7 @@ func (d *Delta) markLinks(root, base *node) {
 	}
 }
 
-// same reports whether two nodes can't be told apart, what is in a directory aside.
+// same reports whether two nodes are equal. It ignores the entries of a directory.
 func same(n, b *node) bool {
 	if n == b {
 		return true
@@ -175,7 +175,7 @@ func (d *Delta) push(name string, n, b *node) {
 	}
 }
 
-// tell queues the steps into the directory that the walk is in.
+// tell queues the steps that lead into the walk's current directory.
 func (d *Delta) tell() {
 	for i := range d.stack {
 		if dir := &d.stack[i]; !dir.told {
@@ -185,7 +185,7 @@ func (d *Delta) tell() {
 	}
 }
 
-// step returns the next step; evEnd is the last, again and again.
+// step returns the next step. After the last one it returns evEnd at each call.
 func (d *Delta) step() event {
 	for {
 		if len(d.queue) > 0 {
@@ -217,7 +217,7 @@ func (d *Delta) step() event {
 	}
 }
 
-// kindOf is the step for an entry that is no directory.
+// kindOf returns the step for an entry that is not a directory.
 func kindOf(n *node) byte {
 	switch {
 	case n == nil:
@@ -232,12 +232,11 @@ func kindOf(n *node) byte {
 	return evFile
 }
 
-// maxDeltaPath is the longest path that Next tells of: the longest that a program
-// could name.
+// maxDeltaPath is the longest path that Next returns. No program could name a longer one.
 const maxDeltaPath = maxPath
 
-// Next returns the next difference, io.EOF after the last. A path longer than any
-// program could name, which moving deep directories can make, is ENAMETOOLONG.
+// Next returns the next difference, and io.EOF after the last. Moving deep directories can make
+// paths that are too long for any program. For such a path the error is ENAMETOOLONG.
 func (d *Delta) Next() (Difference, error) {
 	for {
 		e := d.step()
@@ -284,7 +283,7 @@ func (d *Delta) difference(path string, e event) Difference {
 	return x
 }
 
-// clampTime keeps a time within the years that every format can say.
+// clampTime limits a time to the years that every format can represent.
 func clampTime(t stamp) (sec int64, nsec int) {
 	const first, last = -62135596800, 253402300799 // the years 1 to 9999
 	switch {

@@ -10,28 +10,28 @@ import (
 	"syscall"
 )
 
-// ErrFormat is the error of an encoding that Save did not write.
+// ErrFormat is the error of an encoding that was not written by Save.
 var ErrFormat = errors.New("not a saved filesystem")
 
-// decoder reads an encoding into a filesystem that nobody else has yet.
+// decoder reads an encoding into a filesystem that no other goroutine uses yet.
 type decoder struct {
 	r     *bufio.Reader
 	fs    *FS
 	stack []loading
-	nodes []uint64 // inode numbers, by number in the encoding
+	nodes []uint64 // inode numbers, by a node's number in the encoding
 }
 
 // loading is a directory that is being filled.
 type loading struct {
 	dir   uint64
 	mtime stamp
-	last  string // the name before: they come in order, so that none comes twice
+	last  string // the previous name: names come in order, so none can come twice
 	any   bool
 }
 
-// Load makes a filesystem of base and what Save wrote of another one. It trusts
-// nothing: every count and length is charged to the quota, or bounded, before memory
-// is taken for it. The error is ErrFormat, or ENOSPC when o.Quota is too small for it.
+// Load makes a filesystem from base and the bytes that Save wrote. It trusts nothing: before it
+// takes memory for a count or length, it charges the quota or checks a bound. The error is
+// ErrFormat, or ENOSPC when o.Quota is too small.
 func Load(r io.Reader, base *FS, o Options) (*FS, error) {
 	d := &decoder{r: bufio.NewReaderSize(r, 16<<10), fs: base.Clone(o)}
 	for {
@@ -55,7 +55,7 @@ func Load(r io.Reader, base *FS, o Options) (*FS, error) {
 	return d.fs, nil
 }
 
-// end says what an end in the middle means.
+// end converts an early end of input to ErrFormat.
 func (d *decoder) end(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: it ends in the middle", ErrFormat)
@@ -91,7 +91,7 @@ func (d *decoder) step(kind byte) error {
 	return fmt.Errorf("%w: step %q", ErrFormat, kind)
 }
 
-// name reads an entry's name. The root alone has none, and comes first.
+// name reads an entry's name. Only the root has none, and it comes first.
 func (d *decoder) name(kind byte) (string, error) {
 	name, err := d.text(maxName)
 	switch {
@@ -113,10 +113,10 @@ func (d *decoder) name(kind byte) (string, error) {
 	return name, nil
 }
 
-// dir is the directory that is being filled.
+// dir returns the directory that is being filled.
 func (d *decoder) dir() *node { return d.fs.nodes.get(d.stack[len(d.stack)-1].dir) }
 
-// enter goes into a directory, which is made if it is not there.
+// enter goes into a directory, and makes it if it is missing.
 func (d *decoder) enter(name string) error {
 	var n *node
 	if len(d.stack) == 0 {
@@ -135,7 +135,7 @@ func (d *decoder) enter(name string) error {
 	return nil
 }
 
-// make puts a new node in the place of whatever is there.
+// make makes a new node. It replaces an existing entry of that name.
 func (d *decoder) make(kind byte, name string) (*node, error) {
 	if err := d.drop(name); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (d *decoder) make(kind byte, name string) (*node, error) {
 	return d.fs.link(d.dir(), name, d.fs.newNode(typeOf(kind), Cred{})), nil
 }
 
-// drop removes what the base has of a name.
+// drop removes the base's entry of a name.
 func (d *decoder) drop(name string) error {
 	dir := d.dir()
 	if d.fs.entry(dir, name) == nil {
@@ -237,7 +237,7 @@ func (d *decoder) attributes(n *node, kind byte) error {
 	if err != nil {
 		return err
 	}
-	// What the base's directory had is given back; new nodes have none.
+	// Give back the cost of the attributes of the base's directory. New nodes have none.
 	if err := d.fs.charge(-attrCost(n.attrs)); err != nil {
 		return err
 	}
@@ -305,7 +305,7 @@ func (d *decoder) contents(n *node) error {
 	}
 }
 
-// number reads a varint of at most a value. There is one way to write each.
+// number reads a varint up to most. It accepts only the shortest form of a number.
 func (d *decoder) number(most uint64) (uint64, error) {
 	var n uint64
 	for shift := uint(0); shift < 63; shift += 7 {
@@ -324,7 +324,7 @@ func (d *decoder) number(most uint64) (uint64, error) {
 	return 0, fmt.Errorf("%w: a number without an end", ErrFormat)
 }
 
-// text reads a text of at most so many bytes.
+// text reads a text of at most most bytes.
 func (d *decoder) text(most uint64) (string, error) {
 	n, err := d.number(most)
 	if err != nil {

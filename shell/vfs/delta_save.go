@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Bounds on what an encoding may say. Save never comes near them.
+// Bounds of the values in an encoding. Save stays far below them.
 const (
 	maxAttrs     = 4096
 	maxAttrName  = 4 << 10
@@ -21,13 +21,13 @@ type encoder struct {
 	buf []byte
 }
 
-// Save writes what f has beyond base, of which f or one of its ancestors must be a
-// clone, as it is at this moment. [Load] reads it. What is written holds no
-// checksum, and nothing of open files without a name, of access times and of what is mounted.
+// Save writes the difference between f and base at this moment. f or one of its ancestors must be a
+// clone of base. [Load] reads it. The output has no checksum. It does not contain open files
+// without a name, access times and mounted files.
 //
-// The encoding is the walk of a [Delta]: one letter for each step, then its fields.
-// Numbers are varints, texts and contents have their length before them. A file with
-// several names is told once and then by its number.
+// The encoding is the walk of a [Delta]: one letter for each step, then its fields. Numbers are
+// varints. Texts and contents follow their length. A file with several names is written once, and
+// then referred to by its number.
 func (f *FS) Save(w io.Writer, base *FS) error {
 	d := f.Delta(base)
 	e := &encoder{w: w}
@@ -64,7 +64,7 @@ func (f *FS) Save(w io.Writer, base *FS) error {
 	return e.err
 }
 
-// node writes all of a node but its entries.
+// node writes everything of a node except its entries.
 func (e *encoder) node(n *node) {
 	e.number(uint64(n.mode))
 	e.number(uint64(n.uid))
@@ -89,7 +89,7 @@ func (e *encoder) node(n *node) {
 	}
 }
 
-// contents writes a file's size and blocks; a block of length 0 ends them.
+// contents writes a file's size and blocks. A block of length 0 ends them.
 func (e *encoder) contents(n *node) {
 	e.number(uint64(n.size))
 	last := -1
@@ -128,7 +128,7 @@ func (e *encoder) text(s string) {
 	}
 }
 
-// flush hands on what was collected.
+// flush writes the collected bytes.
 func (e *encoder) flush() {
 	if e.err == nil && len(e.buf) > 0 {
 		_, e.err = e.w.Write(e.buf)
@@ -136,7 +136,7 @@ func (e *encoder) flush() {
 	e.buf = e.buf[:0]
 }
 
-// typeOf is the type bits that go with a step.
+// typeOf returns the type bits for a step.
 func typeOf(kind byte) fs.FileMode {
 	switch kind {
 	case evEnter:

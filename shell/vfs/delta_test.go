@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// deltaBase is a template with one of each kind, two files of several names among them.
+// deltaBase is a template with one file of each kind. Two of the files have several names.
 func deltaBase(t testing.TB) *vfs.FS {
 	f := vfs.New(vfs.Options{Now: func() time.Time { return time.Unix(1e9, 5) }})
 	v := f.Root()
@@ -33,7 +33,7 @@ func deltaBase(t testing.TB) *vfs.FS {
 	return f
 }
 
-// dump describes a whole filesystem; files of several names are told by the first.
+// dump describes a whole filesystem. It describes a file with several names at its first name.
 func dump(t testing.TB, f *vfs.FS) map[string]string {
 	t.Helper()
 	v, out, first := f.Root(), map[string]string{}, map[uint64]string{}
@@ -94,7 +94,8 @@ func save(t testing.TB, f, base *vfs.FS) []byte {
 	return b.Bytes()
 }
 
-// roundTrip saves, loads, compares, and saves what was loaded: the same bytes.
+// roundTrip saves a filesystem, loads and compares it, and saves the result. Both saves must give
+// the same bytes.
 func roundTrip(t testing.TB, f, base *vfs.FS, quota int64) *vfs.FS {
 	t.Helper()
 	enc := save(t, f, base)
@@ -121,7 +122,7 @@ func TestDeltaOfNothing(t *testing.T) {
 	}
 }
 
-// TestDeltaRandom compares a filesystem after random changes with what is loaded of it.
+// TestDeltaRandom changes a filesystem at random, saves and loads it, and compares the result.
 func TestDeltaRandom(t *testing.T) {
 	base := deltaBase(t)
 	before := dump(t, base)
@@ -147,7 +148,7 @@ func TestDeltaRandom(t *testing.T) {
 	}
 }
 
-// scramble makes one random change. Errors are part of the game.
+// scramble makes one random change. Errors are allowed.
 func scramble(r *rand.Rand, f *vfs.FS) {
 	v := f.Root()
 	dirs := []string{"/bin", "/bin/sub", "/bin/sub/deep", "/tmp", "/tmp/x", "/tmp/x/y", "", "/new"}
@@ -212,7 +213,7 @@ func TestDeltaQuota(t *testing.T) {
 	}
 }
 
-// Holes cost nothing to keep, whatever their size.
+// TestDeltaSparse checks that holes cost nothing, whatever their size.
 func TestDeltaSparse(t *testing.T) {
 	base := deltaBase(t)
 	f := base.Clone(vfs.Options{Quota: 1 << 20})
@@ -231,7 +232,7 @@ func TestDeltaSparse(t *testing.T) {
 	}
 }
 
-// What was cloned off the way of later writes stays as it was.
+// TestDeltaIsOfItsMoment checks that a Delta does not see later writes.
 func TestDeltaIsOfItsMoment(t *testing.T) {
 	base := deltaBase(t)
 	f := base.Clone(vfs.Options{})
@@ -258,8 +259,8 @@ func TestDeltaIsOfItsMoment(t *testing.T) {
 	}
 }
 
-// Moving deep directories makes paths that no program can name. They are kept, at a
-// cost that does not grow with their length, and told of by nobody.
+// TestDeltaDeep moves deep directories, which makes paths that no program can name. Such files are
+// kept, at a cost that does not grow with the path's length, but Next does not report them.
 func TestDeltaDeep(t *testing.T) {
 	base := vfs.New(vfs.Options{})
 	f := base.Clone(vfs.Options{})
@@ -296,7 +297,7 @@ func TestDeltaDeep(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses goes through encodings that Save does not write.
+// TestLoadRefuses loads encodings that Save does not write.
 func TestLoadRefuses(t *testing.T) {
 	base := deltaBase(t)
 	const (
@@ -354,7 +355,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A few bytes that ask for much memory are a matter of the quota.
+	// The quota must stop a few bytes that ask for much memory.
 	for name, enc := range map[string]string{
 		"far block": root + "F\x01f" + meta + "\x80\x80\x80\x80\x80\x20\x01\xff\xff\xff\x0fx\x00UE",
 	} {
@@ -364,8 +365,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzLoad loads anything. What is accepted must be a whole filesystem within its
-// quota, and the same when it is saved and loaded again.
+// FuzzLoad loads any bytes. A filesystem that Load accepts must be complete and within its quota.
+// It must be the same after it is saved and loaded again.
 func FuzzLoad(f *testing.F) {
 	base := deltaBase(f)
 	f.Add([]byte("E"))
@@ -397,7 +398,7 @@ func FuzzLoad(f *testing.F) {
 		if !bytes.Equal(save(t, again, base), first) {
 			t.Error("saved twice it differs")
 		}
-		_ = c.Root().RemoveAll("/bin") // the links and counts hold together
+		_ = c.Root().RemoveAll("/bin") // check that links and counts are consistent
 		_ = c.Root().RemoveAll("/tmp")
 	})
 }

@@ -9,39 +9,39 @@ import (
 // Sizes of the pieces of a large directory.
 const (
 	maxTwig = 64 // entries of one piece
-	minTwig = 16 // below it a piece joins its neighbour
+	minTwig = 16 // a smaller piece is joined with its neighbour
 )
 
-// entry is a name in a directory. Number 0 stands for a name that is gone although
-// the source below has it.
+// entry is a name in a directory. Number 0 means that the name was removed, although the source
+// below still has it.
 type entry struct {
 	name string
 	ino  uint64
 }
 
-// entries are a directory's names, in order: a B-tree whose pieces carry the
-// generation of the FS that may change them. A copy of the value is a copy of the
-// directory, and its listing needs no sorting.
+// entries are a directory's names in order. They are a B-tree whose pieces have the generation of
+// the FS that may change them. A copy of the value is a copy of the directory. Listing needs no
+// sorting.
 type entries struct {
 	root *twig
 	n    int // names, gone ones too
 }
 
-// twig is a piece: a leaf of entries, or kids, each with a name that is not above
-// its first and above all before it.
+// twig is a piece of the tree. It is a leaf with entries, or it has kids with a name each. A kid's
+// name is not greater than the kid's first entry, and greater than all entries before it.
 type twig struct {
 	gen  uint64
 	list []entry
 	kids []*twig // nil in a leaf
 }
 
-// find returns where name is or belongs in a leaf.
+// find returns the position of name in a leaf, or the position where it must be inserted.
 func (t *twig) find(name string) (int, bool) {
 	i := sort.Search(len(t.list), func(i int) bool { return t.list[i].name >= name })
 	return i, i < len(t.list) && t.list[i].name == name
 }
 
-// kid returns which piece below has name if one does.
+// kid returns the piece below that has name, if any piece has it.
 func (t *twig) kid(name string) int {
 	i := sort.Search(len(t.list), func(i int) bool { return t.list[i].name > name })
 	return max(i-1, 0)
@@ -70,7 +70,7 @@ func (e entries) get(name string) (uint64, bool) {
 	return t.list[i].ino, true
 }
 
-// put enters a name or changes its number.
+// put adds a name or changes its number.
 func (e *entries) put(gen uint64, name string, ino uint64) {
 	if e.root == nil {
 		e.root = &twig{gen: gen}
@@ -84,7 +84,7 @@ func (e *entries) put(gen uint64, name string, ino uint64) {
 	}
 }
 
-// put recurses as deep as the tree is high: six levels are a thousand million names.
+// put recurses to the height of the tree: six levels hold a thousand million names.
 func (t *twig) put(gen uint64, name string, ino uint64) (left, right *twig, added bool) {
 	t = t.own(gen)
 	if t.kids == nil {
@@ -108,7 +108,7 @@ func (t *twig) put(gen uint64, name string, ino uint64) (left, right *twig, adde
 	}
 	half := len(t.list) / 2
 	if t.list[len(t.list)-1].name == name {
-		half = len(t.list) * 7 / 8 // names in order fill the pieces
+		half = len(t.list) * 7 / 8 // names added in order fill the pieces
 	}
 	right = &twig{gen: gen, list: slices.Clone(t.list[half:])}
 	if t.kids != nil {
@@ -121,7 +121,7 @@ func (t *twig) put(gen uint64, name string, ino uint64) (left, right *twig, adde
 	return t, right, added
 }
 
-// del takes out a name that is there.
+// del removes a name, which must exist.
 func (e *entries) del(gen uint64, name string) {
 	e.n--
 	e.root = e.root.del(gen, name)
@@ -158,7 +158,7 @@ func (t *twig) del(gen uint64, name string) *twig {
 	return t
 }
 
-// join makes piece i one with a neighbour if both are small.
+// join joins piece i with a neighbour if both are small.
 func (t *twig) join(gen uint64, i int) {
 	if i > 0 && (i+1 == len(t.kids) || len(t.kids[i-1].list) < len(t.kids[i+1].list)) {
 		i--
@@ -172,7 +172,7 @@ func (t *twig) join(gen uint64, i int) {
 	t.list, t.kids = slices.Delete(t.list, i+1, i+2), slices.Delete(t.kids, i+1, i+2)
 }
 
-// all returns the entries in order. The directory must not be changed meanwhile.
+// all returns the entries in order. The directory must not change during the loop.
 func (e entries) all() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		if e.root != nil {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Flags say how [View.OpenFile] opens.
+// Flags say how [View.OpenFile] opens a file.
 type Flags int
 
 // The flags. One of Read, Write or both is needed.
@@ -14,7 +14,7 @@ const (
 	ReadOnly Flags = 1 << iota
 	WriteOnly
 	CreateNew // make it if missing
-	Exclusive // with CreateNew: fail when it exists
+	Exclusive // with CreateNew: fail if the file exists
 	Truncate
 	Append
 )
@@ -22,14 +22,14 @@ const (
 // ReadWrite opens for both.
 const ReadWrite = ReadOnly | WriteOnly
 
-// File is an open file. It is safe for concurrent use. What it leads to is found by
-// number each time, so that it stays right when the filesystem was copied.
+// File is an open file. It is safe for concurrent use. Each operation finds the node by its number,
+// so that the file stays valid after the filesystem was copied.
 type File struct {
 	fs    *FS
 	by    any
-	ino   uint64   // 0 while the file is a source's alone
-	at    place    // where it was found, for the watchers; dir's contents may be out of date
-	low   *lowered // of a source's file in an overlay
+	ino   uint64   // 0 while the file is only in a source
+	at    place    // its place when it was opened, for watchers; dir's contents may be old
+	low   *lowered // for a source's file in an overlay
 	mnt   *mount
 	path  string
 	kind  string // see Kind
@@ -37,7 +37,7 @@ type File struct {
 
 	mu     sync.Mutex
 	off    int64
-	handle Handle // of a source's contents, opened when they are needed
+	handle Handle // for a source's contents, opened when needed
 	closed bool
 }
 
@@ -62,7 +62,7 @@ func (f *File) Stat() (Info, error) {
 	return f.fs.info(f.path, f.mnt.node(nil, "", f.at.name, e)), nil
 }
 
-// Device returns the kind of a device file and "" for any other.
+// Device returns the kind of a device file, and "" for any other file.
 func (f *File) Device() string {
 	if f.kind == "fifo" {
 		return ""
@@ -70,13 +70,13 @@ func (f *File) Device() string {
 	return f.kind
 }
 
-// Kind returns a device's kind, "fifo" for a named pipe, and "" for a regular file.
-// A named pipe has no contents here: whoever opens it connects readers and writers by
-// what [File.Shared] keeps.
+// Kind returns a device's kind, "fifo" for a named pipe, and "" for a regular file. A named pipe
+// has no contents here: the code that opens it connects readers and writers through the value of
+// [File.Shared].
 func (f *File) Kind() string { return f.kind }
 
-// Shared returns the value that all who have this file open share: what the first of
-// them made. It is forgotten when the last closes.
+// Shared returns one value for all that have this file open. The first call makes it. The value is
+// dropped when the last of them closes the file.
 func (f *File) Shared(make func() any) any {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -96,7 +96,7 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt reads at an offset, and leaves the file's own where it is.
+// ReadAt reads at an offset. It does not change the file's own offset.
 func (f *File) ReadAt(b []byte, off int64) (done int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +108,7 @@ func (f *File) ReadAt(b []byte, off int64) (done int, err error) {
 	return done, err
 }
 
-// readAt reads what can be read at once. The caller holds f.mu.
+// readAt reads the bytes that can be read at once. The caller holds f.mu.
 func (f *File) readAt(b []byte, off int64) (int, error) {
 	if f.closed || f.flags&ReadOnly == 0 {
 		return 0, pathError("read", f.path, syscall.EBADF)
@@ -124,8 +124,8 @@ func (f *File) readAt(b []byte, off int64) (int, error) {
 	n, source, old := 0, len(b), false
 	if node != nil {
 		n, source = node.readAt(b, off)
-		// As Linux does it: a file's access time is kept when it is behind its
-		// changes. One that is shared with a copy isn't copied just for that.
+		// As in Linux, the access time is updated only if it is older than the last change. A file
+		// that is shared with a copy isn't copied for this.
 		old = node.gen == f.fs.gen && !node.accessed.after(node.modified)
 	}
 	f.fs.mu.RUnlock()
@@ -146,7 +146,7 @@ func (f *File) readAt(b []byte, off int64) (int, error) {
 	case n > 0:
 		return n, nil
 	case err == nil || err == io.EOF:
-		if node != nil { // the source shrank: what it had reads as zeros
+		if node != nil { // the source shrank: its missing bytes read as zeros
 			clear(b[:source])
 			return source, nil
 		}
@@ -176,8 +176,8 @@ func (f *File) readDevice(b []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Write writes at the offset, or at the end of a file opened with Append. Over
-// the quota it writes what fits and returns ENOSPC.
+// Write writes at the offset, or at the end of a file opened with Append. Over the quota it writes
+// the bytes that fit and returns ENOSPC.
 func (f *File) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +212,7 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, pathError("write", f.path, err)
 }
 
-// changed notes that contents were written. The caller holds the FS's lock.
+// changed records a write of contents. The caller holds the FS's lock.
 func (f *File) changed(n *node) {
 	n.modified = f.fs.stamp()
 	n.changed = n.modified
@@ -289,6 +289,6 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Name returns the path that the file was opened at, every link resolved. It may have
+// Name returns the path at which the file was opened, with all links resolved. The file may have
 // moved since.
 func (f *File) Name() string { return f.path }

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// What things cost against the quota, besides their bytes.
+// Costs that count against the quota, besides the bytes of contents.
 const (
 	nodeCost  = 512 // one file, directory or link
 	linkCost  = 320 // one more name of a file
-	goneCost  = 320 // a name of a source's that is hidden
+	goneCost  = 320 // a hidden name of a source
 	xattrCost = 64  // one user attribute
-	slotCost  = 8   // one block of a file, present or not
+	slotCost  = 8   // one block of a file, even a hole
 	blockSize = 32 << 10
 )
 
 // Options configures [New]. The zero value has no limits.
 type Options struct {
-	// Quota is how many bytes may be written on top of the start state; 0 means
-	// no limit. Each file costs half a kilobyte besides its contents.
+	// Quota is the number of bytes that may be written, beyond the start state; 0 means no limit.
+	// Each file costs half a kilobyte besides its contents.
 	Quota int64
-	// Files is how many files and directories may be made on top of the start state;
-	// 0 means no limit. Beyond it the error is ENOSPC, as on a disk without inodes.
+	// Files is the number of files and directories that may be made, beyond the start state; 0
+	// means no limit. Over it the error is ENOSPC, as on a disk without free inodes.
 	Files int64
-	// FileSize is how large a file may be, holes included; 0 is a terabyte. Beyond it
-	// the error is EFBIG.
+	// FileSize is the greatest size of a file, holes included; 0 is a terabyte. Over it the error
+	// is EFBIG.
 	FileSize int64
-	// Now is the clock of the files' times; nil is time.Now.
+	// Now is the clock for the files' times; nil is time.Now.
 	Now func() time.Time
-	// Random fills what is read from a random device; nil is the host's generator.
+	// Random makes the bytes of a random device; nil is the host's generator.
 	Random func([]byte)
 }
 
@@ -46,12 +46,12 @@ type FS struct {
 	top      uint64 // number of the root
 	lastIno  uint64
 	lastDev  uint32
-	gen      uint64 // what carries it is this FS's alone
+	gen      uint64 // only this FS may change objects of this generation
 	quota    int64
 	used     int64
-	base     int64 // what was used when the quota began to count
+	base     int64 // the value of used when the quota began to count
 	maxFiles int64
-	files    int64 // made since the start, less those removed
+	files    int64 // made since the start, minus those removed
 	maxSize  int64
 	opens    map[uint64]*opened    // by number
 	lowers   map[lowerKey]*lowered // open files of sources
@@ -60,16 +60,16 @@ type FS struct {
 	watches  []*Watch
 }
 
-// opened is what open files of one node share.
+// opened is shared by the open files of one node.
 type opened struct {
 	count  int
 	shared any // see File.Shared
 }
 
-// generations are never used twice in a process.
+// generations counts generations. No number is used twice in a process.
 var generations atomic.Uint64
 
-// New returns a filesystem with nothing but a root directory of mode 0755.
+// New returns a filesystem that has only a root directory of mode 0755.
 func New(o Options) *FS {
 	f := o.fs()
 	n := f.newNode(fs.ModeDir|0o755, Cred{})
@@ -118,26 +118,26 @@ func (f *FS) Usage() (used, quota int64) {
 	return max(f.used-f.base, 0), f.quota
 }
 
-// Files returns how many files were made since the start, less those removed, and
-// how many may be (0 without a limit).
+// Files returns the number of files made since the start, minus those removed, and the limit (0
+// without one).
 func (f *FS) Files() (made, limit int64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return max(f.files, 0), f.maxFiles
 }
 
-// Clone returns an independent copy with limits and a clock of its own; what it
-// holds at this moment is not counted against them. It takes the same time however
-// much that is: from here on, both copy what they change. Mounts are in the copy
-// too; open files and watches stay with the original.
+// Clone returns an independent copy with its own limits and clock. The present contents are not
+// counted against the limits. The time that it takes does not depend on the contents: afterwards,
+// both sides copy the parts that they change. The copy has the same mounts. Open files and watches
+// stay with the original.
 func (f *FS) Clone(o Options) *FS {
 	c := o.fs()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gen = generations.Add(1) // from here on nothing that there is belongs to anybody
+	f.gen = generations.Add(1) // from now on, neither side may change the existing objects in place
 	c.nodes, c.top, c.mounts, c.lastIno, c.lastDev, c.used, c.base = f.nodes, f.top, f.mounts, f.lastIno, f.lastDev, f.used, f.used
 	for ino := range f.orphans {
-		c.nodes.del(c.gen, ino) // only open files of the original lead there
+		c.nodes.del(c.gen, ino) // only open files of the original refer to it
 	}
 	return c
 }

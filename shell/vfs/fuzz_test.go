@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// FuzzPaths uses any texts as paths and as a link's target. Nothing may break, no name
-// may come out that can't have gone in, and removing all gives every byte back.
+// FuzzPaths uses any texts as paths and as a link's target. Nothing may break. No listed path may
+// be malformed or lead to another file. Removing all files must give back every byte.
 func FuzzPaths(f *testing.F) {
 	for _, s := range [][3]string{{"..", "/d/l/../x", "/d/e"}, {"/d/l", "/d/l", "/"}, {"e/", "/d/l/", "//d//."}, {"\x00", "", strings.Repeat("a/", 3000)},
 		{strings.Repeat("../", 500), "/d/l/d/l/d", "/d/e/../../d/l"}, {"nope", "/d/l/", "/d/l/x"}} {
@@ -44,7 +44,7 @@ func FuzzPaths(f *testing.F) {
 		for _, i := range l {
 			must(t, v.RemoveAll(i.Path))
 		}
-		// What the start state had was given back too, so that less than nothing is used.
+		// The files of the start state were removed too. The used bytes must then be 0.
 		if used, _ := c.Usage(); used != 0 {
 			t.Errorf("%d bytes stay used", used)
 		}

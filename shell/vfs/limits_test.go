@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestFileLimits holds Options.Files and FileSize.
+// TestFileLimits checks Options.Files and FileSize.
 func TestFileLimits(t *testing.T) {
 	f := vfs.New(vfs.Options{Files: 3, FileSize: 100_000})
 	v := f.Root()
@@ -41,7 +41,7 @@ func TestFileLimits(t *testing.T) {
 	must(t, h.Close())
 }
 
-// TestLinkCharges checks that names, targets and attributes are not free.
+// TestLinkCharges checks that names, targets and attributes count against the quota.
 func TestLinkCharges(t *testing.T) {
 	f := vfs.New(vfs.Options{Quota: 64 << 10})
 	v := f.Root()
@@ -101,7 +101,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestFifo checks the half of named pipes that is here.
+// TestFifo checks the part of named pipes that this package implements.
 func TestFifo(t *testing.T) {
 	f := vfs.New(vfs.Options{})
 	v := f.Root()

@@ -10,43 +10,43 @@ import (
 	"time"
 )
 
-// Source is a tree of files from elsewhere, to be mounted. Paths have no slash at
-// either end and neither "." nor ".." nor empty names; "" is the source's root.
-// Symbolic links are never followed by a source: the filesystem does it, in its own
-// tree. Errors are syscall.Errno or wrap one; a missing file is ENOENT.
+// Source is a tree of files that can be mounted. Paths have no slash at either end, and no ".",
+// ".." or empty names; "" is the source's root. A source never follows symbolic links: the
+// filesystem follows them in its own tree. Errors are syscall.Errno or wrap one; a missing file is
+// ENOENT.
 //
-// Lookup and ReadDir, and Open of an overlay's source, are called under the filesystem's
-// lock: they answer at once and don't ask the filesystem anything. by is the value that the asking view was given
-// by [View.For], nil without one. A source is used by many goroutines at once.
+// Lookup and ReadDir are called under the filesystem's lock, and for an overlay Open too. They must
+// return at once and must not call the filesystem. by is the value that [View.For] gave to the
+// view, or nil. Many goroutines use a source at once.
 type Source interface {
 	// Lookup describes a file.
 	Lookup(by any, path string) (Entry, error)
 	// ReadDir describes all files in a directory, in any order.
 	ReadDir(by any, path string) ([]Entry, error)
-	// Open opens a regular file, for writing too if write is set. What is none is
-	// refused with ENXIO.
+	// Open opens a regular file, for writing too if write is set. Other files are refused with
+	// ENXIO.
 	Open(by any, path string, write bool) (Handle, error)
 }
 
-// Writer is a source that can be changed. Its methods are called under the
-// filesystem's lock, after the viewer's permissions were checked.
+// Writer is a source that can be changed. Its methods are called under the filesystem's lock, after
+// the viewer's permissions have been checked.
 type Writer interface {
 	Source
-	// Create makes an empty regular file; one that exists is EEXIST.
+	// Create makes an empty regular file. The error is EEXIST if the file exists.
 	Create(path string, perm fs.FileMode) error
 	Mkdir(path string, perm fs.FileMode) error
 	Symlink(target, path string) error
 	Link(old, path string) error
-	// Rename replaces what has the new name, as rename(2) does.
+	// Rename replaces an existing file of the new name, as rename(2) does.
 	Rename(from, to string) error
 	// Remove removes a file or an empty directory.
 	Remove(path string) error
 	Chmod(path string, mode fs.FileMode) error
-	// Chtimes sets the times that aren't zero. It is not asked for symbolic links.
+	// Chtimes sets the times that aren't zero. It is not called for symbolic links.
 	Chtimes(path string, accessed, modified time.Time) error
 }
 
-// Handle is an open file of a source's.
+// Handle is an open file of a source.
 type Handle interface {
 	io.ReaderAt
 	io.WriterAt
@@ -55,9 +55,9 @@ type Handle interface {
 	Stat() (Entry, error)
 }
 
-// Entry is what a source tells of a file.
+// Entry is a source's description of a file.
 type Entry struct {
-	Name     string // in its directory; not asked for by Lookup
+	Name     string // its name in its directory; not used by Lookup
 	Ino      uint64
 	Links    int
 	Mode     fs.FileMode
@@ -74,41 +74,41 @@ type Entry struct {
 type MountOptions struct {
 	// ReadOnly refuses changes with EROFS.
 	ReadOnly bool
-	// Overlay keeps all changes in the filesystem: the source is only read, when it is
-	// asked for, and the quota counts what was changed.
+	// Overlay keeps all changes in the filesystem. The source is only read, when its files are
+	// needed. The quota counts the changes.
 	Overlay bool
 	// Owner, if given, owns all of the source's files.
 	Owner *Cred
-	// Name and Type are what /proc/mounts says; "none" without them.
+	// Name and Type are the values in /proc/mounts; "none" if empty.
 	Name, Type string
 }
 
-// Mounted is one mount, for a list.
+// Mounted describes one mount in a list.
 type Mounted struct {
 	Path       string
 	Name, Type string
 	ReadOnly   bool
 }
 
-// mount is a mounted source. It is never changed, and shared with copies.
+// mount is a mounted source. It never changes, and copies share it.
 type mount struct {
 	src     Source
-	w       Writer // nil when changes are refused, or stay here
+	w       Writer // nil when changes are refused or stay in the FS
 	overlay bool
 	owner   *Cred
 	dev     uint32
-	root    uint64 // number of the node that stands for the source's root
-	covered uint64 // number of the directory under it
-	up      *mount // that was mounted before, for the list
+	root    uint64 // number of the node of the source's root
+	covered uint64 // number of the hidden directory
+	up      *mount // the previous mount, for the list
 	told    Mounted
 }
 
-// lower is what a node has in a source.
+// lower is the part of a node that is in a source.
 type lower struct {
 	path string
 	ino  uint64
-	size int64 // of a file: how many bytes of the source's contents show
-	up   *node // of a node that is in no table: the directory above
+	size int64 // for a file: visible bytes of the source's contents
+	up   *node // for a node outside of the table: its parent directory
 }
 
 func (l *lower) join(name string) string {
@@ -126,7 +126,7 @@ func (l *lower) has(by any, m *mount, name string) bool {
 
 func (m *mount) readOnly() bool { return !m.overlay && m.w == nil }
 
-// isPortal reports whether a node of the table only leads to a source.
+// isPortal reports whether a node of the table is only an entrance to a source.
 func (n *node) isPortal() bool { return n.mnt != nil && !n.mnt.overlay }
 
 // isMountRoot reports whether something is mounted at n.
@@ -134,9 +134,9 @@ func (n *node) isMountRoot() bool {
 	return n.mnt != nil && (n.ino == n.mnt.root || n.ino == 0 && n.low.path == "")
 }
 
-// Mount mounts a source at a directory, whose contents it hides. At the root it must
-// be an overlay, or read only mounts could not be made below. What is mounted stays
-// out of [FS.Save] and [FS.Delta], changes of an overlay too.
+// Mount mounts a source at a directory, and hides that directory's contents. At the root it must be
+// an overlay, because nothing can be mounted below another kind of mount. [FS.Save] and [FS.Delta]
+// leave out mounted files, and changes of an overlay too.
 func (f *FS) Mount(path string, src Source, o MountOptions) error {
 	m := &mount{src: src, overlay: o.Overlay && !o.ReadOnly, owner: o.Owner, told: Mounted{ReadOnly: o.ReadOnly, Name: cmp.Or(o.Name, "none"), Type: cmp.Or(o.Type, "none")}}
 	if w, ok := src.(Writer); ok && !o.ReadOnly && !o.Overlay {
@@ -192,7 +192,7 @@ func (f *FS) mount(path string, m *mount, e Entry) error {
 	return nil
 }
 
-// Mounts lists what is mounted, in the order of mounting.
+// Mounts lists the mounts, oldest first.
 func (f *FS) Mounts() []Mounted {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -204,7 +204,7 @@ func (f *FS) Mounts() []Mounted {
 	return out
 }
 
-// node makes a node of what a source tells. It is in no table.
+// node makes a node from a source's description. The node is not in the table.
 func (m *mount) node(up *node, path, name string, e Entry) *node {
 	n := &node{mode: e.Mode, uid: e.UID, gid: e.GID, links: max(e.Links, 1), size: max(e.Size, 0), text: e.Target, mnt: m, name: name,
 		accessed: stampOf(e.Accessed), modified: stampOf(e.Modified), changed: stampOf(e.Changed), created: stampOf(e.Modified)}
@@ -218,7 +218,7 @@ func (m *mount) node(up *node, path, name string, e Entry) *node {
 	return n
 }
 
-// lookup asks for a file; it is nil if there is none.
+// lookup asks the source for a file. The node is nil if there is none.
 func (m *mount) lookup(by any, up *node, path, name string) (*node, error) {
 	e, err := m.src.Lookup(by, path)
 	switch err := errnoOf(err); err {
@@ -231,11 +231,11 @@ func (m *mount) lookup(by any, up *node, path, name string) (*node, error) {
 	}
 }
 
-// source is the path in the source that a place has.
+// source returns the path of a place in its source.
 func (p place) source() string { return p.dir.low.join(p.name) }
 
-// raise puts a node of an overlay's source into the table, and the directories above
-// it. A node of the filesystem's own is returned as it is. The caller holds mu.
+// raise puts a node of an overlay's source into the table, with the directories above it. It
+// returns a node that is already in the table unchanged. The caller holds mu.
 func (v View) raise(n *node) (*node, error) {
 	if n.ino != 0 {
 		return v.fs.nodes.get(n.ino), nil
@@ -261,7 +261,7 @@ func (v View) raise(n *node) (*node, error) {
 	return n, nil
 }
 
-// adopt makes an entry of dir of a source's node.
+// adopt makes a source's node an entry of dir.
 func (f *FS) adopt(dir, c *node) *node {
 	n := f.newNode(c.mode, Cred{UID: c.uid, GID: c.gid})
 	n.accessed, n.modified, n.changed, n.created = c.accessed, c.modified, c.changed, c.created
@@ -274,7 +274,7 @@ func (f *FS) adopt(dir, c *node) *node {
 	if n.isDir() {
 		d.dirs++
 	}
-	// Who has it open goes on with what it is now.
+	// Open files of the source's file now use the new node.
 	key := lowerKey{c.mnt, c.low.path}
 	if l := f.lowers[key]; l != nil {
 		delete(f.lowers, key)
@@ -284,13 +284,13 @@ func (f *FS) adopt(dir, c *node) *node {
 	return n
 }
 
-// lowerKey is a file of a source's.
+// lowerKey identifies a file of a source.
 type lowerKey struct {
 	m    *mount
 	path string
 }
 
-// lowered is what open files of a source's file in an overlay share.
+// lowered is shared by the open files of one source's file in an overlay.
 type lowered struct {
 	path  string
 	key   lowerKey
@@ -298,7 +298,7 @@ type lowered struct {
 	ino   uint64 // once it is in the table
 }
 
-// hold notes that a source's file is open. The caller holds mu.
+// hold records that a source's file is open. The caller holds mu.
 func (f *FS) hold(n *node) *lowered {
 	key := lowerKey{n.mnt, n.low.path}
 	l := f.lowers[key]
@@ -313,7 +313,7 @@ func (f *FS) hold(n *node) *lowered {
 	return l
 }
 
-// unhold ends what hold began, and returns the number if the file has one now.
+// unhold undoes hold. It returns the file's inode number, if it has one by now.
 func (f *FS) unhold(l *lowered) uint64 {
 	if l.ino != 0 {
 		return l.ino
@@ -324,8 +324,8 @@ func (f *FS) unhold(l *lowered) uint64 {
 	return 0
 }
 
-// list calls fn for the entries of a directory, in order, until it returns false.
-// The caller holds mu and changes nothing meanwhile.
+// list calls fn for the entries of a directory, in order, until fn returns false. The caller holds
+// mu, and fn changes nothing.
 func (v View) list(dir *node, fn func(name string, n *node) bool) error {
 	if dir.low == nil {
 		for name, ino := range dir.ents.all() {
@@ -342,7 +342,7 @@ func (v View) list(dir *node, fn func(name string, n *node) bool) error {
 	return v.listLower(dir, fn)
 }
 
-// listLower lists what a source has and, in an overlay, the filesystem on top of it.
+// listLower lists a source's directory, combined in an overlay with the filesystem's own entries.
 func (v View) listLower(dir *node, fn func(name string, n *node) bool) error {
 	low, err := dir.mnt.src.ReadDir(v.by, dir.low.path)
 	if err = errnoOf(err); err == syscall.ENOENT && dir.mnt.overlay {
@@ -382,7 +382,7 @@ func (v View) listLower(dir *node, fn func(name string, n *node) bool) error {
 	return nil
 }
 
-// errnoOf is the error number in an error, EIO if there is none.
+// errnoOf returns the error number of an error, or EIO if there is none.
 func errnoOf(err error) error {
 	var no syscall.Errno
 	switch {

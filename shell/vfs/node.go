@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// node is one file, directory, link or device. A node in the table may be changed
-// only by the FS whose generation it carries, under that FS's lock: mut makes a copy
-// that is. A node of a source that nobody changed has no number and is in no table;
-// it lives as long as one operation.
+// node is one file, directory, link or device. A node in the table may be changed only by the FS
+// with the node's generation, under that FS's lock. mut returns such a node, and makes a copy if
+// necessary. An unchanged node of a source has no number and is not in the table. It lives for one
+// operation only.
 type node struct {
 	ino      uint64
 	gen      uint64
 	mode     fs.FileMode
 	uid, gid uint32
 	links    int // directory entries
-	dirs     int // of a directory: directories in it
+	dirs     int // for a directory: number of subdirectories
 	accessed, modified,
 	changed, created stamp
 	attrs  map[string]string // never changed, only replaced
-	parent uint64            // a directory's; of another file where it was named last
+	parent uint64            // of a directory; for other files the directory of the last name
 	name   string            // in parent
 
 	ents   entries  // of a directory
-	blocks []*block // of a file; a nil or missing block is a hole, or the source's
+	blocks []*block // for a file; a nil or missing block is a hole, or in the source
 	size   int64    // of a file
-	text   string   // of a symbolic link its target, of a device its kind
+	text   string   // target of a symbolic link, kind of a device
 
-	mnt *mount // that the node is in, nil for the filesystem's own
+	mnt *mount // the node's mount, nil outside of mounts
 	low *lower // what a source has below it
 }
 
-// stamp is a time that takes no pointer.
+// stamp is a time without a pointer.
 type stamp struct {
 	sec  int64
 	nsec int32
@@ -47,7 +47,7 @@ func (n *node) isDir() bool            { return n.mode.IsDir() }
 func (n *node) isLink() bool           { return n.mode&fs.ModeSymlink != 0 }
 func (n *node) has(t fs.FileMode) bool { return n.mode&t != 0 }
 
-// device returns the kind of a device, "" for any other file.
+// device returns the kind of a device, and "" for any other file.
 func (n *node) device() string {
 	if n.has(fs.ModeDevice) {
 		return n.text
@@ -55,7 +55,7 @@ func (n *node) device() string {
 	return ""
 }
 
-// newNode makes a node owned by c. The caller holds mu and has paid for it.
+// newNode makes a node owned by c. The caller holds mu and has charged the quota for it.
 func (f *FS) newNode(mode fs.FileMode, c Cred) *node {
 	f.lastIno++
 	f.files++
@@ -65,8 +65,8 @@ func (f *FS) newNode(mode fs.FileMode, c Cred) *node {
 	return n
 }
 
-// mut returns the node of n's number for changing. What was found before the call
-// may be another copy, out of date from now on. The caller holds mu.
+// mut returns the node with n's number in a form that may be changed. Pointers found before the
+// call may refer to an old copy afterwards. The caller holds mu.
 func (f *FS) mut(n *node) *node {
 	if n.gen == f.gen {
 		return n
@@ -83,7 +83,7 @@ func (f *FS) mut(n *node) *node {
 // root returns the root directory.
 func (f *FS) root() *node { return f.nodes.get(f.top) }
 
-// up returns the directory above a directory; the root's is itself.
+// up returns the parent of a directory. The root is its own parent.
 func (f *FS) up(n *node) *node {
 	if n.ino == 0 {
 		if n = n.low.up; n.ino == 0 {
@@ -93,7 +93,7 @@ func (f *FS) up(n *node) *node {
 	} else {
 		n = f.nodes.get(n.parent)
 	}
-	if n == nil { // removed meanwhile: it can only be a file's last name
+	if n == nil { // removed since: this can only be the directory of a file's last name
 		return f.root()
 	}
 	return n
@@ -102,7 +102,7 @@ func (f *FS) up(n *node) *node {
 // isRoot reports whether n is the root directory.
 func (f *FS) isRoot(n *node) bool { return n.ino == f.top && n.ino != 0 }
 
-// link enters n in dir and returns n as it is then. The caller holds mu.
+// link makes n an entry of dir, and returns the current copy of n. The caller holds mu.
 func (f *FS) link(dir *node, name string, n *node) *node {
 	d := f.mut(dir)
 	n = f.mut(n)
@@ -113,7 +113,7 @@ func (f *FS) link(dir *node, name string, n *node) *node {
 	d.modified = f.stamp()
 	d.changed = d.modified
 	if n.links++; n.links > 1 {
-		_ = f.charge(linkCost) // paid for by the caller's asking before
+		_ = f.charge(linkCost) // the caller has checked the quota
 	}
 	n.changed = d.modified
 	n.parent, n.name = d.ino, name
@@ -123,7 +123,7 @@ func (f *FS) link(dir *node, name string, n *node) *node {
 	return n
 }
 
-// unlink takes an entry out of dir and frees what nobody uses. The caller holds mu.
+// unlink removes an entry from dir, and frees the node if nothing uses it. The caller holds mu.
 func (f *FS) unlink(by any, dir *node, name string, n *node) {
 	d := f.mut(dir)
 	f.hide(by, d, name)
@@ -144,12 +144,12 @@ func (f *FS) unlink(by any, dir *node, name string, n *node) {
 	f.release(n)
 }
 
-// hide takes a name out of d, which is the FS's own, so that no source's shows.
+// hide removes a name from d, which belongs to this FS, so that the source's file does not appear.
 func (f *FS) hide(by any, d *node, name string) {
 	had, ok := d.ents.get(name)
 	if d.low != nil && d.low.has(by, d.mnt, name) {
 		if !ok || had != 0 {
-			f.used += goneCost // removing must be possible on a full disk
+			f.used += goneCost // a full disk must allow removing
 		}
 		d.ents.put(f.gen, name, 0)
 	} else if ok {
@@ -157,7 +157,7 @@ func (f *FS) hide(by any, d *node, name string) {
 	}
 }
 
-// release frees a node once no entry and no open file is left.
+// release frees a node that has no entry and no open file.
 func (f *FS) release(n *node) {
 	if n.links > 0 {
 		return
@@ -179,7 +179,7 @@ func (f *FS) release(n *node) {
 	delete(f.orphans, n.ino)
 }
 
-// extra is what a node costs besides itself and its contents.
+// extra is the cost of a node, besides the node itself and its contents.
 func (n *node) extra() int64 { return attrCost(n.attrs) + int64(len(n.text)) }
 
 func attrCost(attrs map[string]string) (n int64) {
@@ -189,8 +189,8 @@ func attrCost(attrs map[string]string) (n int64) {
 	return n
 }
 
-// maxDepth is how many directories deep anybody can go. Moving directories can make
-// deeper trees, which nobody reaches.
+// maxDepth is the deepest directory that a path can reach. Moving directories can make deeper
+// trees, but no path reaches their ends.
 const maxDepth = 4096
 
 // path returns the absolute path of a directory. The caller holds mu.
@@ -223,7 +223,7 @@ func (f *FS) join(dir *node, name string) string {
 	return f.path(dir) + "/" + name
 }
 
-// errText aside, these are the errors that most functions give.
+// The errors that most functions of this package return.
 const (
 	errNotDir      = syscall.ENOTDIR
 	errAccess      = syscall.EACCES

@@ -9,17 +9,17 @@ import (
 // Open opens a file for reading. A directory is refused with EISDIR.
 func (v View) Open(name string) (*File, error) { return v.OpenFile(name, ReadOnly, 0) }
 
-// OpenFile opens a file; perm is the mode of one that is made.
+// OpenFile opens a file. A new file gets the mode perm.
 func (v View) OpenFile(name string, flags Flags, perm fs.FileMode) (*File, error) {
 	f, err := v.openFile(name, flags, perm)
 	if err == nil && f.mnt != nil && f.ino == 0 {
-		if err = f.connect(); err != nil { // outside of the lock: the source may ask the filesystem
+		if err = f.connect(); err != nil { // without the lock, because the source may call the filesystem
 			f.drop()
 		}
 	}
 	if err == nil && f.handle != nil && flags&Truncate != 0 {
 		if err = errnoOf(f.handle.Truncate(0)); err != nil {
-			_ = f.Close() // the first error is the one to tell
+			_ = f.Close() // the first error is returned
 		}
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (v View) openFile(name string, flags Flags, perm fs.FileMode) (*File, error
 	return f, nil
 }
 
-// opened returns what open files of a node share. The caller holds mu.
+// opened returns the object that open files of a node share. The caller holds mu.
 func (f *FS) opened(ino uint64) *opened {
 	o := f.opens[ino]
 	if o == nil {
@@ -64,7 +64,7 @@ func (f *FS) opened(ino uint64) *opened {
 	return o
 }
 
-// prepare checks an open and does its creating and truncating. The caller holds mu.
+// prepare checks an open, and creates or truncates the file. The caller holds mu.
 func (v View) prepare(p *place, flags Flags, perm fs.FileMode) error {
 	if p.node == nil {
 		if flags&CreateNew == 0 {
@@ -126,8 +126,8 @@ func (v View) prepare(p *place, flags Flags, perm fs.FileMode) error {
 	return nil
 }
 
-// node returns what the file leads to in the table, nil for a source's file. The
-// caller holds the FS's lock.
+// node returns the file's node in the table, or nil for a source's file. The caller holds the FS's
+// lock.
 func (f *File) node() *node {
 	ino := f.ino
 	if ino == 0 && f.low != nil {
@@ -139,7 +139,7 @@ func (f *File) node() *node {
 	return f.fs.nodes.get(ino)
 }
 
-// connect opens the source's contents. The caller holds f.mu, or is alone.
+// connect opens the source's contents. The caller holds f.mu, or no other goroutine has f.
 func (f *File) connect() error {
 	if f.handle != nil {
 		return nil
@@ -177,7 +177,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// drop forgets that the file is open.
+// drop records that the file is no longer open.
 func (f *File) drop() {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -198,7 +198,7 @@ func (f *File) drop() {
 	}
 }
 
-// ReadFile returns a file's contents.
+// ReadFile returns the contents of a file.
 func (v View) ReadFile(name string) ([]byte, error) {
 	f, err := v.Open(name)
 	if err != nil {
@@ -228,7 +228,7 @@ func (v View) ReadFile(name string) ([]byte, error) {
 	}
 }
 
-// WriteFile makes or replaces a file; perm is the mode of one that is made.
+// WriteFile makes or replaces a file. A new file gets the mode perm.
 func (v View) WriteFile(name string, data []byte, perm fs.FileMode) error {
 	f, err := v.OpenFile(name, WriteOnly|CreateNew|Truncate, perm)
 	if err != nil {

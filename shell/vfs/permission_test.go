@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestFineRules goes through what is less known.
+// TestFineRules checks rules that are less known.
 func TestFineRules(t *testing.T) {
 	f := vfs.New(vfs.Options{})
 	root, u := f.Root(), f.As(vfs.Cred{UID: 1000, GID: 1000, Groups: []uint32{50}})
@@ -53,7 +53,7 @@ func TestFineRules(t *testing.T) {
 	}
 }
 
-// TestDeepLinks goes deeper than any path can say, by links.
+// TestDeepLinks uses links to go deeper than any path can.
 func TestDeepLinks(t *testing.T) {
 	f := vfs.New(vfs.Options{})
 	v := f.Root()
@@ -66,7 +66,7 @@ func TestDeepLinks(t *testing.T) {
 	var err error
 	n := 0
 	for ; err == nil && n < 20; n++ {
-		// A thousand more below the end of the last link.
+		// Make a thousand more directories below the end of the last link.
 		p := fmt.Sprintf("/l%d", n)
 		for range 1000 {
 			p += "/d"

@@ -2,8 +2,8 @@ package vfs
 
 import "syscall"
 
-// Rename moves a file or directory, replacing a file (or an empty directory by a
-// directory) of the new name.
+// Rename moves a file or directory. A file may replace a file of the new name, and a directory an
+// empty directory.
 func (v View) Rename(from, to string) error {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
@@ -34,7 +34,7 @@ func (v View) Rename(from, to string) error {
 	return nil
 }
 
-// same reports whether two nodes are one file.
+// same reports whether two nodes are the same file.
 func (f *FS) same(a, b *node) bool {
 	if a.ino != 0 || b.ino != 0 {
 		return a.ino == b.ino
@@ -42,7 +42,7 @@ func (f *FS) same(a, b *node) bool {
 	return a.mnt == b.mnt && a.low.path == b.low.path
 }
 
-// move does a rename inside the filesystem.
+// move renames an entry inside the filesystem.
 func (v View) move(src, dst place) error {
 	n, err := v.raise(src.node)
 	if err != nil {
@@ -74,7 +74,7 @@ func (v View) move(src, dst place) error {
 	return nil
 }
 
-// mayRename checks all that can stand against a rename.
+// mayRename returns an error if a rename is not allowed.
 func (v View) mayRename(src, dst place) error {
 	switch {
 	case src.name == "" || dst.name == "" || src.node.isMountRoot() || dst.node != nil && dst.node.isMountRoot():

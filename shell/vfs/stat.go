@@ -23,7 +23,7 @@ type Info struct {
 	Changed  time.Time // its contents or attributes
 	Created  time.Time
 	Target   string // of a symbolic link
-	Device   string // of a device: null, zero, full or random
+	Device   string // kind of a device: null, zero, full or random
 }
 
 // info describes a node. The caller holds mu.
@@ -33,7 +33,7 @@ func (f *FS) info(path string, n *node) Info {
 		Created: n.created.time(), Device: n.device()}
 	if n.mnt != nil {
 		i.Dev += uint64(n.mnt.dev)
-		if n.low != nil { // the same before it was changed and after
+		if n.low != nil { // the same number before and after a change
 			i.Ino = uint64(n.mnt.dev)<<48 ^ n.low.ino
 		} else {
 			i.Ino |= 1 << 47
@@ -120,7 +120,7 @@ func (v View) Access(name string, want fs.FileMode) error {
 	return pathError("access", name, err)
 }
 
-// Readlink returns where a symbolic link points.
+// Readlink returns the target of a symbolic link.
 func (v View) Readlink(name string) (string, error) {
 	v.fs.mu.RLock()
 	defer v.fs.mu.RUnlock()

@@ -1,20 +1,20 @@
 package vfs
 
-// fan is how many slots a page of the table has.
+// fan is the number of slots in a page of the table.
 const (
 	fanBits = 5
 	fan     = 1 << fanBits
 )
 
-// table finds nodes by inode number. It is a radix tree whose pages carry the
-// generation of the FS that may change them: a copy of the table value is a copy of
-// the table, and a write copies the pages on the way to what it changes.
+// table finds nodes by inode number. It is a radix tree whose pages have the generation of the FS
+// that may change them. A copy of the table value is a copy of the table. A write copies the pages
+// on the path to the changed slot.
 type table struct {
 	root   *page
-	height int // levels of pages; 1 is a leaf alone
+	height int // levels of pages; 1 is a single leaf
 }
 
-// page has kids or nodes, not both.
+// page has either kids or nodes.
 type page struct {
 	gen   uint64
 	live  int // slots in use
@@ -45,7 +45,7 @@ func (p *page) own(gen uint64) *page {
 	return c
 }
 
-// get returns a node, nil if there is none of that number.
+// get returns the node with a number, or nil.
 func (t table) get(ino uint64) *node {
 	p := t.root
 	if p == nil || ino>>(fanBits*t.height) != 0 {
@@ -90,7 +90,7 @@ func (t *table) set(gen, ino uint64, n *node) {
 	p.nodes[ino&(fan-1)] = n
 }
 
-// del takes a node out, and the pages that it leaves empty.
+// del removes a node, and pages that become empty.
 func (t *table) del(gen, ino uint64) {
 	if t.get(ino) == nil {
 		return

@@ -181,7 +181,7 @@ func TestQuota(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) || n > 3000 {
 		t.Errorf("%d empty files, %v", n, err)
 	}
-	// An unlinked file that is open still counts.
+	// A removed file that is still open still counts.
 	g := vfs.New(vfs.Options{Quota: 1 << 20})
 	open, err := g.Root().OpenFile("/x", vfs.WriteOnly|vfs.CreateNew, 0o600)
 	must(t, err)
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestHammer does everything at once; the race detector looks on.
+// TestHammer does all operations at once. The race detector must report nothing.
 func TestHammer(t *testing.T) {
 	f := vfs.New(vfs.Options{Quota: 8 << 20})
 	must(t, f.Root().Mkdir("/h", 0o777))

@@ -14,7 +14,7 @@ const (
 	maxLinks = 40 // symbolic links followed in one path
 )
 
-// Cred is who asks. UID 0 passes every check.
+// Cred is the user of an operation. UID 0 passes every check.
 type Cred struct {
 	UID, GID uint32
 	Groups   []uint32
@@ -23,23 +23,22 @@ type Cred struct {
 // in reports whether c is a member of a group.
 func (c Cred) in(gid uint32) bool { return c.GID == gid || slices.Contains(c.Groups, gid) }
 
-// View is a filesystem as one user sees it. It is a small value; copy it freely.
-// Paths are absolute; a relative one is taken from the root. Errors are
-// *fs.PathError around a syscall.Errno.
+// View is a filesystem with the rights of one user. It is a small value: copy it freely. Paths are
+// absolute; a relative path starts at the root. Errors are *fs.PathError around a syscall.Errno.
 type View struct {
 	fs   *FS
 	cred Cred
 	by   any
 }
 
-// As returns the filesystem as c sees it.
+// As returns the filesystem with the rights of c.
 func (f *FS) As(c Cred) View { return View{fs: f, cred: c} }
 
-// Root returns the filesystem as the superuser sees it.
+// Root returns the filesystem with the rights of the superuser.
 func (f *FS) Root() View { return View{fs: f} }
 
-// For returns the view with a value that mounted sources are given with every
-// question, so that /proc/self can be another one for each process.
+// For returns the view with a value that is passed to mounted sources at each call. With it,
+// /proc/self can be different for each process.
 func (v View) For(by any) View {
 	v.by = by
 	return v
@@ -48,7 +47,7 @@ func (v View) For(by any) View {
 // FS returns the filesystem behind the view.
 func (v View) FS() *FS { return v.fs }
 
-// Cred returns whose view it is.
+// Cred returns the user of the view.
 func (v View) Cred() Cred { return v.cred }
 
 // Permission bits for [View.Access].
@@ -73,8 +72,8 @@ func (v View) may(n *node, want fs.FileMode) bool {
 	return perm&want == want
 }
 
-// place is where a path leads: the directory that holds the last name, that name
-// ("" for the root, or a path ending in . or ..) and the node, nil if missing.
+// place is the result of resolving a path: the directory of the last name, that name ("" for the
+// root, or for a path that ends in . or ..), and the node, nil if it is missing.
 type place struct {
 	dir   *node
 	name  string
@@ -89,16 +88,16 @@ func (v View) path(p place) string {
 	return v.fs.join(p.dir, p.name)
 }
 
-// walk resolves a path. Only the last name may be missing. With follow, a
-// symbolic link at the end is followed; without, one with a slash after it is. The
+// walk resolves a path. Only the last name may be missing. With follow, it follows a symbolic link
+// at the end of the path. Without follow, it does so only if a slash stands after the link. The
 // caller holds mu.
 func (v View) walk(name string, follow bool) (place, error) { return v.resolve(name, follow, false) }
 
-// entry resolves a path to a name that is to be made, moved or removed: a link at the
-// end is never followed, whatever stands after it.
+// entry resolves a path to a name that will be made, moved or removed. It never follows a link at
+// the end, even with a slash after it.
 func (v View) entry(name string) (place, error) { return v.resolve(name, false, true) }
 
-// existing is entry of a name that is there, and a directory if the path asks for one.
+// existing is entry for a name that must exist. It must be a directory if the path ends in a slash.
 func (v View) existing(name string) (place, error) {
 	p, err := v.entry(name)
 	switch {
@@ -129,7 +128,7 @@ func (v View) resolve(name string, follow, entry bool) (place, error) {
 		if rest == "" {
 			return at, nil
 		}
-		part, after, mustDir := strings.Cut(rest, "/") // a trailing slash asks for a directory
+		part, after, mustDir := strings.Cut(rest, "/") // a trailing slash requires a directory
 		more := strings.TrimLeft(after, "/") != ""
 		dir := at.node
 		if !dir.isDir() {
@@ -182,7 +181,7 @@ func (v View) resolve(name string, follow, entry bool) (place, error) {
 	}
 }
 
-// step goes one name down (or up) from dir.
+// step goes from dir to one entry, or up.
 func (v View) step(dir *node, part string) (place, error) {
 	switch {
 	case part == ".":
@@ -197,7 +196,7 @@ func (v View) step(dir *node, part string) (place, error) {
 	return place{dir: dir, name: part, node: n}, err
 }
 
-// child returns an entry of a directory, nil if there is none.
+// child returns an entry of a directory, or nil if there is none.
 func (v View) child(dir *node, name string) (*node, error) {
 	if dir.ino != 0 {
 		if ino, ok := dir.ents.get(name); ok {
@@ -223,8 +222,8 @@ func (v View) find(name string, follow bool) (place, error) {
 	return p, err
 }
 
-// mayChange reports an error unless the viewer may add or remove entries of dir;
-// with victim, unless it may remove or replace that one (the sticky bit).
+// mayChange returns an error if the viewer may not add or remove entries of dir. With victim, it
+// also checks whether the viewer may remove or replace that entry (the sticky bit).
 func (v View) mayChange(dir, victim *node) error {
 	if dir.mnt != nil && dir.mnt.readOnly() {
 		return syscall.EROFS
@@ -239,7 +238,7 @@ func (v View) mayChange(dir, victim *node) error {
 	return nil
 }
 
-// owns reports an error unless the viewer owns n or is root.
+// owns returns an error if the viewer is neither the owner of n nor root.
 func (v View) owns(n *node) error {
 	if v.cred.UID != 0 && v.cred.UID != n.uid {
 		return syscall.EPERM

@@ -24,16 +24,16 @@ type Change struct {
 	Op   Op
 }
 
-// ErrOverflow ends a watch whose reader is too slow.
+// ErrOverflow is the error of a watch whose reader is too slow.
 var ErrOverflow = errors.New("watch: too many changes waiting")
 
-// watchBuffer is how many changes may wait for a reader.
+// watchBuffer is the most changes that may wait for a reader.
 const watchBuffer = 4096
 
 // Watch delivers the changes below one directory until it is closed.
 type Watch struct {
 	fs        *FS
-	dir       uint64 // number of the directory, 0 for a source's
+	dir       uint64 // number of the directory, 0 for a source's directory
 	low       lowerKey
 	recursive bool
 	c         chan Change
@@ -43,8 +43,8 @@ type Watch struct {
 	err    error
 }
 
-// Watch watches a directory; with recursive, all directories below it too, those
-// made later included.
+// Watch watches a directory. With recursive, it also watches all directories below, including those
+// made later.
 func (v View) Watch(dir string, recursive bool) (*Watch, error) {
 	v.fs.mu.Lock()
 	defer v.fs.mu.Unlock()
@@ -60,7 +60,7 @@ func (v View) Watch(dir string, recursive bool) (*Watch, error) {
 		return nil, pathError("watch", dir, err)
 	}
 	n := p.node
-	if n.ino == 0 && n.mnt.overlay { // a number of its own stays when it is moved
+	if n.ino == 0 && n.mnt.overlay { // a directory with a number can be followed when it is moved
 		if n, err = v.raise(n); err != nil {
 			return nil, pathError("watch", dir, err)
 		}
@@ -73,10 +73,11 @@ func (v View) Watch(dir string, recursive bool) (*Watch, error) {
 	return w, nil
 }
 
-// C returns the changes; it is closed when the watch ends.
+// C returns the channel of changes. It is closed when the watch ends.
 func (w *Watch) C() <-chan Change { return w.c }
 
-// Err says why a watch ended: nil after Close, ErrOverflow when it was too slow.
+// Err returns the reason why a watch ended: nil after Close, ErrOverflow when the reader was too
+// slow.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +92,7 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// end closes the watch and takes it from the list. The caller holds FS.mu.
+// end closes the watch and removes it from the list. The caller holds FS.mu.
 func (w *Watch) end(err error) {
 	w.mu.Lock()
 	if w.closed {
@@ -118,7 +119,7 @@ func (w *Watch) is(d *node) bool {
 	return d.ino == 0 && d.mnt == w.low.m && d.low.path == w.low.path
 }
 
-// sees reports whether a change of an entry of dir is this watch's business.
+// sees reports whether this watch reports changes of entries of dir.
 func (w *Watch) sees(dir *node) bool {
 	for range maxDepth {
 		if w.is(dir) {
@@ -132,7 +133,7 @@ func (w *Watch) sees(dir *node) bool {
 	return false // deeper than anybody gets
 }
 
-// notify tells the watchers of a change of an entry. The caller holds mu.
+// notify reports the change of an entry to the watchers. The caller holds mu.
 func (f *FS) notify(dir *node, name string, op Op) {
 	for _, w := range f.watches { // end replaces the slice, so ranging over it is safe
 		if name == "" || !w.sees(dir) {

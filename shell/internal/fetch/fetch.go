@@ -1,5 +1,5 @@
-// Package fetch is what the commands share that take an interpreter out of a package of a registry, for a build to carry.
-// Nothing that was fetched is run.
+// Package fetch is shared by the commands that extract an interpreter from a package of a registry,
+// for inclusion in a build. Nothing that was fetched is run.
 package fetch
 
 import (
@@ -14,8 +14,9 @@ import (
 	"strings"
 )
 
-// Main is a whole command: it calls run with the directory to write into, the flag -o. Where the interpreter can't be had it
-// says so, and what the build lacks without it, and succeeds, except on a CI machine.
+// Main is the main function of such a command. It calls run with the output directory from the flag
+// -o. If the interpreter can't be fetched, it prints that, and the features that the build lacks
+// without it. It then succeeds, except on a CI machine.
 func Main(name, lacks string, run func(out string) error) {
 	out := flag.String("o", "", "directory to write into")
 	flag.Parse()
@@ -31,8 +32,8 @@ func Main(name, lacks string, run func(out string) error) {
 	}
 }
 
-// Package has a package manager put one package into an empty directory, whose path takes the place of the argument "DIR",
-// and calls use with the one file there that matches pattern.
+// Package makes a package manager put one package into an empty directory. The directory's path
+// replaces the argument "DIR". It then calls use with the one file there that matches pattern.
 func Package(use func(file string) error, pattern, program string, args ...string) error {
 	dir, err := os.MkdirTemp("", "carrel-fetch")
 	if err != nil {
@@ -57,7 +58,7 @@ func Package(use func(file string) error, pattern, program string, args ...strin
 	return use(files[0])
 }
 
-// Known reports an error unless code has the SHA-256 that is expected, in hexadecimal.
+// Known returns an error unless code has the expected SHA-256, in hexadecimal.
 func Known(code []byte, sum string) error {
 	if got := sha256.Sum256(code); hex.EncodeToString(got[:]) != sum {
 		return errors.New("the package's interpreter is not the one that is known")

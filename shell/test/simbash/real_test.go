@@ -35,7 +35,7 @@ func runReal(ctx context.Context, dir, text string) (cases.Outcome, error) {
 	return cases.Outcome{Out: out.String(), Code: code, Files: files, Errs: errs.String()}, err
 }
 
-// realFiles describes the files below a directory, up to one that may not be read.
+// realFiles describes the files below a directory. It stops at a file that may not be read.
 func realFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
 package simbash
 
-// deadlyHere are the older forms of the deadly calls: this architecture has none.
+// deadlyHere are the older variants of the deadly calls. This architecture has none.
 var deadlyHere []uintptr

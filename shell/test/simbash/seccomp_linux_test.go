@@ -19,10 +19,12 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools"
 )
 
-// sealedEnv makes this test binary the child of TestSealed: it closes the kernel to itself and works in a machine.
+// sealedEnv makes this test binary the child of TestSealed. The child blocks system calls for
+// itself and runs a machine.
 const sealedEnv = "CARREL_SIMBASH_SEALED"
 
-// deadly are the calls that end the sealed child: whatever makes, opens, names, runs or reaches something on the host.
+// deadly are the system calls that end the sealed child: all that make, open, rename, run or reach
+// anything on the host.
 var deadly = []uintptr{
 	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_MEMFD_CREATE,
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_CLONE3,
@@ -37,13 +39,14 @@ var deadly = []uintptr{
 	unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_CAPSET, unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_PIPE2, unix.SYS_DUP3,
 }
 
-// seal makes the deadly calls, and making processes, the end of this one, for all its threads.
+// seal makes the kernel end this process, for calls by any of its threads, at a deadly call or when
+// it makes a process.
 func seal(action uint32) error {
 	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 	}
-	unless := func(k uint32) unix.SockFilter { // the next instruction counts only if it is k
+	unless := func(k uint32) unix.SockFilter { // skip the next instruction unless the value is k
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jf: 1}
 	}
 	const number, firstArg = 0, 16
@@ -69,7 +72,7 @@ func seal(action uint32) error {
 	return nil
 }
 
-// sealedChild starts the child in a part and returns what it printed and how it ended.
+// sealedChild runs one part of the child, and returns its output and its end state.
 func sealedChild(t *testing.T, part string) (string, *os.ProcessState) {
 	t.Helper()
 	self, err := os.Executable()
@@ -77,7 +80,7 @@ func sealedChild(t *testing.T, part string) (string, *os.ProcessState) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestSealedChild$", "-test.v", "-test.timeout=10m")
-	// A fixed GOMAXPROCS: the runtime does not look at the host's quota again.
+	// With a fixed GOMAXPROCS the runtime does not read the host's CPU quota again.
 	cmd.Env = []string{sealedEnv + "=" + part, "TZ=UTC", "GOMAXPROCS=2", "HOME=/nonexistent", "PATH=" + os.Getenv("PATH"), "GODEBUG=updatemaxprocs=0"}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -87,8 +90,9 @@ func sealedChild(t *testing.T, part string) (string, *os.ProcessState) {
 	return string(out), cmd.ProcessState
 }
 
-// TestSealed is the proof that scripts reach nothing: all cases and a tour of all programs run in a process that the kernel kills
-// when it opens, runs or connects to anything. A control run shows that the kernel does so.
+// TestSealed proves that scripts reach nothing outside. All cases, and a tour of all programs, run
+// in a process that the kernel kills when it opens, runs or connects to anything. A control run
+// shows that the kernel really does this.
 func TestSealed(t *testing.T) {
 	testenv.Long(t, "all cases once more take a while; make sim runs it")
 	out, state := sealedChild(t, "open")
@@ -118,10 +122,11 @@ func TestSealedChild(t *testing.T) {
 		}
 	}
 	_ = time.Now().Local().String() // reads the time zone
-	// What programs read once per process, they read now: sqlite seeds its random numbers from /dev/urandom.
+	// Some things are read once per process, so read them before sealing: sqlite seeds its random
+	// numbers from /dev/urandom.
 	work("/warm/up/work", "echo warm | cat; date; sleep 0.01; sqlite3 f 'select random()'")
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
-	if part == "trap" { // by hand, to see the stack of the call
+	if part == "trap" { // run by hand, to see the stack of the call
 		action = unix.SECCOMP_RET_TRAP
 	}
 	if err := seal(action); err != nil {

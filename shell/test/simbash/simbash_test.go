@@ -1,9 +1,9 @@
-// Package simbash runs the scripts of testdata in real bash with GNU's tools and in the simulated
-// machine. It compares what they print, how they end and the files that they leave. Package cases
-// says how scripts and exceptions are written.
+// Package simbash runs the scripts of testdata in real bash with GNU's tools, and in the simulated
+// machine. It compares their output, their status and the files that they leave. Package cases
+// defines the format of scripts and exceptions.
 //
-// It is also the oracle of package golden: with -real it fails on a recording that is not what the
-// real programs answer, and with -update it writes the recordings anew. Recordings are made as root.
+// It is also the oracle of package golden. With -real it fails on a recording that differs from the
+// real outcome. With -update it writes the recordings again. Recordings are made as root.
 package simbash
 
 import (
@@ -30,10 +30,10 @@ var (
 	update = flag.Bool("update", false, "write what they answer to testdata/*.want")
 )
 
-// simulated makes the machines: scripts have the rights of the user who runs the tests, as in bash.
+// simulated makes the machines. Scripts have the rights of the user who runs the tests, as in bash.
 var simulated = cases.Machine{User: vfs.Cred{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}}
 
-// least and share are the bar: so many cases, so many of them equal.
+// least is the least number of cases. share is the least share of equal ones.
 const (
 	least = 2000
 	share = 0.98
@@ -44,7 +44,7 @@ type comparison struct {
 	root  string // a directory of the host
 	known cases.Exceptions
 
-	shellNames []string // bash's own words: not programs of the host
+	shellNames []string // bash's builtins and keywords, which are not programs of the host
 
 	mu         sync.Mutex
 	recordings map[string]cases.Recordings // by area
@@ -55,7 +55,8 @@ func TestCases(t *testing.T) {
 	if !*real && !*update {
 		testenv.Inapplicable(t, "package golden compares with the recordings; make sim compares with the real programs (-real)")
 	}
-	// A shell leaves signals alone that it was started to ignore, as by nohup; caught ones are not handed on.
+	// A shell can't trap signals that were ignored when it started, as under nohup. Catching a
+	// signal stops the inheritance.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer signal.Stop(caught)
@@ -103,7 +104,8 @@ func newComparison(t *testing.T, all []cases.Case) *comparison {
 			t.Fatal(err)
 		}
 	}
-	// The path is as long as cases.Root, so that what depends on its length is as recorded.
+	// The path is as long as cases.Root, so that output that depends on its length equals the
+	// recording.
 	const digits = 1_000_000_000
 	x.root = fmt.Sprintf("/tmp/simbash-%09d", 1+rand.IntN(digits-1))
 	if err := os.Mkdir(x.root, 0o755); err != nil {
@@ -120,7 +122,7 @@ func newComparison(t *testing.T, all []cases.Case) *comparison {
 	return x
 }
 
-// compare runs one case on both sides.
+// compare runs one case in bash and in the machine.
 func (x *comparison) compare(t *testing.T, c cases.Case) {
 	for _, program := range slices.Concat(programsOf(c.Text, x.shellNames), c.Need) {
 		testenv.Need(t, "simbash", missing(program))
@@ -155,10 +157,11 @@ func (x *comparison) compare(t *testing.T, c cases.Case) {
 	x.record(t, c, theirs)
 }
 
-// record takes a real outcome as the recording, or fails when the recording is another. x.mu is held.
+// record makes a real outcome the recording, or fails when the recording is different. x.mu is
+// held.
 func (x *comparison) record(t *testing.T, c cases.Case, theirs cases.Outcome) {
 	if os.Getuid() != 0 {
-		return // recordings are root's, whom no mode of a file stops
+		return // recordings are made as root, which no file mode stops
 	}
 	recordings := x.recordings[c.Area]
 	if x.known.Sometimes[c.ID()] {

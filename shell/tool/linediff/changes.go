@@ -1,31 +1,33 @@
-// Package linediff finds the differences of two texts.
+// Package linediff finds the differences between two texts.
 //
-// The comparison is that of E. W. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986), in
-// linear space: a search from both corners of an area meets in its middle, and the two areas that this
-// leaves are searched in the same way. The script is a shortest one, unless the texts are so large and
-// so different that a search is cut short.
+// It uses the algorithm of E. W. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986),
+// in linear space. Searches from both corners of an area meet in its middle. The two areas before
+// and after this point are then searched in the same way. The result is a shortest script, except
+// for large and very different texts, where a search is cut short.
 package linediff
 
-// Change is one difference: Del lines of the first text from line A on became Ins lines of the second
-// from line B on.
+// Change is one difference: Del lines of the first text from line A on are replaced with Ins lines
+// of the second text from line B on.
 type Change struct{ A, Del, B, Ins int }
 
 // Options are how to compare.
 type Options struct {
-	// Step is asked before work is done, and told how much. After false the comparison ends.
+	// Step is called before work is done, with the amount of work. When it returns false, the
+	// comparison ends.
 	Step func(n int) bool
-	// Minimal looks for a shortest script however long it takes.
+	// Minimal always finds a shortest script, however long that takes.
 	Minimal bool
-	// Rest chooses where a change stays that can as well be up to up lines further up or down lines
-	// further down. It returns how many lines the change moves down. Nil is as far down as it can.
+	// Rest chooses the place of a change that can stand in several places: up to up lines further
+	// up, or up to down lines further down. It returns how many lines the change moves down. With
+	// nil, the change moves as far down as possible.
 	Rest func(ch Change, up, down int) int
 }
 
-// Changes compares two texts, of which each line is given as a number below classes. Equal lines have
-// equal numbers. ok is false when the comparison was ended.
+// Changes compares two texts. Each line is given as a number below classes, and equal lines have
+// equal numbers. ok is false when Step ended the comparison.
 //
-// Where the equal lines around a change allow more than one place for it, it is put where it reads
-// best: two Changes that can touch become one, and another one stays where o.Rest says.
+// Equal lines around a change may allow several places for it. If two changes can be moved so that
+// they touch, they become one. Otherwise o.Rest chooses the place.
 func Changes(a, b []int32, classes int, o Options) (all []Change, ok bool) {
 	removed, added, ok := unmatched(o.Step, a, b, classes, o.Minimal)
 	if !ok {
@@ -34,7 +36,7 @@ func Changes(a, b []int32, classes int, o Options) (all []Change, ok bool) {
 	return slide(gather(removed, added), a, b, o.Rest), true
 }
 
-// slide moves Changes that can stand in more than one place.
+// slide chooses the place of changes that can stand in several places.
 func slide(all []Change, a, b []int32, rest func(ch Change, up, down int) int) (done []Change) {
 	for i := 0; i < len(all); i++ {
 		ch := all[i]
@@ -64,7 +66,7 @@ func slide(all []Change, a, b []int32, rest func(ch Change, up, down int) int) (
 	return done
 }
 
-// gather makes a change of each group of unmatched lines.
+// gather makes a change from each group of unmatched lines.
 func gather(removed, added []bool) (all []Change) {
 	for i, j := 0, 0; i < len(removed) || j < len(added); {
 		ch := Change{A: i, B: j}
@@ -83,7 +85,7 @@ func gather(removed, added []bool) (all []Change) {
 	return all
 }
 
-// next is where the i-th change begins in the first file, or that file's end.
+// next returns the start of the i-th change in the first file, or the end of that file.
 func next(all []Change, i, end int) int {
 	if i < len(all) {
 		return all[i].A
@@ -91,21 +93,22 @@ func next(all []Change, i, end int) int {
 	return end
 }
 
-// Moved returns the change so many lines further down.
+// Moved returns the change moved down by this many lines.
 func (ch Change) Moved(by int) Change {
 	ch.A, ch.B = ch.A+by, ch.B+by
 	return ch
 }
 
-// join makes one change of two that touch.
+// join makes one change from two that touch.
 func join(first, second Change) Change {
 	first.Del += second.Del
 	first.Ins += second.Ins
 	return first
 }
 
-// slideDown returns how far a change can move down before the line limit of the first file. One that
-// only removes or only adds lines can move if its first line equals the line below it.
+// slideDown returns how far a change can move down before the line limit of the first file. Only a
+// change that just removes or just adds lines can move. Its first line must equal the line below
+// it.
 func slideDown(a, b []int32, ch Change, limit int) (n int) {
 	for most := limit - ch.A - ch.Del; n < most; n++ {
 		if !slides(a[ch.A+n:], ch.Del, b[ch.B+n:], ch.Ins) {
@@ -115,7 +118,7 @@ func slideDown(a, b []int32, ch Change, limit int) (n int) {
 	return n
 }
 
-// slideUp returns how far a change can move up until it touches the one before it.
+// slideUp returns how far a change can move up before it touches the previous one.
 func slideUp(a, b []int32, ch, before Change) (n int) {
 	for most := ch.A - before.A - before.Del; n < most; n++ {
 		if !slides(a[ch.A-n-1:], ch.Del, b[ch.B-n-1:], ch.Ins) {
@@ -125,8 +128,8 @@ func slideUp(a, b []int32, ch, before Change) (n int) {
 	return n
 }
 
-// slides reports whether a change that begins with the first line of a and b can as well begin with
-// the second.
+// slides reports whether a change that begins with the first line of a and b could begin with the
+// second one instead.
 func slides(a []int32, del int, b []int32, ins int) bool {
 	switch {
 	case del == 0 && ins > 0:

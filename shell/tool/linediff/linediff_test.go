@@ -8,7 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool/linediff/linedifftest"
 )
 
-// shortest is the length of a shortest script, by the table of all pairs of prefixes.
+// shortest returns the length of a shortest script, computed with the table of all pairs of
+// prefixes.
 func shortest(a, b []int32) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -28,7 +29,7 @@ func shortest(a, b []int32) int {
 	return row[len(b)]
 }
 
-// within is a budget of steps. left may be nil.
+// within returns a step function with a budget. left may be nil.
 func within(budget int, left *int) func(int) bool {
 	if left == nil {
 		left = new(int)
@@ -63,7 +64,8 @@ func length(t *testing.T, a, b []int32, changes []Change) (n int) {
 	return n
 }
 
-// TestShortest compares the length of scripts with the shortest possible, wherever the changes rest.
+// TestShortest compares the length of scripts with the shortest possible length, for each choice of
+// places.
 func TestShortest(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 3))
 	anywhere := func(_ Change, up, down int) int { return r.IntN(up+down+1) - up }
@@ -88,7 +90,7 @@ func TestShortest(t *testing.T) {
 	}
 }
 
-// TestPlaces checks where changes stay that could stand elsewhere.
+// TestPlaces checks the places of changes that could stand elsewhere.
 func TestPlaces(t *testing.T) {
 	top := func(_ Change, up, _ int) int { return -up }
 	for _, c := range []struct {
@@ -111,8 +113,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestHopeless compares large texts that have next to nothing in common. It must end soon, with a
-// script that is right.
+// TestHopeless compares large texts that have almost nothing in common. It must end soon with a
+// correct script.
 func TestHopeless(t *testing.T) {
 	const lines, kinds, budget = 40_000, 15_000, 3 * workForAll
 	r := rand.New(rand.NewPCG(15, 4))
@@ -132,7 +134,7 @@ func TestHopeless(t *testing.T) {
 	t.Logf("%d of %d lines are kept, %d steps", kept, lines, budget-left)
 }
 
-// TestStops checks that a comparison ends with its budget.
+// TestStops checks that a comparison ends when its budget is used up.
 func TestStops(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 5))
 	a, b := linedifftest.RandomLines(r, 90_000, 1000), linedifftest.RandomLines(r, 90_000, 1000)

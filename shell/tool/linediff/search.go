@@ -2,22 +2,22 @@ package linediff
 
 import "math"
 
-// Bounds of the work. It is counted in points of the search, each the furthest on its diagonal.
+// Limits of the work. The unit is one point of the search: the furthest point on a diagonal.
 const (
-	// workForAll is how much work the comparison of two files may take before it hurries.
+	// workForAll is the work that a comparison of two files may take before it cuts searches short.
 	workForAll = 128 << 20
-	// workForBox is the least that each box gets: enough for 256 differences.
+	// workForBox is the work that each box may take in any case: enough for 256 differences.
 	workForBox = 64 << 10
 )
 
-// comparison is the comparison of two sequences.
+// comparison is the state of comparing two sequences.
 type comparison struct {
 	step           func(n int) bool
 	a, b           []int32
 	removed, added []bool // the result
 
-	// forward and backward hold for a diagonal, which is x-y, the furthest x that is reached from
-	// the beginning and from the end of a box. They begin at diagonal -len(b)-1.
+	// forward and backward hold, for each diagonal x-y, the furthest x reached from the beginning
+	// and from the end of a box. Index 0 is diagonal -len(b)-1.
 	forward, backward []int
 	work              int
 	minimal           bool // never hurry
@@ -29,8 +29,8 @@ const (
 	neverBackward = math.MaxInt / 2
 )
 
-// unmatched returns which elements of a and b have no partner in a longest common subsequence.
-// The elements are numbers below classes. ok is false when step refused.
+// unmatched returns the elements of a and b that have no partner in a longest common subsequence.
+// The elements are numbers below classes. ok is false when step returned false.
 func unmatched(step func(n int) bool, a, b []int32, classes int, minimal bool) (removed, added []bool, ok bool) {
 	removed, added = make([]bool, len(a)), make([]bool, len(b))
 	c := &comparison{step: step, minimal: minimal}
@@ -50,8 +50,8 @@ func unmatched(step func(n int) bool, a, b []int32, classes int, minimal bool) (
 	return removed, added, !c.stopped
 }
 
-// shared returns the elements of list that the other list has too, and their places. It marks all
-// others: nothing can match them, and without them there is less to search.
+// shared returns the elements of list that are also in the other list, with their positions. It
+// marks all others: they can't match, and the search is smaller without them.
 func shared(list, other []int32, marks []bool, classes int) (kept []int32, places []int) {
 	has := make([]bool, classes)
 	for _, e := range other {
@@ -68,11 +68,11 @@ func shared(list, other []int32, marks []bool, classes int) (kept []int32, place
 // area is a part of a, from x0 up to x1, against a part of b, from y0 up to y1.
 type area struct{ x0, x1, y0, y1 int }
 
-// size is how many elements a box has.
+// size returns the number of elements of a box.
 func (p area) size() int { return p.x1 - p.x0 + p.y1 - p.y0 }
 
-// compare marks what is unmatched in a box. It calls itself for the smaller part, so that the depth
-// of calls is logarithmic.
+// compare marks the unmatched elements in a box. It recurses only into the smaller part, so that
+// the depth of recursion is logarithmic.
 func (c *comparison) compare(p area) {
 	for !c.stopped {
 		p = c.trim(p)
@@ -100,7 +100,7 @@ func (c *comparison) compare(p area) {
 	}
 }
 
-// trim takes what is equal off both ends of a box.
+// trim removes equal elements from both ends of a box.
 func (c *comparison) trim(p area) area {
 	size := p.size()
 	for p.x0 < p.x1 && p.y0 < p.y1 && c.a[p.x0] == c.b[p.y0] {
@@ -120,7 +120,7 @@ func (c *comparison) spend(n int) {
 	}
 }
 
-// A search looks for the point at which a box is split.
+// search looks for the point at which a box is split.
 type search struct {
 	*comparison
 	area
@@ -128,9 +128,9 @@ type search struct {
 	zero      int // the index of diagonal 0
 }
 
-// split returns a point inside a box, on the way of a shortest script, that is at neither corner. The
-// box has no equal ends and no empty side. If the search costs too much, split returns the furthest
-// point that was reached.
+// split returns a point inside a box that lies on a shortest script and is not a corner. The box
+// has no equal ends and no empty side. If the search costs too much, split returns the furthest
+// point that it has reached.
 func (c *comparison) split(p area) (x, y int) {
 	s := search{comparison: c, area: p, low: p.x0 - p.y1, high: p.x1 - p.y0, zero: len(c.b) + 1}
 	begin, end := p.x0-p.y0, p.x1-p.y1
@@ -158,7 +158,7 @@ func (c *comparison) split(p area) (x, y int) {
 	}
 }
 
-// border marks the diagonals beside those that d steps reach as not reached.
+// border marks the diagonals next to those that d steps reach as not reached.
 func (s *search) border(reached []int, from, d, never int) {
 	if k := from - d - 1; k >= s.low-1 {
 		reached[s.zero+k] = never
@@ -184,8 +184,8 @@ func (s *search) diagonals(from, d int) (first, last int) {
 // reaches reports whether fewer than d+1 steps from a corner reach diagonal k.
 func reaches(from, d, k int) bool { return k >= from-d && k <= from+d && (k-from-d)%2 == 0 }
 
-// advance takes the d-th step from the beginning on all diagonals. If meet is set it looks for one
-// on which the last step from the end, the one before d, was as far.
+// advance takes the d-th step from the beginning on all diagonals. If meet is set, it looks for a
+// diagonal on which the search from the end, after d-1 steps, has come as far.
 func (s *search) advance(begin, d int, meet bool, end int) (diagonal int, met bool) {
 	first, last := s.diagonals(begin, d)
 	for k := last; k >= first; k -= 2 {
@@ -212,8 +212,8 @@ func (s *search) advance(begin, d int, meet bool, end int) (diagonal int, met bo
 	return 0, false
 }
 
-// retreat takes the d-th step from the end on all diagonals. If meet is set it looks for one on which
-// the d-th step from the beginning was as far.
+// retreat takes the d-th step from the end on all diagonals. If meet is set, it looks for a
+// diagonal on which the search from the beginning, after d steps, has come as far.
 func (s *search) retreat(end, d int, meet bool, begin int) (diagonal int, met bool) {
 	first, last := s.diagonals(end, d)
 	for k := first; k <= last; k += 2 {
@@ -240,7 +240,8 @@ func (s *search) retreat(end, d int, meet bool, begin int) (diagonal int, met bo
 	return 0, false
 }
 
-// furthest returns the point that d steps from either corner reached and that leaves most behind.
+// furthest returns the point reached by d steps from either corner that has the most elements
+// behind it.
 func (s *search) furthest(begin, end, d int) (x, y int) {
 	best := -1
 	first, last := s.diagonals(begin, d)

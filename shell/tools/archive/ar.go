@@ -16,7 +16,7 @@ import (
 
 const arMagic = "!<arch>\n"
 
-// errAr is the error of a file that is no archive.
+// errAr is the error of a file that is not an archive.
 var errAr = errors.New("file format not recognized")
 
 // arMember is one file of an archive.
@@ -132,7 +132,7 @@ func (a *arRun) run(op byte) int {
 	return status
 }
 
-// find is the place of a member, -1 if there is none.
+// find returns the position of a member, or -1 if there is none.
 func (a *arRun) find(name string) int {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	return slices.IndexFunc(a.members, func(m arMember) bool { return m.name == name })
@@ -188,7 +188,7 @@ func (a *arRun) one(op byte, m arMember) error {
 	return nil
 }
 
-// add puts files in, in place of those of the same name unless all is set.
+// add adds files. They replace members of the same name, unless all is set.
 func (a *arRun) add(all bool) int {
 	for _, name := range a.names {
 		i, err := a.FS().Stat(a.Abs(name))
@@ -237,7 +237,7 @@ func (a *arRun) load() error {
 	return a.Pay(int64(len(a.members)) * 128)
 }
 
-// parseAr reads an archive of System V's or BSD's kind.
+// parseAr reads an archive of the System V or BSD format.
 func parseAr(data []byte, step func(int) bool) (out []arMember, err error) {
 	rest, ok := strings.CutPrefix(string(data[:min(len(data), len(arMagic))]), arMagic)
 	if !ok || rest != "" {

@@ -2,11 +2,13 @@
 //
 // # Threats
 //
-// All archives are hostile. What they make is on the simulated disk, within its user's rights and quota, so the worst that
-// names with "..", links and headers can do is what any command of that user could; names are still refused as GNU's tools
-// refuse them. What a small archive unpacks to is bounded by the disk's quota and the process's memory, and ends with
-// their messages; decoders get their windows limited, and everything read is paid for. The libraries behind this
-// package import os for conveniences of their own (opening archives by name); nothing here calls those.
+// All archives are hostile. Extracted files are on the simulated disk, within the rights and the
+// quota of its user. So names with "..", links and headers can do no more than any command of that
+// user could. Such names are still refused, as GNU's tools refuse them. The disk's quota and the
+// process's memory bound the unpacked size of a small archive, and end the unpacking with their
+// messages. The windows of decoders are limited, and everything read is paid for. The libraries
+// behind this package import os for convenience functions (opening archives by name). Nothing here
+// calls those.
 package archive
 
 import (
@@ -32,7 +34,7 @@ func Commands() map[string]tool.Command {
 	return all
 }
 
-// withHelp answers --help and --version.
+// withHelp adds --help and --version to a program.
 func withHelp(run tool.Command) tool.Command {
 	return func(c *tool.Call) int {
 		for _, a := range c.Args {

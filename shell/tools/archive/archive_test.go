@@ -41,7 +41,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestBomb unpacks more than the disk holds.
+// TestBomb unpacks more than the disk can hold.
 func TestBomb(t *testing.T) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -115,7 +115,7 @@ func FuzzTransform(f *testing.F) {
 	})
 }
 
-// box is a process on a disk of its own, with bounds.
+// box is a process with limits, on its own disk.
 type box struct {
 	tool.Host
 	v    vfs.View

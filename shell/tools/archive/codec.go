@@ -18,15 +18,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// maxWindow bounds how much a decoder keeps of what it has written.
+// maxWindow is the most output that a decoder may keep for references.
 const maxWindow = 128 << 20
 
-// magics are what the formats begin with.
+// magics are the bytes at the beginning of each format.
 var magics = []struct{ codec, magic string }{
 	{"gzip", "\x1f\x8b"}, {"bzip2", "BZh"}, {"xz", "\xfd7zXZ\x00"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"lz4", "\x04\"M\x18"}, {"lzma", "\x5d\x00\x00"},
 }
 
-// sniff tells the format of a stream by its start, "" for none.
+// sniff returns the format of a stream from its first bytes, or "" if it is none.
 func sniff(br *bufio.Reader) string {
 	head, _ := br.Peek(6) // shorter ones are fine
 	for _, m := range magics {
@@ -37,7 +37,7 @@ func sniff(br *bufio.Reader) string {
 	return ""
 }
 
-// paidReader pays for what is read through it and ends when the process is over.
+// paidReader pays for the bytes that are read through it. It fails when the process is being ended.
 type paidReader struct {
 	c  *tool.Call
 	in io.Reader
@@ -51,10 +51,11 @@ func (p paidReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errFormat is the error of a stream that is not in the format.
+// errFormat is the error of a stream that does not have the expected format.
 var errFormat = errors.New("not in the format")
 
-// decoder returns a reader of what a stream was compressed from. It takes several streams one after the other.
+// decoder returns a reader of the decompressed stream. It accepts several streams one after the
+// other.
 func decoder(c *tool.Call, codec string, in io.Reader) (io.Reader, error) {
 	in = paidReader{c, in}
 	var out io.Reader
@@ -98,7 +99,7 @@ func decoder(c *tool.Call, codec string, in io.Reader) (io.Reader, error) {
 	return out, nil
 }
 
-// encoder returns a writer that compresses. level is 0 for the usual one.
+// encoder returns a writer that compresses. Level 0 is the default level.
 func encoder(c *tool.Call, codec string, level int, out io.Writer) (io.WriteCloser, error) {
 	memory := int64(2 << 20)
 	defer func() { _ = memory }()
@@ -151,7 +152,7 @@ func encoder(c *tool.Call, codec string, level int, out io.Writer) (io.WriteClos
 	return nil, errors.New("unknown compression")
 }
 
-// copyAll copies in big blocks and pays.
+// copyAll copies in large blocks, and pays for them.
 func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
 	buf := make([]byte, 64<<10)
 	var total int64
@@ -175,12 +176,13 @@ func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
 	}
 }
 
-// writeError is an error of the writing side.
+// writeError is an error of the output.
 type writeError struct{ error }
 
 func (w writeError) Unwrap() error { return w.error }
 
-// window looks at the start of a stream for how much its decoder will keep, since the header alone decides.
+// window reads the start of a stream to find how much memory its decoder will need. Only the header
+// decides this.
 func window(in io.Reader, size func([]byte) int64) (io.Reader, int64, error) {
 	br := bufio.NewReaderSize(in, 4096)
 	head, _ := br.Peek(64) // shorter ones are fine
@@ -191,7 +193,7 @@ func window(in io.Reader, size func([]byte) int64) (io.Reader, int64, error) {
 	return br, n + 1<<20, nil
 }
 
-// lzmaWindow is the dictionary in the old format's header.
+// lzmaWindow returns the dictionary size in the header of the old format.
 func lzmaWindow(b []byte) int64 {
 	if len(b) < 5 {
 		return 0

@@ -15,7 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// suffixes are the ends of names that a format's files have, the usual one first, with what they become.
+// suffixes are the file name suffixes of each format, the usual one first, with their replacements
+// after decompression.
 var suffixes = map[string][][2]string{
 	"gzip":  {{".gz", ""}, {".tgz", ".tar"}, {".taz", ".tar"}, {".z", ""}, {"-gz", ""}, {"-z", ""}, {"_z", ""}, {".Z", ""}},
 	"bzip2": {{".bz2", ""}, {".bz", ""}, {".tbz2", ".tar"}, {".tbz", ".tar"}},
@@ -24,7 +25,7 @@ var suffixes = map[string][][2]string{
 	"lz4":   {{".lz4", ""}},
 }
 
-// squeezer is one run of gzip or its kin.
+// squeezer is one run of gzip or a similar program.
 type squeezer struct {
 	*tool.Call
 	codec                                                         string
@@ -38,7 +39,7 @@ type squeezer struct {
 	files                                                         int
 }
 
-// compressor returns the program of a format; its other names are read from the call.
+// compressor returns the program of a format. The call's name tells which variant was called.
 func compressor(codec string) tool.Command {
 	return func(c *tool.Call) int {
 		s := &squeezer{Call: c, codec: codec, suffix: suffixes[codec][0][0]}
@@ -129,7 +130,7 @@ func (s *squeezer) main() int {
 	return s.status
 }
 
-// zstdOptions takes from the arguments what zstd alone has: -19, --ultra and the like.
+// zstdOptions removes from the arguments the options that only zstd has: -19, --ultra and the like.
 func (s *squeezer) zstdOptions() {
 	var rest []string
 	for _, a := range s.Args {
@@ -146,7 +147,7 @@ func (s *squeezer) zstdOptions() {
 	s.Args = rest
 }
 
-// warn says something that makes the status 2.
+// warn writes a message and makes the status 2.
 func (s *squeezer) warn(format string, args ...any) {
 	if !s.quiet {
 		s.Errorf(2, format, args...)
@@ -160,7 +161,7 @@ func (s *squeezer) warn(format string, args ...any) {
 
 func (s *squeezer) fail(format string, args ...any) { s.status = s.Errorf(1, format, args...) }
 
-// operand works on one file; of a directory it returns what is in it.
+// operand handles one file. For a directory it returns the names in it.
 func (s *squeezer) operand(name string) []string {
 	if name == "-" {
 		s.stream()
@@ -214,7 +215,7 @@ func (s *squeezer) operand(name string) []string {
 	return nil
 }
 
-// target is the name of what is made of a file; "" when there is none.
+// target returns the name of the output file, or "" when there is none.
 func (s *squeezer) target(name string) string {
 	table := suffixes[strings.Replace(s.codec, "lzma", "xz", 1)]
 	if !s.decompress {
@@ -252,7 +253,7 @@ func (s *squeezer) target(name string) string {
 	return ""
 }
 
-// stream works from standard input to standard output.
+// stream reads standard input and writes standard output.
 func (s *squeezer) stream() {
 	if s.list {
 		s.fail("listing of standard input is not possible here")
@@ -274,7 +275,7 @@ func (s *squeezer) stream() {
 	s.result("stdin", s.run(s.In, out, "", nil))
 }
 
-// result says how one file went.
+// result reports the result for one file.
 func (s *squeezer) result(name string, err error) bool {
 	if err == nil {
 		return true
@@ -370,7 +371,7 @@ func (s *squeezer) file(name string, i vfs.Info) {
 	err = s.run(in, out, name, &i)
 	_ = out.Close() // written
 	if !s.result(name, err) {
-		_ = s.FS().Remove(s.Abs(target)) // a part of a file is worse than none
+		_ = s.FS().Remove(s.Abs(target)) // do not leave a partial file
 		return
 	}
 	full := s.Abs(target)
@@ -395,7 +396,7 @@ func (s *squeezer) file(name string, i vfs.Info) {
 	}
 }
 
-// ratio is how much was saved, as gzip says it.
+// ratio returns the saved part, as gzip prints it.
 func ratio(big, small int64) string {
 	if big == 0 {
 		return "  0.0%"
@@ -439,7 +440,7 @@ func (s *squeezer) run(in io.Reader, out io.Writer, name string, i *vfs.Info) er
 	return err
 }
 
-// latin1 keeps a name that gzip's header can hold.
+// latin1 returns a name in the form that gzip's header can hold.
 func latin1(s string) string {
 	for _, r := range s {
 		if r == 0 || r > 0xff {
@@ -449,7 +450,7 @@ func latin1(s string) string {
 	return s
 }
 
-// listFile is gzip -l of one file.
+// listFile is gzip -l for one file.
 func (s *squeezer) listFile(name string, in io.Reader, i vfs.Info) {
 	br := bufio.NewReaderSize(in, 64<<10)
 	if sniff(br) != s.codec {
@@ -581,7 +582,7 @@ func hasLabel(opts []string) bool {
 	return false
 }
 
-// zdiff compares compressed files, through files of its own.
+// zdiff compares compressed files. It writes their contents to temporary files.
 func zdiff(c *tool.Call) int {
 	var opts, files []string
 	for _, a := range c.Args {
@@ -628,7 +629,7 @@ func zdiff(c *tool.Call) int {
 	return c.Run(tool.Child{Args: args})
 }
 
-// zless prints compressed files: there is nothing to page with.
+// zless prints compressed files. It has no pager.
 func zless(c *tool.Call) int {
 	names := c.Args
 	if len(names) == 0 {

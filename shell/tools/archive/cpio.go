@@ -17,16 +17,16 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Bounds of what an archive's headers may ask for.
+// Limits for the sizes in an archive's headers.
 const (
 	maxCpioName = 4096
 	maxCpioSize = 1 << 40
 )
 
-// errCpio is the error of an archive that breaks off.
+// errCpio is the error of an incomplete archive.
 var errCpio = errors.New("premature end of archive")
 
-// cpioHeader is what all formats of cpio tell of a file.
+// cpioHeader has the fields that all formats of cpio store for a file.
 type cpioHeader struct {
 	ino, mode, uid, gid, links, mtime, size int64
 	name                                    string
@@ -46,7 +46,7 @@ type cpioRun struct {
 	except, toStdout bool
 	bytes            int64
 	status           int
-	links            map[int64]string // the first name of a file with several
+	links            map[int64]string // the first name of each file with several names
 	seen             int64
 }
 
@@ -103,7 +103,7 @@ func (r *cpioRun) fail(format string, args ...any) {
 	r.status = r.Errorf(2, format, args...)
 }
 
-// names calls fn with each name of standard input.
+// names calls fn with each name from standard input.
 func (r *cpioRun) names(null bool, fn func(name string, i vfs.Info) error) error {
 	end := byte('\n')
 	if null {
@@ -216,7 +216,7 @@ func (r *cpioRun) put(to io.Writer, name string, i vfs.Info) error {
 	return r.pad(to, nil)
 }
 
-// pad writes data and fills up to where the format goes on.
+// pad writes data, and padding up to the next boundary of the format.
 func (r *cpioRun) pad(to io.Writer, data []byte) error {
 	if err := r.write(to, data); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (r *cpioRun) pad(to io.Writer, data []byte) error {
 	return r.write(to, make([]byte, (r.align()-r.bytes%r.align())%r.align()))
 }
 
-// align is what headers and contents begin at multiples of.
+// align returns the alignment of headers and contents.
 func (r *cpioRun) align() int64 {
 	return map[string]int64{"newc": 4, "crc": 4, "bin": 2}[r.format] + map[string]int64{"odc": 1}[r.format]
 }
@@ -327,7 +327,7 @@ func (r *cpioRun) fill(br *bufio.Reader) error {
 	return err
 }
 
-// next reads a header, whatever the format.
+// next reads a header of any format.
 func (r *cpioRun) next(br *bufio.Reader) (h cpioHeader, err error) {
 	magic, _ := br.Peek(6) // a shorter one is none
 	nameSize := int64(0)
@@ -389,7 +389,7 @@ func (r *cpioRun) next(br *bufio.Reader) (h cpioHeader, err error) {
 	return h, err
 }
 
-// wants reports whether a member was asked for.
+// wants reports whether the patterns select a member.
 func (r *cpioRun) wants(name string) bool {
 	if len(r.patterns) == 0 {
 		return true
@@ -402,7 +402,7 @@ func (r *cpioRun) wants(name string) bool {
 	return r.except
 }
 
-// contents is a member's reader; the rest of it is passed over by finish.
+// contents reads a member. finish skips the rest.
 type contents struct {
 	r  *cpioRun
 	br *bufio.Reader
@@ -570,7 +570,7 @@ func (r *cpioRun) told(name string) {
 	}
 }
 
-// regular makes a file with contents, or a second name of one.
+// regular makes a file with contents, or another name for one.
 func (r *cpioRun) regular(body *contents, h cpioHeader, full string) error {
 	if h.links > 1 {
 		if first, ok := r.links[h.ino]; ok && h.size == 0 {

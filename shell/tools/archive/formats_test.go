@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzCpio unpacks and lists what may be an archive of cpio's.
+// FuzzCpio unpacks and lists any bytes as a cpio archive.
 func FuzzCpio(f *testing.F) {
 	f.Add([]byte("0707010000000100008180000000000000000000000001000000000000000300000000000000000000000000000000000000020000000" + "0a\x00abc\x00"))
 	f.Add([]byte("070707000000000001100644000000000000000001000000000000000000000000200000000003a\x00abc"))
@@ -22,7 +22,7 @@ func FuzzCpio(f *testing.F) {
 	})
 }
 
-// FuzzAr reads what may be an archive of ar's.
+// FuzzAr reads any bytes as an ar archive.
 func FuzzAr(f *testing.F) {
 	member := "a/              0           0     0     644     3         `\nabc\n"
 	f.Add([]byte(arMagic + member))

@@ -21,7 +21,7 @@ type transform struct {
 	notHard  bool
 }
 
-// piece is a part of a replacement: text, or a group (0 is all), with a change of case.
+// piece is a part of a replacement: text or a group (0 is the whole match), with a change of case.
 type piece struct {
 	text  string
 	group int
@@ -31,7 +31,7 @@ type piece struct {
 var vcs = []string{"CVS", ".cvsignore", "RCS", "SCCS", ".svn", ".git", ".gitignore", ".gitattributes", ".gitmodules", ".arch-ids", "{arch}",
 	"=RELEASE-ID", "=meta-update", "=update", ".bzr", ".bzrignore", ".bzrtags", ".hg", ".hgignore", ".hgtags", "_darcs"}
 
-// parseTransform reads s/a/b/flags, several with semicolons between.
+// parseTransform reads s/a/b/flags. Semicolons separate several.
 func parseTransform(s string) (out []transform, err error) {
 	for s != "" {
 		if len(s) < 2 || s[0] != 's' {
@@ -232,7 +232,8 @@ func (t *tarRun) renamed(name string, kind byte) (string, bool) {
 	return name, name != ""
 }
 
-// stripped takes what is dangerous from the start of a name: slashes, and everything up to the last "..".
+// stripped removes dangerous parts from the start of a name: slashes, and everything up to the last
+// "..".
 func (t *tarRun) stripped(name string, what string) string {
 	if t.absolute {
 		return name
@@ -263,7 +264,7 @@ func (t *tarRun) stripped(name string, what string) string {
 	return name
 }
 
-// excluded reports whether a name, or a directory that it is in, matches --exclude.
+// excluded reports whether --exclude matches a name or one of its directories.
 func (t *tarRun) excluded(name string) bool {
 	name = strings.TrimRight(name, "/")
 	if t.excludeVCS {
@@ -347,7 +348,7 @@ func oneMatch(p string, b byte) (int, bool) {
 	return 1, p[0] == b
 }
 
-// modeText is a member's mode as ls -l writes it.
+// modeText returns a member's mode in the format of ls -l.
 func modeText(h *tar.Header) string {
 	kinds := map[byte]byte{tar.TypeDir: 'd', tar.TypeSymlink: 'l', tar.TypeLink: 'h', tar.TypeFifo: 'p', tar.TypeChar: 'c', tar.TypeBlock: 'b'}
 	first := byte('-')
@@ -377,7 +378,7 @@ func modeText(h *tar.Header) string {
 	return string(b)
 }
 
-// say lists one member, shortly or with -vv (and -tv) at length.
+// say lists one member. With long it writes the long format, as for -vv and -tv.
 func (t *tarRun) say(h *tar.Header, name string, long bool) {
 	w := t.list()
 	if !long {
@@ -412,7 +413,7 @@ func (t *tarRun) say(h *tar.Header, name string, long bool) {
 	fmt.Fprintf(w, "%s %s %*s %s %s%s\n", modeText(h), ug, t.width-pad+len(size), size, h.ModTime.In(t.Now().Location()).Format(layout), quoteName(name), link)
 }
 
-// quoteName escapes what would break a list of names.
+// quoteName escapes characters that would break a list of names.
 func quoteName(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == '\\' || r == 0x7f || r == 0xfffd }) {
 		return s

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// operand is a name with the directory that -C had set.
+// operand is a name, with the directory that -C had set before it.
 type operand struct{ dir, name string }
 
 // tarRun is one run of tar.
@@ -45,7 +45,7 @@ type tarRun struct {
 	newer                                                                      time.Time
 }
 
-// shorts are tar's letters; ':' marks those with an argument.
+// shorts are tar's option letters. ':' marks letters with an argument.
 const shorts = "cxtrudAf:zjJavC:pPhOT:X:kmvwBbiI:L:N:K:SUWZslnoR"
 
 var longs = map[string]string{"create": "c", "extract": "x", "get": "x", "list": "t", "append": "r", "update": "u", "diff": "d", "compare": "d",
@@ -64,21 +64,21 @@ var longs = map[string]string{"create": "c", "extract": "x", "get": "x", "list":
 	"exclude-ignore": "exclude:", "exclude-tag": "nop:", "anchored": "anchored", "no-anchored": "nop", "ignore-case": "nop", "no-wildcards-match-slash": "nop", "wildcards-match-slash": "nop",
 	"occurrence": "occ?", "clamp-mtime": "nop", "atime-preserve": "nop?", "pax-option": "nop:", "no-unquote": "nop", "unquote": "nop", "newer-mtime": "N:", "add-file": "add:", "label": "nop:", "test-label": "nop", "recursive-unlink": "nop", "utc": "nop", "level": "nop:", "listed-incremental": "nop:", "to-command": "nop:"}
 
-// fatal writes a message and what GNU's says behind one it can't go on from.
+// fatal writes a message, and then GNU's line about an error that ends tar.
 func (t *tarRun) fatal(format string, args ...any) int {
 	t.Errorf(2, format, args...)
 	t.Errorf(2, "Error is not recoverable: exiting now")
 	return 2
 }
 
-// fail says what went wrong with one member.
+// fail reports an error with one member.
 func (t *tarRun) fail(format string, args ...any) {
 	t.status = 2
 	_ = t.out.Flush()
 	t.Errorf(2, format, args...)
 }
 
-// wrong says that tar was called wrongly.
+// wrong reports wrong usage.
 func (t *tarRun) wrong(format string, args ...any) int {
 	t.Errorf(2, format, args...)
 	fmt.Fprintf(t.Err, "Try '%s --help' or '%s --usage' for more information.\n", t.Base(), t.Base())
@@ -88,7 +88,7 @@ func (t *tarRun) wrong(format string, args ...any) int {
 	return 2
 }
 
-// expand turns the old style of options, without a dash, into the new.
+// expand converts options of the old style, without a dash, to the new style.
 func (t *tarRun) expand(args []string) ([]string, bool) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "" {
 		return args, true
@@ -109,7 +109,7 @@ func (t *tarRun) expand(args []string) ([]string, bool) {
 	return append(out, rest...), true
 }
 
-// parse reads the arguments. The order of -C and names matters, so it is not getopt's.
+// parse reads the arguments. It does not use getopt, because the order of -C and names matters.
 func (t *tarRun) parse(args []string) int {
 	args, ok := t.expand(args)
 	if !ok {
@@ -181,7 +181,8 @@ func (t *tarRun) parse(args []string) int {
 	return 0
 }
 
-// longOption finds what the name of a long option, whole or begun, stands for. A code other than 0 ends tar, which has said why.
+// longOption finds a long option by its name or the beginning of its name. When code is not 0, it
+// has written a message, and tar ends.
 func (t *tarRun) longOption(arg, name string) (spec string, code int) {
 	if spec, found := longs[name]; found {
 		return spec, 0
@@ -410,7 +411,7 @@ func (t *tarRun) option(opt, value string, dir *string) int {
 	return 0
 }
 
-// date reads a date of --mtime: ISO, @seconds, or a file's.
+// date reads a date for --mtime: ISO, @seconds, or the name of a file whose time is used.
 func (t *tarRun) date(s string) (time.Time, bool) {
 	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, ".") {
 		i, err := t.FS().Stat(t.Abs(s))

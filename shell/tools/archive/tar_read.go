@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// selection are the members that were asked for.
+// selection has the members that the command line names.
 type selection struct {
 	t     *tarRun
 	names []string
@@ -32,7 +32,7 @@ func newSelection(t *tarRun) *selection {
 	return s
 }
 
-// wants reports whether a member was asked for.
+// wants reports whether a member is selected.
 func (s *selection) wants(name string) bool {
 	if s.t.excluded(name) {
 		return false
@@ -63,7 +63,7 @@ func (s *selection) wants(name string) bool {
 	return ok
 }
 
-// missing complains about what was not there.
+// missing writes a message about each name that was not in the archive.
 func (s *selection) missing() {
 	for i, n := range s.names {
 		if !s.found[i] && n != "\x00" {
@@ -126,7 +126,8 @@ func (t *tarRun) read() int {
 	return code
 }
 
-// late is a directory whose attributes are set at the end, since they would hinder what goes into it.
+// late is a directory whose attributes are set at the end. Set earlier, they could prevent the
+// extraction of its files.
 type late struct {
 	path string
 	h    *tar.Header
@@ -140,7 +141,7 @@ type unpacker struct {
 	seen bool
 }
 
-// members goes through the archive.
+// members handles all members of the archive.
 func (u *unpacker) members(tr *tar.Reader, in *position) int {
 	for {
 		if !u.Step(8) {
@@ -240,7 +241,7 @@ func hasDots(name string) bool {
 	return false
 }
 
-// mode is what a member's file gets.
+// mode returns the mode for a member's file.
 func (u *unpacker) mode(h *tar.Header) fs.FileMode {
 	m := h.FileInfo().Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 	if (u.UID() == 0 || u.keepPerm) && !u.noPerm {
@@ -307,7 +308,7 @@ func (u *unpacker) extract(h *tar.Header, path string, in io.Reader) error {
 
 func quoteLike(s string) string { return "‘" + quoteName(s) + "’" }
 
-// parents makes the directories that a path needs.
+// parents makes the missing directories of a path.
 func (u *unpacker) parents(path string) bool {
 	at := strings.LastIndexByte(path, '/')
 	if at <= 0 {
@@ -316,7 +317,7 @@ func (u *unpacker) parents(path string) bool {
 	return u.FS().MkdirAll(u.Abs(path[:at]), 0o777&^u.Umask()) == nil
 }
 
-// directory makes a directory; its attributes are set at the end.
+// directory makes a directory. Its attributes are set at the end.
 func (u *unpacker) directory(h *tar.Header, path string, exists bool, old vfs.Info) error {
 	full := u.Abs(path)
 	if path == "" {
@@ -351,7 +352,7 @@ func (u *unpacker) directory(h *tar.Header, path string, exists bool, old vfs.In
 	return nil
 }
 
-// make makes a file that is no directory.
+// make makes a file that is not a directory.
 func (u *unpacker) make(h *tar.Header, path, full string, in io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeSymlink:
@@ -394,7 +395,7 @@ func (u *unpacker) make(h *tar.Header, path, full string, in io.Reader) error {
 	return nil
 }
 
-// attributes sets owner, mode and time, as far as that is allowed.
+// attributes sets owner, mode and time as far as the user may.
 func (u *unpacker) attributes(full string, h *tar.Header) {
 	if u.UID() == 0 && !u.noOwner || u.sameOwner {
 		uid, gid := uint32(h.Uid), uint32(h.Gid)
@@ -411,7 +412,7 @@ func (u *unpacker) attributes(full string, h *tar.Header) {
 	}
 }
 
-// finish gives the directories their attributes, the deepest first.
+// finish sets the attributes of the directories, the deepest first.
 func (u *unpacker) finish() {
 	for i := len(u.dirs) - 1; i >= 0; i-- {
 		full := u.Abs(u.dirs[i].path)

@@ -15,10 +15,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// recordSize is what archives are filled up to.
+// recordSize is the unit to which archives are padded.
 const recordSize = 20 * 512
 
-// counted counts what is written.
+// counted counts the written bytes.
 type counted struct {
 	w io.Writer
 	n int64
@@ -30,7 +30,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// codecOf is the compression that a name asks for.
+// codecOf returns the compression for an archive's name.
 func codecOf(name string) string {
 	for suffix, codec := range map[string]string{".gz": "gzip", ".tgz": "gzip", ".taz": "gzip", ".bz2": "bzip2", ".tbz": "bzip2", ".tbz2": "bzip2", ".tz2": "bzip2", ".xz": "xz", ".txz": "xz",
 		".zst": "zstd", ".tzst": "zstd", ".lzma": "lzma", ".tlz": "lzma"} {
@@ -45,7 +45,7 @@ func codecOf(name string) string {
 type packer struct {
 	*tarRun
 	tw    *tar.Writer
-	links map[uint64]string // first names of files that have several
+	links map[uint64]string // the first name of each file with several names
 	ino   uint64            // the archive's own
 	known map[string]time.Time
 	gone  []string
@@ -103,7 +103,7 @@ func (t *tarRun) writeFailed(err error) int {
 	return t.fatal("%s: Cannot write: %s", t.file, tool.ErrText(err))
 }
 
-// finish ends the archive and fills its last record.
+// finish ends the archive and pads its last record.
 func (p *packer) finish(count *counted, before int64) error {
 	if err := p.tw.Close(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func iec(n int64) string {
 	return fmt.Sprintf("%.0f%ciB", x, units[i])
 }
 
-// pending is a file that is still to be packed.
+// pending is a file that has not been packed yet.
 type pending struct {
 	path, name string // on the disk, in the archive
 	given      bool
@@ -169,7 +169,7 @@ func (p *packer) members() error {
 	return nil
 }
 
-// member packs one file and returns what is in it.
+// member packs one file. For a directory it returns the files in it.
 func (p *packer) member(at pending) ([]pending, error) {
 	if p.excluded(at.name) {
 		return nil, nil
@@ -245,7 +245,7 @@ func (p *packer) member(at pending) ([]pending, error) {
 	return below, nil
 }
 
-// put writes one header and contents; a file that shrinks meanwhile is filled with zeros.
+// put writes one header and its contents. If the file has become shorter, zeros fill the rest.
 func (p *packer) put(h *tar.Header, in io.Reader) error {
 	if err := p.tw.WriteHeader(h); err != nil {
 		if errors.Is(err, tar.ErrHeader) || strings.Contains(err.Error(), "cannot encode header") {
@@ -272,7 +272,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// header describes a file; nil for what can't be packed.
+// header describes a file. It returns nil for a file that can't be packed.
 func (p *packer) header(i vfs.Info, name string) *tar.Header {
 	m := p.Machine()
 	h := &tar.Header{Name: name, Mode: int64(i.Mode.Perm()), Uid: int(i.UID), Gid: int(i.GID), Uname: m.UserName(i.UID), Gname: m.GroupName(i.GID), ModTime: i.Modified.Truncate(time.Second), Format: tar.FormatGNU}
@@ -478,7 +478,7 @@ func (p *packer) concatenate() error {
 	return nil
 }
 
-// copyMembers copies those that are wanted.
+// copyMembers copies the wanted members.
 func (p *packer) copyMembers(tr *tar.Reader, wanted func(*tar.Header) bool) error {
 	for {
 		h, err := tr.Next()
@@ -498,7 +498,7 @@ func (p *packer) copyMembers(tr *tar.Reader, wanted func(*tar.Header) bool) erro
 	}
 }
 
-// position counts what was read.
+// position counts the bytes that were read.
 type position struct {
 	r io.Reader
 	n int64
@@ -510,7 +510,7 @@ func (p *position) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// remove is --delete: the archive without some members.
+// remove is --delete: it writes the archive without some members.
 func (t *tarRun) remove() int {
 	in, err := t.OpenIn(t.file)
 	if err != nil {

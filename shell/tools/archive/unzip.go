@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// deflated is how long data gets when it is compressed.
+// deflated returns the compressed length of data.
 func deflated(data []byte) (int, error) {
 	var b bytes.Buffer
 	w, err := flate.NewWriter(&b, 5)
@@ -41,7 +41,7 @@ type unzipRun struct {
 	status  int
 }
 
-// openZip reads an archive whole: its directory is at its end.
+// openZip reads a whole archive, because its directory is at its end.
 func openZip(c *tool.Call, name string) (*zip.Reader, string, int) {
 	found := name
 	data, err := readAll(c, name)
@@ -124,7 +124,7 @@ func unzipMain(c *tool.Call) int {
 	return u.status
 }
 
-// wants applies the members that were named and -x.
+// wants applies the named members and -x.
 func (u *unzipRun) wants(name string) bool {
 	ok := len(u.members) == 0
 	for i, m := range u.members {
@@ -295,7 +295,7 @@ func (u *unzipRun) show(e *zip.File) error {
 	return nil
 }
 
-// test reads an entry and says whether it is whole.
+// test reads an entry and reports whether it is intact.
 func (u *unzipRun) test(e *zip.File) error {
 	if !u.quiet() {
 		fmt.Fprintf(u.Out, "    testing: %-22s  ", e.Name)
@@ -309,7 +309,8 @@ func (u *unzipRun) test(e *zip.File) error {
 	return nil
 }
 
-// safeName is an entry's name without what would lead out of the directory, which is told.
+// safeName returns an entry's name without parts that lead out of the directory. It writes a
+// message about them.
 func (u *unzipRun) safeName(e *zip.File) string {
 	name := strings.TrimLeft(e.Name, "/")
 	if name != e.Name {
@@ -342,8 +343,8 @@ func (u *unzipRun) directory(e *zip.File, path string) error {
 	return nil
 }
 
-// makeRoom removes the file that an entry replaces. wanted is false for an entry that is left out, by the options or since
-// nobody can be asked.
+// makeRoom removes the file that an entry replaces. wanted is false if the entry is skipped,
+// because of the options or because nobody can be asked.
 func (u *unzipRun) makeRoom(e *zip.File, path string) (wanted bool, err error) {
 	full := u.Abs(path)
 	old, err := u.FS().Lstat(full)
@@ -395,7 +396,7 @@ func (u *unzipRun) file(e *zip.File, path string) error {
 	return nil
 }
 
-// label is what is said before a member's name.
+// label returns the word that is printed before a member's name.
 func label(e *zip.File) string {
 	switch {
 	case e.Mode()&fs.ModeSymlink != 0:

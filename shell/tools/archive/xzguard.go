@@ -7,24 +7,25 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// errWindow is the error of a stream whose decoder would keep more than [maxWindow].
+// errWindow is the error of a stream whose decoder would need more than [maxWindow].
 var errWindow = errors.New("memory usage limit reached")
 
-// xzGuard passes an .xz file on and pays for the dictionary of each block before the decoder sees the block's header, which
-// alone decides how large it is. It follows the file's structure: headers, LZMA2 chunks, which tell their sizes, indexes.
+// xzGuard passes an .xz file on. It pays for the dictionary of each block before the decoder sees
+// the block's header, because only the header decides its size. It follows the file's structure:
+// headers, LZMA2 chunks with their sizes, indexes.
 type xzGuard struct {
 	c    *tool.Call
 	in   io.Reader
 	err  error
 	paid int64
-	// What is expected: skip bytes to pass over, then the byte that step looks at.
+	// The expected input: skip bytes to ignore, then a byte for step.
 	skip   int64
 	step   func(b byte)
 	head   []byte // the header that is being collected
 	want   int    // its length
 	done   func() // what happens when it is whole
-	inside int64  // bytes since the block began, for its padding
-	check  int64  // length of the check that follows a block
+	inside int64  // bytes since the start of the block, for its padding
+	check  int64  // length of the check after a block
 	fields uint64 // varints of the index to come
 	index  int64  // bytes of the index
 	shift  uint
@@ -59,7 +60,7 @@ func (g *xzGuard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// collect gathers n bytes and then calls done.
+// collect reads n bytes and then calls done.
 func (g *xzGuard) collect(n int, done func()) {
 	g.head, g.want, g.done = g.head[:0], n, done
 	g.step = func(b byte) {
@@ -69,7 +70,8 @@ func (g *xzGuard) collect(n int, done func()) {
 	}
 }
 
-// rest passes everything on: what comes is not in the format, which the decoder finds too.
+// rest passes everything on: the stream does not have the format, and the decoder will find the
+// same error.
 func (g *xzGuard) rest() { g.step = func(byte) { g.skip = 1 << 62 } }
 
 func (g *xzGuard) streamHeader() {
@@ -78,7 +80,7 @@ func (g *xzGuard) streamHeader() {
 	g.step = g.block
 }
 
-// block is the first byte of a block's header, or 0 before the index.
+// block handles the first byte of a block's header, or the 0 before the index.
 func (g *xzGuard) block(b byte) {
 	if b == 0 {
 		g.index, g.shift, g.count, g.fields = 1, 0, 0, 0
@@ -118,7 +120,7 @@ func (g *xzGuard) blockHeader(size byte) {
 	g.step = g.chunk
 }
 
-// chunk is the first byte of a chunk of LZMA2.
+// chunk handles the first byte of an LZMA2 chunk.
 func (g *xzGuard) chunk(b byte) {
 	g.inside++
 	switch {
@@ -144,7 +146,7 @@ func (g *xzGuard) chunkData(head, size int64) {
 	g.step = g.chunk
 }
 
-// indexCount is a byte of how many records the index has.
+// indexCount handles a byte of the number of records in the index.
 func (g *xzGuard) indexCount(b byte) {
 	g.index++
 	g.count |= uint64(b&0x7f) << g.shift
@@ -158,7 +160,7 @@ func (g *xzGuard) indexCount(b byte) {
 	}
 }
 
-// records passes over the index's records, and then over its padding, its check and the footer of the stream.
+// records skips the index's records, its padding, its check and the footer of the stream.
 func (g *xzGuard) records() {
 	if g.fields > 0 {
 		g.step = func(b byte) {

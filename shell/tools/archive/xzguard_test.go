@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// xzOf compresses text with blocks of 1000 bytes.
+// xzOf compresses text in blocks of 1000 bytes.
 func xzOf(t testing.TB, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -29,7 +29,8 @@ func xzOf(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// TestXZWindows reads files of many blocks and streams, and refuses a large dictionary wherever it is asked for.
+// TestXZWindows reads files with many blocks and streams. It checks that a large dictionary is
+// refused in every block.
 func TestXZWindows(t *testing.T) {
 	text := bytes.Repeat([]byte("all that is gold does not glitter "), 300)
 	one := xzOf(t, text)
@@ -43,7 +44,7 @@ func TestXZWindows(t *testing.T) {
 	if err != nil || !bytes.Equal(got, append(append([]byte{}, text...), text...)) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	// The header of the last block gets a dictionary of 4 GB and a right checksum.
+	// The header of the last block gets a dictionary of 4 GB and a correct checksum.
 	header := one[12 : 12+int(one[12])*4+4]
 	at := bytes.LastIndex(one, header[:4])
 	if at <= 12 {

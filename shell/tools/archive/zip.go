@@ -29,7 +29,7 @@ type zipRun struct {
 // zipMain is zip.
 func zipMain(c *tool.Call) int {
 	z := &zipRun{Call: c, added: map[string]pending{}}
-	// -x and -i take names up to the next option.
+	// -x and -i take all names up to the next option.
 	var args []string
 	for i := 0; i < len(c.Args); i++ {
 		a := c.Args[i]
@@ -94,7 +94,7 @@ func zipMain(c *tool.Call) int {
 
 func (z *zipRun) said(name string, _ []string) string { return name }
 
-// old reads the archive that is there already.
+// old reads the existing archive.
 func (z *zipRun) old(name string) (*zip.Reader, error) {
 	if name == "-" {
 		return nil, nil
@@ -185,7 +185,7 @@ func (z *zipRun) add(name string, p pending) {
 	z.added[name] = p
 }
 
-// target opens a new file beside the archive; done puts it in the archive's place.
+// target opens a new file in the archive's directory. done renames it to the archive's name.
 func (z *zipRun) target(name string) (out io.Writer, done func(ok bool) error, err error) {
 	if name == "-" {
 		return z.Out, func(bool) error { return nil }, nil
@@ -204,7 +204,8 @@ func (z *zipRun) target(name string) (out io.Writer, done func(ok bool) error, e
 	}, nil
 }
 
-// write makes the new archive: what was in the old one, replaced where there is newer, then what is new.
+// write writes the new archive: first the old members, with newer files in place of some, then the
+// new members.
 func (z *zipRun) write(name string, old *zip.Reader) int {
 	out, done, err := z.target(name)
 	if err != nil {
@@ -308,7 +309,7 @@ func (z *zipRun) put(w *zip.Writer, p pending) (how string, err error) {
 		return "", err
 	}
 	defer in.Close()
-	// Small files may grow by compression; those are stored, as zip does.
+	// Compression can make small files larger. Those are stored, as in zip.
 	if z.f.Last("0123456789") != '0' && i.Size > 0 {
 		h.Method = zip.Deflate
 		if i.Size < 4<<20 {
@@ -344,7 +345,7 @@ func (z *zipRun) put(w *zip.Writer, p pending) (how string, err error) {
 	return "deflated", err
 }
 
-// percent is what compression saved.
+// percent returns the percentage that compression has saved.
 func percent(small, big int64) int64 {
 	if big == 0 {
 		return 0

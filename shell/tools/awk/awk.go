@@ -1,6 +1,7 @@
-// Package awk has the awk language, for gawk, mawk and awk alike: POSIX's with gawk's additions. Its
-// parts are packages of their own: syntax reads programs, resolve looks up their names, and eval
-// compiles and runs them. It lacks extensions and the network; SYMTAB and FUNCTAB are empty.
+// Package awk has the awk language for gawk, mawk and awk: POSIX's language with gawk's additions.
+// Its parts are separate packages: syntax parses programs, resolve finds the meaning of their
+// names, and eval compiles and runs them. Extensions and the network are missing. SYMTAB and
+// FUNCTAB are empty.
 package awk
 
 import (
@@ -36,7 +37,7 @@ const usage = `Usage: awk [options] 'program' [file ...]
 // maxSource is the longest program.
 const maxSource = 512 << 10
 
-// optPosix is an option that has no short form.
+// optPosix stands for an option without a short form.
 const optPosix = 0x80
 
 // run is the command.
@@ -73,8 +74,8 @@ func run(c *tool.Call) int {
 	return execute(c, f, inc, units, args)
 }
 
-// sources returns the pieces of the program and the remaining arguments. ok is false when there is no
-// program.
+// sources returns the parts of the program and the remaining arguments. ok is false when there is
+// no program.
 func sources(c *tool.Call, f tool.Flags, inc *includes) (units []syntax.Unit, args []string,
 	ok bool, err error) {
 	args = f.Args
@@ -146,7 +147,7 @@ func execute(c *tool.Call, f tool.Flags, inc *includes, units []syntax.Unit, arg
 	return status
 }
 
-// place is where something is wrong, as messages begin with it.
+// place returns the location of an error, as it stands at the beginning of messages.
 func place(unit string, line int) string {
 	switch {
 	case line == 0:
@@ -157,7 +158,7 @@ func place(unit string, line int) string {
 	return fmt.Sprintf("%s:%d: ", unit, line)
 }
 
-// failed says what ended a program, in gawk's words, and returns the status.
+// failed reports the error that ended a program, in gawk's words, and returns the status.
 func failed(c *tool.Call, err error) int {
 	var fatal *eval.Fatal
 	var bad *syntax.Error

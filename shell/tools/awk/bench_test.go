@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// BenchmarkAwk runs programs over 10 MB of log, or none.
+// BenchmarkAwk runs programs over 10 MB of log, or over no input.
 func BenchmarkAwk(b *testing.B) {
 	var log strings.Builder
 	names := []string{"ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal"}

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// run runs a program in a small machine, kills it when it is not through by then, and returns how it ended.
+// run runs a program in a small machine and returns how it ended. It kills the program after limit.
 func run(t testing.TB, program string, limit time.Duration) interp.Exit {
 	t.Helper()
 	fs := vfs.New(vfs.Options{Quota: 4 << 20})
@@ -44,7 +44,7 @@ func run(t testing.TB, program string, limit time.Duration) interp.Exit {
 	return interp.Exit{}
 }
 
-// TestLimits ends programs that would use up the machine.
+// TestLimits runs programs that would use up the machine. They must end.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct{ program, message string }{
 		"endless loop":     {`BEGIN{while(1);}`, "steps"},
@@ -81,16 +81,17 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// maxHeap is how much memory of the host the programs of TestBudget may make it hold. Their machines have 16 MB.
+// maxHeap is the most host memory that the programs of TestBudget may use. Their machines have 16
+// MB.
 const maxHeap = 512 << 20
 
-// TestBudget runs programs that ask for a great deal at once, with few words. Each ends with what its message says, soon, and
-// the host does not hold much more than the machine's memory meanwhile.
+// TestBudget runs short programs that ask for a lot of memory or work at once. Each must end soon
+// with the expected message. The host must not need much more than the machine's memory.
 func TestBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		program string
 		status  int
-		message string // of the budget, "" when the program itself refuses or is through
+		message string // of the budget; "" when the program refuses by itself or finishes
 	}{
 		"field number":        {`BEGIN { $1e9 = 1 }`, 2, ""},
 		"field within bounds": {`BEGIN { $1e7 = 1 }`, 137, "memory limit"},
@@ -136,7 +137,7 @@ func TestBudget(t *testing.T) {
 				t.Errorf("took %v", took)
 			}
 			var m runtime.MemStats
-			if runtime.ReadMemStats(&m); m.HeapSys > maxHeap { // about the most that the heap ever was
+			if runtime.ReadMemStats(&m); m.HeapSys > maxHeap { // about the largest size of the heap so far
 				t.Errorf("the host's heap grew to %d MB", m.HeapSys>>20)
 			}
 		})

@@ -18,11 +18,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// randomPrograms is how many programs TestLikeGawk writes. AWK_PROGRAMS=6000 asks for more, and AWK_SEED=7
-// for others.
+// randomPrograms is the number of programs that TestLikeGawk writes. AWK_PROGRAMS=6000 makes more,
+// and AWK_SEED=7 makes others.
 const randomPrograms = 300
 
-// TestLikeGawk writes random programs and compares what they do here with what they do in the real gawk.
+// TestLikeGawk writes random programs, runs them here and in the real gawk, and compares the
+// outcomes.
 func TestLikeGawk(t *testing.T) {
 	testenv.Need(t, "gawk", noGawk())
 	count, seed := setting(t, "AWK_PROGRAMS", randomPrograms), setting(t, "AWK_SEED", 1)
@@ -31,13 +32,13 @@ func TestLikeGawk(t *testing.T) {
 		w := &author{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
 		program, input := w.program(), w.text()
 		if strings.Contains(program, "IGNORECASE") || strings.Contains(program, "gsub(") {
-			// With IGNORECASE gawk orders letters outside ASCII before all others, and its gsub finds
-			// empty matches in the middle of them.
+			// With IGNORECASE, gawk sorts letters outside ASCII before all others, and its gsub
+			// finds empty matches inside them.
 			program, input = strings.ReplaceAll(program, "é", "E"), strings.ReplaceAll(input, "é", "E")
 		}
 		got, want := ours(t, input, program), gawk(t, input, program)
 		if got.out == want.out && got.status == want.status || excused(want) || strings.Contains(got.errs, "over the") {
-			// A text may grow with every record; TestBudget is about that.
+			// A text may grow with every record. TestBudget tests that.
 			continue
 		}
 		t.Errorf("program %d of seed %d:\n%s\ninput %q\nours   %v\ngawk's %v", i, seed, program, input, got, want)
@@ -47,22 +48,22 @@ func TestLikeGawk(t *testing.T) {
 	}
 }
 
-// gawkFaults are what gawk says where it is wrong, or does what its manual leaves open. A program that
-// makes it say so compares with nothing.
+// gawkFaults are messages of gawk in cases where gawk is wrong or its manual leaves the behaviour
+// open. A program with such a message is not compared.
 var gawkFaults = []string{
 	"internal error",                  // it crashed
-	"array `(null)'",                  // length(t) of an untyped parameter that a call before it was given
-	"error: division by",              // constants are worked out before the program runs, even those that never would be
+	"array `(null)'",                  // length(t) of an untyped parameter that was passed to a call before
+	"error: division by",              // gawk computes constants before the program runs, even unused ones
 	"attempt to use scalar parameter", // an untyped parameter becomes a scalar when it is passed on
 }
 
-// excused reports whether gawk said one of gawkFaults, or wrote a part of a character: it prints
-// memory that it has freed.
+// excused reports whether gawk wrote one of gawkFaults, or a part of a character. It writes the
+// latter when it prints freed memory.
 func excused(o outcome) bool {
 	return !utf8.ValidString(o.out) || slices.ContainsFunc(gawkFaults, func(fault string) bool { return strings.Contains(o.errs, fault) })
 }
 
-// noGawk says why there is no gawk to compare with.
+// noGawk returns an error if there is no gawk to compare with.
 func noGawk() error {
 	out, err := exec.Command("gawk", "--version").Output()
 	if err == nil && !strings.HasPrefix(string(out), "GNU Awk 5.") {
@@ -100,7 +101,7 @@ func gawk(t *testing.T, input, program string) outcome {
 	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// outcome is what a program did.
+// outcome is the result of a program.
 type outcome struct {
 	out, errs string
 	status    int

@@ -10,14 +10,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// includes reads the files of a program: those of -f, and each one that @include or -i names once.
+// includes reads the files of a program: each file of -f, and once each file that @include or -i
+// names.
 type includes struct {
 	*tool.Call
 	seen  map[string]bool
 	total int
 }
 
-// noSource is the error of a file of the program that can't be read.
+// noSource is the error of a program file that can't be read.
 type noSource struct {
 	name     string
 	err      error
@@ -32,7 +33,7 @@ func (n noSource) Error() string {
 	return fmt.Sprintf("cannot open source file `%s' for reading: %s", n.name, tool.ErrText(n.err))
 }
 
-// text reads a file. Ends of lines are one character.
+// text reads a file. It converts each line end to one character.
 func (in *includes) text(file string) (string, error) {
 	f, err := in.OpenIn(file)
 	if err != nil {
@@ -49,7 +50,7 @@ func (in *includes) text(file string) (string, error) {
 	return strings.ReplaceAll(string(data), "\r\n", "\n"), nil
 }
 
-// dirs are the directories in which a name is looked up.
+// dirs returns the directories in which a name is searched.
 func (in *includes) dirs(name string) []string {
 	if strings.Contains(name, "/") || name == "-" {
 		return []string{""}
@@ -60,7 +61,8 @@ func (in *includes) dirs(name string) []string {
 	return []string{".", "/usr/share/awk"}
 }
 
-// find reads a file by its name, or in the directories of AWKPATH, also with .awk behind it.
+// find reads a file by its name, or from the directories of AWKPATH. It also tries the name with
+// .awk appended.
 func (in *includes) find(name string) (file, text string, err error) {
 	first := error(nil)
 	for _, dir := range in.dirs(name) {
@@ -104,7 +106,7 @@ func (in *includes) named(name string) (u syntax.Unit, ok bool, err error) {
 	return u, ok, err
 }
 
-// include returns the unit that @include or -i names; ok is false when it was read before.
+// include returns the unit that @include or -i names. ok is false when it was read before.
 func (in *includes) include(name string) (u syntax.Unit, ok bool, err error) {
 	file, text, err := in.find(name)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// ours runs a program with an input, and what else stands on its command line.
+// ours runs a program with an input and more arguments.
 func ours(t testing.TB, input, program string, args ...string) outcome {
 	t.Helper()
 	return script(t, input, `awk "$@"`, append([]string{"--", program}, args...)...)
 }
 
-// script runs a script of the shell, whose parameters are args, where awk is the only program.
+// script runs a shell script whose parameters are args. awk is the only program.
 func script(t testing.TB, input, text string, args ...string) outcome {
 	t.Helper()
 	disk := vfs.New(vfs.Options{Quota: 4 << 20})

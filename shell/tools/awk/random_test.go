@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// author writes random awk programs. They end, they name no file and no clock, and whatever the
-// language leaves open, as the order of an array, does not show in what they print.
+// author writes random awk programs. They end, and use no file and no clock. If the language leaves
+// a result open, such as the order of an array, they do not print it.
 type author struct {
 	*rand.Rand
 	loops      int    // each has a counter of its own
 	paragraphs bool   // RS is ""
-	calls      string // the functions that may be called: none calls itself
+	calls      string // the functions that may be called, so that none calls itself
 }
 
 // pick returns one of several texts.
@@ -61,7 +61,7 @@ func (w *author) program() string {
 	return b.String()
 }
 
-// statement returns one statement, which nests at most so deep.
+// statement returns one statement. depth limits its nesting.
 func (w *author) statement(depth int) string {
 	if depth <= 0 {
 		return "print " + w.expression(1)
@@ -90,7 +90,7 @@ func (w *author) statement(depth int) string {
 		return fmt.Sprintf("switch (%s) { case 1: print \"one\"; case \"a\": print \"A\"; break; case /b/: print \"B\"; break; default: %s }",
 			w.expression(1), w.statement(depth-1))
 	case 9:
-		// An element that is new here has text in gawk, and no value elsewhere: it is given one.
+		// A new element is text in gawk and has no value elsewhere. So give it a value.
 		return fmt.Sprintf("a[1] = a[1] \"\"; n = %s(/%s/, %s, %s); print n, %[4]s", w.pick("sub", "gsub"), w.regex(),
 			w.replacement(), w.pick("x", "$0", "$2", "a[1]"))
 	case 10:
@@ -98,16 +98,16 @@ func (w *author) statement(depth int) string {
 	case 12:
 		return fmt.Sprintf("n = %s(a, s); print n, s[1], s[n]", w.pick("asort", "asorti"))
 	case 11:
-		// Behind a field gawk takes the rest for a text of its own: ^ and \< match at its start. The manual
-		// does not say so, and FPAT is not so.
+		// After a field, gawk treats the rest as a separate text: ^ and \< match at its start. The
+		// manual does not say this, and FPAT works differently.
 		return fmt.Sprintf("n = patsplit(%s, s, /%s/, p); print n, s[1], p[0], p[n]", w.expression(1),
 			w.pick("a", "[a-c]+", "[0-9]*", "a|b1", ".", "(ab)+", "[^ ]+"))
 	}
 	return fmt.Sprintf("print %s, (%s), %s", w.operand(1), w.expression(depth), w.operand(1))
 }
 
-// expression returns an expression. Some have the parentheses that show how they are read, and some
-// have not.
+// expression returns an expression. Some have parentheses that show the precedence, others have
+// none.
 func (w *author) expression(depth int) string {
 	if depth <= 0 {
 		return w.leaf()
@@ -138,7 +138,7 @@ func (w *author) expression(depth int) string {
 	return w.call(one, other)
 }
 
-// operand is an expression that may stand beside an operator.
+// operand returns an expression that may stand next to an operator.
 func (w *author) operand(depth int) string {
 	if depth > 0 || w.IntN(3) == 0 {
 		return "(" + w.expression(depth) + ")"
@@ -146,8 +146,8 @@ func (w *author) operand(depth int) string {
 	return w.leaf()
 }
 
-// leaf is an expression without parts. An element of an array is made text or a number: gawk 5.2 takes
-// one without a value for text as soon as it has been printed.
+// leaf returns an expression without parts. It makes an array element text or a number, because
+// gawk 5.2 treats an element without a value as text after it was printed.
 func (w *author) leaf() string {
 	return w.pick("0", "1", "2", "-1", "10", "0.1", "1e3", "3.0", "100000", "1e6", "123456789", "0x11", "011", "1e300",
 		`""`, `"a"`, `"abc"`, `"10"`, `"3x"`, `" 4 "`, `"+5"`, `"0x1A"`, `".5."`, `"a b  c"`, `"é1"`, `"\t"`, `"a,b"`, `"aXbX"`,
@@ -157,7 +157,8 @@ func (w *author) leaf() string {
 // call is a call of a function.
 func (w *author) call(one, other string) string {
 	if w.calls != "" && w.IntN(3) == 0 {
-		// What has no value yet could become an array in the function, and gawk then confuses the two.
+		// A variable without a value could become an array in the function, and gawk then confuses
+		// the two.
 		if name := w.calls[w.IntN(len(w.calls))]; name == 'f' {
 			return fmt.Sprintf("f(%s \"\", %s + 0)", one, other)
 		}
@@ -179,7 +180,7 @@ func (w *author) call(one, other string) string {
 	case 6:
 		return fmt.Sprintf("sprintf(%s, %s, %s)", w.format(), one, other)
 	case 7:
-		// gawk gives back a number that it has freed: the target is text.
+		// Make the target text, because gawk would return a number that it has freed.
 		return fmt.Sprintf("gensub(/%s/, %s, %s, %s \"\")", w.regex(), w.replacement(), w.pick(`"g"`, "1", "2"), one)
 	case 8:
 		return fmt.Sprintf("strtonum(%s)", one)
@@ -199,7 +200,7 @@ func (w *author) call(one, other string) string {
 	return fmt.Sprintf("toupper(substr(%s, 2))", one)
 }
 
-// format is a format with two values.
+// format returns a format with two values.
 func (w *author) format() string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -211,15 +212,15 @@ func (w *author) format() string {
 	return b.String()
 }
 
-// separator is the third argument of split.
+// separator returns the third argument of split.
 func (w *author) separator() string {
 	if w.paragraphs {
-		return w.pick(`" "`, `","`, `""`) // gawk drops an empty last field behind an expression, but not always
+		return w.pick(`" "`, `","`, `""`) // gawk drops an empty last field after an expression, but not always
 	}
 	return w.pick(`" "`, `","`, `""`, `/[ab]/`, `"b"`, `"."`, `/ /`, `"[0-9]"`, `/a*/`, `"|"`)
 }
 
-// regex is a regular expression.
+// regex returns a regular expression.
 func (w *author) regex() string {
 	atom := func() string {
 		return w.pick("a", "b", "1", ".", "[a-c]", "[^a]", "[[:digit:]]", "(a|b)", "(ab)", `\.`, "x", "[]a]", `\y`, `\w`, `\<a`)
@@ -231,7 +232,7 @@ func (w *author) regex() string {
 	return s + w.pick("", "", "*", "+", "$")
 }
 
-// replacement is the second argument of sub.
+// replacement returns the second argument of sub.
 func (w *author) replacement() string {
 	return w.pick(`"<&>"`, `"X"`, `""`, `"\\&"`, `"&&"`, `"[\\0]"`, `"\\\\&"`, "x", "$2")
 }

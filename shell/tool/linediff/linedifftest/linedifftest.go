@@ -1,4 +1,5 @@
-// Package linedifftest makes random files for tests of what compares lines. A line is a number.
+// Package linedifftest makes random files for tests of code that compares lines. A line is a
+// number.
 package linedifftest
 
 import (
@@ -6,7 +7,7 @@ import (
 	"slices"
 )
 
-// RandomLines are at most so many lines of so few kinds that many are equal.
+// RandomLines returns at most most lines of kinds kinds. With few kinds, many lines are equal.
 func RandomLines(r *rand.Rand, most, kinds int) []int32 {
 	out := make([]int32, r.IntN(most+1))
 	for i := range out {
@@ -15,7 +16,7 @@ func RandomLines(r *rand.Rand, most, kinds int) []int32 {
 	return out
 }
 
-// Edited is a list with some parts removed, some added and some moved.
+// Edited returns a list with some parts removed, some added and some moved.
 func Edited(r *rand.Rand, list []int32, edits, kinds int) []int32 {
 	out := slices.Clone(list)
 	for range edits {
