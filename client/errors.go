@@ -32,7 +32,7 @@ type wireError struct {
 	RetryAfter int `json:"retryAfter"` // seconds
 }
 
-// restore turns the daemon's error into an [carrel.Error] with the same kind, text and hint.
+// restore turns the daemon's error into a [carrel.Error] with the same kind, text and hint.
 func (w wireError) restore(op string) error {
 	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint,
 		RetryAfter: time.Duration(w.RetryAfter) * time.Second}
