@@ -71,8 +71,8 @@ func (p *pump) run() {
 	}
 }
 
-// exit tells the pump that the process has ended. The returned channel fires after the time at
-// which the pump gives up, if the pump can't tell whether it has read everything.
+// exit tells the pump that the process has ended. If the pump can't find out by itself whether it
+// has read everything, exit returns a channel that fires when it is time to give up.
 func (p *pump) exit() <-chan time.Time {
 	p.exited.Store(true)
 	if d, ok := p.src.(drainable); ok && d.SetReadDeadline(time.Now().Add(drainGrace)) == nil {
