@@ -20,7 +20,7 @@ type hostile struct {
 	// file that the planted program makes. "arm FILE" adds a setting that makes that file to a
 	// configuration.
 	before, plant string
-	// at is the directory for git, below the case's directory. with are the git commands; the
+	// at is the directory for git, below the case's directory. uses are the git commands; the
 	// default is gitUses.
 	at   string
 	uses []string
