@@ -26,7 +26,7 @@ type hostile struct {
 	uses []string
 	// after is a script that runs outside before git.
 	after string
-	// tiers: the plan can be carried out everywhere, with mkdir, cp, mv, ln and printf.
+	// plain limits a case to a plain box, and to the run without a box.
 	plain bool // only in a plain box
 }
 

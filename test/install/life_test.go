@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// thought and the others are the contents of a sandbox's memory and disk. A test checks whether
-// they are still there.
+// think leaves a file on a sandbox's disk and a process in its memory. remember looks for both, and
+// thought is its expected output.
 const (
 	think    = `carrel exec $id -- bash -c 'echo kept >note; sleep 31415 >/dev/null 2>&1 & disown'`
 	remember = `carrel exec $id -- bash -c 'cat note; pgrep -c -f "sleep 31415"'`

@@ -131,7 +131,7 @@ func boot(t *testing.T, root string) *machine {
 	t.Helper()
 	_ = os.Remove(filepath.Join(root, "etc/systemd/system/getty.target"))
 	if err := os.Symlink("/dev/null", filepath.Join(root, "etc/systemd/system/getty.target")); err != nil {
-		t.Fatal(err) // a login service, useless here
+		t.Fatal(err) // there are no terminals for a login
 	}
 	m := start(t, root, "/lib/systemd/systemd", "--system", "--log-target=console")
 	testenv.EventuallyNil(t, "the machine is up", func() error {
