@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/carrel-dev/carrel"
 
-// floors is the house, bottom up; docs/ARCHITECTURE.md draws it. A package may
-// import packages of lower floors, and siblings only where siblings names them.
-// The longest prefix of a package's path decides its floor.
+// floors are the floors of the house, bottom up; docs/ARCHITECTURE.md draws them. A package may
+// import packages of lower floors. It may import a sibling only if siblings lists it. The longest
+// known prefix of a package's path decides its floor.
 var floors = []struct {
 	number   int
 	prefixes []string
@@ -49,8 +49,8 @@ var floors = []struct {
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 
-// siblings are the imports within one floor that are meant: on floors 1, 2 and 6
-// packages of one idea build on each other, above them each is named.
+// siblings are the allowed imports within one floor. On floors 1, 2 and 6 packages of one idea
+// build on each other; above them each import is listed.
 var siblings = map[string][]string{
 	"internal/driver/sim": {"internal/guest/agent"},
 	// oshost is the agent's System on the real operating system.
@@ -106,7 +106,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestFloorsCanFail shows the rules at work on imports that cross a layer.
+// TestFloorsCanFail shows that the rules reject imports that cross a layer.
 func TestFloorsCanFail(t *testing.T) {
 	for _, c := range []struct{ from, imp string }{
 		{".", module + "/internal/driver"},                        // the words import a contract
@@ -114,14 +114,14 @@ func TestFloorsCanFail(t *testing.T) {
 		{"internal/driver", module + "/internal/service"},         // up
 		{"internal/wire", module + "/internal/driver/gvisor"},     // a sibling
 		{"internal/service", module + "/internal/wire"},           // a part that must be injected
-		{"internal/api", module + "/internal/service"},            // a door reaches below the contracts
+		{"internal/api", module + "/internal/service"},            // an API package imports what lies below the contracts
 		{"internal/service", "gvisor.dev/gvisor/pkg/tcpip/stack"}, // a confined module
 		{"internal/gateway", "modernc.org/sqlite"},                // another
 		{"internal/guest/agent", "gvisor.dev/gvisor/runsc/boot"},  // and another
-		{"shell/interp", module + "/internal/cleanup"},            // the shell's house reaches into ours
-		{"internal/service", module + "/shell/interp"},            // somebody else plays with the shell
-		{"internal/cli", module + "/shell"},                       // and somebody else, by its front door
-		{"shell/codemode", module},                                // the shell's house uses our words
+		{"shell/interp", module + "/internal/cleanup"},            // the shell imports ours
+		{"internal/service", module + "/shell/interp"},            // ours imports the shell
+		{"internal/cli", module + "/shell"},                       // the same, by the shell's root package
+		{"shell/codemode", module},                                // the shell imports our contract
 		{"internal/nowhere", "fmt"},                               // a package on no floor
 	} {
 		if checkImport(c.from, c.imp) == nil {
@@ -191,7 +191,8 @@ func checkImport(dir, imp string) error {
 	return nil
 }
 
-// checkShellImport says why a package of the shell's house may not import imp: that house stands alone.
+// checkShellImport says why a package of the shell's house may not import imp. That house imports
+// nothing of Carrel's.
 func checkShellImport(dir, imp string) error {
 	if rest, ours := strings.CutPrefix(imp, module); ours && !within(strings.TrimPrefix(rest, "/"), "shell") {
 		return fmt.Errorf("%s imports %s: the shell's house imports nothing of Carrel's", dir, imp)
@@ -204,7 +205,8 @@ func checkShellImport(dir, imp string) error {
 	return nil
 }
 
-// allowedSiblings are the named exceptions of a package: its own, and those of a whole tree ("…/...").
+// allowedSiblings returns the allowed sibling imports of a package: its own, and those of a whole
+// tree ("…/...").
 func allowedSiblings(dir string) []string {
 	for key, allowed := range siblings {
 		if tree, ok := strings.CutSuffix(key, "/..."); ok && within(dir, tree) {
@@ -369,8 +371,8 @@ func undocumented(p *doc.Package) []string {
 	return out
 }
 
-// methodsNeedingDocs leaves out methods whose meaning is given by an interface of
-// the standard library or by the contract they implement.
+// methodsNeedingDocs leaves out methods whose meaning comes from an interface of the standard
+// library or from the contract they implement.
 func methodsNeedingDocs(ms []*doc.Func) []*doc.Func {
 	known := []string{"Error", "Unwrap", "Is", "String", "Close", "Read", "Write", "Len", "Less", "Swap", "Push", "Pop",
 		"ServeHTTP", "LocalAddr", "RemoteAddr", "SetDeadline", "SetReadDeadline", "SetWriteDeadline", "Network", "Seek", "MarshalJSON", "UnmarshalJSON"}

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Caller is who asks. The authenticator of a door finds out who it is and puts it in the
-// context; whoever needs it takes it out with [CallerOf].
+// Caller is the author of a request. The authenticator of a door identifies the caller and puts it
+// into the context. Code that needs it gets it with [CallerOf].
 type Caller struct {
-	// Key is the name of the key that was shown, never the key itself. It is for records
-	// and logs.
+	// Key is the name of the API key that was used, never the key itself. It is for records and
+	// logs.
 	Key string
-	// Project owns what the caller makes.
+	// Project owns everything that the caller makes.
 	Project string
 	Role    Role
 	// Sandbox is the only sandbox that a [RoleVisitor] or a [RoleSandbox] may name; "" for
@@ -25,14 +25,14 @@ type Role string
 
 // The roles.
 const (
-	// RoleAdmin sees every project and looks after the machine itself. What it makes
-	// belongs to its own project, and names mean that project's things.
+	// RoleAdmin sees every project and manages the machine itself. Everything it makes belongs to
+	// its own project, and a name means the thing of that name in its own project.
 	RoleAdmin Role = "admin"
-	// RoleMember does everything in its own project, and sees nothing of another.
+	// RoleMember does everything in its own project, and sees nothing of other projects.
 	RoleMember Role = "member"
-	// RoleVisitor uses a port of one sandbox, through the gateway.
+	// RoleVisitor uses one port of one sandbox, through the gateway.
 	RoleVisitor Role = "visitor"
-	// RoleSandbox is a program inside of one sandbox that asks its host.
+	// RoleSandbox is a program inside one sandbox that sends requests to its host.
 	RoleSandbox Role = "sandbox"
 )
 
@@ -42,31 +42,31 @@ const DefaultProject = "default"
 // maxProject bounds a project's name, in bytes.
 const maxProject = 64
 
-// Local is the caller of a service inside this process, and of work that nobody asked for.
+// Local is the caller of a service inside this process, and of work that no caller asked for.
 func Local() Caller { return Caller{Key: "local", Project: DefaultProject, Role: RoleAdmin} }
 
-// Sees reports whether the caller may know of a thing that belongs to a project.
+// Sees reports whether the caller may know of a thing that belongs to project.
 func (c Caller) Sees(project string) bool {
 	return c.Role == RoleAdmin || c.Role == RoleMember && project != "" && project == c.Project
 }
 
-// MayUse reports whether the caller may make sandboxes of a template.
+// MayUse reports whether the caller may make sandboxes from a template.
 func (c Caller) MayUse(t Template) bool { return t.BuiltIn || t.Public || c.Sees(t.Project) }
 
 type callerKey struct{}
 
-// WithCaller says on whose behalf work with this context is done.
+// WithCaller returns a context for work on behalf of c.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerIn returns what WithCaller said, and whether it did.
+// CallerIn returns the caller that WithCaller set, and whether there is one.
 func CallerIn(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
 }
 
-// CallerOf returns what WithCaller said, and [Local] where it did not.
+// CallerOf returns the caller that WithCaller set, and [Local] if none is set.
 func CallerOf(ctx context.Context) Caller {
 	if c, ok := CallerIn(ctx); ok {
 		return c

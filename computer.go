@@ -11,18 +11,16 @@ import (
 // Computer is the inside of one running sandbox. It holds no resources of its
 // own: dropping it ends nothing. It is safe for concurrent use.
 type Computer interface {
-	// Run starts cmd, waits for its end and returns what it wrote, as far as
-	// cmd.Stdout and cmd.Stderr did not take it. An exit status other than 0 is
-	// not an error.
+	// Run starts cmd, waits for its end and returns its output, except output that went to
+	// cmd.Stdout and cmd.Stderr. An exit status other than 0 is not an error.
 	Run(ctx context.Context, cmd Command) (*Result, error)
-	// Start starts cmd and returns once it runs. Ending ctx afterwards
-	// disconnects from the process; it does not kill it.
+	// Start starts cmd and returns once it runs. If ctx ends later, the connection to the process
+	// is closed; the process is not killed.
 	Start(ctx context.Context, cmd Command) (Process, error)
-	// Attach connects to a process that runs already. Output goes to stdout and
-	// stderr (either may be nil), beginning with what the guest still holds of
-	// what was written while nobody listened.
+	// Attach connects to a process that already runs. Output goes to stdout and stderr (either may
+	// be nil). It begins with the output that the guest kept while nobody was connected.
 	Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (Process, error)
-	// Processes lists what was started through the guest and still runs.
+	// Processes lists the running processes that were started through the guest.
 	Processes(ctx context.Context) ([]ProcessInfo, error)
 	// Files returns the sandbox's filesystem as seen by user ("" is the default user).
 	Files(user string) Files
@@ -106,14 +104,14 @@ type FileInfo struct {
 type Files interface {
 	// Read opens a file; the caller closes it. Nothing is held in memory.
 	Read(ctx context.Context, name string) (io.ReadCloser, error)
-	// Write makes or replaces a file with all of r, and its parent directories.
+	// Write makes or replaces a file with all of r. It makes missing parent directories.
 	Write(ctx context.Context, name string, r io.Reader) (FileInfo, error)
 	Stat(ctx context.Context, name string) (FileInfo, error)
 	// List lists a directory, depth levels deep (1 is the directory itself).
 	List(ctx context.Context, name string, depth int) ([]FileInfo, error)
 	MakeDir(ctx context.Context, name string) error
 	Move(ctx context.Context, from, to string) error
-	// Remove removes a file or a directory with all in it. A missing one is no error.
+	// Remove removes a file, or a directory with everything in it. A missing one is no error.
 	Remove(ctx context.Context, name string) error
 	// Watch calls fn for each change below a directory until ctx ends.
 	Watch(ctx context.Context, name string, recursive bool, fn func(FileEvent)) error

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestOtherSystems: on systems that have no walls of ours the program is its clients, "carrel run" and "carrel sim", without
-// the daemon and what is heavy in it. Whether it builds there is "make cross".
+// TestOtherSystems checks the program for systems on which Carrel can't isolate sandboxes. It holds
+// only the clients, "carrel run" and "carrel sim", without the daemon and its heavy modules. "make
+// cross" checks that it builds there.
 func TestOtherSystems(t *testing.T) {
 	for _, system := range []string{"darwin", "windows"} {
 		cmd := exec.Command("go", "list", "-deps", "./cmd/carrel")

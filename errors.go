@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Kind is the class of an error: what a caller may branch on. A Kind is itself
-// an error, so errors.Is(err, carrel.NotFound) works on anything this API
-// returns.
+// Kind is the class of an error. Callers may branch on it. A Kind is itself an error, so
+// errors.Is(err, carrel.NotFound) works on every error that this API returns.
 type Kind string
 
 // The kinds. Doors translate them once: package internal/api to HTTP statuses,
@@ -46,23 +45,23 @@ func (k Kind) Error() string { return string(k) }
 
 // Error is the one error type of this API.
 type Error struct {
-	Op    string // what was being done, lower case: "create sandbox"
+	Op    string // the operation, lower case: "create sandbox"
 	Kind  Kind   // what to branch on
 	ID    ID     // the sandbox concerned, if one is
 	Field string // for Invalid: the request field, as the caller spelled it
 	Err   error  // the cause
 	Hint  string // what a person can do about it; may be empty
-	// RetryAfter is when it is worth trying again, for Exhausted and Unavailable; 0 is
-	// not known.
+	// RetryAfter is how long to wait before trying again, for Exhausted and Unavailable; 0 means
+	// unknown.
 	RetryAfter time.Duration
 }
 
-// Error returns "op: id: field: cause" with the empty parts left out. The hint
-// is not part of it: doors print it on a line of its own.
+// Error returns "op: id: field: cause" without the empty parts. It leaves out the hint: doors print
+// that on a line of its own.
 func (e *Error) Error() string { return e.text(&Error{}) }
 
-// text is Error without what the error around this one has said already: two layers often know
-// the same operation, sandbox or field.
+// text is Error without the parts that an outer error, said, has already printed. Two layers often
+// know the same operation, sandbox or field.
 func (e *Error) text(said *Error) string {
 	parts := make([]string, 0, 4)
 	for _, p := range [...][2]string{{e.Op, said.Op}, {string(e.ID), string(said.ID)}, {e.Field, said.Field}} {

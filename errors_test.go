@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestErrorSaysOnce: layers that know the same operation, sandbox or field say it once.
+// TestErrorSaysOnce shows that an operation, sandbox or field that several layers know is printed
+// once.
 func TestErrorSaysOnce(t *testing.T) {
 	const id = carrel.ID("iaaaaaaaaaaaaaaaaaaaa")
 	cause := errors.New("4 MiB is less than 64")

@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// Extras is what a [Service] has besides sandboxes, their moments and templates. What a
-// service lacks answers with an error of kind [Unsupported].
+// Extras are the parts of a [Service] besides sandboxes, their moments and templates. A part that a
+// service does not have returns an error of kind [Unsupported].
 type Extras interface {
 	Secrets
 	Audits
@@ -19,8 +19,8 @@ type Extras interface {
 	Checks
 }
 
-// NoExtras lacks all of [Extras]. An implementation of [Service] embeds it, or one of the
-// types it is made of, instead of what it has not.
+// NoExtras has none of [Extras]. An implementation of [Service] embeds it, or one of the types that
+// it is made of, for each part that it does not have.
 type NoExtras struct {
 	NoSecrets
 	NoAudits
@@ -33,12 +33,12 @@ type NoExtras struct {
 
 var _ Extras = NoExtras{}
 
-// lacking is the answer of a service that has no such part.
+// lacking returns the error of a service that does not have a part.
 func lacking(op, what string) error {
 	return &Error{Op: op, Kind: Unsupported, Err: errors.New("this service has no " + what)}
 }
 
-// NoSecrets is [Secrets] that are not kept.
+// NoSecrets is a [Secrets] for services that keep none.
 type NoSecrets struct{}
 
 const noSecrets = "store of secrets"
@@ -68,7 +68,7 @@ func (NoSecrets) DeleteSecret(context.Context, string) error {
 	return lacking("delete secret", noSecrets)
 }
 
-// NoAudits is an audit log that is not kept.
+// NoAudits is an [Audits] for services that keep no audit log.
 type NoAudits struct{}
 
 // Audit implements Audits.
@@ -78,7 +78,7 @@ func (NoAudits) Audit(context.Context, AuditOptions) iter.Seq2[Decision, error] 
 	}
 }
 
-// NoPrograms puts no programs into sandboxes.
+// NoPrograms is a [Programs] that puts no programs into sandboxes.
 type NoPrograms struct{}
 
 // Provide implements Programs.
@@ -86,7 +86,7 @@ func (NoPrograms) Provide(context.Context, ID, ...Program) (func(), error) {
 	return nil, lacking("provide programs", "programs of its callers")
 }
 
-// NoPools keeps no sandboxes ready.
+// NoPools is a [Pools] for services that keep no sandboxes ready.
 type NoPools struct{}
 
 // Pool implements Pools.
@@ -102,7 +102,7 @@ func (NoTracer) Traces(context.Context, ID) ([]Trace, error) {
 	return nil, lacking("read traces", "traces")
 }
 
-// NoSSHAccess lets nobody in by SSH.
+// NoSSHAccess is an [SSHAccess] that lets nobody in.
 type NoSSHAccess struct{}
 
 const noSSH = "SSH keys"
@@ -122,8 +122,8 @@ func (NoSSHAccess) RemoveSSHKey(context.Context, string) error {
 	return lacking("remove SSH key", noSSH)
 }
 
-// RequireAdmin returns an Error of kind Forbidden unless the caller in the context looks
-// after the machine. A context without a caller is Unauthenticated.
+// RequireAdmin returns an Error of kind Forbidden unless the caller in the context is an
+// administrator. If the context has no caller, the error is Unauthenticated.
 func RequireAdmin(ctx context.Context, op string) error {
 	c, known := CallerIn(ctx)
 	switch {

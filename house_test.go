@@ -14,7 +14,7 @@ import (
 	"unicode"
 )
 
-// sources are the Go and assembly files that git tracks, or will.
+// sources returns the Go and assembly files that git tracks, and new ones that it does not ignore.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.go", "*.s").Output()
@@ -26,7 +26,7 @@ func sources(t *testing.T) map[string]string {
 		name = strings.TrimSpace(name)
 		b, err := os.ReadFile(name)
 		if os.IsNotExist(err) {
-			continue // deleted, and git has not been told
+			continue // deleted, but not yet in git
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -51,8 +51,9 @@ var (
 	linknameHead = "## Names of gVisor's and Go's that are no API"
 )
 
-// TestLinknamesAreListed: each name that this code takes from inside another module or Go's runtime is in the list that says what breaks
-// without it, and the list has no others.
+// TestLinknamesAreListed compares the names that this code links to inside other modules or Go's
+// runtime with the list that says what breaks without them. Each side must have all names of the
+// other.
 func TestLinknamesAreListed(t *testing.T) {
 	b, err := os.ReadFile("docs/RATIONALE.md")
 	if err != nil {
@@ -82,7 +83,8 @@ func TestLinknamesAreListed(t *testing.T) {
 	}
 }
 
-// readsText are the files that branch on the text of an error, because who made it gives no type. Each says so where it does.
+// readsText are the files that branch on an error's text, because the code that makes the error
+// gives it no type. Each file says so at that place.
 var readsText = []string{
 	"internal/driver/gvisor/call.go",      // a sentry's answer is a text
 	"internal/api/strict.go",              // encoding/json has no type for an unknown field
@@ -90,17 +92,17 @@ var readsText = []string{
 	"internal/state/statetest/snapshots.go",
 }
 
-// compiles are the files that may compile a policy. Each owns what it compiles and hands it on as
-// it is.
+// compiles are the files that may compile a policy. Each of them owns the policies that it
+// compiles, and passes them on unchanged.
 var compiles = []string{
-	"internal/service/network.go", // a sandbox's: when they are given, or found in a record
+	"internal/service/network.go", // a sandbox's policy, given or read from a record
 	"internal/run/wired/wired.go", // a box's of "carrel run"
-	"internal/cli/policy.go",      // those that "carrel policy" explains
+	"internal/cli/policy.go",      // policies that "carrel policy" explains
 	"internal/bench/wire.go",      // the bench's own
 }
 
-// TestPoliciesAreCompiledOnce: rules are compiled where they come from. All others are given the
-// compiled policy, so that no two can judge by different rules.
+// TestPoliciesAreCompiledOnce shows that rules are compiled only where they enter the program. All
+// other code gets the compiled policy, so no two parts can judge by different rules.
 func TestPoliciesAreCompiledOnce(t *testing.T) {
 	found := map[string]int{}
 	for name, text := range sources(t) {
@@ -124,8 +126,8 @@ func TestPoliciesAreCompiledOnce(t *testing.T) {
 	}
 }
 
-// TestErrorsAreNotRead: code branches on an error's kind or type, never on its text. The shell's house prints what programs print,
-// and stands aside.
+// TestErrorsAreNotRead shows that code branches on an error's kind or type, never on its text. The
+// shell's house is left out: it prints the messages that programs print.
 func TestErrorsAreNotRead(t *testing.T) {
 	found := map[string]bool{}
 	for name, text := range sources(t) {
@@ -146,8 +148,8 @@ func TestErrorsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestSkipsAreNamed: a test is skipped by package testenv, which says why in one of three ways, so that CI can forbid what is
-// missing there.
+// TestSkipsAreNamed shows that tests are skipped only through package testenv. It gives the reason
+// in one of three forms, so that CI can forbid skips for missing things.
 func TestSkipsAreNamed(t *testing.T) {
 	for name, text := range sources(t) {
 		if within(name, "internal/testenv") || name == "house_test.go" || !strings.Contains(text, `"testing"`) {
@@ -159,8 +161,8 @@ func TestSkipsAreNamed(t *testing.T) {
 	}
 }
 
-// waiters are the functions of tests that have a loop of their own which sleeps and comes to an end by itself, and why they do not wait
-// with testenv.Eventually, EventuallyNil or Within.
+// waiters are test functions with a loop that sleeps and ends by itself, with the reason why they
+// do not use testenv.Eventually, EventuallyNil or Within.
 var waiters = map[string]string{
 	"internal/testenv/wait.go Within":                   "is the one",
 	"shell/internal/patience/patience.go Until":         "is the one of the shell's house, which imports nothing of Carrel's",
@@ -175,8 +177,9 @@ var waiters = map[string]string{
 	"test/crash/crash_test.go load":                     "runs commands until the daemon is killed",
 }
 
-// TestWaitsAreOne: a test waits with the one helper, which has one bound, ends before the test's own deadline does, and says what it
-// waited for. A loop waits when it sleeps or gives way, and looks at the clock or can be left.
+// TestWaitsAreOne shows that tests wait with one helper. It has one bound, ends before the test's
+// own deadline, and says what it waited for. A loop counts as waiting if it sleeps or yields, and
+// also looks at the clock or can be left.
 func TestWaitsAreOne(t *testing.T) {
 	loops, found := 0, map[string]bool{}
 	for name, text := range sources(t) {
@@ -219,7 +222,7 @@ func TestWaitsAreOne(t *testing.T) {
 	}
 }
 
-// TestWaitsAreFound tries the rule on loops.
+// TestWaitsAreFound tries the rule on sample loops.
 func TestWaitsAreFound(t *testing.T) {
 	for loop, want := range map[string]bool{
 		`for end := time.Now().Add(x); !ok(); time.Sleep(y) { if time.Now().After(end) { t.Fatal() } }`: true,
@@ -252,7 +255,8 @@ func isLoop(n ast.Node) bool {
 	return false
 }
 
-// waits reports whether a loop sleeps or gives way, and looks at the clock or can be left. What a loop or a function inside it does is that one's.
+// waits reports whether a loop sleeps or yields, and also looks at the clock or can be left.
+// Statements in an inner loop or function do not count for the outer loop.
 func waits(loop ast.Node) bool {
 	sleeps, ends := false, false
 	if l, ok := loop.(*ast.ForStmt); ok {
@@ -278,7 +282,8 @@ func waits(loop ast.Node) bool {
 	return sleeps && ends
 }
 
-// TestRationaleIndex: the index of docs/RATIONALE.md has each heading, in their order, with a link that leads there.
+// TestRationaleIndex shows that the index of docs/RATIONALE.md lists each heading, in the same
+// order, with a working link.
 func TestRationaleIndex(t *testing.T) {
 	page, err := os.ReadFile("docs/RATIONALE.md")
 	if err != nil {
@@ -306,7 +311,7 @@ func TestRationaleIndex(t *testing.T) {
 	}
 }
 
-// anchor is the place in a page that a heading's link leads to.
+// anchor returns the link target of a heading.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading) {

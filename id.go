@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// ID names one sandbox for life: the letter i and twenty lower-case letters or
-// digits. It never contains a hyphen, because host names of the form
-// <port>-<id>.<domain> are split at one.
+// ID names one sandbox for its whole life: the letter i and twenty lower-case letters or digits. It
+// never contains a hyphen, because host names of the form <port>-<id>.<domain> are split at one.
 type ID string
 
 const (

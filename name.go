@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// MinPrefix is how much of a sandbox's ID is needed at least to find it by.
+	// MinPrefix is the least number of letters of an ID that can find a sandbox.
 	MinPrefix = 4
-	// maxName is how long a sandbox's name may be: it fits beside a port in a DNS label.
+	// maxName is the greatest length of a sandbox's name. It leaves room for a port in the same DNS
+	// label.
 	maxName = 40
 )
 
@@ -37,7 +38,8 @@ func isLabel(name string) bool {
 	return strings.Trim(name, "-") == name && !strings.ContainsFunc(name, func(c rune) bool { return c != '-' && !strings.ContainsRune(idAlphabet, c) })
 }
 
-// Means reports whether a text may mean a sandbox: it is its name, its ID or the beginning of its ID.
+// Means reports whether text may mean this sandbox: it is the name, the ID or the beginning of the
+// ID.
 func (s Sandbox) Means(text string) bool {
 	return text != "" && (text == s.Name || len(text) >= MinPrefix && strings.HasPrefix(string(s.ID), text))
 }

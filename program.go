@@ -9,18 +9,20 @@ import (
 	"strings"
 )
 
-// Program is a program of your own inside simulated sandboxes: the shell finds it by its name, as it finds grep, but it runs
-// here, in Go. Sandboxes with a kernel can't have one.
+// Program is a program of your own inside simulated sandboxes. The shell finds it by its name, as
+// it finds grep, but it runs here, in Go. Sandboxes with a kernel can't have one.
 //
-// What runs inside is not trusted, and what it passes is a stranger's input: the arguments, the environment, the files. Run
-// may be called by several processes of several sandboxes at once.
+// Code inside a sandbox is not trusted. Treat everything it passes as a stranger's input: the
+// arguments, the environment, the files. Several processes of several sandboxes may call Run at
+// once.
 type Program struct {
-	// Name is what it is called by: letters, digits and . _ + -, at most 64, not beginning with a dash or a dot.
+	// Name is the command's name: letters, digits and . _ + -, at most 64, not beginning with a
+	// dash or a dot.
 	Name string
-	// Help is what NAME --help prints; "" leaves that to Run.
+	// Help is the output of NAME --help; with "" Run handles that option itself.
 	Help string
-	// Run does its work and returns its exit status, 0 to 255. It should return soon after ctx ends, which is when the
-	// process is killed. A panic ends the call alone.
+	// Run does the work and returns the exit status, 0 to 255. It should return soon after ctx
+	// ends; ctx ends when the process is killed. A panic ends this call only.
 	Run func(ctx context.Context, c *ProgramCall) int
 }
 
@@ -32,11 +34,12 @@ type ProgramCall struct {
 	Env     []string // NAME=value
 	Dir     string   // the working directory, absolute
 	User    string
-	// The streams: Stdin is at its end when there is nothing to read, the others fail when nobody reads.
+	// Stdin, Stdout and Stderr are the streams. Stdin is at its end if there is nothing to read.
+	// Writes to the other two fail if nobody reads.
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Files is the sandbox's disk, as the user that calls may use it.
+	// Files is the sandbox's disk, with the rights of the user who calls.
 	Files ProgramFiles
 }
 
@@ -55,8 +58,9 @@ type ProgramFiles interface {
 
 // Programs puts programs into simulated sandboxes.
 type Programs interface {
-	// Provide puts programs into a sandbox until release is called or the sandbox is gone; a pause does not end that. A name
-	// that the sandbox was given already is Conflict, one that is no name Invalid, a sandbox of another tier Unsupported.
+	// Provide puts programs into a sandbox until release is called or the sandbox is gone; they
+	// stay through a pause. Errors: Conflict (the sandbox already has a program of that name),
+	// Invalid (not a name), Unsupported (the sandbox has another tier).
 	Provide(ctx context.Context, id ID, programs ...Program) (release func(), err error)
 }
 
@@ -85,7 +89,7 @@ func (p Program) Check() error {
 	return nil
 }
 
-// CheckPrograms checks a list: each one, their number, and that no name is there twice.
+// CheckPrograms checks a list: each program, their number, and that no name occurs twice.
 func CheckPrograms(list []Program) error {
 	seen := map[string]bool{}
 	for _, p := range list {

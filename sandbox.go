@@ -5,7 +5,7 @@ import "time"
 // Tier is how strong a sandbox's wall is.
 type Tier string
 
-// The tiers, weakest need of the host first.
+// The tiers, beginning with the one that needs least from the host.
 const (
 	Sim     Tier = "sim"     // an interpreter of our own: no syscalls at all
 	NS      Tier = "ns"      // Linux namespaces, Landlock and seccomp on the host kernel
@@ -13,16 +13,16 @@ const (
 	MicroVM Tier = "microvm" // a kernel of its own in a virtual machine
 )
 
-// State is where a sandbox is in its life.
+// State is a stage of a sandbox's life.
 type State string
 
 // The states. A sandbox that ended is no longer listed; its end is an [Event].
 const (
 	Starting State = "starting"
 	Running  State = "running"
-	Pausing  State = "pausing" // its state is being kept; it runs on if that fails
+	Pausing  State = "pausing" // its state is being saved; if that fails it runs on
 	Paused   State = "paused"
-	Resuming State = "resuming" // it is paused again if that fails
+	Resuming State = "resuming" // if that fails it is paused again
 	Stopping State = "stopping"
 )
 
@@ -30,12 +30,12 @@ const (
 const (
 	// GuestPort is where the guest serves the envd protocol.
 	GuestPort uint16 = 49983
-	// InterpreterPort is where a code interpreter, if the template has one, serves.
+	// InterpreterPort is where a code interpreter serves, if the template has one.
 	InterpreterPort uint16 = 49999
 )
 
-// EnvdVersion is the version of the envd protocol the guest speaks; E2B's SDKs
-// switch features on by it.
+// EnvdVersion is the version of the envd protocol that the guest speaks. E2B's SDKs decide by it
+// which features they use.
 const EnvdVersion = "0.6.13"
 
 // Limits bounds what one sandbox may use. Zero fields take the service's
@@ -47,63 +47,62 @@ type Limits struct {
 	Pids     int     `json:"pids,omitempty"`     // processes and threads inside the sandbox
 }
 
-// Network says what may leave a sandbox and who may come in. The zero value lets
-// nothing out. What may leave is said in one of two forms: Policy, which is Carrel's, or
-// Internet, AllowOut, DenyOut, Rules and EgressProxy, which are E2B's and mean what E2B
-// means by them. Both at once are Invalid, but for EgressProxy.
+// Network says which traffic may leave a sandbox and who may come in. The zero value lets nothing
+// out. There are two forms for outgoing traffic: Policy is Carrel's; Internet, AllowOut, DenyOut,
+// Rules and EgressProxy are E2B's, with E2B's meaning. Both forms at once are Invalid, except that
+// EgressProxy may go with Policy.
 type Network struct {
-	// Policy is the whole of what may leave; nil for E2B's form.
+	// Policy is the complete rule set for outgoing traffic; nil for E2B's form.
 	Policy *Policy `json:"policy,omitempty"`
-	// Internet is the plain switch: true lets everything out except to this host,
-	// link-local and private addresses.
+	// Internet is the simple switch: true lets everything out except to this host, link-local and
+	// private addresses.
 	Internet bool `json:"internet"`
-	// AllowOut are names ("example.com", "*.example.com"), addresses and CIDRs, DenyOut
-	// addresses and CIDRs. What is allowed beats what is denied.
+	// AllowOut are names ("example.com", "*.example.com"), addresses and CIDRs. DenyOut are
+	// addresses and CIDRs. AllowOut wins over DenyOut.
 	AllowOut []string `json:"allowOut,omitempty"`
 	DenyOut  []string `json:"denyOut,omitempty"`
-	// Rules are what is put into requests, by host. They open nothing.
+	// Rules change requests, by host. They open nothing.
 	Rules map[string][]NetworkRule `json:"rules,omitempty"`
-	// EgressProxy is what all TCP goes through; nil for none.
+	// EgressProxy is the proxy for all TCP; nil for none.
 	EgressProxy *EgressProxy `json:"egressProxy,omitempty"`
-	// PrivateTraffic demands the sandbox's traffic token on requests from outside
-	// to ports other than the guest's.
+	// PrivateTraffic demands the sandbox's traffic token from outside requests to all ports but the
+	// guest's.
 	PrivateTraffic bool `json:"privateTraffic,omitempty"`
-	// MaskHost replaces the Host header of requests from outside to ports other than
-	// the guest's; "${PORT}" in it stands for the port. "" leaves the header alone.
+	// MaskHost replaces the Host header of outside requests to all ports but the guest's; "${PORT}"
+	// in it stands for the port. "" leaves the header alone.
 	MaskHost string `json:"maskHost,omitempty"`
-	// HTTPSPorts are those whose servers speak TLS. Requests from outside reach them
-	// with TLS, whatever certificate they show: nobody is between.
+	// HTTPSPorts are ports whose servers speak TLS. The gateway connects to them with TLS and
+	// accepts any certificate: nobody is between it and the server.
 	HTTPSPorts []uint16 `json:"httpsPorts,omitempty"`
 }
 
-// CreateOptions says what sandbox to make. The zero value makes one from the
-// default template, with the default limits, that ends after the service's
-// default timeout.
+// CreateOptions says what sandbox to make. The zero value means the default template, the default
+// limits and the service's default timeout.
 type CreateOptions struct {
-	// Name is what else it is called by in its project; "" for nothing. See [CheckName].
+	// Name is an extra name for the sandbox in its project; "" for none. See [CheckName].
 	Name     string        `json:"name,omitempty"`
 	Template string        `json:"template,omitempty"` // a TemplateRef; "" is "base"
-	Tier     Tier          `json:"tier,omitempty"`     // "" is the service's default, or what the template demands
+	Tier     Tier          `json:"tier,omitempty"`     // "" is the template's, or the service's default
 	Timeout  time.Duration `json:"timeout,omitempty"`  // until it is killed; 0 is the default, negative is Invalid
-	// NoTimeout gives it the longest timeout that the service allows. It goes with a Timeout of 0 only.
+	// NoTimeout gives it the longest timeout that the service allows. Timeout must then be 0.
 	NoTimeout bool              `json:"noTimeout,omitempty"`
 	Limits    Limits            `json:"limits,omitzero"`
 	Env       map[string]string `json:"env,omitempty"`      // default environment of every command
 	Metadata  map[string]string `json:"metadata,omitempty"` // the caller's own labels, searchable with List
 	Network   Network           `json:"network,omitzero"`
-	// Tokens are the identity tokens that it may have, by a name of the caller's choice.
+	// Tokens are the identity tokens that the sandbox may have, by names that the caller chooses.
 	Tokens map[string]TokenSpec `json:"tokens,omitempty"`
-	// Lifecycle is what happens to it by itself.
+	// Lifecycle says what the service does to the sandbox by itself.
 	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
-	// Insecure leaves the guest open to anyone who can reach the gateway, as E2B's
-	// v1 API does for secure=false. By default an access token is demanded.
+	// Insecure leaves the guest open to anyone who can reach the gateway, as E2B's v1 API does for
+	// secure=false. By default the guest demands an access token.
 	Insecure bool `json:"insecure,omitempty"`
 }
 
-// Sandbox is what the service knows of one sandbox at one moment.
+// Sandbox is the service's knowledge of one sandbox at one moment.
 type Sandbox struct {
 	ID       ID                `json:"id"`
-	Name     string            `json:"name,omitempty"`    // what else it is called by in its project
+	Name     string            `json:"name,omitempty"`    // extra name in its project
 	Project  string            `json:"project,omitempty"` // whose it is
 	Template string            `json:"template"`          // the template's ID
 	Alias    string            `json:"alias,omitempty"`   // the template's name, if it has one
@@ -112,15 +111,16 @@ type Sandbox struct {
 	Limits   Limits            `json:"limits"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Network  Network           `json:"network"`
-	// Tokens are the identity tokens that it may have.
+	// Tokens are the identity tokens that the sandbox may have.
 	Tokens  map[string]TokenSpec `json:"tokens,omitempty"`
 	Started time.Time            `json:"started"`
-	// Ends is when the timeout kills or pauses it; while it is paused, when that was.
+	// Ends is when the timeout kills or pauses the sandbox. For a paused sandbox it is the time of
+	// the pause.
 	Ends      time.Time `json:"ends"`
 	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
-	// Snapshot is the moment that its present state came after; "" for none.
+	// Snapshot is the last snapshot before the present state; "" for none.
 	Snapshot SnapshotID `json:"snapshot,omitempty"`
-	// Generation counts how often it was restored: resumed, rolled back, or born from a
+	// Generation counts how often the sandbox was restored: resumed, rolled back, or made from a
 	// snapshot.
 	Generation int `json:"generation,omitempty"`
 	// AccessToken opens the guest (header X-Access-Token); "" when Insecure.
@@ -134,13 +134,13 @@ type Sandbox struct {
 
 // ListOptions filters and pages List. Newest sandboxes come first.
 type ListOptions struct {
-	// Match is a name, an ID or the beginning of an ID: only what it may mean to the caller, in
-	// its own project, also to an administrator. A beginning has [MinPrefix] letters or more.
+	// Match is a name, an ID or the beginning of an ID. It selects only sandboxes in the caller's
+	// own project, also for an administrator. A beginning has [MinPrefix] letters or more.
 	Match        string
 	Metadata     map[string]string // every pair must be equal
 	States       []State           // any of them; empty means all
-	Project      string            // for an administrator: of this project only
-	Template     string            // name or ID of the template, as the sandbox's record has it
+	Project      string            // for an administrator: only this project's
+	Template     string            // name or ID of the template, as in the sandbox's record
 	StartedAfter time.Time
 	OldestFirst  bool
 	Limit        int    // 1–100; 0 is 100
@@ -151,7 +151,7 @@ type ListOptions struct {
 type Page struct {
 	Sandboxes []Sandbox
 	Next      string // cursor of the next page; "" on the last
-	Running   int    // running sandboxes in all that match, whatever the page
+	Running   int    // running sandboxes that match, on all pages
 }
 
 // Metric is one sample of what a sandbox uses.
@@ -166,7 +166,7 @@ type Metric struct {
 	DiskTotal  int64     `json:"diskTotal"`  // bytes
 }
 
-// LogEntry is one line of a sandbox's log: what happened to it, in order.
+// LogEntry is one line of a sandbox's log. The log lists events of the sandbox in order.
 type LogEntry struct {
 	Time    time.Time         `json:"time"`
 	Level   string            `json:"level"` // debug, info, warn, error
@@ -182,7 +182,7 @@ type LogOptions struct {
 	NewestFirst bool
 }
 
-// MaxLogs is how many entries of a log one call returns at most.
+// MaxLogs is the most log entries that one call returns.
 const MaxLogs = 10000
 
 // EndReason says why a sandbox ended.
@@ -197,7 +197,7 @@ const (
 	EndLost        EndReason = "lost"          // gone while the daemon was away
 )
 
-// Event is one thing that happened. Events have one order over all sandboxes.
+// Event is one thing that happened. The events of all sandboxes have one common order.
 type Event struct {
 	Seq     int64             `json:"seq"`
 	Time    time.Time         `json:"time"`
@@ -217,27 +217,27 @@ type Template struct {
 	Size    int64             `json:"size"` // bytes on disk
 	Tier    Tier              `json:"tier,omitempty"`
 	Source  string            `json:"source"`           // where it came from, for people
-	Digest  string            `json:"digest,omitempty"` // of the image source, if it has one
+	Digest  string            `json:"digest,omitempty"` // the image source's digest, if it has one
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
-	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or what replaced them
-	// Ready is a shell command that succeeds when what Start began is up. With it, the template is
-	// started once, and each sandbox goes on from that moment.
+	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or their replacement
+	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
+	// service starts the template once, takes a snapshot, and begins each sandbox from there.
 	Ready string `json:"ready,omitempty"`
-	// Golden says how that is doing: "", "making", "ready", or why it could not be done.
+	// Golden is the state of that snapshot: "", "making", "ready", or the reason why it failed.
 	Golden  string `json:"golden,omitempty"`
 	BuiltIn bool   `json:"builtIn,omitempty"`
-	// Project is whose it is; "" for a built-in one.
+	// Project owns the template; "" for a built-in one.
 	Project string `json:"project,omitempty"`
-	// Public lets every project make sandboxes of it.
+	// Public lets every project make sandboxes from it.
 	Public bool `json:"public,omitempty"`
 }
 
-// TemplateUpdate changes how a template starts and who may use it. A nil field stays.
+// TemplateUpdate changes how a template starts and who may use it. A nil field changes nothing.
 type TemplateUpdate struct {
 	Start *[]string `json:"start,omitempty"` // an empty one starts nothing
 	Ready *string   `json:"ready,omitempty"`
-	// Public is an administrator's to change.
+	// Public can be changed by an administrator only.
 	Public *bool `json:"public,omitempty"`
 }

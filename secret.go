@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Secret is what is told of a secret. Its value never leaves the service but into
-// requests that an [Injection] says.
+// Secret describes a secret without its value. The value leaves the service only inside requests,
+// as an [Injection] says.
 type Secret struct {
 	ID       string            `json:"id"`   // "sec_…"
 	Name     string            `json:"name"` // lower case, unique for its owner
 	Version  int               `json:"version"`
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Hosts are the only ones whose requests it may be put into, in the form of
-	// [Injection].Host; none means any that a policy names.
+	// Hosts are the only hosts whose requests may carry the secret, in the form of
+	// [Injection].Host; none means every host that a policy names.
 	Hosts   []string  `json:"hosts,omitempty"`
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 }
 
-// NewSecret is a secret to be kept.
+// NewSecret is a secret to store.
 type NewSecret struct {
 	Name     string            `json:"name"`
 	Value    string            `json:"value"`
@@ -33,13 +33,13 @@ type NewSecret struct {
 type Secrets interface {
 	// CreateSecret errors: Invalid, AlreadyExists.
 	CreateSecret(ctx context.Context, s NewSecret) (Secret, error)
-	// UpdateSecret replaces the value; nil metadata leaves what there is. Running
-	// sandboxes use the new value from their next request on. Errors: NotFound, Invalid.
+	// UpdateSecret replaces the value; nil metadata changes nothing. Running sandboxes use the new
+	// value from their next request on. Errors: NotFound, Invalid.
 	UpdateSecret(ctx context.Context, ref, value string, metadata map[string]string) (Secret, error)
 	GetSecret(ctx context.Context, ref string) (Secret, error)
 	// ListSecrets returns all, sorted by name.
 	ListSecrets(ctx context.Context) ([]Secret, error)
-	// DeleteSecret: requests that need it fail from now on. Error: NotFound.
+	// DeleteSecret deletes a secret. Later requests that need it fail. Error: NotFound.
 	DeleteSecret(ctx context.Context, ref string) error
 }
 

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Service makes, finds and ends sandboxes. It is safe for concurrent use. The
-// two implementations, package client and [Open], behave alike.
+// Service makes, finds and ends sandboxes. It is safe for concurrent use. The two implementations,
+// package client and [Open], behave alike.
 //
-// What is asked is asked by the [Caller] in the context, and a caller sees its own
-// project alone: whatever belongs to another is NotFound, as if it had never been. A
-// client's caller is whoever has its key. A service from Open has one caller, [Local].
+// Every call is made by the [Caller] in its context. A caller sees its own project only: things of
+// other projects are NotFound, as if they did not exist. A client's caller is the owner of its key.
+// A service from Open has one caller, [Local].
 type Service interface {
 	Sandboxes
 	Moments
 	Templates
 	Extras
-	// Close releases what this value holds. A client's connection is dropped; a
-	// service opened with Open kills its sandboxes.
+	// Close releases the resources of this value. A client drops its connection; a service from
+	// Open kills its sandboxes.
 	Close() error
 }
 
@@ -33,14 +33,14 @@ type Sandboxes interface {
 	// Get returns one sandbox. Error: NotFound.
 	Get(ctx context.Context, id ID) (Sandbox, error)
 	List(ctx context.Context, opts ListOptions) (Page, error)
-	// Kill ends a running or paused sandbox and returns when nothing of it is left but
-	// the snapshots that were asked for. Error: NotFound.
+	// Kill ends a running or paused sandbox. It returns when nothing of the sandbox is left but
+	// snapshots that were asked for. Error: NotFound.
 	Kill(ctx context.Context, id ID) error
-	// SetTimeout makes the sandbox end d from now; with extendOnly it never moves
-	// the end nearer. Errors: NotFound, Invalid.
+	// SetTimeout makes the sandbox end after d, counted from now; with extendOnly it never makes it
+	// end earlier. Errors: NotFound, Invalid.
 	SetTimeout(ctx context.Context, id ID, d time.Duration, extendOnly bool) (Sandbox, error)
-	// SetNetwork replaces all network rules of a running sandbox; connections that they
-	// forbid are cut. Errors: NotFound, Invalid, Conflict (it does not run).
+	// SetNetwork replaces all network rules of a running sandbox and cuts connections that the new
+	// rules forbid. Errors: NotFound, Invalid, Conflict (it does not run).
 	SetNetwork(ctx context.Context, id ID, n Network) (Sandbox, error)
 	// Computer returns the inside of a running sandbox. Errors: NotFound, Conflict.
 	Computer(ctx context.Context, id ID) (Computer, error)
@@ -54,8 +54,8 @@ type Sandboxes interface {
 // Templates is the set of templates.
 type Templates interface {
 	ListTemplates(ctx context.Context) ([]Template, error)
-	// GetTemplate finds a template by ID or name, in the order of [TemplateRef]. Errors:
-	// NotFound, also for what means a snapshot; Invalid.
+	// GetTemplate finds a template by ID or name, in the order of [TemplateRef]. Errors: NotFound
+	// (also for a text that means a snapshot), Invalid.
 	GetTemplate(ctx context.Context, nameOrID string) (Template, error)
 	// ImportTemplate makes a template from an archive stream: a tarball of a root
 	// filesystem, an OCI layout or a docker-save archive, plain or compressed.
@@ -78,8 +78,7 @@ type Progress struct {
 	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
 }
 
-// Config configures [Open]. The zero value is a simulated tier in a temporary
-// directory.
+// Config configures [Open]. The zero value means simulated sandboxes and a temporary directory.
 type Config struct {
 	// Tier is the default tier of new sandboxes; "" is Sim.
 	Tier Tier
@@ -87,7 +86,7 @@ type Config struct {
 	DataDir string
 	// Limits are the defaults for new sandboxes.
 	Limits Limits
-	// Programs are in every simulated sandbox; see [Programs] for those of one.
+	// Programs are in every simulated sandbox. To add programs to one sandbox, see [Programs].
 	Programs []Program
 }
 
@@ -104,13 +103,14 @@ func RegisterOpener(open func(context.Context, Config) (Service, error)) {
 	opener = open
 }
 
-// Open starts a service inside this process: no daemon, no port. It has all of [Extras]
-// but [Tracer] and [SSHAccess]. The program must import the implementation, as with database/sql:
+// Open starts a service inside this process: no daemon, no port. It has all of [Extras] but
+// [Tracer] and [SSHAccess]. The program must import the implementation, as with database/sql:
 //
 //	import _ "github.com/carrel-dev/carrel/local"
 //
-// Every tier that works on this machine is there, and opened when it is first asked for: Unsupported
-// says what the machine lacks. Close kills every sandbox it made. The end of the process without Close does so, too.
+// The service offers every tier that works on this machine, and opens a tier on its first use. For
+// others the error is Unsupported and says what the machine lacks. Close kills every sandbox of the
+// service. If the process ends without Close, they are killed, too.
 func Open(ctx context.Context, cfg Config) (Service, error) {
 	openerMu.Lock()
 	open := opener

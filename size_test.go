@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// mostMethods is how many methods a type may have outside shell/. One with more has several
-// concerns: give each a type, and the state that it guards.
+// mostMethods is the most methods that a type outside shell/ may have. A type with more has several
+// concerns: give each a type of its own, and the state that it guards.
 const mostMethods = 80
 
 // TestTypesAreSmall fails for a type with too many methods of its own in hand-written code.
@@ -37,7 +37,7 @@ func TestTypesAreSmall(t *testing.T) {
 }
 
 // methodsOf counts the methods of each type of a package, by the name of the type. Files for
-// different systems may declare the same one: it counts once.
+// different systems may declare the same method: it counts once.
 func methodsOf(t *testing.T, names []string) map[string]int {
 	t.Helper()
 	seen, out := map[string]bool{}, map[string]int{}
@@ -68,7 +68,7 @@ func methodsOf(t *testing.T, names []string) map[string]int {
 	return out
 }
 
-// receiverType names the type of a method: without its star and its parameters.
+// receiverType returns the type name of a method's receiver, without star and type parameters.
 func receiverType(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

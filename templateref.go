@@ -90,7 +90,7 @@ func (r TemplateRef) Name() string { return r.name }
 // no tag, or the tag default or latest, which E2B's clients add.
 func (r TemplateRef) Plain() bool { return r.tag == "" || r.tag == "default" || r.tag == "latest" }
 
-// SnapshotID returns the ID where the reference is one of a snapshot.
+// SnapshotID returns the snapshot ID if the reference is one.
 func (r TemplateRef) SnapshotID() (id SnapshotID, ok bool) {
 	if r.kind != RefSnapshotID {
 		return "", false
@@ -106,14 +106,14 @@ func (r TemplateRef) String() string {
 	return r.name + ":" + r.tag
 }
 
-// NotFound is the error of an operation for a reference that means nothing to the caller. It
-// is the same whether the thing is not there or is another's.
+// NotFound returns the error of operation op for a reference that means nothing to the caller. The
+// error is the same whether the thing does not exist or belongs to another project.
 func (r TemplateRef) NotFound(op string) error {
 	return &Error{Op: op, Kind: NotFound, Field: "template", Err: fmt.Errorf("no template %s", clipRef(r.String())),
 		Hint: "'carrel template ls' lists them, 'carrel template import' and 'pull' make more; a snapshot's ID or name will do for a new sandbox: 'carrel snapshot ls'"}
 }
 
-// isRefPart reports whether s is of ASCII letters, digits and the characters of more alone.
+// isRefPart reports whether s consists only of ASCII letters, digits and characters of more.
 func isRefPart(s, more string) bool {
 	for i := range len(s) {
 		c := s[i] | 0x20 // the lower case of a letter
@@ -129,7 +129,7 @@ func badRef(format string, args ...any) error {
 		Hint: "name a template (base), a snapshot (name or name:tag), or the ID of either; names are of letters, digits and . _ - / and begin with a letter or digit"}
 }
 
-// clipRef makes a text fit for a message.
+// clipRef makes a text short and printable for a message.
 func clipRef(s string) string {
 	const most = 100
 	if len(s) > most {

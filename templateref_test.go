@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestParseTemplateRef: the kind of each form, and what is no reference at all.
+// TestParseTemplateRef checks the kind of each form, and texts that are no reference.
 func TestParseTemplateRef(t *testing.T) {
 	snap, tpl := "s0123456789abcdefghij", "0123456789abcdefghij"
 	for text, want := range map[string]struct {
@@ -62,7 +62,7 @@ func TestParseTemplateRef(t *testing.T) {
 	}
 }
 
-// TestMayUse: whose sandboxes may be made of a template.
+// TestMayUse checks which callers may make sandboxes from a template.
 func TestMayUse(t *testing.T) {
 	a := carrel.Caller{Project: "a", Role: carrel.RoleMember}
 	for name, c := range map[string]struct {
@@ -83,7 +83,8 @@ func TestMayUse(t *testing.T) {
 	}
 }
 
-// FuzzParseTemplateRef: a text is refused by name, or comes back whole, short and printable.
+// FuzzParseTemplateRef shows that a text is either refused with field "template", or comes back
+// unchanged, short and printable.
 func FuzzParseTemplateRef(f *testing.F) {
 	for _, s := range []string{"", "base", "base:latest", "python:3.12", "s0123456789abcdefghij", "0123456789abcdefghij:default", ":", "a:", "a:b:c", "\x00", "é", "../../etc/passwd"} {
 		f.Add(s)

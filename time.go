@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// SnapshotID names one snapshot for life: the letter s and twenty lower-case
-// letters or digits. It may stand wherever a template is named.
+// SnapshotID names one snapshot for its whole life: the letter s and twenty lower-case letters or
+// digits. It may be used wherever a template is named.
 type SnapshotID string
 
 // NewSnapshotID returns a fresh random SnapshotID.
@@ -44,41 +44,43 @@ const (
 	CauseIdle     Cause = "idle"     // it was paused because nothing happened in it
 	CauseFork     Cause = "fork"     // it was forked
 	CauseInterval Cause = "interval" // Checkpoints.Every
-	CauseCommand  Cause = "command"  // before a command that Checkpoints.Before matches
+	CauseCommand  Cause = "command"  // before a command that matches Checkpoints.Before
 	CauseGuest    Cause = "guest"    // carrel-guest checkpoint, from inside
 	CauseRollback Cause = "rollback" // what a rollback left behind
-	CausePromote  Cause = "promote"  // the last moment in the tier that it left
-	CauseTemplate Cause = "template" // a template's own start; such a one is in no list
+	CausePromote  Cause = "promote"  // the last moment in its old tier
+	CauseTemplate Cause = "template" // a template's own start; no list shows it
 )
 
-// Snapshot is a moment of a sandbox that can be gone back to, or begun from.
+// Snapshot is a saved moment of a sandbox. A sandbox can go back to it, and new ones can begin from
+// it.
 type Snapshot struct {
 	ID      SnapshotID `json:"id"`
-	Sandbox ID         `json:"sandbox"` // whose moment it is; it may be gone
-	// Project is whose it is: the sandbox's.
+	Sandbox ID         `json:"sandbox"` // the sandbox it was taken of; that may be gone
+	// Project owns the snapshot: the sandbox's project.
 	Project string `json:"project,omitempty"`
-	// Parent is the moment that this one came after; "" for the first. When a parent
-	// is deleted its children become its own parent's.
+	// Parent is the snapshot before this one; "" for the first. When a parent is deleted, its own
+	// parent becomes the parent of its children.
 	Parent  SnapshotID `json:"parent,omitempty"`
 	Created time.Time  `json:"created"`
 	Cause   Cause      `json:"cause"`
-	// Names find it: in the form name or name:tag, each given to one snapshot at a time.
+	// Names can be used to find the snapshot: each has the form name or name:tag, and belongs to
+	// one snapshot at a time.
 	Names  []string `json:"names,omitempty"`
 	Label  string   `json:"label,omitempty"`  // for people
 	Memory bool     `json:"memory"`           // with memory and processes; files only otherwise
-	Kept   bool     `json:"kept,omitempty"`   // no retention rule removes it, nor the end of its sandbox
-	Detail string   `json:"detail,omitempty"` // the command of CauseCommand, and the like
+	Kept   bool     `json:"kept,omitempty"`   // survives retention rules and its sandbox's end
+	Detail string   `json:"detail,omitempty"` // for CauseCommand the command, for others similar
 	Tier   Tier     `json:"tier"`
 	// Template, Alias and Limits are those of the sandbox.
 	Template string `json:"template"`
 	Alias    string `json:"alias,omitempty"`
 	Limits   Limits `json:"limits"`
-	Size     int64  `json:"size"` // bytes of what it holds, uncompressed
-	// New is what it added to the store, in bytes as stored; −1 until that is known.
+	Size     int64  `json:"size"` // bytes of its content, uncompressed
+	// New is what the snapshot added to the store, in stored bytes; −1 while unknown.
 	New int64 `json:"new"`
 }
 
-// Action is what happens to a sandbox.
+// Action says what is done to a sandbox.
 type Action string
 
 // The actions at a timeout.
@@ -87,69 +89,69 @@ const (
 	ActionPause Action = "pause"
 )
 
-// Lifecycle says what happens to a sandbox by itself. The zero value: it is
-// killed when its timeout passes, and nothing else.
+// Lifecycle says what the service does to a sandbox by itself. The zero value kills the sandbox
+// when its timeout passes, and does nothing else.
 type Lifecycle struct {
-	// OnTimeout is what happens when the timeout passes; "" is ActionKill.
+	// OnTimeout is the action when the timeout passes; "" is ActionKill.
 	OnTimeout Action `json:"onTimeout,omitempty"`
-	// FilesOnly pauses by itself without memory: it boots afresh when it is resumed.
+	// FilesOnly makes automatic pauses keep no memory: the sandbox boots afresh when it is resumed.
 	FilesOnly bool `json:"filesOnly,omitempty"`
-	// AutoResume wakes it, when it is paused, with the next request to it.
+	// AutoResume resumes a paused sandbox with the next request to it.
 	AutoResume bool `json:"autoResume,omitempty"`
-	// Idle pauses it when nothing happens in it; it implies AutoResume.
+	// Idle pauses the sandbox when it is idle; it implies AutoResume.
 	Idle Idle `json:"idle,omitzero"`
-	// Checkpoints are snapshots taken by themselves.
+	// Checkpoints are automatic snapshots.
 	Checkpoints Checkpoints `json:"checkpoints,omitzero"`
 	// Retention removes them again.
 	Retention Retention `json:"retention,omitzero"`
 }
 
-// Idle says when nothing happens in a sandbox: no request or connection to it, no
-// command that was started through the guest, and less processor use than CPUPct,
-// all of that for After.
+// Idle says when a sandbox counts as idle. For the time After it must have no request or
+// connection, no running command that was started through the guest, and less processor use than
+// CPUPct.
 type Idle struct {
 	After time.Duration `json:"after,omitempty"` // 0 switches it off; at least 5 s
-	// CPUPct is in percent of one core; 0 is 5.
+	// CPUPct is a percentage of one core; 0 means 5.
 	CPUPct float64 `json:"cpuPct,omitempty"`
-	// IgnoreCommands lets it be idle while commands run that use no processor: servers
+	// IgnoreCommands lets the sandbox be idle while commands run that use no processor: servers
 	// started in the background, shells left open.
 	IgnoreCommands bool `json:"ignoreCommands,omitempty"`
 }
 
-// Checkpoints says when snapshots are taken by themselves.
+// Checkpoints says when automatic snapshots are taken.
 type Checkpoints struct {
 	Every time.Duration `json:"every,omitempty"` // 0 switches it off; at least 10 s
-	// Before holds regular expressions (Go's syntax): before a command starts through the
-	// guest whose line one of them matches, a snapshot is taken. The command does not
-	// start when that fails.
+	// Before holds regular expressions (Go's syntax). When a command starts through the guest and
+	// one of them matches its line, a snapshot is taken first. If that fails, the command does not
+	// start.
 	Before    []string `json:"before,omitempty"`
 	FilesOnly bool     `json:"filesOnly,omitempty"`
 }
 
-// Retention says which of a sandbox's snapshots are removed: those that were
-// taken by themselves, for a fork, a rollback or a pause, and are not Kept, named,
-// labelled, the head of a living sandbox, or needed to resume. Of pauses only the newest
-// stays, and those where the timeline branches; they don't count for Last. The zero
-// value is the service's default.
+// Retention says how many of a sandbox's automatic snapshots are kept: those for checkpoints,
+// forks, rollbacks and pauses. It never removes one that is Kept, named or labelled, that is the
+// head of a living sandbox, or that a resume needs. Of snapshots for pauses, the newest stays, and
+// those where the timeline branches; they don't count for Last. The zero value is the service's
+// default.
 type Retention struct {
-	Last int           `json:"last,omitempty"` // so many of the newest stay; 0 is 20
+	Last int           `json:"last,omitempty"` // number of newest that stay; 0 is 20
 	For  time.Duration `json:"for,omitempty"`  // and those younger than this
 }
 
 // PauseOptions says how to pause.
 type PauseOptions struct {
-	FilesOnly bool `json:"filesOnly,omitempty"` // memory and processes are given up
+	FilesOnly bool `json:"filesOnly,omitempty"` // memory and processes are lost
 	// Cause is CausePause when "".
 	Cause Cause `json:"-"`
 }
 
 // ResumeOptions says how to resume.
 type ResumeOptions struct {
-	// Timeout is until it is killed or paused again; 0 is the one it last had. For a
-	// sandbox that runs already it is only ever extended.
+	// Timeout is the time until the sandbox is killed or paused again; 0 means its last timeout.
+	// For a sandbox that already runs, it can only extend the time.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// FilesOnly gives up the memory and processes of a paused sandbox and boots it afresh
-	// on its files.
+	// FilesOnly drops the memory and processes of a paused sandbox and boots it afresh on its
+	// files.
 	FilesOnly bool `json:"filesOnly,omitempty"`
 }
 
@@ -158,26 +160,29 @@ type SnapshotOptions struct {
 	Name      string `json:"name,omitempty"`
 	Label     string `json:"label,omitempty"`
 	FilesOnly bool   `json:"filesOnly,omitempty"`
-	// Cause is CauseRequest when "". Such a snapshot is Kept.
+	// Cause "" means CauseRequest. Such a snapshot is Kept.
 	Cause  Cause  `json:"-"`
 	Detail string `json:"-"`
 }
 
-// MaxForks is how many forks one call may ask for. A service may have room for less.
+// MaxForks is the most forks that one call may ask for. A service may have room for less.
 const MaxForks = 10000
 
 // ForkOptions says how to fork.
 type ForkOptions struct {
-	// Count is from 1 to [MaxForks]; 0 is 1. One request to a daemon makes 100 at most: a client sends several.
+	// Count is from 1 to [MaxForks]; 0 means 1. One request to a daemon makes at most 100 forks;
+	// for more, a client sends several requests.
 	Count int `json:"count,omitempty"`
-	// At is the moment in the sandbox's past that they begin from; "" is the present. Several calls that name the
-	// Sandbox.Snapshot of the first one's results make forks of one moment.
+	// At is the moment in the sandbox's past from which the forks begin; "" is the present. To fork
+	// one moment with several calls, pass the Sandbox.Snapshot of the first call's results to the
+	// others.
 	At SnapshotID `json:"at,omitempty"`
-	// Timeout is each fork's. 0 is the default, or the parent's where that is paused at its timeout.
+	// Timeout is the timeout of each fork. 0 means the service's default; but if the parent is
+	// paused at its timeout, it means the parent's.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// ForkResult is one fork, or why it could not be made.
+// ForkResult is one fork, or the reason why it could not be made.
 type ForkResult struct {
 	Sandbox Sandbox
 	Err     error // nil: Sandbox is valid
@@ -185,57 +190,58 @@ type ForkResult struct {
 
 // RollbackOptions says how to roll back.
 type RollbackOptions struct {
-	// Keep takes a snapshot (CauseRollback) of what is left behind, so that the rollback
-	// can itself be undone.
+	// Keep first takes a snapshot (CauseRollback) of the present state, so that the rollback can
+	// itself be undone.
 	Keep bool `json:"keep,omitempty"`
 }
 
-// PromoteOptions says where a promotion goes.
+// PromoteOptions says how to promote.
 type PromoteOptions struct {
-	// Tier is the new tier; "" is the daemon's default, or GVisor where that is Sim.
+	// Tier is the new tier; "" is the daemon's default, or GVisor if that default is Sim.
 	Tier Tier `json:"tier,omitempty"`
-	// Template is what the files are put on top of; "" is the tier's default.
+	// Template is the template under the sandbox's files; "" is the tier's default.
 	Template string `json:"template,omitempty"`
 }
 
 // SnapshotListOptions filters and pages ListSnapshots. Newest snapshots come first.
 type SnapshotListOptions struct {
 	Sandbox ID
-	Project string // for an administrator: of this project only
+	Project string // for an administrator: only this project's
 	Name    string // a name, with or without its tag
 	Limit   int    // 1–100; 0 is 100
-	Cursor  string // SnapshotPage.Next of the page before
-	// Auto lists also what was taken for pauses, forks and by itself; without it only
-	// CauseRequest and CauseGuest are listed, as E2B does, and what is kept or named.
+	Cursor  string // the previous page's SnapshotPage.Next
+	// Auto adds automatic snapshots to the list, and those for pauses and forks. Without it the
+	// list has only snapshots of CauseRequest and CauseGuest, as with E2B, and all that are kept or
+	// named.
 	Auto bool
 }
 
-// SnapshotPage is one page of a ListSnapshots.
+// SnapshotPage is one page of ListSnapshots.
 type SnapshotPage struct {
 	Snapshots []Snapshot
 	Next      string // cursor of the next page; "" on the last
 }
 
-// SnapshotUpdate changes what a snapshot is called. A nil field stays.
+// SnapshotUpdate changes a snapshot's names, label and Kept. A nil field changes nothing.
 type SnapshotUpdate struct {
 	Names *[]string `json:"names,omitempty"`
 	Label *string   `json:"label,omitempty"`
 	Kept  *bool     `json:"kept,omitempty"`
 }
 
-// Timeline is a sandbox's past: its own snapshots and those they came from, as a
-// tree by their Parent, oldest first.
+// Timeline is a sandbox's past: its own snapshots and their ancestors, as a tree by Parent, oldest
+// first.
 type Timeline struct {
 	Sandbox   ID         `json:"sandbox"`
-	Head      SnapshotID `json:"head,omitempty"` // the moment that its present state came after; "" for none
+	Head      SnapshotID `json:"head,omitempty"` // the last snapshot before its present state; "" for none
 	Snapshots []Snapshot `json:"snapshots"`
-	// Forks are the living sandboxes that were made from these snapshots, by the moment their
-	// present state came after.
+	// Forks are the living sandboxes that were made from these snapshots. The key is the last
+	// snapshot before the sandbox's present state.
 	Forks map[SnapshotID][]ID `json:"forks,omitempty"`
-	Size  int64               `json:"size"` // bytes stored for all of them together, as far as known
+	Size  int64               `json:"size"` // bytes stored for all of them together, if known
 }
 
-// ChangeKind says what became of a file.
+// ChangeKind says how a file changed.
 type ChangeKind string
 
 // The kinds of changes.
@@ -255,30 +261,31 @@ type FileChange struct {
 	After  *FileInfo `json:"after,omitempty"`
 }
 
-// Moments is what can be done with a sandbox's time.
+// Moments are the operations on a sandbox's time.
 type Moments interface {
-	// Pause keeps the sandbox's state and gives up everything else: a paused sandbox
-	// costs no process and no memory. Errors: NotFound, Conflict (it is paused already,
-	// or being paused), Exhausted (the snapshot store; the sandbox runs on).
+	// Pause saves the sandbox's state and frees everything else: a paused sandbox costs no process
+	// and no memory. Errors: NotFound, Conflict (it is paused already, or being paused), Exhausted
+	// (the snapshot store; the sandbox runs on).
 	Pause(ctx context.Context, id ID, opts PauseOptions) (Sandbox, error)
-	// Resume brings a paused sandbox back, under the same ID and with the same
-	// tokens, and extends the timeout of a running one. resumed says which it was.
-	// Callers at once share one resumption. Errors: NotFound, Exhausted, Unsupported
-	// (this machine or build can't restore it).
+	// Resume brings a paused sandbox back, with the same ID and tokens. For a running one it
+	// extends the timeout. resumed reports whether the sandbox was paused. Concurrent callers share
+	// one resumption. Errors: NotFound, Exhausted, Unsupported (this machine or build can't restore
+	// it).
 	Resume(ctx context.Context, id ID, opts ResumeOptions) (sb Sandbox, resumed bool, err error)
-	// Snapshot keeps the present moment of a running or paused sandbox, which goes on.
+	// Snapshot saves the present moment of a running or paused sandbox. The sandbox goes on as
+	// before.
 	Snapshot(ctx context.Context, id ID, opts SnapshotOptions) (Snapshot, error)
-	// Fork makes new sandboxes from this moment of a running or paused one: one result
-	// each. The error is for what is wrong with all of them.
+	// Fork makes new sandboxes from one moment of a running or paused sandbox, with one result for
+	// each. The error is for a problem that concerns all of them.
 	Fork(ctx context.Context, id ID, opts ForkOptions) ([]ForkResult, error)
-	// Rollback puts the sandbox back to an earlier moment of its own timeline: same ID,
-	// same tokens, same URLs. Streams that are open end. When it fails the sandbox is as
-	// before, or paused at the moment asked for. Errors: NotFound (either), Invalid
-	// (another sandbox's moment).
+	// Rollback puts the sandbox back to an earlier moment of its own timeline: same ID, same
+	// tokens, same URLs. Open streams end. If it fails, the sandbox is as before, or paused at the
+	// requested moment. Errors: NotFound (either), Invalid (another sandbox's moment).
 	Rollback(ctx context.Context, id ID, to SnapshotID, opts RollbackOptions) (Sandbox, error)
-	// Promote moves a simulated sandbox to a tier that runs real programs: same ID, same tokens, same URLs, and the files
-	// that it has changed; processes do not survive. When it fails the sandbox is as before, or paused. Errors:
-	// NotFound, Conflict (it is no simulated one), Unsupported (the tier), Invalid (the tier, the template).
+	// Promote moves a simulated sandbox to a tier that runs real programs. ID, tokens, URLs and
+	// changed files stay the same; processes do not survive. If it fails, the sandbox is as before,
+	// or paused. Errors: NotFound, Conflict (it is not simulated), Unsupported (the tier), Invalid
+	// (the tier, the template).
 	Promote(ctx context.Context, id ID, opts PromoteOptions) (Sandbox, error)
 
 	// GetSnapshot finds a snapshot by ID or name. Error: NotFound.
@@ -287,14 +294,14 @@ type Moments interface {
 	// UpdateSnapshot changes names, label and Kept. Errors: NotFound, AlreadyExists (a
 	// name), Invalid.
 	UpdateSnapshot(ctx context.Context, id SnapshotID, u SnapshotUpdate) (Snapshot, error)
-	// DeleteSnapshot removes one. Its children stay what they are. Errors: NotFound,
+	// DeleteSnapshot removes a snapshot. Its children keep their content. Errors: NotFound,
 	// Conflict (a paused sandbox needs it).
 	DeleteSnapshot(ctx context.Context, idOrName string) error
 	// Timeline returns a sandbox's past. Error: NotFound.
 	Timeline(ctx context.Context, id ID) (Timeline, error)
-	// Diff lists what files changed from one snapshot to another, sorted by path.
-	// Errors: NotFound, Invalid (snapshots of different templates).
+	// Diff lists the files that changed from one snapshot to another, sorted by path. Errors:
+	// NotFound, Invalid (snapshots of different templates).
 	Diff(ctx context.Context, from, to SnapshotID) ([]FileChange, error)
-	// SetLifecycle replaces what happens to a sandbox by itself.
+	// SetLifecycle replaces a sandbox's Lifecycle.
 	SetLifecycle(ctx context.Context, id ID, l Lifecycle) (Sandbox, error)
 }

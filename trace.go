@@ -7,18 +7,18 @@ import (
 
 // Trace is one operation on a sandbox, measured: how long each of its parts took.
 type Trace struct {
-	// ID is a W3C trace ID: that of the request's own trace, where it carried one.
+	// ID is a W3C trace ID. If the request carried a trace of its own, it is that trace's ID.
 	ID string `json:"traceID"`
-	// Spans are the parts in the order in which they began. The first is the whole.
+	// Spans are the parts, in order of their start. The first one is the whole operation.
 	Spans []Span `json:"spans"`
 }
 
 // Span is one part of a [Trace].
 type Span struct {
 	ID     string `json:"spanID"`
-	Parent string `json:"parentID,omitempty"` // of the first one: the caller's span, if it named one
+	Parent string `json:"parentID,omitempty"` // first span: the caller's span, if it named one
 	Name   string `json:"name"`
-	// Start is when it began; Duration is 0 while Open.
+	// Start is when the span began. Duration is 0 while it is Open.
 	Start    time.Time         `json:"start"`
 	Duration time.Duration     `json:"duration"` // nanoseconds
 	Open     bool              `json:"open,omitempty"`
@@ -26,9 +26,10 @@ type Span struct {
 	Fields   map[string]string `json:"fields,omitempty"`
 }
 
-// Tracer says where an operation's time went.
+// Tracer reports where an operation's time went.
 type Tracer interface {
-	// Traces returns the latest operations on a sandbox, oldest first, also when it is gone. Only so many are
-	// kept, of all sandboxes together. Errors: NotFound, Unsupported (the daemon keeps none).
+	// Traces returns the latest operations on a sandbox, oldest first, also for one that is gone.
+	// The service keeps a limited number, for all sandboxes together. Errors: NotFound, Unsupported
+	// (the daemon keeps none).
 	Traces(ctx context.Context, id ID) ([]Trace, error)
 }

@@ -1,5 +1,5 @@
-// Command bench is "carrel bench" for who works on Carrel: it measures bin/carrel
-// (make build) and needs no new build of it to be changed itself.
+// Command bench is "carrel bench" for developers of Carrel. It measures bin/carrel (make build).
+// Changes to the bench itself need no new build of bin/carrel.
 //
 //	go run ./bench [-quick] [-only create,exec] [-json FILE] [NAME…]
 package main

@@ -29,8 +29,7 @@ func ExampleNew() {
 	}
 }
 
-// Elsewhere, Start and Close do. Whatever speaks E2B's API can be pointed at the
-// server's URL with its key.
+// Elsewhere, Start and Close do. Any client of E2B's API can use the server's URL with its key.
 func ExampleStart() {
 	srv, err := carreltest.Start()
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 
 // Server is a running daemon.
 type Server struct {
-	// URL is where it serves both its API and its sandboxes' ports; for E2B's SDKs
-	// it is the value of E2B_API_URL and of E2B_SANDBOX_URL.
+	// URL is the address of both the API and the sandboxes' ports; for E2B's SDKs it is the value
+	// of E2B_API_URL and of E2B_SANDBOX_URL.
 	URL string
 	// APIKey is the key that requests must carry (E2B_API_KEY).
 	APIKey string
@@ -53,7 +53,7 @@ func WithMaxSandboxes(n int) Option { return func(s *settings) { s.cfg.MaxSandbo
 // WithDomain sets the domain of sandboxes' host names, <port>-<id>.<domain>.
 func WithDomain(domain string) Option { return func(s *settings) { s.cfg.Domain = domain } }
 
-// WithLogger takes the daemon's log, which is discarded otherwise.
+// WithLogger sends the daemon's log to l; without it the log is discarded.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
 
 // New starts a daemon that ends with the test. A daemon that can't start fails
@@ -72,8 +72,8 @@ func New(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a daemon for whoever has no test at hand, such as an example or a
-// TestMain. The caller ends it with Close.
+// Start starts a daemon for code without a test at hand, such as an example or a TestMain. The
+// caller ends it with Close.
 func Start(opts ...Option) (_ *Server, err error) {
 	dir, err := os.MkdirTemp("", "carreltest-")
 	if err != nil {
@@ -113,7 +113,7 @@ func Start(opts ...Option) (_ *Server, err error) {
 	return srv, nil
 }
 
-// atEnd adds to what Close does, which is in reverse order.
+// atEnd adds a step to Close, which runs the steps in reverse order.
 func (s *Server) atEnd(what string, fn func() error) {
 	s.undo.Add(func() {
 		if err := fn(); err != nil {
@@ -132,5 +132,5 @@ func (s *Server) Close() error {
 	return s.err
 }
 
-// Client returns a client of the daemon, which the server's end closes.
+// Client returns a client of the daemon. The end of the server closes it.
 func (s *Server) Client() carrel.Service { return s.client }

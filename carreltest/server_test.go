@@ -53,8 +53,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestBaseIsInstant creates from the template that clients ask for by default:
-// nothing of this machine may be packed for it.
+// TestBaseIsInstant creates from the template that clients use by default. Nothing from this
+// machine may be packed for it.
 func TestBaseIsInstant(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)

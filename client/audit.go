@@ -15,15 +15,16 @@ import (
 
 var _ carrel.Audits = (*Client)(nil)
 
-// Audit implements carrel.Audits. A stream that is followed and breaks is taken up
-// again after the last decision that came, until ctx ends or the daemon refuses.
+// Audit implements carrel.Audits. If a followed stream breaks, the client continues it after the
+// last decision that came, until ctx ends or the daemon refuses.
 func (c *Client) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[carrel.Decision, error] {
 	return func(yield func(carrel.Decision, error) bool) {
 		wait, connected := firstWait, false
 		for {
 			ok, done, err := c.auditStream(ctx, opts, func(d carrel.Decision) bool {
 				wait = firstWait
-				// Where to go on: all that came since, however many were asked for of the past.
+				// To continue, ask for all decisions since then, whatever the limit for the past
+				// was.
 				opts.After, opts.Limit = d.Seq, 0
 				return yield(d, nil)
 			})
@@ -44,8 +45,8 @@ func (c *Client) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[
 	}
 }
 
-// auditStream reads one connection's decisions. It reports whether there was a
-// connection, whether all is done, and else why the connection ended.
+// auditStream reads one connection's decisions. It reports whether there was a connection and
+// whether the stream is complete; if it is not, the error says why the connection ended.
 func (c *Client) auditStream(ctx context.Context, opts carrel.AuditOptions, yield func(carrel.Decision) bool) (connected, done bool, err error) {
 	const op = "read audit log"
 	outer := ctx
@@ -81,8 +82,8 @@ func (c *Client) auditStream(ctx context.Context, opts carrel.AuditOptions, yiel
 	}
 }
 
-// answerBody is an answer's body that knows whether it came to its end or broke off,
-// and sets back an alarm with whatever comes.
+// answerBody is an answer's body. It knows whether it was read to its end or broke off, and each
+// read sets back an alarm.
 type answerBody struct {
 	io.Reader
 	alarm *time.Timer // nil for none
@@ -99,7 +100,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// auditQuery writes a question about the audit log.
+// auditQuery writes the query for the audit log.
 func auditQuery(o carrel.AuditOptions) url.Values {
 	q := url.Values{}
 	set := func(name, value string) {

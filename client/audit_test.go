@@ -92,7 +92,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditIsTakenUpAgain: connections break while decisions come; each comes once.
+// TestAuditIsTakenUpAgain breaks connections while decisions come. Each decision must come once.
 func TestAuditIsTakenUpAgain(t *testing.T) {
 	log := realLog(t)
 	srv, audits := auditServer(t, log)
@@ -120,14 +120,14 @@ func TestAuditIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-// audits is an audit log made of a function.
+// audits is an audit log that is a function.
 type audits func(context.Context, carrel.AuditOptions, func(carrel.Decision, error) bool)
 
 func (a audits) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[carrel.Decision, error] {
 	return func(yield func(carrel.Decision, error) bool) { a(ctx, opts, yield) }
 }
 
-// TestAuditThatBreaksOff: what is not the whole answer is not taken for it.
+// TestAuditThatBreaksOff shows that an incomplete answer is not taken for a complete one.
 func TestAuditThatBreaksOff(t *testing.T) {
 	var srv *httptest.Server
 	broken := audits(func(_ context.Context, opts carrel.AuditOptions, yield func(carrel.Decision, error) bool) {

@@ -23,7 +23,7 @@ import (
 type Client struct {
 	base *url.URL
 	key  string
-	// project is the one that an administrator's key acts for; "" for its own.
+	// project is the project that an administrator's key acts for; "" is the key's own project.
 	project string
 	tls     *tls.Config
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -47,8 +47,8 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 	return func(c *Client) { c.dial = dial }
 }
 
-// WithProject makes an administrator's key act for a project: what is made belongs to it,
-// and nothing of another is seen. New refuses a name that no project can have.
+// WithProject makes an administrator's key act for one project: new things belong to that project,
+// and only its things are seen. New refuses a name that no project can have.
 func WithProject(name string) Option { return func(c *Client) { c.project = name } }
 
 // New returns a Service that talks to the daemon at a URL such as
@@ -86,10 +86,10 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	return c, nil
 }
 
-// URL is the daemon's address, as New was given it.
+// URL returns the daemon's address, as New was given it.
 func (c *Client) URL() string { return c.base.String() }
 
-// Key is the API key, as New was given it.
+// Key returns the API key, as New was given it.
 func (c *Client) Key() string { return c.key }
 
 // Close implements carrel.Service. Sandboxes live on.
@@ -164,7 +164,7 @@ func (c *Client) send(ctx context.Context, op, method, path string, query url.Va
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	if at, ok := ctx.Deadline(); ok && method == http.MethodPost { // so that it is refused at once when it can't be met
+	if at, ok := ctx.Deadline(); ok && method == http.MethodPost { // so that a deadline it can't meet fails at once
 		req.Header.Set("Connect-Timeout-Ms", strconv.FormatInt(max(1, time.Until(at).Milliseconds()), 10))
 	}
 	resp, err := c.http.Do(req)

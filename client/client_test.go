@@ -35,14 +35,14 @@ var box = carrel.Sandbox{
 	Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Ends: time.Date(2026, 1, 2, 4, 4, 5, 6, time.UTC), AccessToken: "tok",
 }
 
-// parts are what a fake need not have.
+// parts are the parts of a service that a fake may lack.
 type parts interface {
 	carrel.Sandboxes
 	carrel.Moments
 	carrel.Templates
 }
 
-// fake is a service of functions behind a real control plane.
+// fake is a service made of functions, behind a real control plane.
 type fake struct {
 	parts
 	carrel.NoExtras
@@ -117,7 +117,7 @@ type dialer struct {
 
 func (d dialer) Dial(_ context.Context, port uint16) (net.Conn, error) { return d.dial(port) }
 
-// adminKey knows one key, of an administrator.
+// adminKey accepts one key, an administrator's.
 func adminKey(key string) api.Callers {
 	return access.NewAuthenticator(access.Key{Name: "test", Secret: key, Role: carrel.RoleAdmin})
 }
@@ -180,8 +180,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestErrorsAreRestored: kind, operation, field, text and hint are the same on
-// both sides.
+// TestErrorsAreRestored shows that kind, operation, field, text and hint are the same on both
+// sides.
 func TestErrorsAreRestored(t *testing.T) {
 	f := &fake{}
 	svc, _ := connect(t, f)
@@ -252,7 +252,7 @@ func TestImport(t *testing.T) {
 	var mu sync.Mutex
 	var stages []string
 	progress := func(p carrel.Progress) { mu.Lock(); stages = append(stages, p.Stage); mu.Unlock() }
-	// The archive goes on only once its progress was told: both ways at once.
+	// The archive continues only after its progress arrived, so data must flow both ways at once.
 	pr, pw := io.Pipe()
 	go func() {
 		_, _ = io.WriteString(pw, "first ")
@@ -284,7 +284,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestEventsResume: a connection that breaks is taken up after the last event.
+// TestEventsResume shows that the client continues after the last event when a connection breaks.
 func TestEventsResume(t *testing.T) {
 	var afters []int64
 	f := &fake{}
@@ -296,7 +296,7 @@ func TestEventsResume(t *testing.T) {
 					return
 				}
 			}
-		} // and the stream ends, as when a daemon stops
+		} // then the stream ends, as when a daemon stops
 	}
 	svc, _ := connect(t, f)
 	var seqs []int64

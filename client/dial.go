@@ -33,7 +33,7 @@ func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, e
 	if err != nil {
 		return nil, err
 	}
-	// One that wakes by itself does so when it is used.
+	// A sandbox that resumes by itself does so on its first use.
 	wakes := sb.Lifecycle.AutoResume || sb.Lifecycle.Idle.After > 0
 	asleep := sb.State == carrel.Pausing || sb.State == carrel.Paused || sb.State == carrel.Resuming
 	if sb.State != carrel.Running && (!asleep || !wakes) {
@@ -54,11 +54,11 @@ func (c *Client) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, e
 	return conn, nil
 }
 
-// explainTime is how long the daemon has to say what became of a sandbox whose stream broke.
+// explainTime is how long the client waits for the daemon to say why a sandbox's stream broke.
 const explainTime = 3 * time.Second
 
-// explainCut says why the stream of a sandbox broke, as far as the daemon or its absence tells.
-// It returns nil if neither tells anything.
+// explainCut says why the stream of a sandbox broke, as far as the daemon, or its absence, tells.
+// If nothing is known, it returns nil.
 func (c *Client) explainCut(id carrel.ID, cause error) *carrel.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
@@ -86,7 +86,7 @@ func (c *Client) explainCut(id carrel.ID, cause error) *carrel.Error {
 		Hint: "what ran in it goes on when it is resumed: carrel resume " + string(id)}
 }
 
-// forget drops what is kept for a sandbox that is gone.
+// forget drops the connections kept for a sandbox that is gone.
 func (c *Client) forget(id carrel.ID) {
 	c.mu.Lock()
 	conn := c.conns[id]
@@ -97,8 +97,8 @@ func (c *Client) forget(id carrel.ID) {
 	}
 }
 
-// dialPort asks the daemon for a stream to a port: an HTTP request that turns
-// into raw bytes. Nothing listening is ECONNREFUSED, as with any dial.
+// dialPort asks the daemon for a stream to a port: an HTTP request that turns into raw bytes. If
+// nothing listens on the port, the error is ECONNREFUSED, as with any dial.
 func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net.Conn, err error) {
 	const op = "dial port"
 	conn, err := c.upgrade(ctx, op, sandboxPath(id, "/dial/"+strconv.Itoa(int(port))))
@@ -115,7 +115,7 @@ func (c *Client) dialPort(ctx context.Context, id carrel.ID, port uint16) (_ net
 	return conn, err
 }
 
-// refusedUpgrade is the daemon's answer to a request that was to become a stream.
+// refusedUpgrade is the daemon's answer to a request that should have become a stream.
 type refusedUpgrade struct {
 	error
 	code int

@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// wireError is the daemon's error body. Cause is the message without operation,
-// sandbox and field, which have fields of their own.
+// wireError is the daemon's error body. Cause is the message without operation, sandbox and field,
+// which have fields of their own.
 type wireError struct {
 	Code    int         `json:"code"`
 	Message string      `json:"message"`
@@ -32,7 +32,7 @@ type wireError struct {
 	RetryAfter int `json:"retryAfter"` // seconds
 }
 
-// restore makes the daemon's error ours again: the same kind, text and hint.
+// restore turns the daemon's error into a [carrel.Error] with the same kind, text and hint.
 func (w wireError) restore(op string) error {
 	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint,
 		RetryAfter: time.Duration(w.RetryAfter) * time.Second}
@@ -45,14 +45,14 @@ func (w wireError) restore(op string) error {
 	if w.Cause == "" {
 		w.Cause = strings.TrimPrefix(w.Message, w.Field+": ")
 	}
-	if w.Cause != string(e.Kind) { // else Error writes the kind itself
+	if w.Cause != string(e.Kind) { // otherwise Error writes the kind itself
 		e.Err = errors.New(w.Cause)
 	}
 	return e
 }
 
-// answerError reads an answer of 300 or above. What is not the daemon's JSON
-// comes from something in between, or from another server altogether.
+// answerError reads an answer of 300 or above. If the body is not the daemon's JSON, it comes from
+// a proxy in between, or from another server altogether.
 func answerError(op string, resp *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // best effort: the status decides
 	var w wireError
@@ -66,10 +66,11 @@ func answerError(op string, resp *http.Response) error {
 		Hint: "this may not be a carrel daemon, or a proxy answered in its place"}
 }
 
-// wsaRefused is what Windows says instead of ECONNREFUSED. No other system uses the number.
+// wsaRefused is the error that Windows returns instead of ECONNREFUSED. No other system uses the
+// number.
 const wsaRefused = syscall.Errno(10061)
 
-// fail is a call that got no answer.
+// fail returns the error of a call that got no answer.
 func (c *Client) fail(ctx context.Context, op string, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // its text repeats method and URL

@@ -22,9 +22,8 @@ const (
 	longestGap = 5 * time.Second
 )
 
-// Events implements carrel.Sandboxes. A stream that breaks is taken up again
-// where it broke, so no event after the first is missed, until ctx ends or the
-// daemon refuses.
+// Events implements carrel.Sandboxes. If a stream breaks, the client continues it at the same
+// place. So no event after the first is missed, until ctx ends or the daemon refuses.
 func (c *Client) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
 	return func(yield func(carrel.Event, error) bool) {
 		wait, connected := firstWait, false
@@ -50,8 +49,8 @@ func (c *Client) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event
 	}
 }
 
-// eventStream reads one connection's events. It reports whether there was a
-// connection, whether the consumer is done, and else why the connection ended.
+// eventStream reads one connection's events. It reports whether there was a connection and whether
+// the consumer is done; if it is not, the error says why the connection ended.
 func (c *Client) eventStream(ctx context.Context, after *int64, yield func(carrel.Event) bool) (connected, done bool, err error) {
 	const op = "read events"
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/client"
 )
 
-// dial is what the examples begin with. A program of yours connects to your own
-// daemon: client.New("http://127.0.0.1:7070", os.Getenv("CARREL_API_KEY")).
+// dial is the beginning of each example. Your own program connects to your own daemon:
+// client.New("http://127.0.0.1:7070", os.Getenv("CARREL_API_KEY")).
 func dial() (svc carrel.Service, done func()) {
 	srv, err := carreltest.Start()
 	if err != nil {
@@ -122,7 +122,7 @@ func Example_files() {
 	// pear
 }
 
-// Reach a port inside; with real processes that is whatever the agent started.
+// Reach a port inside. With real processes, programs that the agent started can listen.
 func Example_ports() {
 	ctx := context.Background()
 	svc, done := dial()

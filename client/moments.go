@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Pause implements carrel.Moments. The cause is the daemon's to say.
+// Pause implements carrel.Moments. The daemon sets the cause.
 func (c *Client) Pause(ctx context.Context, id carrel.ID, opts carrel.PauseOptions) (carrel.Sandbox, error) {
 	var sb carrel.Sandbox
 	err := c.change(ctx, "pause sandbox", http.MethodPost, id, "/pause", opts, &sb)
@@ -40,13 +40,12 @@ func (c *Client) Snapshot(ctx context.Context, id carrel.ID, opts carrel.Snapsho
 	return snap, err
 }
 
-// mostForks is how many forks the daemon makes for one request.
+// mostForks is the most forks that the daemon makes for one request.
 const mostForks = 100
 
-// Fork implements carrel.Moments. What became of each fork is in its result, with
-// the kind that the daemon gave it. More than a hundred take several requests, all for
-// the moment of the first. After one of them in which no fork could be made there is no
-// other: the forks that are left have its error.
+// Fork implements carrel.Moments. Each result holds its own fork or error, with the daemon's kind.
+// More than a hundred forks take several requests, all for the moment of the first. If one request
+// makes no fork at all, no other is sent: the remaining forks get its error.
 func (c *Client) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
 	want := opts.Count
 	if want > carrel.MaxForks {
@@ -71,7 +70,7 @@ func (c *Client) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions
 		for err != nil && len(all) < want {
 			all = append(all, carrel.ForkResult{Err: err})
 		}
-		if len(all) >= want || len(some) < opts.Count { // a daemon that answers for fewer than were asked for is not asked for ever
+		if len(all) >= want || len(some) < opts.Count { // a daemon that answers for too few is not asked again
 			return all, nil
 		}
 	}
@@ -137,7 +136,7 @@ func (c *Client) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Lifecy
 	return sb, err
 }
 
-// change asks for something about one sandbox's time.
+// change sends one request of Moments about a sandbox.
 func (c *Client) change(ctx context.Context, op, method string, id carrel.ID, rest string, body, out any) error {
 	if _, err := carrel.ParseID(string(id)); err != nil {
 		return notFound(op, id, err)
@@ -145,16 +144,15 @@ func (c *Client) change(ctx context.Context, op, method string, id carrel.ID, re
 	return c.call(ctx, op, method, sandboxPath(id, rest), nil, body, out)
 }
 
-// renew drops what is kept warm of a sandbox that is another incarnation from now
-// on, or is gone: nothing of the old one may be used for the new.
+// renew drops the connections kept for a sandbox that has a new incarnation, or is gone. Nothing of
+// the old incarnation may be used for the new one.
 func (c *Client) renew(id carrel.ID, err error) {
 	if err == nil || carrel.KindOf(err) == carrel.NotFound {
 		c.forget(id)
 	}
 }
 
-// snapshotPath is the path of one snapshot below /carrel/v1. The empty text names
-// none.
+// snapshotPath returns the path of one snapshot below /carrel/v1. The empty text names none.
 func snapshotPath(op, idOrName, rest string) (string, error) {
 	if idOrName == "" {
 		return "", &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "snapshotID", Err: errors.New("empty")}
@@ -209,7 +207,7 @@ func (c *Client) UpdateSnapshot(ctx context.Context, id carrel.SnapshotID, u car
 		return snap, err
 	}
 	if u.Names != nil && *u.Names == nil {
-		u.Names = &[]string{} // null would mean that the names stay
+		u.Names = &[]string{} // null would mean no change
 	}
 	err = c.call(ctx, op, http.MethodPatch, path, nil, u, &snap)
 	return snap, err
@@ -237,30 +235,30 @@ func (c *Client) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel
 	return changes, err
 }
 
-// SnapshotUsage is what the daemon's snapshot store costs, in bytes.
+// SnapshotUsage is the size of the daemon's snapshot store, in bytes.
 type SnapshotUsage struct {
 	Snapshots int   `json:"snapshots"` // how many there are
-	Size      int64 `json:"size"`      // of all snapshots' files, as if each had its own
+	Size      int64 `json:"size"`      // files of all snapshots, as if nothing were shared
 	Hot       int64 `json:"hot"`       // of uncompressed copies
-	Packs     int64 `json:"packs"`     // as stored: compressed, and what is the same once
-	Quota     int64 `json:"quota"`     // what Hot and Packs may come to; 0 is no limit
+	Packs     int64 `json:"packs"`     // stored bytes: compressed, equal data once
+	Quota     int64 `json:"quota"`     // limit for Hot and Packs; 0 is none
 }
 
-// SnapshotUsage asks what the daemon's snapshots cost.
+// SnapshotUsage asks the daemon for the size of its snapshot store.
 func (c *Client) SnapshotUsage(ctx context.Context) (SnapshotUsage, error) {
 	var u SnapshotUsage
 	err := c.call(ctx, "read snapshot usage", http.MethodGet, "/snapshot-store", nil, nil, &u)
 	return u, err
 }
 
-// SnapshotsCollected is what a collection removed.
+// SnapshotsCollected counts what a collection removed.
 type SnapshotsCollected struct {
 	Packs  int   `json:"packs"`  // removed or rewritten
 	Drafts int   `json:"drafts"` // unfinished snapshots
 	Freed  int64 `json:"freed"`  // bytes
 }
 
-// CollectSnapshots frees what no snapshot needs any more.
+// CollectSnapshots frees data that no snapshot needs any more.
 func (c *Client) CollectSnapshots(ctx context.Context) (SnapshotsCollected, error) {
 	var out SnapshotsCollected
 	err := c.call(ctx, "collect snapshots", http.MethodPost, "/snapshot-store/gc", nil, nil, &out)

@@ -25,15 +25,14 @@ var moment = carrel.Snapshot{
 	Template: "tpl1", Alias: "base", Limits: box.Limits, Size: 1 << 40, New: -1,
 }
 
-// keeper records what reaches the service and answers with the same things each
-// time.
+// keeper records the calls that reach the service, and gives the same results each time.
 type keeper struct {
 	fake
 	got   []any
-	forks func(carrel.ForkOptions) []carrel.ForkResult // nil makes one, and fails in each way once
+	forks func(carrel.ForkOptions) []carrel.ForkResult // nil: one fork, and one failure of each kind
 }
 
-// heard returns what reached the service since it was last asked.
+// heard returns the calls since the last time it was used, and forgets them.
 func (k *keeper) heard() []any { got := k.got; k.got = nil; return got }
 
 func (k *keeper) note(args ...any) error { k.got = append(k.got, args...); return k.err }
@@ -96,7 +95,7 @@ var (
 		OnTimeout: carrel.ActionPause, FilesOnly: true, AutoResume: true,
 		Idle:        carrel.Idle{After: 90 * time.Second, CPUPct: 2.5, IgnoreCommands: true},
 		Checkpoints: carrel.Checkpoints{Every: time.Hour, Before: []string{`^rm\s`, `git reset --hard`}, FilesOnly: true},
-		Retention:   carrel.Retention{Last: 3, For: 1<<62 + 1}, // more than a float of JSON's holds
+		Retention:   carrel.Retention{Last: 3, For: 1<<62 + 1}, // more than JSON's floats can hold
 	}
 	timeline = carrel.Timeline{Sandbox: box.ID, Head: moment.ID, Snapshots: []carrel.Snapshot{moment},
 		Forks: map[carrel.SnapshotID][]carrel.ID{moment.ID: {"i00000000000000000000"}}, Size: 5}
@@ -106,7 +105,7 @@ var (
 	}
 )
 
-// everyKind is an error of each kind, as a service makes them.
+// everyKind returns one error of each kind, as a service makes them.
 func everyKind() []error {
 	var out []error
 	for _, kind := range []carrel.Kind{carrel.Invalid, carrel.Unauthenticated, carrel.Forbidden, carrel.NotFound, carrel.AlreadyExists, carrel.Conflict,
@@ -116,7 +115,7 @@ func everyKind() []error {
 	return out
 }
 
-// same compares an error with the one that it was on the other side.
+// same compares an error with the error on the other side.
 func same(t *testing.T, what string, got, want error) {
 	t.Helper()
 	g, ok := errors.AsType[*carrel.Error](got)
@@ -126,8 +125,8 @@ func same(t *testing.T, what string, got, want error) {
 	}
 }
 
-// calls is every method of Moments, and Create, with what must reach the service
-// and what must come back.
+// calls are Create and all methods of Moments, each with the call that must reach the service and
+// the result that must come back.
 var calls = []struct {
 	name       string
 	call       func(context.Context, carrel.Service) (any, error)
@@ -200,8 +199,8 @@ func keep(t *testing.T) (carrel.Service, *keeper) {
 	return svc, k
 }
 
-// TestMomentsRoundTrip: each method's options reach the service, and its result
-// comes back, unchanged; as does each kind of error.
+// TestMomentsRoundTrip shows that each method's options reach the service unchanged, and that
+// results and errors of each kind come back unchanged.
 func TestMomentsRoundTrip(t *testing.T) {
 	svc, k := keep(t)
 	for _, c := range calls {
@@ -228,7 +227,7 @@ func TestMomentsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestForkErrors: each fork's error has the kind that it had.
+// TestForkErrors shows that each fork's error keeps its kind.
 func TestForkErrors(t *testing.T) {
 	svc, _ := keep(t)
 	out, err := svc.Fork(t.Context(), box.ID, carrel.ForkOptions{Count: 12})
@@ -240,8 +239,8 @@ func TestForkErrors(t *testing.T) {
 	}
 }
 
-// TestManyForks: more than a hundred take several requests, which all name the moment of the first. After one
-// without a fork there is no other.
+// TestManyForks shows that more than a hundred forks take several requests, which all name the
+// moment of the first. After a request without any fork, no other is sent.
 func TestManyForks(t *testing.T) {
 	svc, k := keep(t)
 	room := 0
@@ -294,7 +293,8 @@ func TestManyForks(t *testing.T) {
 	}
 }
 
-// TestNoSuchMoment: what can't be an ID is nobody's, and asks no daemon.
+// TestNoSuchMoment shows that a text that can't be an ID is NotFound, and that the client does not
+// ask the daemon about it.
 func TestNoSuchMoment(t *testing.T) {
 	svc, k := keep(t)
 	ctx := t.Context()
@@ -320,7 +320,7 @@ func TestNoSuchMoment(t *testing.T) {
 	}
 }
 
-// shelf is a snapshot store's costs.
+// shelf is a snapshot store that reports its size.
 type shelf struct{}
 
 func (shelf) Usage(context.Context) (snapshot.Usage, error) {
@@ -345,7 +345,8 @@ func TestSnapshotStore(t *testing.T) {
 	}
 }
 
-// TestStrangeForks: a daemon that answers with nothing for a fork is not believed.
+// TestStrangeForks shows that the client does not accept a daemon's answer without a fork and
+// without an error.
 func TestStrangeForks(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"forks":[{}]}`) }))
 	defer srv.Close()
@@ -359,9 +360,8 @@ func TestStrangeForks(t *testing.T) {
 	}
 }
 
-// TestComputerAsleep: one that wakes by itself can be used while it is paused; of
-// another the error says what to do. What was kept warm of a life is not used in the
-// next.
+// TestComputerAsleep shows that a paused sandbox can be used if it resumes by itself. Otherwise the
+// error says what to do. Connections kept from one life are not used in the next.
 func TestComputerAsleep(t *testing.T) {
 	k := &sleeper{}
 	srv := httptest.NewServer(api.New(api.Options{Service: k, Callers: adminKey(key)}))
@@ -379,7 +379,7 @@ func TestComputerAsleep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Dial(t.Context(), 80); carrel.KindOf(err) != carrel.Internal { // the fake's own error: it was asked
+	if _, err := first.Dial(t.Context(), 80); carrel.KindOf(err) != carrel.Internal { // the fake's own error, so it was called
 		t.Errorf("%v", err)
 	}
 	if _, _, err := svc.Resume(t.Context(), box.ID, carrel.ResumeOptions{FilesOnly: true}); err != nil {

@@ -13,9 +13,9 @@ import (
 
 var _ carrel.Programs = (*Client)(nil)
 
-// Provide implements carrel.Programs: the programs run in this process, and the daemon's sandbox calls them over connections
-// that this process opens. They are there until release is called, ctx ends or the daemon is lost: a program whose provider
-// has gone fails, with a message.
+// Provide implements carrel.Programs. The programs run in this process; the daemon's sandbox calls
+// them over connections that this process opens. They stay until release is called, ctx ends or the
+// daemon is lost. If the provider of a program is gone, the program fails with a message.
 func (c *Client) Provide(ctx context.Context, id carrel.ID, programs ...carrel.Program) (func(), error) {
 	const op = "provide programs"
 	if err := carrel.CheckPrograms(programs); err != nil {
@@ -74,10 +74,10 @@ func (c *Client) Provide(ctx context.Context, id carrel.ID, programs ...carrel.P
 			work.Go(func() {
 				conn, err := c.upgrade(ctx, op, sandboxPath(id, "/programs/"+first.Session+"/calls/"+line.Call))
 				if err != nil {
-					return // the daemon says so to who calls
+					return // the daemon tells the caller
 				}
 				defer conn.Close()
-				_ = callback.Answer(ctx, conn, id, line.About, p.Run) // what goes wrong is seen at the other end
+				_ = callback.Answer(ctx, conn, id, line.About, p.Run) // the other end sees the error
 			})
 		}
 	})

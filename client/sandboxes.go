@@ -33,7 +33,7 @@ func (c *Client) Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error) 
 	return sb, err
 }
 
-// notFound is for texts that can't be an ID: no sandbox has them.
+// notFound returns the error for a text that can't be an ID: no sandbox has it.
 func notFound(op string, id carrel.ID, err error) error {
 	return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id, Hint: carrel.HintOf(err)}
 }

@@ -22,7 +22,7 @@ func (c *Client) CreateSecret(ctx context.Context, s carrel.NewSecret) (carrel.S
 func (c *Client) UpdateSecret(ctx context.Context, ref, value string, metadata map[string]string) (carrel.Secret, error) {
 	body := struct {
 		Value    string            `json:"value"`
-		Metadata map[string]string `json:"metadata"` // null leaves what there is, {} clears it
+		Metadata map[string]string `json:"metadata"` // null changes nothing, {} clears it
 	}{value, metadata}
 	var out carrel.Secret
 	err := c.secret(ctx, "update secret", http.MethodPut, ref, body, &out)
@@ -48,8 +48,8 @@ func (c *Client) DeleteSecret(ctx context.Context, ref string) error {
 	return c.secret(ctx, "delete secret", http.MethodDelete, ref, nil, nil)
 }
 
-// RekeySecrets has the daemon seal all secrets anew under another key: the given one,
-// in the form of its key file, or a random one for nil.
+// RekeySecrets makes the daemon seal all secrets again under another key: the given one, in the
+// form of its key file, or a random one for nil.
 func (c *Client) RekeySecrets(ctx context.Context, key []byte) error {
 	body := struct {
 		Key []byte `json:"key"`
@@ -57,7 +57,7 @@ func (c *Client) RekeySecrets(ctx context.Context, key []byte) error {
 	return c.call(ctx, "change key of secrets", http.MethodPost, "/secret-store/rekey", nil, body, nil)
 }
 
-// secret asks for something about one secret.
+// secret sends a request about one secret.
 func (c *Client) secret(ctx context.Context, op, method, ref string, body, out any) error {
 	if ref == "" {
 		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "name", Err: errors.New("empty")}

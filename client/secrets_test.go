@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/vault"
 )
 
-// TestSecrets: over HTTP secrets are what they are in the daemon, errors included.
+// TestSecrets shows that secrets and their errors are the same over HTTP as in the daemon.
 func TestSecrets(t *testing.T) {
 	v, err := vault.Open(t.TempDir(), vault.Options{})
 	if err != nil {

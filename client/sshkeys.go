@@ -15,8 +15,8 @@ func (c *Client) SSHKeys(ctx context.Context) ([]carrel.SSHKey, error) {
 	return keys, err
 }
 
-// AddSSHKey adds a public key under a name, for these sandboxes, or for all when there
-// are none. Errors: Invalid, AlreadyExists, Exhausted.
+// AddSSHKey adds a public key under a name. It opens the given sandboxes, or all if none are given.
+// Errors: Invalid, AlreadyExists, Exhausted.
 func (c *Client) AddSSHKey(ctx context.Context, name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error) {
 	var key carrel.SSHKey
 	body := map[string]any{"name": name, "publicKey": publicKey, "sandboxes": sandboxes}

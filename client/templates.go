@@ -45,20 +45,20 @@ func (c *Client) DeleteTemplate(ctx context.Context, nameOrID string) error {
 	return c.call(ctx, "delete template", http.MethodDelete, "/templates/"+url.PathEscape(nameOrID), nil, nil, nil)
 }
 
-// ImportTemplate implements carrel.Templates. The archive is sent as it is read.
+// ImportTemplate implements carrel.Templates. It sends the archive while it reads it.
 func (c *Client) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
-	// Only a Reader: the transport must not close or seek what is the caller's.
+	// Hide all methods but Read: the transport must not close or seek the caller's archive.
 	body := struct{ io.Reader }{archive}
 	return c.job(ctx, "import template", "/templates/import", url.Values{"name": {name}}, body, progress)
 }
 
-// PullTemplate implements carrel.Templates. The daemon does the pulling.
+// PullTemplate implements carrel.Templates. The daemon pulls the image.
 func (c *Client) PullTemplate(ctx context.Context, name, image string, progress func(carrel.Progress)) (carrel.Template, error) {
 	body := map[string]string{"name": name, "image": image}
 	return c.job(ctx, "pull template", "/templates/pull", nil, body, progress)
 }
 
-// job posts a long piece of work and follows its lines to the result.
+// job starts a long job and reads its lines up to the result.
 func (c *Client) job(ctx context.Context, op, path string, q url.Values, body any, progress func(carrel.Progress)) (carrel.Template, error) {
 	resp, err := c.send(ctx, op, http.MethodPost, path, q, body)
 	if err != nil {

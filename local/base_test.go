@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// makeWheel is a program in Python that writes a package for pip.
+// makeWheel is a Python program that writes a package for pip.
 const makeWheel = `
 import zipfile
 info = "wheelhouse-1.0.dist-info/"
@@ -21,7 +21,8 @@ with zipfile.ZipFile("/tmp/house/wheelhouse-1.0-py3-none-any.whl", "w") as z:
     z.writestr(info + "RECORD", "wheelhouse.py,,\n" + "".join(info + n + ",,\n" for n in ("METADATA", "WHEEL", "RECORD")))
 `
 
-// TestPackagesInBase: in a sandbox of base, pip installs for the user and for root, and apt reads an archive.
+// TestPackagesInBase shows that, in a sandbox of base, pip installs for the user and for root, and
+// apt reads an archive.
 func TestPackagesInBase(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	for name, program := range map[string]string{"python": "/usr/bin/pip3", "apt": "/usr/bin/apt-get"} {

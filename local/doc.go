@@ -1,6 +1,5 @@
-// Package local lets a program have sandboxes of its own: no daemon, no port, no
-// client. Import it for its effect, as one imports a driver of database/sql, and
-// call [carrel.Open]:
+// Package local gives a program sandboxes of its own: no daemon, no port, no client. Import it for
+// its effect, as one imports a driver of database/sql, and call [carrel.Open]:
 //
 //	import (
 //		"github.com/carrel-dev/carrel"
@@ -9,23 +8,25 @@
 //
 //	svc, err := carrel.Open(ctx, carrel.Config{})
 //
-// The zero Config gives sandboxes of the simulated tier, which need nothing of the
-// host. [carrel.Config] and [carrel.CreateOptions] choose another tier of those that a daemon
-// has: ns or gvisor. Where this host lacks what a tier needs, Open or Create says so: Unsupported,
-// with what to do as the hint.
+// The zero Config gives sandboxes of the simulated tier, which need nothing from the host.
+// [carrel.Config] and [carrel.CreateOptions] can choose another tier, ns or gvisor. If this host
+// lacks something that the tier needs, Open or Create returns Unsupported, and its hint says what
+// to do.
 //
 // # The program starts itself again
 //
-// Sandboxes of the tiers ns and gvisor are made by copies of this program that play other parts. That is
-// what this package's init looks out for: in such a child it plays the part instead of the
-// program's main. Other packages' init functions that run before it should therefore do little.
-// For gvisor the program must be linked statically (CGO_ENABLED=0).
+// For sandboxes of the tiers ns and gvisor, the program starts copies of itself that play other
+// parts. The init function of this package finds out whether it runs in such a copy. If so, it
+// plays that part, and the program's main does not run. The init functions of other packages may
+// run before it and should therefore do little. For gvisor the program must be linked statically
+// (CGO_ENABLED=0).
 //
 // # Nothing outlives the service
 //
-// Close kills every sandbox and removes what the service kept outside of Config.DataDir,
-// where templates and secrets are. A program that ends without Close leaves no sandbox and no file either, even
-// when it is killed: with the first sandbox of ns or gvisor it starts a small process that waits for the program's end and
-// cleans up. Simulated sandboxes are memory of the program. Their service has one small
-// directory more, in the temporary directory, which the next Open removes.
+// Close kills every sandbox. It removes all files of the service except those in Config.DataDir,
+// which holds templates and secrets. A program that ends without Close leaves no sandbox and no
+// file either, even when it is killed: with the first sandbox of ns or gvisor it starts a small
+// process that waits for the program's end and cleans up. Simulated sandboxes live in the program's
+// memory. Their service also has one small directory in the temporary directory; after a program
+// that ended without Close, the next Open removes it.
 package local

@@ -115,8 +115,8 @@ func Example_files() {
 	// 1 pear
 }
 
-// Reach a port inside. In the simulated tier only the guest itself listens; in the
-// others whatever the agent started does.
+// Reach a port inside. In the simulated tier only the guest itself listens; in the other tiers,
+// programs of the agent can listen too.
 func Example_ports() {
 	ctx := context.Background()
 	svc, err := carrel.Open(ctx, carrel.Config{})

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// watcher is a program in Python that has drawn from its kernel and from a generator of its own, and writes down what it
-// draws after each change of the generation that it is told of.
+// watcher is a Python program that draws random numbers from its kernel and from a generator of its
+// own. Each time it sees a new generation, it draws again and writes the numbers to a file.
 const watcher = `
 import ctypes, os, random, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -31,8 +31,9 @@ while True:
         os.rename("/tmp/told.new", "/tmp/told")
 `
 
-// TestForksAreTold: a program that runs in a sandbox sees the generation change in each fork and after a rollback. What it draws from
-// its kernel then differs; what a generator draws that was seeded before does not, as SECURITY.md says.
+// TestForksAreTold shows that a running program sees the generation change in each fork and after a
+// rollback. Its kernel then gives different random numbers. A generator that the program seeded
+// before gives the same ones, as SECURITY.md says.
 func TestForksAreTold(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	s, err := carrel.Open(t.Context(), carrel.Config{Tier: carrel.GVisor})
@@ -60,7 +61,7 @@ func TestForksAreTold(t *testing.T) {
 	}
 	run(parent.ID, "cat >/tmp/watcher.py <<'END'"+watcher+"END\nsetsid /usr/bin/python3 /tmp/watcher.py >/tmp/log 2>&1 </dev/null &\n"+
 		"for i in $(seq 100); do test -e /tmp/watches && exit; sleep 0.1; done; cat /tmp/log >&2; exit 1")
-	// told is what the program in a sandbox wrote after the restoration.
+	// told returns the program's output after a restore.
 	told := func(id carrel.ID) (generation, kernel, own string) {
 		var words []string
 		testenv.Eventually(t, fmt.Sprintf("%s is told", id), func() bool {

@@ -26,7 +26,7 @@ func open(t *testing.T, cfg carrel.Config) carrel.Service {
 	return s
 }
 
-// TestCloseLeavesNothing looks into the temporary directory afterwards.
+// TestCloseLeavesNothing looks for leftovers in the temporary directory.
 func TestCloseLeavesNothing(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// init is the one in this module: importing the package is how a program says
-// that it wants this, and a sandbox's kernel must start before main does.
+// init is the only one in this module. A program that imports the package asks for it, and a
+// sandbox's kernel must start before main does.
 func init() {
 	if reexec.Run(assembly.Parts()) {
 		os.Exit(0)
@@ -24,7 +24,7 @@ func init() {
 	carrel.RegisterOpener(open)
 }
 
-// opened is a service and how it is closed.
+// opened is a service and the function that closes it.
 type opened struct {
 	*access.Service
 	close func() error
@@ -54,8 +54,8 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 	return &opened{a.Access, sync.OnceValue(a.Close)}, nil
 }
 
-// defaultTemplate is what sandboxes of a tier are made from that name none: a simulated one
-// must not wait for an image that it does not look at.
+// defaultTemplate returns the template for sandboxes of a tier that name none. A simulated sandbox
+// does not use an image, so it must not wait for one.
 func defaultTemplate(t carrel.Tier) string {
 	if t == carrel.Sim {
 		return store.Sim
@@ -63,7 +63,8 @@ func defaultTemplate(t carrel.Tier) string {
 	return image.Base
 }
 
-// Create implements [carrel.Service]. A sandbox of another tier than the service's may need another template.
+// Create implements [carrel.Service]. A sandbox of a tier other than the service's default may need
+// another template.
 func (o *opened) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	if opts.Template == "" && opts.Tier != "" {
 		opts.Template = defaultTemplate(opts.Tier)

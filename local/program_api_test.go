@@ -17,7 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/api"
 )
 
-// TestProgramsOverAPI provides programs from a client: they run here, and the sandbox's processes call them through the door.
+// TestProgramsOverAPI provides programs from a client. They run here, and the sandbox's processes
+// call them through the API.
 func TestProgramsOverAPI(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -115,7 +116,7 @@ func TestProgramsOverAPI(t *testing.T) {
 	if got := sh("for i in 1 2 3 4 5 6 7 8 9; do command -v lazy || break; sleep 0.1; done; lazy; echo $?"); !strings.HasSuffix(got, "lazy: command not found\n127\n") {
 		t.Errorf("after release: %q", got)
 	}
-	// A client that vanishes without a word.
+	// A client that disappears without closing anything.
 	lost, cut := context.WithCancel(ctx)
 	if _, err := far.(carrel.Programs).Provide(lost, box.ID, carrel.Program{Name: "gone", Run: func(context.Context, *carrel.ProgramCall) int { cut(); time.Sleep(time.Second); return 0 }}); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Give every sandbox a program that runs in this one.
+// Give every sandbox a program that runs in this process.
 func Example_program() {
 	ctx := context.Background()
 	svc, err := carrel.Open(ctx, carrel.Config{Programs: []carrel.Program{{

@@ -13,7 +13,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// kinds are the errors that one may meet when many do things to one sandbox at once.
+// expected reports whether err is one that callers may get when many of them change one sandbox at
+// once.
 func expected(err error) bool {
 	switch carrel.KindOf(err) {
 	case "", carrel.NotFound, carrel.Conflict, carrel.Exhausted:
@@ -22,7 +23,7 @@ func expected(err error) bool {
 	return false
 }
 
-// word reads the two files of a sandbox that are always written together.
+// word reads two files of a sandbox that are always written together.
 func word(ctx context.Context, svc carrel.Service, id carrel.ID) (string, error) {
 	c, err := svc.Computer(ctx, id)
 	if err != nil {
@@ -39,8 +40,8 @@ func word(ctx context.Context, svc carrel.Service, id carrel.ID) (string, error)
 	return a, nil
 }
 
-// TestHammerOfTime does everything to a few sandboxes at once, from many goroutines:
-// each is always somewhere, never in between, and nothing is left in the end.
+// TestHammerOfTime does everything to a few sandboxes at once, from many goroutines. Each sandbox
+// must always be at one moment, never between two, and nothing may be left in the end.
 func TestHammerOfTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -145,7 +146,7 @@ func hammer(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 			return cerr
 		}
 		n := rand.IntN(1000)
-		// One write of one line: it is there or not.
+		// One write of one line is there completely or not at all.
 		_, err = c.Run(ctx, carrel.Command{Shell: fmt.Sprintf("echo %d %d > new && mv new both", n, n)})
 		if err != nil && errors.Is(err, carrel.Unavailable) {
 			return nil // cut off by a pause or a rollback
@@ -154,8 +155,8 @@ func hammer(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 	return err
 }
 
-// TestResumeStorm asks for one paused sandbox a hundred times at once: it is restored
-// once, and everybody gets an answer.
+// TestResumeStorm asks for one paused sandbox a hundred times at once. It must be restored once,
+// and every caller must get an answer.
 func TestResumeStorm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -186,7 +187,7 @@ func TestResumeStorm(t *testing.T) {
 	}
 }
 
-// TestTimeouts lets sandboxes come to their timeouts while nobody asks the service for anything.
+// TestTimeouts lets sandboxes reach their timeouts while no caller uses the service.
 func TestTimeouts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

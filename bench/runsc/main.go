@@ -1,5 +1,5 @@
-// Command runsc is gVisor's own command line, built from the same module version
-// as Carrel, for the bench to measure beside it.
+// Command runsc is gVisor's own command line, built from the same module version as Carrel. The
+// bench measures it next to Carrel.
 package main
 
 import "gvisor.dev/gvisor/runsc/cli/maincli"

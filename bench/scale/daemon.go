@@ -18,8 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/client"
 )
 
-// daemon is a carrel serve with a root and a port of its own, in a control group that
-// counts its processor time and that of all it starts, ended ones too.
+// daemon is a carrel serve with its own root and port. Its control group counts its processor time
+// and that of all processes it starts, even after their end.
 type daemon struct {
 	cmd   *exec.Cmd
 	dir   string
@@ -29,7 +29,7 @@ type daemon struct {
 
 const groups = "/sys/fs/cgroup/cpuacct"
 
-// start starts one and waits until it answers.
+// start starts a daemon and waits until it answers.
 func start(ctx context.Context, o options, name string) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "carrel-scale-")
 	if err != nil {
@@ -44,14 +44,14 @@ func start(ctx context.Context, o options, name string) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The shell enters the group before it becomes the daemon, so that nothing escapes it.
+	// The shell enters the group before it becomes the daemon, so that every process is counted.
 	args := []string{"-c", `[ -z "$0" ] || echo $$ > "$0/cgroup.procs"; exec "$@"`, d.group, binary, "--data-dir", dir, "serve",
 		"--listen", "127.0.0.1:0", "--log-level", "error", "--max-sandboxes", "5000", "--default-tier", o.tier, "--warm", "0"}
 	if o.cache != "" {
 		args = append(args, "--cache-dir", o.cache)
 	}
 	d.cmd = exec.Command("/bin/sh", args...)
-	// Not of the terminal's group: its sandboxes outlive it, and stop is to end them.
+	// Not in the terminal's group: sandboxes outlive the daemon, and stop must end them.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.cmd.Start(); err != nil {
 		d.stop()
@@ -81,8 +81,8 @@ func (d *daemon) ready(ctx context.Context) error {
 	return errors.Join(errors.New("the daemon did not start in five minutes"), ctx.Err())
 }
 
-// places are the control groups of the daemon and of these sandboxes, which have groups of
-// their own elsewhere, of any name: their kernels tell.
+// places returns the control groups of the daemon and of these sandboxes. The groups of sandboxes
+// are elsewhere and have any names; their kernels' processes tell.
 func (d *daemon) places(ids []carrel.ID) []string {
 	out := []string{d.group}
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -105,8 +105,8 @@ func (d *daemon) places(ids []carrel.ID) []string {
 	return out
 }
 
-// cpu is the processor time that the daemon has used, and these sandboxes since they
-// were made, in seconds.
+// cpu returns processor time in seconds: all of the daemon's, and that of these sandboxes since
+// they were made.
 func (d *daemon) cpu(ids ...carrel.ID) (float64, error) {
 	if d.group == "" {
 		return 0, errors.New("no control group of the first version counts processor time here (run it as root)")
@@ -126,7 +126,8 @@ func (d *daemon) cpu(ids ...carrel.ID) (float64, error) {
 	return sum, nil
 }
 
-// memory is what the daemon takes for itself, and what the kernel charges these sandboxes with, in MiB: what they share is nobody's.
+// memory returns the memory of the daemon itself, and the memory that the kernel charges to these
+// sandboxes, in MiB. Shared memory is charged to none.
 func (d *daemon) memory(ids ...carrel.ID) (own, others float64) {
 	raw, _ := os.ReadFile(filepath.Join(d.group, "cgroup.procs"))
 	for _, pid := range strings.Fields(string(raw)) {
@@ -140,7 +141,7 @@ func (d *daemon) memory(ids ...carrel.ID) (own, others float64) {
 	return own, others
 }
 
-// smaps is one sum of a process's memory, in MiB.
+// smaps returns one sum of a process's memory, in MiB.
 func smaps(pid, what string) float64 {
 	raw, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
 	if err != nil {
@@ -191,7 +192,7 @@ func (d *daemon) stop() {
 		_ = d.cmd.Process.Signal(syscall.SIGTERM)
 		_ = d.cmd.Wait()
 	}
-	if d.group != "" { // the keeper, which lives as long as somebody might come back
+	if d.group != "" { // the keeper, which waits as long as a daemon may come back
 		raw, _ := os.ReadFile(filepath.Join(d.group, "cgroup.procs"))
 		for _, pid := range strings.Fields(string(raw)) {
 			if n, err := strconv.Atoi(pid); err == nil && n > 1 {

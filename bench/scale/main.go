@@ -1,13 +1,13 @@
-// Command scale prints what docs/SCALING.md says: how many sandboxes one machine has
-// room for, by what each costs it, and a simulation of a thousand machines. With
-// -measure it measures the costs on this machine, with one daemon and with four beside
-// each other, and sets the simulation's prediction beside what came out.
+// Command scale prints the figures of docs/SCALING.md: how many sandboxes one machine has room for,
+// by the costs of each, and a simulation of a thousand machines. With -measure it measures the
+// costs on this machine, with one daemon and with four together, and compares the simulation's
+// prediction with the result.
 //
 //	go run ./bench/scale [-seed N] [-nodes N] [-costs FILE]
 //	go run ./bench/scale -measure [-carrel bin/carrel] [-tier gvisor] [-n 40] [-costs FILE]
 //
-// -costs reads the costs from a file as -measure writes it; the built-in ones are those
-// of the document.
+// -costs reads the costs from a file that -measure wrote; the built-in ones are those of the
+// document.
 package main
 
 import (
@@ -93,7 +93,7 @@ func printLimits(c scaling.Costs) {
 	fmt.Printf("| cold starts a second | %.0f | %.0f |\n", c.Sustained(smallNode), c.Sustained(largeNode))
 }
 
-// fleet is the simulated run that the tables begin from.
+// fleet returns the simulated run on which the tables are based.
 func fleet(o options, c scaling.Costs) scaling.Config {
 	return scaling.Config{
 		Seed: o.seed, Nodes: o.nodes, Node: fleetNode, Costs: c, Policy: scaling.Locality,
@@ -128,7 +128,7 @@ func simulate(ctx context.Context, o options, c scaling.Costs) error {
 			return err
 		}
 	}
-	if base.Nodes > 200 { // what follows is about one node, or the same for any number
+	if base.Nodes > 200 { // the rest is about one node, or the same for any number
 		base.Nodes, base.Load.Rate = 200, base.Load.Rate*200/float64(base.Nodes)
 	}
 	fmt.Printf("\nOf %d nodes:\n", base.Nodes)

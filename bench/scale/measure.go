@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/scaling"
 )
 
-// measure measures the costs, one daemon and four, and compares.
+// measure measures the costs with one daemon and with four, and compares.
 func measure(ctx context.Context, o options, c scaling.Costs) error {
 	fmt.Printf("%d processors, load %s, tier %s, %d sandboxes\n\n", runtime.NumCPU(), load(), o.tier, o.n)
 	one, err := start(ctx, o, "one")
@@ -50,7 +50,7 @@ func measure(ctx context.Context, o options, c scaling.Costs) error {
 		}
 		four = append(four, d)
 	}
-	for _, d := range four { // each has its first start behind it
+	for _, d := range four { // each makes its first start now
 		if _, err := first(ctx, d); err != nil {
 			return err
 		}
@@ -70,20 +70,20 @@ func measure(ctx context.Context, o options, c scaling.Costs) error {
 	return os.WriteFile(o.costs, append(raw, '\n'), 0o644)
 }
 
-// load is the machine's load, which says how much the figures are worth.
+// load returns the machine's load. It shows how reliable the figures are.
 func load() string {
 	raw, _ := os.ReadFile("/proc/loadavg")
 	return strings.Join(strings.Fields(string(raw))[:2], ", ")
 }
 
-// quiet reports whether the processors are ours, more or less.
+// quiet reports whether other programs leave the processors to us.
 func quiet() bool {
 	var last float64
 	_, err := fmt.Sscan(load(), &last)
 	return err == nil && last < float64(runtime.NumCPU())+1
 }
 
-// first creates a sandbox and has it run its first command.
+// first creates a sandbox and runs its first command.
 func first(ctx context.Context, d *daemon) (carrel.ID, error) {
 	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Timeout: time.Hour})
 	if err != nil {
@@ -101,9 +101,9 @@ func first(ctx context.Context, d *daemon) (carrel.ID, error) {
 	return sb.ID, err
 }
 
-// costs measures what one sandbox takes of everything.
+// costs measures the resources of one sandbox.
 func costs(ctx context.Context, d *daemon, o options, c scaling.Costs) (scaling.Costs, error) {
-	warm, err := first(ctx, d) // caches are filled, and connections made
+	warm, err := first(ctx, d) // fills caches and makes connections
 	if err != nil {
 		return c, err
 	}
@@ -128,7 +128,7 @@ func costs(ctx context.Context, d *daemon, o options, c scaling.Costs) (scaling.
 	after, _ := d.cpu(ids...)
 	c.ColdCPU = (after - cpu) / n
 	slices.Sort(took)
-	if quiet() { // else the time beside that is waiting for strangers
+	if quiet() { // otherwise the wall time includes waiting for other programs
 		c.ColdIdle = max(0, took[len(took)/2]-c.ColdCPU)
 	}
 	c.Files, c.Tasks = (d.files()-files)/n, d.tasks(ids...)/n
@@ -164,7 +164,7 @@ func moments(ctx context.Context, d *daemon, ids []carrel.ID, c *scaling.Costs) 
 	}
 	after, _ := d.cpu()
 	c.PauseCPU = (after - cpu) / float64(len(ids))
-	cpu = after // a paused one's own time is gone with it; a resumed one begins at nothing
+	cpu = after // the time of a paused sandbox is lost; a resumed one starts at 0
 	began := time.Now()
 	for _, id := range ids {
 		if _, _, err := d.svc.Resume(ctx, id, carrel.ResumeOptions{}); err != nil {
@@ -194,17 +194,17 @@ func printCosts(c scaling.Costs) {
 	}
 }
 
-// outcome is what came of a storm.
+// outcome is the result of a storm.
 type outcome struct {
-	all    float64   // seconds until the last was there
+	all    float64   // seconds until the last one was there
 	took   []float64 // sorted
 	cpu    float64   // processor seconds
-	share  float64   // of the processors: others use them too
+	share  float64   // our share of the processors; others use them too
 	placed []int
 }
 
-// storm asks for n sandboxes at once. One client places them by two choices, knowing only
-// what it placed itself.
+// storm asks for n sandboxes at once. One client places them by two choices. It knows only its own
+// placements.
 func storm(ctx context.Context, ds []*daemon, n int) (outcome, error) {
 	out := outcome{placed: make([]int, len(ds)), took: make([]float64, n)}
 	before := 0.0
@@ -250,11 +250,11 @@ func storm(ctx context.Context, ds []*daemon, n int) (outcome, error) {
 	return out, nil
 }
 
-// compare sets a storm beside the simulation of it: as many nodes, which share this
+// compare prints a storm next to its simulation: the same number of nodes, which share this
 // machine's processors.
 func compare(name string, got outcome, c scaling.Costs, nodes, n int) {
 	share := c
-	k := float64(nodes) // a node has its part of the processors, which is a slower processor
+	k := float64(nodes) // a node with a part of the processors is like a slower one
 	share.ColdCPU, share.IdleCPU = share.ColdCPU*k, 0
 	r, err := scaling.Run(scaling.Config{
 		Seed: 1, Nodes: nodes, Node: scaling.Node{Processors: runtime.NumCPU(), MemoryMB: 1 << 30, NetworkMBps: 1e6}, Costs: share,

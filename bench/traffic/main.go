@@ -1,6 +1,6 @@
-// Command traffic is both ends of what the bench measures of the wire: a server,
-// and the programs that talk to it from a sandbox, or beside one. Each prints its
-// result as one line of JSON.
+// Command traffic is both ends of the bench's measurements of the wire: a server, and the programs
+// that talk to it from inside a sandbox, or from outside. Each prints its result as one line of
+// JSON.
 //
 //	traffic serve                     the server; prints its ports, serves until its input ends
 //	traffic flood ADDRESS BYTES       sends; prints seconds
@@ -55,7 +55,7 @@ func run(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// raiseFiles lifts the limit on open files as far as this user may.
+// raiseFiles raises the limit on open files as far as this user may.
 func raiseFiles() {
 	most := unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
 	if unix.Setrlimit(unix.RLIMIT_NOFILE, &most) == nil {
@@ -68,7 +68,7 @@ func raiseFiles() {
 
 const block = 1 << 20
 
-// flood sends and waits until the server has it all.
+// flood sends, and waits until the server has everything.
 func flood(address string, n int64) (any, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -114,9 +114,9 @@ func swallow(c net.Conn) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, block))
 }
 
-// echo sends one byte again and again and waits for it each time. It blocks in the
-// system calls, as most programs' clients do, and without the Go runtime's knowledge,
-// which would start another thread meanwhile.
+// echo sends one byte again and again and waits for each answer. Like most programs' clients it
+// blocks in the system calls. It does so without telling the Go runtime, which would otherwise
+// start another thread.
 func echo(address string, n int64) (any, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -147,8 +147,8 @@ func echo(address string, n int64) (any, error) {
 	return times, nil
 }
 
-// many opens its connections, each of which the server answers once it has all of
-// them that it was told to wait for.
+// many opens its connections. The server answers them once it has the number of connections that it
+// waits for.
 func many(address string, n int64) (any, error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -176,8 +176,7 @@ func many(address string, n int64) (any, error) {
 	return answered, nil
 }
 
-// root is the innermost cause, which names no address: equal ones are counted
-// together.
+// root returns the innermost cause. It contains no address, so equal causes are counted together.
 func root(err error) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner

@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// Ports are where the server listens, on all addresses.
+// Ports are the server's ports, on all addresses.
 type Ports struct {
-	Sink   int // takes what comes and says how many bytes it was
-	Source int // reads a number and sends so many bytes
+	Sink   int // reads everything and returns the number of bytes
+	Source int // reads a number and sends that many bytes
 	Echo   int
-	Gate   int // answers each connection once as many are open as the last line of input said
+	Gate   int // answers all once as many are open as the last input line said
 }
 
 // serve serves until its input ends.
@@ -88,7 +88,7 @@ func echoBack(c net.Conn) {
 	}
 }
 
-// gate lets everybody through when enough have come.
+// gate lets all connections through once enough have come.
 type gate struct {
 	mu   sync.Mutex
 	wait int

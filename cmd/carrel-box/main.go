@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command carrel-box is the small program that the carrel binary carries. It is the stage: it builds a box
-// from inside and starts, or becomes, the command in it. And it is "carrel run" where nothing more is needed: it starts
-// in a fraction of the time that the whole program takes, and hands back to it what it can't do (package early).
+// Command carrel-box is the small program inside the carrel binary. It is the stage: it builds a
+// box from inside, and starts or becomes the command in it. It is also "carrel run" for simple
+// cases: it starts in a fraction of the whole program's time, and hands everything else over to the
+// whole program (package early).
 package main
 
 import (

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// checkpointTimeout bounds the waiting for a snapshot: a large memory takes seconds.
+	// checkpointTimeout bounds the wait for a snapshot. A large memory takes seconds.
 	checkpointTimeout = 5 * time.Minute
-	// wakeTimeout is how long, after the connection broke, the news of a restore may take.
+	// wakeTimeout bounds the wait for a new generation after the connection broke.
 	wakeTimeout = 10 * time.Second
 	wakePoll    = 20 * time.Millisecond
 )
@@ -32,14 +32,14 @@ type checkpointer struct {
 	host   guest.Host
 	req    guest.CheckpointRequest
 	asJSON bool
-	// generation reads the file that tells copies apart, "" when there is none.
+	// generation reads the number of this copy, "" if there is none.
 	generation func() string
 }
 
-// outcome is what the command prints with --json.
+// outcome is the command's output with --json.
 type outcome struct {
 	SnapshotID string `json:"snapshotID,omitempty"`
-	Restored   bool   `json:"restored"` // this is a copy made from the snapshot
+	Restored   bool   `json:"restored"` // this is a copy from the snapshot
 	Generation int    `json:"generation"`
 }
 
@@ -60,10 +60,10 @@ func checkpoint(args []string, stdout io.Writer) error {
 	return c.run(ctx, stdout)
 }
 
-// parse reads a subcommand's flags. It takes no other arguments. done says that help was
-// asked for, and given.
+// parse reads a subcommand's flags. It takes no other arguments. done reports that the user asked
+// for help and got it.
 func parse(flags *flag.FlagSet, args []string, stdout io.Writer, usage string) (done bool, err error) {
-	flags.SetOutput(io.Discard) // an error is one line, and said once
+	flags.SetOutput(io.Discard) // an error is one line, printed once
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		flags.SetOutput(stdout)
@@ -87,8 +87,8 @@ func dialHost(addr string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// run asks, and tells the sandbox that asked from the copies that are made of it:
-// in those the connection is gone and the generation is another.
+// run asks for the snapshot. Then it finds out whether this is the sandbox that asked or a copy: in
+// a copy the connection is gone and the generation has changed.
 func (c *checkpointer) run(ctx context.Context, stdout io.Writer) error {
 	before := c.generation()
 	reply, err := c.host.Checkpoint(ctx, c.req)

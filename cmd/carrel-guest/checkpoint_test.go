@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// TestCheckpointCommand runs the binary as a program inside would.
+// TestCheckpointCommand runs the binary as a program inside would run it.
 func TestCheckpointCommand(t *testing.T) {
 	type reply struct {
 		status int
@@ -78,8 +78,8 @@ func exitCode(err error) int {
 	return -1
 }
 
-// TestCheckpointReturnsTwice: where the connection broke and the generation is
-// another, this is a copy; where it is not, something else is wrong.
+// TestCheckpointReturnsTwice shows that this is a copy if the connection broke and the generation
+// has changed. If the generation is the same, the command fails.
 func TestCheckpointReturnsTwice(t *testing.T) {
 	breaks := guest.Host{Dial: func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -103,7 +103,7 @@ func TestCheckpointReturnsTwice(t *testing.T) {
 		t.Errorf("%q %v", out.String(), err)
 	}
 	if testing.Short() {
-		return // the rest waits for the news of a restore that does not come
+		return // the rest waits for a restore that does not happen
 	}
 	c.generation = func() string { return "7" }
 	if err := c.run(t.Context(), &out); carrel.KindOf(err) != carrel.Unavailable {

@@ -42,12 +42,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
-// How much memory the guest may hold on to: it shares the sandbox's with the
-// programs that matter. The limit is soft, the collector works harder near it.
+// Memory limits of the guest, because it uses the sandbox's memory. memoryLimit is soft: near it
+// the collector works harder.
 //
-// What is made while it starts is mostly kept, so that it is not collected in the first seconds: that would fall
-// into the first command of who gets a sandbox then. Neither does the end of the rest: of its room Go's runtime keeps a
-// third, and the collector begins at 70 % of what is left and of what is in use, which is after some forty commands.
+// Memory that the guest allocates while it starts mostly stays in use. So it does not collect in
+// the first seconds: a collection would delay the first command of the sandbox's new owner. The end
+// of the rest (package rest) must not do that either. Go's runtime keeps a third of restRoom. The
+// collector begins at 70 % of the remaining room and the memory in use together, which is after
+// some forty commands.
 const (
 	gcPercent    = 50
 	startPercent = 400
@@ -107,7 +109,7 @@ func main() {
 	}
 }
 
-// parseAddrs reads a comma list of IP addresses.
+// parseAddrs reads a list of IP addresses with commas.
 func parseAddrs(list string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	for s := range strings.SplitSeq(list, ",") {
@@ -123,7 +125,7 @@ func parseAddrs(list string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// run serves until a signal asks it to stop.
+// run serves until a signal stops it.
 func run(opt options) error {
 	var phases guest.Phases
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -145,7 +147,7 @@ func run(opt options) error {
 			return
 		}
 		if err := sys.Setup(nameServer(opt.gateway)); err != nil {
-			opt.log.Warn("setup", "err", err) // much works without; what does not says so itself
+			opt.log.Warn("setup", "err", err) // most things work without it; the rest returns an error
 		}
 	})
 	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway)})
@@ -165,13 +167,13 @@ func run(opt options) error {
 	if os.Getpid() == 1 {
 		oshost.KillAll()
 	}
-	_ = srv.Close() // its streams have ended with the agent
+	_ = srv.Close() // its streams ended with the agent
 	<-done
 	return sys.Close()
 }
 
-// newServer returns the HTTP server: HTTP/1 and HTTP/2 without TLS on one port,
-// because the link is private and clients' TLS ends at the gateway.
+// newServer returns the HTTP server, with HTTP/1 and HTTP/2 without TLS on one port. The link is
+// private, and clients' TLS ends at the gateway.
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -181,16 +183,15 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 		Protocols:         &protocols,
 		ConnContext:       agent.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
-		// Longer than the gateway keeps idle connections, so that it is the one
-		// to close them.
+		// Longer than the gateway's own timeout, so that the gateway closes idle connections.
 		IdleTimeout:    640 * time.Second,
 		MaxHeaderBytes: 64 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
-// trust returns the rule for who is the host: a peer with one of its addresses.
-// No process inside can have one, the link carries the host's packets only.
+// trust returns the function that recognises the host: a peer with one of its addresses. No process
+// inside can have one, because the link carries only the host's packets.
 func trust(gateway []netip.Addr) func(net.Addr) bool {
 	return func(remote net.Addr) bool {
 		tcp, ok := remote.(*net.TCPAddr)
@@ -207,7 +208,7 @@ func trust(gateway []netip.Addr) func(net.Addr) bool {
 	}
 }
 
-// hostDoor returns the way to ask the host for a checkpoint, nil without a host.
+// hostDoor returns the function that asks the host for a checkpoint, nil without a host.
 func hostDoor(gateway []netip.Addr) func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error) {
 	if len(gateway) == 0 {
 		return nil
@@ -215,7 +216,7 @@ func hostDoor(gateway []netip.Addr) func(context.Context, guest.CheckpointReques
 	return guest.Host{Dial: dialHost(netip.AddrPortFrom(gateway[0], guest.HostPort).String())}.Checkpoint
 }
 
-// nameServer returns the address to look names up at, "" for none.
+// nameServer returns the address of the name server, "" for none.
 func nameServer(gateway []netip.Addr) string {
 	for _, g := range gateway {
 		if g.Is4() {

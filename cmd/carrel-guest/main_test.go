@@ -60,8 +60,7 @@ type running struct {
 	cwd    *string // nil is the user's home
 }
 
-// start runs a guest; command gets the binary and its arguments and returns what
-// to execute.
+// start runs a guest. command gets the binary and its arguments and returns the command to execute.
 func start(t *testing.T, command func(bin string, args ...string) *exec.Cmd, args ...string) *running {
 	t.Helper()
 	bin, err := binary()
@@ -133,7 +132,7 @@ func (g *running) sh(line string, headers ...string) (string, *process.ProcessEv
 	return out.String(), end, stream.Err()
 }
 
-// stop asks the guest to end and expects it to, in order.
+// stop asks the guest to end, and checks that it ends without an error.
 func (g *running) stop() {
 	g.t.Helper()
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -152,7 +151,7 @@ func (g *running) stop() {
 
 func TestAsOrdinaryProcess(t *testing.T) {
 	g := start(t, exec.Command, "-no-setup", "-gateway", "127.0.0.9")
-	g.cwd = new("/") // an account need not have a home
+	g.cwd = new("/") // the account may have no home
 	user := "Authorization"
 	out, end, err := g.sh("echo $PPID; ls /proc/self/fd | sort -n | tail -1", user, basic(t))
 	if err != nil || end.GetExitCode() != 0 {
@@ -161,7 +160,7 @@ func TestAsOrdinaryProcess(t *testing.T) {
 	if want := fmt.Sprint(g.cmd.Process.Pid); !strings.HasPrefix(out, want+"\n") {
 		t.Errorf("parent is %q, want %s", out, want)
 	}
-	// Only the gateway may say who this sandbox is, and 127.0.0.1 is not it.
+	// Only the gateway may set the identity, and 127.0.0.1 is not the gateway.
 	resp, err := http.Post(g.url+"/init", "application/json", strings.NewReader(`{"accessToken":"x"}`))
 	if err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("init from elsewhere: %v, %v", resp, err)
@@ -171,7 +170,7 @@ func TestAsOrdinaryProcess(t *testing.T) {
 	g.stop()
 }
 
-// basic names the account that the tests run as.
+// basic returns the user of the tests in the form of an Authorization header.
 func basic(t *testing.T) string {
 	t.Helper()
 	req, _ := http.NewRequest("GET", "http://x", nil)
@@ -179,7 +178,7 @@ func basic(t *testing.T) string {
 	return req.Header.Get("Authorization")
 }
 
-// checkSize holds the guest to its promises: it is in every sandbox there is.
+// checkSize checks the guest's memory, because every sandbox contains a guest.
 func checkSize(t *testing.T, pid int) {
 	t.Helper()
 	bin, _ := binary()
@@ -210,15 +209,15 @@ func asInit(bin string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Process 1 reaps what others leave behind, and loses no exit status by it.
+// TestReaping shows that process 1 reaps orphans, and loses no exit status by that.
 func TestReaping(t *testing.T) {
 	g := start(t, asInit, "-no-setup")
 	rootUser := []string{"Authorization", "Basic cm9vdDo="}
-	g.cwd = new("/") // /root is another's where we are root in our own namespace only
+	g.cwd = new("/") // /root is not ours if we are root only in our namespace
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			// Each leaves an orphan that ends at about the same time as it does.
+			// Each leaves an orphan that ends at about the same time as its parent.
 			out, end, err := g.sh(fmt.Sprintf("(sleep 0.0%d; exit 9) >/dev/null 2>&1 & sleep 0.0%[1]d; exit %[2]d", i%7, i), rootUser...)
 			if err != nil || end.GetExitCode() != int32(i) {
 				t.Errorf("process %d: %q, %v, %v", i, out, end, err)
@@ -232,7 +231,7 @@ func TestReaping(t *testing.T) {
 		}
 		return nil
 	})
-	// A daemon that left its session is ended with the sandbox.
+	// A daemon in another session must end with the sandbox.
 	out, _, err := g.sh("setsid sleep 300 </dev/null >/dev/null 2>&1 & echo started", rootUser...)
 	if err != nil || out != "started\n" {
 		t.Fatal(out, err)
@@ -255,7 +254,8 @@ func childrenOf(pid int) (out []string) {
 	return out
 }
 
-// What the guest's own runtime is told is not told to the programs it starts.
+// TestChildEnvironment shows that settings for the guest's own runtime do not reach the programs it
+// starts.
 func TestChildEnvironment(t *testing.T) {
 	g := start(t, func(bin string, args ...string) *exec.Cmd {
 		cmd := exec.Command(bin, args...)
@@ -273,8 +273,8 @@ func TestChildEnvironment(t *testing.T) {
 	}
 }
 
-// inBareRoot runs the guest as process 1 of a machine whose root has nothing but
-// this host's programs.
+// inBareRoot runs the guest as process 1 of a machine whose root contains only this host's
+// programs.
 func inBareRoot(root string) func(string, ...string) *exec.Cmd {
 	return func(bin string, args ...string) *exec.Cmd {
 		script := `set -e; R=$1; shift
@@ -310,7 +310,7 @@ touch /tmp/mine mine && echo wrote; [ -c /dev/ptmx ] && [ -d /dev/pts ] && [ -d 
 	want := "user\n1000\n/home/user\n/home/user /bin/bash 1 isandbox\nisandbox\n755 root /\n1777 root /tmp\n755 user /home/user\n1777 root /var/tmp\n" +
 		"nameserver 127.0.0.1\nisandbox\nisandbox\n127.0.1.1\tisandbox\nwrote\nkernel\n/dev/fd/0\n"
 	if i := strings.Index(out, "755 root /\n"); i < 0 {
-		want = strings.Replace(want, "755 root /\n", "700 root /\n", 1) // the temporary directory's own mode
+		want = strings.Replace(want, "755 root /\n", "700 root /\n", 1) // the mode of the temporary directory itself
 	}
 	if err != nil || end.GetExitCode() != 0 || out != want {
 		t.Errorf("got:\n%swant:\n%s%v, %v", out, want, end, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// tokenTimeout bounds the waiting for a token.
+// tokenTimeout bounds the wait for a token.
 const tokenTimeout = time.Minute
 
 // token is the subcommand that prints one of the sandbox's identity tokens.
@@ -52,7 +52,7 @@ func token(args []string, stdout io.Writer) error {
 	return err
 }
 
-// printTokens prints what tokens the sandbox may ask for.
+// printTokens prints the tokens that the sandbox may ask for.
 func printTokens(ctx context.Context, host guest.Host, stdout io.Writer, asJSON bool) error {
 	self, err := host.Self(ctx)
 	if err != nil {

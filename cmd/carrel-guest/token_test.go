@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestTokenCommand runs the binary as a program inside would.
+// TestTokenCommand runs the binary as a program inside would run it.
 func TestTokenCommand(t *testing.T) {
 	var refuse atomic.Bool
 	var last atomic.Value

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Who runs everything, and what it may use: a page has one thread and little memory.
+// The user of all programs, and its limits: a page has one thread and little memory.
 const (
 	userName = "user"
 	userID   = 1000
@@ -20,7 +20,7 @@ const (
 
 var limits = interp.Limits{Procs: 200, Memory: 128 << 20, Output: 16 << 20, Steps: 1 << 32}
 
-// newDisk makes the disk that a session begins with.
+// newDisk makes the disk at the beginning of a session.
 var newDisk = sync.OnceValues(func() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{})
 	if err := interp.Install(f, tools.Names()...); err != nil {
@@ -29,7 +29,8 @@ var newDisk = sync.OnceValues(func() (*vfs.FS, error) {
 	return f, interp.AddUser(f, userName, userID)
 })
 
-// runScript runs a script on a disk and returns its exit status and the limit that ended it, if one did.
+// runScript runs a script on a disk. It returns its exit status, and the limit that ended it, if
+// one did.
 func runScript(disk *vfs.FS, script string, args []string, stdin io.Reader, stdout, stderr io.Writer) (interp.Exit, error) {
 	m := interp.New(interp.Config{FS: disk, Hostname: "browser", Limits: limits, Commands: tools.All()})
 	defer m.Close()
@@ -50,7 +51,7 @@ func runScript(disk *vfs.FS, script string, args []string, stdin io.Reader, stdo
 	streams.Go(func() { _, _ = io.Copy(stdout, out) })
 	streams.Go(func() { _, _ = io.Copy(stderr, errs) })
 	e := p.Wait()
-	m.Close() // jobs that are left end with the script
+	m.Close() // remaining jobs end with the script
 	streams.Wait()
 	return e, nil
 }

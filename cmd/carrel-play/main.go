@@ -1,7 +1,8 @@
 //go:build !js && !wasip1
 
-// Command carrel-play is the simulated machine as a WebAssembly module: for browsers (GOOS=js), where docs/play
-// gives it a page, and as a plain program for WASI (GOOS=wasip1). On anything else "carrel sim" is what is wanted.
+// Command carrel-play is the simulated machine as a WebAssembly module: for browsers (GOOS=js),
+// where docs/play gives it a page, and as a plain program for WASI (GOOS=wasip1). On other systems
+// use "carrel sim".
 package main
 
 import (

@@ -11,13 +11,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// session is the state that a page has: a disk, and moments of it.
+// session is the state of a page: a disk, and saved moments of it.
 type session struct {
 	disk    *vfs.FS
 	moments []*vfs.FS
 }
 
-// main gives the page its functions and stays.
+// main gives the page its functions and does not return.
 //
 //	carrel.run(script, onStdout, onStderr) → Promise of {code, message, ms}
 //	carrel.snapshot() → number     carrel.rollback(number)     carrel.reset()
@@ -45,7 +45,7 @@ func main() {
 	select {}
 }
 
-// answer is an error as its text, or null.
+// answer returns the text of an error, or null.
 func answer(err error) any {
 	if err != nil {
 		return err.Error()
@@ -72,7 +72,7 @@ func (s *session) rollback(args []js.Value) error {
 	return nil
 }
 
-// output hands a stream to the page, in whole characters.
+// output sends a stream to the page, in whole characters.
 type output struct {
 	to   js.Value
 	rest []byte
@@ -81,7 +81,7 @@ type output struct {
 func (o *output) Write(b []byte) (int, error) {
 	o.rest = append(o.rest, b...)
 	whole := len(o.rest)
-	for back := 1; back <= 3 && back <= len(o.rest); back++ { // a character may go on in the next write
+	for back := 1; back <= 3 && back <= len(o.rest); back++ { // a character may continue in the next write
 		if c := o.rest[len(o.rest)-back]; c >= 0xc0 {
 			whole = len(o.rest) - back
 			if need := map[bool]int{true: 2, false: 3}[c < 0xe0]; back >= need && (c < 0xf0 || back >= 4) {
@@ -122,7 +122,7 @@ func (s *session) run(_ js.Value, args []js.Value) any {
 	}))
 }
 
-// files lists the home directory, deep.
+// files lists the home directory and everything below it.
 func (s *session) files() any {
 	list := []any{}
 	todo := []string{"/home/" + userName}

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command carrel-sentry is the part of carrel that runs as a sandbox's kernel, and the parts that are as confined as one. The whole
-// program could play them too, and does where it was built without this one; but this one is a third of its size, and a process
-// that starts for each sandbox should not initialise a daemon.
+// Command carrel-sentry is the part of carrel that runs as a sandbox's kernel, together with other
+// parts that are equally confined. The whole program can do their work too, and does so if it was
+// built without this one. But this one is a third of its size, and a process that starts for each
+// sandbox should not initialise a daemon.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command carrel-sudo is sudo for sandboxes whose image has none: what it knows is
-// in package sudo. It is set-uid root inside the sandbox and lies in the guest's
-// read-only image; no host executes it with that bit.
+// Command carrel-sudo is sudo for sandboxes whose image has none; its rules are in package sudo. It
+// is set-uid root inside the sandbox. It is in the guest's read-only image, and no host executes it
+// with that bit.
 //
-// It replaces itself with the command, so that signals, the terminal and the exit
-// code are the command's own.
+// It replaces itself with the command, so that signals, the terminal and the exit code are the
+// command's own.
 package main
 
 import (
@@ -21,14 +21,13 @@ import (
 
 func main() {
 	var args []string
-	if len(os.Args) > 0 { // a caller can leave out even the name
+	if len(os.Args) > 0 { // a caller can omit even the name
 		args = os.Args[1:]
 	}
 	os.Exit(run(args))
 }
 
-// run does what the arguments ask for and returns an exit code, unless it has
-// become the command.
+// run does the requested action and returns an exit code, unless it has become the command.
 func run(args []string) int {
 	if why := powerless(); why != "" {
 		say(os.Stderr, "sudo: "+why+"\n")
@@ -86,7 +85,7 @@ func run(args []string) int {
 	return 0 // in the background
 }
 
-// say writes a text. Nobody can be told of an error.
+// say writes a text. It ignores errors, because nobody could be told.
 func say(to io.Writer, text string) { _, _ = io.WriteString(to, text) }
 
 // fail says what is wrong.
@@ -95,7 +94,7 @@ func fail(err error) int {
 	return 1
 }
 
-// powerless says why this process cannot become another user; "" when it can.
+// powerless returns the reason why this process can't become another user, "" if it can.
 func powerless() string {
 	if os.Geteuid() == 0 {
 		return ""
@@ -106,7 +105,7 @@ func powerless() string {
 	return "effective uid is not 0, is /usr/bin/sudo on a file system with the 'nosuid' option set or an NFS file system without root privileges?"
 }
 
-// readAccounts reads the account files. Without them nobody is known but root.
+// readAccounts reads the account files. Without them only root is known.
 func readAccounts() (*sudo.Accounts, error) {
 	var data [2][]byte
 	for i, name := range []string{"/etc/passwd", "/etc/group"} {
@@ -118,15 +117,14 @@ func readAccounts() (*sudo.Accounts, error) {
 	return sudo.NewAccounts(data[0], data[1]), nil
 }
 
-// runnable reports whether there is a program at a path. Root may run a file that
-// anybody may run.
+// runnable reports whether there is a program at a path. Root may run a file if anybody may.
 func runnable(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// execute becomes the command's user, then the command. It returns only with an
-// error, or when the command runs in the background.
+// execute becomes the command's user and then the command. It returns only with an error, or if the
+// command runs in the background.
 func execute(c sudo.Command) error {
 	if err := become(c); err != nil {
 		return errors.New("sudo: unable to change to the new user: " + err.Error())
@@ -138,7 +136,7 @@ func execute(c sudo.Command) error {
 		}
 	}
 	err := start(c)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line that says whose
+	if errors.Is(err, syscall.ENOEXEC) { // a script whose first line names no interpreter
 		c.Path, c.Args = "/bin/sh", append([]string{"sh", c.Path}, c.Args[1:]...)
 		err = start(c)
 	}
@@ -148,7 +146,7 @@ func execute(c sudo.Command) error {
 	return nil
 }
 
-// start executes the command in this process's place, or beside it.
+// start executes the command in place of this process, or beside it.
 func start(c sudo.Command) error {
 	if !c.Background {
 		return syscall.Exec(c.Path, c.Args, c.Env)
@@ -157,9 +155,8 @@ func start(c sudo.Command) error {
 	return err
 }
 
-// become gives up what this process is for what the command is to be: groups
-// first, for which one must be root, and the user last. It does not trust that a
-// call without an error did it.
+// become changes this process's identity to the command's. Groups come first, because that needs
+// root; the user comes last. It checks the result, and does not rely on the lack of an error.
 func become(c sudo.Command) error {
 	groups := make([]int, len(c.Groups))
 	for i, g := range c.Groups {
@@ -183,14 +180,14 @@ func become(c sudo.Command) error {
 	return nil
 }
 
-// groupsFixed reports whether not even root may set groups here, see user_namespaces(7): nobody has any that could
-// be lost or kept.
+// groupsFixed reports whether even root may not set groups here, see user_namespaces(7). Then
+// nobody has groups that could be lost or kept.
 func groupsFixed() bool {
 	text, err := os.ReadFile("/proc/self/setgroups")
 	return err == nil && strings.TrimSpace(string(text)) == "deny"
 }
 
-// reason is an error without the call and the path, in the C library's words.
+// reason returns an error without the call and the path, in the C library's words.
 func reason(err error) string {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

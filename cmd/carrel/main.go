@@ -1,6 +1,6 @@
-// Command carrel is the computer an AI agent runs on, in one binary: the daemon,
-// its clients, and the walls themselves, for which it re-executes itself. On
-// systems other than Linux it is the clients, and "carrel run" where that has walls.
+// Command carrel is the computer an AI agent runs on, in one binary: the daemon, its clients, and
+// the walls. For the walls the binary executes itself again. On systems other than Linux it is only
+// the clients, and "carrel run" if the system has walls for it.
 package main
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 func main() {
-	// A wall's own process runs instead of the command line, before anything
-	// else has opened a file or started a goroutine.
+	// A process of a wall runs here instead of the command line, before other code has opened a
+	// file or started a goroutine.
 	if reexec.Run(parts()...) {
 		return
 	}

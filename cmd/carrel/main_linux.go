@@ -8,5 +8,5 @@ import (
 	"github.com/carrel-dev/carrel/internal/run/tier"
 )
 
-// parts are the processes that this binary is besides the command line.
+// parts returns the other processes that this binary can be, besides the command line.
 func parts() []reexec.Parts { return []reexec.Parts{daemon.Reexec(), tier.Parts(), bench.Parts()} }

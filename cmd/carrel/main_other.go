@@ -4,5 +4,5 @@ package main
 
 import "github.com/carrel-dev/carrel/internal/reexec"
 
-// parts is empty: only Linux has walls that are made of this binary's own processes.
+// parts is empty: only on Linux, walls are made of this binary's own processes.
 func parts() []reexec.Parts { return nil }

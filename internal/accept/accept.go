@@ -1,5 +1,5 @@
-// Package accept takes connections from a listener for as long as it can be had: a lack
-// of descriptors or memory passes, and a server that stops for it stays stopped.
+// Package accept takes connections from a listener for as long as that is possible. A lack of
+// descriptors or memory is temporary. A server that stops because of it would stay stopped.
 package accept
 
 import (
@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Pauses after a failure, which double from the first to the last.
+// Pauses after a failure. They double from the first to the last.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// All hands each connection to serve, which must not wait for its end. It returns the
-// error that ended the listener. When ctx has ended no failure is waited for; closing the
-// listener is the caller's.
+// All passes each connection to serve, which must return without waiting for the connection's end.
+// All returns the error that ended the listener. After the end of ctx it does not wait out
+// failures. The caller closes the listener.
 func All(ctx context.Context, l net.Listener, serve func(net.Conn)) error {
 	for wait := firstPause; ; {
 		c, err := l.Accept()
@@ -39,8 +39,8 @@ func All(ctx context.Context, l net.Listener, serve func(net.Conn)) error {
 	}
 }
 
-// passing reports whether accepting may work again: something of the kernel's ran out,
-// or that client left early.
+// passing reports whether accepting may work again: a resource of the kernel was exhausted, or the
+// client left early.
 func passing(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {

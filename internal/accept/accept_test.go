@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// listener gives connections (nil) and errors in this order, and then net.ErrClosed.
+// listener returns connections (nil) and errors in this order, then net.ErrClosed.
 type listener struct {
 	net.Listener
 	next []error

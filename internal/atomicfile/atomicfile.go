@@ -1,5 +1,5 @@
-// Package atomicfile writes files that either exist whole or not at all, also
-// after a crash or power loss.
+// Package atomicfile writes files that exist completely or not at all, also after a crash or power
+// loss.
 package atomicfile
 
 import (
@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Write writes data to name: into a temporary file beside it, fsynced, renamed
-// over name, and the directory fsynced.
+// Write writes data to name. It writes a temporary file beside it, syncs that file, renames it to
+// name, and syncs the directory.
 func Write(name string, data []byte, perm fs.FileMode) (err error) {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")

@@ -21,7 +21,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/sqlite"
 )
 
-// house makes a data directory with a paused sandbox and its snapshot, and things that are not for a backup.
+// house makes a data directory with a paused sandbox and its snapshot, and with files that a backup
+// leaves out.
 func house(t *testing.T) (dir string, id carrel.ID, sn carrel.SnapshotID) {
 	t.Helper()
 	dir = t.TempDir()
@@ -30,7 +31,7 @@ func house(t *testing.T) (dir string, id carrel.ID, sn carrel.SnapshotID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() }) // a daemon has it open all the time
+	t.Cleanup(func() { _ = db.Close() }) // open all the time, as by a daemon
 	rec := state.Record{Sandbox: carrel.Sandbox{ID: id, State: carrel.Paused, Tier: carrel.Sim, Project: carrel.DefaultProject}, Paused: sn}
 	if err := db.Apply(t.Context(), state.Change{Put: []state.Record{rec},
 		PutSnapshots: []state.SnapshotRecord{{Snapshot: carrel.Snapshot{ID: sn, Sandbox: id, Project: carrel.DefaultProject, Created: time.Now()}, Record: rec}}}); err != nil {
@@ -56,7 +57,7 @@ func house(t *testing.T) (dir string, id carrel.ID, sn carrel.SnapshotID) {
 	return dir, id, sn
 }
 
-// tree is the content of all files below a directory, but for the records.
+// tree returns hashes of all files below a directory, except the records.
 func tree(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	out := map[string][32]byte{}
@@ -75,7 +76,8 @@ func tree(t *testing.T, dir string) map[string][32]byte {
 	return out
 }
 
-// TestThereAndBack: what lasts comes back, byte for byte, with the records of the moment; nothing else does.
+// TestThereAndBack shows that lasting files come back, byte for byte, with the records of the
+// moment, and that no others do.
 func TestThereAndBack(t *testing.T) {
 	dir, id, sn := house(t)
 	before := tree(t, dir)
@@ -131,7 +133,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestLostContent: a record whose content is not there is said, and no backup is made that looks whole.
+// TestLostContent shows that a record without its content is an error, and that no backup is made
+// that looks complete.
 func TestLostContent(t *testing.T) {
 	dir, _, sn := house(t)
 	if err := os.RemoveAll(filepath.Join(dir, "snapshots/hot", string(sn))); err != nil {
@@ -147,7 +150,8 @@ func TestLostContent(t *testing.T) {
 	}
 }
 
-// TestDamage: a backup that is cut off anywhere, or has a byte changed anywhere, restores nothing and leaves nothing.
+// TestDamage shows that a backup restores nothing and leaves no file, if it is cut off anywhere or
+// a byte is changed anywhere.
 func TestDamage(t *testing.T) {
 	dir, _, _ := house(t)
 	var file bytes.Buffer
@@ -164,7 +168,8 @@ func TestDamage(t *testing.T) {
 			to := filepath.Join(parent, "data")
 			_, err := Restore(t.Context(), bytes.NewReader(data), to)
 			if err == nil {
-				// A byte that means nothing, such as the size of a window, may be another: then all must be as it was.
+				// A byte without a meaning, such as the size of a window, may change. Then the
+				// restored tree must be unchanged.
 				if kind == "flipped" && sameTree(tree(t, to), restoredTree(t, whole)) {
 					_ = os.RemoveAll(to)
 					continue
@@ -199,7 +204,8 @@ func sameTree(a, b map[string][32]byte) bool {
 	return len(a) == len(b)
 }
 
-// TestHostileBackup: a backup from elsewhere makes nothing outside of the new directory, and nothing but files.
+// TestHostileBackup shows that a hostile backup makes nothing outside of the new directory, and
+// nothing but files.
 func TestHostileBackup(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("mine"), 0o600); err != nil {

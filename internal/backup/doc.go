@@ -1,36 +1,38 @@
-// Package backup writes a data directory into one file while its daemon runs, and makes a directory of it
-// again.
+// Package backup writes a data directory into one file while its daemon runs, and makes a directory
+// from it again.
 //
 // # What a backup holds
 //
-// All that lasts: records, snapshots and so every paused sandbox, templates, the images that sandboxes lie
-// on, secrets with the key that they are sealed with, keys, authorities, the audit log. A running sandbox
-// is there as its last snapshot, if it has one: its present memory and files are not. What can be made again
-// is left out (caches, sockets, copies of what is packed already), and so is what lies in an object store.
+// A backup holds all lasting data: records, snapshots and so every paused sandbox, templates, the
+// images under sandboxes, secrets with the key that seals them, keys, authorities, the audit log. A
+// running sandbox is in it as its last snapshot, if it has one; its present memory and files are
+// not. Data that can be made again is left out (caches, sockets, copies of packed data), and so is
+// data in an object store.
 //
 // # One moment
 //
-// Content is written before its record and removed after it. So the records are copied first. Then every
-// file gets a second name, a hard link, in a directory beside it: this takes milliseconds, and a file that
-// has two names outlives the removal of one. Then each record is compared with what was linked. If a
-// snapshot was removed just then, all of it is done again.
+// Content is written before its record and removed after it. So the records are copied first. Then
+// every file gets a second name, a hard link, in a directory beside it. This takes milliseconds,
+// and a file with two names survives the removal of one. Then each record is compared with the
+// links. If a snapshot was removed in that time, everything is done again.
 //
 // # The file
 //
-// A tar archive, compressed with zstd, whose first entry says what it is and whose last says how many there
-// were: what was cut off is not taken for whole. zstd's own checksum covers every byte. The file holds
-// secrets and the memory of sandboxes: it is made readable for its owner alone.
+// The file is a tar archive, compressed with zstd. Its first entry describes the backup. Its last
+// entry holds the number of entries, so a cut-off file is not taken for complete. zstd's own
+// checksum covers every byte. The file holds secrets and the memory of sandboxes: only its owner
+// can read it.
 //
 // # Threat
 //
-// A backup that is restored may come from elsewhere. Only plain files and hard links to entries of the same
-// archive are made, below the new directory; every other name, kind or size is refused, and what was made so
-// far is removed.
+// A backup that is restored may come from another place. Restore makes only plain files and hard
+// links to entries of the same archive, below the new directory. It refuses every other name, kind
+// or size, and removes everything made so far.
 package backup
 
 import "time"
 
-// formVersion is the version of the archive's form.
+// formVersion is the version of the archive's format.
 const formVersion = 1
 
 // Names of the first and the last entry.
@@ -39,7 +41,7 @@ const (
 	tailName = "carrel-backup.end"
 )
 
-// Head is the first entry: what the backup is.
+// Head is the first entry. It describes the backup.
 type Head struct {
 	Form    int       `json:"form"`
 	Created time.Time `json:"created"`
@@ -47,14 +49,14 @@ type Head struct {
 	Build   string    `json:"build"` // version of the program that wrote it
 }
 
-// Summary says what was written or restored.
+// Summary counts what was written or restored.
 type Summary struct {
 	Head
 	Files     int   `json:"files"`
 	Bytes     int64 `json:"bytes"` // of the files, uncompressed
 	Snapshots int   `json:"snapshots"`
 	Paused    int   `json:"paused"`  // sandboxes that can be resumed from it
-	Running   int   `json:"running"` // sandboxes that ran, and of which only snapshots are in it
+	Running   int   `json:"running"` // running ones; it holds only their snapshots
 }
 
 // tail is the last entry.

@@ -21,18 +21,18 @@ import (
 
 const (
 	opRestore = "restore"
-	// maxDocument bounds the entries about the archive.
+	// maxDocument bounds the entries that describe the archive, in bytes.
 	maxDocument = 1 << 16
-	// maxEntries bounds how many files there may be.
+	// maxEntries bounds the number of files.
 	maxEntries = 50_000_000
 )
 
-// errNotWhole says that the archive ends before its last entry.
+// errNotWhole means that the archive ends before its last entry.
 var errNotWhole = errors.New("the backup is cut off: its last entry is not there")
 
-// Restore makes a data directory of a backup. The directory must not exist, or be empty. It is there when all
-// of the backup was read and is sound, and not before. Errors: Conflict where the directory has something in
-// it, Invalid for what is no whole backup, Internal.
+// Restore makes a data directory from a backup. The directory must be empty or missing. It appears
+// only when the whole backup was read and is sound. Errors: Conflict (the directory is not empty),
+// Invalid (not a complete backup), Internal.
 func Restore(ctx context.Context, r io.Reader, dataDir string) (_ Summary, err error) {
 	if entries, err := os.ReadDir(dataDir); err == nil && len(entries) > 0 {
 		return Summary{}, &carrel.Error{Op: opRestore, Kind: carrel.Conflict, Field: "data-dir", Err: fmt.Errorf("%s is not empty", dataDir),
@@ -72,7 +72,7 @@ func Restore(ctx context.Context, r io.Reader, dataDir string) (_ Summary, err e
 	return x.sum, atomicfile.SyncDir(parent)
 }
 
-// unpacker makes files of entries.
+// unpacker turns entries into files.
 type unpacker struct {
 	dir string
 	in  io.Reader // what tr reads
@@ -123,7 +123,7 @@ func (x *unpacker) head() error {
 	return nil
 }
 
-// tail reads the last entry, and what must be behind it: the end.
+// tail reads the last entry, and checks that the archive ends after it.
 func (x *unpacker) tail(h *tar.Header) error {
 	var t tail
 	if err := x.document(h, &t); err != nil {
@@ -135,7 +135,7 @@ func (x *unpacker) tail(h *tar.Header) error {
 	if _, err := x.tr.Next(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows its last entry")
 	}
-	// zstd compares its checksum when the end is read.
+	// zstd compares its checksum when it reads the end.
 	n, err := io.Copy(io.Discard, x.in)
 	if err == nil && n > 0 {
 		err = errors.New("something follows its end")
@@ -178,7 +178,7 @@ func (x *unpacker) entry(h *tar.Header) error {
 	return fmt.Errorf("entry %q: neither a file nor a link", h.Name)
 }
 
-// file writes a file. Long runs of zeros become holes, as most were before.
+// file writes a file. Long runs of zeros become holes, because most of them were holes before.
 func (x *unpacker) file(name string, h *tar.Header) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -201,10 +201,10 @@ func (x *unpacker) file(name string, h *tar.Header) error {
 	return os.Chtimes(name, time.Time{}, h.ModTime)
 }
 
-// zeros is a block without content.
+// zeros is a block of zeros.
 var zeros = make([]byte, 64<<10)
 
-// copySparse copies, and passes over blocks of zeros.
+// copySparse copies, and skips blocks of zeros.
 func copySparse(f *os.File, r io.Reader) (n int64, err error) {
 	buf := make([]byte, len(zeros))
 	for {
@@ -216,8 +216,8 @@ func copySparse(f *os.File, r io.Reader) (n int64, err error) {
 		}
 		n += int64(got)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && got < len(buf) {
-			// ErrUnexpectedEOF is ReadFull's word for a last, short block, and tar's for an archive that is cut off:
-			// the entry's own reader tells which.
+			// ReadFull returns ErrUnexpectedEOF for a short last block, and tar for a cut-off
+			// archive. The entry's own reader tells which it is.
 			if _, more := r.Read(make([]byte, 1)); more != nil && !errors.Is(more, io.EOF) {
 				return n, more
 			}

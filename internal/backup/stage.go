@@ -21,18 +21,18 @@ const (
 	stateFile   = "state.db"
 	stagePrefix = ".backup-"
 	stageLock   = "lock"
-	// tries is how often a moment is looked for in which nothing is removed.
+	// tries is how many times to try for a moment in which nothing is removed.
 	tries = 8
 )
 
-// stage is a directory in which all files of a backup have second names.
+// stage is a directory with second names of all files of a backup.
 type stage struct {
 	dir     string
 	records []state.Record
 	snaps   []state.SnapshotRecord
 }
 
-// newStage links what a data directory holds at one moment. undo removes the stage.
+// newStage links the contents of a data directory at one moment. undo removes the stage.
 func newStage(ctx context.Context, dataDir string) (s *stage, undo func(), err error) {
 	var done cleanup.Stack
 	defer func() {
@@ -75,7 +75,7 @@ func newStage(ctx context.Context, dataDir string) (s *stage, undo func(), err e
 		Hint: "its content is lost, or snapshots are removed all the time; carrel snapshot rm takes out what is lost"}
 }
 
-// clearOld removes the stages of backups that were killed.
+// clearOld removes the stages of backups whose process was killed.
 func clearOld(dataDir string) {
 	old, _ := filepath.Glob(filepath.Join(dataDir, stagePrefix+"*"))
 	for _, dir := range old {
@@ -90,8 +90,8 @@ func clearOld(dataDir string) {
 	}
 }
 
-// fill copies the records and then links the files. Packs are linked before and after the manifests that
-// name them: a manifest that comes meanwhile has its pack in the second round.
+// fill copies the records and then links the files. It links packs before and after the manifests
+// that name them. If a manifest appears between, the second round links its pack.
 func (s *stage) fill(ctx context.Context, dataDir string) error {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return &carrel.Error{Op: opWrite, Kind: carrel.Internal, Err: err}
@@ -108,8 +108,8 @@ func (s *stage) fill(ctx context.Context, dataDir string) error {
 	return s.read(ctx)
 }
 
-// link gives every file below part a second name. What disappears meanwhile is passed over: check finds what
-// is missed.
+// link gives every file below part a second name. It ignores files that disappear; check finds out
+// whether one is missing.
 func (s *stage) link(ctx context.Context, dataDir, part string) error {
 	from := filepath.Join(dataDir, part)
 	err := filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
@@ -151,7 +151,7 @@ func (s *stage) link(ctx context.Context, dataDir, part string) error {
 	return err
 }
 
-// passes reports whether a file or directory is not for a backup.
+// passes reports whether a backup leaves out a file or directory.
 func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 	dir, base := filepath.Split(rel)
 	switch {
@@ -164,7 +164,7 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		}
 		return strings.HasPrefix(base, stagePrefix) || strings.HasSuffix(base, ".lock")
 	case dir == "sandboxes/":
-		return base != ".roots" // the files of a sandbox that runs are its driver's
+		return base != ".roots" // the driver owns the files of a running sandbox
 	case dir == "snapshots/":
 		switch base {
 		case "drafts", "trash", "lock":

@@ -19,9 +19,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
-// Write writes a backup of a data directory to w. Its daemon may run. Nothing of the directory is changed but
-// for a stage, which is removed at the end; one that a killed backup left is removed by the next. Errors:
-// NotFound where there is no data directory, Conflict where a record's content is not to be found, Internal.
+// Write writes a backup of a data directory to w. The directory's daemon may run. Write changes
+// nothing in the directory except for a stage, which it removes at the end. If it is killed, the
+// next backup removes the stage. Errors: NotFound (no data directory), Conflict (a record's content
+// is missing), Internal.
 func Write(ctx context.Context, dataDir string, w io.Writer) (Summary, error) {
 	s, undo, err := newStage(ctx, dataDir)
 	if err != nil {
@@ -77,10 +78,10 @@ func writeArchive(ctx context.Context, dir string, w io.Writer, sum *Summary) er
 type archiver struct {
 	tw   *tar.Writer
 	sum  *Summary
-	seen map[uint64]string // the entry of a file that has several names, by its number
+	seen map[uint64]string // by inode number: the entry of a file with several names
 }
 
-// document writes one of the entries that are about the archive.
+// document writes one of the entries that describe the archive.
 func (a *archiver) document(name string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -93,7 +94,8 @@ func (a *archiver) document(name string, v any) error {
 	return err
 }
 
-// file writes one file, or the name of one that was written under another.
+// file writes one file. If the file was already written under another name, it writes a link to
+// that name.
 func (a *archiver) file(name, entry string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -115,7 +117,7 @@ func (a *archiver) file(name, entry string) error {
 	if err := a.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	// Logs grow while they are read: what is there now is taken.
+	// Logs grow while they are read: take their present size.
 	n, err := io.CopyN(a.tw, f, h.Size)
 	a.sum.Bytes += n
 	return err

@@ -14,8 +14,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Answer runs a program for a call that came over a connection. It returns when the program has; who calls closes the
-// connection. The program's ctx ends with ctx and with the connection; who calls is then told of no status, whatever the program makes of it.
+// Answer runs a program for a call that came over a connection. It returns when the program has
+// returned; the caller closes the connection. The program's ctx ends with ctx and with the
+// connection. The other end then gets no status, whatever the program returns.
 func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Call, run func(ctx context.Context, c *carrel.ProgramCall) int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,12 +44,12 @@ func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Cal
 	})
 	status := p.run(&carrel.ProgramCall{Sandbox: id, Name: call.Name, Args: call.Args, Env: call.Env, Dir: call.Dir, User: call.User,
 		Stdin: input{p}, Stdout: output{p, 'o'}, Stderr: output{p, 'e'}, Files: files{p}}, run)
-	// One that was cut short because its provider goes has no status that anybody should take for its own.
+	// If the provider's end cut the program short, its status is not its own, so send none.
 	err := context.Cause(ctx)
 	if err == nil {
 		err = s.write('x', fromNumber(uint32(status&0xff)))
 	}
-	// The other end closes once it has the status; a little later this one does.
+	// The other end closes once it has the status; otherwise this end does, a little later.
 	if stop() {
 		_ = conn.Close()
 	}
@@ -57,21 +58,21 @@ func Answer(ctx context.Context, conn io.ReadWriteCloser, id carrel.ID, call Cal
 	return err
 }
 
-// provider is the providing end of one call.
+// provider is the provider's end of one call.
 type provider struct {
 	s       *stream
 	ctx     context.Context
 	replies chan []byte
 	asking  sync.Mutex   // one question at a time
-	want    atomic.Int32 // the letter of the answer that is waited for, 0 for none
+	want    atomic.Int32 // the letter of the expected answer, 0 for none
 }
 
-// awaited reports whether a frame is the answer that is waited for: no memory is taken for another one.
+// awaited reports whether a frame is the expected answer. No memory is allocated for other frames.
 func (p *provider) awaited(kind byte, size uint32) bool {
 	return p.want.CompareAndSwap(int32(kind), 0) && kind != 0 && (kind != 'i' || size <= maxChunk)
 }
 
-// run runs the program; a panic ends the call alone.
+// run runs the program. A panic ends only this call.
 func (p *provider) run(c *carrel.ProgramCall, run func(ctx context.Context, c *carrel.ProgramCall) int) (status int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,7 +138,7 @@ type files struct{ p *provider }
 
 var _ carrel.ProgramFiles = files{}
 
-// ask asks for something of a file.
+// ask sends a request about a file.
 func (f files) ask(q fileRequest) (a fileAnswer, err error) {
 	b, err := json.Marshal(q)
 	if err != nil {

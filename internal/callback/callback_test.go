@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// noFiles is a disk with nothing on it.
+// noFiles is an empty disk.
 type noFiles struct{ carrel.ProgramFiles }
 
 func (noFiles) Stat(string) (fs.FileInfo, error)            { return nil, fs.ErrNotExist }
@@ -58,7 +58,7 @@ func TestBoth(t *testing.T) {
 	}
 }
 
-// TestGone: a program that ends because its provider goes has failed, whatever status it ends with.
+// TestGone shows that a program fails if its provider goes, whatever status it returns.
 func TestGone(t *testing.T) {
 	for range 500 {
 		here, there := net.Pipe()
@@ -82,7 +82,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// conn is a provider that sends what it sends, and takes everything.
+// conn is a provider that sends fixed bytes, and accepts everything.
 type conn struct{ io.Reader }
 
 func (conn) Write(b []byte) (int, error) { return len(b), nil }

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// maxFrame bounds a frame's contents; a file goes whole into one.
+// maxFrame bounds a frame's contents. A whole file goes into one frame.
 const maxFrame = 64 << 20
 
-// maxChunk is how much of a stream goes into one frame.
+// maxChunk is the most of a stream that goes into one frame.
 const maxChunk = 64 << 10
 
-// errTurn is the error of a frame that has no business to come.
+// errTurn is the error for an unexpected frame.
 var errTurn = errors.New("a frame out of turn")
 
 // stream is one end of a connection.
@@ -67,7 +67,7 @@ func (s *stream) read() (kind byte, data []byte, err error) {
 	return kind, data, err
 }
 
-// head receives the beginning of a frame: what it is, and how much follows.
+// head receives the beginning of a frame: its kind and its length.
 func (s *stream) head() (kind byte, size uint32, err error) { return head(s.r) }
 
 func head(r io.Reader) (kind byte, size uint32, err error) {
@@ -81,7 +81,7 @@ func head(r io.Reader) (kind byte, size uint32, err error) {
 	return b[0], size, nil
 }
 
-// body receives the rest of a frame. Memory is taken as the bytes come.
+// body receives the contents of a frame. It allocates memory as the bytes arrive.
 func body(r io.Reader, size uint32) ([]byte, error) {
 	if size <= maxChunk {
 		data := make([]byte, size)
@@ -95,7 +95,7 @@ func body(r io.Reader, size uint32) ([]byte, error) {
 	return data, err
 }
 
-// number is what four bytes say, and whether they are four.
+// number returns the number in four bytes, and whether there are exactly four.
 func number(b []byte) (uint32, bool) {
 	if len(b) != 4 {
 		return 0, false

@@ -12,10 +12,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Gone is the exit status of a call whose provider has gone, or breaks the rules: that of a program that can't be run.
+// Gone is the exit status of a call whose provider has gone or broke the protocol. It is the status
+// of a program that can't be run.
 const Gone = 126
 
-// Call is what a provider is told of a call besides its streams.
+// Call is the provider's information about a call, besides the streams.
 type Call struct {
 	Name string   `json:"name"`
 	Args []string `json:"args"`
@@ -29,10 +30,11 @@ func About(c *carrel.ProgramCall) Call {
 	return Call{Name: c.Name, Args: c.Args, Env: c.Env, Dir: c.Dir, User: c.User}
 }
 
-// maxCall bounds a call's description: what a command line and an environment may hold, twice.
+// maxCall bounds a call's description: twice the greatest size of a command line and an
+// environment.
 const maxCall = 4 << 20
 
-// Send begins a connection with what is called; Relay goes on with it.
+// Send begins a connection with the description of the call. Relay continues.
 func Send(conn io.Writer, c Call) error {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -44,7 +46,7 @@ func Send(conn io.Writer, c Call) error {
 	return (&stream{w: conn}).write('c', b)
 }
 
-// Receive reads what Send has written, and nothing behind it; Answer goes on.
+// Receive reads the description that Send has written, and nothing after it. Answer continues.
 func Receive(conn io.Reader) (c Call, err error) {
 	kind, size, err := head(conn)
 	if err != nil {
@@ -60,8 +62,8 @@ func Receive(conn io.Reader) (c Call, err error) {
 	return c, err
 }
 
-// Relay serves a call over a connection to its provider, and returns the exit status. The end of ctx ends it; who calls
-// closes the connection.
+// Relay serves a call over a connection to its provider, and returns the exit status. The end of
+// ctx ends the call. The caller closes the connection.
 func Relay(ctx context.Context, conn io.ReadWriteCloser, c *carrel.ProgramCall) int {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -92,7 +94,7 @@ func serve(s *stream, c *carrel.ProgramCall, kind byte, data []byte) (status int
 		if kind == 'e' {
 			to = c.Stderr
 		}
-		if _, err := to.Write(data); err != nil { // nobody reads: as a broken pipe ends a program
+		if _, err := to.Write(data); err != nil { // nobody reads, so end it like a broken pipe
 			return 128 + 13, true, nil
 		}
 		return 0, false, nil
@@ -127,7 +129,7 @@ func serve(s *stream, c *carrel.ProgramCall, kind byte, data []byte) (status int
 	return 0, false, errTurn
 }
 
-// fileRequest asks for something of a file.
+// fileRequest is a request about a file.
 type fileRequest struct {
 	Op   string      `json:"op"`
 	Name string      `json:"name"`
@@ -136,15 +138,15 @@ type fileRequest struct {
 	Perm fs.FileMode `json:"perm,omitempty"`
 }
 
-// fileAnswer is what came of it.
+// fileAnswer is the answer to a fileRequest.
 type fileAnswer struct {
 	Error string     `json:"error,omitempty"`
-	Kind  string     `json:"kind,omitempty"` // of an error: which of fs's it matches
+	Kind  string     `json:"kind,omitempty"` // for an error: the fs error that it matches
 	Data  []byte     `json:"data,omitempty"`
 	Infos []fileInfo `json:"infos,omitempty"`
 }
 
-// fileInfo is fs.FileInfo on its way.
+// fileInfo is an fs.FileInfo in JSON.
 type fileInfo struct {
 	N string      `json:"name"`
 	S int64       `json:"size"`
@@ -159,7 +161,7 @@ func (f fileInfo) ModTime() time.Time { return f.T }
 func (f fileInfo) IsDir() bool        { return f.M.IsDir() }
 func (f fileInfo) Sys() any           { return nil }
 
-// kinds are the errors that keep their kind on the way.
+// kinds are the errors that keep their kind over the connection.
 var kinds = map[string]error{"missing": fs.ErrNotExist, "exists": fs.ErrExist, "denied": fs.ErrPermission}
 
 // do does what is asked for.

@@ -69,14 +69,13 @@ func (a *app) auditCommand() *cobra.Command {
 }
 
 const (
-	// followedPast is how much of the past -f shows, as tail does.
+	// followedPast is how many past decisions -f shows first, as tail does.
 	followedPast = 10
-	// auditDefault is how much the service gives when it is not told.
+	// auditDefault is the service's default limit.
 	auditDefault = 1000
 )
 
-// moment reads a time: how long ago, a date, or a whole time. Those without a zone are
-// local.
+// moment reads a time: how long ago, a date, or a complete time. Without a zone it is local.
 func (a *app) moment(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -97,7 +96,7 @@ func (a *app) moment(flag, text string) (time.Time, error) {
 	return time.Time{}, usage(fmt.Errorf("--%s %q is no time: give 1h, 2d, 2026-03-01 or 2026-03-01T12:00:00Z", flag, text))
 }
 
-// audit prints decisions as they come.
+// audit prints decisions as they arrive.
 func (a *app) audit(ctx context.Context, svc carrel.Service, opts carrel.AuditOptions) error {
 	p := auditPrinter{arrow: "→", oneSandbox: opts.ID != "", color: isTerminal(a.out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if plainTerminal(os.Getenv) {
@@ -127,11 +126,11 @@ func (a *app) audit(ctx context.Context, svc carrel.Service, opts carrel.AuditOp
 // auditPrinter writes decisions for people.
 type auditPrinter struct {
 	arrow      string // between a name and its address
-	oneSandbox bool   // whose ID need not be said each time
+	oneSandbox bool   // don't repeat the sandbox's ID on each line
 	color      bool
 }
 
-// line writes a decision on one line: when, who, the verdict, what, and why.
+// line writes a decision on one line: time, sandbox, verdict, destination and reason.
 func (p auditPrinter) line(d carrel.Decision) string {
 	parts := []string{d.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	if !p.oneSandbox {
@@ -170,7 +169,7 @@ func (p auditPrinter) line(d carrel.Decision) string {
 	return strings.Join(append(parts, why), "  ")
 }
 
-// verdict says what was decided, in as many cells either way.
+// verdict returns the decision. Both words take the same number of cells.
 func (p auditPrinter) verdict(allowed bool) string {
 	const green, red = "\x1b[32m", "\x1b[1;31m"
 	text, color := "denied ", red
@@ -183,7 +182,7 @@ func (p auditPrinter) verdict(allowed bool) string {
 	return color + text + reset
 }
 
-// target writes what was to be reached: the name, its address, and the port.
+// target returns the destination: name, address and port.
 func (p auditPrinter) target(d carrel.Decision) string {
 	name, addr := visible(d.Name), visible(d.Address)
 	if d.Port != 0 {
@@ -204,8 +203,8 @@ func (p auditPrinter) target(d carrel.Decision) string {
 	return name + p.arrow + addr
 }
 
-// visible writes a sandbox's word so that what is not printable can be seen, and does
-// nothing to the terminal.
+// visible escapes unprintable characters in a sandbox's text, so that a person sees them and they
+// can't control the terminal.
 func visible(s string) string {
 	if s == printable(s) {
 		return s

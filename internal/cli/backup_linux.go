@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/backup"
 )
 
-// backupCommands are the commands for a copy of a data directory.
+// backupCommands are the commands that copy a data directory.
 type backupCommands struct{ *app }
 
 // backupCommand is "carrel backup".
@@ -71,7 +71,8 @@ Do not start a daemon on it while the original's runs: both would hold the same 
 	}
 }
 
-// outFile opens a file that appears under its name when it is whole. finish takes the error of the writing.
+// outFile opens a file that gets its name when it is complete. finish takes the error of the
+// writing.
 func (a backupCommands) outFile(name string) (io.Writer, func(error) error, error) {
 	if name == "-" {
 		return a.out, func(err error) error { return err }, nil
@@ -98,7 +99,8 @@ func (a backupCommands) outFile(name string) (io.Writer, func(error) error, erro
 	}, nil
 }
 
-// printBackup says what a backup holds. When the backup itself goes to stdout, that is said on stderr.
+// printBackup prints a summary of a backup. If the backup itself goes to stdout, the summary goes
+// to stderr.
 func (a backupCommands) printBackup(verb string, s backup.Summary, aside bool) error {
 	out := a.out
 	if aside {

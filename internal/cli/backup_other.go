@@ -4,7 +4,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// backupCommands are the commands for a copy of a data directory.
+// backupCommands are the commands that copy a data directory.
 type backupCommands struct{ *app }
 
 // backupCommand is "carrel backup".

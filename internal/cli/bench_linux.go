@@ -28,8 +28,8 @@ whether that is more than chance. --smoke compares a few things, and fails when 
   carrel bench density --idle 2000 --plots plots
   carrel bench soak --for 20m`,
 		RunE: func(c *cobra.Command, names []string) error {
-			// As every command's, --json needs no value: then the results go to stdout. With a
-			// blank before its file, that file has become a name.
+			// As for every command, --json needs no value; the results then go to stdout. If the
+			// user wrote a blank before the file, the file became an argument.
 			if o.JSON == "-" {
 				if i := slices.IndexFunc(names, func(n string) bool { return strings.ContainsAny(n, "./") }); i >= 0 {
 					o.JSON = names[i]

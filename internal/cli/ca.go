@@ -47,8 +47,7 @@ func (a *app) caCommand() *cobra.Command {
 	return c
 }
 
-// trust has a client trust the authority of the local daemon, where it has one,
-// besides those of the system.
+// trust makes a client also trust the local daemon's authority, if the daemon has one.
 func trust(dataDir string) []client.Option {
 	raw, err := os.ReadFile(authority(dataDir))
 	if err != nil {

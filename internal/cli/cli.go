@@ -1,9 +1,9 @@
-// Package cli is the command line: the daemon's start and its clients.
+// Package cli is the command line: the start of the daemon, and its clients.
 //
-// Results go to stdout and everything else to stderr. With --json the result is
-// one JSON document (or one per line for streams) whose fields are only ever
-// added to. An error is one line, then a "hint:" line when there is one. The exit
-// status tells the kind of error; the table is in exit.go and docs/cli.md.
+// Results go to stdout and everything else to stderr. With --json the result is one JSON document
+// (or one per line for streams); fields are added and never removed. An error is one line, then a
+// "hint:" line if there is one. The exit status tells the kind of error; the table is in exit.go
+// and docs/cli.md.
 package cli
 
 import (
@@ -31,9 +31,9 @@ type app struct {
 	url, key, project, dataDir string
 	json                       bool
 
-	code int // exit status of a command that succeeded in running another
+	code int // exit status of another command that ran successfully
 
-	// open connects to the service; tests give one of their own.
+	// open connects to the service; tests replace it.
 	open func(context.Context) (carrel.Service, error)
 	now  func() time.Time
 }
@@ -96,7 +96,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// wrapArgs makes wrong arguments usage errors, with the right exit status.
+// wrapArgs turns errors about arguments into usage errors, with the right exit status.
 func wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -111,8 +111,7 @@ func wrapArgs(c *cobra.Command) {
 	}
 }
 
-// report prints an error for a person: one line and its hint. Both may quote what
-// others wrote.
+// report prints an error for a person: one line and its hint. Both may quote text from outside.
 func (a *app) report(err error) {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(a.err, "carrel: interrupted")

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commands returns the tree of all commands, for what describes them: the manual pages. It runs none.
+// Commands returns the tree of all commands for the manual pages. It runs none.
 func Commands() *cobra.Command {
 	a := &app{in: os.Stdin, out: io.Discard, err: io.Discard}
 	return a.root()

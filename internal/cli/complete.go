@@ -10,17 +10,17 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// completions tell a shell what may stand where the cursor is.
+// completions tell a shell the possible words at the cursor.
 type completions struct{ *app }
 
-// completeWait is how long a shell waits for the daemon's answer, and completeMost how many
-// sandboxes it is told.
+// completeWait is how long a shell waits for the daemon's answer. completeMost is the most
+// sandboxes it gets.
 const (
 	completeWait = 2 * time.Second
 	completeMost = 1000
 )
 
-// offer is what a shell asks a command: the arguments so far, and the beginning of the next.
+// offer answers a shell's question: it gets the arguments so far, and the beginning of the next.
 type offer = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
 // describe adds completions to the commands of the tree.
@@ -48,8 +48,8 @@ func (a completions) describe(c *cobra.Command) {
 	}
 }
 
-// sandboxes offers the IDs and names of the caller's own sandboxes. A command that takes one is
-// offered none for its other arguments.
+// sandboxes offers the IDs and names of the caller's own sandboxes. If a command takes one sandbox,
+// nothing is offered for its other arguments.
 func (a completions) sandboxes(n naming) offer {
 	return func(c *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 && !n.all {
@@ -71,7 +71,7 @@ func (a completions) sandboxes(n naming) offer {
 	}
 }
 
-// templates offers templates by name, or by ID where one has none.
+// templates offers templates by name, or by ID if they have no name.
 func (a completions) templates(c *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	a.ask(c, func(ctx context.Context, svc carrel.Service) error {
 		found, err := svc.ListTemplates(ctx)
@@ -90,7 +90,8 @@ func tiers(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective
 	return []string{string(carrel.Sim), string(carrel.NS), string(carrel.GVisor), string(carrel.MicroVM)}, cobra.ShellCompDirectiveNoFileComp
 }
 
-// ask asks the daemon. Where none answers, nothing is offered: a shell has no place for an error.
+// ask asks the daemon. If no daemon answers, nothing is offered, because a shell can't show an
+// error here.
 func (a completions) ask(c *cobra.Command, fn func(context.Context, carrel.Service) error) {
 	ctx := c.Context()
 	if ctx == nil {

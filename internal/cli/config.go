@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// sources are the daemon's settings on their way from flags, variables and a file.
+// sources are the daemon's settings before they are read from flags, variables and a file.
 type sources struct {
 	cfg      config.Config
 	file     string // --config
@@ -29,7 +29,7 @@ func newSources() *sources {
 	return s
 }
 
-// configFile is the file to read, and whether somebody named it.
+// configFile returns the file to read, and whether the user named it.
 func configFile(flag string) (file string, named bool) {
 	if file = first(flag, os.Getenv("CARREL_CONFIG")); file != "" {
 		return file, true
@@ -44,7 +44,7 @@ func (s *sources) load() (err error) {
 	return err
 }
 
-// configCommands are the commands about the settings of the daemon.
+// configCommands are the commands about the daemon's settings.
 type configCommands struct{ *app }
 
 // configCommand is "carrel config".
@@ -81,7 +81,7 @@ type settingRow struct {
 	About    string `json:"about"`
 }
 
-// printConfig writes the settings in the order of their names.
+// printConfig writes the settings, sorted by name.
 func (a configCommands) printConfig(src *sources) error {
 	rows := []settingRow{}
 	for _, name := range src.origins.Names() {
@@ -103,8 +103,8 @@ func (a configCommands) printConfig(src *sources) error {
 	return a.table([]string{"KEY", "VALUE", "FROM"}, cells)
 }
 
-// fileDataDir is the data directory that the configuration file names, so that clients on the
-// daemon's machine find it; "" without one. A file that this user can't read is the daemon's alone.
+// fileDataDir returns the data directory in the configuration file, so that clients on the daemon's
+// machine find it; "" without one. If this user can't read the file, it is only for the daemon.
 func fileDataDir() string {
 	src := newSources()
 	file, named := configFile("")

@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// connect returns the service that the flags, the environment or the local
-// daemon's files name, in this order.
+// connect returns the service that the flags, the environment or the local daemon's files name, in
+// this order.
 func (a *app) connect(context.Context) (carrel.Service, error) {
 	key, dir := first(a.key, os.Getenv("CARREL_API_KEY")), a.dataDirectory()
 	opts := append(trust(dir), client.WithProject(first(a.project, os.Getenv("CARREL_PROJECT"))))
@@ -35,7 +35,7 @@ func (a *app) connect(context.Context) (carrel.Service, error) {
 	return client.New(url, key, opts...)
 }
 
-// daemonURL returns where the daemon is that connect asks.
+// daemonURL returns the URL of the daemon that connect uses.
 func daemonURL(a *app) (string, error) {
 	if url := first(a.url, os.Getenv("CARREL_URL")); url != "" {
 		return url, nil
@@ -43,7 +43,7 @@ func daemonURL(a *app) (string, error) {
 	return localDaemon(a.dataDirectory())
 }
 
-// localDaemon reads where the daemon of a data directory listens.
+// localDaemon reads the address of a data directory's daemon.
 func localDaemon(dir string) (string, error) {
 	notRunning := func(err error) error {
 		return &carrel.Error{Op: "find the daemon", Kind: carrel.Unavailable, Err: err,
@@ -51,7 +51,7 @@ func localDaemon(dir string) (string, error) {
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "daemon.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(dir, config.KeyFile)); err == nil { // it made its key when it first ran
+		if _, err := os.Stat(filepath.Join(dir, config.KeyFile)); err == nil { // its first start made the key
 			return "", notRunning(fmt.Errorf("the daemon of data directory %s does not run", dir))
 		}
 		return "", notRunning(fmt.Errorf("none has run with data directory %s", dir))
@@ -68,7 +68,7 @@ func localDaemon(dir string) (string, error) {
 	return d.URL, nil
 }
 
-// dataDirectory is the daemon's data directory as this user would start it.
+// dataDirectory returns the data directory of a daemon that this user would start.
 func (a *app) dataDirectory() string {
 	if dir := first(a.dataDir, os.Getenv("CARREL_DATA_DIR"), fileDataDir()); dir != "" {
 		return dir

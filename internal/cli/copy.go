@@ -69,7 +69,7 @@ elsewhere are left out and named.`,
 	return c
 }
 
-// splitRemote splits ID:PATH. A local path that looks like one can be written ./ID:PATH.
+// splitRemote splits ID:PATH. A local path of that form can be written ./ID:PATH.
 func splitRemote(arg string) (id, name string, inside bool) {
 	if head, rest, ok := strings.Cut(arg, ":"); ok {
 		if _, err := carrel.ParseID(head); err == nil {
@@ -87,11 +87,11 @@ type copyJob struct {
 	user         string
 	bar          *bar
 	bytes, count atomic.Int64
-	failed       atomic.Int64 // things that could not be copied and were named
+	failed       atomic.Int64 // files that could not be copied and were reported
 }
 
-// goOn names a thing that can't be copied and returns nil, so that the copy goes on with the next
-// one. It returns err if no next one would do better.
+// goOn reports a file that can't be copied and returns nil, so that the copy continues with the
+// next one. If the next one would fail too, it returns err.
 func (j *copyJob) goOn(ctx context.Context, name string, err error) error {
 	kind := carrel.KindOf(err)
 	if err == nil || ctx.Err() != nil || kind == carrel.Unavailable || kind == carrel.TimedOut || kind == carrel.Exhausted || errors.Is(err, syscall.ENOSPC) {
@@ -106,7 +106,7 @@ func (j *copyJob) goOn(ctx context.Context, name string, err error) error {
 	return nil
 }
 
-// incomplete is the error of a copy that went on past what it could not copy.
+// incomplete returns the error of a copy that left out some files.
 func (j *copyJob) incomplete() error {
 	n := j.failed.Load()
 	if n == 0 {
@@ -115,7 +115,7 @@ func (j *copyJob) incomplete() error {
 	return &carrel.Error{Op: "copy", Kind: carrel.Internal, Err: fmt.Errorf("%s could not be copied; all else was", plural(int(n), "thing"))}
 }
 
-// toolComplains names each thing that a tool in the sandbox could not copy.
+// toolComplains reports each file that a tool in the sandbox could not copy.
 func (j *copyJob) toolComplains(name string, res *carrel.Result) {
 	const most = 100
 	lines := strings.Split(strings.TrimSpace(string(res.Stderr)), "\n")
@@ -135,7 +135,7 @@ func (j *copyJob) toolComplains(name string, res *carrel.Result) {
 	}
 }
 
-// counted counts what is read, for the progress bar.
+// counted counts the bytes that are read, for the progress bar.
 type counted struct {
 	io.Reader
 	job *copyJob
@@ -185,8 +185,8 @@ func (j *copyJob) uploadFile(ctx context.Context, src, dst string) error {
 	return nil
 }
 
-// uploadEach copies a directory with workers, then sets what an upload can't
-// carry: executable bits and symbolic links.
+// uploadEach copies a directory with several workers. Then it sets what an upload does not contain:
+// executable bits and symbolic links.
 func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 	var executables []string
 	links := map[string]string{}
@@ -228,7 +228,7 @@ func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
 		return nil
 	})
-	// The group's error comes first: it is the cause when the walk was cut short.
+	// If the walk was cut short, the group's error is the cause, so it comes first.
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (j *copyJob) uploadEach(ctx context.Context, src, dst string) error {
 	return j.restoreModes(ctx, executables, links)
 }
 
-// modesOf returns target when the file is executable.
+// modesOf returns target if the file is executable.
 func modesOf(info fs.FileInfo, target string) []string {
 	if info.Mode()&0o111 != 0 {
 		return []string{target}
@@ -246,10 +246,10 @@ func modesOf(info fs.FileInfo, target string) []string {
 	return nil
 }
 
-// restoreModes makes files executable and links. Names go as arguments, never
+// restoreModes makes files executable, and makes links. Names are passed as arguments, never
 // through a shell's parser.
 func (j *copyJob) restoreModes(ctx context.Context, executables []string, links map[string]string) error {
-	const batch = 200 // stays far below the limit on a command line
+	const batch = 200 // far below the limit of a command line
 	for len(executables) > 0 {
 		n := min(batch, len(executables))
 		if err := j.runTool(ctx, append([]string{"chmod", "--", "+x"}, executables[:n]...)); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// job is a copy that says what it leaves out into told.
+// job returns a copy that writes the names of left-out files to told.
 func job(told io.Writer, comp carrel.Computer) *copyJob {
 	return &copyJob{app: &app{out: io.Discard, err: told}, comp: comp, bar: newBar(io.Discard)}
 }
 
-// TestDownloadGoesOn: an entry that can't be written here is named. What comes after it is copied, with
-// its mode and time.
+// TestDownloadGoesOn shows that an entry that can't be written here is reported. Later entries are
+// copied, with their modes and times.
 func TestDownloadGoesOn(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -73,8 +73,8 @@ func TestDownloadGoesOn(t *testing.T) {
 	}
 }
 
-// TestUploadGoesOn: a file that shrinks while it is read, and one that can't be read, are named, and the
-// archive goes on.
+// TestUploadGoesOn shows that two files are reported and the archive goes on: one that shrinks
+// while it is read, and one that can't be read.
 func TestUploadGoesOn(t *testing.T) {
 	here := t.TempDir()
 	for _, name := range []string{"a", "locked", "z"} {

@@ -77,7 +77,7 @@ type diff struct {
 	Changes []carrel.FileChange `json:"changes"`
 }
 
-// diffStat is the JSON of a diff's sums.
+// diffStat has the sums of a diff, in JSON.
 type diffStat struct {
 	From     carrel.SnapshotID `json:"from"`
 	To       carrel.SnapshotID `json:"to"`
@@ -141,7 +141,7 @@ func (d diff) sums() diffStat {
 // changeLetters are git's letters for the kinds of changes.
 var changeLetters = map[carrel.ChangeKind]string{carrel.ChangeAdded: "A", carrel.ChangeModified: "M", carrel.ChangeRemoved: "D", carrel.ChangeMode: "m"}
 
-// changeText writes one change on one line: the letter, the path, and what changed of it.
+// changeText writes one change on one line: the letter, the path, and the changed properties.
 func changeText(c carrel.FileChange, arrow string) string {
 	line := first(changeLetters[c.Kind], "?") + " " + pathText(c.Path)
 	if isDir(c.Before) || isDir(c.After) {
@@ -164,7 +164,7 @@ func changeText(c carrel.FileChange, arrow string) string {
 
 func isDir(f *carrel.FileInfo) bool { return f != nil && f.Mode.IsDir() }
 
-// sizeOf writes a file's size, or what it is instead of a file.
+// sizeOf writes a file's size, or its kind if it is not a regular file.
 func sizeOf(f *carrel.FileInfo) string {
 	switch {
 	case f == nil || f.Mode.IsDir():
@@ -177,7 +177,7 @@ func sizeOf(f *carrel.FileInfo) string {
 	return "special"
 }
 
-// accessOf writes who may do what with a file.
+// accessOf writes a file's owner and permissions.
 func accessOf(f *carrel.FileInfo) string {
 	if f == nil {
 		return ""

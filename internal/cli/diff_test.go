@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestDiffOutput is the output for people, on hostile names too, and its sums.
+// TestDiffOutput checks the output for people, with hostile names too, and its sums.
 func TestDiffOutput(t *testing.T) {
 	file := func(size int64) *carrel.FileInfo {
 		return &carrel.FileInfo{Size: size, Mode: 0o644, Owner: "user", Group: "user"}

@@ -15,12 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxDepth bounds how deep a directory tree is copied out.
+// maxDepth bounds the depth of a directory tree that is copied out.
 const maxDepth = 1000
 
-// download copies a file or directory out of the sandbox. The names come from
-// the sandbox and are not trusted: everything is written through an os.Root,
-// which nothing can leave.
+// download copies a file or directory out of the sandbox. The names come from the sandbox and are
+// not trusted: everything is written through an os.Root, and no path can leave that.
 func (j *copyJob) download(ctx context.Context, src, dst string) error {
 	info, err := j.files.Stat(ctx, src)
 	if err != nil {
@@ -47,7 +46,7 @@ func (j *copyJob) download(ctx context.Context, src, dst string) error {
 	if err := makeDir(root, base); err != nil {
 		return err
 	}
-	top, err := root.OpenRoot(base) // so that nothing beside the copy is touched either
+	top, err := root.OpenRoot(base) // so that nothing next to the copy is touched either
 	if err != nil {
 		return err
 	}
@@ -58,8 +57,8 @@ func (j *copyJob) download(ctx context.Context, src, dst string) error {
 	return j.downloadTree(ctx, top, info.Path)
 }
 
-// baseName is the name of what is copied: as the caller gave it, and the
-// sandbox's word only where that says nothing ("", ".", "..", "/").
+// baseName returns the name for the copy: the caller's own text, or the sandbox's answer if that
+// text is no name ("", ".", "..", "/").
 func baseName(src, there string) string {
 	switch base := path.Base(path.Clean(src)); base {
 	case ".", "..", "/":
@@ -69,11 +68,11 @@ func baseName(src, there string) string {
 	}
 }
 
-// makeDir makes a directory, or takes one that is there already. A link to one
-// is refused: what is below it is elsewhere.
+// makeDir makes a directory, or uses an existing one. It refuses a link to a directory, because the
+// files would be written elsewhere.
 func makeDir(root *os.Root, name string) error { return makeDirMode(root, name, 0o755) }
 
-// makeDirMode is makeDir with a mode, from which the umask is taken.
+// makeDirMode is makeDir with a mode; the umask still applies.
 func makeDirMode(root *os.Root, name string, mode fs.FileMode) error {
 	err := root.Mkdir(name, mode)
 	if !errors.Is(err, fs.ErrExist) {
@@ -105,7 +104,7 @@ func (j *copyJob) downloadFile(ctx context.Context, root *os.Root, info carrel.F
 	return j.downloadTo(ctx, info.Path, f)
 }
 
-// downloadWhole copies one file of a directory: all of it, or nothing.
+// downloadWhole copies one file of a directory, completely or not at all.
 func (j *copyJob) downloadWhole(ctx context.Context, root *os.Root, info carrel.FileInfo, name string) error {
 	r, err := j.files.Read(ctx, info.Path)
 	if err != nil {
@@ -119,12 +118,12 @@ func (j *copyJob) downloadWhole(ctx context.Context, root *os.Root, info carrel.
 	return nil
 }
 
-// leftOut tells the user what was not copied, and why.
+// leftOut reports a file that was not copied, and the reason.
 func (j *copyJob) leftOut(name, reason string) {
 	fmt.Fprintf(j.app.err, "carrel: left out %s: %s\n", printable(filepath.ToSlash(name)), printable(reason))
 }
 
-// downloadTree copies what is in a directory into root, one level after another.
+// downloadTree copies the contents of a directory into root, one level after another.
 func (j *copyJob) downloadTree(ctx context.Context, root *os.Root, src string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(copyWorkers)
@@ -158,7 +157,7 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 			j.downloadLink(ctx, root, strings.TrimSuffix(src, "/"+filepath.ToSlash(dst)), e, target)
 		case e.Mode.IsDir():
 			err := j.walk(ctx, root, path.Join(src, e.Name), target, depth+1, g)
-			if carrel.KindOf(err) == carrel.Invalid { // a sandbox that lies is not believed any further
+			if carrel.KindOf(err) == carrel.Invalid { // stop trusting a sandbox that lies
 				return err
 			}
 			if err := j.goOn(ctx, target, err); err != nil {
@@ -174,13 +173,13 @@ func (j *copyJob) walk(ctx context.Context, root *os.Root, src, dst string, dept
 	return nil
 }
 
-// downloadLink makes a symbolic link that was listed in the copy of top.
+// downloadLink copies a symbolic link from the listing of top.
 func (j *copyJob) downloadLink(ctx context.Context, root *os.Root, top string, e carrel.FileInfo, target string) {
 	link := e.Target
-	if link == e.Path { // what the guest tells of a link to nothing
+	if link == e.Path { // the guest's answer for a broken link
 		link = j.readLink(ctx, e.Path)
 	}
-	if there, ok := strings.CutPrefix(link, top+"/"); ok { // the guest tells absolute paths
+	if there, ok := strings.CutPrefix(link, top+"/"); ok { // the guest returns absolute paths
 		if rel, err := filepath.Rel(filepath.Dir(target), there); err == nil {
 			link = rel
 		}
@@ -188,7 +187,7 @@ func (j *copyJob) downloadLink(ctx context.Context, root *os.Root, top string, e
 	j.makeLink(root, target, link)
 }
 
-// makeLink makes a symbolic link that stays inside the copy, and names one that would not.
+// makeLink makes a symbolic link that stays inside the copy. It reports a link that would not.
 func (j *copyJob) makeLink(root *os.Root, target, link string) {
 	if !staysInside(filepath.ToSlash(target), link) {
 		j.leftOut(target, "it links to "+link+", outside the copy")
@@ -202,7 +201,7 @@ func (j *copyJob) makeLink(root *os.Root, target, link string) {
 	j.count.Add(1)
 }
 
-// readLink is what a link in the sandbox says, or "".
+// readLink returns the text of a link in the sandbox, or "".
 func (j *copyJob) readLink(ctx context.Context, name string) string {
 	res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"readlink", "-n", "--", name}, User: j.user})
 	if err != nil || res.ExitCode != 0 {
@@ -211,9 +210,8 @@ func (j *copyJob) readLink(ctx context.Context, name string) string {
 	return string(res.Stdout)
 }
 
-// staysInside reports whether a link at target, a path in the copy, leads to
-// somewhere in the copy. A ".." after a name is never trusted: the name may be
-// another link.
+// staysInside reports whether a link at target, a path in the copy, leads to a path in the copy. It
+// never trusts a ".." after a name: the name may be another link.
 func staysInside(target, link string) bool {
 	if link == "" || path.IsAbs(link) {
 		return false

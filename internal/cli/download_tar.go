@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// downloadTar copies a directory out of the sandbox as one stream of its tar. A listing says
-// nothing of hard links, and a request for each small file would take most of the time.
+// downloadTar copies a directory out of the sandbox as one stream from the sandbox's tar. A listing
+// does not show hard links, and a request for each small file would take most of the time.
 func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) er
 	u := &unpacker{job: j, root: root, dirs: map[string]time.Time{}}
 	unpackErr := u.unpack(ctx, tar.NewReader(pr))
 	if unpackErr == nil {
-		_, unpackErr = io.Copy(io.Discard, pr) // the padding behind the archive, or tar would see a broken pipe
+		_, unpackErr = io.Copy(io.Discard, pr) // read the padding after the archive, or tar gets a broken pipe
 	} else {
 		cancel()
 	}
@@ -58,10 +58,10 @@ func (j *copyJob) downloadTar(ctx context.Context, root *os.Root, src string) er
 type unpacker struct {
 	job  *copyJob
 	root *os.Root
-	dirs map[string]time.Time // their times are set last: each entry of a directory changes its time
+	dirs map[string]time.Time // set last, because each new entry changes its directory's time
 }
 
-// restoreTimes gives directories the times that they had.
+// restoreTimes sets the original times of directories.
 func (u *unpacker) restoreTimes() {
 	for local, at := range u.dirs {
 		if err := u.root.Chtimes(local, at, at); err != nil {
@@ -70,8 +70,8 @@ func (u *unpacker) restoreTimes() {
 	}
 }
 
-// unpack writes all entries, and goes on past those that can't be written here. It ends at the first
-// one that has an impossible name.
+// unpack writes all entries. It skips entries that can't be written here, and stops at the first
+// impossible name.
 func (u *unpacker) unpack(ctx context.Context, r *tar.Reader) error {
 	for {
 		h, err := r.Next()
@@ -109,7 +109,7 @@ func insideName(name string) (string, error) {
 	return clean, nil
 }
 
-// entry writes one entry. Sockets, pipes and devices are left out and named.
+// entry writes one entry. It leaves out sockets, pipes and devices and reports them.
 func (u *unpacker) entry(h *tar.Header, name string, content io.Reader) error {
 	if name == "." {
 		return nil
@@ -120,7 +120,7 @@ func (u *unpacker) entry(h *tar.Header, name string, content io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err := makeDirMode(u.root, local, fs.FileMode(h.Mode)&0o777|0o700) // or what belongs into it could not be written
+		err := makeDirMode(u.root, local, fs.FileMode(h.Mode)&0o777|0o700) // otherwise its own entries could not be written
 		if err == nil {
 			u.dirs[local] = h.ModTime
 		}
@@ -137,7 +137,7 @@ func (u *unpacker) entry(h *tar.Header, name string, content io.Reader) error {
 	return nil
 }
 
-// file writes a regular file: whole, or not at all.
+// file writes a regular file, completely or not at all.
 func (u *unpacker) file(h *tar.Header, local string, content io.Reader) error {
 	err := writeWhole(u.root, local, fs.FileMode(h.Mode)&0o777, counted{content, u.job})
 	if err != nil {
@@ -147,7 +147,7 @@ func (u *unpacker) file(h *tar.Header, local string, content io.Reader) error {
 	return u.root.Chtimes(local, h.ModTime, h.ModTime)
 }
 
-// hardLink gives a file of the copy a second name.
+// hardLink gives a file of the copy another name.
 func (u *unpacker) hardLink(target, local string) error {
 	first, err := insideName(target)
 	if err != nil {
@@ -165,7 +165,7 @@ func (u *unpacker) hardLink(target, local string) error {
 	return nil
 }
 
-// makeParents makes the directories above an entry whose archive did not name them.
+// makeParents makes the directories above an entry if the archive has no entries for them.
 func makeParents(root *os.Root, dir string) error {
 	if dir == "." {
 		return nil
@@ -176,14 +176,14 @@ func makeParents(root *os.Root, dir string) error {
 	return makeDir(root, dir)
 }
 
-// partSuffix ends the name of a file whose content is not complete yet.
+// partSuffix is the end of the name of an incomplete file.
 const partSuffix = ".carrel-part"
 
-// writeWhole writes a file under another name and renames it when all of it is there. A copy that
-// breaks off leaves the file that was there before, and never an empty or half one.
+// writeWhole writes a file under another name and renames it when it is complete. A copy that
+// breaks off leaves the earlier file, and never an empty or half one.
 func writeWhole(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
 	part := name + partSuffix
-	_ = root.Remove(part) // of a copy that was killed; it may also be a link, which O_EXCL refuses
+	_ = root.Remove(part) // left by a killed copy, or a link that O_EXCL refuses
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func writeWhole(root *os.Root, name string, mode fs.FileMode, content io.Reader)
 	return err
 }
 
-// replaceFile renames part to name. A link with that name is replaced and not followed.
+// replaceFile renames part to name. It replaces a link with that name and does not follow it.
 func replaceFile(root *os.Root, part, name string) error {
 	if info, err := root.Lstat(name); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a directory here", printable(name))

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// hostile is a sandbox's filesystem as a guest that wants out would describe it.
+// hostile is a sandbox's filesystem as a hostile guest describes it.
 type hostile struct {
 	carrel.Files
 	stat carrel.FileInfo
@@ -31,14 +31,14 @@ func (h hostile) Read(context.Context, string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("evil")), nil
 }
 
-// bare is a sandbox that has no programs.
+// bare is a sandbox without programs.
 type bare struct{ carrel.Computer }
 
 func (bare) Run(context.Context, carrel.Command) (*carrel.Result, error) {
 	return &carrel.Result{ExitCode: 127}, nil
 }
 
-// lying is a sandbox whose tar writes what its owner wants.
+// lying is a sandbox whose tar writes any archive that its owner wants.
 type lying struct {
 	carrel.Computer
 	archive []byte
@@ -55,8 +55,8 @@ func entry(name string, mode fs.FileMode, target string) carrel.FileInfo {
 	return carrel.FileInfo{Name: name, Path: "/d/" + name, Mode: mode, Target: target}
 }
 
-// TestDownloadStaysInside copies directories whose listings lie. Nothing beside
-// the copy may change, and no link in it may lead out.
+// TestDownloadStaysInside copies directories with false listings. Nothing next to the copy may
+// change, and no link in it may lead out.
 func TestDownloadStaysInside(t *testing.T) {
 	const file, dir, link = fs.FileMode(0o644), fs.ModeDir | 0o755, fs.ModeSymlink | 0o777
 	cases := map[string]map[string][]carrel.FileInfo{
@@ -103,7 +103,7 @@ func TestDownloadLinks(t *testing.T) {
 	}
 }
 
-// TestDownloadName copies a file for which the sandbox has another name.
+// TestDownloadName copies a file for which the sandbox reports another name.
 func TestDownloadName(t *testing.T) {
 	here := t.TempDir()
 	a := &app{out: io.Discard, err: io.Discard}
@@ -119,7 +119,7 @@ func TestDownloadName(t *testing.T) {
 	}
 }
 
-// TestStaysInside keeps what is harmless.
+// TestStaysInside shows that harmless links are kept.
 func TestStaysInside(t *testing.T) {
 	for _, c := range []struct {
 		target, link string
@@ -134,8 +134,8 @@ func TestStaysInside(t *testing.T) {
 	}
 }
 
-// TestUnpackStaysInside copies directories whose archives lie. Nothing beside the copy may change, no
-// link in it may lead out, and no half file may stay.
+// TestUnpackStaysInside copies directories with false archives. Nothing next to the copy may
+// change, no link in it may lead out, and no half file may stay.
 func TestUnpackStaysInside(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4} }
 	link := func(name, to string) tar.Header {
@@ -175,7 +175,8 @@ func TestUnpackStaysInside(t *testing.T) {
 	}
 }
 
-// archiveOf writes headers, each file with the content "evil". One that says more breaks off.
+// archiveOf writes headers, each file with the content "evil". A file with a larger size breaks
+// off.
 func archiveOf(t *testing.T, headers []tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -191,7 +192,7 @@ func archiveOf(t *testing.T, headers []tar.Header) []byte {
 			}
 		}
 	}
-	_ = w.Close() // fails where the last file is not whole, which is meant
+	_ = w.Close() // fails on purpose if the last file is incomplete
 	return b.Bytes()
 }
 
@@ -205,7 +206,7 @@ func beside(t *testing.T) string {
 	return here
 }
 
-// wantInside fails when the file beside the copy has changed, or a link in the copy leads out of it.
+// wantInside fails if the file next to the copy has changed, or a link in the copy leads out.
 func wantInside(t *testing.T, here string) {
 	t.Helper()
 	if got, err := os.ReadFile(filepath.Join(here, "precious")); err != nil || string(got) != "mine" {

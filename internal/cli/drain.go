@@ -19,15 +19,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
-// drainedFile is where drain notes what it paused, in the data directory.
+// drainedFile is the file in the data directory with the list of sandboxes that drain paused.
 const drainedFile = "drained.json"
 
-// drained is what drain paused, for the undoing.
+// drained lists the sandboxes that drain paused, so that it can be undone.
 type drained struct {
 	Sandboxes []carrel.ID `json:"sandboxes"`
 }
 
-// drainCommands are the commands for a machine that stops.
+// drainCommands are the commands before and after a stop of the machine.
 type drainCommands struct{ *app }
 
 // drainCommand is "carrel drain".
@@ -55,8 +55,8 @@ be paused is named and runs on; the exit status is then not 0.`,
 	return c
 }
 
-// drain pauses all that runs. Each one is noted as soon as it is paused, so that a drain that is
-// cut off can be undone.
+// drain pauses all running sandboxes. It records each one as soon as it is paused, so that an
+// interrupted drain can be undone.
 func (a drainCommands) drain(ctx context.Context, svc carrel.Service) error {
 	all, err := listAll(ctx, svc, carrel.ListOptions{States: []carrel.State{carrel.Running}}, 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a drainCommands) drain(ctx context.Context, svc carrel.Service) error {
 	return a.printSeveral(err, map[string]any{"paused": paused, "failed": failed})
 }
 
-// undrain resumes what drain noted. What fails stays noted.
+// undrain resumes the recorded sandboxes. Those that fail stay recorded.
 func (a drainCommands) undrain(ctx context.Context, svc carrel.Service) error {
 	name := filepath.Join(a.dataDirectory(), drainedFile)
 	noted, err := readDrained(name)
@@ -112,7 +112,7 @@ func (a drainCommands) undrain(ctx context.Context, svc carrel.Service) error {
 	return a.printSeveral(err, map[string]any{"resumed": resumed, "failed": failed})
 }
 
-// each does the same with many sandboxes, several at once, and goes on when one fails. It returns the
+// each calls do for many sandboxes, several at once, and goes on if one fails. It returns the
 // failures and the first error.
 func (a drainCommands) each(ctx context.Context, ids []carrel.ID, do func(carrel.ID) error) ([]failure, error) {
 	var (
@@ -146,7 +146,7 @@ func (a drainCommands) each(ctx context.Context, ids []carrel.ID, do func(carrel
 	return failed, errors.Join(first, ctx.Err())
 }
 
-// goneIsDone is nil for the error of a sandbox that ended or was paused meanwhile.
+// goneIsDone returns nil for the error of a sandbox that has just ended or been paused.
 func goneIsDone(err error) error {
 	if k := carrel.KindOf(err); k == carrel.NotFound || k == carrel.Conflict {
 		return nil
@@ -154,7 +154,7 @@ func goneIsDone(err error) error {
 	return err
 }
 
-// idsOf are the IDs of sandboxes.
+// idsOf returns the IDs of sandboxes.
 func idsOf(all []carrel.Sandbox) []carrel.ID {
 	ids := make([]carrel.ID, len(all))
 	for i, sb := range all {
@@ -163,7 +163,7 @@ func idsOf(all []carrel.Sandbox) []carrel.ID {
 	return ids
 }
 
-// readDrained reads what a drain noted; nothing, where there was none.
+// readDrained reads the list of a drain; without a file it is empty.
 func readDrained(name string) (drained, error) {
 	var d drained
 	raw, err := os.ReadFile(name)
@@ -180,7 +180,7 @@ func readDrained(name string) (drained, error) {
 	return d, nil
 }
 
-// writeDrained writes what is to be resumed, and removes the file when that is nothing.
+// writeDrained writes the list of sandboxes to resume. It removes the file if the list is empty.
 func writeDrained(name string, d drained) error {
 	if len(d.Sandboxes) == 0 {
 		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +188,7 @@ func writeDrained(name string, d drained) error {
 		}
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(name), 0o700) // a client of a daemon elsewhere may have none yet
+	err := os.MkdirAll(filepath.Dir(name), 0o700) // may be missing if the daemon is on another machine
 	raw, _ := json.Marshal(d)
 	if err == nil {
 		err = atomicfile.Write(name, append(raw, '\n'), 0o600)

@@ -35,7 +35,7 @@ sandbox that resumes by itself is woken; another is an error.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			line := args[1:]
-			if line[0] == "--" { // flags end at the ID already, so a dash pair behind it is only custom
+			if line[0] == "--" { // flags already end at the ID, so a "--" after it is optional
 				line = line[1:]
 			}
 			if len(line) == 0 {
@@ -63,7 +63,7 @@ func (a *app) shellCommand() *cobra.Command {
 		Short: "Open an interactive shell in a sandbox",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.tty = isTerminal(a.in) // a script that pipes into it gets a shell without one
+			f.tty = isTerminal(a.in) // a script that pipes input into it gets a shell without one
 			line := []string{"/bin/bash", "-l"}
 			if f.tty {
 				line = []string{"/bin/bash", "-i", "-l"}
@@ -80,7 +80,7 @@ func addExecFlags(c *cobra.Command, f *execFlags) {
 	c.Flags().StringVarP(&f.dir, "workdir", "w", "", "directory to run in (default: the user's home)")
 }
 
-// exec runs a command line and takes over its exit status.
+// exec runs a command line and exits with its status.
 func (a *app) exec(ctx context.Context, idText string, line []string, f execFlags) error {
 	id, err := carrel.ParseID(idText)
 	if err != nil {
@@ -108,8 +108,7 @@ func (a *app) exec(ctx context.Context, idText string, line []string, f execFlag
 	})
 }
 
-// computer opens the inside of a sandbox, and wakes it first when it is paused and
-// may be woken by whoever needs it.
+// computer opens the inside of a sandbox. It first wakes a paused sandbox if any use may wake it.
 func computer(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Computer, error) {
 	comp, err := svc.Computer(ctx, id)
 	if err == nil || carrel.KindOf(err) != carrel.Conflict {
@@ -133,7 +132,7 @@ func computer(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Com
 	return svc.Computer(ctx, id)
 }
 
-// wakes reports whether a paused sandbox resumes when somebody needs it.
+// wakes reports whether a paused sandbox resumes by itself on its next use.
 func wakes(l carrel.Lifecycle) bool { return l.AutoResume || l.Idle.After > 0 }
 
 // startDetached starts a process and leaves it.
@@ -164,8 +163,8 @@ func (a *app) attach(ctx context.Context, comp carrel.Computer, cmd carrel.Comma
 		defer restore()
 		cmd.TTY = &size
 	}
-	// The process must outlive the first Ctrl-C by the time it takes to end it, so
-	// the signal context does not govern the connection.
+	// The process needs some time to end after the first Ctrl-C, so the signal's context must not
+	// close the connection.
 	p, err := comp.Start(context.WithoutCancel(ctx), cmd)
 	if err != nil {
 		return 0, startFailure(err)
@@ -177,14 +176,14 @@ func (a *app) attach(ctx context.Context, comp carrel.Computer, cmd carrel.Comma
 	if err != nil {
 		return 0, err
 	}
-	if res.ExitCode < 0 { // ended by a signal: as a shell reports it
+	if res.ExitCode < 0 { // ended by a signal: use a shell's status for that
 		return 128 + int(syscall.SIGKILL), nil
 	}
 	return res.ExitCode, nil
 }
 
-// rawTerminal returns the terminal's size and switches it to raw mode, so that
-// keys reach the sandbox as they are; restore switches back.
+// rawTerminal returns the terminal's size and switches it to raw mode, so that keys reach the
+// sandbox unchanged. The returned function switches back.
 func (a *app) rawTerminal(raw bool) (carrel.Size, func(), error) {
 	size := carrel.Size{Cols: 80, Rows: 24}
 	if !isTerminal(a.in) {
@@ -204,12 +203,12 @@ func (a *app) rawTerminal(raw bool) (carrel.Size, func(), error) {
 	return size, func() { _ = term.Restore(fd, old) }, nil
 }
 
-// endGrace is how long a command may tidy up when we are asked to end, before it
-// is made to: who sent SIGTERM (timeout, a service manager) sends no second one.
+// endGrace is how long a command may clean up before it is killed, after we were asked to end.
+// Senders of SIGTERM (timeout, a service manager) send no second one.
 const endGrace = 10 * time.Second
 
-// forwardSignals passes window changes and interrupts on until stop is called.
-// The first interrupt asks the process to end, the second makes it.
+// forwardSignals passes on window changes and interrupts until stop is called. The first interrupt
+// asks the process to end, the second kills it.
 func (a *app) forwardSignals(p carrel.Process, tty bool) (stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(resized, os.Interrupt, syscall.SIGTERM)...)

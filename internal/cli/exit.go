@@ -8,9 +8,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// exitCodes is the one table from error kinds to exit statuses. Statuses are
-// never reused for another meaning. exec and shell exit with the command's own
-// status, with a shell's where there is no such command or it can't be executed, and with 125 when Carrel itself fails.
+// exitCodes is the only table from error kinds to exit statuses. A status never gets another
+// meaning. exec and shell exit with the command's own status. If there is no such command, or it
+// can't be executed, they exit with a shell's status for that. If Carrel itself fails, they exit
+// with 125.
 var exitCodes = map[carrel.Kind]int{
 	carrel.Internal:        1,
 	carrel.Invalid:         2,
@@ -28,27 +29,27 @@ var exitCodes = map[carrel.Kind]int{
 
 const (
 	exitInterrupted = 130 // as a shell reports SIGINT
-	exitOwnFailure  = 125 // exec and shell: not the command's status but ours
-	exitCantExecute = 126 // exec and shell, as run: the command is there and can't be executed
-	exitNoCommand   = 127 // exec and shell, as run: there is no such command
+	exitOwnFailure  = 125 // exec and shell: Carrel failed, not the command
+	exitCantExecute = 126 // exec, shell and run: the command can't be executed
+	exitNoCommand   = 127 // exec, shell and run: there is no such command
 )
 
 // ownFailure marks an error of exec and shell as Carrel's, not the command's.
 type ownFailure struct{ error }
 
-// Unwrap returns the error itself.
+// Unwrap returns the marked error.
 func (e ownFailure) Unwrap() error { return e.error }
 
-// unstartedCommand is an error of starting a command that is not there or can't be executed.
+// unstartedCommand is the error for a command that is missing or can't be executed.
 type unstartedCommand struct {
 	error
 	status int
 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the marked error.
 func (e unstartedCommand) Unwrap() error { return e.error }
 
-// startFailure says whether it was Carrel or the command that a start failed by.
+// startFailure marks the error of a failed start as Carrel's or as the command's.
 func startFailure(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/client"
 )
 
-// noon is when these tests happen.
+// noon is the present time in these tests.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const (
@@ -22,12 +22,12 @@ const (
 	noID   = carrel.ID("izzzzzzzzzzzzzzzzzzzz")
 )
 
-// snapID is the ID of the n-th snapshot of a test; its beginning tells it apart.
+// snapID returns the ID of the n-th snapshot of a test; the IDs differ at the beginning.
 func snapID(n int) carrel.SnapshotID {
 	return carrel.SnapshotID(fmt.Sprintf("s%07d%013d", n, 0))
 }
 
-// parts are what a fake need not have.
+// parts are the parts of a service that a fake may lack.
 type parts interface {
 	carrel.Sandboxes
 	carrel.Moments
@@ -43,7 +43,7 @@ type fake struct {
 	forks    map[carrel.SnapshotID][]carrel.ID
 	changes  []carrel.FileChange
 	results  []carrel.ForkResult
-	room     int                  // how many more may live; 0: Fork answers with results
+	room     int                  // how many more may live; 0: Fork returns results
 	created  carrel.CreateOptions // of the last Create
 	err      error                // of every change, if set
 	calls    []string             // what was asked for
@@ -94,7 +94,7 @@ func (f *fake) Resume(_ context.Context, id carrel.ID, o carrel.ResumeOptions) (
 	return f.box, was, f.did("resume %+v", o)
 }
 
-// Computer has no inside: these tests are about getting there.
+// Computer returns nothing useful: these tests stop before the inside.
 func (f *fake) Computer(_ context.Context, id carrel.ID) (carrel.Computer, error) {
 	if f.box.State != carrel.Running {
 		return nil, &carrel.Error{Op: "open computer", Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("the sandbox is %s", f.box.State)}
@@ -192,14 +192,14 @@ func (f *fake) CollectSnapshots(context.Context) (client.SnapshotsCollected, err
 	return client.SnapshotsCollected{Packs: 1, Drafts: 2, Freed: 4096}, f.err
 }
 
-// outcome is what a command did.
+// outcome is the result of a command.
 type outcome struct {
 	out, err string
 	code     int
 	calls    []string
 }
 
-// String writes it for a failed test.
+// String formats the outcome for a failed test.
 func (o outcome) String() string {
 	return fmt.Sprintf("status %d, stdout %q, stderr %q, calls %q", o.code, o.out, o.err, o.calls)
 }

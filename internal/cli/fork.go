@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// forkBatch is how many forks are asked for at once. More would be one long silence.
+// forkBatch is how many forks one request makes. With more, the user would see nothing for long.
 const forkBatch = 100
 
 // forkCommand is "carrel fork".
@@ -51,7 +51,7 @@ type forkJob struct {
 	told   map[string]bool // errors that were reported
 }
 
-// run makes the forks and says what became of them.
+// run makes the forks and reports the results.
 func (j *forkJob) run(ctx context.Context) error {
 	at, err := carrel.SnapshotID(""), error(nil)
 	for err == nil && len(j.failed) == 0 && len(j.forks) < j.opts.Count {
@@ -85,7 +85,7 @@ func (j *forkJob) run(ctx context.Context) error {
 	return j.app.printSeveral(nil, map[string]any{"wanted": j.opts.Count, "forks": j.forks, "failed": j.failed})
 }
 
-// take notes the results of one request, and returns the moment that they were made from.
+// take records the results of one request. It returns the snapshot from which the forks were made.
 func (j *forkJob) take(results []carrel.ForkResult) (at carrel.SnapshotID, err error) {
 	if len(results) == 0 {
 		return "", &carrel.Error{Op: "fork sandbox", Kind: carrel.Internal, ID: j.id, Err: errors.New("the daemon made none and says no reason")}
@@ -106,7 +106,7 @@ func (j *forkJob) take(results []carrel.ForkResult) (at carrel.SnapshotID, err e
 	return at, err
 }
 
-// fail notes a failure. Equal ones are reported once.
+// fail records a failure. Equal failures are reported once.
 func (j *forkJob) fail(err error) {
 	f := failureOf("", err)
 	j.failed = append(j.failed, f)
@@ -119,7 +119,8 @@ func (j *forkJob) fail(err error) {
 	}
 }
 
-// sumUp says how many were made, and removes them where it must be all or nothing.
+// sumUp reports how many forks were made. If the user wants all or none, it removes them after a
+// failure.
 func (j *forkJob) sumUp(ctx context.Context) {
 	if !j.whole {
 		if j.opts.Count > 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestForkBatches: many forks are made by several requests, all of the same moment. When the quota is reached, no other
-// request is begun, and what was made is named or removed.
+// TestForkBatches shows that many forks take several requests, all for the same moment. When the
+// quota is reached, no other request is sent, and the finished forks are listed or removed.
 func TestForkBatches(t *testing.T) {
 	f := &fake{box: carrel.Sandbox{ID: boxID, State: carrel.Running}, room: 250}
 	got := f.run(t, "fork", string(boxID), "-n", "250")
@@ -39,7 +39,7 @@ func TestForkBatches(t *testing.T) {
 	}
 }
 
-// killed counts the sandboxes that were killed.
+// killed returns the number of sandboxes that were killed.
 func (f *fake) killed() (n int) {
 	for _, c := range f.calls {
 		if strings.HasPrefix(c, "kill ") {

@@ -4,7 +4,7 @@ package cli
 
 import "io/fs"
 
-// hardLinks would remember the names of files that have several: they can't be told here.
+// hardLinks does nothing: this system does not show which names belong to one file.
 type hardLinks struct{}
 
 // first finds none.
@@ -13,5 +13,5 @@ func (hardLinks) first(fs.FileInfo, string) string { return "" }
 // forget does nothing.
 func (hardLinks) forget(fs.FileInfo) {}
 
-// has tells no file by its names.
+// has returns false for every file.
 func (hardLinks) has(fs.FileInfo) bool { return false }

@@ -7,11 +7,10 @@ import (
 	"syscall"
 )
 
-// hardLinks remembers the first name of each file that has several.
+// hardLinks records the first name of each file with several names.
 type hardLinks map[[2]uint64]string
 
-// first returns the name under which the file was met before. It is "" for a file that is met for
-// the first time.
+// first returns the file's name from an earlier call, "" if there was none.
 func (h hardLinks) first(info fs.FileInfo, name string) string {
 	inode, several := severalNames(info)
 	if !several {
@@ -24,7 +23,7 @@ func (h hardLinks) first(info fs.FileInfo, name string) string {
 	return ""
 }
 
-// forget takes back that the file was met: it was not copied after all.
+// forget removes a file that was not copied after all.
 func (h hardLinks) forget(info fs.FileInfo) {
 	inode, _ := severalNames(info)
 	delete(h, inode)
@@ -36,7 +35,7 @@ func (hardLinks) has(info fs.FileInfo) bool {
 	return several
 }
 
-// severalNames returns what tells a file from all others, and whether it has more than one name.
+// severalNames returns the identity of a file, and whether it has more than one name.
 func severalNames(info fs.FileInfo) (inode [2]uint64, several bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.Mode().IsRegular() {

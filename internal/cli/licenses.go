@@ -40,7 +40,7 @@ Apache-2.0.`,
 	}
 }
 
-// printNotice prints a part of the program with the texts that go with it.
+// printNotice prints a part of the program with its texts.
 func (a *app) printNotice(n notices.Notice) error {
 	names := strings.Join(n.Licenses, ", ")
 	if _, err := fmt.Fprintf(a.out, "==== %s %s (%s)\n\n", n.Name, n.Version, names); err != nil {

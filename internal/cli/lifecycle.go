@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// lifecycleFlags are the flags that say what happens to a sandbox by itself.
+// lifecycleFlags are the flags for a sandbox's lifecycle.
 type lifecycleFlags struct{ value carrel.Lifecycle }
 
 // add registers the flags.
@@ -31,11 +31,11 @@ func (l *lifecycleFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&v.Retention.For, "keep-for", 0, "and those younger than this")
 }
 
-// idleTime is how long nothing happens in a sandbox that the command line made before it is paused.
+// idleTime is how long a sandbox from the command line must be idle before it is paused.
 const idleTime = 30 * time.Minute
 
-// pauseWhenIdle gives a new sandbox the command line's own default: it is paused when it is idle, and nothing kills it. Who
-// names a timeout, or what happens at one, gets that instead.
+// pauseWhenIdle gives a new sandbox the command line's default: it is paused when it is idle, and
+// never killed. If the user sets a timeout, or an action at a timeout, the default does not apply.
 func pauseWhenIdle(f *pflag.FlagSet, opts *carrel.CreateOptions) {
 	if f.Changed("timeout") || f.Changed("on-timeout") {
 		return
@@ -46,7 +46,7 @@ func pauseWhenIdle(f *pflag.FlagSet, opts *carrel.CreateOptions) {
 	}
 }
 
-// apply overlays l with the flags that were given and reports whether any was.
+// apply sets the fields of to whose flags were given, and reports whether any was.
 func (l *lifecycleFlags) apply(f *pflag.FlagSet, to *carrel.Lifecycle) bool {
 	from, any := l.value, false
 	for flag, set := range map[string]func(){

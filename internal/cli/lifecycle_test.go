@@ -8,7 +8,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestCreatePausesWhenIdle: nothing kills what the command line makes, unless a timeout is asked for.
+// TestCreatePausesWhenIdle shows that a sandbox from the command line is never killed, unless the
+// user asks for a timeout.
 func TestCreatePausesWhenIdle(t *testing.T) {
 	pause, idle := carrel.ActionPause, func(d time.Duration) carrel.Idle { return carrel.Idle{After: d} }
 	for line, want := range map[string]carrel.CreateOptions{
@@ -33,7 +34,7 @@ func TestCreatePausesWhenIdle(t *testing.T) {
 	}
 }
 
-// TestEndText: a list says of each sandbox whether it ends or pauses by itself.
+// TestEndText shows that a list tells, for each sandbox, whether it ends or pauses by itself.
 func TestEndText(t *testing.T) {
 	box := func(l carrel.Lifecycle) carrel.Sandbox {
 		return carrel.Sandbox{State: carrel.Running, Ends: noon.Add(5 * time.Minute), Lifecycle: l}

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// localDaemons says why this system has no daemons of its own: Linux has.
+// localDaemons returns nil: Linux has daemons of its own.
 func localDaemons(string) error { return nil }
 
-// walls says why this system has none for "carrel run".
+// walls returns nil: Linux has walls for "carrel run".
 func walls() error { return nil }
 
 // runDaemon runs the daemon until it is interrupted.
@@ -21,7 +21,7 @@ func (a *app) runDaemon(ctx context.Context, cfg config.Config) error {
 	return daemon.Run(ctx, cfg, daemon.Hooks{Ready: a.announce})
 }
 
-// authority is the file of the certificate of a local daemon with --tls-self-signed.
+// authority returns the certificate file of a local daemon with --tls-self-signed.
 func authority(dataDir string) string { return daemon.Authority(dataDir) }
 
 // doctorCommand is "carrel doctor".
@@ -50,9 +50,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// printPoolLine says what the daemon keeps ready, where one runs.
+// printPoolLine reports the state of the daemon's pool, if a daemon runs.
 func (a *app) printPoolLine(ctx context.Context) {
-	_ = a.withService(ctx, func(svc carrel.Service) error { // none runs: there is nothing to say
+	_ = a.withService(ctx, func(svc carrel.Service) error { // without a daemon there is nothing to report
 		st, err := svc.Pool(ctx)
 		if err != nil {
 			return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// localDaemons says why this system has no daemons of its own, and what to do instead.
+// localDaemons returns an error: this system has no daemons of its own. The error says what to do
+// instead.
 func localDaemons(what string) error {
 	hint := "run the daemon on a Linux machine, and use it from here with --url and --api-key"
 	if runtime.GOOS == "windows" {
@@ -21,7 +22,7 @@ func localDaemons(what string) error {
 	return &carrel.Error{Op: what, Kind: carrel.Unsupported, Err: errors.New("the walls of a daemon are Linux's"), Hint: hint}
 }
 
-// walls says why this system has none for "carrel run": macOS has Seatbelt.
+// walls returns an error if this system has no walls for "carrel run". macOS has Seatbelt.
 func walls() error {
 	if runtime.GOOS == "darwin" {
 		return nil
@@ -32,7 +33,7 @@ func walls() error {
 
 func (a *app) runDaemon(context.Context, config.Config) error { return localDaemons("carrel serve") }
 
-// authority is empty: no daemon of this system's made one.
+// authority returns "": this system has no daemon that could make one.
 func authority(string) string { return "" }
 
 // doctorCommand is "carrel doctor".

@@ -15,14 +15,14 @@ import (
 type naming struct {
 	first, all bool   // the first argument; every argument
 	path       bool   // every argument of the form ID:PATH
-	snapshot   bool   // the first may also name a snapshot, which wins
+	snapshot   bool   // the first may also name a snapshot; snapshots win
 	flag       string // the value of this flag
-	own        bool   // the exit status is another's: a failure here is 125
+	own        bool   // exits with another program's status: a failure here is 125
 }
 
 // namings are the commands that take sandboxes, by their path below the root. Each of them takes an
-// ID, a name, or the beginning of an ID. The daemon knows none but IDs there: what the others mean
-// changes with what there is.
+// ID, a name, or the beginning of an ID. The daemon accepts only IDs there, because the meaning of
+// the others changes as sandboxes come and go.
 var namings = map[string]naming{
 	"exec": {first: true, own: true}, "shell": {first: true, own: true}, "ssh": {first: true, own: true},
 	"ssh-proxy": {first: true}, "info": {first: true}, "pause": {all: true}, "resume": {all: true}, "kill": {all: true},
@@ -33,10 +33,10 @@ var namings = map[string]naming{
 	"metrics": {first: true}, "trace": {first: true}, "ps": {first: true}, "attach": {first: true, own: true},
 }
 
-// namedCommands are the commands in which a sandbox may be called by its name.
+// namedCommands are the commands that accept a sandbox's name.
 type namedCommands struct{ *app }
 
-// acceptNames makes commands of the tree take names and beginnings where they take IDs.
+// acceptNames makes commands of the tree accept names and beginnings of IDs in place of IDs.
 func (a namedCommands) acceptNames(c *cobra.Command) {
 	_, below, _ := strings.Cut(c.CommandPath(), " ")
 	if n, ok := namings[below]; ok && c.RunE != nil {
@@ -57,7 +57,7 @@ func (a namedCommands) acceptNames(c *cobra.Command) {
 	}
 }
 
-// resolveArgs replaces names and beginnings by IDs. Where there is nothing to replace, it asks nobody.
+// resolveArgs replaces names and beginnings by IDs. If there are none, it asks no service.
 func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([]string, error) {
 	args = append([]string(nil), args...)
 	for i, arg := range args {
@@ -69,7 +69,7 @@ func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([
 			}
 			id, err := a.resolve(c.Context(), head)
 			if carrel.KindOf(err) == carrel.NotFound {
-				continue // a file of this machine may be called so
+				continue // a local file may have this name
 			}
 			if err != nil {
 				return nil, err
@@ -85,7 +85,7 @@ func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([
 			}
 			id, err := a.resolve(c.Context(), text)
 			if n.snapshot && carrel.KindOf(err) == carrel.NotFound {
-				continue // the command says what it looked for
+				continue // the command reports the missing snapshot or sandbox
 			}
 			if err != nil {
 				return nil, err
@@ -96,7 +96,7 @@ func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([
 	return args, a.resolveFlag(c, n)
 }
 
-// resolveFlag does the same with the value, or values, of a flag.
+// resolveFlag does the same with the values of a flag.
 func (a namedCommands) resolveFlag(c *cobra.Command, n naming) error {
 	f := c.Flags().Lookup(n.flag)
 	if n.flag == "" || f == nil || !f.Changed {
@@ -123,8 +123,8 @@ func (a namedCommands) resolveFlag(c *cobra.Command, n naming) error {
 	return f.Value.Set(values[0])
 }
 
-// isRef reports whether a text may be a name or a beginning, and is no whole ID: only such a text is
-// looked for.
+// isRef reports whether a text may be a name or a beginning and is no complete ID. Only such a text
+// needs a search.
 func isRef(text string) bool {
 	if _, err := carrel.ParseID(text); err == nil {
 		return false
@@ -132,7 +132,7 @@ func isRef(text string) bool {
 	return text != "" && carrel.CheckName(text) == nil
 }
 
-// meansSnapshot reports whether a snapshot has a text for its ID or name.
+// meansSnapshot reports whether a text is the ID or name of a snapshot.
 func (a namedCommands) meansSnapshot(ctx context.Context, text string) bool {
 	found := false
 	_ = a.withService(ctx, func(svc carrel.Service) error {
@@ -143,7 +143,7 @@ func (a namedCommands) meansSnapshot(ctx context.Context, text string) bool {
 	return found
 }
 
-// resolve finds the one sandbox that a name or the beginning of an ID means.
+// resolve finds the only sandbox for a name or the beginning of an ID.
 func (a namedCommands) resolve(ctx context.Context, text string) (id carrel.ID, err error) {
 	err = a.withService(ctx, func(svc carrel.Service) error {
 		id, err = resolveSandbox(ctx, svc, text)
@@ -152,9 +152,9 @@ func (a namedCommands) resolve(ctx context.Context, text string) (id carrel.ID, 
 	return id, err
 }
 
-// resolveSandbox finds a sandbox of the caller's own project. One that has the name and another
-// whose ID begins so are as ambiguous as two of which both begin so: nobody's name may stand before
-// another's sandbox.
+// resolveSandbox finds a sandbox of the caller's own project. If one sandbox has the name and the
+// ID of another begins with it, the text is ambiguous, as for two IDs with the same beginning. A
+// name must not hide another sandbox.
 func resolveSandbox(ctx context.Context, svc carrel.Service, text string) (carrel.ID, error) {
 	const op = "find sandbox"
 	found, err := listAll(ctx, svc, carrel.ListOptions{Match: text}, 0)
@@ -163,7 +163,7 @@ func resolveSandbox(ctx context.Context, svc carrel.Service, text string) (carre
 	}
 	var ids []string
 	for _, s := range found {
-		if s.Means(text) { // an older daemon does not know Match
+		if s.Means(text) { // an older daemon ignores Match
 			ids = append(ids, string(s.ID))
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// crowd is a service with several sandboxes. It returns all of them, as a daemon does that does not
-// know what is looked for.
+// crowd is a service with several sandboxes. It returns all of them, like a daemon that ignores
+// Match.
 type crowd struct {
 	fake
 	boxes []carrel.Sandbox
@@ -19,8 +19,8 @@ func (c *crowd) List(context.Context, carrel.ListOptions) (carrel.Page, error) {
 	return carrel.Page{Sandboxes: c.boxes}, nil
 }
 
-// TestAmbiguousSandbox: a text that may mean two sandboxes means none, also when it is the name of one: a
-// name must not stand before the sandbox whose ID begins so.
+// TestAmbiguousSandbox shows that a text that may mean two sandboxes means none, even if it is the
+// name of one. A name must not hide the sandbox whose ID begins with it.
 func TestAmbiguousSandbox(t *testing.T) {
 	c := &crowd{boxes: []carrel.Sandbox{
 		{ID: "iabcd000000000000000a"}, {ID: "iabce000000000000000a"}, {ID: "ixyz0000000000000000a", Name: "iabcd"}, {ID: "iqqq0000000000000000a", Name: "only"},
@@ -43,7 +43,8 @@ func TestAmbiguousSandbox(t *testing.T) {
 	}
 }
 
-// TestNamingsAreCommands: each entry is a command, and each command that takes an ID has an entry.
+// TestNamingsAreCommands shows that each entry is a command, and each command with an ID has an
+// entry.
 func TestNamingsAreCommands(t *testing.T) {
 	root := Commands()
 	for path, n := range namings {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// networkFlags are what a sandbox's network can be told with on the command line.
+// networkFlags are the command line's flags for a sandbox's network.
 type networkFlags struct {
 	policy      string
 	allow, deny []string
@@ -28,7 +28,7 @@ func (n *networkFlags) add(c *cobra.Command) {
 	f.StringVar(&n.proxy, "egress-proxy", "", "send its TCP through a SOCKS5 proxy: [USER:PASSWORD@]HOST:PORT")
 }
 
-// addRules adds the flags that say what may be reached.
+// addRules adds the flags for outgoing traffic.
 func (n *networkFlags) addRules(f *pflag.FlagSet) {
 	f.StringVar(&n.policy, "policy", "", "what may leave: a policy file, or the name of a preset (see carrel policy)")
 	f.StringArrayVar(&n.allow, "allow", nil, "let it reach DEST: example.com, *.example.com, an address or CIDR, tcp://HOST:PORT (repeat)")
@@ -36,7 +36,7 @@ func (n *networkFlags) addRules(f *pflag.FlagSet) {
 	f.BoolVar(&n.internet, "internet", false, "let it reach the internet (never this host or private networks)")
 }
 
-// network puts the flags into the service's words; said tells whether any was given.
+// network turns the flags into a carrel.Network. said reports whether any was given.
 func (n *networkFlags) network() (net carrel.Network, said bool, err error) {
 	net = carrel.Network{Internet: n.internet, PrivateTraffic: n.private}
 	said = n.policy != "" || len(n.allow) > 0 || len(n.deny) > 0 || n.internet || n.private || n.proxy != ""
@@ -55,7 +55,7 @@ func (n *networkFlags) network() (net carrel.Network, said bool, err error) {
 	if n.internet {
 		p.Default = "allow"
 	}
-	// What is given here is judged before what the file says, and what is denied first.
+	// Rules from flags are judged before the file's rules, denials first.
 	var rules []carrel.Rule
 	for _, list := range []struct {
 		flag string
@@ -74,7 +74,7 @@ func (n *networkFlags) network() (net carrel.Network, said bool, err error) {
 	return net, said, nil
 }
 
-// loadPolicy reads the policy that a person names: deny, allow, presets, or a file.
+// loadPolicy reads a policy by its name: deny, allow, presets, or a file.
 func loadPolicy(ref string) (carrel.Policy, error) {
 	if err := housePresets(); err != nil {
 		return carrel.Policy{}, err
@@ -82,8 +82,8 @@ func loadPolicy(ref string) (carrel.Policy, error) {
 	return policy.Load(ref)
 }
 
-// housePresets adds the house's own presets, which are known here from the environment,
-// as they are to the daemon.
+// housePresets adds the operator's own presets. The environment names them, as it does for the
+// daemon.
 func housePresets() error {
 	if file := os.Getenv("CARREL_PRESETS"); file != "" {
 		return policy.AddPresets(file)
@@ -114,8 +114,7 @@ func destination(flag, text string) (carrel.Rule, error) {
 	return r, nil
 }
 
-// splitPorts takes the ports off a destination. IPv6 addresses with ports are in
-// brackets, and without need none.
+// splitPorts splits the ports off a destination. IPv6 addresses need brackets only with ports.
 func splitPorts(host string) (string, string) {
 	if inner, rest, ok := strings.Cut(strings.TrimPrefix(host, "["), "]"); ok && strings.HasPrefix(host, "[") {
 		return inner, strings.TrimPrefix(rest, ":")
@@ -192,7 +191,7 @@ once: open connections that the new rules forbid are cut. --deny '*' closes ever
 	return c
 }
 
-// networkText says in a few words what may leave.
+// networkText describes outgoing traffic in a few words.
 func networkText(n carrel.Network) string {
 	text := "nothing may leave"
 	switch {

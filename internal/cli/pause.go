@@ -75,7 +75,7 @@ One that runs already goes on, with its timeout extended if --timeout says so.`,
 	return c
 }
 
-// printLine prints one result, unless all of them come as JSON at the end.
+// printLine prints one result. With --json it prints nothing, because all results come at the end.
 func (a *app) printLine(result any) error {
 	if a.json {
 		return nil
@@ -84,7 +84,7 @@ func (a *app) printLine(result any) error {
 	return err
 }
 
-// printSeveral prints, with --json, what became of several things, and returns err.
+// printSeveral prints, with --json, the results for several things, and returns err.
 func (a *app) printSeveral(err error, result any) error {
 	if a.json {
 		if err := a.printJSON(result); err != nil {

@@ -81,7 +81,7 @@ func (a policyCommands) policyOf(ctx context.Context, ref, sandbox string) (*pol
 	return policy.Compile(n)
 }
 
-// networkOf asks for the rules of a sandbox.
+// networkOf returns the network of a sandbox.
 func (a policyCommands) networkOf(ctx context.Context, sandbox string) (n carrel.Network, err error) {
 	id, err := carrel.ParseID(sandbox)
 	if err != nil {
@@ -95,8 +95,8 @@ func (a policyCommands) networkOf(ctx context.Context, sandbox string) (n carrel
 	return n, err
 }
 
-// printExplanation prints a verdict and how it came about. What is denied is an error,
-// with the exit status of one.
+// printExplanation prints a verdict and the steps to it. A denial is an error, with its exit
+// status.
 func (a policyCommands) printExplanation(x policy.Explanation) error {
 	if a.json {
 		if err := a.printJSON(x); err != nil {
@@ -149,7 +149,7 @@ func (a policyCommands) policyCheckCommand() *cobra.Command {
 	}
 }
 
-// checkPolicy checks one file and prints what it means.
+// checkPolicy checks one file and prints its meaning.
 func (a policyCommands) checkPolicy(name string) error {
 	p, err := a.readPolicy(name)
 	if err != nil {
@@ -169,14 +169,14 @@ func (a policyCommands) checkPolicy(name string) error {
 	return a.printWords(name+":", ready)
 }
 
-// readPolicy reads a file as Load does; "-" is standard input.
+// readPolicy reads a file like Load; "-" is standard input.
 func (a policyCommands) readPolicy(name string) (carrel.Policy, error) {
 	if name != "-" {
 		if _, err := os.Stat(name); err != nil {
 			return carrel.Policy{}, &carrel.Error{Op: "read policy", Kind: carrel.NotFound, Err: err}
 		}
 		if !strings.ContainsRune(name, os.PathSeparator) {
-			name = "./" + name // a file, whatever presets there are
+			name = "./" + name // means the file, not a preset of that name
 		}
 		return loadPolicy(name)
 	}
@@ -188,7 +188,7 @@ func (a policyCommands) readPolicy(name string) (carrel.Policy, error) {
 	return policy.Parse("standard input", data)
 }
 
-// printWords prints what a policy means.
+// printWords prints the meaning of a policy.
 func (a policyCommands) printWords(heading string, p *policy.Policy) error {
 	fmt.Fprintln(a.out, printable(heading))
 	for _, line := range p.Words() {

@@ -136,7 +136,7 @@ func TestPolicyPresets(t *testing.T) {
 	}
 }
 
-// TestPolicyDocs runs the examples of the documentation, on the policy before them.
+// TestPolicyDocs runs the examples of the documentation on the policy before them.
 func TestPolicyDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy.md")
 	if err != nil {

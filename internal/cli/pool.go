@@ -29,14 +29,14 @@ kind there are, how many there should be, and how often one was there when it wa
 	}
 }
 
-// printGate says what else starts, where something does or was refused.
+// printGate reports other starts, if there are any or some were refused.
 func (a *app) printGate(g carrel.Gate) {
 	if g.Starting+g.Waiting > 0 || g.Refused > 0 {
 		fmt.Fprintf(a.err, "carrel: %d start of %d that the machine sustains at once, %d wait for their turn; %d were refused\n", g.Starting, g.Limit, g.Waiting, g.Refused)
 	}
 }
 
-// printPool prints the kinds on stdout, and the rest for a person.
+// printPool prints the kinds on stdout, and the rest for a person on stderr.
 func (a *app) printPool(st carrel.PoolStatus) error {
 	defer a.printGate(st.Gate)
 	if b := st.Blanks; b != nil {

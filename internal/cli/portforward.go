@@ -18,7 +18,7 @@ import (
 
 const (
 	forwardMost = 512              // connections at once
-	forwardWait = 2 * time.Minute  // for a sandbox to wake and a port to answer
+	forwardWait = 2 * time.Minute  // bounds the wake-up of a sandbox and a port's answer
 	keepAlive   = 30 * time.Second // of the local connections
 )
 
@@ -43,7 +43,7 @@ the first connection. It runs until it is interrupted.`,
 	}
 }
 
-// forwarding is one port's forwarding.
+// forwarding forwards one port.
 type forwarding struct {
 	listener net.Listener
 	remote   uint16
@@ -79,7 +79,7 @@ func (a *app) portForward(ctx context.Context, svc carrel.Service, id carrel.ID,
 	going, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var wg sync.WaitGroup
-	wg.Go(func() { // waited for, as a second Close returns while the first still has the socket open
+	wg.Go(func() { // wait for it: while the first Close runs, a second returns at once although the socket is still open
 		<-going.Done()
 		for _, f := range all {
 			_ = f.listener.Close()
@@ -106,7 +106,7 @@ func (a *app) portForward(ctx context.Context, svc carrel.Service, id carrel.ID,
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return nil // being interrupted is how it ends
+		return nil // an interrupt is its normal end
 	}
 	return fmt.Errorf("take connections: %w", context.Cause(going))
 }
@@ -130,11 +130,11 @@ func parseForward(spec string) (local, remote uint16, err error) {
 	return uint16(l), uint16(r), nil
 }
 
-// carry connects one client with the sandbox's port and copies until both are done.
+// carry connects one client with the sandbox's port and copies until both directions are done.
 func carry(ctx context.Context, svc carrel.Service, id carrel.ID, port uint16, outside net.Conn) error {
 	tcp := outside.(*net.TCPConn)
 	fail := func() {
-		_ = tcp.SetLinger(0) // a reset, which nobody takes for an orderly end
+		_ = tcp.SetLinger(0) // a reset is never taken for an orderly end
 		_ = tcp.Close()
 	}
 	_ = tcp.SetKeepAlivePeriod(keepAlive)
@@ -171,7 +171,7 @@ func carry(ctx context.Context, svc carrel.Service, id carrel.ID, port uint16, o
 	return nil
 }
 
-// forwardReport tells of forwardings, one line each.
+// forwardReport describes forwardings, one line each.
 type forwardReport struct {
 	a  *app
 	mu sync.Mutex

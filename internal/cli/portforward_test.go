@@ -19,7 +19,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// portBox is a service with one sandbox whose ports are listeners of the test.
+// portBox is a service with one sandbox. Its ports are listeners of the test.
 type portBox struct {
 	fake
 	mu    sync.Mutex
@@ -65,7 +65,7 @@ func (c portComputer) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// lineWriter hands out whole lines.
+// lineWriter passes on complete lines.
 type lineWriter struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -97,8 +97,8 @@ func (w *lineWriter) next(t *testing.T) string {
 	}
 }
 
-// TestPortForward: several connections at once, each half closed on its own, to a
-// sandbox that the first of them wakes; a closed port is said, and resets.
+// TestPortForward forwards several connections at once to a sandbox that the first one wakes. Each
+// direction must close separately. For a closed port there must be a message and a reset.
 func TestPortForward(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func TestPortForward(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go func() { // greets, reads to the end, then answers: only half closing gets through this
+			go func() { // greets, reads to the end, then answers: works only with half-close
 				defer c.Close()
 				fmt.Fprintln(c, "hello")
 				raw, _ := io.ReadAll(c)
@@ -170,7 +170,7 @@ func TestPortForward(t *testing.T) {
 		t.Error("nobody woke it")
 	}
 	c, err := net.Dial("tcp", addrs[9999])
-	if err == nil { // the reset may be there before Dial returns
+	if err == nil { // the reset may come before Dial returns
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		_, err = io.ReadAll(c)
@@ -196,8 +196,8 @@ func TestPortForward(t *testing.T) {
 	}
 }
 
-// quietPort is a free port of the loopback that no other program is given for port 0: after
-// a close, whoever answers there is who listened before.
+// quietPort returns a free loopback port that no program gets for port 0. So after a close, only
+// the earlier listener could answer there.
 func quietPort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// processCommands are the commands about what runs inside a sandbox.
+// processCommands are the commands about processes in a sandbox.
 type processCommands struct{ *app }
 
 // processRow is a process in JSON.
@@ -53,14 +53,13 @@ carrel exec ID -- ps.`,
 	return c
 }
 
-// processesOf lists a sandbox's processes, in the order of their IDs. It wakes none: a sandbox that
-// is looked at stays paused.
+// processesOf lists a sandbox's processes, sorted by ID. It does not wake a paused sandbox.
 func processesOf(ctx context.Context, svc carrel.Service, id carrel.ID) ([]carrel.ProcessInfo, error) {
 	sb, err := svc.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if sb.State == carrel.Paused { // to ask its guest would wake it
+	if sb.State == carrel.Paused { // asking its guest would wake it
 		return nil, &carrel.Error{Op: "list processes", Kind: carrel.Conflict, ID: id, Err: errors.New("the sandbox is paused: nothing runs in it now"),
 			Hint: "carrel resume " + string(id)}
 	}
@@ -97,7 +96,7 @@ that Carrel could not show it. Ctrl-C leaves the process running.`,
 	}
 }
 
-// follow shows a process's output until it ends, and takes over its exit status.
+// follow shows a process's output until the process ends, and exits with its status.
 func (a processCommands) follow(ctx context.Context, svc carrel.Service, id carrel.ID, text string) error {
 	found, err := processesOf(ctx, svc, id)
 	if err != nil {
@@ -120,13 +119,13 @@ func (a processCommands) follow(ctx context.Context, svc carrel.Service, id carr
 	if err != nil {
 		return err
 	}
-	if a.code = res.ExitCode; res.ExitCode < 0 { // ended by a signal: as a shell reports it
+	if a.code = res.ExitCode; res.ExitCode < 0 { // ended by a signal: use a shell's status for that
 		a.code = 128 + int(syscall.SIGKILL)
 	}
 	return nil
 }
 
-// findProcess finds the one process that a text means: its ID, else its tag.
+// findProcess finds the only process with this ID or else this tag.
 func findProcess(found []carrel.ProcessInfo, id carrel.ID, text string) (int, error) {
 	const op = "find process"
 	if pid, err := strconv.Atoi(text); err == nil && slices.ContainsFunc(found, func(p carrel.ProcessInfo) bool { return p.PID == pid }) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// bar draws how far a job is, in one line on a terminal and not at all elsewhere.
+// bar draws the progress of a job, in one line on a terminal. Elsewhere it draws nothing.
 type bar struct {
 	out   io.Writer // nil draws nothing
 	last  time.Time
@@ -57,8 +57,8 @@ func fill(n int) string {
 	return string(s)
 }
 
-// tarDirectory streams a directory as a tarball; reading ends with the walk's
-// error, if one occurs. Closing it early ends the walk.
+// tarDirectory streams a directory as a tarball. Reading returns the walk's error, if one occurs.
+// Closing it early ends the walk.
 func tarDirectory(dir string) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -83,7 +83,7 @@ func tarEntry(tw *tar.Writer, dir, path string, d fs.DirEntry) error {
 		return err
 	}
 	if info.Mode()&(fs.ModeSocket) != 0 {
-		return nil // a socket has no content and no meaning elsewhere
+		return nil // a socket has no content and is useless elsewhere
 	}
 	link := ""
 	if info.Mode()&fs.ModeSymlink != 0 {

@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// resized is empty: this system has no signal for it, and a terminal keeps the size that it began with.
+// resized is empty: this system has no signal for it, and a terminal keeps its first size.
 var resized []os.Signal

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// resized are the signals that tell of a terminal's new size.
+// resized are the signals for a terminal's new size.
 var resized = []os.Signal{syscall.SIGWINCH}

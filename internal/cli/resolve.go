@@ -8,15 +8,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// shortLen is how much of a snapshot's ID is shown where room is short, and the
-// least that is taken for one. With 7 random characters of 36, one of 10,000
-// snapshots begins like a given word once in 8 million.
+// shortLen is how many characters of a snapshot's ID are shown where room is short. It is also the
+// least that is accepted as an ID. With 7 random characters of 36, the chance that one of 10,000
+// snapshots begins with a given word is 1 in 8 million.
 const shortLen = 8
 
-// short is the beginning of a snapshot's ID.
+// short returns the beginning of a snapshot's ID.
 func short(id carrel.SnapshotID, n int) string { return string(id[:min(n, len(id))]) }
 
-// shortIDs returns how many characters tell all these snapshots apart.
+// shortIDs returns how many characters distinguish all these snapshots.
 func shortIDs(snaps []carrel.Snapshot) int {
 	for n := shortLen; ; n++ {
 		seen, clash, cutShort := make(map[string]carrel.SnapshotID, len(snaps)), false, false
@@ -35,10 +35,9 @@ func shortIDs(snaps []carrel.Snapshot) int {
 // candidates lists the snapshots that the beginning of an ID may mean.
 type candidates func(context.Context, carrel.Service) ([]carrel.Snapshot, error)
 
-// resolveSnapshot finds the snapshot that a person names: by its ID, by a name, or by
-// the beginning of an ID as timeline shows it. The daemon knows only the first two:
-// what an abbreviation means changes with what there is, which is no way to call
-// things over an API.
+// resolveSnapshot finds a snapshot by its ID, by a name, or by the beginning of an ID as timeline
+// shows it. The daemon knows only the first two. The meaning of an abbreviation changes as
+// snapshots come and go, so an API should not use it.
 func resolveSnapshot(ctx context.Context, svc carrel.Service, arg string, among candidates) (carrel.SnapshotID, error) {
 	if id, err := carrel.ParseSnapshotID(arg); err == nil {
 		return id, nil
@@ -80,7 +79,7 @@ func isShortID(s string) bool {
 	return len(s) >= shortLen && s[0] == 's' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// allSnapshots are the candidates where no sandbox narrows them down.
+// allSnapshots returns all snapshots as candidates, if no sandbox limits them.
 func allSnapshots(ctx context.Context, svc carrel.Service) ([]carrel.Snapshot, error) {
 	return listSnapshots(ctx, svc, carrel.SnapshotListOptions{Auto: true}, 0)
 }
@@ -93,7 +92,7 @@ func snapshotsOf(id carrel.ID) candidates {
 	}
 }
 
-// listSnapshots follows the pages of a list; limit 0 is all.
+// listSnapshots reads all pages of a list; limit 0 is no limit.
 func listSnapshots(ctx context.Context, svc carrel.Service, opts carrel.SnapshotListOptions, limit int) ([]carrel.Snapshot, error) {
 	all := []carrel.Snapshot{}
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// backTo says where a rollback goes.
+// backTo is the destination of a rollback.
 type backTo struct {
 	snapshot string
 	last     bool
@@ -107,12 +107,12 @@ func (to backTo) find(ctx context.Context, svc carrel.Service, id carrel.ID) (ca
 	return at, nil
 }
 
-// noSnapshot is the error of a sandbox without the moment that is asked for.
+// noSnapshot returns the error for a sandbox that lacks the requested snapshot.
 func noSnapshot(id carrel.ID, what, hint string) error {
 	return &carrel.Error{Op: "find snapshot", Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("%s", what), Hint: hint}
 }
 
-// parentOf returns the moment before one; "" when there is none on the timeline.
+// parentOf returns the snapshot before a given one; "" if the timeline has none.
 func parentOf(tl carrel.Timeline, id carrel.SnapshotID) carrel.SnapshotID {
 	var parent carrel.SnapshotID
 	for _, s := range tl.Snapshots {

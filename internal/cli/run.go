@@ -6,7 +6,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/run"
 )
 
-// runCommand is "carrel run". Most calls of it never come here: cmd/carrel runs them at once (run.Quick).
+// runCommand is "carrel run". Most calls do not reach it, because cmd/carrel runs them at once
+// (run.Quick).
 func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARG…]",

@@ -19,12 +19,12 @@ import (
 	"golang.org/x/term"
 )
 
-// runDeps are the heavy parts of "carrel run".
+// runDeps returns the heavy parts of "carrel run".
 func runDeps() run.Deps {
 	return run.Deps{Stage: stagebin.File, Wire: wired.Open, Tier: runTier}
 }
 
-// runTier runs the command in a sandbox of another tier in this process.
+// runTier runs the command in a sandbox of another tier, in this process.
 func runTier(ctx context.Context, j *run.Job) (int, syscall.Signal, error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)

@@ -9,7 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/run"
 )
 
-// runDeps are the heavy parts of "carrel run". They are Linux's; each says so when it is asked for.
+// runDeps returns the heavy parts of "carrel run". They exist on Linux only; here each returns an
+// error that says so.
 func runDeps() run.Deps {
 	return run.Deps{
 		Wire: func(run.WireOptions) (run.Wire, error) { return nil, localDaemons("carrel run --allow") },

@@ -41,7 +41,7 @@ request wakes it. --pause-idle changes that time, or with 0 lets it run on. With
 			if opts.Metadata, err = keyValues("--metadata", meta); err != nil {
 				return err
 			}
-			// Without a word here the daemon's default policy holds.
+			// Without network flags the daemon's default policy holds.
 			if opts.Network, _, err = net.network(); err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func (a *app) listCommand() *cobra.Command {
 	return c
 }
 
-// listAll follows the pages of a list.
+// listAll reads all pages of a list.
 func listAll(ctx context.Context, svc carrel.Service, opts carrel.ListOptions, limit int) ([]carrel.Sandbox, error) {
 	all := []carrel.Sandbox{}
 	for {
@@ -142,7 +142,7 @@ func listAll(ctx context.Context, svc carrel.Service, opts carrel.ListOptions, l
 func (a *app) printSandboxes(all []carrel.Sandbox) error {
 	if a.json {
 		for i := range all {
-			all[i].AccessToken, all[i].TrafficToken = "", "" // a list is for looking; info shows them
+			all[i].AccessToken, all[i].TrafficToken = "", "" // a list does not need them; info shows them
 		}
 		return a.printJSON(all)
 	}
@@ -224,7 +224,7 @@ func (a *app) infoCommand() *cobra.Command {
 	}
 }
 
-// onSandbox is the body of a command whose one argument is a sandbox.
+// onSandbox returns the function of a command whose only argument is a sandbox.
 func (a *app) onSandbox(fn func(context.Context, carrel.Service, carrel.ID) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		id, err := carrel.ParseID(args[0])

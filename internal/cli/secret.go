@@ -20,7 +20,7 @@ import (
 // secretCommands are the commands about secrets.
 type secretCommands struct{ *app }
 
-// mostSecret is more than a secret may have: enough to say so.
+// mostSecret is larger than the greatest secret, so that the error can report too large a value.
 const mostSecret = 128 << 10
 
 // secretCommand is "carrel secret …".
@@ -83,7 +83,7 @@ once, for good: to change it, remove the secret and set it anew.`,
 	return c
 }
 
-// setSecret creates a secret, or replaces the value of the one there is.
+// setSecret creates a secret, or replaces the value of an existing one.
 func setSecret(ctx context.Context, all carrel.Secrets, s carrel.NewSecret) (carrel.Secret, error) {
 	made, err := all.CreateSecret(ctx, s)
 	if carrel.KindOf(err) != carrel.AlreadyExists {
@@ -150,8 +150,8 @@ func (a secretCommands) secretValue(ctx context.Context, name, file string) (str
 	return value, nil
 }
 
-// readHidden reads a line from a terminal without showing it. An interrupt ends it and
-// shows what is typed again.
+// readHidden reads a line from a terminal without showing it. An interrupt ends it and turns the
+// echo on again.
 func readHidden(ctx context.Context, fd int) ([]byte, error) {
 	before, err := term.GetState(fd)
 	if err != nil {
@@ -162,7 +162,7 @@ func readHidden(ctx context.Context, fd int) ([]byte, error) {
 		err error
 	}
 	read := make(chan line, 1)
-	go func() { // after an interrupt it ends with the process
+	go func() { // after an interrupt it lives until the process ends
 		raw, err := term.ReadPassword(fd)
 		read <- line{raw, err}
 	}()

@@ -21,7 +21,7 @@ import (
 
 const canary = "sk-canary-77ab01"
 
-// keeping is a service that keeps secrets.
+// keeping is a service that stores secrets.
 type keeping struct {
 	*fake
 	carrel.Secrets
@@ -30,7 +30,7 @@ type keeping struct {
 
 func (k keeping) RekeySecrets(_ context.Context, key []byte) error { return k.vault.Rekey(key) }
 
-// secretLine runs a command line with input; no output has the value.
+// secretLine runs a command line with input. No output may contain the value.
 func secretLine(t *testing.T, v *vault.Vault, input, line string) outcome {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "in")
@@ -66,7 +66,8 @@ func openVault(t *testing.T) *vault.Vault {
 	return v
 }
 
-// TestSecretVerbs runs command lines; what is kept is what was given, without the line's end.
+// TestSecretVerbs runs command lines. The stored value must equal the input without the end of the
+// line.
 func TestSecretVerbs(t *testing.T) {
 	v := openVault(t)
 	file := filepath.Join(t.TempDir(), "key")
@@ -75,8 +76,8 @@ func TestSecretVerbs(t *testing.T) {
 	}
 	for _, c := range []struct {
 		line, input string
-		want        outcome // out and err: what they begin with
-		value       string  // of the secret "a" afterwards, if any
+		want        outcome // the beginnings of out and err
+		value       string  // of the secret "a" after the command, if it exists
 	}{
 		{"secret list", "", outcome{out: "NAME "}, ""},
 		{"--json secret list", "", outcome{out: "[]\n"}, ""},
@@ -113,7 +114,7 @@ func TestSecretVerbs(t *testing.T) {
 	}
 }
 
-// TestSecretPrompt: on a terminal the value is asked for, and not shown.
+// TestSecretPrompt shows that on a terminal the command asks for the value and does not show it.
 func TestSecretPrompt(t *testing.T) {
 	v := openVault(t)
 	master, terminal, err := pty.Open()
@@ -122,7 +123,7 @@ func TestSecretPrompt(t *testing.T) {
 	}
 	defer master.Close()
 	defer terminal.Close()
-	// Somebody types when the terminal shows nothing any more.
+	// Type when the terminal's echo is off.
 	typed := make(chan error, 1)
 	go func() {
 		err := testenv.Within(t.Context(), time.Minute, func() error {
@@ -156,7 +157,7 @@ func TestSecretPrompt(t *testing.T) {
 	}
 }
 
-// TestNoSecretsKept: a service that keeps none says so.
+// TestNoSecretsKept checks the error of a service that stores no secrets.
 func TestNoSecretsKept(t *testing.T) {
 	if got := (&fake{}).run(t, "secret", "list"); got.code != 8 || !strings.Contains(got.err, "no store of secrets") {
 		t.Error(got)

@@ -42,7 +42,7 @@ the file. "carrel config" shows what holds and where it comes from.`,
 	return c
 }
 
-// finishConfig makes directories absolute and checks the whole.
+// finishConfig makes directories absolute and checks all settings.
 func finishConfig(cfg *config.Config) error {
 	dirs := []*string{&cfg.DataDir, &cfg.CacheDir}
 	if s := cfg.SnapshotStore; s != "" && !strings.Contains(s, "://") {
@@ -58,8 +58,8 @@ func finishConfig(cfg *config.Config) error {
 	return cfg.Validate()
 }
 
-// announce tells a person where the daemon is, and how to use it after its API key was made. It names
-// the key's file and never the key: stderr often goes to logs that others read.
+// announce tells a person the daemon's address and, after it made its API key, how to use it. It
+// names the key's file and never the key, because stderr often goes to logs that others read.
 func (a *app) announce(url, _ string, first bool) {
 	if a.json {
 		_ = a.printJSON(map[string]string{"url": url})

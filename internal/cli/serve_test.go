@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// TestServeRefuses: wrong settings end the command before a daemon starts, and the
+// TestServeRefuses shows that invalid settings end the command before a daemon starts, and that the
 // message names the flag.
 func TestServeRefuses(t *testing.T) {
 	const canary = "wJalrXUtnFEMI"
@@ -36,8 +36,8 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestStoreDirectory: a relative directory is where the command was started, as for
-// all directories; a bucket is no directory.
+// TestStoreDirectory shows that a relative directory begins where the command was started, as for
+// all directories, and that a bucket is not taken for a directory.
 func TestStoreDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := filepath.Abs(".")
@@ -55,8 +55,8 @@ func TestStoreDirectory(t *testing.T) {
 	}
 }
 
-// TestAnnounceKeepsTheKey: stderr often goes to logs that others read. A daemon that made its key
-// says where the key lies, and not what it is.
+// TestAnnounceKeepsTheKey shows that a daemon that made its key names the key's file and does not
+// print the key. stderr often goes to logs that others read.
 func TestAnnounceKeepsTheKey(t *testing.T) {
 	var errs strings.Builder
 	a := &app{out: io.Discard, err: &errs, dataDir: "/srv/carrel"}

@@ -6,7 +6,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// failure is what went wrong with one of several, in JSON.
+// failure is the error for one of several things, in JSON.
 type failure struct {
 	ID    string      `json:"id,omitempty"`
 	Kind  carrel.Kind `json:"kind"`
@@ -18,9 +18,8 @@ func failureOf(id string, err error) failure {
 	return failure{ID: id, Kind: carrel.KindOf(err), Error: err.Error(), Hint: carrel.HintOf(err)}
 }
 
-// forEach does the same with each of several and goes on when one fails. The first
-// error decides the exit status and is returned to be reported at the end; the
-// others are reported here.
+// forEach calls do for each name and goes on if one fails. It returns the first error, which is
+// reported at the end and decides the exit status; it reports the others itself.
 func (a *app) forEach(ctx context.Context, names []string, do func(name string) error) ([]failure, error) {
 	var firstErr error
 	failed := []failure{} // never null in JSON
@@ -42,7 +41,7 @@ func (a *app) forEach(ctx context.Context, names []string, do func(name string) 
 	return failed, firstErr
 }
 
-// checkIDs refuses the whole list when one is no sandbox's ID, before anything is done.
+// checkIDs refuses the whole list if one is not a sandbox's ID, before anything is done.
 func checkIDs(args []string) error {
 	for _, arg := range args {
 		if _, err := carrel.ParseID(arg); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/run/simshell"
 )
 
-// simFlags are the flags of "carrel sim" as they were given.
+// simFlags are the flags of "carrel sim" as given.
 type simFlags struct {
 	root           string
 	write          bool
@@ -62,7 +62,8 @@ network until you say otherwise. The exit status is the script's.`,
 				line, _ := strings.CutSuffix(guest.RefusalLine(d), " See "+guest.DeniedFile) // there is no such file here
 				fmt.Fprintln(a.err, line)
 			}
-			// This process is the machine: the garbage of its programs is collected before it is as much as what they may hold.
+			// The machine runs in this process, so the collector must work before garbage reaches
+			// the machine's limits.
 			debug.SetMemoryLimit(o.Limits.Memory + int64(o.DiskMB)<<20)
 			code, err := simshell.Run(c.Context(), o)
 			if err != nil {

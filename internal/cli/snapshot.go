@@ -42,7 +42,7 @@ beginning of its ID as carrel timeline shows it will do.`,
 	return c
 }
 
-// printSnapshotID prints what a command made or changed.
+// printSnapshotID prints the ID of a snapshot that a command made or changed.
 func (a snapshotCommands) printSnapshotID(s carrel.Snapshot) error {
 	if a.json {
 		return a.printJSON(s)
@@ -154,8 +154,8 @@ func (a snapshotCommands) snapshotInspectCommand() *cobra.Command {
 	}
 }
 
-// onSnapshot is the body of a command whose first argument is a snapshot; rest are
-// the others.
+// onSnapshot returns the function of a command whose first argument is a snapshot; rest are the
+// other arguments.
 func (a snapshotCommands) onSnapshot(fn func(ctx context.Context, svc carrel.Service, id carrel.SnapshotID, rest []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		return a.withService(c.Context(), func(svc carrel.Service) error {
@@ -186,7 +186,7 @@ func (a snapshotCommands) snapshotLabelCommand() *cobra.Command {
 	}
 }
 
-// sameName reports whether two names are one: a name without a tag has the default one.
+// sameName reports whether two names mean the same: a name without a tag has the default tag.
 func sameName(a, b string) bool {
 	const defaultTag = ":default"
 	return strings.TrimSuffix(a, defaultTag) == strings.TrimSuffix(b, defaultTag)

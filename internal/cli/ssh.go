@@ -18,7 +18,7 @@ import (
 // sshCommands are the commands about SSH and its keys.
 type sshCommands struct{ *app }
 
-// sshSuffix is what names of sandboxes end in for ssh, so that one stanza is for all.
+// sshSuffix is the end of sandboxes' names for ssh, so that one stanza serves all of them.
 const sshSuffix = ".carrel"
 
 // sshCommand is "carrel ssh".
@@ -66,9 +66,8 @@ For ssh, scp, sftp, rsync and editors themselves, put what --config prints into
 	return c
 }
 
-// sshConfig prints a stanza for ssh_config. The connection is a pipe to a process of
-// this user's own: there is nothing for a host key to prove, and it is a new one each
-// time.
+// sshConfig prints a stanza for ssh_config. The connection is a pipe to a process of the same user.
+// So a host key proves nothing, and it is new each time.
 func (a sshCommands) sshConfig() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +94,7 @@ func (a sshCommands) sshConfig() error {
 	return err
 }
 
-// shellQuote makes one word of a text for sh.
+// shellQuote quotes a text as one word for sh.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@") == "" {
 		return s
@@ -122,7 +121,7 @@ See carrel ssh --config.`,
 	}
 }
 
-// sshProxy serves the one connection.
+// sshProxy serves the only connection.
 func (a sshCommands) sshProxy(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 	if _, err := svc.Get(ctx, id); err != nil {
 		return err
@@ -137,7 +136,7 @@ func (a sshCommands) sshProxy(ctx context.Context, svc carrel.Service, id carrel
 	return door.Close()
 }
 
-// waking opens computers as the other commands do.
+// waking opens computers like the other commands: it wakes paused sandboxes.
 type waking struct{ carrel.Service }
 
 // Computer implements sshdoor.Sandboxes.
@@ -166,7 +165,7 @@ func (stdio) LocalAddr() net.Addr { return stdioAddr{} }
 // RemoteAddr implements net.Conn.
 func (stdio) RemoteAddr() net.Addr { return stdioAddr{} }
 
-// SetDeadline implements net.Conn: a pipe has none.
+// SetDeadline implements net.Conn. A pipe has no deadlines.
 func (stdio) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

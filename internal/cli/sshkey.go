@@ -66,7 +66,7 @@ func (a sshCommands) sshKeyAdd() *cobra.Command {
 	return c
 }
 
-// readKey reads a public key's file. A private key is not even sent.
+// readKey reads a public key's file. It refuses a private key, which is never sent.
 func (a sshCommands) readKey(name string) (string, error) {
 	var in io.Reader = a.in
 	if name != "-" {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// storeKeeper is what can be asked of a daemon's snapshot store. It is no part of
-// [carrel.Service]: only who runs the daemon has a use for it.
+// storeKeeper is the part of the client for a daemon's snapshot store. It is not in
+// [carrel.Service], because only the operator of the daemon needs it.
 type storeKeeper interface {
 	SnapshotUsage(ctx context.Context) (client.SnapshotUsage, error)
 	CollectSnapshots(ctx context.Context) (client.SnapshotsCollected, error)

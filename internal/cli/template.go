@@ -71,8 +71,8 @@ func (a templateCommands) templateImportCommand() *cobra.Command {
 	return c
 }
 
-// openArchive opens what import reads: standard input, a file, or a directory,
-// which is sent as a tar stream.
+// openArchive opens the input of import: standard input, a file, or a directory, which is sent as a
+// tar stream.
 func (a templateCommands) openArchive(path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(a.in), nil

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// startFlags say how a template starts, and who may use it.
+// startFlags are the flags for a template's start, and for who may use it.
 type startFlags struct {
 	start, ready string
 	public       bool
@@ -20,7 +20,7 @@ func (f *startFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.public, "public", false, "let every project make sandboxes of it (administrators; --public=false: no more)")
 }
 
-// update is what the flags that were given change; ok is false for nothing.
+// update returns the changes that the given flags ask for; ok is false if there are none.
 func (f *startFlags) update(c *cobra.Command) (u carrel.TemplateUpdate, ok bool) {
 	if c.Flags().Changed("start") {
 		args := []string{}
@@ -38,7 +38,7 @@ func (f *startFlags) update(c *cobra.Command) (u carrel.TemplateUpdate, ok bool)
 	return u, u != (carrel.TemplateUpdate{})
 }
 
-// apply changes a template that was just made.
+// apply changes a new template.
 func (f *startFlags) apply(c *cobra.Command, svc carrel.Service, t carrel.Template, err error) (carrel.Template, error) {
 	u, ok := f.update(c)
 	if err != nil || !ok {

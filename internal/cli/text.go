@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// printable replaces what is not a visible character: names, labels and commands
-// come from others, and a terminal obeys escape sequences. Marks that reverse the
-// direction of writing would make one text look like another; more than a few
-// combining ones on a character run over the lines above.
+// printable replaces characters that are not visible. Names, labels and commands come from outside,
+// and a terminal obeys escape sequences. It also replaces marks that reverse the direction of
+// writing, because one text could look like another. It limits combining characters, because many
+// of them would cover the lines above.
 func printable(s string) string {
 	const zwj, mostMarks = '\u200d', 4
 	marks := 0
@@ -32,7 +32,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// quoted writes a text in quotes that nothing in it can end.
+// quoted writes a text in quotes. No character of the text can end them.
 func quoted(s string, ascii bool) string {
 	if ascii {
 		return strconv.QuoteToASCII(s)
@@ -41,8 +41,8 @@ func quoted(s string, ascii bool) string {
 	return `"` + printable(s) + `"`
 }
 
-// wide are the characters that take two cells of a terminal: the East Asian wide and
-// full-width ones and emoji, by ranges (Unicode's EastAsianWidth, coarsened).
+// wide are ranges of characters that take two cells of a terminal: the East Asian wide and
+// full-width ones and emoji (Unicode's EastAsianWidth, simplified).
 var wide = [][2]rune{
 	{0x1100, 0x115f}, {0x231a, 0x231b}, {0x23e9, 0x23ec}, {0x26a1, 0x26a1}, {0x2705, 0x2705}, {0x2728, 0x2728}, {0x274c, 0x274c},
 	{0x2753, 0x2755}, {0x2757, 0x2757}, {0x2795, 0x2797}, {0x2b1b, 0x2b1c}, {0x2b50, 0x2b50}, {0x2e80, 0x303e}, {0x3041, 0x33ff},
@@ -52,7 +52,7 @@ var wide = [][2]rune{
 	{0x1fa70, 0x1faff}, {0x20000, 0x3fffd},
 }
 
-// runeCells is how many cells of a terminal a character takes.
+// runeCells returns how many cells of a terminal a character takes.
 func runeCells(r rune) int {
 	if r < 0x300 {
 		return 1
@@ -67,7 +67,7 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// cells is how many cells of a terminal a text takes.
+// cells returns how many cells of a terminal a text takes.
 func cells(s string) int {
 	n := 0
 	for _, r := range s {
@@ -76,7 +76,7 @@ func cells(s string) int {
 	return n
 }
 
-// cut shortens a text to so many cells; the mark more stands for what is left out.
+// cut shortens a text to at most most cells; more replaces the part that is left out.
 func cut(s string, most int, more string) string {
 	if cells(s) <= most {
 		return s
@@ -90,7 +90,7 @@ func cut(s string, most int, more string) string {
 	return s
 }
 
-// pad fills a text up to so many cells.
+// pad adds blanks to a text up to width cells.
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-cells(s)))
 }
@@ -116,8 +116,8 @@ func ago(now, t time.Time) string {
 	return unit(d/(24*time.Hour), "d")
 }
 
-// plainTerminal reports whether only ASCII should be drawn: the locale's encoding is
-// not UTF-8, or the terminal can do nothing.
+// plainTerminal reports whether to draw only ASCII: the locale's encoding is not UTF-8, or the
+// terminal has no abilities.
 func plainTerminal(getenv func(string) string) bool {
 	if getenv("TERM") == "dumb" {
 		return true
@@ -126,8 +126,8 @@ func plainTerminal(getenv func(string) string) bool {
 	return !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")
 }
 
-// pathText writes a file's name on one line. One with characters that can't be
-// shown, or that could be taken for the end of it, is quoted as Go and C do.
+// pathText writes a file's name on one line. It quotes, as Go and C do, a name with characters that
+// can't be shown or could be taken for the end of the name.
 func pathText(name string) string {
 	if !utf8.ValidString(name) || name != printable(name) || strings.ContainsAny(name, `"\`) || strings.Contains(name, "  ") || name != strings.TrimSpace(name) {
 		return strconv.QuoteToGraphic(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// past is a straight history of so many snapshots, the last of which is the head.
+// past makes a straight timeline of n snapshots. The last one is the head.
 func past(n int) *fake {
 	f := &fake{box: carrel.Sandbox{ID: boxID, State: carrel.Running, Snapshot: snapID(n)}}
 	for i := 1; i <= n; i++ {
@@ -23,7 +23,7 @@ func past(n int) *fake {
 	return f
 }
 
-// TestVerbs runs command lines and compares all that a script could depend on.
+// TestVerbs runs command lines and compares everything that a script could use.
 func TestVerbs(t *testing.T) {
 	box, s1, s2, s3 := string(boxID), string(snapID(1)), string(snapID(2)), string(snapID(3))
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestVerbs(t *testing.T) {
 		{line: "snapshot keep $1 --off", want: outcome{out: s1 + "\n", calls: []string{"update " + s1 + " kept false"}}},
 		{line: "snapshot rm base $1", want: outcome{out: s2 + "\n" + s1 + "\n", calls: []string{"delete " + s2, "delete " + s1}}, tune: named},
 		{line: "snapshot rm nothing $1", want: outcome{out: s1 + "\n", err: "carrel: get snapshot: no snapshot \"nothing\"\n", code: 3, calls: []string{"delete " + s1}}},
-		{line: "snapshot rm s000000", want: outcome{code: 3, err: "carrel: get snapshot: no snapshot \"s000000\"\n"}}, // too short to be taken for an ID
+		{line: "snapshot rm s000000", want: outcome{code: 3, err: "carrel: get snapshot: no snapshot \"s000000\"\n"}}, // too short for an ID
 		{line: "snapshot rm $ID", want: outcome{code: 2, err: "carrel: find snapshot: snapshot: " + box + " is a sandbox's ID\nhint: its snapshots: carrel timeline " + box + "\n"}},
 		{line: "snapshot gc", want: outcome{out: "4096\n", err: "carrel: freed 4.0 KiB: 1 pack removed or rewritten, 2 unfinished snapshots\n"}},
 		{line: "--json snapshot gc", want: outcome{out: `{"packs":1,"drafts":2,"freed":4096}` + "\n"}},
@@ -132,7 +132,8 @@ func TestForkJSON(t *testing.T) {
 	}
 }
 
-// TestAmbiguous: the beginning of two IDs means neither, on all pages of a list.
+// TestAmbiguous shows that the beginning of two IDs means neither, even if the two are on different
+// pages of a list.
 func TestAmbiguous(t *testing.T) {
 	f := past(5)
 	f.pageSize = 2
@@ -151,7 +152,7 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// TestLifecycle: flags change what they name and nothing else.
+// TestLifecycle shows that flags change what they name and nothing else.
 func TestLifecycle(t *testing.T) {
 	f := past(0)
 	f.run(t, "lifecycle", string(boxID)) // fills in the sandbox
@@ -173,7 +174,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// TestPausedLook: what ls and info say of a paused sandbox.
+// TestPausedLook checks the output of ls and info for a paused sandbox.
 func TestPausedLook(t *testing.T) {
 	f := past(2)
 	f.box.State, f.box.Started, f.box.Ends, f.box.Generation = carrel.Paused, noon.Add(-time.Hour), noon.Add(-time.Minute), 3
@@ -195,8 +196,8 @@ func TestPausedLook(t *testing.T) {
 	}
 }
 
-// TestHostileError: what a daemon quotes in an error does not reach the terminal as an
-// escape sequence.
+// TestHostileError shows that text in a daemon's error does not reach the terminal as an escape
+// sequence.
 func TestHostileError(t *testing.T) {
 	f := past(1)
 	f.err = &carrel.Error{Op: "snapshot", Kind: carrel.AlreadyExists, Err: errors.New("\x1b]0;x\x07 \u202e evil\u009b"), Hint: "\x1b[31mrun this"}

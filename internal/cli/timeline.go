@@ -61,7 +61,7 @@ holds, the size of that, what it added to the store, and why it was taken.`,
 	return c
 }
 
-// pen is how a timeline is written.
+// pen is the style in which a timeline is written.
 type pen struct {
 	now    time.Time
 	ascii  bool
@@ -72,7 +72,7 @@ type pen struct {
 	short  int // characters of a snapshot's ID
 }
 
-// pen suits what standard output is. Colour never says what is not also written.
+// pen returns the pen for standard output. Colour never carries information that the text lacks.
 func (a *app) pen(ascii bool) pen {
 	p := pen{now: a.now(), ascii: ascii, width: math.MaxInt, glyphs: unicodeGlyphs}
 	if ascii {
@@ -87,7 +87,7 @@ func (a *app) pen(ascii bool) pen {
 	return p
 }
 
-// The styles, as terminals want them.
+// The styles, as escape sequences of terminals.
 const (
 	plain = ""
 	faint = "\x1b[2m"
@@ -136,7 +136,7 @@ func (p pen) timeline(tl carrel.Timeline, sb carrel.Sandbox) string {
 	return out.String()
 }
 
-// present says how the sandbox is now.
+// present describes the present state of the sandbox.
 func (p pen) present(sb carrel.Sandbox) string {
 	if sb.State == carrel.Running || sb.State == "" {
 		return "you are here"
@@ -144,7 +144,7 @@ func (p pen) present(sb carrel.Sandbox) string {
 	return "you are here, " + string(sb.State)
 }
 
-// columns returns, for each row of a snapshot, what is aligned.
+// columns returns the aligned part of each row with a snapshot.
 func (p pen) columns(rows []row) []string {
 	table, widths := make([][]string, len(rows)), [5]int{}
 	for i, r := range rows {
@@ -176,11 +176,11 @@ func (p pen) columns(rows []row) []string {
 	return out
 }
 
-// mostDetail is how much of a command line is shown.
+// mostDetail is how much of a command line is shown, in cells.
 const mostDetail = 60
 
-// texts are what others wrote about a snapshot. Each is in quotes or brackets that it
-// can't end, so that none passes for a word of ours.
+// texts returns texts of users about a snapshot. Each is in quotes or brackets that it can't end,
+// so that nobody takes it for a text of ours.
 func (p pen) texts(tl carrel.Timeline, m *moment) string {
 	var out strings.Builder
 	if m.Label != "" {
@@ -205,8 +205,8 @@ func (p pen) texts(tl carrel.Timeline, m *moment) string {
 	return out.String()
 }
 
-// write writes one line, no wider than the terminal. Whatever is in it, the terminal
-// gets visible characters only.
+// write writes one line, no wider than the terminal. The terminal gets only visible characters,
+// whatever the line contains.
 func (p pen) write(out *strings.Builder, pieces []piece) {
 	whole := ""
 	for i, s := range pieces {
@@ -244,7 +244,7 @@ func (p pen) visible(s string) string {
 	}, s)
 }
 
-// holds says what a snapshot holds.
+// holds describes the contents of a snapshot.
 func holds(s carrel.Snapshot) string {
 	if s.Memory {
 		return "memory"
@@ -252,7 +252,7 @@ func holds(s carrel.Snapshot) string {
 	return "files"
 }
 
-// addedText writes what a snapshot added to the store.
+// addedText writes how much a snapshot added to the store.
 func addedText(n int64) string {
 	if n < 0 { // not packed yet
 		return "+?"

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the drawings of this run to testdata")
 
-// grow makes a timeline of parent numbers: the n-th snapshot (from 1) came after the
-// parents[n-1]-th, 0 is none.
+// grow makes a timeline from the numbers of parents: the n-th snapshot (from 1) came after the
+// parents[n-1]-th; 0 is none.
 func grow(head int, parents ...int) carrel.Timeline {
 	tl := carrel.Timeline{Sandbox: boxID, Size: int64(len(parents)) * 5 << 20}
 	if head > 0 {
@@ -36,7 +36,7 @@ func grow(head int, parents ...int) carrel.Timeline {
 	return tl
 }
 
-// forks hangs so many forks from the n-th snapshot.
+// forks adds count forks to the n-th snapshot.
 func forks(tl carrel.Timeline, n, count int) carrel.Timeline {
 	if tl.Forks == nil {
 		tl.Forks = map[carrel.SnapshotID][]carrel.ID{}
@@ -47,7 +47,7 @@ func forks(tl carrel.Timeline, n, count int) carrel.Timeline {
 	return tl
 }
 
-// shapes are the timelines whose drawings are kept in testdata/timeline.
+// shapes are the timelines with drawings in testdata/timeline.
 func shapes() map[string]carrel.Timeline {
 	straight := make([]int, 200)
 	for i := range straight {
@@ -156,7 +156,7 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
-// TestDrawingsHold checks what must be true of every drawing, whatever is drawn.
+// TestDrawingsHold checks properties that every drawing must have.
 func TestDrawingsHold(t *testing.T) {
 	for name, tl := range shapes() {
 		sb := carrel.Sandbox{ID: boxID, State: carrel.Running}
@@ -193,8 +193,8 @@ func TestDrawingsHold(t *testing.T) {
 	}
 }
 
-// holdsAll checks that each snapshot has one line, each after its parent's, and that
-// the present is there once.
+// holdsAll checks that each snapshot has one line, after its parent's, and that the present appears
+// once.
 func holdsAll(t *testing.T, name, drawing string, tl carrel.Timeline) {
 	t.Helper()
 	n := shortIDs(tl.Snapshots)
@@ -228,7 +228,7 @@ func holdsAll(t *testing.T, name, drawing string, tl carrel.Timeline) {
 	}
 }
 
-// TestStraightIsStraight: without a rollback nothing is indented, whatever the length.
+// TestStraightIsStraight shows that without a rollback nothing is indented, whatever the length.
 func TestStraightIsStraight(t *testing.T) {
 	parents := make([]int, 3000)
 	for i := range parents {
@@ -242,7 +242,7 @@ func TestStraightIsStraight(t *testing.T) {
 	}
 }
 
-// TestTimelineCommand is the command itself: streams, --json and the locale.
+// TestTimelineCommand checks the command itself: streams, --json and the locale.
 func TestTimelineCommand(t *testing.T) {
 	f := past(2)
 	got := f.run(t, "timeline", string(boxID))
@@ -288,8 +288,8 @@ func TestPlainTerminal(t *testing.T) {
 	}
 }
 
-// FuzzPrintable: nothing that comes out of printable or quoted moves a terminal's
-// cursor, and cut keeps to its width.
+// FuzzPrintable shows that no output of printable or quoted moves a terminal's cursor, and that cut
+// keeps to its width.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range []string{"", "plain", "\x1b[2J", "日本語", "👩‍👩‍👧", "a\u0301\u0301\u0301\u0301\u0301\u0301", "\u202e", `"\`, "\xff\xfe"} {
 		f.Add(s, 5)
@@ -308,7 +308,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// TestTimelineOnTerminal: colours and the terminal's width, where there is one.
+// TestTimelineOnTerminal checks colours and the width on a terminal.
 func TestTimelineOnTerminal(t *testing.T) {
 	master, slave, err := pty.Open()
 	if err != nil {

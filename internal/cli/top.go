@@ -17,7 +17,7 @@ import (
 // topCommands are the commands that watch all sandboxes.
 type topCommands struct{ *app }
 
-// usageRow is what one sandbox uses now.
+// usageRow is the present use of one sandbox.
 type usageRow struct {
 	ID      carrel.ID      `json:"id"`
 	Name    string         `json:"name,omitempty"`
@@ -26,7 +26,7 @@ type usageRow struct {
 	Metric  *carrel.Metric `json:"metric,omitempty"` // absent until the first sample
 }
 
-// topOrders are how a table may be ordered: the most first.
+// topOrders are the orders of a table. Each puts the largest first.
 var topOrders = map[string]func(x, y usageRow) int{
 	"cpu":    func(x, y usageRow) int { return cmp.Compare(y.metric().CPUUsedPct, x.metric().CPUUsedPct) },
 	"memory": func(x, y usageRow) int { return cmp.Compare(y.metric().MemUsed, x.metric().MemUsed) },
@@ -34,7 +34,7 @@ var topOrders = map[string]func(x, y usageRow) int{
 	"age":    func(x, y usageRow) int { return x.Started.Compare(y.Started) },
 }
 
-// metric is the sample, or a zero one.
+// metric returns the sample, or a zero one.
 func (r usageRow) metric() carrel.Metric {
 	if r.Metric == nil {
 		return carrel.Metric{}
@@ -74,7 +74,7 @@ written anew every two seconds until Ctrl-C. Elsewhere, and with --json, it is w
 	return c
 }
 
-// watchUsage writes the table again and again, each over the one before.
+// watchUsage writes the table again and again, in the same place.
 func (a topCommands) watchUsage(ctx context.Context, svc carrel.Service, order string, limit int, every time.Duration) error {
 	screen := a.out
 	defer func() { a.out = screen }()
@@ -89,7 +89,7 @@ func (a topCommands) watchUsage(ctx context.Context, svc carrel.Service, order s
 			}
 			return err
 		}
-		// To the corner, and each line to its end; then the rest of the screen.
+		// Go to the corner, clear the rest of each line, then the rest of the screen.
 		text := bytes.ReplaceAll(table.Bytes(), []byte("\n"), []byte("\x1b[K\r\n"))
 		if _, err := fmt.Fprintf(screen, "\x1b[H%s\x1b[J", text); err != nil {
 			return err
@@ -128,10 +128,11 @@ func (a topCommands) showUsage(ctx context.Context, svc carrel.Service, order st
 	return a.table([]string{"ID", "NAME", "TIER", "CPU", "MEMORY", "DISK", "AGE"}, cells)
 }
 
-// usageAge is how old a sample may be that is shown as what a sandbox uses now.
+// usageAge is the greatest age of a sample that counts as the present use.
 const usageAge = 2 * time.Minute
 
-// usageOf asks for the newest sample of all that runs. One that ends meanwhile is left out.
+// usageOf asks for the newest sample of all running sandboxes. It leaves out a sandbox that ends
+// during that.
 func usageOf(ctx context.Context, svc carrel.Service, since time.Time) ([]usageRow, error) {
 	all, err := listAll(ctx, svc, carrel.ListOptions{States: []carrel.State{carrel.Running}}, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// topFake is a service with two sandboxes that run, of which one ends while it is looked at.
+// topFake is a service with two running sandboxes. One ends while the test looks at it.
 type topFake struct{ carrel.Service }
 
 func (topFake) List(context.Context, carrel.ListOptions) (carrel.Page, error) {
@@ -29,8 +29,8 @@ func (topFake) Metrics(_ context.Context, id carrel.ID, _, _ time.Time) ([]carre
 	return nil, &carrel.Error{Kind: carrel.NotFound, ID: id}
 }
 
-// TestTopIsWatched: the table is written over itself, the most first, and ends with the context. What a sandbox is
-// called moves no cursor.
+// TestTopIsWatched shows that the table is written in the same place, the largest first, and ends
+// with the context. A sandbox's name can't move the cursor.
 func TestTopIsWatched(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	screen := &untilTwice{end: cancel}
@@ -50,7 +50,7 @@ func TestTopIsWatched(t *testing.T) {
 	}
 }
 
-// untilTwice ends something when it was written to twice.
+// untilTwice calls a function after two writes.
 type untilTwice struct {
 	bytes.Buffer
 	n   int

@@ -106,7 +106,8 @@ func (p pen) waterfall(t carrel.Trace) string {
 	return out.String()
 }
 
-// bar is a line as long as a part took, where it began.
+// bar returns a line for a part: its place and length show when the part began and how long it
+// took.
 func (p pen) bar(from, took, whole time.Duration, room int) string {
 	mark, scale := "█", float64(room)/float64(max(whole, 1))
 	if p.ascii {
@@ -125,7 +126,7 @@ type spanRow struct {
 	depth int
 }
 
-// treeRows puts each part below what it is part of.
+// treeRows puts each part below its parent.
 func treeRows(spans []carrel.Span) []spanRow {
 	known := map[string]bool{}
 	for _, s := range spans {
@@ -143,7 +144,7 @@ func treeRows(spans []carrel.Span) []spanRow {
 	var add func(parent string, depth int)
 	add = func(parent string, depth int) {
 		list := below[parent]
-		delete(below, parent) // each once, whatever a daemon answers
+		delete(below, parent) // each once, even if a daemon sends a circle
 		slices.SortStableFunc(list, func(a, b carrel.Span) int { return a.Start.Compare(b.Start) })
 		for _, s := range list {
 			rows = append(rows, spanRow{s, depth})

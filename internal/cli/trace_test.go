@@ -36,7 +36,7 @@ func TestWaterfall(t *testing.T) {
 	}
 }
 
-// TestWaterfallOfNonsense: a daemon answers what it likes.
+// TestWaterfallOfNonsense draws invalid answers, because a daemon may send anything.
 func TestWaterfallOfNonsense(t *testing.T) {
 	for _, spans := range [][]carrel.Span{
 		nil,

@@ -12,19 +12,18 @@ import (
 type moment struct {
 	carrel.Snapshot
 	forks []carrel.ID
-	// after are the moments that came after it, oldest first, without the one that the
-	// straight line goes on with, which is next.
+	// after are the moments after this one, oldest first, without next. The straight line continues
+	// with next.
 	after  []*moment
 	next   *moment
 	head   bool      // the present comes after it
-	past   bool      // the present comes after it or after one that came after it
+	past   bool      // the present comes after it, directly or not
 	orphan bool      // its parent is not there
 	newest time.Time // of it and all that came after
 }
 
-// growTree makes trees of a timeline, oldest first; the one that the present belongs
-// to is the last. What came from elsewhere is not trusted to be a tree: parents may
-// be missing or go round in circles.
+// growTree makes trees from a timeline, oldest first; the last one contains the present. A timeline
+// from a daemon may not be a tree: parents may be missing or form circles.
 func growTree(tl carrel.Timeline) []*moment {
 	moments, order := index(tl)
 	parents := uproot(moments, order)
@@ -41,7 +40,8 @@ func growTree(tl carrel.Timeline) []*moment {
 	for at := moments[tl.Head]; at != nil; at = parents[at] {
 		at.past = true
 	}
-	// Down the tree and, backwards, up again: children know theirs before parents do.
+	// Go down the tree, then backwards up again, so that children are finished before their
+	// parents.
 	down := slices.Clone(roots)
 	for i := 0; i < len(down); i++ {
 		down = append(down, children[down[i]]...)
@@ -61,7 +61,7 @@ func growTree(tl carrel.Timeline) []*moment {
 	return roots
 }
 
-// index makes a moment of each snapshot and returns them by ID and by time.
+// index makes a moment of each snapshot and returns them by ID and in order of time.
 func index(tl carrel.Timeline) (map[carrel.SnapshotID]*moment, []*moment) {
 	moments := make(map[carrel.SnapshotID]*moment, len(tl.Snapshots))
 	order := make([]*moment, 0, len(tl.Snapshots))
@@ -84,10 +84,10 @@ func index(tl carrel.Timeline) (map[carrel.SnapshotID]*moment, []*moment) {
 	return moments, order
 }
 
-// uproot returns each moment's parent, without those that would close a circle.
+// uproot returns each moment's parent. It leaves out parents that would close a circle.
 func uproot(moments map[carrel.SnapshotID]*moment, order []*moment) map[*moment]*moment {
 	parents := make(map[*moment]*moment, len(order))
-	walk := make(map[*moment]int, len(order)) // by which walk a moment was seen
+	walk := make(map[*moment]int, len(order)) // the walk in which a moment was seen first
 	for n, start := range order {
 		for m := start; m != nil && walk[m] == 0; m = parents[m] {
 			walk[m] = n + 1
@@ -101,9 +101,8 @@ func uproot(moments map[carrel.SnapshotID]*moment, order []*moment) map[*moment]
 	return parents
 }
 
-// straighten picks which of its children m's line goes on with: the one that leads
-// to the present, else the one with the newest moment. After the head only the
-// present goes straight on.
+// straighten picks the child that continues m's line: the one that leads to the present, else the
+// one with the newest moment. After the head only the present continues the line.
 func (m *moment) straighten(children []*moment) {
 	for _, c := range children {
 		if c.newest.After(m.newest) {
@@ -123,7 +122,7 @@ func (m *moment) straighten(children []*moment) {
 	}
 }
 
-// glyphs are what a tree is drawn with.
+// glyphs are the characters of a drawn tree.
 type glyphs struct{ moment, head, here, side, tee, corner, gap, fork, back, dash, more string }
 
 var (
@@ -143,12 +142,12 @@ type row struct {
 type artist struct {
 	glyphs
 	mostForks int    // that are shown of one moment
-	present   string // what is said of the sandbox's present state
+	present   string // description of the sandbox's present state
 	rows      []row
 }
 
-// line draws a moment and all that came after it. first leads its first row, rest
-// the others: both are empty but for a branch.
+// line draws a moment and everything after it. first is the prefix of its first row, rest that of
+// the others. Both are empty except in a branch.
 func (d *artist) line(m *moment, first, rest string) {
 	for ; m != nil; m = m.next {
 		if m.orphan {
@@ -170,7 +169,7 @@ func (d *artist) line(m *moment, first, rest string) {
 	}
 }
 
-// forksOf hangs a moment's forks from it.
+// forksOf draws a moment's forks.
 func (d *artist) forksOf(m *moment, rest string) {
 	ends := m.next == nil && !m.head
 	for i, fork := range m.forks {

@@ -17,12 +17,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// largeFile is the size from which a file is worth a request of its own. Smaller
-// ones go together: a request for each would take most of the time.
+// largeFile is the size from which a file gets its own request. Smaller ones go together, because a
+// request for each would take most of the time.
 const largeFile = 1 << 20
 
-// uploadTree copies a directory: as one stream where the sandbox has tar, else
-// file by file.
+// uploadTree copies a directory. If the sandbox has tar, it goes as one stream, else file by file.
 func (j *copyJob) uploadTree(ctx context.Context, src, dst string) error {
 	if err := j.files.MakeDir(ctx, dst); err != nil && carrel.KindOf(err) != carrel.AlreadyExists {
 		return err
@@ -37,20 +36,20 @@ func (j *copyJob) uploadTree(ctx context.Context, src, dst string) error {
 	return j.uploadTar(ctx, src, there.Path)
 }
 
-// hasTar reports whether the sandbox has a tar.
+// hasTar reports whether the sandbox has tar.
 func (j *copyJob) hasTar(ctx context.Context) bool {
 	res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"tar", "--version"}, User: j.user})
 	return err == nil && res.ExitCode == 0
 }
 
-// uploadTar streams the small files to a tar in the sandbox, with their modes and
-// times, and then sends the large ones.
+// uploadTar streams the small files to the sandbox's tar, with modes and times, and then sends the
+// large ones.
 func (j *copyJob) uploadTar(ctx context.Context, src, dst string) error {
 	pr, pw := io.Pipe()
 	var large []string
 	packed := make(chan error, 1)
 	go func() {
-		// Whatever is read at once from the pipe becomes one request.
+		// Each read from the pipe becomes one request.
 		w := bufio.NewWriterSize(pw, 64<<10)
 		var err error
 		if large, err = j.pack(ctx, src, w); err == nil {
@@ -60,7 +59,7 @@ func (j *copyJob) uploadTar(ctx context.Context, src, dst string) error {
 		packed <- err
 	}()
 	res, err := j.comp.Run(ctx, carrel.Command{Args: []string{"tar", "-x", "-p", "-o", "-f", "-", "-C", dst}, User: j.user, Stdin: pr})
-	pr.CloseWithError(fs.ErrClosed) // a tar that ended early takes no more
+	pr.CloseWithError(fs.ErrClosed) // a tar that ended early reads no more
 	perr := <-packed
 	switch {
 	case err != nil:
@@ -75,7 +74,7 @@ func (j *copyJob) uploadTar(ctx context.Context, src, dst string) error {
 	return j.uploadLarge(ctx, src, dst, large)
 }
 
-// pack writes src as an archive, large files as empty ones, and returns these.
+// pack writes src as an archive. Large files are empty in it; pack returns their names.
 func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []string, err error) {
 	tw := tar.NewWriter(w)
 	names := hardLinks{}
@@ -98,7 +97,8 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 			j.count.Add(1)
 			return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: filepath.ToSlash(rel), Linkname: first, Format: tar.FormatPAX})
 		}
-		// A file with several names goes with the archive: one that is written later may lose them.
+		// A file with several names goes into the archive: sent later, it could lose its other
+		// names.
 		isLarge := info.Mode().IsRegular() && info.Size() >= largeFile && !names.has(info)
 		j.bar.update(carrel.Progress{Stage: "upload", Done: j.bytes.Load()})
 		packed, err := j.packOne(ctx, tw, p, filepath.ToSlash(rel), info, isLarge)
@@ -115,14 +115,14 @@ func (j *copyJob) pack(ctx context.Context, src string, w io.Writer) (large []st
 	return large, err
 }
 
-// packOne writes one directory, file or link. What can't be copied is left out and named. An error is
-// of the archive itself.
+// packOne writes one directory, file or link. It leaves out and reports files that can't be copied.
+// Its error is about the archive itself.
 func (j *copyJob) packOne(ctx context.Context, tw *tar.Writer, name, rel string, info fs.FileInfo, empty bool) (packed bool, err error) {
 	h := &tar.Header{Name: rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
 	switch {
 	case info.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, rel+"/"
-		h.Mode |= 0o700 // or what belongs into it could not be written
+		h.Mode |= 0o700 // otherwise its own entries could not be written
 		return true, tw.WriteHeader(h)
 	case info.Mode()&fs.ModeSymlink != 0:
 		link, err := os.Readlink(name)
@@ -155,8 +155,8 @@ func (j *copyJob) packOne(ctx context.Context, tw *tar.Writer, name, rel string,
 	return true, j.packContent(ctx, tw, f, rel, h.Size)
 }
 
-// packContent writes the bytes that a header has promised. A file that grows meanwhile is copied as it
-// was. One that shrinks, or can't be read to its end, is named and ends in zeros.
+// packContent writes as many bytes as the header has announced. If the file grows, it copies only
+// that many. If the file shrinks or can't be read to its end, it reports that and adds zeros.
 func (j *copyJob) packContent(ctx context.Context, tw io.Writer, f *os.File, rel string, size int64) error {
 	from := &lastError{r: counted{f, j}}
 	n, err := io.CopyN(tw, from, size)
@@ -173,7 +173,7 @@ func (j *copyJob) packContent(ctx context.Context, tw io.Writer, f *os.File, rel
 	return j.goOn(ctx, rel, fmt.Errorf("it could not be read to its end, and the copy ends in zeros: %w", from.err))
 }
 
-// lastError remembers the error that a reader ended with.
+// lastError records the error at a reader's end.
 type lastError struct {
 	r   io.Reader
 	err error
@@ -187,7 +187,7 @@ func (l *lastError) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// zeros is a reader of nothing but zeros.
+// zeros is a reader that returns zeros without end.
 type zeros struct{}
 
 // Read implements io.Reader.
@@ -196,7 +196,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// uploadLarge fills the files that pack left empty. They keep the modes they have.
+// uploadLarge fills the files that pack left empty. Their modes stay the same.
 func (j *copyJob) uploadLarge(ctx context.Context, src, dst string, large []string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(copyWorkers)
@@ -217,7 +217,7 @@ func (j *copyJob) uploadLarge(ctx context.Context, src, dst string, large []stri
 	return g.Wait()
 }
 
-// toolError is what a tool in the sandbox said before it failed.
+// toolError returns the message of a tool in the sandbox that failed.
 func toolError(name string, res *carrel.Result) error {
 	text := res.Status
 	if first, _, _ := strings.Cut(strings.TrimSpace(string(res.Stderr)), "\n"); first != "" {

@@ -41,7 +41,7 @@ daemon's own address.`,
 	}
 }
 
-// printURL prints the URL of a port of a sandbox that is there.
+// printURL prints the URL of a port of an existing sandbox.
 func printURL(ctx context.Context, a *app, svc carrel.Service, id carrel.ID, port string) error {
 	sb, err := svc.Get(ctx, id)
 	if err != nil {
@@ -65,7 +65,7 @@ func printURL(ctx context.Context, a *app, svc carrel.Service, id carrel.ID, por
 	return nil
 }
 
-// portURL returns the URL of a port of a sandbox of the daemon at a URL.
+// portURL returns the URL of a sandbox's port, on the daemon at a given URL.
 func portURL(daemon string, sb carrel.Sandbox, port string) (string, error) {
 	u, err := url.Parse(daemon)
 	if err != nil || u.Host == "" {
@@ -81,7 +81,7 @@ func portURL(daemon string, sb carrel.Sandbox, port string) (string, error) {
 		domain = "localhost"
 	}
 	if _, _, err := net.SplitHostPort(domain); err != nil && u.Port() != "" {
-		domain += ":" + u.Port() // the daemon has one address for all that it serves
+		domain += ":" + u.Port() // the daemon serves everything at one address
 	}
 	return u.Scheme + "://" + port + "-" + string(sb.ID) + "." + domain, nil
 }

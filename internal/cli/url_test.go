@@ -6,7 +6,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TestPortURL: a domain, the loopback, TLS and ports of their own all lead to the daemon.
+// TestPortURL checks URLs of daemons with a domain, on the loopback, with TLS and with other ports.
+// All must lead to the daemon.
 func TestPortURL(t *testing.T) {
 	for _, c := range []struct{ daemon, domain, port, want string }{
 		{"http://127.0.0.1:7070", "", "3000", "http://3000-iaaaaaaaaaaaaaaaaaaaa.localhost:7070"},

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// near is how many letters a word may be away from one that was meant.
+// near is how many letters a word may differ from the intended one.
 const near = 2
 
 // usage marks an error as a mistake on the command line.
@@ -21,22 +21,23 @@ func usage(err error) error {
 	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: hintHelp}
 }
 
-// hintHelp is the hint of a usage error until it is known which command was given.
+// hintHelp is the hint of a usage error until the command is known.
 const hintHelp = "see carrel help"
 
-// pointToHelp makes a hint that names no command name the one that was given.
+// pointToHelp adds the command's name to a hint without one.
 func pointToHelp(c *cobra.Command, err error) {
 	if e, ok := errors.AsType[*carrel.Error](err); ok && e.Hint == hintHelp && c.HasParent() {
 		e.Hint = "see " + c.CommandPath() + " --help"
 	}
 }
 
-// valueForms are what may be written for flags of pflag's own types, whose errors name Go's functions.
+// valueForms describe the values of flags with pflag's own types, because pflag's errors name Go's
+// functions.
 var valueForms = map[string]string{
 	"int": "write a whole number", "float64": "write a number", "duration": "write a time such as 30s, 5m or 12h", "bool": "write true or false",
 }
 
-// valueError says what is wrong with a flag's value.
+// valueError returns an error that explains an invalid flag value.
 func valueError(e *pflag.InvalidValueError) error {
 	why := errors.Unwrap(e)
 	if form, ok := valueForms[e.GetFlag().Value.Type()]; ok {
@@ -48,7 +49,7 @@ func valueError(e *pflag.InvalidValueError) error {
 	return fmt.Errorf("--%s %q: %w", e.GetFlag().Name, e.GetValue(), why)
 }
 
-// flagError says what is wrong with a flag, and which one may have been meant.
+// flagError returns an error about a flag, with a similar flag if there is one.
 func flagError(c *cobra.Command, err error) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return usage(valueError(value))
@@ -69,7 +70,7 @@ func flagError(c *cobra.Command, err error) error {
 	return &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "see " + c.CommandPath() + " --help"}
 }
 
-// argsError says what is wrong with a command's arguments, and which command may have been meant.
+// argsError returns an error about a command's arguments, with a similar command if there is one.
 func argsError(c *cobra.Command, args []string, err error) error {
 	wrong := &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("%w\nusage: %s", err, c.UseLine()), Hint: hintHelp}
 	if len(args) > 0 && c.HasAvailableSubCommands() {
@@ -80,7 +81,7 @@ func argsError(c *cobra.Command, args []string, err error) error {
 	return wrong
 }
 
-// commandNames are the names that the commands under c are called by.
+// commandNames returns the names of the commands under c.
 func commandNames(c *cobra.Command) []string {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -91,7 +92,7 @@ func commandNames(c *cobra.Command) []string {
 	return names
 }
 
-// helpCommand is "carrel help", for which an unknown command is a mistake.
+// helpCommand is "carrel help". An unknown command there is an error.
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND…]",
@@ -113,8 +114,8 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// nearest returns the name that a word may have been meant for: one that begins with it, or has few other letters. It is ""
-// for none.
+// nearest returns the name that a word may mean: one that begins with it, or differs in few
+// letters. It is "" for none.
 func nearest(word string, names []string) string {
 	best, least := "", near+1
 	for _, name := range names {
@@ -129,7 +130,8 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance is how many letters must be put in, taken out or changed to make one word of another (Levenshtein, 1965).
+// distance returns how many letters to insert, remove or change to turn one word into another
+// (Levenshtein, 1965).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -150,8 +152,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// mebibytes is a flag for memory or disk: "512M" or "4GiB", or a number of MiB. It can't be 0: without the flag the daemon
-// chooses.
+// mebibytes is a flag for memory or disk: "512M" or "4GiB", or a number of MiB. It can't be 0;
+// without the flag the daemon chooses.
 type mebibytes int
 
 // Set implements pflag.Value.

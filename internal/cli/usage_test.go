@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNearest finds what was meant, and nothing where nothing was.
+// TestNearest finds the intended word, and none if nothing is similar.
 func TestNearest(t *testing.T) {
 	names := []string{"create", "exec", "ls", "list", "pause", "template", "port-forward"}
 	for word, want := range map[string]string{
@@ -17,7 +17,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestLimitFlags: a size is one with a unit or MiB, and neither memory nor processors can be none.
+// TestLimitFlags shows that a size has a unit or is in MiB, and that memory and processors can't be
+// 0.
 func TestLimitFlags(t *testing.T) {
 	for text, want := range map[string]int{"512": 512, "512M": 512, "4GiB": 4096, "4G": 4096, "1.5g": 1536, "0": 0, "-1": 0, "4X": 0, "": 0, "1e3": 0} {
 		var m mebibytes

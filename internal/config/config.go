@@ -1,9 +1,9 @@
-// Package config holds the daemon's settings: one struct, its defaults and its
-// checks. Only this package and package cli read the environment.
+// Package config holds the daemon's settings: one struct, its defaults and its checks. Only this
+// package and package cli read the environment.
 //
-// The order is defaults, then a file, then the environment, then flags: each overrides the one
-// before. [Config.Flags] declares the settings once for all of these, [Config.Load] sets them.
-// [Config.Validate] is called once, last, and names the bad field.
+// The order is defaults, a file, the environment, flags; each overrides the one before.
+// [Config.Flags] declares the settings once for all of these, and [Config.Load] sets them.
+// [Config.Validate] is called once, at the end, and names the bad field.
 package config
 
 import (
@@ -18,81 +18,81 @@ import (
 // KeyFile is the file in the data directory that holds the daemon's API key.
 const KeyFile = "api-key"
 
-// Config is everything the daemon can be told.
+// Config has all settings of the daemon.
 type Config struct {
 	// Listen is the one address for the API and the gateway, host:port.
 	Listen string
-	// DataDir holds what must survive: records, the API key, sandboxes' own files.
+	// DataDir holds data that must survive: records, the API key, sandboxes' own files.
 	DataDir string
-	// CacheDir holds what can be made again: templates built from this machine.
+	// CacheDir holds data that can be made again: templates built from this machine.
 	CacheDir string
-	// Domain is what sandboxes' host names end in: <port>-<id>.<Domain>. It may
-	// carry a port, for clients that must add one. Empty means header routing only.
+	// Domain is the end of sandboxes' host names: <port>-<id>.<Domain>. It may carry a port, for
+	// clients that must add one. Empty means header routing only.
 	Domain string
 	// TLSCert and TLSKey are PEM files; both or neither. The files are read again when they change, and on SIGHUP.
 	TLSCert, TLSKey string
 
-	// DefaultTier is the tier of sandboxes that ask for none; "" takes the
-	// strongest that works on this host.
+	// DefaultTier is the tier of sandboxes that ask for none; "" takes the strongest tier that
+	// works on this host.
 	DefaultTier carrel.Tier
 	// DefaultTemplate is the template of sandboxes that ask for none.
 	DefaultTemplate string
 	// Limits are the defaults for sandboxes that ask for none.
 	Limits carrel.Limits
-	// MaxLimits bounds what a request may ask for. Zero fields are not bounded.
+	// MaxLimits bounds the limits that a request may ask for. Zero fields are not bounded.
 	MaxLimits carrel.Limits
-	// MaxSandboxes bounds how many live at once.
+	// MaxSandboxes bounds how many sandboxes live at once.
 	MaxSandboxes int
-	// MaxStarting bounds how many start or resume at once, and MaxQueued how many more
-	// may wait for it; 0 is what suits the machine. MaxWait bounds how long one waits.
+	// MaxStarting bounds how many sandboxes start or resume at once. MaxQueued bounds how many more
+	// may wait for that. 0 takes a value that suits the machine. MaxWait bounds the wait of each.
 	MaxStarting, MaxQueued int
 	MaxWait                time.Duration
-	// BlankSentries is how many kernels of gVisor sandboxes are kept that were started before there is a sandbox for them; 0 is none.
+	// BlankSentries is how many gVisor kernels to keep that were started before there is a sandbox
+	// for them; 0 is none.
 	BlankSentries int
-	// MemoryReserve is the memory, in bytes, that new sandboxes leave alone; 0 is a
-	// twentieth of the machine's.
+	// MemoryReserve is the memory, in bytes, that new sandboxes leave free; 0 is a twentieth of the
+	// machine's.
 	MemoryReserve int64
-	// MemoryOvercommit bounds what all sandboxes' memory limits may come to, as a multiple
-	// of the machine's memory; 0 does not.
+	// MemoryOvercommit bounds the sum of all sandboxes' memory limits, as a multiple of the
+	// machine's memory; 0 is no bound.
 	MemoryOvercommit float64
-	// DefaultTimeout ends sandboxes that ask for no timeout of their own through
-	// our own API; E2B's endpoints have the defaults E2B gives them.
+	// DefaultTimeout ends sandboxes that are created through our own API without a timeout. E2B's
+	// endpoints use E2B's defaults.
 	DefaultTimeout time.Duration
-	// MaxTimeout bounds what a request may ask for.
+	// MaxTimeout bounds the timeout that a request may ask for.
 	MaxTimeout time.Duration
 	// MaxConnections bounds the client connections held open at once; 0 derives
 	// it from the limit on open files.
 	MaxConnections int
-	// MaxSandboxConnections bounds the requests under way to one sandbox.
+	// MaxSandboxConnections bounds the open requests to one sandbox.
 	MaxSandboxConnections int
 
-	// SnapshotStore is where snapshots are kept: a directory, or s3://bucket/prefix;
-	// "" is the directory snapshots in the data directory.
+	// SnapshotStore is the place of snapshots: a directory, or s3://bucket/prefix; "" is the
+	// directory snapshots in the data directory.
 	SnapshotStore string
-	// SnapshotQuota bounds what snapshots may take on this machine's disk, in bytes; 0
-	// is no bound.
+	// SnapshotQuota bounds the space of snapshots on this machine's disk, in bytes; 0 is no bound.
 	SnapshotQuota int64
-	// SnapshotCache bounds the uncompressed copies among them, from which the newest
-	// snapshots are restored without unpacking, in bytes.
+	// SnapshotCache bounds the uncompressed copies of snapshots, in bytes. The newest snapshots are
+	// restored from these copies, without unpacking.
 	SnapshotCache int64
 	// MaxPaused bounds how many sandboxes may be paused at once; 0 is no bound.
 	MaxPaused int
-	// S3 is how a SnapshotStore of the form s3://… is reached.
+	// S3 is the access to a SnapshotStore of the form s3://….
 	S3 S3
 
 	// Warm is what is kept ready.
 	Warm Warm
-	// Wire is what it is told of sandboxes' way out.
+	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
-	// Ingress is what it is told of the ways in.
+	// Ingress has the settings for traffic in.
 	Ingress Ingress
 
 	LogFormat string // "text" or "json"
 	LogLevel  string // "debug", "info", "warn" or "error"
 }
 
-// Default returns the settings of a daemon that was told nothing. Directories
-// depend on the user: root has the system's, others their own.
+// Default returns the default settings. The directories depend on the user: root gets the system's,
+// others their own.
 func Default() Config {
 	return Config{
 		Listen:                "127.0.0.1:7070",
@@ -117,7 +117,7 @@ func Default() Config {
 	}
 }
 
-// dataDir is where records are kept.
+// dataDir returns the directory of records.
 func dataDir(uid int, getenv func(string) string) string {
 	if uid == 0 {
 		return "/var/lib/carrel"
@@ -125,7 +125,7 @@ func dataDir(uid int, getenv func(string) string) string {
 	return userDir(getenv, "XDG_DATA_HOME", ".local/share")
 }
 
-// cacheDir is where templates that can be made again are kept.
+// cacheDir returns the directory of templates that can be made again.
 func cacheDir(uid int, getenv func(string) string) string {
 	if uid == 0 {
 		return "/var/cache/carrel"

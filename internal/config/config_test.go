@@ -18,7 +18,7 @@ func TestDefaultIsValid(t *testing.T) {
 	}
 }
 
-// TestValidate spoils one field at a time; the error must name it.
+// TestValidate makes one field at a time invalid. The error must name the field.
 func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		field string

@@ -36,7 +36,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.wireFlags(f)
 }
 
-// ingressFlags are the flags of the ways in.
+// ingressFlags adds the flags for traffic in.
 func (c *Config) ingressFlags(f *pflag.FlagSet) {
 	f.BoolVar(&c.Ingress.SelfSigned, "tls-self-signed", c.Ingress.SelfSigned, "serve TLS with an authority of this daemon's own, for development (see carrel ca)")
 	f.StringSliceVar(&c.Ingress.ACMEDomains, "acme-domain", c.Ingress.ACMEDomains, "name to get a certificate for from an ACME authority (repeat)")
@@ -48,7 +48,7 @@ func (c *Config) ingressFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Ingress.SSHListen, "ssh-listen", c.Ingress.SSHListen, "address to serve SSH on, such as 127.0.0.1:2222 (default: none; carrel ssh needs none)")
 }
 
-// snapshotFlags are the flags of what is kept.
+// snapshotFlags adds the flags for snapshots.
 func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.SnapshotStore, "snapshot-store", c.SnapshotStore, "where snapshots are kept: a directory, or s3://BUCKET/PREFIX with AWS_* in the environment (default: in the data directory)")
 	f.Var((*Size)(&c.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
@@ -56,7 +56,7 @@ func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 	f.IntVar(&c.MaxPaused, "max-paused", c.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
 }
 
-// wireFlags are the flags of sandboxes' way out.
+// wireFlags adds the flags for traffic out of sandboxes.
 func (c *Config) wireFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Wire.DefaultPolicy, "default-policy", c.Wire.DefaultPolicy, "network policy of sandboxes created without one: a file, a preset, deny or allow (default: deny; through E2B's API allow)")
 	f.StringVar(&c.Wire.Presets, "presets", c.Wire.Presets, "file of policy presets of your own")

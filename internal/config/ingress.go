@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// Ingress is what the daemon is told of the ways in besides Listen, TLSCert and TLSKey.
+// Ingress has the settings for traffic in, besides Listen, TLSCert and TLSKey.
 type Ingress struct {
-	// SelfSigned serves TLS with an authority of this daemon's own, for development.
+	// SelfSigned serves TLS with a certificate authority of the daemon's own, for development.
 	SelfSigned bool
-	// ACMEDomains are names to get certificates for from an ACME authority.
+	// ACMEDomains are names for which an ACME authority gives certificates.
 	ACMEDomains []string
-	// ACMEEmail is where that authority may write to.
+	// ACMEEmail is the address that the authority may write to.
 	ACMEEmail string
-	// ACMECA is its directory's URL; "" is Let's Encrypt.
+	// ACMECA is the URL of the authority's directory; "" is Let's Encrypt.
 	ACMECA string
 	// ACMERoots is a PEM file that vouches for the authority's own HTTPS.
 	ACMERoots string
-	// ACMEHTTPListen is where HTTP-01 challenges are answered; "" is nowhere.
+	// ACMEHTTPListen is the address that answers HTTP-01 challenges; "" is none.
 	ACMEHTTPListen string
-	// ACMEOnDemand also gets a certificate for each host name of a sandbox that runs or
-	// is paused, when it is first asked for.
+	// ACMEOnDemand also gets a certificate for each host name of a running or paused sandbox, on
+	// its first use.
 	ACMEOnDemand bool
-	// SSHListen is where SSH is served; "" is nowhere.
+	// SSHListen is the address that serves SSH; "" is none.
 	SSHListen string
 }
 
-// TLS reports whether the daemon serves TLS, from whatever source.
+// TLS reports whether the daemon serves TLS, with a certificate from any source.
 func (c Config) TLS() bool {
 	return c.TLSCert != "" || c.Ingress.SelfSigned || len(c.Ingress.ACMEDomains) > 0
 }

@@ -4,5 +4,6 @@ package config
 
 import "io/fs"
 
-// ownedByUs reports whether a file belongs to this user; here the system keeps others out.
+// ownedByUs reports whether a file belongs to this user. On this system it does not check that: the
+// system keeps others out.
 func ownedByUs(fs.FileInfo) bool { return true }

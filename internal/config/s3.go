@@ -11,11 +11,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Secret is a text that must not be shown: every way of printing, logging or
-// encoding it gives stars. string(s) is what it holds.
+// Secret is a text that must not be shown: printing, logging and encoding it all give stars.
+// string(s) is its value.
 type Secret string
 
-// hidden stands for a secret wherever one is written.
+// hidden is written in place of a secret.
 const hidden = "***"
 
 // String implements fmt.Stringer.
@@ -26,7 +26,7 @@ func (s Secret) String() string {
 	return hidden
 }
 
-// Format implements fmt.Formatter: %x and %q of a string type would show it.
+// Format implements fmt.Formatter. Without it, %x and %q would show the secret.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
 // LogValue implements slog.LogValuer.
@@ -35,17 +35,17 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText implements encoding.TextMarshaler, and with it JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// S3 is how an object store is reached. It comes from the environment only, under
-// the names that every S3 client reads: a flag would stand in the process list.
+// S3 is the access to an object store. It comes from the environment only, under the names that
+// every S3 client reads. A flag would be visible in the process list.
 type S3 struct {
-	Endpoint        string // AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; "" is Amazon's own for the region
+	Endpoint        string // AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; "" is Amazon's for the region
 	Region          string // AWS_REGION or AWS_DEFAULT_REGION; "" is us-east-1
 	AccessKeyID     string // AWS_ACCESS_KEY_ID
 	SecretAccessKey Secret // AWS_SECRET_ACCESS_KEY
 	SessionToken    Secret // AWS_SESSION_TOKEN; may be ""
 }
 
-// applyEnv reads the environment's AWS_* variables. An empty one counts as not set.
+// applyEnv reads the AWS_* variables of the environment. An empty variable counts as not set.
 func (s *S3) applyEnv(getenv func(string) string) {
 	set := func(field *string, names ...string) {
 		for _, name := range names {
@@ -62,7 +62,7 @@ func (s *S3) applyEnv(getenv func(string) string) {
 	set((*string)(&s.SessionToken), "AWS_SESSION_TOKEN")
 }
 
-// s3Scheme begins the name of an object store.
+// s3Scheme is the prefix of an object store's name.
 const s3Scheme = "s3://"
 
 // SnapshotBucket splits a SnapshotStore of the form s3://bucket/prefix. ok is false
@@ -114,7 +114,7 @@ func (c Config) checkS3() error {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	if len(bucket) < 3 || len(bucket) > 63 || strings.Trim(bucket, letters+".-") != "" || strings.Contains(bucket, "..") ||
 		!strings.Contains(letters, bucket[:1]) || !strings.Contains(letters, bucket[len(bucket)-1:]) {
-		// Not quoted: people write s3://KEY:SECRET@bucket, and errors are logged.
+		// Don't quote the text: people write s3://KEY:SECRET@bucket, and errors are logged.
 		return &carrel.Error{Op: "configure", Kind: carrel.Invalid, Field: field, Err: errors.New("what follows s3:// is not a bucket's name"),
 			Hint: "it looks like s3://bucket/prefix; keys go into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"}
 	}

@@ -10,12 +10,12 @@ import (
 // Size is a number of bytes that people write with a unit. It is a flag value.
 type Size int64
 
-// sizeUnits are the powers of 1024 by their letter, as in 512M, 512MB and 512MiB:
-// a quota is a bound, and nobody should have to wonder which of two bounds it is.
+// sizeUnits are the letters of the powers of 1024. 512M, 512MB and 512MiB mean the same: a quota is
+// a bound, and nobody should have to guess which of two bounds it is.
 const sizeUnits = "KMGTP"
 
-// Set implements flag values: it reads a whole number of bytes, or a number with one
-// of the units K, M, G, T and P, each also with B or iB behind it.
+// Set implements flag values. It reads a whole number of bytes, or a number with one of the units
+// K, M, G, T and P, also written with B or iB after it.
 func (s *Size) Set(text string) error {
 	number, shift := strings.TrimSpace(text), 0
 	upper := strings.ToUpper(number)
@@ -40,7 +40,7 @@ func (s *Size) Set(text string) error {
 		*s = Size(n << shift)
 		return nil
 	}
-	// Strict about the rest: ParseFloat would also take 1e9, 0x10, inf and 1_000.
+	// ParseFloat would also take 1e9, 0x10, inf and 1_000.
 	if strings.Trim(number, "0123456789.") != "" {
 		return badSize(text)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// canary stands for a secret in tests: it must come out nowhere.
+// canary is a secret in tests. It must never appear in any output.
 const canary = "wJalrXUtnFEMI"
 
 func withKeys(c *Config) { c.S3.AccessKeyID, c.S3.SecretAccessKey = "AKIDEXAMPLE", canary }
@@ -39,8 +39,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestS3Env: credentials come from the environment under the names every S3 client
-// reads, and are shown nowhere.
+// TestS3Env shows that credentials come from the environment, under the names every S3 client
+// reads, and are never shown.
 func TestS3Env(t *testing.T) {
 	env := map[string]string{
 		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": canary, "AWS_SESSION_TOKEN": canary + "2",

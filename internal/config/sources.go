@@ -42,12 +42,12 @@ type setting struct {
 	where  string
 }
 
-// Variable is the environment variable of a flag: CARREL_MAX_PAUSED for max-paused.
+// Variable returns the environment variable of a flag: CARREL_MAX_PAUSED for max-paused.
 func Variable(flag string) string {
 	return "CARREL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// DefaultFile is the file that is read when none is named: the system's for root, the user's own
+// DefaultFile returns the file that is read if none is named: the system's for root, the user's own
 // for others. It need not exist.
 func DefaultFile(uid int, getenv func(string) string) string {
 	if uid == 0 {
@@ -56,10 +56,10 @@ func DefaultFile(uid int, getenv func(string) string) string {
 	return filepath.Join(userDir(getenv, "XDG_CONFIG_HOME", ".config"), "carrel.yaml")
 }
 
-// Load sets the settings that the command line did not give: from the environment, else from the
-// file, else they keep their built-in value. flags are those of [Config.Flags], parsed. A file that
-// does not exist is an error only if it must. What has no flag, an object store's keys, comes from
-// the environment alone.
+// Load sets the settings that the command line did not give. Each comes from the environment, else
+// from the file, else keeps its built-in value. flags are those of [Config.Flags], parsed. A
+// missing file is an error only with must. Settings without a flag, such as an object store's keys,
+// come only from the environment.
 //
 // Errors are Invalid. They name the variable, or the file, the line and the key.
 func (c *Config) Load(flags *pflag.FlagSet, file string, must bool, getenv func(string) string) (Origins, error) {
@@ -91,7 +91,7 @@ func (c *Config) Load(flags *pflag.FlagSet, file string, must bool, getenv func(
 	return origins, nil
 }
 
-// firstError takes the first of joined errors: one mistake at a time is told.
+// firstError returns the first of joined errors: the user gets one mistake at a time.
 func firstError(err error) error {
 	for {
 		joined, ok := err.(interface{ Unwrap() []error })
@@ -102,7 +102,7 @@ func firstError(err error) error {
 	}
 }
 
-// assign gives a flag its value, or the parts of it.
+// assign sets a flag to one value, or to several parts.
 func assign(f *pflag.Flag, origin Origin, field string, values ...string) error {
 	for _, v := range values {
 		if err := f.Value.Set(v); err != nil {
@@ -113,7 +113,7 @@ func assign(f *pflag.Flag, origin Origin, field string, values ...string) error 
 	return nil
 }
 
-// notA says what a value should have been.
+// notA returns an error that says what the value should be.
 func notA(typ, text string, err error) error {
 	form := map[string]string{"int": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration such as 90s or 2h"}[typ]
 	if form != "" {
@@ -164,7 +164,7 @@ func readSettings(flags *pflag.FlagSet, file string, must bool) (map[string]sett
 	return found, nil
 }
 
-// texts are the values of a setting: one, or a list of several.
+// texts returns the values of a setting: one, or a list of several.
 func texts(n *yaml.Node) ([]string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
@@ -184,7 +184,7 @@ func texts(n *yaml.Node) ([]string, error) {
 	return all, nil
 }
 
-// unknownKey refuses a key, and names the one that begins alike.
+// unknownKey returns an error for a key, and names a key with the same beginning.
 func unknownKey(flags *pflag.FlagSet, key, where string) error {
 	err := &carrel.Error{Op: "configure", Kind: carrel.Invalid, Field: key, Err: fmt.Errorf("%s: there is no such setting", where),
 		Hint: "the keys are the flags of carrel serve, without the dashes; carrel config lists them"}
@@ -195,12 +195,13 @@ func unknownKey(flags *pflag.FlagSet, key, where string) error {
 	return err
 }
 
-// settingError is an Invalid error about one setting.
+// settingError returns an Invalid error about one setting.
 func settingError(field string, err error) error {
 	return &carrel.Error{Op: "configure", Kind: carrel.Invalid, Field: field, Err: err}
 }
 
-// readTrusted reads a file that nobody else may have written: it can open the daemon to the network.
+// readTrusted reads a file. It refuses one that another user may have written, because such a file
+// could open the daemon to the network.
 func readTrusted(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -229,7 +230,7 @@ func readTrusted(file string) ([]byte, error) {
 	return raw, nil
 }
 
-// Names are the settings' names, in order.
+// Names returns the settings' names, in order.
 func (o Origins) Names() []string {
 	names := make([]string, 0, len(o))
 	for name := range o {
@@ -239,7 +240,7 @@ func (o Origins) Names() []string {
 	return names
 }
 
-// Explain adds to an error about a setting where its value comes from.
+// Explain adds to an error about a setting where the value comes from.
 func (o Origins) Explain(err error) error {
 	ce, ok := errors.AsType[*carrel.Error](err)
 	if !ok {
@@ -253,7 +254,7 @@ func (o Origins) Explain(err error) error {
 	return err
 }
 
-// bad is an Invalid error about one setting.
+// bad returns an Invalid error about one setting.
 func bad(field, format string, args ...any) error {
 	return settingError(field, fmt.Errorf(format, args...))
 }

@@ -31,7 +31,8 @@ func load(t *testing.T, text string, env map[string]string, args ...string) (Con
 	return cfg, origins, err
 }
 
-// TestOrder: a flag wins over a variable, that over the file, and that over what is built in.
+// TestOrder shows that a flag wins over a variable, a variable over the file, and the file over the
+// built-in value.
 func TestOrder(t *testing.T) {
 	text := "# a comment\nlisten: 127.0.0.1:1\nmax-paused: 1\nmax-timeout: 9h\nwarm-floor:\n  - base=1\n  - py:1:256=2\nacme-domain: [a.example.com, b.example.com]\nsnapshot-quota: 3GiB\ntls-self-signed: true\n"
 	env := map[string]string{"CARREL_LISTEN": "127.0.0.1:2", "CARREL_MAX_PAUSED": "2", "CARREL_DEFAULT_CPUS": "1.5", "CARREL_WARM_FLOOR": ""}
@@ -53,8 +54,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestEverySettingHasThreeWays: each flag can be set by its variable and by its key, which nobody
-// has to remember to add.
+// TestEverySettingHasThreeWays shows that each flag can also be set by its variable and by its key,
+// without further code.
 func TestEverySettingHasThreeWays(t *testing.T) {
 	cfg := Default()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -86,7 +87,7 @@ func TestEverySettingHasThreeWays(t *testing.T) {
 	}
 }
 
-// TestFilesAreRefused: what is wrong in a file is named by its key and its line.
+// TestFilesAreRefused shows that an error in a file names the key and the line.
 func TestFilesAreRefused(t *testing.T) {
 	for text, want := range map[string]struct{ field, says string }{
 		"listen: 127.0.0.1:1\nmax-pausd: 3\n":  {"max-pausd", "carrel.yaml:2"},
@@ -114,8 +115,8 @@ func TestFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestFileOfOthers: a file that others can write is not obeyed: it could open the daemon to the
-// network.
+// TestFileOfOthers shows that a file is refused if others can write it: it could open the daemon to
+// the network.
 func TestFileOfOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "carrel.yaml")
 	if err := os.WriteFile(file, []byte("listen: 0.0.0.0:1\n"), 0o600); err != nil {
@@ -147,7 +148,7 @@ func TestFileOfOthers(t *testing.T) {
 	}
 }
 
-// TestDefaultFile: root has the system's file, others their own.
+// TestDefaultFile shows that root gets the system's file, and others their own.
 func TestDefaultFile(t *testing.T) {
 	env := map[string]string{"HOME": "/home/a"}
 	get := func(k string) string { return env[k] }
@@ -160,8 +161,8 @@ func TestDefaultFile(t *testing.T) {
 	}
 }
 
-// TestShippedFile: the file that packages install sets nothing. It lists every setting, with the value
-// that is built in.
+// TestShippedFile shows that the file in our packages sets nothing. It must list every setting with
+// its built-in value.
 func TestShippedFile(t *testing.T) {
 	raw, err := os.ReadFile("../../dist/carrel.yaml")
 	if err != nil {
@@ -197,7 +198,7 @@ func TestShippedFile(t *testing.T) {
 			t.Errorf("%s is not listed", f.Name)
 		}
 		if f.Name == "data-dir" || f.Name == "cache-dir" {
-			return // they are the service's, not those of who runs the test
+			return // they belong to the service, not to the tests' user
 		}
 		if got := flags.Lookup(f.Name).Value.String(); got != f.DefValue {
 			t.Errorf("%s: %s is listed, %s is built in", f.Name, got, f.DefValue)

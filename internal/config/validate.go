@@ -11,8 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Validate checks every field. The first bad one is named by the error, whose
-// Kind is Invalid.
+// Validate checks every field. The error names the first bad one; its Kind is Invalid.
 func (c Config) Validate() error {
 	for _, check := range []func() error{c.checkNetwork, c.checkDirs, c.checkSandboxes, c.checkTimes, c.checkSnapshots, c.checkWarm, c.checkWire, c.checkIngress, c.checkLog} {
 		if err := check(); err != nil {
@@ -160,7 +159,7 @@ func (c Config) checkLog() error {
 // number writes a number as people do: without an exponent.
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// The smallest defaults with which anything runs.
+// The smallest limits with which a sandbox works.
 const (
 	minCPUs     = 0.01
 	minMemoryMB = 16

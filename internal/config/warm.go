@@ -8,21 +8,21 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Warm is what is kept ready of sandboxes.
+// Warm has the settings for sandboxes that are kept ready.
 type Warm struct {
 	// Cap is how many may be ready at once, of all kinds together; 0 keeps none.
 	Cap int
-	// Floors are kinds of which some are ready whatever is asked for.
+	// Floors are kinds of which some are always ready, even without demand.
 	Floors Floors
 }
 
-// defaultWarm is small: what was asked for lately is there again when it is wanted next.
+// defaultWarm is small: the pool only replaces kinds that were used lately.
 const defaultWarm = 8
 
-// mostWarm bounds Cap: beyond it a number is a mistake.
+// mostWarm bounds Cap: a larger number is a mistake.
 const mostWarm = 10000
 
-// Floor is one kind of sandbox and how many of it are ready at least.
+// Floor is one kind of sandbox, and the least number of it that is ready.
 type Floor struct {
 	Template string
 	CPUs     float64 // 0 is the default
@@ -30,7 +30,7 @@ type Floor struct {
 	Count    int
 }
 
-// String writes a floor as ParseFloor reads it.
+// String writes a floor in the form that ParseFloor reads.
 func (f Floor) String() string {
 	if f.CPUs == 0 && f.MemoryMB == 0 {
 		return fmt.Sprintf("%s=%d", f.Template, f.Count)
@@ -38,8 +38,8 @@ func (f Floor) String() string {
 	return fmt.Sprintf("%s:%g:%d=%d", f.Template, f.CPUs, f.MemoryMB, f.Count)
 }
 
-// ParseFloor reads TEMPLATE[:CPUS:MEMORY]=COUNT, such as base=5 or py:2:1024=20. What is
-// 0 or left out is the default of new sandboxes.
+// ParseFloor reads TEMPLATE[:CPUS:MEMORY]=COUNT, such as base=5 or py:2:1024=20. A value that is 0
+// or left out is the default of new sandboxes.
 func ParseFloor(text string) (Floor, error) {
 	const form = "TEMPLATE[:CPUS:MEMORY]=COUNT, such as base=5 or py:2:1024=20"
 	wrong := func(what string) (Floor, error) {
@@ -101,7 +101,7 @@ func (f *Floors) Set(text string) error {
 // Type names the value in help texts.
 func (f *Floors) Type() string { return "TEMPLATE[:CPUS:MEMORY]=COUNT" }
 
-// checkWarm checks what is kept ready.
+// checkWarm checks the settings for ready sandboxes.
 func (c Config) checkWarm() error {
 	if c.Warm.Cap < 0 || c.Warm.Cap > mostWarm {
 		return bad("warm", "%d is not between 0 and %d", c.Warm.Cap, mostWarm)

@@ -4,24 +4,24 @@ import (
 	"net/url"
 )
 
-// Wire is what the daemon is told of sandboxes' way out.
+// Wire has the settings for traffic out of sandboxes.
 type Wire struct {
-	// DefaultPolicy is for sandboxes that are created without a word on the network: a policy
-	// file or the name of a preset, "deny", or "allow". "" is what each door means by
-	// silence: the internet through E2B's, nothing through ours.
+	// DefaultPolicy is for sandboxes that are created without network rules: a policy file or the
+	// name of a preset, "deny", or "allow". With "" each API decides: E2B's opens the internet,
+	// ours opens nothing.
 	DefaultPolicy string
-	// Presets is a file of presets of one's own; "" for none.
+	// Presets is a file of the operator's own presets; "" for none.
 	Presets string
-	// SecretKeyFile holds the key that secrets are sealed with; "" is a file that is made
-	// in the data directory.
+	// SecretKeyFile holds the key that seals secrets; "" is a file that the daemon makes in the
+	// data directory.
 	SecretKeyFile string
-	// Issuer is the URL by which verifiers of sandboxes' identity tokens reach this daemon;
-	// "" is the address it listens on.
+	// Issuer is the daemon's URL for verifiers of sandboxes' identity tokens; "" is the address it
+	// listens on.
 	Issuer string
 	// AuditSize bounds the audit log, in bytes.
 	AuditSize int64
-	// Table is a file that stands for the whole world outside (see wire.Table): names
-	// and addresses that are not in it do not exist. For tests and closed set-ups.
+	// Table is a file that replaces the whole outside world (see wire.Table): other names and
+	// addresses do not exist. For tests and closed set-ups.
 	Table string
 }
 

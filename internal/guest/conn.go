@@ -20,56 +20,56 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process/processconnect"
 )
 
-// Dialer opens a byte stream to a TCP port of one sandbox. A driver's
-// Instance.Dial is one. Nothing listening is an error that is ECONNREFUSED.
+// Dialer opens a byte stream to a TCP port of one sandbox. A driver's Instance.Dial is one. If
+// nothing listens on the port, the error is ECONNREFUSED.
 type Dialer func(ctx context.Context, port uint16) (net.Conn, error)
 
-// ConnOptions says whose guest a [Conn] talks to. The zero value talks to an
-// open guest as its default user.
+// ConnOptions describes the guest that a [Conn] talks to. The zero value means an open guest and
+// its default user.
 type ConnOptions struct {
-	// ID is the sandbox, for errors.
+	// ID is the sandbox's ID, for errors.
 	ID carrel.ID
-	// Token is the guest's access token; "" when it is open.
+	// Token is the guest's access token; "" if the guest is open.
 	Token string
-	// DefaultUser runs what names no user; "" leaves it to the guest.
+	// DefaultUser runs requests that name no user; "" leaves the choice to the guest.
 	DefaultUser string
-	// JSON has messages written as JSON, as E2B's SDKs do, and not in binary.
+	// JSON sends messages as JSON, as E2B's SDKs do, and not in binary.
 	JSON bool
-	// Transport, URL and Header are for a guest that is reached through a gateway:
-	// they replace the connections made with the Dialer, say where the guest is
-	// ("https://49983-<id>.<domain>") and what each request carries besides.
+	// Transport, URL and Header are for a guest behind a gateway. Transport replaces the
+	// connections made with the Dialer. URL is the guest's address ("https://49983-<id>.<domain>").
+	// Header is added to each request.
 	Transport http.RoundTripper
 	URL       string
 	Header    http.Header
-	// Explain is asked about a connection that broke, by whoever knows more about the sandbox
-	// than the broken connection says. It returns an error of the operation that replaces the
-	// broken connection's, or nil to keep that. It may ask a server and must end by itself.
+	// Explain is called when a connection broke; it may know more about the sandbox than the
+	// connection's error says. It returns an error that replaces the connection's error, or nil to
+	// keep it. It may ask a server, and must end by itself.
 	Explain func(err error) *carrel.Error
 }
 
-// Bounds on what a guest may make the host hold: a guest is not trusted.
+// Limits on the host memory that a guest can use: a guest is not trusted.
 const (
 	maxMessage  = 64 << 20    // one Connect message
 	maxJSON     = 1 << 20     // one JSON answer
 	maxHeader   = 256 << 10   // the headers of one answer
 	idleConns   = 16          // kept warm for each sandbox
-	idleTimeout = time.Minute // a kept connection costs the host some 25 KB, a new one a millisecond
-	// streamBuffer is what a kept connection holds for each direction, whether anything moves or not. What is longer goes past it:
-	// whoever moves a stream brings a buffer of its own, and that is longer.
+	idleTimeout = time.Minute // keeping one costs the host some 25 KB, a new one a millisecond
+	// streamBuffer is the buffer of a kept connection for each direction, also while it is idle.
+	// Larger reads and writes bypass it: code that copies a stream has its own, larger buffer.
 	streamBuffer = 4 << 10
 )
 
-// Conn is the host's side of one sandbox's guest: a [carrel.Computer] over any
-// way to dial. It is safe for concurrent use. Connections are kept warm and
-// shared by everything that goes to the guest, so a call costs one round trip.
+// Conn is the host's side of one sandbox's guest: a [carrel.Computer] over any way to dial. It is
+// safe for concurrent use. It keeps connections open and shares them among all calls to the guest,
+// so a call costs one round trip.
 type Conn struct {
 	dial Dialer
 	opts ConnOptions
 	url  string
-	pool *http.Transport // nil when the options gave a Transport
+	pool *http.Transport // nil if the options have a Transport
 	http http.RoundTripper
-	// The clients of Connect's methods are made when the first is called: they are 20 KB, and of most sandboxes nothing is
-	// asked that the gateway does not hand through.
+	// The Connect clients are made on the first call. They take 20 KB, and for most sandboxes the
+	// gateway only passes requests through and never calls them.
 	process func() processconnect.ProcessClient
 	files   func() filesystemconnect.FilesystemClient
 }
@@ -95,7 +95,7 @@ func NewConn(dial Dialer, opts ConnOptions) *Conn {
 	return c
 }
 
-// clientOptions are those of every client of Connect's.
+// clientOptions returns the options of all Connect clients.
 func clientOptions(opts ConnOptions) []connect.ClientOption {
 	client := []connect.ClientOption{
 		connect.WithAcceptCompression("gzip", nil, nil), // the link is local: compressing only costs time
@@ -107,8 +107,8 @@ func clientOptions(opts ConnOptions) []connect.ClientOption {
 	return client
 }
 
-// As returns a Conn to the same guest, over the same connections, with another access
-// token: for one that has been given another identity.
+// As returns a Conn to the same guest, over the same connections, with another access token. It is
+// for a guest that was given another identity.
 func (c *Conn) As(token string) *Conn {
 	opts := c.opts
 	opts.Token = token
@@ -136,7 +136,7 @@ func newTransport(dial Dialer) *http.Transport {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial(ctx, carrel.GuestPort)
 		},
-		DisableCompression:     true, // a file's bytes are handed on as they are
+		DisableCompression:     true, // the bytes of a file are passed on unchanged
 		MaxIdleConnsPerHost:    idleConns,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -145,13 +145,12 @@ func newTransport(dial Dialer) *http.Transport {
 	}
 }
 
-// Transport returns the pooled keep-alive connections to the guest's port,
-// whatever host a request names. The gateway shares them. It adds no token:
-// what comes from outside must bring its own.
+// Transport returns the pooled keep-alive connections to the guest's port, for any host name in a
+// request. The gateway shares them. It adds no token: requests from outside must bring their own.
 func (c *Conn) Transport() http.RoundTripper { return c.http }
 
-// Close drops the idle connections. Calls under way end by themselves; a Conn
-// may be used after Close, which then dials anew.
+// Close drops the idle connections. Running calls end by themselves. A Conn may be used after
+// Close; it then dials anew.
 func (c *Conn) Close() error {
 	if c.pool != nil {
 		c.pool.CloseIdleConnections()
@@ -172,14 +171,14 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := d.c.http.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
-		// Nobody asked for it, and such a body knows nothing of the context's end.
+		// No request asked for an upgrade, and the end of the context does not end such a body.
 		_ = resp.Body.Close()
 		return nil, errors.New("the guest switched protocols unasked")
 	}
 	return resp, err
 }
 
-// authorize names the user that a request acts as.
+// authorize sets the user that a request acts as.
 func (c *Conn) authorize(h http.Header, user string) {
 	if user == "" {
 		user = c.opts.DefaultUser
@@ -189,7 +188,7 @@ func (c *Conn) authorize(h http.Header, user string) {
 	}
 }
 
-// Health asks whether the guest answers.
+// Health reports whether the guest answers.
 func (c *Conn) Health(ctx context.Context) error {
 	resp, err := c.roundTrip(ctx, "reach guest", http.MethodGet, "/health", nil, nil)
 	if err != nil {
@@ -198,8 +197,8 @@ func (c *Conn) Health(ctx context.Context) error {
 	return drain(resp.Body)
 }
 
-// Init gives the guest its identity: token, environment, default user, host
-// name and clock. The guest accepts it from the host's end of the link alone.
+// Init gives the guest its identity: token, environment, default user, host name and clock. The
+// guest accepts it only from the host's end of the link.
 func (c *Conn) Init(ctx context.Context, req InitRequest) error {
 	const op = "initialise guest"
 	body, err := json.Marshal(req)
@@ -215,7 +214,7 @@ func (c *Conn) Init(ctx context.Context, req InitRequest) error {
 	return drain(resp.Body)
 }
 
-// GuestMetrics is what the guest measures of itself.
+// GuestMetrics returns the guest's own measurements.
 func (c *Conn) GuestMetrics(ctx context.Context) (carrel.Metric, error) {
 	const op = "read guest metrics"
 	resp, err := c.roundTrip(ctx, op, http.MethodGet, "/metrics", nil, nil)
@@ -243,8 +242,8 @@ func (c *Conn) GuestMetrics(ctx context.Context) (carrel.Metric, error) {
 	}, nil
 }
 
-// roundTrip sends one plain HTTP request and turns an answer other than success
-// into an error; a guest has nothing to redirect to. On success the caller reads and closes the body.
+// roundTrip sends one plain HTTP request. Every answer except success becomes an error, redirects
+// too, because a guest has none. On success the caller reads and closes the body.
 func (c *Conn) roundTrip(ctx context.Context, op, method, path string, h http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
@@ -264,8 +263,7 @@ func (c *Conn) roundTrip(ctx context.Context, op, method, path string, h http.He
 	return resp, nil
 }
 
-// drain reads what is left of a small body, so that its connection can be used
-// again, and closes it.
+// drain reads the rest of a small body and closes it, so that its connection can be used again.
 func drain(body io.ReadCloser) error {
 	_, err := io.CopyN(io.Discard, body, maxJSON)
 	if errors.Is(err, io.EOF) {

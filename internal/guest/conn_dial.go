@@ -15,10 +15,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Dial opens a byte stream to a port inside. It tries the sandbox's own address
-// first and, where nothing listens there, asks the guest to connect to its
-// loopback. A port that is closed everywhere gives an error of kind Unavailable
-// that is also ECONNREFUSED.
+// Dial opens a byte stream to a port inside. It tries the sandbox's own address first. If nothing
+// listens there, it asks the guest to connect to its loopback. If nothing listens there either, the
+// error is of kind Unavailable and also ECONNREFUSED.
 func (c *Conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	const op = "dial port"
 	if port == 0 {
@@ -47,7 +46,7 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 	if err != nil {
 		return nil, err
 	}
-	// The handshake is bounded by ctx: its end makes reads and writes fail at once.
+	// The handshake must end with ctx: the end of ctx makes reads and writes fail at once.
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
 		if !stop() && err == nil {
@@ -87,11 +86,11 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 	return nil, c.httpError("dial port", resp)
 }
 
-// NewStream returns the stream that conn has become after an upgrade. What arrived
-// together with the answer, and is in r, is read first.
+// NewStream returns the stream of a connection after an upgrade. Bytes that arrived together with
+// the answer, and are in r, are read first.
 func NewStream(conn net.Conn, r *bufio.Reader) net.Conn { return &stream{Conn: conn, r: r} }
 
-// stream is a connection that was upgraded from HTTP.
+// stream is a connection after its upgrade from HTTP.
 type stream struct {
 	net.Conn
 	r *bufio.Reader // nil once empty
@@ -111,7 +110,7 @@ func (t *stream) Read(p []byte) (int, error) {
 func (t *stream) WriteTo(w io.Writer) (int64, error) {
 	var n int64
 	if t.r != nil && t.r.Buffered() > 0 {
-		head, _ := t.r.Peek(t.r.Buffered()) // Peek of what is buffered never fails
+		head, _ := t.r.Peek(t.r.Buffered()) // never fails for buffered bytes
 		m, err := w.Write(head)
 		if _, derr := t.r.Discard(m); err == nil {
 			err = derr
@@ -126,7 +125,7 @@ func (t *stream) WriteTo(w io.Writer) (int64, error) {
 	return n + m, err
 }
 
-// CloseWrite ends the stream towards the port and leaves the other way open.
+// CloseWrite ends the stream towards the port and leaves the other direction open.
 func (t *stream) CloseWrite() error {
 	if hc, ok := t.Conn.(interface{ CloseWrite() error }); ok {
 		return hc.CloseWrite()

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// fail turns whatever a call to the guest ended with into an [*carrel.Error].
+// fail turns the error of a call to the guest into an [*carrel.Error].
 func (c *Conn) fail(op string, err error) error {
 	if err == nil {
 		return nil
@@ -73,8 +73,8 @@ func (c *Conn) explain(op string, err error) error {
 	return known
 }
 
-// cutOff reports whether the connection ended under a call: the protocol's own error
-// then speaks of a broken message.
+// cutOff reports whether the connection ended during a call. In that case the protocol's own error
+// is about a broken message.
 func cutOff(err error) bool {
 	for _, end := range []error{net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {
@@ -84,7 +84,7 @@ func cutOff(err error) bool {
 	return false
 }
 
-// hintFor says what to do where the kind of an error alone tells.
+// hintFor returns a hint for errors whose kind alone tells what to do.
 func hintFor(kind carrel.Kind, err error) string {
 	switch kind {
 	case carrel.Unavailable:
@@ -97,7 +97,7 @@ func hintFor(kind carrel.Kind, err error) string {
 	return ""
 }
 
-// kindOfCode is the one table from Connect codes to kinds.
+// kindOfCode is the only table from Connect codes to kinds.
 func kindOfCode(code connect.Code) carrel.Kind {
 	switch code {
 	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
@@ -124,8 +124,8 @@ func kindOfCode(code connect.Code) carrel.Kind {
 	return carrel.Internal
 }
 
-// httpError reads the guest's error body {code, message}; a body of another form
-// is given as it is.
+// httpError reads the guest's error body {code, message}. A body of another form becomes the text
+// of the error.
 func (c *Conn) httpError(op string, resp *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // best effort: the status alone decides the kind
 	var body struct {
@@ -142,8 +142,8 @@ func (c *Conn) httpError(op string, resp *http.Response) error {
 	return &carrel.Error{Op: op, Kind: kind, ID: c.opts.ID, Err: errors.New(message), Hint: hintFor(kind, nil)}
 }
 
-// KindOfStatus is the one table from HTTP statuses to kinds, for answers that carry
-// no kind of their own: the guest's, and those of whatever stands before a daemon.
+// KindOfStatus is the only table from HTTP statuses to kinds. It is for answers without a kind of
+// their own: answers of a guest, and of a proxy in front of a daemon.
 func KindOfStatus(status int) carrel.Kind {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusRequestedRangeNotSatisfiable,
@@ -169,7 +169,7 @@ func KindOfStatus(status int) carrel.Kind {
 	return carrel.Internal
 }
 
-// invalid is an error about the caller's own arguments.
+// invalid returns an error about the caller's own arguments.
 func (c *Conn) invalid(op, field, format string, args ...any) error {
 	return &carrel.Error{Op: op, Kind: carrel.Invalid, ID: c.opts.ID, Field: field, Err: fmt.Errorf(format, args...)}
 }

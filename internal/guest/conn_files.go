@@ -19,7 +19,7 @@ import (
 // Files returns the sandbox's filesystem as user sees it; "" is the default user.
 func (c *Conn) Files(user string) carrel.Files { return &files{c: c, user: user} }
 
-// files implements carrel.Files: what is small over Connect, contents over HTTP.
+// files implements carrel.Files: contents over plain HTTP, all else over Connect.
 type files struct {
 	c    *Conn
 	user string
@@ -34,7 +34,7 @@ func request[T any](f *files, msg *T) *connect.Request[T] {
 	return req
 }
 
-// target is the URL path of a file's contents.
+// target returns the URL path of a file's contents.
 func (f *files) target(name string) string {
 	q := url.Values{"path": {name}}
 	user := f.user
@@ -55,7 +55,7 @@ func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return &body{ReadCloser: resp.Body, c: f.c}, nil
 }
 
-// body is a file's contents on their way; its errors are ours.
+// body is a file's contents while they arrive. It returns errors of this package.
 type body struct {
 	io.ReadCloser
 	c *Conn
@@ -89,9 +89,9 @@ func (f *files) Write(ctx context.Context, name string, r io.Reader) (carrel.Fil
 	return f.Stat(ctx, name)
 }
 
-// source remembers the error of the caller's reader, which net/http does not
-// tell from one of the connection. The transport may hold it a little longer
-// than Write lasts, when the guest answered early: then it reads no more.
+// source remembers the error of the caller's reader, because net/http does not distinguish it from
+// an error of the connection. If the guest answers early, the transport may hold the source a
+// little longer than Write lasts. It then reads no more.
 type source struct {
 	r    io.Reader
 	mu   sync.Mutex
@@ -183,7 +183,7 @@ func (f *files) Watch(ctx context.Context, name string, recursive bool, fn func(
 	return f.c.fail(op, stream.Err())
 }
 
-// opName is the word for a kind of change.
+// opName returns the word for a kind of change.
 func opName(t filesystem.EventType) string {
 	switch t {
 	case filesystem.EventType_EVENT_TYPE_CREATE:
@@ -205,11 +205,11 @@ func fileInfo(e *filesystem.EntryInfo) carrel.FileInfo {
 	mode := fs.FileMode(e.GetMode()).Perm()
 	switch {
 	case e.SymlinkTarget != nil, e.GetType() == filesystem.FileType_FILE_TYPE_SYMLINK:
-		mode |= fs.ModeSymlink // the guest gives the type of what it leads to
+		mode |= fs.ModeSymlink // the guest gives the type of the link's target
 	case e.GetType() == filesystem.FileType_FILE_TYPE_DIRECTORY:
 		mode |= fs.ModeDir
 	case e.GetType() == filesystem.FileType_FILE_TYPE_UNSPECIFIED:
-		mode |= fs.ModeIrregular // a pipe, a socket or a device: to read it as a file could wait for ever
+		mode |= fs.ModeIrregular // pipe, socket or device: reading it as a file could block for ever
 	}
 	return carrel.FileInfo{
 		Name: e.GetName(), Path: e.GetPath(), Size: e.GetSize(), Mode: mode,

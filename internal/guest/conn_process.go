@@ -16,13 +16,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
-// killGrace bounds what Run does after its context has ended.
+// killGrace bounds the work of Run after its context has ended.
 const killGrace = 2 * time.Second
 
-// Run starts cmd, waits for its end and returns what it wrote, as far as
-// cmd.Stdout and cmd.Stderr did not take it. When ctx ends first the process is
-// killed: nobody else knows it. After an error the result, where there is one,
-// holds what was written until then.
+// Run starts cmd, waits for its end and returns its output, except output that went to cmd.Stdout
+// and cmd.Stderr. If ctx ends first, Run kills the process, because nobody else knows of it. With
+// an error there may also be a result; it holds the output up to that point.
 func (c *Conn) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, error) {
 	var stdout, stderr bytes.Buffer
 	out, errw := cmd.Stdout, cmd.Stderr
@@ -44,9 +43,9 @@ func (c *Conn) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, err
 		over = true
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 		defer cancel()
-		_ = p.Signal(kctx, sigKill) // best effort: it may have ended meanwhile
+		_ = p.Signal(kctx, sigKill) // best effort: it may have ended by now
 		select {
-		case <-p.done: // the stream ends with ctx, so soon
+		case <-p.done: // the stream ends with ctx, so this is soon
 		case <-kctx.Done(): // cmd's own writer is stuck
 			return nil, c.fail("run command", context.Cause(ctx))
 		}
@@ -54,14 +53,14 @@ func (c *Conn) Run(ctx context.Context, cmd carrel.Command) (*carrel.Result, err
 	res := p.result
 	res.Stdout, res.Stderr = stdout.Bytes(), stderr.Bytes()
 	if over && p.err == nil {
-		// The end that our kill caused came before the stream's: it is not the command's own.
+		// Our kill ended the command before the stream ended. That is not the command's own end.
 		return &res, c.fail("run command", context.Cause(ctx))
 	}
 	return &res, p.err
 }
 
-// Start starts cmd and returns once it runs. The end of ctx disconnects; so does
-// Close. Neither kills the process.
+// Start starts cmd and returns once it runs. The end of ctx disconnects from the process, and so
+// does Close. Neither kills it.
 func (c *Conn) Start(ctx context.Context, cmd carrel.Command) (carrel.Process, error) {
 	p, err := c.start(ctx, cmd)
 	if err != nil {
@@ -80,7 +79,7 @@ func (c *Conn) start(ctx context.Context, cmd carrel.Command) (*remote, error) {
 	req := connect.NewRequest(msg)
 	c.authorize(req.Header(), cmd.User)
 	if cmd.Timeout > 0 {
-		// The guest takes this header for the life of the process, not of the call.
+		// The guest uses this header as the limit of the process's life, not of the call.
 		req.Header().Set("Connect-Timeout-Ms", strconv.FormatInt(max(cmd.Timeout.Milliseconds(), 1), 10))
 	}
 	p := c.newRemote(ctx, cmd.Stdout, cmd.Stderr)
@@ -100,7 +99,7 @@ func (c *Conn) start(ctx context.Context, cmd carrel.Command) (*remote, error) {
 	return p, nil
 }
 
-// startRequest checks cmd and says it in the protocol's words.
+// startRequest checks cmd and turns it into a message of the protocol.
 func (c *Conn) startRequest(op string, cmd carrel.Command) (*process.StartRequest, error) {
 	cfg := &process.ProcessConfig{Envs: maps.Clone(cmd.Env)}
 	switch {
@@ -140,8 +139,8 @@ func ptySize(s carrel.Size) *process.PTY {
 	return &process.PTY{Size: &process.PTY_Size{Cols: uint32(s.Cols), Rows: uint32(s.Rows)}}
 }
 
-// Attach connects to a process that runs already; output starts with what the
-// guest still holds.
+// Attach connects to a process that already runs. Output starts with the bytes that the guest still
+// holds.
 func (c *Conn) Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (carrel.Process, error) {
 	const op = "attach to process"
 	if pid <= 0 || int64(pid) > int64(^uint32(0)) {
@@ -162,7 +161,7 @@ func (c *Conn) Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (c
 	return p, nil
 }
 
-// Processes lists what was started through the guest and still runs.
+// Processes lists the running processes that were started through the guest.
 func (c *Conn) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) {
 	req := connect.NewRequest(&process.ListRequest{})
 	c.authorize(req.Header(), "")
@@ -185,7 +184,7 @@ func selector(pid int) *process.ProcessSelector {
 	return &process.ProcessSelector{Selector: &process.ProcessSelector_Pid{Pid: uint32(pid)}}
 }
 
-// startError prefers the caller's own context as the reason.
+// startError returns the end of the caller's own context as the reason, if it has ended.
 func (c *Conn) startError(ctx context.Context, op string, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -193,7 +192,7 @@ func (c *Conn) startError(ctx context.Context, op string, err error) error {
 	return c.fail(op, err)
 }
 
-// events is a stream of one process's events, whichever call opened it.
+// events is a stream of one process's events, from Start or from Connect.
 type events interface {
 	Receive() bool
 	event() *process.ProcessEvent
@@ -213,8 +212,8 @@ type connectEvents struct {
 
 func (s connectEvents) event() *process.ProcessEvent { return s.Msg().GetEvent() }
 
-// newRemote makes the host's end of a process, before its stream is open. A
-// deadline of ctx is kept from the guest, which would kill the process at it.
+// newRemote makes the host's end of a process, before its stream is open. It hides a deadline of
+// ctx from the guest, because the guest would kill the process at the deadline.
 func (c *Conn) newRemote(ctx context.Context, stdout, stderr io.Writer) *remote {
 	p := &remote{c: c, stdout: stdout, stderr: stderr, started: time.Now(), done: make(chan struct{})}
 	if p.stdout == nil {
@@ -232,9 +231,9 @@ func (c *Conn) newRemote(ctx context.Context, stdout, stderr io.Writer) *remote 
 	return p
 }
 
-// inputContext is the context of one call that sends input. Only the caller and
-// Close end it: the stream's end must not, as the last input may be what made the
-// process end, and its answer still be on the way.
+// inputContext returns the context of one call that sends input. Only the caller and Close end it.
+// The end of the stream must not: the last input may have ended the process, while the answer to
+// that input is still on its way.
 func (p *remote) inputContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.caller))
 	stopCaller := context.AfterFunc(p.caller, func() { cancel(context.Cause(p.caller)) })
@@ -242,7 +241,7 @@ func (p *remote) inputContext() (context.Context, func()) {
 	return ctx, func() { stopCaller(); stopClose(); cancel(nil) }
 }
 
-// over reports whether all that the process did is known.
+// over reports whether all events of the process have been read.
 func (p *remote) over() bool {
 	select {
 	case <-p.done:
@@ -258,9 +257,9 @@ var errDisconnected = errors.New("disconnected from the process, which runs on")
 // done is closed; result and err are set before that.
 type remote struct {
 	c              *Conn
-	ctx            context.Context // of the stream: the one case where a context lives as long as a value
+	ctx            context.Context // the stream's: the only context here that is stored
 	cancel         func()
-	caller         context.Context // what Start or Attach was called with
+	caller         context.Context // the context of Start's or Attach's caller
 	closed         context.Context // ended by Close
 	close          func()
 	stdout, stderr io.Writer

@@ -19,10 +19,9 @@ const (
 	sigTerm = 15
 )
 
-const inputChunk = 64 << 10 // a pipe's capacity: more at once would not get in
+const inputChunk = 64 << 10 // a pipe's capacity: more would not fit at once
 
-// follow reads up to the start event and leaves the rest to a goroutine that
-// ends with the stream.
+// follow reads up to the start event. A goroutine reads the rest and ends with the stream.
 func (p *remote) follow(ctx context.Context, op string, s events) error {
 	for s.Receive() {
 		if start := s.event().GetStart(); start != nil {
@@ -41,8 +40,8 @@ func (p *remote) follow(ctx context.Context, op string, s events) error {
 	return p.c.startError(ctx, op, err)
 }
 
-// read delivers output as it comes. A writer that is slow makes the guest, and at
-// last the process, wait; one that fails is skipped and named by Wait.
+// read delivers output as it arrives. If a writer is slow, the guest waits, and in the end the
+// process does. If a writer fails, read skips it, and Wait returns its error.
 func (p *remote) read(s events) {
 	defer close(p.done)
 	defer p.cancel()
@@ -67,7 +66,7 @@ func (p *remote) read(s events) {
 			Err:  fmt.Errorf("process %d ran longer than its timeout of %v and was killed", p.pid, p.limit),
 			Hint: "give it a longer timeout, or 0 for none"}
 	case ended:
-		// What comes after the end event changes nothing; p.err may hold a writer's error.
+		// Errors after the end event change nothing; p.err may hold a writer's error.
 	case p.ctx.Err() != nil:
 		p.err = p.c.fail("follow process", context.Cause(p.ctx))
 	case err != nil:
@@ -77,7 +76,7 @@ func (p *remote) read(s events) {
 	}
 }
 
-// overdue reports whether the process's own timeout ended it.
+// overdue reports whether the process ended because of its own timeout.
 func (p *remote) overdue(err error) bool {
 	if p.limit <= 0 || p.result.ExitCode >= 0 {
 		return false
@@ -96,7 +95,7 @@ func (p *remote) deliver(d *process.ProcessEvent_DataEvent) {
 		data = out.Pty
 	}
 	if _, err := (*w).Write(data); err != nil {
-		*w = io.Discard // the process must not block on a reader that is gone
+		*w = io.Discard // a reader that is gone must not block the process
 		if p.err == nil {
 			p.err = p.c.fail("write "+name, err)
 		}
@@ -121,16 +120,16 @@ func (p *remote) Wait(ctx context.Context) (*carrel.Result, error) {
 	return &res, p.err
 }
 
-// Close disconnects; the process runs on. It does not wait for a writer that is
-// still busy with output.
+// Close disconnects; the process runs on. Close does not wait for a writer that is busy with
+// output.
 func (p *remote) Close() error {
 	p.close()
 	p.cancel()
 	return nil
 }
 
-// Write sends data to standard input, or to the terminal. It returns when the
-// guest has passed all of it on. Error: NotFound when the process has ended.
+// Write sends data to standard input, or to the terminal. It returns when the guest has passed all
+// of it to the process. Error: NotFound if the process has ended.
 func (p *remote) Write(data []byte) (int, error) {
 	p.inputMu.Lock()
 	defer p.inputMu.Unlock()
@@ -148,8 +147,8 @@ func (p *remote) Write(data []byte) (int, error) {
 	return n, nil
 }
 
-// send sends one chunk. Whether an attached process has a terminal is not known
-// before the guest refuses the first try. Called with inputMu held: it only keeps
+// send sends one chunk. For an attached process the caller does not know whether there is a
+// terminal, until the guest refuses the first try. Called with inputMu held: that lock only keeps
 // input in order, and no event waits for it.
 func (p *remote) send(chunk []byte) error {
 	err := p.sendAs(chunk, p.tty)
@@ -181,7 +180,7 @@ func (p *remote) sendAs(chunk []byte, tty bool) error {
 	return err
 }
 
-// CloseStdin ends standard input. That of a process that has ended is closed.
+// CloseStdin ends standard input. For a process that has ended it does nothing.
 func (p *remote) CloseStdin() error {
 	if p.over() {
 		return nil
@@ -197,15 +196,15 @@ func (p *remote) CloseStdin() error {
 	return p.c.fail("close standard input", err)
 }
 
-// pumpStdin feeds the process from the caller's reader. It ends with the reader
-// or, after the next read, with the process.
+// pumpStdin feeds the process from the caller's reader. It ends at the reader's end. If the process
+// ends first, it ends after the next read.
 func (p *remote) pumpStdin(r io.Reader) {
 	buf := make([]byte, inputChunk)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
 			if _, werr := p.Write(buf[:n]); werr != nil {
-				return // it ended, or closed its input: Wait tells how
+				return // it ended or closed its input: Wait returns the details
 			}
 		}
 		if err == nil {

@@ -40,8 +40,8 @@ type world struct {
 	addr  string
 }
 
-// dial reaches the guest's port and refuses every other, as a sandbox whose
-// programs listen on its loopback only does.
+// dial reaches the guest's port and refuses every other port. A sandbox behaves like this if its
+// programs listen on loopback only.
 func (w *world) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	if port != carrel.GuestPort {
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -77,7 +77,7 @@ func newWorld(tb testing.TB) *world {
 		_ = sys.Close()
 	})
 	if err := w.Init(tb.Context(), guest.InitRequest{AccessToken: token, Timestamp: time.Now(),
-		EnvVars:     map[string]string{"FROM_INIT": "yes", "HOME": tb.TempDir()}, // no login scripts of this machine's user
+		EnvVars:     map[string]string{"FROM_INIT": "yes", "HOME": tb.TempDir()}, // not the login scripts of this machine's user
 		DefaultUser: me.Username}); err != nil {
 		tb.Fatal(err)
 	}
@@ -202,8 +202,8 @@ func TestCloseStdin(t *testing.T) {
 	}
 }
 
-// TestLastInput writes what makes the process end: the write was good, whichever
-// comes first, its answer or the end.
+// TestLastInput writes input that ends the process. The write must succeed, whether its answer or
+// the process's end arrives first.
 func TestLastInput(t *testing.T) {
 	w := newWorld(t)
 	for range 30 {
@@ -296,8 +296,8 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// TestDisconnect shows that neither Close nor the end of ctx kills, and that a
-// later Attach gets on with it.
+// TestDisconnect shows that neither Close nor the end of ctx kills the process, and that a later
+// Attach can use it.
 func TestDisconnect(t *testing.T) {
 	w := newWorld(t)
 	for name, leave := range map[string]func(carrel.Process, context.CancelFunc){
@@ -360,7 +360,7 @@ func TestTimeout(t *testing.T) {
 	w := newWorld(t)
 	var res *carrel.Result
 	var err error
-	for _, limit := range []time.Duration{time.Second, time.Minute} { // the second for a machine that is too slow to begin
+	for _, limit := range []time.Duration{time.Second, time.Minute} { // the second is for a machine that starts too slowly
 		res, err = w.Run(t.Context(), carrel.Command{Args: []string{"sh", "-c", "echo begun; sleep 3000"}, Timeout: limit})
 		if res != nil && len(res.Stdout) > 0 {
 			break
@@ -400,8 +400,8 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// TestBadWriter shows that a writer that fails neither blocks the process nor is
-// hidden.
+// TestBadWriter shows that a failing writer does not block the process, and that its error is
+// returned.
 func TestBadWriter(t *testing.T) {
 	w := newWorld(t)
 	broken := errors.New("no more")
@@ -545,7 +545,7 @@ func TestTunnel(t *testing.T) {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.WriteString(c, "hello ") // speaks first, so that it may come with the answer
+				_, _ = io.WriteString(c, "hello ") // sends first, so its bytes may come with the answer
 				_, _ = io.Copy(c, c)
 			}()
 		}
@@ -617,7 +617,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreKept shows that calls one after the other share a connection.
+// TestConnectionsAreKept shows that consecutive calls share a connection.
 func TestConnectionsAreKept(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
@@ -659,7 +659,7 @@ func BenchmarkExec(b *testing.B) {
 	}
 }
 
-// TestStartMissing: whoever starts a program that is not there, or is none, can tell that from other refusals.
+// TestStartMissing shows that the caller can tell a missing or broken program from other refusals.
 func TestStartMissing(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {

@@ -8,10 +8,10 @@ import (
 	"net/http"
 )
 
-// Leave tells the guest that the sandbox is about to be paused or rolled back:
-// every open stream of it ends with the reason, a sentence for the clients.
-// Processes run on, and what they write is kept for the next Attach. It returns
-// when the streams have ended, at most a quarter of a second after the guest heard.
+// Leave tells the guest that the sandbox is about to be paused or rolled back. The guest ends every
+// open stream with the reason, a sentence for the clients. Processes run on, and the guest keeps
+// their output for the next Attach. Leave returns when the streams have ended, at most a quarter of
+// a second after the guest got the call.
 func (c *Conn) Leave(ctx context.Context, reason string) error {
 	const op = "end streams"
 	body, err := json.Marshal(LeaveRequest{Reason: reason})
@@ -26,7 +26,7 @@ func (c *Conn) Leave(ctx context.Context, reason string) error {
 	return drain(resp.Body)
 }
 
-// Activity asks what goes on in the guest, which costs it next to nothing.
+// Activity asks how busy the guest is. This costs the guest next to nothing.
 func (c *Conn) Activity(ctx context.Context) (Activity, error) {
 	const op = "read activity"
 	resp, err := c.roundTrip(ctx, op, http.MethodGet, ActivityPath, nil, nil)

@@ -17,27 +17,28 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxRetryAfter bounds how long a host may make its guest wait before it asks again.
+// maxRetryAfter is the longest that a host may make its guest wait before the next try.
 const maxRetryAfter = 30 * time.Second
 
-// Host is the way from inside a sandbox to its host: the other direction of [Conn].
-// Each request has a connection of its own, so that a sandbox that is restored in
-// the middle of one notices: the connection is gone.
+// Host is the way from inside a sandbox to its host: the other direction of [Conn]. Each request
+// has its own connection. If the sandbox is restored during a request, the connection is gone and
+// the request fails.
 type Host struct {
 	// Dial connects to the gateway's address and [HostPort].
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-// What a sandbox may ask about itself, beside [TokenPath]. Requests must have the header
-// MetadataHeader with MetadataFlavor: whoever makes a program fetch a URL can't set it.
+// Questions that a sandbox may ask about itself, beside [TokenPath]. Requests must have the header
+// MetadataHeader with MetadataFlavor. An attacker who makes a program fetch a URL can't set this
+// header.
 const (
-	// SandboxPath is answered by a [Self].
+	// SandboxPath returns a [Self].
 	SandboxPath    = "/carrel/v1/sandbox"
 	MetadataHeader = "Metadata-Flavor"
 	MetadataFlavor = "Carrel"
 )
 
-// Self is what a sandbox is told of itself.
+// Self is a sandbox's information about itself.
 type Self struct {
 	ID         carrel.ID                   `json:"id"`
 	Template   string                      `json:"template"`
@@ -46,8 +47,8 @@ type Self struct {
 	Tokens     map[string]carrel.TokenSpec `json:"tokens,omitempty"` // that it may ask for
 }
 
-// Token asks for one of the identity tokens that this sandbox was given, by its name
-// or by its audience; the other is "".
+// Token asks for one of this sandbox's identity tokens, by its name or by its audience; the other
+// argument is "".
 func (h Host) Token(ctx context.Context, name, audience string) (carrel.Token, error) {
 	q := url.Values{}
 	if name != "" {
@@ -61,17 +62,17 @@ func (h Host) Token(ctx context.Context, name, audience string) (carrel.Token, e
 	return t, err
 }
 
-// Self asks who this sandbox is.
+// Self asks the host about this sandbox.
 func (h Host) Self(ctx context.Context) (Self, error) {
 	var s Self
 	err := h.patiently(ctx, "ask who this is", http.MethodGet, SandboxPath, nil, &s)
 	return s, err
 }
 
-// Checkpoint asks for a snapshot of this sandbox and returns when it has been
-// taken. While the host says that there were too many it waits, until ctx ends. In
-// a sandbox that is restored from that very snapshot it returns an error, because
-// the connection did not survive: it returns twice, as fork does.
+// Checkpoint asks for a snapshot of this sandbox and returns when the host has taken it. While the
+// host says that there were too many, it waits, until ctx ends. Like fork it returns twice: in a
+// sandbox that is restored from that snapshot it returns an error, because the connection did not
+// survive.
 func (h Host) Checkpoint(ctx context.Context, req CheckpointRequest) (CheckpointReply, error) {
 	const op = "checkpoint"
 	var reply CheckpointReply
@@ -85,7 +86,7 @@ func (h Host) Checkpoint(ctx context.Context, req CheckpointRequest) (Checkpoint
 	return reply, nil
 }
 
-// patiently asks, and again while the host says that it was asked too often.
+// patiently sends a request, and repeats it while the host says that there were too many.
 func (h Host) patiently(ctx context.Context, op, method, path string, body []byte, reply any) error {
 	for {
 		wait, err := h.ask(ctx, method, path, body, reply)
@@ -105,8 +106,8 @@ func (h Host) patiently(ctx context.Context, op, method, path string, body []byt
 	}
 }
 
-// ask sends one request. With an error that a later try may not meet it returns
-// how long to wait until then.
+// ask sends one request. If it fails and a later try may succeed, it also returns how long to wait
+// before that.
 func (h Host) ask(ctx context.Context, method, path string, body []byte, reply any) (time.Duration, error) {
 	transport := &http.Transport{
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx) },
@@ -147,7 +148,7 @@ func retryAfter(resp *http.Response) time.Duration {
 	return min(max(time.Duration(s)*time.Second, time.Second), maxRetryAfter)
 }
 
-// refusal is the host's own answer that it did not do it.
+// refusal returns the error for a host's answer that it refused the request.
 func refusal(status int, raw []byte) error {
 	var body struct {
 		Message string `json:"message"`
@@ -159,7 +160,7 @@ func refusal(status int, raw []byte) error {
 	return &carrel.Error{Kind: KindOfStatus(status), Err: errors.New(body.Message), Hint: body.Hint}
 }
 
-// hostError says what an asking ended with.
+// hostError turns the error of a request to the host into an error of op.
 func hostError(op string, err error) error {
 	out := &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: err}
 	var known *carrel.Error

@@ -10,21 +10,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// PhasesHeader is in the answer to /init: when each phase of the guest's start ended, by its own clock, as a comma list of
-// name=nanoseconds since 1970.
+// PhasesHeader is a header in the answer to /init. It says when each phase of the guest's start
+// ended, by the guest's clock: a comma-separated list of name=nanoseconds since 1970.
 const PhasesHeader = "Carrel-Phases"
 
-// maxPhases bounds what a guest can make the host record.
+// maxPhases is the most phases that a guest can make the host record.
 const maxPhases = 16
 
-// Phases notes when the phases of a guest's start end. It is safe for concurrent use; nil notes nothing.
+// Phases records when the phases of a guest's start end. It is safe for concurrent use; nil records
+// nothing.
 type Phases struct {
 	mu   sync.Mutex
 	text []byte
 	n    int
 }
 
-// End notes that a phase has ended now.
+// End records that a phase ends now.
 func (p *Phases) End(name string) {
 	if p == nil {
 		return
@@ -41,7 +42,7 @@ func (p *Phases) End(name string) {
 	p.text = strconv.AppendInt(p.text, time.Now().UnixNano(), 10)
 }
 
-// Take returns them in the header's form, once: the next start has phases of its own.
+// Take returns the phases in the header's form and removes them: the next start has its own phases.
 func (p *Phases) Take() string {
 	if p == nil {
 		return ""
@@ -53,14 +54,15 @@ func (p *Phases) Take() string {
 	return text
 }
 
-// recordPhases adds a guest's phases to an operation. Each began when the one before ended.
+// recordPhases adds a guest's phases to the trace of an operation. Each phase began when the one
+// before it ended.
 func recordPhases(ctx context.Context, header string) {
 	var last time.Time
 	for i, part := range strings.SplitN(header, ",", maxPhases+1) {
 		name, text, ok := strings.Cut(part, "=")
 		ns, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil || i == maxPhases || len(name) > 32 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return // its own word, so nothing but a help
+			return // a guest's claim: only a help, never relied on
 		}
 		end := time.Unix(0, ns)
 		if last.IsZero() {

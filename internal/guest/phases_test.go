@@ -25,7 +25,7 @@ func TestPhasesReachTheTrace(t *testing.T) {
 	}
 }
 
-// TestHostilePhases: a guest says what it likes.
+// TestHostilePhases sends headers that a hostile guest could send.
 func TestHostilePhases(t *testing.T) {
 	r := trace.New(nil)
 	ctx, s := r.Begin(context.Background(), "create", "i0123456789abcdef0123")

@@ -15,9 +15,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Refused tells the guest that something of its sandbox was refused, and returns
-// which program it was. The guest answers within some 20 ms, and accepts it from
-// the host's end of the link alone.
+// Refused tells the guest about refused traffic of its sandbox, and returns which program caused
+// it. The guest answers within some 20 ms. It accepts the call only from the host's end of the
+// link.
 func (c *Conn) Refused(ctx context.Context, r Refusal) (RefusalReply, error) {
 	const op = "explain refusal"
 	body, err := json.Marshal(r)
@@ -34,27 +34,26 @@ func (c *Conn) Refused(ctx context.Context, r Refusal) (RefusalReply, error) {
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxJSON)).Decode(&reply); err != nil {
 		return RefusalReply{}, c.fail(op, err)
 	}
-	// A sandbox's own word: it goes into logs and onto terminals.
+	// The sandbox chose this text, and it goes into logs and onto terminals.
 	reply.Process = oneLine(reply.Process, maxProcess)
 	return reply, nil
 }
 
-// Bounds of a refusal's line, in bytes. Texts that would not fit are cut, the
-// longest first; the whole never exceeds maxRefusal.
+// Bounds of a refusal's line, in bytes. Texts that would not fit are cut, the longest first; the
+// whole line never exceeds maxRefusal.
 const (
 	maxRefusal = 400
 	maxProcess = 64
 	minPart    = 40
 )
 
-// RefusalLine explains a refusal to whoever runs the program, in one line of
-// printable text:
+// RefusalLine explains a refusal to the person who runs the program, in one line of printable text:
 //
 //	carrel: denied https://api.example.com:443 (curl): no rule allows api.example.com. Ask for: allow api.example.com. See /run/carrel/denied.jsonl
 //
 // Without a Process or Hint their parts are left out.
 func RefusalLine(d carrel.Decision) string {
-	const most = 4 << 10 // no part needs more to be cut from
+	const most = 4 << 10 // no part needs more before it is cut
 	target := oneLine(refusedTarget(d), most)
 	reason := strings.TrimRight(oneLine(d.Reason, most), ". ")
 	if reason == "" {
@@ -94,7 +93,7 @@ func RefusalLine(d carrel.Decision) string {
 	return line
 }
 
-// refusedTarget writes what the sandbox wanted to reach.
+// refusedTarget returns the destination that the sandbox wanted to reach.
 func refusedTarget(d carrel.Decision) string {
 	host := d.Name
 	if host == "" {
@@ -111,7 +110,7 @@ func refusedTarget(d carrel.Decision) string {
 		}
 		return "dns " + host
 	case scheme == "tls" && d.Port == 443:
-		scheme = "https" // what whoever typed the address calls it
+		scheme = "https" // the scheme that the user typed
 	case scheme == "":
 		scheme = "tcp"
 	}
@@ -126,8 +125,8 @@ func refusedTarget(d carrel.Decision) string {
 	return text
 }
 
-// oneLine drops what is not printable, so that no text from a sandbox can move a
-// terminal's cursor or begin a line of its own, and cuts the rest.
+// oneLine drops characters that are not printable and cuts the rest. So no text from a sandbox can
+// move a terminal's cursor or begin a new line.
 func oneLine(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -141,7 +140,7 @@ func oneLine(s string, most int) string {
 	return shorten(s, most)
 }
 
-// shorten cuts a text to so many bytes, between characters.
+// shorten cuts a text, between characters, to a length of most bytes.
 func shorten(s string, most int) string {
 	const mark = "…"
 	if len(s) <= most {

@@ -75,7 +75,7 @@ func FuzzRefusalLine(f *testing.F) {
 	})
 }
 
-// TestRefusedReply: the program's name is a sandbox's own word.
+// TestRefusedReply shows that a program's name is cleaned, because the sandbox chooses it.
 func TestRefusedReply(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"process":"curl (pid 12)"}`: "curl (pid 12)",

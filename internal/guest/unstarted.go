@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// UnstartedHeader goes with the error of a program that could not be started, where it is the program that is wrong: it is not
-// there, or it can't be executed.
+// UnstartedHeader goes with the error for a program that could not be started because of the
+// program itself: it is missing, or it can't be executed.
 const UnstartedHeader = "Carrel-Unstarted"
 
 // The values of UnstartedHeader.
@@ -15,7 +15,7 @@ const (
 	ProgramNotExecutable = "not-executable"
 )
 
-// unstarted is an error in the guest's words that is also fs.ErrNotExist or fs.ErrPermission.
+// unstarted is an error with the guest's text that is also fs.ErrNotExist or fs.ErrPermission.
 type unstarted struct {
 	text string
 	kind error
@@ -24,10 +24,11 @@ type unstarted struct {
 // Error is what the guest says.
 func (e *unstarted) Error() string { return e.text }
 
-// Unwrap says what is wrong with the program.
+// Unwrap returns the reason: fs.ErrNotExist or fs.ErrPermission.
 func (e *unstarted) Unwrap() error { return e.kind }
 
-// unstartedError is what a guest's error says of the program, nil if nothing.
+// unstartedError returns the error that a guest's answer reports about the program, or nil if it
+// reports none.
 func unstartedError(text string, h http.Header) error {
 	switch h.Get(UnstartedHeader) {
 	case ProgramMissing:

@@ -1,6 +1,6 @@
-// Package notices holds the licences of everything that this binary carries: the modules that are
-// linked into it and into the programs inside it, the Go standard library, and the interpreters
-// that are compiled to WebAssembly.
+// Package notices holds the licences of all parts of this binary: the modules that are linked into
+// it and into the programs inside it, the Go standard library, and the interpreters that are
+// compiled to WebAssembly.
 //
 // internal/tools/licenses gathers them when the binary is built. A package test, or a build without
 // "make", has none.
@@ -18,9 +18,9 @@ import (
 //go:embed all:assets
 var assets embed.FS
 
-// Notice is one part of the binary. Its fields are printed as they are by "carrel licenses --json".
+// Notice is one part of the binary. "carrel licenses --json" prints its fields.
 type Notice struct {
-	Name     string   `json:"name"` // a module's path, or what it is
+	Name     string   `json:"name"` // a module's path, or a description
 	Version  string   `json:"version"`
 	Licenses []string `json:"licenses"` // SPDX identifiers
 	Texts    []Text   `json:"texts"`
@@ -32,7 +32,7 @@ type Text struct {
 	Text string `json:"text"`
 }
 
-// ErrMissing is the error of a binary that was built without its notices.
+// ErrMissing is the error of a binary that was built without notices.
 var ErrMissing = errors.New("this build carries no notices: it was not made by make build")
 
 // All returns the notices, sorted by name.

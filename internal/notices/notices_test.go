@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestAll holds for a build with notices and for one without.
+// TestAll passes for a build with notices and for one without.
 func TestAll(t *testing.T) {
 	all, err := All()
 	if errors.Is(err, ErrMissing) {

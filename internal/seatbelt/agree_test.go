@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// elements are few, so that rules and paths meet often.
+// elements are few, so that rules and paths often match.
 var elements = []string{"a", "b", ".git", "hooks", "x.json", "a\nb", "q\"", "b\\", "é"}
 
 func somePath(r *rand.Rand) string {
@@ -51,7 +51,7 @@ func someBox(r *rand.Rand) *settings.Box {
 	for range r.IntN(4) {
 		g := settings.Protected{Pattern: []string{".git/hooks", "x.json", "*.json", "hooks", "q\"", "?", "[ab]", "b\\\\", ".git/*", "é"}[r.IntN(10)], Deep: true}
 		switch r.IntN(4) {
-		case 0: // an absolute one; what it says with other characters than a star is stricter here
+		case 0: // absolute; Seatbelt is stricter about pattern characters except the star
 			g.Pattern, g.Deep = path.Join(plainPath(r), []string{".git/hooks", "x.json", "*.json", "*/hooks"}[r.IntN(4)]), false
 		case 1:
 			g.Dir = somePath(r)
@@ -61,11 +61,13 @@ func someBox(r *rand.Rand) *settings.Box {
 	return b
 }
 
-// agree compares a profile with the decisions it was made from. What is stricter than they are is meant: the directories
-// in front of protected names are neither moved nor made; a writable rule's own path may be protected by its name.
+// agree compares a profile with the decisions that it was made from. In two cases the profile is
+// stricter on purpose: the directories in front of protected names are neither moved nor made; and
+// a writable rule's own path may be protected by its name.
 func agree(t *testing.T, b *settings.Box, p *profile, at string) {
 	t.Helper()
-	// A deep pattern of one directory holds everywhere, or what it protects could be moved out and back.
+	// A deep pattern of one directory holds everywhere. Otherwise the protected file could be moved
+	// out and back.
 	wide := *b
 	wide.Protected = slices.Clone(b.Protected)
 	for i := range wide.Protected {
@@ -75,7 +77,7 @@ func agree(t *testing.T, b *settings.Box, p *profile, at string) {
 	}
 	b = &wide
 	want, rule := b.Access(at)
-	if at != "/" { // its list of names is always read
+	if at != "/" { // the root's list of names is always readable
 		if got := p.allows("file-read-data", at); got != (want != settings.Denied) {
 			t.Errorf("%q is %s by %+v, and read: %v", at, want, rule, got)
 		}
@@ -87,7 +89,7 @@ func agree(t *testing.T, b *settings.Box, p *profile, at string) {
 	if !write && (p.allows("file-write-create", at) || p.allows("file-write-unlink", at)) {
 		t.Errorf("%q can't be written, but made or removed", at)
 	}
-	// Nothing above what is closed can be moved.
+	// No directory above a closed path can be moved.
 	if want != settings.Writable {
 		for dir := at; dir != "/"; {
 			dir = path.Dir(dir)
@@ -98,7 +100,8 @@ func agree(t *testing.T, b *settings.Box, p *profile, at string) {
 	}
 }
 
-// anywhere reports whether a path is closed by a name that holds in every directory: where it is moved to, it is closed too.
+// anywhere reports whether a path is closed by a name that holds in every directory. Such a file is
+// closed wherever it is moved.
 func anywhere(b *settings.Box, at string) bool {
 	_, rule := b.Access(at)
 	for _, r := range b.Paths {
@@ -114,7 +117,7 @@ func anywhere(b *settings.Box, at string) bool {
 	return false
 }
 
-// TestAgrees: for any box the profile decides as the box does.
+// TestAgrees shows that the profile decides like the box, for any box.
 func TestAgrees(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
@@ -140,7 +143,8 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// TestResolved: the same for a box that settings made, for macOS, from a home with secrets.
+// TestResolved does the same for a box that package settings made for macOS, from a home with
+// secrets.
 func TestResolved(t *testing.T) {
 	home := "/Users/ann"
 	there := func(p string) bool {
@@ -165,7 +169,7 @@ func TestResolved(t *testing.T) {
 	}
 }
 
-// FuzzQuote: what is quoted is read as what it was, and closes what it opened.
+// FuzzQuote shows that a quoted text is read back unchanged, and that each quote is closed.
 func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "a", `a"b`, `\`, "\n", `")(allow default)("`, "\xff", "; x", `\n`, "#\"", "é\t\r\x01"} {
 		f.Add(s)
@@ -182,7 +186,8 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// FuzzExpression: a pattern is an expression that matches itself where it has no stars.
+// FuzzExpression shows that a pattern without stars becomes an expression that matches the
+// pattern's own text.
 func FuzzExpression(f *testing.F) {
 	for _, s := range []string{".git/config", "a[b", "*.x", "ſ", "ẞ", `\`, "[!a]b", "x{2}", "ffi", ".", "\xdf", "a\xffb"} {
 		f.Add(s)

@@ -1,9 +1,10 @@
 package seatbelt
 
-// base writes what every program needs and what does no harm. The lists follow those that Chromium, Codex and sandbox-runtime
-// publish for the same purpose. What they allow and this does not: the keychain's services (com.apple.SecurityServer,
-// com.apple.securityd.xpc), launch services (which start programs outside), fonts and sound, any POSIX shared memory,
-// properties of devices, and control of terminals.
+// base writes the rules for what every program needs and what does no harm. The lists follow those
+// that Chromium, Codex and sandbox-runtime publish for this purpose. Unlike them it does not allow:
+// the keychain's services (com.apple.SecurityServer, com.apple.securityd.xpc), launch services
+// (which start programs outside), fonts and sound, any POSIX shared memory, properties of devices,
+// and control of terminals.
 func (w *writer) base() {
 	w.text.WriteString(baseText)
 }
@@ -96,8 +97,9 @@ const baseText = `(version 1)
   (ipc-posix-name "apple.shm.notification_center"))
 `
 
-// devices come behind what is said about reading and writing: of /dev only these are open. Another terminal of the same user could else be
-// read and written, and as root a disk. A terminal that is made inside carries an extension.
+// devices come after the rules about reading and writing: in /dev only these are open. Otherwise
+// the box could read and write another terminal of the same user, and as root a disk. A terminal
+// that is made inside carries an extension.
 const devices = `
 ; devices
 (deny file-read-data file-write* file-ioctl

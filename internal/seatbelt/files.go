@@ -7,11 +7,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// reading are the operations of whoever may read a file: to run it is to read it.
+// reading are the operations that a permission to read includes: whoever may read a file may also
+// run it.
 const reading = "file-read* file-map-executable process-exec"
 
-// byDepth returns the rules about paths as the kernel sees them, the shallowest first, in groups of one depth: there no
-// rule is about something in another's.
+// byDepth returns the rules about paths as the kernel sees them, in groups of one depth, the
+// shallowest first. In one group no rule's path is inside another's.
 func (w *writer) byDepth() [][]settings.PathRule {
 	var all []settings.PathRule
 	for _, r := range w.box.Paths {
@@ -29,14 +30,14 @@ func (w *writer) byDepth() [][]settings.PathRule {
 	return out
 }
 
-// reads writes what may be read.
+// reads writes the rules for reading.
 func (w *writer) reads() {
 	w.comment("reading")
 	open := w.box.ReadDefault != settings.Denied
 	if open {
 		w.rule("allow", reading)
 	}
-	var denied, allowed []string // everything that was said, in either way
+	var denied, allowed []string // all paths with a rule, of both kinds
 	closed := map[string]bool{}
 	for _, group := range w.byDepth() {
 		var yes, no []string
@@ -51,7 +52,8 @@ func (w *writer) reads() {
 		w.rules("allow", reading, yes)
 		w.rules("deny", reading, no)
 	}
-	// The loader reads the root's list of names; the way to what may be read can be looked at, and what is closed is seen to be there.
+	// The loader reads the root's list of names. The directories on the way to readable paths can
+	// be looked at, and a closed path can be seen to exist.
 	w.rule("allow", "file-read*", `(literal "/")`)
 	var seen []string
 	for _, p := range []string{"/etc", "/tmp", "/var"} {
@@ -73,7 +75,7 @@ func (w *writer) reads() {
 	w.rules("allow", "file-read-metadata", unique(seen))
 }
 
-// writes writes what may be written.
+// writes writes the rules for writing.
 func (w *writer) writes() {
 	w.comment("writing")
 	if w.box.WriteDefault == settings.Writable {
@@ -91,7 +93,8 @@ func (w *writer) writes() {
 		w.rules("allow", "file-write*", yes)
 		w.rules("deny", "file-write*", no)
 	}
-	// A directory that holds something closed stays where it is: moved, what is in it would have another path.
+	// A directory that contains something closed can't be moved. Otherwise its contents would get
+	// another path.
 	var pinned []string
 	for _, r := range w.box.Paths {
 		if r.Access != settings.Writable {
@@ -99,12 +102,12 @@ func (w *writer) writes() {
 		}
 	}
 	w.rules("deny", "file-write-unlink", unique(pinned))
-	// A program with other rights would outlive the box. Hard links (file-link) are denied by default: the new name would
-	// be judged by its own directory.
+	// A program with other rights would outlive the box. Hard links (file-link) are denied by
+	// default, because a new name would be judged by its own directory.
 	w.rule("deny", "file-write-setugid")
 }
 
-// above returns filters for the directories above a path that may be written.
+// above returns filters for the directories above a writable path.
 func (w *writer) above(p string) []string {
 	var out []string
 	for p != "/" {
@@ -116,7 +119,7 @@ func (w *writer) above(p string) []string {
 	return out
 }
 
-// writable reports whether the rules about paths alone let p be written.
+// writable reports whether the rules about paths alone allow writing to p.
 func (w *writer) writable(p string) bool {
 	if w.said == nil {
 		w.said = map[string]settings.Access{}
@@ -152,7 +155,7 @@ func (w *writer) temp() {
 	w.rules("allow", "file-read-metadata", seen)
 }
 
-// unique drops what repeats, and keeps the order.
+// unique removes repeated entries and keeps the order.
 func unique(list []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(s string) bool {

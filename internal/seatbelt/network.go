@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// network writes what may be reached. Loopback is the machine's own and not the box's, with everything that listens there;
-// so of it only ports are open that were named.
+// network writes the rules for the network. The loopback belongs to the machine, not to the box,
+// and all its servers are there. So only named ports are open on it.
 func (w *writer) network() {
 	b := w.box
 	w.comment("network")
@@ -43,7 +43,7 @@ func (w *writer) network() {
 	w.sockets()
 }
 
-// resolving is what looking up names and trusting certificates needs.
+// resolving are the rules for looking up names and checking certificates.
 const resolving = `(allow network-outbound
   (literal "/private/var/run/mDNSResponder"))
 (allow mach-lookup
@@ -54,12 +54,12 @@ const resolving = `(allow network-outbound
   (global-name "com.apple.trustd.agent"))
 `
 
-// everywhere reports whether a box's policy lets everything out.
+// everywhere reports whether a box's policy allows every destination.
 func everywhere(b *settings.Box) bool {
 	return !b.Closed && b.Policy.Default == "allow" && len(b.Policy.Rules) == 0
 }
 
-// publish opens one port, [ADDRESS:]PORT[:INSIDE]: to listen on, and to reach from inside.
+// publish opens one port, [ADDRESS:]PORT[:INSIDE], for listening and for connections from inside.
 func (w *writer) publish(text string) {
 	where, port, err := published(text)
 	if err != nil {
@@ -92,12 +92,12 @@ func published(text string) (where string, port uint16, err error) {
 	}
 	where = "localhost"
 	if ip, err := netip.ParseAddr(address); address != "" && address != "localhost" && (err != nil || !ip.IsLoopback()) {
-		where = "*" // Seatbelt knows no other address
+		where = "*" // the only other address that Seatbelt knows
 	}
 	return where, uint16(n), nil
 }
 
-// sockets writes the Unix sockets that may be used.
+// sockets writes the rules for Unix sockets.
 func (w *writer) sockets() {
 	t := w.options.Temp
 	if t == "" && len(w.box.Sockets) == 0 {

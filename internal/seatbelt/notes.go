@@ -2,7 +2,8 @@ package seatbelt
 
 import "github.com/carrel-dev/carrel/internal/settings"
 
-// Notes says where a box under Seatbelt is less than the same box on Linux. They are for a person, beside the box in words.
+// Notes lists the ways in which a box under Seatbelt is weaker than the same box on Linux. They are
+// for a person, next to the description of the box.
 func Notes(b *settings.Box) []string {
 	notes := []string{
 		"processes outside can be seen, not signalled; loopback is the machine's own: of it the box reaches only ports named by --publish",

@@ -10,24 +10,27 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// Regular expressions are anchored at both ends, and "[^/]" is used in place of ".", which may not match a line end.
+// Parts of regular expressions. They are anchored at both ends. "[^/]" replaces ".", which may not
+// match a line end.
 const (
 	anyDirs = "(/[^/]*)*"
 	rest    = "(/[^/]*)*$"
 )
 
-// group is a set of protected names with what is the same of them: what stands in front in an expression, and filters.
+// group is a set of protected names that share the front of their expressions and their filters.
 type group struct {
 	head, also    string
 	names, fronts []string
 }
 
-// protected writes the names that are never written, whether they exist or not: for each the name with all that is in it,
-// and for a name of several elements (".git/hooks") the directories in front (".git"). Those are neither moved nor made: a
-// directory that was filled under another name would else become one. Making and moving to a name are one operation to Seatbelt.
+// protected writes the rules for names that are never written, whether they exist or not. Each rule
+// covers the name and everything in it. For a name of several elements (".git/hooks") rules also
+// cover the directories in front (".git"): these are neither moved nor made. Otherwise a directory
+// could be filled under another name and then moved. For Seatbelt, making a name and moving to it
+// are one operation.
 //
-// What names a writable directory itself, or something above it, was opened with it. So the rules for everywhere leave out such
-// directories, and each has rules of its own.
+// A name that means a writable directory itself, or one above it, was opened with that directory.
+// So the rules for all places leave out such directories, and each of these gets its own rules.
 func (w *writer) protected() {
 	if len(w.box.Protected) == 0 {
 		return
@@ -51,8 +54,9 @@ func (w *writer) protected() {
 	w.rules("deny", "file-write-unlink", unique(pinned))
 }
 
-// whole is the absolute form of a pattern that holds in one place. A deep one of one directory holds anywhere here: else what
-// holds the name could be moved out, changed and moved back.
+// whole returns the absolute form of a pattern that holds in one place. A deep pattern of one
+// directory holds anywhere here. Otherwise a directory with the name could be moved out, changed
+// and moved back.
 func whole(g settings.Protected) (string, bool) {
 	switch {
 	case strings.HasPrefix(g.Pattern, "/"):
@@ -63,7 +67,8 @@ func whole(g settings.Protected) (string, bool) {
 	return "", false
 }
 
-// opened are the writable directories that a pattern names, reaches into or holds, and those in them; the outermost first.
+// opened returns the writable directories that a pattern names, reaches into or contains, and the
+// directories in them; the outermost first.
 func (w *writer) opened() []string {
 	var out []string
 	for _, list := range w.byDepth() {
@@ -77,12 +82,12 @@ func (w *writer) opened() []string {
 	return out
 }
 
-// touches reports whether the first elements of a pattern match elements of a directory's path up to its end, or all of them match
-// some of it.
+// touches reports whether the first elements of a pattern match the last elements of a directory's
+// path, or the whole pattern matches some elements of it.
 func touches(g settings.Protected, dir string) bool {
 	pattern, absolute := whole(g)
 	elems := strings.Split(strings.TrimPrefix(dir, "/"), "/")
-	if absolute { // what it names in the directory is in the directory
+	if absolute { // its matches in the directory are below it
 		all := strings.Split(pattern[1:], "/")
 		return len(all) <= len(elems) && matchFront(all, elems)
 	}
@@ -94,7 +99,7 @@ func touches(g settings.Protected, dir string) bool {
 	return false
 }
 
-// matchFront matches elements as far as both go, in any case.
+// matchFront matches elements as far as both lists go, ignoring case.
 func matchFront(pattern, elems []string) bool {
 	for i := range min(len(pattern), len(elems)) {
 		if ok, err := path.Match(strings.ToLower(pattern[i]), strings.ToLower(elems[i])); err != nil || !ok && !strings.EqualFold(pattern[i], elems[i]) {
@@ -104,7 +109,7 @@ func matchFront(pattern, elems []string) bool {
 	return true
 }
 
-// everywhere are the names outside of the directories that were opened by theirs.
+// everywhere returns the names outside of the directories that were opened by name.
 func (w *writer) everywhere(opened []string) []*group {
 	var except []string
 	for i, o := range opened {
@@ -125,7 +130,8 @@ func (w *writer) everywhere(opened []string) []*group {
 	return out
 }
 
-// in are the names in one directory that was opened by its own, without those in it that were, too.
+// in returns the names in one directory that was opened by name, without the opened directories in
+// it.
 func (w *writer) in(root string, opened []string) []*group {
 	filters := []string{w.subpath(root)}
 	for _, o := range opened {
@@ -135,7 +141,7 @@ func (w *writer) in(root string, opened []string) []*group {
 	}
 	also := strings.Join(filters, " ")
 	deep := &group{head: w.head(root, anyDirs), also: also}
-	first := &group{head: w.head(root, ""), also: also} // where the directory's own name is the first element
+	first := &group{head: w.head(root, ""), also: also} // the directory's own name is the first element
 	out := []*group{deep, first}
 	for _, g := range w.box.Protected {
 		p, ok := whole(g)
@@ -152,7 +158,8 @@ func (w *writer) in(root string, opened []string) []*group {
 	return out
 }
 
-// head is what stands in front of a name in a directory. One that is too long beside a name is left to the filter.
+// head returns the front of an expression for names in a directory. If it is too long beside a
+// name, a filter checks the directory instead.
 func (w *writer) head(dir, between string) string {
 	if h := "^" + escape(strings.TrimSuffix(dir, "/")) + between + "/("; len(h) <= maxString/2 {
 		return h
@@ -175,8 +182,8 @@ func (w *writer) place(list []*group, pattern, also string) []*group {
 	return list
 }
 
-// add adds a pattern with the directories in front of its last element. One with characters that make a pattern is
-// also meant as it is.
+// add adds a pattern, and the directories in front of its last element. If it has pattern
+// characters, it is added as a literal name too.
 func (g *group) add(pattern string) {
 	g.names = append(g.names, expression(pattern))
 	if strings.ContainsAny(pattern, `?[\`) {
@@ -201,7 +208,8 @@ func (w *writer) groups(list []*group) {
 	}
 }
 
-// split divides an absolute pattern: what is surely there, as it is written, and what may be spelled otherwise.
+// split divides an absolute pattern into the part that surely exists as written, and the part that
+// may be spelled in other ways.
 func (w *writer) split(pattern string) (dir, name string) {
 	whole := pattern
 	if meta := strings.IndexAny(pattern, `*?[\`); meta >= 0 {
@@ -217,7 +225,7 @@ func (w *writer) split(pattern string) (dir, name string) {
 	return w.real(dir), strings.TrimPrefix(pattern[len(dir):], "/")
 }
 
-// literally takes the meaning from a pattern's characters.
+// literally escapes the special characters of a pattern.
 func literally(pattern string) string {
 	var b strings.Builder
 	for i := range len(pattern) {
@@ -229,7 +237,7 @@ func literally(pattern string) string {
 	return b.String()
 }
 
-// paths are those that rules are about.
+// paths returns the paths of all rules.
 func (w *writer) paths() (list []string) {
 	for _, r := range w.box.Paths {
 		list = append(list, r.Path)
@@ -237,7 +245,7 @@ func (w *writer) paths() (list []string) {
 	return list
 }
 
-// filters joins expressions to as few filters as the length of a string allows.
+// filters joins expressions to as few filters as the maximum length of a string allows.
 func (w *writer) filters(g *group, list []string, end string) []string {
 	var out, batch []string
 	flush := func() {
@@ -261,7 +269,8 @@ func (w *writer) filters(g *group, list []string, end string) []string {
 	return out
 }
 
-// expression is a pattern as a regular expression that matches each spelling the filesystem may take for the same name.
+// expression turns a pattern into a regular expression. It matches every spelling that the
+// filesystem may take for the same name.
 func expression(pattern string) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); {
@@ -294,7 +303,7 @@ func expression(pattern string) string {
 	return b.String()
 }
 
-// class copies a set such as [a-z] of a pattern that was checked. What is not closed stands for itself.
+// class copies a set such as [a-z] from a checked pattern. An unclosed bracket stands for itself.
 func class(s string) (string, int) {
 	end := strings.IndexByte(s[min(2, len(s)):], ']')
 	if end < 0 {
@@ -303,7 +312,7 @@ func class(s string) (string, int) {
 	return s[:end+3], end + 3
 }
 
-// fold is one character in all its cases: "k" is also the sign for Kelvin.
+// fold returns an expression for one character in all its cases: "k" is also the sign for Kelvin.
 func fold(r rune) string {
 	var all []rune
 	for o := r; ; {
@@ -332,7 +341,8 @@ func fold(r rune) string {
 	return "(" + strings.Join(long, "|") + ")"
 }
 
-// ligature returns how many letters at the front of s fold to the same as one character, and that one.
+// ligature returns how many letters at the front of s fold to the same text as one character, and
+// that character.
 func ligature(s string) (int, string) {
 	if len(s) >= 2 {
 		switch strings.ToLower(s[:2]) {
@@ -351,10 +361,11 @@ func ligature(s string) (int, string) {
 	return 0, ""
 }
 
-// anyByte stands for a byte that is no text: expressions are text, and macOS's filesystems know no such names.
+// anyByte stands for a byte that is not valid text. Expressions are text, and macOS's filesystems
+// have no such names.
 const anyByte = "[^/]"
 
-// escape takes the meaning from a text's characters.
+// escape escapes the special characters of a text.
 func escape(s string) string {
 	var b strings.Builder
 	for i, r := range s {

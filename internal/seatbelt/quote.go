@@ -8,11 +8,12 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxString is what the reader of profiles takes in one string; it is also longer than macOS's paths can be.
+// maxString is the longest string that the reader of profiles accepts. macOS's paths are shorter.
 const maxString = 1000
 
-// quote writes a string of a profile. Its reader is a small Scheme: a backslash takes the character behind
-// it as it is, but for some letters. Everything else stands for itself, bytes that are no text too.
+// quote writes a string of a profile. The profile's reader is a small Scheme: a character after a
+// backslash stands for itself, except for some letters. All other bytes stand for themselves, even
+// if they are not text.
 func quote(s string) (string, error) {
 	if len(s) > maxString {
 		return `""`, bad(s[:60]+"…", "is longer than macOS's paths can be")
@@ -44,18 +45,20 @@ func bad(p, why string) error {
 	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: "path", Err: fmt.Errorf("%q %s", p, why)}
 }
 
-// moved are the directories that macOS has elsewhere than their usual names say: the kernel judges where they are.
+// moved are directories that macOS keeps in another place than their usual name says. The kernel
+// judges the real place.
 var moved = []string{"/tmp", "/var", "/etc"}
 
 const dataVolume = "/System/Volumes/Data"
 
-// real is a path as the kernel sees it. Links are resolved already, but for those that are the last element.
+// real returns a path as the kernel sees it. Links are already resolved, except in the last
+// element.
 func (w *writer) real(p string) string {
 	if !strings.HasPrefix(p, "/") || path.Clean(p) != p {
 		w.fail(bad(p, "is not an absolute, clean path"))
 		return "/"
 	}
-	// What the data volume holds is judged by its place in the whole tree.
+	// Files of the data volume are judged by their place in the whole tree.
 	if rest, ok := strings.CutPrefix(p, dataVolume); ok && strings.HasPrefix(rest, "/") {
 		p = rest
 	}
@@ -67,7 +70,7 @@ func (w *writer) real(p string) string {
 	return p
 }
 
-// depth is how many elements a path has.
+// depth returns the number of elements of a path.
 func depth(p string) int {
 	if p == "/" {
 		return 0

@@ -22,7 +22,7 @@ func (n node) head() string {
 	return ""
 }
 
-// read reads a profile as its Scheme does: it fails where brackets or quotes do not close.
+// read reads a profile as Seatbelt's Scheme does. It fails if brackets or quotes are not closed.
 func read(text string) (out []node, err error) {
 	p := 0
 	var list func() ([]node, error)
@@ -72,7 +72,8 @@ func read(text string) (out []node, err error) {
 	return out, err
 }
 
-// str reads a string: \n, \r, \t, \xHH and octal are characters, everything else behind a backslash is itself.
+// str reads a string. \n, \r, \t, \xHH and octal are characters; any other character after a
+// backslash stands for itself.
 func str(text string, p *int) (string, error) {
 	var b strings.Builder
 	for *p++; *p < len(text); *p++ {
@@ -159,7 +160,8 @@ func parse(t testing.TB, text string) *profile {
 	return p
 }
 
-// check goes through a filter, so that unknown ones and bad expressions are found even where no path meets them.
+// check checks a filter, so that unknown filters and bad expressions are found even if no path
+// reaches them.
 func (p *profile) check(f node) {
 	switch f.head() {
 	case "regex", "ipc-posix-name-regex":
@@ -192,7 +194,7 @@ func (p *profile) check(f node) {
 	}
 }
 
-// matches reports whether a filter is true of a path. No process has extensions.
+// matches reports whether a filter matches a path. No process has extensions.
 func (p *profile) matches(f node, path string) bool {
 	switch f.head() {
 	case "literal":
@@ -221,8 +223,9 @@ func (p *profile) matches(f node, path string) bool {
 	return false
 }
 
-// allows says what the profile makes of an operation on a path, read in both ways: by the last rule that matches; and by the last one
-// about the very operation before those about its family. They must agree.
+// allows returns the profile's decision about an operation on a path. It reads the profile in two
+// ways, which must agree: the last rule that matches decides; or the last rule about exactly this
+// operation decides, before rules about its family.
 func (p *profile) allows(operation, path string) bool {
 	p.t.Helper()
 	last, exact, hasExact := false, false, false
@@ -253,7 +256,7 @@ func (p *profile) allows(operation, path string) bool {
 	return last
 }
 
-// has reports whether a rule stands in the profile, spaces aside.
+// has reports whether the profile contains a rule, whatever its spaces.
 func (p *profile) has(rule string) bool {
 	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	return strings.Contains(squeeze(p.text), squeeze(rule))

@@ -1,26 +1,28 @@
-// Package seatbelt writes the decisions about a box as a profile for macOS's
-// Seatbelt, the sandbox of sandbox-exec(1). "carrel run" uses it where there are no namespaces.
+// Package seatbelt writes the decisions about a box as a profile for macOS's Seatbelt, the sandbox
+// of sandbox-exec(1). "carrel run" uses it where there are no namespaces.
 //
 // # The profile
 //
-// Everything is denied by default. Then come, in this order, what every program needs, what may be read,
-// what may be written, what is protected, devices, and the network. Of all rules about one operation the last that matches
-// decides, so rules about paths stand in the order of their depth: the most specific one is the last. A rule for
-// one operation ("file-write-unlink") is said to beat a later one for its family ("file-write*"); the profile means the same
-// either way, and the tests read it both ways.
+// Everything is denied by default. Then follow, in this order: the needs of every program, reading,
+// writing, protected names, devices, and the network. Of all rules about one operation, the last
+// that matches decides. So rules about paths are sorted by depth, the most specific one last. A
+// rule for one operation ("file-write-unlink") is said to beat a later one for its family
+// ("file-write*"). The profile means the same either way, and the tests read it both ways.
 //
 // # Threat
 //
-// The command is hostile. Paths come from directories that it may have written, with quotes, line ends and
-// backslashes in their names: [quote] is what keeps a name from becoming a rule. Seatbelt judges a path as it is at the
-// moment, so what is denied must not be moved: the directories above denied and protected paths are pinned. The filesystem
-// usually takes ".MCP.json" for ".mcp.json": the patterns of protected names match all spellings that fold to the same.
+// The command is hostile. Paths come from directories that it may have written, with quotes, line
+// ends and backslashes in their names. [quote] makes sure that a name does not become a rule.
+// Seatbelt judges a path as it is at the moment, so a denied file must not be moved: the
+// directories above denied and protected paths are pinned. The filesystem usually takes ".MCP.json"
+// for ".mcp.json": the patterns of protected names match all spellings that fold to the same.
 //
 // # What it does not do
 //
-// Seatbelt has no private /tmp, no layers, no limits, no process or network namespace, and knows of addresses only "localhost" and
-// "any". [Notes] says what that means for a box; what would be a hole is an error of [Options.Profile]. The
-// profile is tested as text and by reading it back; it was not run on macOS.
+// Seatbelt has no private /tmp, no layers, no limits, no process or network namespace. Its only
+// addresses are "localhost" and "any". [Notes] lists the consequences for a box. Whatever would be
+// a hole is an error of [Options.Profile]. The profile is tested as text and by reading it back; it
+// was not run on macOS.
 package seatbelt
 
 import (
@@ -32,23 +34,24 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// Program is what applies a profile. It is named in full, so that no directory of PATH can put another in its place.
+// Program applies a profile. It is an absolute path, so that no directory of PATH can replace it.
 const Program = "/usr/bin/sandbox-exec"
 
-// maxProfile bounds a profile: it is an argument, and macOS passes 1 MiB of arguments and environment.
+// maxProfile bounds a profile. It is passed as an argument, and macOS allows 1 MiB for arguments
+// and environment together.
 const maxProfile = 640 << 10
 
-// Options are what the caller made for one box. The zero value is usable.
+// Options are things that the caller made for one box. The zero value is usable.
 type Options struct {
-	// Proxy is the port on loopback of a proxy that carries out the policy. Without it a box whose
-	// policy is neither "nothing" nor "everything" is refused.
+	// Proxy is the loopback port of a proxy that applies the policy. Without it, a policy must mean
+	// "nothing" or "everything"; a box with any other policy is refused.
 	Proxy uint16
-	// Temp is a directory of the box's own, empty and absolute with links resolved: what TMPDIR should name.
-	// It may be written, and Unix sockets in it are the box's own.
+	// Temp is the box's own temporary directory, for TMPDIR: empty, absolute, with links resolved.
+	// The box may write to it, and Unix sockets in it are the box's own.
 	Temp string
-	// Terminal is the device of a terminal of the box's own, such as "/dev/ttys004". Without it no terminal that
-	// was there before can be opened or controlled, not even the one that the command inherits: whoever may control it
-	// may type into it.
+	// Terminal is the device of the box's own terminal, such as "/dev/ttys004". Without it, no
+	// earlier terminal can be opened or controlled, not even the one that the command inherits. A
+	// program that may control a terminal may type into it.
 	Terminal string
 }
 
@@ -58,7 +61,7 @@ func Profile(b *settings.Box) (string, error) { return Options{}.Profile(b) }
 // Command is Options{}.Command.
 func Command(b *settings.Box, args []string) ([]string, error) { return Options{}.Command(b, args) }
 
-// Command returns the argument vector that runs args in the box.
+// Command returns the argument list that runs args in the box.
 func (o Options) Command(b *settings.Box, args []string) ([]string, error) {
 	if len(args) == 0 || args[0] == "" {
 		return nil, &carrel.Error{Op: "run", Kind: carrel.Invalid, Err: errors.New("no command to run")}
@@ -70,8 +73,8 @@ func (o Options) Command(b *settings.Box, args []string) ([]string, error) {
 	return append([]string{Program, "-p", profile, "--"}, args...), nil
 }
 
-// Profile returns the profile of a box. It fails, with kind Unsupported, where Seatbelt can't hold what was decided, and with
-// kind Invalid for paths that can't be written down.
+// Profile returns the profile of a box. The error is Unsupported if Seatbelt can't enforce a
+// decision, and Invalid for paths that can't be written in a profile.
 func (o Options) Profile(b *settings.Box) (string, error) {
 	if b.Overlay {
 		return "", unsupported("--overlay", "Seatbelt has no layers", "work on a copy of the directory")
@@ -100,7 +103,7 @@ func unsupported(field, what, hint string) error {
 	return &carrel.Error{Op: "run", Kind: carrel.Unsupported, Field: field, Err: errors.New(what), Hint: hint}
 }
 
-// writer collects a profile. The first error is kept.
+// writer builds a profile. It keeps the first error.
 type writer struct {
 	box     *settings.Box
 	options Options
@@ -109,10 +112,11 @@ type writer struct {
 	said    map[string]settings.Access // by path, once it was needed
 }
 
-// comment writes a line for people. It is never text of others.
+// comment writes a line for people. Its text never comes from outside.
 func (w *writer) comment(text string) { fmt.Fprintf(&w.text, "\n; %s\n", text) }
 
-// rule writes one rule with its filters, each on a line; none is a rule for everything, so callers with lists use rules.
+// rule writes one rule with its filters, one per line. Without filters it is a rule for everything,
+// so callers with lists use rules.
 func (w *writer) rule(action, operations string, filters ...string) {
 	fmt.Fprintf(&w.text, "(%s %s", action, operations)
 	for _, f := range filters {
@@ -137,7 +141,7 @@ func (w *writer) fail(err error) {
 func (w *writer) literal(p string) string { return "(literal " + w.quoted(p) + ")" }
 func (w *writer) subpath(p string) string { return "(subpath " + w.quoted(p) + ")" }
 
-// quoted is quote with the error kept.
+// quoted is quote; it keeps the error.
 func (w *writer) quoted(s string) string {
 	q, err := quote(s)
 	if err != nil {

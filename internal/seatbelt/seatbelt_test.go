@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden profiles anew")
 
-// project is a box as "carrel run" makes it for a project.
+// project returns a box as "carrel run" makes it for a project.
 func project() *settings.Box {
 	return &settings.Box{
 		Dir: "/Users/ann/project", Home: "/Users/ann", ReadDefault: settings.Readable, WriteDefault: settings.Denied,
@@ -70,7 +70,7 @@ func boxes() map[string]struct {
 	}
 }
 
-// TestGolden: the profiles are the text that was looked at.
+// TestGolden compares the profiles with texts that a person has reviewed.
 func TestGolden(t *testing.T) {
 	for name, c := range boxes() {
 		text, err := c.options.Profile(c.box)
@@ -94,7 +94,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestAttacks goes through what a command would try in a project.
+// TestAttacks tries what a hostile command would try in a project.
 func TestAttacks(t *testing.T) {
 	text, err := Profile(project())
 	if err != nil {
@@ -170,7 +170,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestNames: no name of a file becomes a rule.
+// TestNames shows that no name of a file becomes a rule.
 func TestNames(t *testing.T) {
 	c := boxes()["names"]
 	text, err := c.options.Profile(c.box)
@@ -193,7 +193,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNetwork looks at the rules themselves.
+// TestNetwork checks the text of the rules.
 func TestNetwork(t *testing.T) {
 	base := func(change func(*settings.Box)) *settings.Box {
 		b := &settings.Box{Dir: "/w", Home: "/Users/ann", ReadDefault: settings.Readable, WriteDefault: settings.Denied, Closed: true}
@@ -243,7 +243,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestRefused: what Seatbelt can't hold is an error that says what to do, and never a wider box.
+// TestRefused shows that a decision that Seatbelt can't enforce is an error with a hint, never a
+// wider box.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*settings.Box)
@@ -283,7 +284,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestCommand: the program is named in full, and flags of the command are the command's.
+// TestCommand shows that the program is an absolute path, and that the command keeps its own flags.
 func TestCommand(t *testing.T) {
 	line, err := Command(project(), []string{"-p", "x"})
 	if err != nil || line[0] != "/usr/bin/sandbox-exec" || line[1] != "-p" || !slices.Equal(line[3:], []string{"--", "-p", "x"}) {
@@ -296,7 +297,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestTemp: the box's own directory is open, and stays.
+// TestTemp shows that the box's own directory is open, and can't be moved.
 func TestTemp(t *testing.T) {
 	c := boxes()["strict"]
 	text, err := c.options.Profile(c.box)
@@ -320,7 +321,7 @@ func TestTemp(t *testing.T) {
 	}
 }
 
-// TestNotes: what is less than on Linux is said.
+// TestNotes shows that each weakness compared with Linux is reported.
 func TestNotes(t *testing.T) {
 	b := project()
 	b.MemoryMB, b.Closed, b.Policy.Default = 1, false, "allow"

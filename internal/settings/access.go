@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Access decides about one absolute path, by its text: links are not looked at. The rule says by what; its Path is "" for a default.
+// Access decides about one absolute path by its text alone: it does not look at links. It also
+// returns the rule that decided; the rule's Path is "" for a default.
 func (b *Box) Access(p string) (Access, PathRule) {
 	p = path.Clean(p)
 	rule := b.ruleOf(p)
@@ -22,7 +23,7 @@ func (b *Box) Access(p string) (Access, PathRule) {
 	return Writable, rule
 }
 
-// ruleOf finds the rule of the longest prefix.
+// ruleOf returns the rule with the longest prefix of a path.
 func (b *Box) ruleOf(p string) PathRule {
 	var best *PathRule
 	for i := range b.Paths {
@@ -46,9 +47,10 @@ func (b *Box) ruleOf(p string) PathRule {
 	return PathRule{Access: Readable, Rule: "built-in: only the working directory is written", Source: "built-in", Allow: "--write " + show(p)}
 }
 
-// covers reports whether a protected name is a path, or holds it, below the directory root that was opened. The root's own name counts as the
-// first element (".claude/settings.json" in ~/.claude), but what names the root itself, or something above it, does
-// not: it was opened by its name.
+// covers reports whether a protected name is path p or above it, below the opened directory root.
+// The root's own name may be the first element of the match (".claude/settings.json" in ~/.claude).
+// A match that ends at the root or above it does not count, because the user opened that by its
+// name.
 func (g *Protected) covers(p, root string) bool {
 	if strings.HasPrefix(g.Pattern, "/") {
 		return matchAt(g.Pattern[1:], p, 1) > len(root)
@@ -58,7 +60,7 @@ func (g *Protected) covers(p, root string) bool {
 		if !inside(p, g.Dir) || p == g.Dir {
 			return false
 		}
-		first = len(g.Dir) + 1 // wherever the writable directory lies on the way
+		first = len(g.Dir) + 1 // wherever in p the writable directory is
 		if g.Dir == "/" {
 			first = 1
 		}
@@ -76,7 +78,8 @@ func (g *Protected) covers(p, root string) bool {
 	return false
 }
 
-// matchAt matches a pattern with the elements of a path from start on, and returns where the match ends, 0 for none.
+// matchAt matches a pattern with the elements of p from start on. It returns the end of the match,
+// or 0 for none.
 func matchAt(pattern, p string, start int) int {
 	for {
 		first, more, deeper := strings.Cut(pattern, "/")

@@ -2,8 +2,8 @@ package settings
 
 import "testing"
 
-// TestProtectedNamesLeadThroughWritableDirectories: a name is protected where it holds, however deep the directory lies
-// that was opened on the way to it.
+// TestProtectedNamesLeadThroughWritableDirectories shows that a name is protected in its directory,
+// however deep the opened directory on the way to it is.
 func TestProtectedNamesLeadThroughWritableDirectories(t *testing.T) {
 	b := &Box{ReadDefault: Readable, WriteDefault: Readable, Paths: []PathRule{{Path: "/w/a/b", Access: Writable}},
 		Protected: []Protected{{Pattern: "a/b/x", Dir: "/w", Rule: "test"}, {Pattern: "y", Dir: "/w/a/b/c", Rule: "test"}}}

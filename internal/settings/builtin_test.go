@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// TestSecrets shows that what people keep in their homes is not read, and the rest is.
+// TestSecrets shows that secrets in a home are not readable, and that other files are.
 func TestSecrets(t *testing.T) {
 	p := newPlace(t)
 	secrets := []string{
@@ -32,7 +32,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestEnvironmentFiles shows which files of the working directory are taken for secrets.
+// TestEnvironmentFiles shows which files of the working directory count as secrets.
 func TestEnvironmentFiles(t *testing.T) {
 	p := newPlace(t)
 	want := map[string]settings.Access{}
@@ -46,7 +46,8 @@ func TestEnvironmentFiles(t *testing.T) {
 	p.want(p.resolve(), want)
 }
 
-// TestRunLater goes through what is never written in the working directory, whether it is there or not.
+// TestRunLater checks the names that are never written in the working directory, both existing and
+// missing ones.
 func TestRunLater(t *testing.T) {
 	names := []string{
 		".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".zshrc", ".zprofile", ".profile", ".ripgreprc", ".mcp.json", ".vscode/settings.json", ".idea/x", ".claude/commands/x.md", ".claude/agents/x.md", ".claude/settings.json",
@@ -96,7 +97,8 @@ func TestBoxOwnDirectories(t *testing.T) {
 	}
 }
 
-// TestNamingOpens shows that a protection is lifted by naming the very path, and not by what is above it.
+// TestNamingOpens shows that naming a path lifts its protection, and that naming a directory above
+// it does not.
 func TestNamingOpens(t *testing.T) {
 	p := newPlace(t)
 	p.file("project/.mcp.json", "{}")
@@ -120,7 +122,8 @@ func TestNamingOpens(t *testing.T) {
 	p.want(b, map[string]settings.Access{"project/a/secrets/x": readable, "project/lib/a.so": readable, "project/b/lib/c.so": readable, "project/lib/a.c": writable})
 }
 
-// TestLinks shows that what a link leads to is closed with it, and that a link in a project closes nothing of the system.
+// TestLinks shows that the target of a closed link is closed too, and that a link in a project
+// closes no path of the system.
 func TestLinks(t *testing.T) {
 	p := newPlace(t)
 	p.file("vault/keys/id", "x")
@@ -137,7 +140,7 @@ func TestLinks(t *testing.T) {
 	p.want(b, map[string]settings.Access{
 		".ssh/id": denied, "vault/keys/id": denied, "elsewhere/prod.env": denied, "project/.env": denied, "/usr/bin/env": readable, "/usr": readable, "project/main.go": writable, "project/.git/hooks": readable, "project/hooks/pre-commit": readable, "project/c/.git": readable,
 	})
-	// The working directory and the home are reached by links.
+	// The test reaches the working directory and the home through links.
 	p.link(p.dir, "short")
 	p.link(p.home, "../me")
 	b = p.resolve(func(r *settings.Request) { r.Dir, r.Home = p.home+"/short", filepath.Dir(p.home)+"/me" })
@@ -145,13 +148,13 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%s, %s", b.Dir, b.Home)
 	}
 	p.want(b, map[string]settings.Access{".ssh/id": denied, "project/x": writable})
-	// What is opened by a link is where it leads.
+	// Opening a link opens its target.
 	p.file("data/x", "x")
 	p.link(p.home+"/data", "project/data")
 	p.want(p.resolve(flags(settings.Settings{Write: settings.PathRules{Allow: []string{"data"}}})), map[string]settings.Access{"data/x": writable})
 }
 
-// TestWorkingDirectory shows where the working directory is not opened.
+// TestWorkingDirectory shows which working directories are not opened.
 func TestWorkingDirectory(t *testing.T) {
 	p := newPlace(t)
 	for _, dir := range []string{p.home, filepath.Dir(p.home), "/", "/etc", "/usr/bin", "/tmp"} {
@@ -175,7 +178,8 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestLargeDirectory finds secrets in any number of directories, at any depth, and protects names where they hold.
+// TestLargeDirectory finds secrets in any number of directories, at any depth, and protects names
+// in their places.
 func TestLargeDirectory(t *testing.T) {
 	p := newPlace(t)
 	p.file("project/.env", "x")
@@ -196,13 +200,14 @@ func TestLargeDirectory(t *testing.T) {
 	p.want(p.resolve(), map[string]settings.Access{"project/.env": denied, "project/node_modules/x/.env": denied, deep: denied, "project/big00/.mcp.json": readable, "project/big99/x": writable})
 }
 
-// TestElsewhere looks for secrets outside of the working directory, for a time. What it did not get to is closed, and named.
+// TestElsewhere searches for secrets outside of the working directory, for a limited time.
+// Directories that it did not reach are closed, and named in a note.
 func TestElsewhere(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", here) // in /tmp, of which a box has its own, there would be nothing to look for
+	t.Setenv("TMPDIR", here) // a box has its own /tmp, so there is nothing to search
 	p := newPlace(t)
 	for _, f := range []string{"other/.env", "other/.env.example", "other/a/b/.env.local", "mine/.env", "many/.env"} {
 		p.file(f, "x")
@@ -222,7 +227,8 @@ func TestElsewhere(t *testing.T) {
 	p.want(short(p.home+"/mine/.env"), map[string]settings.Access{"mine/.env": readable, "other/.env": denied})
 }
 
-// TestCutPattern closes the directory of a pattern for reading that was not looked for in all of it.
+// TestCutPattern shows that a directory is closed if the search for a pattern that closes reading
+// stopped early in it.
 func TestCutPattern(t *testing.T) {
 	settings.LowerSearch(t, 50)
 	p := newPlace(t)

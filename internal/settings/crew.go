@@ -7,22 +7,24 @@ import (
 	"time"
 )
 
-// level is a directory that is to be looked through.
+// level is a directory that a crew will look through.
 type level struct {
 	dir   string
 	depth int
-	// shallow: protected names are looked for, too. They hold only so deep, and not in what programs fill.
+	// shallow: search for protected names, too. They hold only to a certain depth, and not in
+	// directories that programs fill.
 	shallow bool
-	// links: it is covered already, and what is looked for is where its links lead, and which files it holds.
+	// links: the directory is already closed. Search it for the targets of its links, and for its
+	// files.
 	links bool
-	// flat: only its names are judged, and what lies in it is not entered.
+	// flat: judge only its names, and do not enter its subdirectories.
 	flat bool
 }
 
-// sight is something that a crew saw and that has to be judged.
+// sight is an entry that a crew found and the search must judge.
 type sight struct {
 	level
-	name string // "" is the directory itself, which could not be listed
+	name string // "" is the directory itself, if it can't be listed
 	typ  fs.FileMode
 	ino  uint64
 }
@@ -38,18 +40,18 @@ func (s sight) path() string {
 	return s.dir + "/" + s.name
 }
 
-// crew looks through trees with as many workers as it pays for. It looks at names alone: of no file is asked more
-// than the list of its directory tells, so that a large tree costs little.
+// crew looks through trees with as many workers as are useful. It looks only at names and types in
+// the list of each directory, never at a file, so a large tree costs little.
 type crew struct {
-	// keep reports whether an entry has to be judged. enter says how the directory is looked at that an entry is,
-	// and whether it is. Both are called by all workers at once.
+	// keep reports whether an entry must be judged. enter returns the level for a subdirectory, and
+	// whether to enter it. All workers call both at once.
 	keep  func(l level, name []byte, typ fs.FileMode, ino uint64) bool
 	enter func(l level, name string) (level, bool)
 
 	mu      sync.Mutex
 	more    *sync.Cond
 	queue   []level
-	at      map[*worker]level // what each of those who work looks at
+	at      map[*worker]level // the directory of each busy worker
 	workers int
 	seen    []sight
 	over    bool          // nobody waits for more
@@ -59,14 +61,16 @@ type crew struct {
 // Bounds of a crew.
 const (
 	mostWorkers = 8
-	// worthIt is how many directories must wait before one more worker is put to them.
+	// worthIt is how many directories must wait before one more worker starts.
 	worthIt = 24
-	// longestPath is how long a path may be that the walls can still name: what lies deeper is closed with its directory.
+	// longestPath is the longest path that the walls can name. A longer path is closed with its
+	// directory.
 	longestPath = 3800
 )
 
-// run looks through the trees below the levels, for so long, or until it is done if that is 0. The order of what it returns means nothing;
-// left is what it did not get to. A worker may hang in a directory on a network: it is left behind.
+// run looks through the trees below the levels, for at most atMost (0: until it is done). The order
+// of its results means nothing; left are the levels that it did not reach. A worker may hang in a
+// directory on a network; run does not wait for it.
 func (c *crew) run(levels []level, atMost time.Duration) (seen []sight, left []level) {
 	c.more = sync.NewCond(&c.mu)
 	c.queue = append(c.queue, levels...)
@@ -96,7 +100,7 @@ func (c *crew) run(levels []level, atMost time.Duration) (seen []sight, left []l
 	return c.seen, left
 }
 
-// work takes directories until there are none, and nobody is left who could find more.
+// work takes directories until none are left and no other worker can find more.
 func (c *crew) work() {
 	w := &worker{crew: c}
 	c.mu.Lock()
@@ -145,7 +149,7 @@ type worker struct {
 	seen  []sight
 }
 
-// look goes through one directory.
+// look looks through one directory.
 func (w *worker) look(l level) {
 	err := listDir(l.dir, w.buf[:], func(name []byte, typ fs.FileMode, ino uint64) {
 		if w.keep(l, name, typ, ino) {

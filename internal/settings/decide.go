@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// operation is what a rule says about a path.
+// operation is the statement of a rule about a path.
 type operation uint8
 
 const (
@@ -22,16 +22,17 @@ func (o operation) deny() bool { return o == readDeny || o == writeDeny }
 type decision struct {
 	path   string
 	op     operation
-	layer  int  // its place: the stronger the higher
+	layer  int  // its layer; a higher one is stronger
 	glob   bool // found by a pattern, not named
 	rule   string
 	source Source
 	blank  bool
-	keep   bool // a rule of its own even if it says what holds above it
-	over   bool // wins over what denies the same path in its layer
+	keep   bool // list it even if it repeats the rule above it
+	over   bool // wins over a denial of the same path in its layer
 }
 
-// beats reports whether d decides and not e, for one path: the stronger layer; in one layer what is named and not found; then what denies.
+// beats reports whether d decides over e, for one path. The stronger layer wins. In one layer a
+// named path wins over one that a pattern found; then a denial wins.
 func (d *decision) beats(e *decision) bool {
 	switch {
 	case e == nil || d.layer != e.layer:
@@ -44,7 +45,7 @@ func (d *decision) beats(e *decision) bool {
 	return d.op.deny() && !e.op.deny()
 }
 
-// point is what was decided about one path.
+// point holds the decisions about one path.
 type point struct{ read, write *decision }
 
 // tree holds the decisions by path.
@@ -53,8 +54,8 @@ type tree struct {
 	readDefault  bool
 	writeDefault bool
 	private      map[string]bool
-	// system are directories that are read although nothing is by default. They are part of the default and no decisions, so that
-	// whatever closes something above them closes them too.
+	// system are directories that are readable even if reading is denied by default. They are part
+	// of the default and not decisions, so a rule that closes something above them closes them too.
 	system map[string]*decision
 }
 
@@ -72,7 +73,8 @@ func (t *tree) add(d *decision) {
 	}
 }
 
-// nearest finds the rules that decide about a path: those of its longest prefix, for each of reading and writing.
+// nearest finds the rules that decide about a path: those with its longest prefix, separately for
+// reading and writing.
 func (t *tree) nearest(p string) (read, write *decision) {
 	for {
 		if at := t.points[p]; at != nil {
@@ -90,7 +92,7 @@ func (t *tree) nearest(p string) (read, write *decision) {
 	}
 }
 
-// access decides about a path, and says by which rule.
+// access decides about a path, and returns the rule that decided.
 func (t *tree) access(p string) (Access, *decision) {
 	read, write := t.nearest(p)
 	if read == nil && !t.readDefault {
@@ -111,7 +113,7 @@ func (t *tree) access(p string) (Access, *decision) {
 	return Readable, read
 }
 
-// ofSystem finds the directory of the system that a path lies in.
+// ofSystem finds the directory of the system that contains a path.
 func (t *tree) ofSystem(p string) *decision {
 	for dir, d := range t.system {
 		if inside(p, dir) {
@@ -121,7 +123,8 @@ func (t *tree) ofSystem(p string) *decision {
 	return nil
 }
 
-// rules lists what the paths come to, without those that only repeat what holds above them.
+// rules lists the resulting rules of all paths. It leaves out those that only repeat the rule above
+// them.
 func (t *tree) rules(shorten func(string) string) []PathRule {
 	out := make([]PathRule, 0, len(t.points))
 	paths := make([]string, 0, len(t.points))
@@ -154,8 +157,8 @@ func (t *tree) rules(shorten func(string) string) []PathRule {
 	return out
 }
 
-// readIn reports whether what may be read at p was said inside of the box's own directory that p lies in. What
-// only closes there must not make this machine's files visible.
+// readIn reports whether a rule inside the box's own directory around p allows reading p. A rule
+// there that only closes must not make this machine's files visible.
 func (t *tree) readIn(p string) bool {
 	for !t.private[p] {
 		if at := t.points[p]; at != nil && at.read != nil {
@@ -169,7 +172,7 @@ func (t *tree) readIn(p string) bool {
 	return false
 }
 
-// above is the access that holds for p without a rule of its own.
+// above returns the access of p without a rule of its own.
 func (t *tree) above(p string, kept map[string]Access) Access {
 	for p != "/" {
 		p = path.Dir(p)
@@ -193,7 +196,7 @@ func (t *tree) fallback() Access {
 	return Readable
 }
 
-// comparePaths sorts so that a directory comes right before what is in it.
+// comparePaths sorts a directory right before its contents.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

@@ -12,20 +12,20 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// reader fills Settings from the tree of one file. It stops at the first fault.
+// reader fills Settings from the tree of one file. It stops at the first error.
 type reader struct {
 	name string // of the file
 	err  error
-	left int // values that may still come; aliases count each time
+	left int // allowed number of further values; aliases count each time
 	has  map[string]bool
-	// strict takes no number where a text is needed.
+	// strict refuses a number where a text is needed.
 	strict bool
 }
 
-// maxValues bounds what a file may come to, with its aliases written out.
+// maxValues bounds the number of values in a file, with its aliases expanded.
 const maxValues = 100_000
 
-// parse reads a file of our own form. has tells which keys it gives.
+// parse reads a file of our own form. has holds the keys that are in the file.
 func parse(name string, data []byte) (Settings, map[string]bool, error) {
 	if err := checkText(name, data); err != nil {
 		return Settings{}, nil, err
@@ -57,7 +57,7 @@ func parse(name string, data []byte) (Settings, map[string]bool, error) {
 	return s, r.has, nil
 }
 
-// field reads one value; at is where it stands: "read.allow[2]".
+// field reads one value; at is its place in the file: "read.allow[2]".
 type field func(n *yaml.Node, at string)
 
 // fields are the keys of a mapping.
@@ -77,7 +77,7 @@ func (r *reader) wrong(n *yaml.Node, at, hint, format string, args ...any) {
 	}
 }
 
-// take counts a value and follows an alias; it returns nil when the reader has stopped.
+// take counts a value and follows an alias; it returns nil if the reader has stopped.
 func (r *reader) take(n *yaml.Node, at string) *yaml.Node {
 	if r.left--; r.left < 0 {
 		r.wrong(n, at, "", "the file comes to more than %d values", maxValues)
@@ -114,7 +114,7 @@ func (r *reader) unknown(k *yaml.Node, at, key string, keys fields) {
 	r.wrong(k, join(at, show(key)), hint, "there is no key %s here", show(key))
 }
 
-// elsewhere are keys that people look for at the wrong place, or by another tool's name.
+// elsewhere are keys that users often put in the wrong place, or know by another tool's name.
 var elsewhere = map[string]string{
 	"filesystem": "read and write, or an srt file given with --settings", "alloweddomains": "network.allow", "denieddomains": "network.deny",
 	"denyread": "read.deny", "allowread": "read.allow", "allowwrite": "write.allow", "denywrite": "write.deny", "allow": "read.allow, write.allow or network.allow",
@@ -129,7 +129,7 @@ func join(at, key string) string {
 	return at + "." + key
 }
 
-// pairs calls fn for the entries of a mapping, of which none may come twice.
+// pairs calls fn for the entries of a mapping. A key that occurs twice is an error.
 func (r *reader) pairs(n *yaml.Node, at string, fn func(key string, k, v *yaml.Node)) {
 	if n = r.take(n, at); n == nil {
 		return
@@ -153,7 +153,8 @@ func (r *reader) pairs(n *yaml.Node, at string, fn func(key string, k, v *yaml.N
 	}
 }
 
-// texts reads a list of texts that are not empty. An empty list is not nil.
+// texts reads a list of texts that are not empty. For an empty list it sets an empty slice, not
+// nil.
 func (r *reader) texts(into *[]string) field {
 	return func(n *yaml.Node, at string) {
 		if n = r.take(n, at); n == nil {
@@ -309,7 +310,7 @@ func (r *reader) limits(into *Limits) field {
 	}
 }
 
-// limit reads a scalar with fn; "none" is no limit.
+// limit reads a scalar with fn; "none" means no limit.
 func (r *reader) limit(fn func(text string) error) field {
 	return func(n *yaml.Node, at string) {
 		var text string

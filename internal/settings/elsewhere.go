@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// machine are the directories at the top that belong to the system or to the kernel. What lies there comes from
-// packages and is for everybody to read, or is on the list of secrets by its path.
+// machine are the top-level directories that belong to the system or the kernel. Their files come
+// from packages and are for everybody to read, or the list of secrets has their paths.
 var machine = map[string]bool{
 	"bin": true, "sbin": true, "lib": true, "lib32": true, "lib64": true, "libx32": true, "usr": true, "etc": true, "dev": true, "proc": true, "sys": true, "boot": true, "run": true, "tmp": true,
 	"nix": true, "gnu": true, "snap": true, "lost+found": true,
 }
 
-// fetchedBelowHome are directories below a home that package managers fill with what everybody can fetch. They are
-// the largest part of most homes, and hold nothing of the person's own.
+// fetchedBelowHome are directories below a home with public files that package managers fetched.
+// They are the largest part of most homes, and hold no personal files.
 var fetchedBelowHome = map[string]bool{
 	".cache": true, ".npm": true, ".nvm": true, ".bun/install": true, ".deno": true, ".local/share/pnpm": true, ".yarn": true,
 	".cargo/registry": true, ".cargo/git": true, ".rustup": true, "go/pkg/mod": true, ".m2/repository": true, ".gradle/caches": true,
@@ -24,8 +24,8 @@ var fetchedBelowHome = map[string]bool{
 	".vscode-server": true, ".cursor-server": true, ".local/lib": true, ".nuget/packages": true, ".pub-cache": true, ".hex": true,
 }
 
-// fetched reports whether a directory beyond those that are written or named holds only what was fetched: caches of
-// package managers, and git's own files.
+// fetched reports whether a directory holds only fetched files: caches of package managers, and
+// git's own files. It is asked only about directories that are neither writable nor named.
 func (v *resolver) fetched(dir, name string) bool {
 	if name == "node_modules" || name == ".git" {
 		return true
@@ -33,8 +33,8 @@ func (v *resolver) fetched(dir, name string) bool {
 	return inside(dir, v.home) && len(dir) > len(v.home) && fetchedBelowHome[strings.TrimPrefix(dir[len(v.home):], "/")]
 }
 
-// elsewhere lists the directories, besides those that are written, in which people keep what is theirs: those that somebody
-// opened by name, and those that can be read because nobody closed them.
+// elsewhere lists the directories with people's own files, besides the writable ones: named are
+// those that a layer opens by name, rest are those that are readable because nothing closes them.
 func (v *resolver) elsewhere(written []string) (named, rest []string) {
 	slices.SortFunc(v.patterned, comparePaths)
 	named = v.searchable(v.patterned, written)
@@ -57,7 +57,8 @@ func (v *resolver) elsewhere(written []string) (named, rest []string) {
 	return append(named, v.openedInPrivate()...), rest
 }
 
-// searchable are the directories in a sorted list that are not closed, the box's own, or in one of those that are searched already.
+// searchable returns the directories of a sorted list that need a search: not closed, not the box's
+// own, and not inside one that is searched already.
 func (v *resolver) searchable(list, already []string) (out []string) {
 	for _, p := range list {
 		within := func(dir string) bool { return inside(p, dir) }
@@ -71,14 +72,14 @@ func (v *resolver) searchable(list, already []string) (out []string) {
 	return out
 }
 
-// ofMachine reports whether a path lies in what is the system's or the kernel's.
+// ofMachine reports whether a path belongs to the system or the kernel.
 func ofMachine(p string) bool {
 	first, _, _ := strings.Cut(p[1:], "/")
 	return p == "/" || machine[first]
 }
 
-// openedInPrivate are directories of this machine that somebody opened for reading within what is otherwise the box's own, such as
-// /tmp.
+// openedInPrivate returns directories of this machine that a layer opens for reading although they
+// are inside a directory that is the box's own, such as /tmp.
 func (v *resolver) openedInPrivate() (out []string) {
 	for p, at := range v.tree.points {
 		if at.read != nil && at.read.op == readAllow && slices.ContainsFunc(v.box.Private, func(dir string) bool { return inside(p, dir) }) {
@@ -91,13 +92,14 @@ func (v *resolver) openedInPrivate() (out []string) {
 	return out
 }
 
-// inOrder says how the rest is searched: a stack, whose end comes first. In each directory of somebody's, what programs keep ("~/.cargo")
-// comes before what people keep, so that a search that runs out of time closes no tool.
+// inOrder returns the rest as a stack for the search; the end is searched first. In each person's
+// directory, files of programs ("~/.cargo") are searched before people's own files. So a search
+// that runs out of time closes no tool.
 func (v *resolver) inOrder(rest []string) []level {
 	var first, last []level
 	for _, dir := range rest {
 		last = append(last, level{dir: dir, flat: true})
-		// An error is met again, and judged, where the names are looked at.
+		// The search itself meets this error again and judges it.
 		_ = listDir(dir, make([]byte, 16<<10), func(name []byte, typ os.FileMode, _ uint64) {
 			if typ != os.ModeDir {
 				return
@@ -116,10 +118,11 @@ func (v *resolver) inOrder(rest []string) []level {
 	return append(first, last...)
 }
 
-// mostClosed is how many directories are closed, at most, because there was no time to search them: beyond that, those that they lie in are.
+// mostClosed is the most directories that are closed because there was no time to search them. If
+// there are more, their parents are closed instead.
 const mostClosed = 32
 
-// outOfTime closes what was not searched.
+// outOfTime closes the directories that were not searched.
 func (v *resolver) outOfTime(left []level, rest []string) {
 	dirs := map[string]bool{}
 	for _, l := range left {
@@ -142,7 +145,8 @@ func (v *resolver) outOfTime(left []level, rest []string) {
 	}
 }
 
-// raise puts the deepest directories' parents in their place. False means that all are those that the search began at.
+// raise replaces the deepest directories by their parents. It returns false if only directories at
+// which the search began are left.
 func raise(dirs map[string]bool, roots []string) bool {
 	deepest := 0
 	depth := func(p string) int {
@@ -166,8 +170,8 @@ func raise(dirs map[string]bool, roots []string) bool {
 	return true
 }
 
-// people are the directories that are searched although nobody named them: the home, and what the working directory lies in, if people
-// keep their work there and not the system or other people theirs.
+// people returns directories that are searched although nobody named them: the home, and the
+// directory around the working directory, unless it belongs to the system or to other people.
 func (v *resolver) people() (out []string) {
 	if !ofMachine(v.home) {
 		out = append(out, v.home)
@@ -181,8 +185,8 @@ func (v *resolver) people() (out []string) {
 // environmentFile closes a file because of its name.
 var environmentFile = wanted{op: readDeny, rule: "built-in: environment files", source: "built-in"}
 
-// unlisted closes a directory whose names can't be listed although they could be opened, or that lies so deep
-// that the walls could name nothing in it.
+// unlisted closes a directory that can't be searched: its names can't be listed although the files
+// could be opened, or it is so deep that the walls can't name its files.
 func (v *resolver) unlisted(dir string) {
 	v.tree.add(&decision{path: dir, op: readDeny, glob: true, rule: "built-in: it can't be searched for secrets", source: "built-in"})
 	loud := ""
@@ -192,10 +196,10 @@ func (v *resolver) unlisted(dir string) {
 	v.note("%s%s can't be searched for secrets and is closed: --read %s opens it", loud, v.short(dir), v.short(dir))
 }
 
-// file is a file whatever its name.
+// file is the identity of a file, independent of its names.
 type file struct{ dev, ino uint64 }
 
-// covered is a file that is closed, by its path or by that of its directory.
+// covered is a file that is closed by its path or by its directory's path.
 type covered struct {
 	path string
 	by   *decision
@@ -215,7 +219,7 @@ func (v *resolver) sameFile(list []covered, p string) {
 	}
 }
 
-// alsoClosed closes what shows the same as something that is closed.
+// alsoClosed closes another path to something that is closed.
 func (v *resolver) alsoClosed(p string, by *decision, why string) {
 	if a, _ := v.tree.access(p); a == Denied {
 		return
@@ -226,11 +230,12 @@ func (v *resolver) alsoClosed(p string, by *decision, why string) {
 	v.tree.add(&d)
 }
 
-// stores are kinds of secrets that programs keep, by the thousand: of these only the top is looked at for links, and no file
-// for other names. Nobody keeps keys there by a link.
+// stores are kinds of secrets that programs keep by the thousand. The search looks only at their
+// top directory for links, and at none of their files for other names. Nobody keeps keys there by a
+// link.
 var stores = []string{"browser profiles", "mail and chat", "other users' homes", "agents' credentials", "carrel's own state", "core dumps", "journals and logs", "mail and print spools", "daemon data", "keyrings"}
 
-// follow closes what links in closed directories lead to, and remembers which files are closed.
+// follow closes the targets of links in closed directories, and records which files are closed.
 func (v *resolver) follow() {
 	v.box.covered = map[uint64][]covered{}
 	by := map[string]*decision{}
@@ -250,7 +255,7 @@ func (v *resolver) follow() {
 			begin(at.read)
 		}
 	}
-	for round := 0; len(levels) > 0 && round < 40; round++ { // as many links as the kernel follows
+	for round := 0; len(levels) > 0 && round < 40; round++ { // the kernel follows as many links
 		c := &crew{
 			keep: func(l level, _ []byte, typ os.FileMode, _ uint64) bool {
 				return typ == os.ModeSymlink || typ == 0 && !l.shallow
@@ -283,14 +288,14 @@ func (v *resolver) follow() {
 	}
 }
 
-// cover remembers a closed file.
+// cover records a closed file that has several names.
 func (v *resolver) cover(p string, d *decision) {
 	if f, links, ok := fileOf(p); ok && links > 1 {
 		v.box.covered[f.ino] = append(v.box.covered[f.ino], covered{p, d})
 	}
 }
 
-// ruleAbove is the decision about the nearest directory above.
+// ruleAbove returns the decision about the nearest directory above.
 func ruleAbove(by map[string]*decision, dir string) *decision {
 	for {
 		if d := by[dir]; d != nil || dir == "/" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkEnv refuses names that no environment can hold, and the same one passed and stripped.
+// checkEnv refuses names that no environment can hold, and a name that is both passed and stripped.
 func checkEnv(name string, e EnvRules) error {
 	for _, list := range []struct {
 		key   string
@@ -31,7 +31,8 @@ func checkEnv(name string, e EnvRules) error {
 	return nil
 }
 
-// environment decides about each variable of the caller, and adds those that are set.
+// environment decides about each of the caller's variables, and adds the variables that the layers
+// set.
 func (v *resolver) environment() error {
 	seen := map[string]int{}
 	var out []EnvVar
@@ -70,7 +71,7 @@ func (v *resolver) environment() error {
 	return nil
 }
 
-// strippedLater reports whether a stronger layer strips what this one sets.
+// strippedLater reports whether a stronger layer strips a variable that this layer sets.
 func (v *resolver) strippedLater(l *layer, name string) bool {
 	for _, s := range v.layers[l.place+1:] {
 		if _, strip, _ := envRule(s.Settings.Env, name); strip {
@@ -80,7 +81,8 @@ func (v *resolver) strippedLater(l *layer, name string) bool {
 	return false
 }
 
-// variable decides about one: by the strongest layer that names it, and then by the built-in list.
+// variable decides about one variable: by the strongest layer that names it, else by the built-in
+// list.
 func (v *resolver) variable(name, value string) EnvVar {
 	for _, l := range slices.Backward(v.layers) {
 		pass, strip, i := envRule(l.Settings.Env, name)
@@ -103,7 +105,8 @@ func (v *resolver) variable(name, value string) EnvVar {
 	return EnvVar{Name: name, Kept: true, Value: value, Rule: "built-in: kept", Source: "built-in"}
 }
 
-// envRule says whether a layer passes or strips a name: the longer pattern decides, of two alike the one that strips.
+// envRule returns whether a layer passes or strips a name. The longer pattern decides; if two have
+// the same length, the one that strips wins.
 func envRule(e EnvRules, name string) (pass, strip bool, index int) {
 	best := -1
 	for i, p := range e.Strip {
@@ -119,12 +122,12 @@ func envRule(e EnvRules, name string) (pass, strip bool, index int) {
 	return pass, strip, index
 }
 
-// basic reports whether a variable stays although the environment is cleared.
+// basic reports whether a variable stays even if the environment is cleared.
 func basic(name string) bool {
 	return slices.ContainsFunc(keptNames, func(p string) bool { return matchUpper(p, name) })
 }
 
-// secretEnv says why the built-in list strips a variable, "" if it does not.
+// secretEnv returns the reason why the built-in list strips a variable, "" if it does not.
 func (v *resolver) secretEnv(name, value string) string {
 	switch name {
 	case "TMPDIR", "TMP", "TEMP":

@@ -23,7 +23,7 @@ func kept(b *settings.Box) map[string]string {
 	return out
 }
 
-// TestSecretVariables goes through what is stripped and what stays.
+// TestSecretVariables checks variables that are stripped and variables that stay.
 func TestSecretVariables(t *testing.T) {
 	p := newPlace(t)
 	strip := []string{
@@ -53,7 +53,7 @@ func TestSecretVariables(t *testing.T) {
 	}
 }
 
-// TestVariableRules is about layers.
+// TestVariableRules checks the rules of several layers.
 func TestVariableRules(t *testing.T) {
 	p := newPlace(t)
 	p.file(".config/carrel/run.yaml", "env: {pass: [A_TOKEN, '*_KEY'], strip: [PLAIN, B_KEY], set: {C: user, D: user}}\n")
@@ -81,7 +81,7 @@ func TestVariableRules(t *testing.T) {
 	}
 }
 
-// TestNetwork is about what adds up to a policy.
+// TestNetwork checks how the layers add up to a policy.
 func TestNetwork(t *testing.T) {
 	p := newPlace(t)
 	b := p.resolve()
@@ -104,7 +104,7 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 	noted(t, b, "left out")
-	// What is denied anywhere is denied everywhere.
+	// A destination denied in one layer is denied in all.
 	b = p.resolve(func(r *settings.Request) { r.Flags.Network.Allow = []string{"bad.example.com", "*.example.com"} })
 	if judge(b, "bad.example.com", 443) || !judge(b, "x.example.com", 443) {
 		t.Errorf("%+v", b.Policy.Rules)
@@ -124,7 +124,7 @@ func TestNetwork(t *testing.T) {
 	if judge(b, "x.example.com", 443) || !judge(b, "y.example.com", 443) {
 		t.Errorf("%+v", b.Policy)
 	}
-	// A file of a policy is relative to the settings that name it.
+	// The path of a policy file is relative to the settings file that names it.
 	p.file("conf/policy.yaml", "rules: [{allow: [f.example.com]}]\n")
 	file := p.file("conf/run.yaml", "network: {policy: ./policy.yaml}\n")
 	if b = p.resolve(func(r *settings.Request) { r.File = file }); !judge(b, "f.example.com", 443) || judge(b, "p.example.com", 443) {
@@ -137,7 +137,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestExplain looks for what a person wants to know in the text.
+// TestExplain searches the text for facts that a person needs.
 func TestExplain(t *testing.T) {
 	p := newPlace(t)
 	p.file(".ssh/id", "x")

@@ -11,12 +11,12 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// invalid makes the error for a field of a layer: "run.yaml: read.allow[2]".
+// invalid returns the error for a field of a layer: "run.yaml: read.allow[2]".
 func invalid(field, hint, format string, args ...any) error {
 	return &carrel.Error{Op: "read settings", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
-// within puts an error of something inside under a field.
+// within adds a field in front of an inner error.
 func within(field string, err error) error {
 	var e *carrel.Error
 	if !errors.As(err, &e) {
@@ -25,8 +25,8 @@ func within(field string, err error) error {
 	return &carrel.Error{Op: "read settings", Kind: carrel.Invalid, Field: field, Err: e.Err, Hint: e.Hint}
 }
 
-// show makes a name from a hostile place fit for a terminal: quoted if there is anything in
-// it that is not plain.
+// show makes a name from a hostile place safe for a terminal: it quotes a name with unusual
+// characters.
 func show(s string) string {
 	const longest = 200
 	cut := s
@@ -39,7 +39,7 @@ func show(s string) string {
 	return cut
 }
 
-// near returns the word of known that is most like s, "" if none is.
+// near returns the word of known that is most similar to s, "" if none is similar.
 func near(s string, known []string) string {
 	best, most := "", max(1, min(len(s), 12)/3)+1
 	for _, k := range known {
@@ -50,7 +50,7 @@ func near(s string, known []string) string {
 	return best
 }
 
-// distance counts the letters to add, take away, change or swap with a neighbour, up to most.
+// distance counts the letters to add, remove, change or swap with a neighbour, up to most.
 func distance(a, b string, most int) int {
 	if len(a) > 64 || len(b) > 64 || max(len(a)-len(b), len(b)-len(a)) >= most {
 		return most

@@ -9,8 +9,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// Explain says the whole box in words, a line each, grouped; sources adds where each came from. Names
-// that are not plain are quoted, so that a file's name can't play with the terminal.
+// Explain describes the whole box in words, one line each, in groups. With sources each line also
+// says where it comes from. Unusual names are quoted, so that a file's name can't control the
+// terminal.
 func (b *Box) Explain(sources bool) []string {
 	e := &explainer{b: b, sources: sources}
 	e.head()
@@ -35,7 +36,7 @@ func (e *explainer) add(format string, args ...any) {
 	e.lines = append(e.lines, fmt.Sprintf(format, args...))
 }
 
-// item is one indented line, with the rule behind it.
+// item adds one indented line, with the rule behind it.
 func (e *explainer) item(text, rule string, source Source) {
 	switch {
 	case rule == "":
@@ -115,7 +116,7 @@ func (e *explainer) files() {
 	e.protected()
 }
 
-// exceptions lists what is open inside of what is closed.
+// exceptions lists open paths inside closed ones.
 func (e *explainer) exceptions() {
 	if e.b.ReadDefault == Denied {
 		return
@@ -147,7 +148,7 @@ func (e *explainer) aboveIs(p string, a Access) bool {
 	return best.Access == a
 }
 
-// protected lists the names that are never written, by their rule.
+// protected lists the names that are never written, grouped by their rule.
 func (e *explainer) protected() {
 	var order []string
 	names := map[string][]string{}
@@ -175,7 +176,7 @@ func (e *explainer) protected() {
 	}
 }
 
-// writableNear reports whether a path could be made: something above it is open for writing.
+// writableNear reports whether a path could be created: a directory above it is open for writing.
 func (b *Box) writableNear(p string) bool { return b.ruleOf(p).Access == Writable }
 
 func (e *explainer) network() {
@@ -310,7 +311,7 @@ func (e *explainer) limits() {
 	e.add("limits: %s", strings.Join(out, ", "))
 }
 
-// sizeText writes MiB the way ParseSize reads them.
+// sizeText writes MiB in the form that ParseSize reads.
 func sizeText(mb int) string {
 	switch {
 	case mb%(1<<20) == 0:

@@ -9,8 +9,8 @@ func LowerSearch(t *testing.T, entries int) {
 	t.Cleanup(func() { maxEntries = before })
 }
 
-// LooksSRT is how a file is told to be sandbox-runtime's.
+// LooksSRT is looksSRT, for tests.
 var LooksSRT = looksSRT
 
-// SecretEnv says why the built-in list strips a variable.
+// SecretEnv returns the reason why the built-in list strips a variable.
 func SecretEnv(name, value string) string { return new(resolver).secretEnv(name, value) }

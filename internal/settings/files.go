@@ -19,13 +19,14 @@ import (
 // MaxFile bounds a settings file, in bytes.
 const MaxFile = 1 << 20
 
-// projectFile is looked for upwards from the working directory, userFile in the configuration directory.
+// projectFile is searched upwards from the working directory; userFile is in the configuration
+// directory.
 const (
 	projectFile = ".carrel.yaml"
 	userFile    = "run.yaml"
 )
 
-// checkText refuses what is no text before a parser sees it.
+// checkText refuses data that is not text, before a parser sees it.
 func checkText(name string, data []byte) error {
 	switch {
 	case len(data) > MaxFile:
@@ -40,7 +41,8 @@ func checkText(name string, data []byte) error {
 	return nil
 }
 
-// read reads a file of bounded size, through links. A pipe or device is refused and not waited for.
+// read reads a file of bounded size and follows links. It refuses pipes and devices, and does not
+// wait for them.
 func read(name string) ([]byte, error) {
 	f, err := openNoWait(name)
 	if err != nil {
@@ -59,7 +61,7 @@ func read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
-// findProject looks for the project's file in dir and above it.
+// findProject searches for the project's file in dir and above it.
 func findProject(dir string) string {
 	for {
 		p := filepath.Join(dir, projectFile)
@@ -74,7 +76,7 @@ func findProject(dir string) string {
 	}
 }
 
-// load reads one file into a layer; none is no error unless it must be there.
+// load reads one file into a layer. A missing file is an error only with must.
 func (v *resolver) load(name string, must bool) (*layer, error) {
 	data, err := read(name)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -105,7 +107,8 @@ func (v *resolver) load(name string, must bool) (*layer, error) {
 	return l, err
 }
 
-// trust is the store of what a person trusted: a file for each path, holding the hash of the content.
+// trust is the directory of files that a person trusted: for each path a file with the hash of the
+// content.
 type trust string
 
 func (t trust) file(path string) string {
@@ -113,13 +116,13 @@ func (t trust) file(path string) string {
 	return filepath.Join(string(t), "trust", hex.EncodeToString(sum[:16]))
 }
 
-// holds reports whether this very content was trusted.
+// holds reports whether exactly this content was trusted.
 func (t trust) holds(path string, data []byte) bool {
 	kept, err := read(t.file(path))
 	return err == nil && string(kept) == trustLine(path, data)
 }
 
-// keep trusts a content from now on, in place of an earlier one.
+// keep trusts this content from now on, instead of an earlier one.
 func (t trust) keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(t.file(path)), 0o700); err != nil {
 		return err

@@ -7,9 +7,11 @@ import (
 	"strings"
 )
 
-// gitDirs opens what a commit writes to where the repository of the working directory lies elsewhere: the working directory is a
-// worktree or a submodule, and its .git is a file that points there. The pointer is not believed: whoever could write it would get another directory of
-// the person's opened. The repository must point back, from outside of what is writable.
+// gitDirs opens the directories that a commit writes to if the repository is outside the working
+// directory. That is so in a worktree or a submodule: its .git is a file that points to the
+// repository. The pointer alone is not enough, because anyone who can write it could open another
+// directory of the person's. The repository must point back, and this pointer must be outside the
+// writable directories.
 func (v *resolver) gitDirs() {
 	pointer := v.dir + "/.git"
 	if v.Exists != nil || !v.written(v.dir) {
@@ -46,7 +48,8 @@ func (v *resolver) worktree(pointer, dir, common string) {
 	v.openGit(dir, main)
 }
 
-// openGit opens a repository's directory but for what git takes orders from, and of the main one what a commit adds to.
+// openGit opens a repository's directory, except the files that git takes orders from. Of the main
+// repository it opens only the places that a commit adds to.
 func (v *resolver) openGit(dir, main string) {
 	v.git.dirs = append(v.git.dirs, dir)
 	if main != "" {
@@ -70,7 +73,7 @@ func (v *resolver) openGit(dir, main string) {
 	}
 }
 
-// repositoryAbove says that a commit will not work where only a part of a repository is open.
+// repositoryAbove notes that commits will not work if only a part of a repository is open.
 func (v *resolver) repositoryAbove(pointer string) {
 	if v.exists(pointer) {
 		return
@@ -85,13 +88,13 @@ func (v *resolver) repositoryAbove(pointer string) {
 	}
 }
 
-// written reports whether a directory is open for writing so far.
+// written reports whether a directory is open for writing up to now.
 func (v *resolver) written(dir string) bool {
 	a, _ := v.tree.access(dir)
 	return a == Writable
 }
 
-// realFrom resolves a path that a file in dir names.
+// realFrom resolves a path that is written in a file in dir.
 func realFrom(dir, name string) (string, error) {
 	if name == "" {
 		return "", os.ErrNotExist
@@ -102,7 +105,7 @@ func realFrom(dir, name string) (string, error) {
 	return filepath.EvalSymlinks(name)
 }
 
-// firstLine reads the first line of a small regular file, "" of anything else.
+// firstLine reads the first line of a small regular file; for anything else it returns "".
 func firstLine(name string) string {
 	text := small(name)
 	line, rest, _ := strings.Cut(text, "\n")

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// git runs git in a directory of the place, away from the person's configuration.
+// git runs git in a directory of the place, without the person's configuration.
 func (p place) git(dir string, args ...string) {
 	p.t.Helper()
 	c := exec.Command("git", args...)
@@ -27,7 +27,8 @@ func needGit(t *testing.T) {
 	}
 }
 
-// TestWorktree opens what a commit in a worktree writes to, and nothing that git takes orders from.
+// TestWorktree opens the files that a commit in a worktree writes, and none that git takes orders
+// from.
 func TestWorktree(t *testing.T) {
 	needGit(t)
 	p := newPlace(t)
@@ -42,7 +43,7 @@ func TestWorktree(t *testing.T) {
 		"main/.git/worktrees/tree/index": writable, "main/.git/worktrees/tree/HEAD": writable, "main/.git/worktrees/tree/commondir": readable, "main/.git/worktrees/tree/gitdir": readable, "main/.git/worktrees/tree/config.worktree": readable,
 		"main/.git/config": readable, "main/.git/hooks/pre-commit": readable, "main/.git/HEAD": readable, "main/.git/commondir": readable,
 	})
-	// A repository inside of the working directory: its worktrees' own files are protected there.
+	// A repository inside the working directory: its worktrees' own files are protected there.
 	b = p.resolve(func(r *settings.Request) { r.Dir = p.home + "/main" })
 	p.want(b, map[string]settings.Access{"main/.git/worktrees/tree/commondir": readable, "main/.git/index": writable, "main/.git/commondir": readable})
 	// A subdirectory of a repository: the repository stays closed, with a note.
@@ -52,7 +53,8 @@ func TestWorktree(t *testing.T) {
 	noted(t, b, "git commits nothing")
 }
 
-// TestSubmodule does the same for a submodule, whose repository lies in that of the whole.
+// TestSubmodule does the same for a submodule, whose repository is inside that of the whole
+// project.
 func TestSubmodule(t *testing.T) {
 	needGit(t)
 	p := newPlace(t)
@@ -69,10 +71,10 @@ func TestSubmodule(t *testing.T) {
 	p.want(b, map[string]settings.Access{"main/lib/.git": readable, "main/.git/modules/lib/config": readable, "main/.git/modules/lib/hooks/x": readable, "main/.git/modules/lib/index": writable})
 }
 
-// TestForgedPointer shows that a .git file opens nothing that does not point back.
+// TestForgedPointer shows that a .git file opens no directory that does not point back.
 func TestForgedPointer(t *testing.T) {
 	p := newPlace(t)
-	// Another repository of the person, and directories that only look like one.
+	// Another repository of the person, and directories that only look like repositories.
 	p.file("other/.git/config", "[core]\n\tworktree = ../other\n")
 	p.file("other/.git/objects/x", "x")
 	p.file("fake/commondir", "../other/.git\n")
@@ -83,7 +85,7 @@ func TestForgedPointer(t *testing.T) {
 		b := p.resolve()
 		p.want(b, map[string]settings.Access{"project/.git": readable, "other/.git/objects/x": readable, "plain/objects/x": readable, "fake/x": readable, "fake/commondir": readable, "x": readable, "/etc/passwd": readable, "project/f": writable})
 	}
-	// A pointer of two lines, a huge one, a pipe's worth of nothing.
+	// Pointers that are invalid: two lines, a huge one, an empty one.
 	for _, text := range []string{"gitdir: " + p.home + "/plain\nmore\n", "gitdir:", "gitdir: \n", "gitdir: a\x00b\n", string(make([]byte, 100_000))} {
 		p.file("project/.git", text)
 		p.want(p.resolve(), map[string]settings.Access{"plain/objects/x": readable, "project/f": writable})

@@ -8,18 +8,20 @@ import (
 	"strings"
 )
 
-// target is what a pattern stands for.
+// target is the meaning of a pattern.
 type target struct {
 	path string // a literal path, absolute and clean; "" for patterns
-	// dir and rest are a pattern's: rest is relative to dir or, when deep, to any directory below it too.
+	// dir and rest belong to a pattern: rest is relative to dir or, if deep is set, to any
+	// directory below dir too.
 	dir, rest string
 	deep      bool
 }
 
 const meta = "*?["
 
-// target reads a pattern of a layer. In a list that closes, a name without a slash is meant wherever it is below the
-// working directory; in one that opens only if it has globs, since opening is to be exact.
+// target reads a pattern of a layer. In a list that closes, a name without a slash means every such
+// name below the working directory. In a list that opens, it means that only with globs, because
+// opening must be exact.
 func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return target{}, fmt.Errorf("%s has a NUL in it", show(p))
@@ -60,7 +62,7 @@ func (v *resolver) target(l *layer, p string, closes bool) (target, error) {
 	if !strings.ContainsAny(p, meta) || v.exists(p) {
 		return target{path: p}, nil
 	}
-	// The literal elements in front are where the search begins.
+	// The search begins at the literal elements in front.
 	elems := strings.Split(p[1:], "/")
 	n := 0
 	for n < len(elems) && !strings.ContainsAny(elems[n], meta) {
@@ -115,16 +117,17 @@ func matchElements(p, s []string) bool {
 	return false
 }
 
-// maxEntries bounds how many entries a search in the filesystem looks at. Tests lower it.
+// maxEntries bounds the number of entries that a search in the filesystem looks at. Tests lower it.
 var maxEntries = 20_000
 
 // Bounds of a search in the filesystem.
 const (
 	maxMatches = 4096 // of one pattern
-	maxDepth   = 5    // directories below where it begins
+	maxDepth   = 5    // directories below its start
 )
 
-// glob finds what a pattern matches, in dir and below. The number of entries is bounded, since the tree is anybody's; cut says that it was.
+// glob finds the matches of a pattern, in dir and below. The number of entries is bounded, because
+// anybody may have made the tree; cut reports that the bound was reached.
 func (v *resolver) glob(t target) (found []string, cut bool, err error) {
 	left := maxEntries
 	deepest := maxDepth
@@ -169,7 +172,7 @@ func matchTail(pattern, name string) bool {
 	return matchPath(pattern, name)
 }
 
-// skipped are directories that programs fill and people don't: nothing is looked for in them.
+// skipped are directories that programs fill and people don't. Nothing is searched for in them.
 var skipped = map[string]bool{
 	".git": true, "node_modules": true, ".venv": true, "venv": true, "__pycache__": true, ".tox": true, ".nox": true, ".mypy_cache": true, ".pytest_cache": true, ".ruff_cache": true, "site-packages": true,
 	".next": true, ".nuxt": true, ".cache": true, ".gradle": true, ".terraform": true, "Pods": true, ".pnpm-store": true, ".yarn": true, "bower_components": true, ".svn": true, ".hg": true, ".jj": true, ".sl": true,

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// TestOrder goes through the layers, each stronger than the one before.
+// TestOrder checks all layers; each is stronger than the one before.
 func TestOrder(t *testing.T) {
 	p := newPlace(t)
 	p.file("data/x", "x")
@@ -49,21 +49,22 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMostSpecific shows that a longer path decides, whatever its layer.
+// TestMostSpecific shows that the longer path decides, whatever its layer.
 func TestMostSpecific(t *testing.T) {
 	p := newPlace(t)
 	p.file("a/b/c/d/x", "x")
 	p.file(".config/carrel/run.yaml", "read: {deny: [~/a/b, ~/a/b/c/d]}\n")
 	b := p.resolve(flags(settings.Settings{Read: settings.PathRules{Allow: []string{"~/a", "~/a/b/c"}}}))
 	p.want(b, map[string]settings.Access{"a/x": readable, "a/b/x": denied, "a/b/c/x": readable, "a/b/c/d/x": denied})
-	// Writing opens reading, and is closed with it.
+	// Opening for writing also opens reading. Closing reading also closes writing.
 	b = p.resolve(flags(settings.Settings{Write: settings.PathRules{Allow: []string{"~/a", "~/a/b/c"}}}))
 	p.want(b, map[string]settings.Access{"a/x": writable, "a/b/x": denied, "a/b/c/x": writable, "a/b/c/d/x": denied})
 	b = p.resolve(flags(settings.Settings{Write: settings.PathRules{Allow: []string{"~/a/b"}, Deny: []string{"~/a/b/c"}}}))
 	p.want(b, map[string]settings.Access{"a/b/x": writable, "a/b/c/x": readable, "a/b/c/d/x": denied})
 }
 
-// TestTrust shows that the project's file closes at once, and opens only as the content that was trusted.
+// TestTrust shows that the project's file closes paths at once, but opens paths only after its
+// exact content was trusted.
 func TestTrust(t *testing.T) {
 	p := newPlace(t)
 	p.file("data/x", "x")
@@ -107,14 +108,15 @@ walls: light
 	if text := newPlace(t).fails(func(r *settings.Request) { r.Trust = true }); !strings.Contains(text, "--trust") {
 		t.Error(text)
 	}
-	// The same content somewhere else is another file.
+	// The same content at another path is another file.
 	q := newPlace(t)
 	q.file("project/.carrel.yaml", opening)
 	q.file("data/x", "x")
 	q.want(q.resolve(func(r *settings.Request) { r.StateDir = p.home + "/.local/state/carrel" }), map[string]settings.Access{"data/x": readable})
 }
 
-// TestProjectFileAbove finds it upwards, with paths relative to it.
+// TestProjectFileAbove finds the project's file in a directory above. Its paths are relative to
+// that directory.
 func TestProjectFileAbove(t *testing.T) {
 	p := newPlace(t)
 	p.file("project/.carrel.yaml", "read: {deny: [./docs, '*.key']}\nwrite: {deny: [web/dist]}\n")
@@ -165,7 +167,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestStrict shows what is left when reading is closed by default.
+// TestStrict shows what stays readable if reading is closed by default.
 func TestStrict(t *testing.T) {
 	p := newPlace(t)
 	p.file("other/x", "x")
@@ -182,10 +184,10 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// randomSettings makes a layer of anything, about the paths of a small tree.
+// randomSettings makes a random layer about the paths of a small tree.
 func randomSettings(r *rand.Rand) settings.Settings {
 	paths := []string{"~", ".", "~/a", "~/a/b", "~/a/b/c", "a", "a/b", "a/.env", "/usr", "/etc", "*.key", ".env*", "**/b", "a/*", ".mcp.json", ".git/hooks", "~/.ssh", "~/.ssh/id", "a/b/", "/", "/tmp", "/var/tmp/y", "/tmp/y"}
-	opens := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "/" || p == "/tmp" || p == "/usr" }) // they are searched wholly, which takes long
+	opens := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "/" || p == "/tmp" || p == "/usr" }) // searching them completely takes long
 	list := func(from []string) []string {
 		var out []string
 		for range r.IntN(4) {
@@ -216,7 +218,7 @@ func randomSettings(r *rand.Rand) settings.Settings {
 	return s
 }
 
-// open is what a box lets through, as numbers that only grow with it.
+// open describes the openness of a box in numbers. A more open box has higher numbers.
 func open(b *settings.Box, paths []string) map[string]int {
 	out := map[string]int{}
 	count := func(name string, yes bool) {
@@ -227,7 +229,7 @@ func open(b *settings.Box, paths []string) map[string]int {
 	for _, p := range paths {
 		a, rule := b.Access(p)
 		if slices.Contains(b.Private, rule.Path) {
-			a = denied // nothing of this machine's is there
+			a = denied // nothing of this machine is visible there
 		}
 		out[p] = map[settings.Access]int{denied: 0, readable: 1, writable: 2}[a]
 	}
@@ -262,7 +264,8 @@ func open(b *settings.Box, paths []string) map[string]int {
 	return out
 }
 
-// TestUntrustedNeverOpens makes boxes of random layers, with and without an untrusted project's file of random content.
+// TestUntrustedNeverOpens makes boxes from random layers, with and without an untrusted project's
+// file of random content. That file must never open anything.
 func TestUntrustedNeverOpens(t *testing.T) {
 	p := newPlace(t)
 	var paths []string
@@ -301,7 +304,7 @@ func TestUntrustedNeverOpens(t *testing.T) {
 	}
 }
 
-// yamlOf writes settings as a file, by hand: what is written is all that the format has.
+// yamlOf writes settings as a file, by hand; it covers the whole format.
 func yamlOf(s settings.Settings) string {
 	var w strings.Builder
 	list := func(key string, l []string) {
@@ -378,7 +381,7 @@ func yamlOf(s settings.Settings) string {
 	return text
 }
 
-// TestOrderWithinALayer shows that the order of a list decides nothing.
+// TestOrderWithinALayer shows that the order of a list does not matter.
 func TestOrderWithinALayer(t *testing.T) {
 	p := newPlace(t)
 	for _, f := range []string{"a/.env", "a/b/x", "a/b/c/k.key", ".git/hooks/x"} {

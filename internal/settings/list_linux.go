@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listDir calls each for every entry of a directory that is none of its own links. The name is valid until each returns.
+// listDir calls each for every entry of a directory except "." and "..". The name is valid until
+// each returns.
 func listDir(dir string, buf []byte, each func(name []byte, typ fs.FileMode, ino uint64)) error {
 	fd, err := openDir(dir)
 	if err != nil {
@@ -51,7 +52,8 @@ func openDir(dir string) (int, error) {
 	}
 }
 
-// typeOf turns the type that a list tells into Go's. Some filesystems tell none there.
+// typeOf turns the type in a directory list into Go's. Some filesystems give none there, so it asks
+// for the file then.
 func typeOf(dir int, name []byte, typ byte) fs.FileMode {
 	switch typ {
 	case unix.DT_REG:
@@ -76,16 +78,17 @@ func typeOf(dir int, name []byte, typ byte) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// entered reports whether what lies in a directory that could not be listed may be opened all the same, by whoever knows its name.
+// entered reports whether a program that knows a name can open files in a directory that can't be
+// listed.
 func entered(dir string, err error) bool {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == unix.ENOTDIR, err == unix.ELOOP:
-		return false // it is gone, or something else by now
+		return false // it is gone, or another kind of file by now
 	}
 	return unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS) == nil || os.Geteuid() == 0
 }
 
-// fileOf is a file's identity, and how many names it has.
+// fileOf returns a file's identity, and the number of its names.
 func fileOf(path string) (f file, links uint64, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {

@@ -17,8 +17,8 @@ func listDir(dir string, _ []byte, each func(name []byte, typ fs.FileMode, ino u
 	return err
 }
 
-// entered reports whether what lies in a directory that could not be listed may be opened all the same.
+// entered reports whether files in a directory that can't be listed can still be opened.
 func entered(string, error) bool { return false }
 
-// fileOf is a file's identity, which nobody needs here.
+// fileOf returns a file's identity. Nothing needs it on this system.
 func fileOf(string) (f file, links uint64, ok bool) { return f, 0, false }

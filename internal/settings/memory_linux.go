@@ -2,7 +2,7 @@ package settings
 
 import "syscall"
 
-// mostMemory is most of the machine's memory, in MiB.
+// mostMemory returns most of the machine's memory, in MiB.
 func mostMemory() int {
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) != nil {

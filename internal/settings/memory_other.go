@@ -2,5 +2,5 @@
 
 package settings
 
-// mostMemory is 0: there is no such limit here.
+// mostMemory returns 0: this system has no such limit.
 func mostMemory() int { return 0 }

@@ -8,7 +8,7 @@ import (
 // mountPoint is a line of /proc/self/mountinfo.
 type mountPoint struct {
 	device string // of the superblock
-	root   string // what of the filesystem is shown
+	root   string // the part of the filesystem that is mounted
 	at     string // where
 }
 
@@ -24,7 +24,7 @@ func parseMounts(text string) []mountPoint {
 	return out
 }
 
-// unescapeMount undoes the octal of mountinfo.
+// unescapeMount decodes the octal escapes of mountinfo.
 func unescapeMount(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -32,7 +32,7 @@ func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// below is what of path comes after dir, with its slash.
+// below returns the part of path after dir, with its slash.
 func below(path, dir string) string {
 	if dir == "/" {
 		if path == "/" {
@@ -43,7 +43,7 @@ func below(path, dir string) string {
 	return path[len(dir):]
 }
 
-// joinBelow puts what below returned after a directory.
+// joinBelow appends a result of below to a directory.
 func joinBelow(dir, rest string) string {
 	if dir == "/" && rest != "" {
 		return rest
@@ -51,7 +51,8 @@ func joinBelow(dir, rest string) string {
 	return dir + rest
 }
 
-// mountOf is the mount that a path lies in: the innermost, and of several in one place the last.
+// mountOf returns the mount that contains a path: the innermost, and the last if several are at one
+// place.
 func mountOf(list []mountPoint, p string) (best mountPoint, ok bool) {
 	for _, m := range list {
 		if inside(p, m.at) && len(m.at) >= len(best.at) {
@@ -61,8 +62,8 @@ func mountOf(list []mountPoint, p string) (best mountPoint, ok bool) {
 	return best, ok
 }
 
-// secondMounts closes what is closed wherever else the same is mounted, and what a mount shows that has the name of a secret
-// where it comes from.
+// secondMounts closes other mounts of everything that is closed. It also closes a mount whose
+// source has the name of a secret.
 func (v *resolver) secondMounts() {
 	if v.OS != "linux" || v.Exists != nil {
 		return
@@ -114,7 +115,7 @@ func (v *resolver) closeMounts(list []mountPoint) {
 	}
 }
 
-// namedSecret reports whether a path is, or lies in, something whose name is that of a secret.
+// namedSecret reports whether an element of a path has the name of a secret.
 func namedSecret(p string) bool {
 	for part := range strings.SplitSeq(p, "/") {
 		if part != "" && secretName(part) {
@@ -124,7 +125,7 @@ func namedSecret(p string) bool {
 	return false
 }
 
-// sameFiles reports whether two paths are one file: what is mounted over is not.
+// sameFiles reports whether two paths are one file. They are not if another mount covers one.
 func sameFiles(a, b string) bool {
 	x, err := os.Lstat(a)
 	if err != nil {

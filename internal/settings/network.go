@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// Destination reads [PROTOCOL://]HOST[:PORTS] into a rule named name.
+// Destination reads [PROTOCOL://]HOST[:PORTS] into a rule with the given name.
 func Destination(name, text string, deny bool) (carrel.Rule, error) {
 	r := carrel.Rule{Name: name + " " + text}
 	if len(r.Name) > 200 {
@@ -38,8 +38,7 @@ func Destination(name, text string, deny bool) (carrel.Rule, error) {
 	return r, policy.Check(carrel.Policy{Rules: []carrel.Rule{r}})
 }
 
-// splitPorts takes the ports off a destination. IPv6 addresses with ports are in
-// brackets, and without need none.
+// splitPorts splits the ports off a destination. IPv6 addresses need brackets only with ports.
 func splitPorts(host string) (string, string) {
 	if inner, rest, ok := strings.Cut(strings.TrimPrefix(host, "["), "]"); ok && strings.HasPrefix(host, "[") {
 		return inner, strings.TrimPrefix(rest, ":")
@@ -51,7 +50,8 @@ func splitPorts(host string) (string, string) {
 	return host, ""
 }
 
-// checkNetwork refuses destinations and ports that can't be meant, and the same one allowed and denied.
+// checkNetwork refuses impossible destinations and ports, and a destination that is both allowed
+// and denied.
 func checkNetwork(name string, n NetworkRules) error {
 	for _, list := range []struct {
 		key  string
@@ -76,14 +76,14 @@ func checkNetwork(name string, n NetworkRules) error {
 	return nil
 }
 
-// Publish is a port of a box that is reachable outside.
+// Publish is a port of a box that can be reached from outside.
 type Publish struct {
 	Address netip.Addr // on this machine
 	Outside uint16     // 0 picks one
 	Inside  uint16
 }
 
-// ParsePublish reads [ADDRESS:]PORT[:INSIDE]. Without an address it is this machine's own.
+// ParsePublish reads [ADDRESS:]PORT[:INSIDE]. The default address is this machine's loopback.
 func ParsePublish(text string) (Publish, error) {
 	p := Publish{Address: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	rest := text
@@ -117,7 +117,7 @@ func ParsePublish(text string) (Publish, error) {
 	return p, nil
 }
 
-// network adds up what may leave.
+// network adds up the rules of all layers for outgoing traffic.
 func (v *resolver) network() error {
 	b := v.box
 	var deny, allow []carrel.Rule
@@ -161,7 +161,7 @@ func (v *resolver) network() error {
 				*d.into = append(*d.into, r)
 			}
 		}
-		if l.srt == nil || n.Bind != nil && *n.Bind || v.OS == "darwin" { // on Linux there the box's own ports are always its own
+		if l.srt == nil || n.Bind != nil && *n.Bind || v.OS == "darwin" { // srt on Linux always allows the box's own ports
 			put(&b.Bind, n.Bind)
 			b.Bind = b.Bind && (l.srt == nil || n.Bind != nil)
 		}
@@ -189,7 +189,7 @@ func opens(p carrel.Policy) bool {
 	return p.Default == "allow" || len(p.Presets) > 0 || slices.ContainsFunc(p.Rules, func(r carrel.Rule) bool { return len(r.Allow) > 0 })
 }
 
-// checkPolicy leaves out rules of weaker layers that stronger ones make void.
+// checkPolicy leaves out rules of weaker layers that can't have an effect after stronger ones.
 func (v *resolver) checkPolicy() error {
 	b := v.box
 	if policy.Check(b.Policy) == nil {
@@ -211,7 +211,7 @@ func (v *resolver) checkPolicy() error {
 	return nil
 }
 
-// loadPolicy reads a policy by its name; a file is relative to the layer's.
+// loadPolicy reads a policy by its name. A file's path is relative to the layer's directory.
 func (v *resolver) loadPolicy(l *layer, ref string) (carrel.Policy, error) {
 	if strings.ContainsAny(ref, "./") {
 		if rest, ok := strings.CutPrefix(ref, "~/"); ok {
@@ -227,7 +227,7 @@ func (v *resolver) loadPolicy(l *layer, ref string) (carrel.Policy, error) {
 	return p, nil
 }
 
-// sockets adds Unix sockets that may be connected to, which makes them readable.
+// sockets adds Unix sockets that programs may connect to. It also makes them readable.
 func (v *resolver) sockets(l *layer) {
 	for i, s := range l.Settings.Network.Sockets {
 		if s != "*" {

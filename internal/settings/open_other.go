@@ -4,5 +4,5 @@ package settings
 
 import "os"
 
-// openNoWait opens a file to read.
+// openNoWait opens a file for reading.
 func openNoWait(name string) (*os.File, error) { return os.Open(name) }

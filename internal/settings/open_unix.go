@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openNoWait opens a file to read and does not wait for the other end of a pipe.
+// openNoWait opens a file for reading. It does not wait for the other end of a pipe.
 func openNoWait(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

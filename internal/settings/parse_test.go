@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestBadFiles goes through what is refused, and what the error says.
+// TestBadFiles checks which files are refused, and the error texts.
 func TestBadFiles(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a: &a [x,x,x,x,x,x,x,x,x]\n")
@@ -136,7 +136,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestBadPlaces is about files as files.
+// TestBadPlaces checks settings files that are pipes, directories and the like.
 func TestBadPlaces(t *testing.T) {
 	p := newPlace(t)
 	given := func(name string) func(*settings.Request) {
@@ -162,7 +162,7 @@ func TestBadPlaces(t *testing.T) {
 	if text := p.fails(given(big)); !strings.Contains(text, "larger than") {
 		t.Error(text)
 	}
-	// A bad project's file stops the run: it can't be told what it would have closed.
+	// A bad project's file stops the run, because nobody can tell what it would have closed.
 	p.file("project/.carrel.yaml", "reed: {}")
 	if text := p.fails(); !strings.Contains(text, ".carrel.yaml") {
 		t.Error(text)
@@ -176,7 +176,7 @@ func TestBadPlaces(t *testing.T) {
 	}
 }
 
-// TestPaths is about paths as people and hostile repositories write them.
+// TestPaths checks paths as people and hostile repositories write them.
 func TestPaths(t *testing.T) {
 	p := newPlace(t)
 	odd := "a\nb\xff\x1b[31m"
@@ -209,7 +209,7 @@ func TestPaths(t *testing.T) {
 	if !strings.Contains(text, "--no-read") || !strings.Contains(text, "--write") {
 		t.Error(text)
 	}
-	// What is not to be written is not made either.
+	// A path that is closed for writing can't be created either.
 	b = p.resolve(flags(settings.Settings{Write: settings.PathRules{Deny: []string{"later/x", "*.lock"}}}))
 	p.want(b, map[string]settings.Access{"project/later/x/y": readable, "project/later/y": writable, "project/a/b.lock": readable})
 }
@@ -240,7 +240,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaNamesEveryKey compares the schema's keys with those of the parser, which names them when one is wrong.
+// TestSchemaNamesEveryKey compares the keys of the schema with those of the parser. The parser
+// lists its keys in the error for an unknown one.
 func TestSchemaNamesEveryKey(t *testing.T) {
 	type node struct {
 		Properties map[string]*node

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// literal reports whether a layer's patterns are taken as they are: a name with "[" in it that exists.
+// literal reports whether a layer takes a pattern literally: an existing name with "[" in it.
 func (l *layer) literal(p string) bool { return l.srt != nil && slices.Contains(l.srt.literals, p) }
 
-// close adds a built-in decision that closes an existing path, and what it links to.
+// closeBuiltIn adds a built-in decision that closes an existing path, and the target if the path is
+// a link.
 func (v *resolver) closeBuiltIn(p string, op operation, rule string, blank bool) {
 	p = v.canonical(p)
 	v.tree.add(&decision{path: p, op: op, rule: "built-in: " + rule, source: "built-in", blank: blank})
@@ -19,7 +20,8 @@ func (v *resolver) closeBuiltIn(p string, op operation, rule string, blank bool)
 	}
 }
 
-// linked is where a path leads if its last element is a link to something that is there.
+// linked returns the target of a path whose last element is a link to an existing file, "" for
+// others.
 func (v *resolver) linked(p string) string {
 	if v.Exists != nil {
 		return ""
@@ -35,7 +37,8 @@ func (v *resolver) linked(p string) string {
 	return to
 }
 
-// system reports whether a path is part of the machine: a link in a project must not close it.
+// system reports whether a path belongs to the machine. A link in a project must not close such a
+// path.
 func (v *resolver) system(p string) bool {
 	if p == "/" || inside(v.dir, p) || inside(v.home, p) {
 		return true
@@ -48,7 +51,7 @@ func (v *resolver) system(p string) bool {
 	return false
 }
 
-// closeFound adds what the search found.
+// closeFound adds the decision about a path that the search found.
 func (v *resolver) closeFound(w *wanted, p string) {
 	d := &decision{path: v.canonical(p), op: w.op, glob: true, rule: w.rule, source: w.source}
 	if w.by != nil {
@@ -107,19 +110,20 @@ func (v *resolver) builtInPaths() error {
 	return nil
 }
 
-// systemPaths are readable where nothing else is by default.
+// systemPaths are readable even if reading is denied by default.
 var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev", "/System", "/Library", "/private/etc", "/private/var/db/timezone", "/private/var/select", "/usr/local"}
 
-// runPaths are in a directory that is otherwise the box's own, and needed by programs: the resolver's configuration, NixOS's programs.
+// runPaths are paths that programs need inside a directory that is otherwise the box's own: the
+// resolver's configuration, NixOS's programs.
 var runPaths = []string{"/run/systemd/resolve", "/run/resolvconf", "/run/current-system", "/run/opengl-driver"}
 
-// secret closes one path of the list if it is there.
+// secret closes one path of the list if it exists.
 func (v *resolver) secret(s secret, p string) {
 	if rest, ok := strings.CutPrefix(p, "~"); ok {
 		p = v.home + rest
 	}
 	if v.inPrivate(p) {
-		return // nothing of this machine's is to be seen there
+		return // nothing of this machine is visible there
 	}
 	slash := strings.LastIndexByte(p, '/')
 	dir, name := p[:max(slash, 1)], p[slash+1:]
@@ -139,7 +143,8 @@ func (v *resolver) secret(s secret, p string) {
 	}
 }
 
-// inPrivate reports whether a path lies in one of the box's own directories, and the working directory does not.
+// inPrivate reports whether a path is in a directory of the box's own that does not contain the
+// working directory.
 func (v *resolver) inPrivate(p string) bool {
 	for _, d := range v.box.Private {
 		if inside(p, d) && !inside(p, v.dir) && !inside(p, v.home) {
@@ -149,8 +154,8 @@ func (v *resolver) inPrivate(p string) bool {
 	return false
 }
 
-// has reports whether a directory has an entry. Directories that are asked about often are listed once, if that is
-// cheaper than to ask about each name.
+// has reports whether a directory has an entry. A directory that is asked about often is listed
+// once, if that is cheaper than asking for each name.
 func (v *resolver) has(dir, name string) bool {
 	if v.Exists != nil {
 		return v.Exists(dir + "/" + name)
@@ -167,7 +172,7 @@ func (v *resolver) has(dir, name string) bool {
 	return found
 }
 
-// few is fewNames, once for each directory.
+// few returns fewNames of a directory, and remembers the result.
 func (v *resolver) few(dir string) []string {
 	names, listed := v.names[dir]
 	if !listed {
@@ -177,7 +182,7 @@ func (v *resolver) few(dir string) []string {
 	return names
 }
 
-// entries lists a directory, however large.
+// entries lists a directory of any size.
 func (v *resolver) entries(dir string) []string {
 	if v.Exists != nil {
 		return nil
@@ -193,7 +198,7 @@ func (v *resolver) entries(dir string) []string {
 	return out
 }
 
-// fewNames lists a directory, sorted; nil if it can't be listed or is large.
+// fewNames lists a directory, sorted. It returns nil if the directory is large or can't be listed.
 func fewNames(dir string) []string {
 	const few = 400
 	f, err := os.Open(dir)
@@ -209,7 +214,7 @@ func fewNames(dir string) []string {
 	return names
 }
 
-// gone reports whether a directory is missing, and asks the filesystem once for each.
+// gone reports whether a directory is missing. It asks the filesystem once for each directory.
 func (v *resolver) gone(dir string) bool {
 	if dir == "/" || dir == v.home {
 		return false
@@ -227,7 +232,8 @@ func (v *resolver) gone(dir string) bool {
 	return gone
 }
 
-// maxHomes is how many homes are closed one by one; where there are more, all of them are.
+// maxHomes is how many homes are closed one by one. If there are more, their common directory is
+// closed.
 const maxHomes = 64
 
 // otherHomes closes the homes of other users.
@@ -260,18 +266,20 @@ func (v *resolver) otherHomes() {
 	}
 }
 
-// privateDirs are the box's own; a path rule in one is about this machine's.
+// privateDirs sets the directories of the box's own. A path rule inside one of them is about this
+// machine's files.
 func (v *resolver) privateDirs() {
 	if v.OS == "linux" && !v.box.Light {
 		v.box.Private = []string{"/dev/shm", "/run", "/tmp", "/var/tmp"}
 	}
 }
 
-// writableDir opens the working directory, unless that would open what programs outside run.
+// writableDir opens the working directory for writing, unless that would open files that programs
+// outside run.
 func (v *resolver) writableDir() {
 	for _, l := range v.layers {
 		if l.srt != nil {
-			return // sandbox-runtime's settings name what is written
+			return // sandbox-runtime's settings name all writable paths
 		}
 	}
 	switch {
@@ -327,7 +335,7 @@ func (v *resolver) lifted(name string) bool {
 	return false
 }
 
-// real resolves a path with its last element.
+// real resolves a path, its last element included.
 func (v *resolver) real(p string) string {
 	if to := v.linked(p); to != "" {
 		return to

@@ -2,9 +2,9 @@ package settings
 
 import "slices"
 
-// Profiles lists the built-in profiles: what popular coding agents and tools need beyond
-// the built-in box. An agent's own settings, commands and hooks stay protected where its directory is opened,
-// since the agent reads them as orders the next time it runs, outside too.
+// Profiles lists the built-in profiles: the additional needs of popular coding agents and tools. An
+// agent's own settings, commands and hooks stay protected even if their directory is opened. The
+// agent would obey them the next time it runs, also outside the box.
 func Profiles() []Profile {
 	out := make([]Profile, 0, 24)
 	for _, f := range []func() []Profile{agents, tools, attitudes} {
@@ -13,8 +13,8 @@ func Profiles() []Profile {
 	return out
 }
 
-// agent makes the settings of a coding agent: the directories that it keeps its state in, the presets and names it talks to, the variables
-// it takes its key from.
+// agent makes the settings of a coding agent: the directories of its state, the presets and names
+// it talks to, the variables with its key.
 func agent(name, description string, write []string, presets string, hosts, env []string) Profile {
 	return Profile{Name: name, Description: description, Settings: Settings{
 		Write: PathRules{Allow: write}, Network: NetworkRules{PolicyRef: presets, Allow: hosts}, Env: EnvRules{Pass: env},
@@ -51,10 +51,11 @@ func agents() []Profile {
 	}
 }
 
-// modelKeys are the variables that tools for several models take their keys from.
+// modelKeys are the variables from which tools for several models take their keys.
 var modelKeys = []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY"}
 
-// tool makes the settings of a toolchain: its caches, which are otherwise read and not written, since what lies in them is run outside.
+// tool makes the settings of a toolchain: its caches. Without a profile they are readable only,
+// because programs outside run their contents.
 func tool(name, description string, write []string) Profile {
 	return Profile{Name: name, Description: description, Settings: Settings{Write: PathRules{Allow: write}}}
 }

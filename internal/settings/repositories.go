@@ -9,18 +9,20 @@ import (
 	"github.com/carrel-dev/carrel/internal/gitdir"
 )
 
-// repositories are what the search found of git's, and what follows from that: git outside obeys their configuration, so neither
-// that nor the programs that it names are the box's to change.
+// repositories are git's repositories that the search found, and the protection of them. git
+// outside obeys their configuration, so the box may change neither the configuration nor the
+// programs named in it.
 type repositories struct {
-	dirs    []string // directories that serve as a repository, and .git files
-	modules int      // directories of submodules that were looked at
+	dirs    []string // directories used as a repository, and .git files
+	modules int      // number of submodules' directories seen
 	configs map[string][]gitdir.Entry
 }
 
-// repositoryGuard is the part of a resolver that closes what repositories take orders from.
+// repositoryGuard is the part of a resolver that closes files that repositories take orders from.
 type repositoryGuard struct{ *resolver }
 
-// gitName reports whether a name makes a directory one that git may take for a repository.
+// gitName reports whether a name in a directory is a sign that git may take the directory for a
+// repository.
 func gitName(name []byte) bool {
 	switch string(name) {
 	case ".git", "HEAD", "objects", "refs":
@@ -35,7 +37,8 @@ type gitShape struct {
 	head, objects, refs, noted bool
 }
 
-// see looks at one name of a directory. The names of one come one after another.
+// see looks at one name of a directory. It gets all names of one directory before those of the
+// next.
 func (s *gitShape) see(v *resolver, dir, name string) {
 	if s.dir != dir {
 		*s = gitShape{dir: dir}
@@ -58,13 +61,14 @@ func (s *gitShape) see(v *resolver, dir, name string) {
 	}
 }
 
-// maxModules bounds how many directories of submodules are looked at in all. Where there are more, all of them are closed.
+// maxModules bounds the total number of submodules' directories to look at. If there are more, all
+// of them are closed.
 const maxModules = 5000
 
-// gitNames are what git takes orders from in a repository's directory.
+// gitNames are the entries of a repository's directory that git takes orders from.
 var gitNames = []string{"hooks", "config", "config.worktree", "commondir"}
 
-// repositoryRule is the rule of gitNames.
+// repositoryRule returns the rule for one of gitNames.
 func repositoryRule(name string) string {
 	if name == "hooks" {
 		return "git hooks"
@@ -72,7 +76,8 @@ func repositoryRule(name string) string {
 	return "git configuration"
 }
 
-// guardRepositories closes what the repositories that were found take orders from, as far as no name does.
+// guardRepositories closes the files that the found repositories take orders from, except those
+// that a protected name closes already.
 func (v repositoryGuard) guardRepositories() {
 	found := slices.Clone(v.git.dirs)
 	for _, dir := range found {
@@ -89,15 +94,15 @@ func (v repositoryGuard) guardRepositories() {
 		}
 	}
 	if v.lifted(".git/config") {
-		return // its programs are the box's to choose
+		return // the box may choose its programs
 	}
 	for _, dir := range slices.Clone(v.git.dirs) {
 		v.closeNamed(dir)
 	}
 }
 
-// modules finds the submodules' repositories below a directory. Their names may have any number of parts, and each may have
-// submodules of its own. parts is how many there are up to dir.
+// modules finds the repositories of submodules below a directory. A submodule's name may have any
+// number of parts, and each may have submodules of its own. parts is the number of parts up to dir.
 func (v repositoryGuard) modules(repository, dir string, parts int) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,7 +130,7 @@ func (v repositoryGuard) modules(repository, dir string, parts int) {
 	}
 }
 
-// closeGit closes what git takes orders from in a repository's directory.
+// closeGit closes the files in a repository's directory that git takes orders from.
 func (v repositoryGuard) closeGit(dir string) {
 	for _, name := range gitNames {
 		if v.lifted(".git/" + name) {
@@ -139,7 +144,8 @@ func (v repositoryGuard) closeGit(dir string) {
 	}
 }
 
-// closeNamed closes what a repository's configuration names, and the person's, as it holds there.
+// closeNamed closes the files that a repository's configuration names. It also does so for the
+// person's configuration, as it applies to that repository.
 func (v repositoryGuard) closeNamed(dir string) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
@@ -158,7 +164,8 @@ func (v repositoryGuard) closeNamed(dir string) {
 	v.closeLinkedHooks(dir + "/hooks")
 }
 
-// worktreeOf is the directory that a repository's programs run in, and the repository that has its configuration.
+// worktreeOf returns the directory in which a repository's programs run, and the repository that
+// has its configuration.
 func (v repositoryGuard) worktreeOf(dir string) (top, main string) {
 	if common := firstLine(dir + "/commondir"); common != "" {
 		if main, err := realFrom(dir, common); err == nil {
@@ -181,7 +188,7 @@ func (v repositoryGuard) worktreeOf(dir string) (top, main string) {
 	return top, dir
 }
 
-// closeLinkedHooks closes what hooks that are links lead to.
+// closeLinkedHooks closes the targets of hooks that are links.
 func (v repositoryGuard) closeLinkedHooks(hooks string) {
 	for _, name := range v.entries(hooks) {
 		if to := v.linked(hooks + "/" + name); to != "" && !v.system(to) && v.written(to) {
@@ -190,7 +197,7 @@ func (v repositoryGuard) closeLinkedHooks(hooks string) {
 	}
 }
 
-// ownConfigs are the machine's configuration and the person's.
+// ownConfigs returns the git configuration files of the machine and the person.
 func (v repositoryGuard) ownConfigs() []string {
 	var out []string
 	if v.getenv("GIT_CONFIG_NOSYSTEM") == "" {
@@ -209,7 +216,7 @@ func (v repositoryGuard) ownConfigs() []string {
 	return append(out, xdg+"/git/config", v.home+"/.gitconfig")
 }
 
-// environmentConfig are the programs that variables name to git.
+// environmentConfig returns the programs that variables name for git.
 func (v repositoryGuard) environmentConfig() (out []gitdir.Entry) {
 	for _, name := range []string{"GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_PROXY_COMMAND"} {
 		if value := v.getenv(name); value != "" {
@@ -219,7 +226,8 @@ func (v repositoryGuard) environmentConfig() (out []gitdir.Entry) {
 	return out
 }
 
-// config reads a configuration with all that it includes, whatever the condition. The files that it includes are closed.
+// config reads a configuration with all files that it includes, whatever their condition is. It
+// closes the included files.
 func (v repositoryGuard) config(file string, depth int) []gitdir.Entry {
 	const most = 10 // as git has it
 	if known, ok := v.git.configs[file]; ok || depth > most {
@@ -246,7 +254,7 @@ func (v repositoryGuard) config(file string, depth int) []gitdir.Entry {
 	return all
 }
 
-// expand makes a path of a configuration absolute.
+// expand makes a path from a configuration absolute.
 func (v repositoryGuard) expand(p, dir string) string {
 	switch {
 	case p == "" || strings.ContainsRune(p, 0):
@@ -261,10 +269,10 @@ func (v repositoryGuard) expand(p, dir string) string {
 	return filepath.Join(dir, p)
 }
 
-// plainFiles are settings that name files which git reads as what they are, and never runs.
+// plainFiles are settings with names of files that git only reads and never runs.
 var plainFiles = []string{"core.excludesfile", "core.attributesfile", "commit.template", "blame.ignorerevsfile", "mailmap.file", "diff.orderfile", "http.sslcainfo", "http.cookiefile", "gpg.ssh.allowedsignersfile", "gpg.ssh.revocationfile"}
 
-// closeProgram closes what one setting names, if that is a program or may be one.
+// closeProgram closes the file that a setting names, if it is a program or may be one.
 func (v repositoryGuard) closeProgram(e gitdir.Entry, top string, closed map[string]bool) {
 	if e.Value == "" || slices.Contains(plainFiles, e.Name()) || gitdir.Settled(e) {
 		return
@@ -289,8 +297,8 @@ func (v repositoryGuard) closeProgram(e gitdir.Entry, top string, closed map[str
 	}
 }
 
-// words are the paths that a command line may name: words with a slash, and others that are there. Where it changes
-// its directory, words are looked for there too.
+// words returns the paths that a command line may name: words with a slash, and other words that
+// exist as files. If the line changes its directory, words are searched there too.
 func (v repositoryGuard) words(line, top string) (out []string) {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n'\"`;|&<>(){}$=,!\\", r) })
 	dirs := []string{top}
@@ -316,7 +324,7 @@ func (v repositoryGuard) words(line, top string) (out []string) {
 	return out
 }
 
-// closeTarget closes a file or directory where the box could write to it or make it.
+// closeTarget closes a file or directory if the box could write to it or create it.
 func (v repositoryGuard) closeTarget(p, rule string) {
 	p = v.canonical(p)
 	if v.exists(p) {

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/gitdir"
 )
 
-// layer is a Layer on its way into a box.
+// layer is a Layer while Resolve works on it.
 type layer struct {
 	Layer
 	place     int
@@ -26,7 +26,7 @@ type layer struct {
 	builtIn   bool
 }
 
-// at names an entry of the layer for people: "--read", ".carrel.yaml: read.allow[0]".
+// at returns the name of a layer's entry for people: "--read", ".carrel.yaml: read.allow[0]".
 func (l *layer) at(key string, i int) string {
 	if l.flags {
 		return flagNames[key]
@@ -44,20 +44,21 @@ type resolver struct {
 	Request
 	home, dir string // links resolved
 	box       *Box
-	layers    []*layer // weakest first; the place is the index
+	layers    []*layer // weakest first; a layer's place is its index
 	tree      tree
 	links     map[string]string // directories, resolved
-	missing   map[string]bool   // directories that are not there
+	missing   map[string]bool   // directories that do not exist
 	names     map[string][]string
 	wanted    []*wanted
 	guarded   []Protected
 	depth     int
-	patterned []string // directories that somebody wants searched for a pattern
+	patterned []string // directories that a layer wants searched for a pattern
 	git       repositories
 }
 
-// Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid with Field naming
-// the file and key; a text of more than 1 MiB, or binary, is refused before it is parsed.
+// Resolve reads the files, merges the layers and looks at the filesystem. Errors are carrel.Invalid
+// with Field naming the file and key. A text of more than 1 MiB, or a binary file, is refused
+// before it is parsed.
 func Resolve(r Request) (*Box, error) {
 	v := &resolver{Request: r, box: &Box{}, links: map[string]string{}, missing: map[string]bool{}, names: map[string][]string{}, depth: maxDepth, git: repositories{configs: map[string][]gitdir.Entry{}}}
 	v.tree.points = make(map[string]*point, 64)
@@ -152,7 +153,7 @@ func (v *resolver) readLayers() error {
 	return nil
 }
 
-// addProfiles adds the profiles that any layer names, in the order in which they are named.
+// addProfiles adds the profiles that the layers name, in that order.
 func (v *resolver) addProfiles(said []*layer) error {
 	for _, l := range said {
 		for i, name := range l.Profiles {
@@ -174,7 +175,7 @@ func (v *resolver) addProfiles(said []*layer) error {
 	return nil
 }
 
-// configDir and stateDir are the user's, from the caller's environment.
+// configDir and stateDir return the user's directories, from the caller's environment.
 func (v *resolver) configDir() string { return v.userDir(v.ConfigDir, "XDG_CONFIG_HOME", ".config") }
 func (v *resolver) stateDir() string {
 	return v.userDir(v.StateDir, "XDG_STATE_HOME", ".local/state")
@@ -200,7 +201,7 @@ func (v *resolver) getenv(name string) string {
 	return value
 }
 
-// loadProject reads the project's file, and leaves out what it may not say.
+// loadProject reads the project's file, and leaves out entries that it may not have.
 func (v *resolver) loadProject() (*layer, error) {
 	name := findProject(v.dir)
 	if name == "" {
@@ -226,7 +227,7 @@ func (v *resolver) loadProject() (*layer, error) {
 	return l, nil
 }
 
-// note adds a note for --explain; a "!" in front is for those that are always shown.
+// note adds a note for --explain. Notes that begin with "!" are always shown.
 func (v *resolver) note(format string, args ...any) {
 	n := fmt.Sprintf(format, args...)
 	if !slices.Contains(v.box.Notes, n) {
@@ -234,7 +235,7 @@ func (v *resolver) note(format string, args ...any) {
 	}
 }
 
-// short writes a path the way a person would, fit for a terminal.
+// short writes a path in the way of a person, safe for a terminal.
 func (v *resolver) short(p string) string {
 	if v.home != "/" && inside(p, v.home) {
 		p = "~" + p[len(v.home):]
@@ -242,7 +243,7 @@ func (v *resolver) short(p string) string {
 	return show(p)
 }
 
-// exists reports whether there is something at a path, without following a link there.
+// exists reports whether a path exists. It does not follow a link at the end.
 func (v *resolver) exists(p string) bool {
 	if v.Exists != nil {
 		return v.Exists(p)
@@ -251,7 +252,7 @@ func (v *resolver) exists(p string) bool {
 	return err == nil
 }
 
-// canonical resolves the links in all but the last element.
+// canonical resolves all links except in the last element.
 func (v *resolver) canonical(p string) string {
 	if v.Exists != nil || p == "/" {
 		return p
@@ -260,7 +261,7 @@ func (v *resolver) canonical(p string) string {
 	return filepath.Join(v.realDir(filepath.Clean(dir)), last)
 }
 
-// realDir resolves a directory, or what there is of it.
+// realDir resolves a directory, or its existing part.
 func (v *resolver) realDir(dir string) string {
 	if real, ok := v.links[dir]; ok {
 		return real
@@ -276,7 +277,7 @@ func (v *resolver) realDir(dir string) string {
 	return real
 }
 
-// empty reports whether a layer says nothing.
+// empty reports whether a layer has no settings.
 func (l *layer) empty() bool { return l.said() == 0 }
 
 // tierOf turns a word into a tier.

@@ -44,7 +44,7 @@ func (p place) file(name, text string) string {
 }
 
 func (p place) request() settings.Request {
-	// The home lies in /tmp, which is the box's own: it is read by name.
+	// The home is in /tmp, which is the box's own, so reading must be opened by name.
 	return settings.Request{Dir: p.dir, Home: p.home, UID: os.Getuid(), Env: []string{"PATH=/bin", "HOME=" + p.home},
 		Flags: settings.Settings{Read: settings.PathRules{Allow: []string{p.home}}}}
 }
@@ -74,7 +74,7 @@ func (p place) link(to, name string) {
 	}
 }
 
-// fails resolves and returns the error's text with its hint.
+// fails resolves, and returns the text of the expected error with its hint.
 func (p place) fails(change ...func(*settings.Request)) string {
 	p.t.Helper()
 	r := p.request()
@@ -92,7 +92,7 @@ func (p place) fails(change ...func(*settings.Request)) string {
 	return err.Error() + " / " + e.Hint
 }
 
-// want checks what the box decides about paths below the home, or absolute ones.
+// want checks the box's decisions about paths below the home, or absolute ones.
 func (p place) want(b *settings.Box, want map[string]settings.Access) {
 	p.t.Helper()
 	for path, access := range want {
@@ -106,7 +106,7 @@ func (p place) want(b *settings.Box, want map[string]settings.Access) {
 	}
 }
 
-// noted checks that a note has a text in it.
+// noted checks that a note contains a text.
 func noted(t testing.TB, b *settings.Box, text string) {
 	t.Helper()
 	if !slices.ContainsFunc(b.Notes, func(n string) bool { return strings.Contains(n, text) }) {

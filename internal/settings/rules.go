@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// paths adds what the layers say about paths, searches, and puts the result into the box.
+// paths adds the layers' rules about paths, searches, and puts the result into the box.
 func (v *resolver) paths() error {
 	for _, l := range v.layers[1:] {
-		said := map[string]string{} // what this layer says by name, to notice that it contradicts itself
+		said := map[string]string{} // this layer's rules by name, to notice contradictions
 		for _, list := range []struct {
 			key      string
 			patterns []string
@@ -72,7 +72,7 @@ func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, 
 	return nil
 }
 
-// opposites are the lists that say the opposite of a list.
+// opposites has, for each list, the lists with the opposite meaning.
 var opposites = map[string][]string{
 	"read.allow": {"read.deny"}, "read.deny": {"read.allow", "write.allow"}, "write.allow": {"write.deny", "read.deny"}, "write.deny": {"write.allow"},
 }
@@ -86,8 +86,8 @@ func contradicts(said map[string]string, path, key string) (string, bool) {
 	return "", false
 }
 
-// srtOrder is sandbox-runtime's order within its file: what may be read wins over what may not, and what may not be written over
-// what may, with all below.
+// srtOrder applies sandbox-runtime's order within its file. An allowed read wins over a denied one.
+// A denied write wins over an allowed one, and over all below it.
 func srtOrder(said map[string]string, path string, op operation) (operation, bool) {
 	if op != writeAllow {
 		return op, op == readAllow
@@ -100,12 +100,13 @@ func srtOrder(said map[string]string, path string, op operation) (operation, boo
 	return op, false
 }
 
-// protectedName reports whether a path is protected by its name: whoever opens it by naming it means what is not there yet, too.
+// protectedName reports whether a path is protected by its name. If a layer opens such a path by
+// naming it, this also counts for a file that does not exist yet.
 func (v *resolver) protectedName(path string) bool {
 	return slices.ContainsFunc(v.guarded, func(g Protected) bool { return g.covers(path, v.above(path)) })
 }
 
-// above is the directory below which a protected name is looked for in a path.
+// above returns the directory below which a protected name in a path counts.
 func (v *resolver) above(path string) string {
 	if path != v.dir && inside(path, v.dir) {
 		return v.dir
@@ -113,8 +114,8 @@ func (v *resolver) above(path string) string {
 	return ""
 }
 
-// named settles what was opened by naming it and is protected by its name: the stronger layer decides, and of a
-// built-in protection the naming lifts it.
+// named decides about paths that a layer opens by naming them although their name is protected. The
+// stronger layer wins; a built-in protection is always lifted.
 func (v *resolver) named() {
 	for p, at := range v.tree.points {
 		if d := at.write; d == nil || d.op != writeAllow || d.glob || d.layer == 0 {
@@ -138,7 +139,8 @@ func (v *resolver) named() {
 	}
 }
 
-// globbed adds a pattern: to the search where it holds anywhere, by itself where it has a directory.
+// globbed adds a pattern. A pattern that holds anywhere joins the search; one with a directory is
+// resolved at once.
 func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error {
 	if op == writeDeny {
 		g := Protected{Pattern: t.rest, Dir: t.dir, Deep: t.deep, Rule: at, Source: l.Source, layer: l.place}
@@ -159,7 +161,7 @@ func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error
 	switch {
 	case err != nil:
 		return invalid(at, "", "%s: %w", show(p), err)
-	case cut && op == readDeny && dir != "/": // what was not found must not stay readable
+	case cut && op == readDeny && dir != "/": // a part was not searched and must not stay readable
 		v.note("!%s: %s was not looked for everywhere below %s, so all of that is closed: name directories", at, show(p), v.short(t.dir))
 		found = append(found, dir)
 	case cut:
@@ -178,7 +180,8 @@ func (v *resolver) globbed(l *layer, at, p string, t target, op operation) error
 	return nil
 }
 
-// protect adds a layer's own protected names, and says which of those it lifts there are none of.
+// protect adds a layer's own protected names. It also notes names that the layer lifts although no
+// such protection exists.
 func (v *resolver) protect(l *layer) {
 	for i, name := range l.Write.Protect {
 		at := l.at("write.protect", i)
@@ -223,7 +226,7 @@ func guardedNames() []string {
 	return out
 }
 
-// socketPaths makes sockets that may be connected to visible.
+// socketPaths makes visible the sockets that programs may connect to.
 func (v *resolver) socketPaths(l *layer) {
 	for i, s := range l.Network.Sockets {
 		t, err := v.target(l, s, false)
@@ -234,7 +237,7 @@ func (v *resolver) socketPaths(l *layer) {
 	}
 }
 
-// look searches the working directory and the writable ones.
+// look searches the working directory and the writable directories.
 func (v *resolver) look() {
 	if v.Exists != nil {
 		return
@@ -258,7 +261,7 @@ func (v *resolver) look() {
 	}
 }
 
-// searched are the directories in which everything is looked for: the working directory and those that are written.
+// searched returns the directories of a full search: the working directory and the writable ones.
 func (v *resolver) searched() []string {
 	roots := []string{v.dir}
 	for p, at := range v.tree.points {
@@ -270,7 +273,7 @@ func (v *resolver) searched() []string {
 	return roots
 }
 
-// otherNames closes other names of what the search has found. Few secrets have any.
+// otherNames closes other names of files that the search has found. Few secrets have any.
 func (v *resolver) otherNames(written, named, rest []string) {
 	several := map[uint64][]covered{}
 	for p, at := range v.tree.points {

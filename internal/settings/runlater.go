@@ -1,17 +1,18 @@
 package settings
 
-// guarded is a name that is never written, because something outside of the box reads
-// it as an order: a hook, a start-up file, the configuration of an editor or agent. Names without a leading "~/" or "/"
-// hold in every directory below the writable ones.
+// guarded is a name that is never written, because a program outside the box obeys it: a hook, a
+// start-up file, the configuration of an editor or agent. Names without a leading "~/" or "/" hold
+// in every directory below the writable ones.
 type guarded struct {
 	rule  string
 	names []string
 }
 
-// runLater are the names. A Makefile, a package.json or a script is not among them: those are what
-// an agent is asked to write, and a person who runs them means to. Neither is .github/workflows: it acts on another
-// machine, after a push that a person looks at. What is here acts when somebody only changes to the directory, opens
-// it in an editor or agent, or starts a shell, an interpreter or a debugger there.
+// runLater are the names. Files that agents are asked to write are not among them: a Makefile, a
+// package.json, a script. A person runs those on purpose. Neither is .github/workflows: it acts on
+// another machine, after a push that a person reviews. The names here act when somebody only
+// changes to the directory, opens it in an editor or agent, or starts a shell, an interpreter or a
+// debugger there.
 var runLater = []guarded{
 	{"git hooks", []string{".git/hooks", ".git/modules/*/hooks", ".git/modules/*/*/hooks", ".git/worktrees/*/hooks", ".husky", ".huskyrc*", ".githooks", ".git-hooks", ".simple-git-hooks.*", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", "lefthook-local.yml", ".lefthook-local.yml", ".lefthook", ".lefthook-local", ".overcommit.yml", ".hg/hgrc", ".hgrc", ".jj/repo/config.toml", ".jjconfig.toml"}},
 	{"git configuration", []string{".git/config", ".git/config.worktree", ".git/commondir", ".git/modules/*/config", ".git/modules/*/*/config", ".git/modules/*/commondir", ".git/worktrees/*/config.worktree", ".git/worktrees/*/commondir", ".gitconfig", ".gitmodules"}},
@@ -40,7 +41,7 @@ var runLater = []guarded{
 	{"carrel's settings", []string{".carrel.yaml"}},
 }
 
-// runLaterHome are names of the home directory alone. They matter when it was made writable.
+// runLaterHome are names in the home directory only. They matter if the home is writable.
 var runLaterHome = []guarded{
 	{"programs in the home directory", []string{
 		"~/bin", "~/.bin", "~/.local/bin", "~/.cargo/bin", "~/go/bin", "~/.npm-global", "~/.bun/bin", "~/.deno/bin", "~/.local/lib", "~/.nix-profile", "~/.guix-profile", "~/.yarn/bin", "~/.config/yarn/global", "~/.local/share/pnpm/global", "~/.composer/vendor", "~/.config/composer/vendor", "~/.dotnet/tools", "~/.pub-cache/bin", "~/.cabal/bin", "~/.ghcup", "~/.opam", "~/.luarocks", "~/perl5", "~/.krew", "~/.pixi/bin", "~/.poetry/bin", "~/.local/pipx", "~/.local/share/pipx", "~/.local/share/uv/tools", "~/.linuxbrew", "~/.mix/escripts", "~/.mix/archives", "~/.nimble/bin", "~/.foundry/bin",
@@ -61,8 +62,9 @@ var runLaterHome = []guarded{
 	}},
 }
 
-// ownPlaces closes the directories of Carrel's own settings and state where the environment puts them elsewhere:
-// a box that wrote there would trust its own project file, or choose where what is taken from it is moved to.
+// ownPlaces closes the directories of Carrel's own settings and state if the environment puts them
+// in other places. A box that could write there would trust its own project file, or choose the
+// destination of files that are taken from it.
 func (v *resolver) ownPlaces() {
 	for _, own := range []struct {
 		dir, usual string

@@ -6,8 +6,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// startUpFiles are names in a project that a program obeys when somebody merely goes there, opens the directory
-// or starts the program in it.
+// startUpFiles are names in a project that a program obeys when somebody only goes there, opens the
+// directory or starts the program in it.
 var startUpFiles = map[string][]string{
 	"version managers": {".mise.toml", ".mise.local.toml", "mise.local.toml", "mise.production.toml", ".mise/config.toml", ".config/mise.toml", ".config/mise/config.toml", "mise/config.toml", ".rtx.toml", ".tool-versions", ".rvmrc", ".rbenv-vars"},
 	"environments":     {".envrc", ".shadowenv.d/a.lisp", ".autoenv", ".autoenv.zsh", ".autoenv_leave.zsh", ".ondirrc", ".bash_smartcd_enter"},
@@ -27,12 +27,13 @@ var startUpFiles = map[string][]string{
 	},
 }
 
-// ordinaryFiles look like them, and are what an agent is asked to write.
+// ordinaryFiles look like them, but agents are asked to write them.
 var ordinaryFiles = []string{
 	"helix/config.toml", "mise/notes.md", "premise.toml", "mise.md", ".mise.md", "ghci", ".ghcid", "gdbinit", ".vimeo", ".viminfo.txt", "startup.py", "finish.sh", "config.toml", ".config/app.toml", "Rprofile", "data.RData", ".jj/x", ".hgignore", "my.cnf", "settings.json", "lefthook.md", ".eslintrc.js", ".prettierrc", ".editorconfig", ".nvmrc", ".python-version", ".node-version", "pyproject.toml", "Cargo.toml", "build.rs", "conftest.py", "AGENTS.md", "CLAUDE.md", ".claude/notes.md", ".gitignore", ".dockerignore", ".clang-format", "ansible.cfg",
 }
 
-// TestStartUpFiles goes through what runs later outside, whether it is there or not, at the top and below.
+// TestStartUpFiles checks names that run later outside, existing and missing ones, at the top and
+// below.
 func TestStartUpFiles(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		for _, dir := range []string{"project", "project/deep/er"} {

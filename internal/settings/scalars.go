@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Limits of a box for which nobody said anything. Memory is most of what the machine has.
+// Limits of a box if no layer sets any. The memory limit is most of the machine's memory.
 const (
 	defaultPids   = 4096
 	defaultFileMB = 16 << 10
 	defaultTmpMB  = 1 << 10
 )
 
-// scalars decides everything that is one value: the strongest layer that says something.
+// scalars decides every setting with one value: the strongest layer that sets it wins.
 func (v *resolver) scalars() error {
 	b := v.box
 	b.Pids, b.FileMB, b.TmpMB, b.MemoryMB = defaultPids, defaultFileMB, defaultTmpMB, mostMemory()
@@ -69,7 +69,7 @@ func (b *Box) limit(l Limits) {
 	put(&b.Timeout, l.Timeout)
 }
 
-// said counts what a layer says.
+// said counts the settings of a layer.
 func (l *layer) said() int {
 	s := &l.Settings
 	n := len(s.Profiles) + len(s.Tier) + len(s.Terminal) + len(s.Walls) + len(s.Env.Pass) + len(s.Env.Strip) + len(s.Env.Set) + len(s.Network.PolicyRef) + len(s.Network.Sockets) + len(s.Network.Publish)
@@ -122,7 +122,7 @@ func checkProtect(p string) error {
 	return checkGlob(p)
 }
 
-// onlyCloses takes out of a layer that nobody trusted whatever would open the box.
+// onlyCloses removes from an untrusted layer everything that would open the box.
 func (v *resolver) onlyCloses(l *layer) {
 	var out []string
 	drop := func(key string, given bool) {
@@ -180,7 +180,8 @@ func (v *resolver) onlyCloses(l *layer) {
 	}
 }
 
-// tighten keeps of an untrusted layer's limits those that are tighter than what weaker layers say.
+// tighten keeps only those limits of an untrusted layer that are tighter than the limits of weaker
+// layers.
 func tighten(l *Limits, b *Box) (loose bool) {
 	num := func(p **int, have int) {
 		if *p != nil && (**p == 0 || have != 0 && **p > have) {

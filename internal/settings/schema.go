@@ -8,5 +8,5 @@ import (
 //go:embed schema.json
 var schemaFile []byte
 
-// Schema is the JSON Schema of run.yaml and .carrel.yaml.
+// Schema returns the JSON Schema of run.yaml and .carrel.yaml.
 func Schema() []byte { return slices.Clone(schemaFile) }

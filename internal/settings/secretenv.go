@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// A box gets the caller's environment without secrets. Three looks decide about a variable, in this order:
+// A box gets the caller's environment without secrets. Three checks decide about a variable, in
+// this order:
 //
 //   - Names of the lists below: credentials of clouds and registries, ways to daemons outside, orders to
 //     the dynamic linker.
-//   - Words in the name: [nameStrength] splits a name at everything that is no letter. DB_PASSWORD1,
+//   - Words in the name: [nameStrength] splits a name at every character that is no letter. DB_PASSWORD1,
 //     MYTOKEN and SECRETKEY are secrets; MONKEY, AUTHOR, KEYMAP and TOKENIZERS_PARALLELISM are not.
-//     A word that also has harmless meanings (KEY, AUTH, PASS) counts only if the value could be one.
+//     A word that also has harmless meanings (KEY, AUTH, PASS) counts only if the value could be a secret.
 //   - The value, whatever the name: [secretValue].
 //
-// keptNames are exempt from the first two looks.
+// keptNames skip the first two checks.
 
 // secretNames are the lists. "*" stands for anything; case does not matter.
 var secretNames = []struct {
@@ -29,20 +30,21 @@ var secretNames = []struct {
 	{"an order to the linker or an interpreter", []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "GCONV_PATH", "BASH_ENV", "BASH_FUNC_*", "PROMPT_COMMAND", "PERL5DB", "PYTHONSTARTUP"}},
 }
 
-// keptNames are kept although a list or a word above would strip them. Their values are looked at all the same.
+// keptNames are kept even if a list or a word above would strip them. Their values are checked
+// anyway.
 var keptNames = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "TERMINFO*", "TZ", "EDITOR", "VISUAL", "PAGER", "NO_COLOR", "FORCE_COLOR", "CI", "COLUMNS", "LINES", "SHLVL", "HOSTNAME", "TMPDIR", "TEMP", "TMP", "MANPATH", "GIT_PAGER"}
 
-// strength says how sure a name is that its value is a secret.
+// strength says how likely the value is a secret, by the name.
 type strength uint8
 
 const (
 	plainName  strength = iota
-	weakName            // it may be, unless the value is harmless: KEY, AUTH, PASS
-	strongName          // it is, unless the value says yes or no: PASSWORD, TOKEN, SECRET
+	weakName            // possibly, unless the value is harmless: KEY, AUTH, PASS
+	strongName          // yes, unless the value means yes or no: PASSWORD, TOKEN
 )
 
-// nameStrength looks at the words of a name, which is in upper case. describes reports that the last word says
-// something about a secret and not the secret: TOKEN_TYPE, KEY_FILE.
+// nameStrength looks at the words of a name in upper case. describes reports that the last word is
+// about a secret and not a secret itself: TOKEN_TYPE, KEY_FILE.
 func nameStrength(name string) (s strength, describes bool) {
 	last := ""
 	for start := 0; start < len(name); {
@@ -61,22 +63,23 @@ func nameStrength(name string) (s strength, describes bool) {
 	return s, s != plainName && slices.Contains(describing, last)
 }
 
-// describing are last words of names that are about a secret.
+// describing are last words of names that describe a secret.
 var describing = []string{"FILE", "PATH", "DIR", "DIRECTORY", "NAME", "TYPE", "KIND", "ALGORITHM", "ALG", "LENGTH", "LEN", "SIZE", "COUNT", "LIMIT", "TTL", "TIMEOUT", "EXPIRY", "EXPIRES", "MAX", "MIN", "ENABLED", "DISABLED", "REQUIRED", "MODE", "METHOD", "HEADER", "FORMAT", "VERSION", "REGION", "URL", "URI", "ENDPOINT", "HOST", "PORT", "ISSUER", "AUDIENCE", "REALM", "DOMAIN", "PROVIDER", "BACKEND", "STORE", "MANAGER", "HELPER", "BUDGET"}
 
 func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
 
-// secretWords make a secret of each word that they are part of, weakWords of each word that ends with one.
+// A word that contains one of secretWords is a secret. A word that ends with one of weakWords may
+// be one.
 var (
 	secretWords = []string{"PASSWORD", "PASSWD", "PASSWRD", "PASSPHRASE", "PASSCODE", "SECRET", "CREDENTIAL", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "PRIVKEY", "MNEMONIC", "BEARER", "JWT"}
 	weakWords   = []string{"KEY", "KEYS", "AUTH", "PASS", "PWD", "DSN", "COOKIE", "COOKIES"}
-	// weakAlone are too short to be looked for at the end of other words.
+	// weakAlone must be whole words; they are too short to be searched at the end of other words.
 	weakAlone = []string{"PW", "PSW", "PAT", "OTP", "TOTP", "SALT", "PEPPER", "WEBHOOK", "WEBHOOKS"}
 	// harmlessWords end like weakWords.
 	harmlessWords = []string{"MONKEY", "DONKEY", "TURKEY", "HOCKEY", "WHISKEY", "JOCKEY", "LACKEY", "HOTKEY", "HOTKEYS", "MONKEYS", "COMPASS", "BYPASS", "OVERPASS", "UNDERPASS", "TRESPASS", "SURPASS", "ENCOMPASS"}
 )
 
-// wordStrength is the strength of one word in upper case.
+// wordStrength returns the strength of one word in upper case.
 func wordStrength(w string) strength {
 	for _, s := range secretWords {
 		if strings.Contains(w, s) {
@@ -117,7 +120,7 @@ func secretByName(name, value string) bool {
 	return s == strongName || !smallNumber(value)
 }
 
-// saysYesOrNo reports whether a value switches something.
+// saysYesOrNo reports whether a value turns something on or off.
 func saysYesOrNo(v string) bool {
 	switch strings.ToLower(v) {
 	case "true", "false", "yes", "no", "on", "off", "0", "1":
@@ -126,7 +129,7 @@ func saysYesOrNo(v string) bool {
 	return false
 }
 
-// smallNumber reports whether a value is a number of a few digits: a limit, a port, a time.
+// smallNumber reports whether a value is a number with few digits: a limit, a port, a time.
 func smallNumber(v string) bool {
 	if v == "" || len(v) > 6 {
 		return false
@@ -139,8 +142,8 @@ func smallNumber(v string) bool {
 	return true
 }
 
-// describesOnly reports whether a value can be what a describing name says: a path, an address, a number,
-// a word or two.
+// describesOnly reports whether a value fits a describing name: a path, an address, a number, a
+// word or two.
 func describesOnly(v string) bool {
 	if smallNumber(v) || strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") || strings.HasPrefix(v, "./") || strings.Contains(v, "://") {
 		return true
@@ -162,7 +165,7 @@ func matchName(pattern, name string) bool {
 	return matchStars(strings.ToUpper(pattern), strings.ToUpper(name))
 }
 
-// matchStars matches "*" alone, in time that does not explode.
+// matchStars matches a pattern with "*" only. Its time does not grow exponentially.
 func matchStars(p, s string) bool {
 	star, mark, i, j := -1, 0, 0, 0
 	for j < len(s) {
@@ -185,7 +188,7 @@ func matchStars(p, s string) bool {
 	return i == len(p)
 }
 
-// matchUpper is matchName for a pattern that is in upper case.
+// matchUpper is matchName for a pattern in upper case.
 func matchUpper(pattern, name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c >= 'a' && c <= 'z' {

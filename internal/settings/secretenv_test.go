@@ -8,14 +8,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// sha and others are values that look random and are none.
+// sha and the others are values that look random but are no secrets.
 const (
 	sha    = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 	sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	anUUID = "3f2b8c1e-9d4a-4e6f-8b7a-1c2d3e4f5a6b"
 )
 
-// tail is so many characters as a generator of keys makes them.
+// tail returns n characters, as a generator of keys makes them.
 func tail(n int) string {
 	const text = "a9Kd3Lw0Qz7Xp2Rv8Bt5Ym1Nc6Hj4Gf"
 	return strings.Repeat(text, n/len(text)+1)[:n]
@@ -74,7 +74,7 @@ var plainVariables = map[string][]string{
 	},
 }
 
-// TestSecretVariablesByShape goes through both lists.
+// TestSecretVariablesByShape checks both lists.
 func TestSecretVariablesByShape(t *testing.T) {
 	p := newPlace(t)
 	for _, c := range []struct {

@@ -1,6 +1,6 @@
 package settings
 
-// secret is something that a box may not read unless somebody opens it. Paths begin with "~/" or "/";
+// secret is a path that a box may not read unless a layer opens it. Paths begin with "~/" or "/";
 // the last element may have "*".
 type secret struct {
 	rule  string
@@ -8,7 +8,7 @@ type secret struct {
 	blank bool
 }
 
-// secretsEverywhere are below the home directory of every system.
+// secretsEverywhere are below the home directory on every system.
 var secretsEverywhere = []secret{
 	{rule: "ssh keys", paths: []string{"~/.ssh"}},
 	{rule: "encryption keys", paths: []string{"~/.gnupg", "~/.age", "~/.config/age", "~/.config/sops", "~/.minisign", "~/.step/secrets", "~/.putty"}},
@@ -90,9 +90,9 @@ var secretsDarwin = []secret{
 	{rule: "daemon sockets", paths: []string{"/private/var/run/docker.sock", "/private/var/run/mDNSResponder", "~/.docker/run", "~/.colima", "~/.lima", "~/.orbstack/run", "~/.rd"}},
 }
 
-// environmentFiles are names below the directories that a box writes to, which hold secrets by custom.
-// Names that are as often test data (*.p12, id_rsa, credentials.json) are not among them.
+// environmentFiles are names that hold secrets by custom, below the directories that a box writes
+// to. Names that are as often test data (*.p12, id_rsa, credentials.json) are not among them.
 var environmentFiles = []string{".env", ".env.*", ".dev.vars", ".dev.vars.*", "*.tfstate", "*.tfstate.backup", ".vault_pass", ".vault-password", ".netrc", ".pgpass"}
 
-// environmentSamples look like environmentFiles and are made to be read.
+// environmentSamples look like environmentFiles but are made for reading.
 var environmentSamples = []string{".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults", ".env.schema", ".env.*.example", ".env.*.sample", ".env.*.template", ".env.*.dist", ".dev.vars.example"}

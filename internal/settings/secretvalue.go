@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// secretValue says why a value is a secret whatever its name, "" if it does not look like one: a private key,
-// an address with a password or a token in it, a token with the mark that its issuer gives it so
-// that scanners find it, and text that is too random for anything else. Hashes, UUIDs, paths and
-// versions stay: programs need them, and they open nothing.
+// secretValue returns the reason why a value is a secret, whatever its name, or "" if it does not
+// look like one. Secrets are: a private key; an address with a password or a token; a token with
+// its issuer's mark for scanners; text that is too random for anything else. Hashes, UUIDs, paths
+// and versions stay: programs need them, and they open nothing.
 func secretValue(v string) string {
 	if len(v) < minSecret {
 		return ""
@@ -48,7 +48,7 @@ func secretValue(v string) string {
 	return ""
 }
 
-// minSecret is the length of the shortest value that is looked at: "a:b@c.de".
+// minSecret is the length of the shortest value that is checked: "a:b@c.de".
 const minSecret = 8
 
 // tokenByte reports whether a character may be part of a token.
@@ -56,14 +56,14 @@ func tokenByte(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.'
 }
 
-// mark is how an issuer's tokens begin, and how long at least what follows is.
+// mark is the beginning of an issuer's tokens, and the least length of the rest.
 type mark struct {
 	prefix string
 	rest   int
 }
 
-// marks are as the issuers document them. What follows must have a digit and a letter, and look random
-// where the mark is short enough to begin a word.
+// marks are the issuers' documented marks. The rest must have a digit and a letter, and must look
+// random if the mark is short enough to begin a word.
 var marks = []mark{
 	// forges and registries
 	{"ghp_", 12}, {"gho_", 12}, {"ghu_", 12}, {"ghs_", 12}, {"ghr_", 12}, {"github_pat_", 12}, {"glpat-", 12}, {"gldt-", 12}, {"glrt-", 12}, {"glcbt-", 12}, {"glptt-", 12}, {"glft-", 12}, {"glimt-", 12}, {"glagent-", 12}, {"glsoat-", 12},
@@ -81,7 +81,7 @@ var marks = []mark{
 	{"shpat_", 12}, {"shpss_", 12}, {"shpca_", 12}, {"shppa_", 12}, {"lin_api_", 12}, {"ntn_", 20}, {"secret_", 30}, {"figd_", 12}, {"PMAK-", 12}, {"NRAK-", 12}, {"sntrys_", 12}, {"sntryu_", 12}, {"glsa_", 12}, {"glc_", 20}, {"dt0c01.", 12}, {"AGE-SECRET-KEY-", 12}, {"AGE-PLUGIN-", 12}, {"eyJhbGciOi", 12}, {"eyJ0eXAiOi", 12}, {"phc_", 20}, {"phx_", 20},
 }
 
-// wordMarks are marks that begin ordinary names too (sk-learn-contrib): what follows must be random.
+// wordMarks are marks that also begin ordinary names (sk-learn-contrib). The rest must be random.
 var wordMarks = []string{"sk-", "npm_", "key-", "secret_", "hf_", "dapi", "xai-", "fw_", "rnd_", "r8_", "ATBB"}
 
 // marked reports whether a piece of text begins like a token.
@@ -112,7 +112,8 @@ func marked(piece string) bool {
 	return false
 }
 
-// classes counts the characters of a text, and how long its longest run of letters and digits with a digit in it is.
+// classes counts the kinds of characters in a text. longest is the length of the longest run of
+// letters and digits that contains a digit.
 func classes(s string) (lower, upper, digits, longest int) {
 	run, withDigit := 0, false
 	for i := range len(s) {
@@ -135,8 +136,8 @@ func classes(s string) (lower, upper, digits, longest int) {
 	return lower, upper, digits, longest
 }
 
-// secretAddress looks for addresses that hold a password or token, and for those of hooks, which whoever knows
-// them may call.
+// secretAddress searches for addresses with a password or token, and for addresses of hooks, which
+// everyone who knows them may call.
 func secretAddress(v string) string {
 	for rest := v; ; {
 		i := strings.Index(rest, "://")
@@ -174,8 +175,9 @@ func secretAddress(v string) string {
 	return ""
 }
 
-// userAtHost reports whether text is USER:PASSWORD@HOST, as in the data source names of databases and in proxies
-// without a scheme. Images (name:tag@sha256:…) and packages (npm:name@1.2) look alike and are none.
+// userAtHost reports whether a text is USER:PASSWORD@HOST, as in the data source names of databases
+// and in proxies without a scheme. Images (name:tag@sha256:…) and packages (npm:name@1.2) look
+// similar and do not count.
 func userAtHost(s string) bool {
 	if strings.Contains(s, "://") {
 		return false // was looked at
@@ -201,8 +203,8 @@ func userAtHost(s string) bool {
 	return host == "localhost" || dot > 0 && dot < len(host)-1 && (letter(host[dot+1]) || strings.Count(host, ".") == 3)
 }
 
-// namedPassword reports whether a value is a list with a password among its keys, as databases and storage have
-// them: "Server=x;Password=y", "host=x password=y".
+// namedPassword reports whether a value is a list with a password among its keys, as for databases
+// and storage: "Server=x;Password=y", "host=x password=y".
 func namedPassword(v string) bool {
 	if !strings.Contains(v, "=") {
 		return false
@@ -220,7 +222,7 @@ func namedPassword(v string) bool {
 	return false
 }
 
-// jsonSecret reports whether a value is JSON in which a key that is named like a secret has a text.
+// jsonSecret reports whether a value is JSON with a text under a key that is named like a secret.
 func jsonSecret(v string) bool {
 	if v[0] != '{' && v[0] != '[' {
 		return false
@@ -251,7 +253,7 @@ func jsonSecret(v string) bool {
 	}
 }
 
-// authorization reports whether a value is, or holds, what a request is authorised with.
+// authorization reports whether a value is or contains the authorization of a request.
 func authorization(v string) bool {
 	if strings.IndexByte(v, ' ') < 0 {
 		return false
@@ -270,7 +272,7 @@ func authorization(v string) bool {
 	return false
 }
 
-// hook reports whether an address is one that services give out to be called by whoever knows it.
+// hook reports whether an address is a secret hook: a service lets everyone who knows it call it.
 func hook(host, path string) bool {
 	host, _, _ = strings.Cut(host, ":")
 	switch {
@@ -291,7 +293,7 @@ func hook(host, path string) bool {
 	return false
 }
 
-// secretQuery reports whether the query of an address has a token.
+// secretQuery reports whether the query of an address contains a token.
 func secretQuery(path string) bool {
 	_, query, ok := strings.Cut(path, "?")
 	if !ok {
@@ -311,7 +313,8 @@ func secretQuery(path string) bool {
 	return false
 }
 
-// botToken reports whether a value is NUMBER:RANDOM, as bots of chats have them, or three random parts with dots.
+// botToken reports whether a value is NUMBER:RANDOM, as for chat bots, or three random parts with
+// dots.
 func botToken(v string) bool {
 	number, rest, ok := strings.Cut(v, ":")
 	if ok && len(number) >= 8 && len(number) <= 10 && strings.Trim(number, "0123456789") == "" && len(rest) >= 30 && strings.IndexFunc(rest, func(r rune) bool { return !tokenByte(r) }) < 0 {
@@ -322,7 +325,8 @@ func botToken(v string) bool {
 		strings.IndexFunc(v, func(r rune) bool { return !tokenByte(r) }) < 0
 }
 
-// mixed reports whether a text of letters, digits and "-_" is at least so long and looks made by chance: both cases or digits, changing often.
+// mixed reports whether a text of letters, digits and "-_" has at least this length and looks
+// random: both cases or digits, changing often.
 func mixed(s string, least int) bool {
 	if len(s) < least || strings.IndexFunc(s, func(r rune) bool { return r == '.' || !tokenByte(r) }) >= 0 {
 		return false
@@ -331,8 +335,8 @@ func mixed(s string, least int) bool {
 	return digits >= 2 && changes(s)*5 >= len(s)*2
 }
 
-// changes counts how often the kind of character changes from one to the next. In text made by chance it does at
-// three of five, in words and names at one of five.
+// changes counts how often the kind of character changes from one to the next. In random text it
+// changes after about three of five characters, in words and names after one of five.
 func changes(s string) int {
 	kind := func(c byte) int {
 		switch {
@@ -354,9 +358,9 @@ func changes(s string) int {
 	return n
 }
 
-// random reports whether a whole value is one text that is too random for a name, a path or a version: 32 or
-// more characters of the alphabets of base64, with both cases and digits that change often. Text in one case is none: hashes, UUIDs
-// and IDs look so.
+// random reports whether a whole value is one text that is too random for a name, a path or a
+// version: 32 or more characters of the base64 alphabets, with both cases and digits that change
+// often. Text in one case does not count, because hashes, UUIDs and IDs look like that.
 func random(v string) bool {
 	if len(v) < 32 || len(v) > 512 || v[0] == '/' || v[0] == '.' || v[0] == '~' {
 		return false
@@ -372,13 +376,13 @@ func random(v string) bool {
 		}
 	}
 	if strings.HasPrefix(v, "sha1-") || strings.HasPrefix(v, "sha256-") || strings.HasPrefix(v, "sha384-") || strings.HasPrefix(v, "sha512-") {
-		return false // what a package manager compares a download with
+		return false // a package manager's checksum of a download
 	}
 	lower, upper, digits, _ := classes(body)
 	return lower >= 4 && upper >= 4 && digits >= 3 && slashes*12 <= len(body) && changes(body)*9 >= len(body)*4
 }
 
-// uuid reports whether a text is one.
+// uuid reports whether a text is a UUID.
 func uuid(s string) bool {
 	if len(s) != 36 {
 		return false

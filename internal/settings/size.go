@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sizeUnits are units in MiB; both writings mean the powers of two.
+// sizeUnits are units in MiB; both spellings mean the powers of two.
 var sizeUnits = []struct {
 	suffix string
 	mb     float64
@@ -17,7 +17,8 @@ var sizeUnits = []struct {
 	{"t", 1 << 20}, {"g", 1 << 10}, {"m", 1}, {"k", 1.0 / 1024},
 }
 
-// ParseSize reads a size such as "512M" or "2GiB" into MiB, rounded up. A bare number is refused: nobody agrees on its unit.
+// ParseSize reads a size such as "512M" or "2GiB" into MiB, rounded up. It refuses a number without
+// a unit, because people disagree about its unit.
 func ParseSize(text string) (int, error) {
 	s := strings.ToLower(strings.TrimSpace(text))
 	for _, u := range sizeUnits {

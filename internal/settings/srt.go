@@ -14,18 +14,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// srtOnly is what sandbox-runtime's settings say that ours have no words for.
+// srtOnly are entries of sandbox-runtime's settings that our settings do not have.
 type srtOnly struct {
-	literals []string          // patterns that are names as they are
+	literals []string          // patterns that are literal names
 	reasons  map[string]string // of denied domains
 	depth    int               // of the search, 0 for ours
 }
 
-// ParseSRT reads the settings of sandbox-runtime (srt), with their meaning: reading is open but for denyRead, where allowRead
-// opens again; writing is closed but for allowWrite, and denyWrite wins over it; no domain is reached but those that are allowed,
-// and an empty list allows none. Paths are relative to the working directory. What protects
-// a person here without being asked does so beside them. Required keys that are missing, domains with a protocol or
-// too wide a wildcard, empty paths and values of another type are errors, as there; notes say what has no meaning here.
+// ParseSRT reads the settings of sandbox-runtime (srt), with their meaning:
+//
+//   - Reading is open except for denyRead; allowRead opens again inside it.
+//   - Writing is closed except for allowWrite; denyWrite wins over it.
+//   - Only allowed domains can be reached; an empty list allows none.
+//
+// Paths are relative to the working directory. Carrel's built-in protections hold in addition. As
+// in srt, these are errors: missing required keys, domains with a protocol or too wide a wildcard,
+// empty paths and values of another type. notes lists entries without a meaning here.
 func ParseSRT(name string, data []byte) (s Settings, notes []string, err error) {
 	if err := checkText(name, data); err != nil {
 		return Settings{}, nil, err
@@ -52,7 +56,7 @@ func ParseSRT(name string, data []byte) (s Settings, notes []string, err error) 
 	return s, p.notes, nil
 }
 
-// looksSRT reports whether a file is of sandbox-runtime's form and not of ours.
+// looksSRT reports whether a file has sandbox-runtime's form and not ours.
 func looksSRT(data []byte) bool {
 	var top struct {
 		Filesystem, Credentials json.RawMessage
@@ -77,7 +81,7 @@ func (p *srtReader) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// object reads a mapping whose unknown keys are noted, as srt passes over them.
+// object reads a mapping. It notes unknown keys, because srt ignores them.
 func (p *srtReader) object(n *yaml.Node, at string, keys fields, must ...string) {
 	given := map[string]bool{}
 	p.pairs(n, at, func(key string, _, v *yaml.Node) {
@@ -99,7 +103,7 @@ func (p *srtReader) object(n *yaml.Node, at string, keys fields, must ...string)
 	}
 }
 
-// ignored accepts a value that has no meaning here.
+// ignored accepts a value that has no meaning for Carrel.
 func (p *srtReader) ignored(kind yaml.Kind) field {
 	return func(n *yaml.Node, at string) {
 		if n = p.take(n, at); n == nil {
@@ -163,7 +167,7 @@ func (p *srtReader) reasons(n *yaml.Node, at string) {
 	})
 }
 
-// domains reads a list of domains, by srt's rules for them.
+// domains reads a list of domains, with srt's rules for them.
 func (p *srtReader) domains(into *[]string, deny bool) field {
 	return func(n *yaml.Node, at string) {
 		var list []string
@@ -175,7 +179,8 @@ func (p *srtReader) domains(into *[]string, deny bool) field {
 				p.wrong(n, here, `write "example.com", "*.example.com" or "[2001:db8::1]:443"`, "%s is no domain: %s", show(d), why)
 				return
 			}
-			// There every protocol goes through a proxy by name. Here one that says no name is allowed by its port.
+			// In srt every protocol goes through a proxy by name. Carrel allows protocols that give
+			// no name by their port.
 			forms := []string{d}
 			if host, port := splitPorts(d); !deny && port != "" && port != "80" && port != "443" && host != "*" {
 				forms = append(forms, "tcp://"+d)
@@ -197,7 +202,7 @@ func (p *srtReader) domains(into *[]string, deny bool) field {
 	}
 }
 
-// badDomain says what srt has against a domain, "" for nothing.
+// badDomain returns srt's objection to a domain, "" for none.
 func badDomain(d string, deny bool) string {
 	if strings.Count(d, ":") > 1 && !strings.HasPrefix(d, "[") {
 		if strings.Contains(d, "://") {
@@ -279,7 +284,7 @@ func (p *srtReader) list(into *[]string, deny bool) field {
 				return
 			}
 			if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
-				path = "./" + path // a name is of the working directory alone
+				path = "./" + path // a name only in the working directory
 			}
 			if literal {
 				p.s.srt.literals = append(p.s.srt.literals, path)

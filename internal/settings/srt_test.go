@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// srtFile makes a complete settings file of sandbox-runtime's.
+// srtFile makes a complete settings file in sandbox-runtime's form.
 func srtFile(network, filesystem, more string) string {
 	if network == "" {
 		network = `"allowedDomains": [], "deniedDomains": []`
@@ -22,7 +22,7 @@ func srtFile(network, filesystem, more string) string {
 	return fmt.Sprintf(`{"network": {%s}, "filesystem": {%s}%s}`, network, filesystem, more)
 }
 
-// TestSRTRefused goes through what sandbox-runtime's schema refuses too.
+// TestSRTRefused checks settings that sandbox-runtime's schema refuses too.
 func TestSRTRefused(t *testing.T) {
 	domains := func(allowed string) string {
 		return srtFile(`"allowedDomains": [`+allowed+`], "deniedDomains": []`, "", "")
@@ -58,7 +58,7 @@ func TestSRTRefused(t *testing.T) {
 	}
 }
 
-// TestSRTMeaning compares the decisions with those that sandbox-runtime documents.
+// TestSRTMeaning compares the decisions with sandbox-runtime's documentation.
 func TestSRTMeaning(t *testing.T) {
 	p := newPlace(t)
 	for _, f := range []string{"data/x", "data/open/x", "data/open/shut/x", "project/src/x", "project/src/gen/x", "project/src/gen/mine/x", "project/a.pem", "project/certs/b.pem", "project/*.env", "project/b.env", ".ssh/id"} {
@@ -69,7 +69,8 @@ func TestSRTMeaning(t *testing.T) {
 		file := p.file("srt.json", text)
 		return p.resolve(func(r *settings.Request) { r.File, r.NoFiles = file, true })
 	}
-	// Nothing is written that is not named, not even the working directory; everything is read.
+	// Only named paths are written, and the working directory is not among them; everything is
+	// read.
 	b := resolve(srtFile("", "", ""))
 	p.want(b, map[string]settings.Access{"project/x": readable, "data/x": readable, "/etc/passwd": readable, ".ssh/id": denied})
 	if !b.Closed {
@@ -78,9 +79,9 @@ func TestSRTMeaning(t *testing.T) {
 	b = resolve(srtFile("", `"denyRead": ["~/data", "~/data/open/shut", "./certs/*.pem"], "allowRead": ["~/data/open"], "allowWrite": ["src/", "~/data/open/shut"], "denyWrite": ["src/gen"]`, ""))
 	p.want(b, map[string]settings.Access{
 		"data/x": denied, "data/open/x": readable, "project/certs/b.pem": denied, "project/a.pem": readable, "project/src/x": writable, "project/src/gen/x": readable, "project/x": readable,
-		"data/open/shut/x": denied, // denyRead is not lost under allowWrite
+		"data/open/shut/x": denied, // denyRead still holds under allowWrite
 	})
-	// denyWrite wins over what is allowed inside of it, allowRead over denyRead of the same path.
+	// denyWrite wins over an allowed path inside it; allowRead wins over denyRead of the same path.
 	b = resolve(srtFile("", `"denyRead": ["~/data"], "allowRead": ["~/data"], "allowWrite": [".", "src/gen/mine"], "denyWrite": ["src/gen", "later.txt"]`, ""))
 	p.want(b, map[string]settings.Access{"data/x": readable, "project/src/gen/mine/x": readable, "project/src/x": writable, "project/later.txt": readable, "project/src/later.txt": writable, "project/.mcp.json": readable, "project/.git/config": readable})
 	b = resolve(srtFile("", `"denyRead": [{"path": "*.env", "literal": true}], "allowWrite": ["."], "denyWrite": [{"path": "new*", "literal": true}], "allowGitConfig": true`, ""))
@@ -89,7 +90,7 @@ func TestSRTMeaning(t *testing.T) {
 	p.want(b, map[string]settings.Access{"data/x": writable, ".ssh/id": denied, "project/.mcp.json": readable})
 }
 
-// TestSRTNetwork is about domains, sockets and ports.
+// TestSRTNetwork checks domains, sockets and ports.
 func TestSRTNetwork(t *testing.T) {
 	parse := func(network, more string) (settings.Settings, []string) {
 		t.Helper()
@@ -116,7 +117,7 @@ func TestSRTNetwork(t *testing.T) {
 	if !slices.Equal(s.Read.Deny, []string{"~/.token", "/srv/key"}) || !slices.Equal(s.Env.Strip, []string{"A_KEY", "B"}) || len(notes) != 2 {
 		t.Errorf("%+v, %q", s, notes)
 	}
-	// Allowed and denied: denied. A reason is what the rule is called.
+	// A domain that is both allowed and denied is denied. The reason becomes the rule's name.
 	p := newPlace(t)
 	file := p.file("srt.json", srtFile(`"allowedDomains": ["a.example.com", "*.example.com"], "deniedDomains": ["b.example.com"], "deniedDomainReasons": {"b.example.com": "use the mirror"}`, "", ""))
 	b := p.resolve(func(r *settings.Request) { r.File = file })
@@ -134,7 +135,7 @@ func TestSRTNetwork(t *testing.T) {
 	}
 }
 
-// TestLooksSRT tells the two forms apart.
+// TestLooksSRT distinguishes the two forms.
 func TestLooksSRT(t *testing.T) {
 	for text, want := range map[string]bool{
 		srtFile("", "", ""): true, `{"filesystem": {}}`: true, `{"network": {"allowedDomains": []}}`: true, `{"network": {"allow": []}}`: false, `{}`: false, "read: {}": false, "": false, `{"credentials": {}}`: true,

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// cause is the reason in an error, without what was being done.
+// cause returns the reason in an error, without the operation.
 func cause(err error) string {
 	var e *carrel.Error
 	if errors.As(err, &e) && e.Err != nil {
@@ -19,9 +19,10 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// credentials reads what is kept from the command. A masked credential is swapped on its way out there, wherever
-// it is in a request. Carrel's wire puts secrets into fields of requests that are named, which these settings do not, so it
-// is denied here, which is the safe half of the meaning.
+// credentials reads the list of credentials to hide from the command. srt replaces a masked
+// credential on its way out, anywhere in a request. Carrel's wire puts secrets only into named
+// fields of requests, and these settings name no fields. So Carrel denies a masked credential,
+// which is the safe half of the meaning.
 func (p *srtReader) credentials(n *yaml.Node, at string) {
 	p.mapping(n, at, fields{
 		"files": p.each(func(n *yaml.Node, at string) { p.credential(n, at, "path") }), "envVars": p.each(func(n *yaml.Node, at string) { p.credential(n, at, "name") }),
@@ -47,7 +48,7 @@ func (p *srtReader) each(fn field) field {
 	}
 }
 
-// credential reads one file or variable; key is what names it.
+// credential reads one file or variable; key is the key of its name.
 func (p *srtReader) credential(n *yaml.Node, at, key string) {
 	var name, mode string
 	var hosts []string
@@ -85,7 +86,7 @@ func (p *srtReader) credential(n *yaml.Node, at, key string) {
 	}
 }
 
-// plainVariable reports whether a name is one that shells take.
+// plainVariable reports whether shells accept a name as a variable.
 func plainVariable(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -20,27 +20,28 @@ type wanted struct {
 	hit     bool
 }
 
-// first is the first element of the pattern.
+// first returns the first element of the pattern.
 func (w *wanted) first() string {
 	first, _, _ := strings.Cut(w.pattern, "/")
 	return first
 }
 
-// search looks through the working directory and the writable ones for names that are to be
-// closed wherever they are. One pass serves all patterns, and none gives up.
+// search looks through the working directory and the writable ones for names that must be closed
+// wherever they are. One pass serves all patterns, and no pattern gives up early.
 //
-// Names that hold secrets are looked for everywhere. Names that are protected from writing hold only
+// Names that hold secrets are searched everywhere. Names that are protected from writing hold only
 // v.depth directories deep, and not in directories that programs fill.
 type search struct {
 	v       *resolver
 	literal map[string][]*wanted // by first element
-	// globs are those whose first element has globs: by its first byte, by its last one if it begins with a star, and the rest.
+	// byHead, byTail and rest are patterns whose first element has globs. byHead has them by their
+	// first byte. byTail has those that begin with a star, by their last byte. rest has the others.
 	byHead, byTail map[byte][]*wanted
 	rest           []*wanted
 	roots          map[string]bool
 	closed         map[string]bool
-	inodes         map[uint64][]covered // of covered files, by number alone
-	beyond         bool                 // what is searched is neither written nor named by anybody
+	inodes         map[uint64][]covered // covered files, by inode number only
+	beyond         bool                 // the directory is neither written nor named
 }
 
 func newSearch(v *resolver, list []*wanted) *search {
@@ -61,7 +62,8 @@ func newSearch(v *resolver, list []*wanted) *search {
 	return s
 }
 
-// closedDirs are directories that nobody may read anything of: there is nothing to look for.
+// closedDirs returns directories that are completely closed for reading: there is nothing to
+// search.
 func (v *resolver) closedDirs() map[string]bool {
 	out := map[string]bool{}
 	var open []string
@@ -82,10 +84,11 @@ func (v *resolver) closedDirs() map[string]bool {
 	return out
 }
 
-// gitPointer closes a .git that is no directory.
+// gitPointer closes a .git that is not a directory.
 var gitPointer = wanted{op: writeDeny, rule: "built-in: git configuration", source: "built-in"}
 
-// matches calls f for each pattern that an entry's name may begin, until f returns true.
+// matches calls f for each pattern whose first element may match an entry's name, until f returns
+// true.
 func (s *search) matches(name []byte, f func(*wanted) bool) bool {
 	if slices.ContainsFunc(s.literal[string(name)], f) {
 		return true
@@ -132,7 +135,8 @@ func (s *search) enter(l level, name string) (level, bool) {
 	return next, !s.roots[dir] && !s.closed[dir] && !(len(name) == 2 && strings.HasSuffix(l.dir, "/.git/objects"))
 }
 
-// run looks below the directories that are written and, for secrets alone, below those that are named and, as long as there is time, the rest.
+// run searches below the written directories. For secrets only, it also searches below the named
+// ones and, as long as there is time, the rest.
 func (s *search) run(written, named, rest []string) {
 	levels := s.levels(nil, written, true)
 	for _, dir := range written {
@@ -147,7 +151,7 @@ func (s *search) run(written, named, rest []string) {
 	s.v.outOfTime(s.pass(order, s.v.Elsewhere), rest)
 }
 
-// levels adds those directories that are no roots yet.
+// levels adds the directories that are not roots yet.
 func (s *search) levels(list []level, dirs []string, shallow bool) []level {
 	for _, dir := range dirs {
 		if !s.roots[dir] {
@@ -158,7 +162,8 @@ func (s *search) levels(list []level, dirs []string, shallow bool) []level {
 	return list
 }
 
-// pass looks through directories and judges, shallow things first. It returns those that it did not get to.
+// pass looks through directories and judges the found entries, those near the top first. It returns
+// the levels that it did not reach.
 func (s *search) pass(levels []level, atMost time.Duration) []level {
 	c := &crew{keep: s.keep, enter: s.enter}
 	seen, left := c.run(levels, atMost)
@@ -175,7 +180,7 @@ func (s *search) pass(levels []level, atMost time.Duration) []level {
 	return left
 }
 
-// root looks for names that begin with the directory's own: ".claude/settings.json" in ~/.claude.
+// root checks names that begin with the directory's own name: ".claude/settings.json" in ~/.claude.
 func (s *search) root(dir string) {
 	name := filepath.Base(dir)
 	for _, w := range s.literal[name] {
@@ -185,7 +190,7 @@ func (s *search) root(dir string) {
 	}
 }
 
-// judge decides about what the crew saw.
+// judge decides about one entry that the crew found.
 func (s *search) judge(e sight) {
 	if e.name == "" {
 		s.v.unlisted(e.dir)
@@ -195,7 +200,7 @@ func (s *search) judge(e sight) {
 		s.v.sameFile(l, e.path())
 	}
 	if e.shallow && e.name == ".git" && e.typ != fs.ModeDir {
-		s.v.closeFound(&gitPointer, e.path()) // of a worktree or submodule: another one would point to other hooks
+		s.v.closeFound(&gitPointer, e.path()) // of a worktree or submodule: another one could name other hooks
 	}
 	s.matches([]byte(e.name), func(w *wanted) bool {
 		if s.means(w, e.level) {
@@ -205,7 +210,7 @@ func (s *search) judge(e sight) {
 	})
 }
 
-// matchName1 matches one element, quickly where there are only stars.
+// matchName1 matches one element. It is fast for patterns with stars only.
 func matchName1(pattern, name string) bool {
 	if !strings.ContainsAny(pattern, "?[\\") {
 		return matchStars(pattern, name)
@@ -239,7 +244,7 @@ func (s *search) found(w *wanted, e sight) {
 	}
 }
 
-// sample reports whether an environment file is one that is made to be read.
+// sample reports whether an environment file is a sample, made for reading.
 func sample(name string) bool {
 	for _, p := range environmentSamples {
 		if matchStars(p, name) {
@@ -249,7 +254,7 @@ func sample(name string) bool {
 	return false
 }
 
-// secretName reports whether a name is that of a file that holds secrets by custom.
+// secretName reports whether files of this name hold secrets by custom.
 func secretName(name string) bool {
 	for _, p := range environmentFiles {
 		if matchStars(p, name) {

@@ -1,7 +1,6 @@
-// Package testenv decides whether a test may run on this machine. A test that
-// needs something calls [Need]; where CARREL_REQUIRE names that something, as it
-// does in CI, its absence is a failure and not a skip. It also waits for a
-// test: [Eventually].
+// Package testenv decides whether a test may run on this machine. A test that needs something calls
+// [Need]. If it is missing, the test is skipped; but if CARREL_REQUIRE names it, as in CI, the test
+// fails. The package also waits for a test: [Eventually].
 package testenv
 
 import (
@@ -11,9 +10,8 @@ import (
 	"testing"
 )
 
-// Need skips the test when missing is not nil, saying what is missing; it fails
-// the test instead when the environment variable CARREL_REQUIRE (a comma list)
-// holds name or "all".
+// Need skips the test if missing is not nil, and prints the reason. If the environment variable
+// CARREL_REQUIRE (a list with commas) contains name or "all", the test fails instead.
 func Need(t testing.TB, name string, missing error) {
 	t.Helper()
 	if missing == nil {
@@ -26,7 +24,7 @@ func Need(t testing.TB, name string, missing error) {
 	t.Skipf("needs %s, missing here: %v", name, missing)
 }
 
-// Long skips a test that takes long, or loads the machine, when -short is given. why says which.
+// Long skips a test with -short that takes long or loads the machine. why says which of the two.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
@@ -34,8 +32,9 @@ func Long(t testing.TB, why string) {
 	}
 }
 
-// Inapplicable skips a case that has nothing to check here, whatever the machine has: a part of another test that runs in a process of
-// its own, a promise that a driver does not make, a case for another kind of user. What a machine could have and lacks is for [Need].
+// Inapplicable skips a case that has nothing to check here, on any machine: a part of another test
+// that runs in its own process, a promise that a driver does not make, a case for another kind of
+// user. For things that a machine may lack, use [Need].
 func Inapplicable(t testing.TB, why string) {
 	t.Helper()
 	t.Skip("does not apply: " + why)

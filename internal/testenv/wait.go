@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	patience  = time.Minute            // how long a test waits for what should come at once
-	firstStep = time.Millisecond       // between the first two looks; each step is half as long again as the one before
+	patience  = time.Minute            // the longest wait for something that should come at once
+	firstStep = time.Millisecond       // between the first two tries; each step is 1.5 times the last
 	lastStep  = 20 * time.Millisecond  // the longest step
-	lastWords = 500 * time.Millisecond // kept back of a test's own time, so that it can still say what it waited for
+	lastWords = 500 * time.Millisecond // left of the test's time to report what it waited for
 )
 
-// Eventually waits until ok is true, and fails the test at once when that has not come after a minute or when the test's own time is
-// nearly over. what says what is to become true. Where there is more to say of a vain wait, use [EventuallyNil].
+// Eventually waits until ok is true. It fails the test after a minute, or shortly before the test's
+// deadline. what describes the condition. To report more about a failed wait, use [EventuallyNil].
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if Within(context.Background(), untilDeadline(t), func() error { return unless(ok()) }) != nil {
@@ -23,8 +23,8 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// EventuallyNil is [Eventually] for a condition that can say what it sees: it waits until try returns nil, and the failure has its last
-// error.
+// EventuallyNil is [Eventually] for a condition that can describe its state: it waits until try
+// returns nil, and the failure shows the last error.
 func EventuallyNil(t testing.TB, what string, try func() error) {
 	t.Helper()
 	if err := Within(context.Background(), untilDeadline(t), try); err != nil {
@@ -32,8 +32,9 @@ func EventuallyNil(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Within calls try until it returns nil, and returns its last error when most has gone by or ctx is over. It is for a goroutine, which may
-// not end the test, for a test that goes on after a vain wait, and for a bound of its own; elsewhere use [Eventually].
+// Within calls try until it returns nil. It returns the last error when most has passed or ctx has
+// ended. It is for three cases: a goroutine, which may not end the test; a test that continues
+// after a failed wait; and a bound of its own. Otherwise use [Eventually].
 func Within(ctx context.Context, most time.Duration, try func() error) error {
 	end := time.Now().Add(most)
 	for step := firstStep; ; step = min(step+step/2, lastStep) {
@@ -51,7 +52,7 @@ func Within(ctx context.Context, most time.Duration, try func() error) error {
 
 var errNotYet = errors.New("not yet")
 
-// unless is an error while a condition does not hold.
+// unless returns an error if ok is false.
 func unless(ok bool) error {
 	if ok {
 		return nil
@@ -59,7 +60,8 @@ func unless(ok bool) error {
 	return errNotYet
 }
 
-// untilDeadline is how long a test may wait: its patience, or what is left until its deadline if that is less.
+// untilDeadline returns how long a test may wait: patience, or the time until its deadline if that
+// is shorter.
 func untilDeadline(t testing.TB) time.Duration {
 	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, ok := d.Deadline(); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// judged is a test that keeps its failure to itself, and may have a deadline.
+// judged is a test that only records its failure. It may have a deadline.
 type judged struct {
 	testing.TB
 	deadline time.Time
@@ -21,13 +21,14 @@ type judged struct {
 
 func (*judged) Helper() {}
 
-// Fatalf keeps the first failure. It returns: nothing follows it in what is tested here.
+// Fatalf records the first failure. It returns, because the tested code does nothing after it.
 func (j *judged) Fatalf(format string, args ...any) { j.failure += fmt.Sprintf(format, args...) }
 
-// Deadline is the one that it was given, if any.
+// Deadline returns the deadline that the test case set, if any.
 func (j *judged) Deadline() (time.Time, bool) { return j.deadline, !j.deadline.IsZero() }
 
-// TestWaits: a wait looks at once, ever more seldom, and ends with what it waits for, after a minute, or shortly before the test's end.
+// TestWaits shows that a wait tries at once and then less and less often. It ends when the
+// condition is true, after a minute, or shortly before the test's end.
 func TestWaits(t *testing.T) {
 	waits := map[string]func(t testing.TB, ok func() bool){
 		"Eventually": func(t testing.TB, ok func() bool) { testenv.Eventually(t, "the moon is out", ok) },
@@ -84,7 +85,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestWithin: it has the bound that it is given, and the error that came last.
+// TestWithin shows that Within keeps the given bound, and returns the last error.
 func TestWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n := time.Now(), 0

@@ -1,4 +1,4 @@
-// Package tools_test tests the scripts beside it.
+// Package tools_test tests the scripts in this directory.
 package tools_test
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestPartsGoOn: a part that fails does not keep the others from being run, and does not hide itself either.
+// TestPartsGoOn shows that the other parts run after a part has failed, and that the failure is
+// reported.
 func TestPartsGoOn(t *testing.T) {
 	makeProgram, err := exec.LookPath("make")
 	testenv.Need(t, "shell", err)

@@ -2,5 +2,5 @@
 package version
 
 // Version is set by the linker: -X github.com/carrel-dev/carrel/internal/version.Version=v1.2.3.
-// An unstamped build says so.
+// Without that it is "devel".
 var Version = "devel"

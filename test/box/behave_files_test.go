@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// access is one thing that a box may or may not do with files.
+// access is one file operation that a box allows or refuses.
 type access struct {
 	name  string
 	flags []string
@@ -18,7 +18,7 @@ type access struct {
 	err   string // part of standard error
 }
 
-// TestFiles is about reading and writing.
+// TestFiles checks reading and writing.
 func TestFiles(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for rel, text := range map[string]string{
@@ -98,7 +98,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// listing are the names in the project.
+// listing returns the names in the project.
 func (w *world) listing() string {
 	entries, err := os.ReadDir(w.project)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *world) listing() string {
 	return strings.Join(all, " ")
 }
 
-// TestGhosts looks for files that a box leaves: none, however it ends.
+// TestGhosts looks for files that a box leaves. There must be none, however the box ends.
 func TestGhosts(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		needBox(t, w)
@@ -147,7 +147,7 @@ func TestGhosts(t *testing.T) {
 	})
 }
 
-// TestVanishing starts boxes while what they hide comes and goes.
+// TestVanishing starts boxes while the files that they hide come and go.
 func TestVanishing(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		stop, done := make(chan bool), make(chan bool)

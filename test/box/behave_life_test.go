@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// started is a command that runs and has said "up".
+// started is a running command that has printed "up".
 type started struct {
 	w     *world
 	cmd   *exec.Cmd
@@ -44,7 +44,8 @@ func (w *world) start(cmd *exec.Cmd) *started {
 	return s
 }
 
-// end waits for its end, which must come, and for that of its output: nobody holds it any more.
+// end waits for the end of the command and of its output. Both must come: no process may hold the
+// output any more.
 func (s *started) end() syscall.WaitStatus {
 	s.w.t.Helper()
 	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill(); s.w.t.Error("it did not end") })
@@ -64,7 +65,7 @@ func (w *world) startAndKill(cmd *exec.Cmd) {
 	s.end()
 }
 
-// marked are the processes of this machine whose command line holds a mark.
+// marked returns this machine's processes whose command line contains a mark.
 func marked(mark string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range all {
@@ -168,7 +169,7 @@ func TestLife(t *testing.T) {
 			s := w.start(w.command("bash", "-c", w.carrel+" run -c 'bash -c \"exec -a "+mark+" sleep 600\" & echo up; wait' & wait"))
 			_ = s.cmd.Process.Kill()
 			_ = s.cmd.Wait()
-			// As outside: the runner goes on, until somebody ends it.
+			// The same as outside: the runner goes on until somebody ends it.
 			for _, line := range marked(mark) {
 				if strings.Contains(line, "run") {
 					var pid int
@@ -181,13 +182,13 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// testStop stops the whole box, by stopping its runner.
+// testStop stops the whole box by stopping its runner.
 func testStop(t *testing.T, w *world) {
 	cmd := w.box("-c", "echo up; while :; do echo tick; sleep 0.02; done")
 	s := w.start(cmd)
 	for _, step := range []struct {
 		send  syscall.Signal
-		state string // of the runner, to be waited for; "" for none
+		state string // the runner's state to wait for; "" for none
 	}{{syscall.SIGTSTP, "T"}, {syscall.SIGCONT, "SR"}, {syscall.SIGTERM, ""}} {
 		if err := cmd.Process.Signal(step.send); err != nil {
 			t.Fatal(err)
@@ -204,14 +205,14 @@ func testStop(t *testing.T, w *world) {
 	}
 }
 
-// processState is the letter that the kernel has for a process.
+// processState returns the kernel's letter for a process's state.
 func processState(pid int) string {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return rest[:min(1, len(rest))]
 }
 
-// TestLimits reaches each limit; the message names it.
+// TestLimits reaches each limit. The message must name it.
 func TestLimits(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {
@@ -248,7 +249,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// lastCarrel are the lines that Carrel itself wrote.
+// lastCarrel returns the lines that Carrel itself wrote.
 func lastCarrel(text string) string {
 	if i := strings.Index(text, "carrel: "); i >= 0 {
 		return text[i:]

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// internet is a made-up internet of a few servers, and a table that leads there.
+// internet is an artificial internet of a few servers, and a table that leads to them.
 func internet(w *world) (table string) {
 	site := func(name string) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s says %s\n", name, r.URL.Path) })
@@ -66,10 +66,10 @@ func internet(w *world) (table string) {
 	return table
 }
 
-// get is a line that fetches a page, without proxies.
+// get returns a line that fetches a page, without proxies.
 func get(url string) string { return "curl -fskS -m 20 " + url }
 
-// TestNetwork is about what may leave.
+// TestNetwork checks which traffic may leave.
 func TestNetwork(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		table := internet(w)
@@ -135,7 +135,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// testServers is about ports that are listened on.
+// testServers checks listening ports.
 func testServers(t *testing.T, w *world) {
 	const server = "python3 -u -m http.server -b 0.0.0.0 8123 2>/dev/null >/dev/null & for i in $(seq 2000); do curl -s http://127.0.0.1:8123/README.md && break; sleep 0.05; done; "
 	if r := w.run(w.box("-c", server+"kill %1")); r.out != "hello\n" {

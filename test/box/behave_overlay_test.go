@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// changes is what a command in an overlay does.
+// changes are the changes of a command in an overlay.
 const changes = "echo new >new.txt; echo more >>README.md; rm gone.txt; mkdir -p sub/dir; echo deep >sub/dir/deep.txt; mv old.txt renamed.txt; chmod 755 mode.sh; echo x >.mcp.json 2>/dev/null; cat README.md | wc -l"
 
-// TestOverlay keeps changes apart.
+// TestOverlay shows that an overlay keeps changes apart.
 func TestOverlay(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		reset := func() {
@@ -44,7 +44,7 @@ func TestOverlay(t *testing.T) {
 			if strings.Contains(r.out, "same.txt") {
 				t.Error(r.out)
 			}
-			// What it says can be carried out by git.
+			// git can apply the printed changes.
 			copied := w.home + "/copy"
 			if out, err := exec.Command("cp", "-a", w.project, copied).CombinedOutput(); err != nil {
 				t.Fatalf("%s", out)

@@ -18,7 +18,7 @@ func uidText(w *world) string { return strconv.Itoa(w.uid) }
 // TestPlaces runs a box in directories of every kind.
 func TestPlaces(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
-		// here runs a line in dir, and compares it with what it says outside.
+		// here runs a line in dir, and compares its output with the output outside.
 		here := func(t *testing.T, dir, pwd, shell string) {
 			t.Helper()
 			at := func(cmd *exec.Cmd) result {
@@ -63,7 +63,8 @@ func TestPlaces(t *testing.T) {
 			here(t, dir, dir, "ls | wc -l; cat file-0123*; rm -f file-00001; touch file-00001; ls | head -2")
 		})
 		t.Run("the home itself", func(t *testing.T) {
-			// It stays read-only, and says so, unless it is opened by name; what is run later stays closed then too.
+			// The directory stays read-only, with a message, unless it is opened by name. Files
+			// that are run later stay closed even then.
 			closed := w.box("-c", "echo x >made")
 			closed.Dir = w.home
 			if r := w.run(closed); r.code == 0 || !strings.Contains(r.err, "--write .") {
@@ -139,7 +140,7 @@ func TestPlaces(t *testing.T) {
 			if r := w.run(w.box("--", w.carrel, "run", "--", "echo", "inner")); r.out != "inner\n" {
 				t.Errorf("%d %q %s", r.code, r.out, r.err)
 			}
-			// What the outer one closes stays closed.
+			// Files closed by the outer box stay closed.
 			r := w.run(w.box("--", w.carrel, "run", "--write", w.outside, "--read", w.secrets, "-c", "echo x >"+w.canary+"; cat "+w.key))
 			if strings.Contains(r.all(), w.secret) || w.read(w.canary) != "a canary\n" {
 				t.Errorf("the inner box opened the outer one: %s", r.all())
@@ -148,7 +149,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// testMounted works in directories that are mounts themselves.
+// testMounted works in directories that are themselves mounts.
 func testMounted(t *testing.T, w *world, line string) {
 	if w.uid != 0 {
 		testenv.Inapplicable(t, "only root mounts")

@@ -27,7 +27,7 @@ type report struct {
 	}
 }
 
-// readReport reads one and checks what every report holds.
+// readReport reads a report and checks the parts that every report has.
 func readReport(t *testing.T, file string) (r report) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -48,7 +48,7 @@ func readReport(t *testing.T, file string) (r report) {
 	return r
 }
 
-// TestReport checks that each kind of refusal is told, to people and to programs.
+// TestReport shows that each kind of refusal is reported, to people and to programs.
 func TestReport(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		table := internet(w)

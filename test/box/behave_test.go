@@ -16,10 +16,10 @@ type line struct {
 	name  string
 	words []string // of the command, outside
 	flags []string // of carrel run, in front of it
-	shell string   // instead: a line for bash, and for -c
+	shell string   // instead: a line for bash and for -c
 }
 
-// lines are compared in one go, in the same world.
+// lines are compared in one pass, in the same world.
 func lines() []line {
 	return []line{
 		{name: "arguments", words: []string{"printf", "[%s]\n", `{"a":{"b":"c d"}}`, `it's`, `a"b`, "$HOME", "*", "", `\n`, "-c", "--allow", "é\n"}},
@@ -75,7 +75,7 @@ for k in socket.SOCK_STREAM,socket.SOCK_DGRAM: [socket.socket(f,k).close() for f
 	}
 }
 
-// TestAsOutside runs the same lines outside and in the box, and compares the outputs and how they ended.
+// TestAsOutside runs the same lines outside and in the box, and compares outputs and exit statuses.
 func TestAsOutside(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		needBox(t, w)
@@ -105,7 +105,7 @@ func TestAsOutside(t *testing.T) {
 	})
 }
 
-// TestCommandLine is about the words in front of the command.
+// TestCommandLine checks the arguments before the command.
 func TestCommandLine(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// TestStreams is about standard input and outputs.
+// TestStreams checks standard input and outputs.
 func TestStreams(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		t.Run("50 MB", func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestEnvironment is about what the command is told.
+// TestEnvironment checks the command's environment.
 func TestEnvironment(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// screen is a person at a terminal.
+// screen acts as a person at a terminal.
 type screen struct {
 	w      *world
 	cmd    *exec.Cmd
@@ -29,7 +29,7 @@ type screen struct {
 	seen int // how much of it was waited for
 }
 
-// onScreen starts a command on a terminal of its own.
+// onScreen starts a command on its own terminal.
 func (w *world) onScreen(cmd *exec.Cmd) *screen {
 	w.t.Helper()
 	s := &screen{w: w, cmd: cmd}
@@ -58,7 +58,7 @@ func (w *world) onScreen(cmd *exec.Cmd) *screen {
 	return s
 }
 
-// modes are the terminal's settings.
+// modes returns the terminal's settings.
 func (s *screen) modes() *unix.Termios {
 	m, err := unix.IoctlGetTermios(int(s.w.slave.Fd()), unix.TCGETS)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *screen) types(text string) {
 	}
 }
 
-// sees waits for a text after what was seen before.
+// sees waits for a text that comes after all text seen before.
 func (s *screen) sees(text string) {
 	s.w.t.Helper()
 	testenv.EventuallyNil(s.w.t, "the screen shows a text", func() error {
@@ -96,14 +96,14 @@ func (s *screen) sees(text string) {
 	})
 }
 
-// says types a line and waits for an answer, which the line itself must not hold.
+// says types a line and waits for an answer. The line itself must not contain the answer.
 func (s *screen) says(line, answer string) {
 	s.w.t.Helper()
 	s.types(line + "\r")
 	s.sees(answer)
 }
 
-// ends waits for the end, and checks that the terminal is as it was.
+// ends waits for the end, and checks that the terminal's settings are as before.
 func (s *screen) ends() syscall.WaitStatus {
 	s.w.t.Helper()
 	done := make(chan error, 1)
@@ -120,7 +120,7 @@ func (s *screen) ends() syscall.WaitStatus {
 	return s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestTerminal is a person at a shell in a box.
+// TestTerminal acts as a person at a shell in a box.
 func TestTerminal(t *testing.T) {
 	testenv.Long(t, "keys typed at the right moment need a machine that is not busy: part of make test-all; internal/box has the terminal's own tests")
 	both(t, func(t *testing.T, w *world) {
@@ -158,7 +158,7 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
-// testShell drives a shell with job control.
+// testShell uses a shell with job control.
 func testShell(t *testing.T, w *world, shell ...string) {
 	cmd := w.box(append([]string{"--"}, shell...)...)
 	cmd.Env = append(cmd.Env, "PS1=PROMPT> ", "HISTFILE=/dev/null")
@@ -203,7 +203,7 @@ func testShell(t *testing.T, w *world, shell ...string) {
 	}
 }
 
-// testTerminalCommand runs commands that are no shell on a terminal.
+// testTerminalCommand runs commands other than shells on a terminal.
 func testTerminalCommand(t *testing.T, w *world) {
 	s := w.onScreen(w.box("--", "sleep", "600"))
 	time.Sleep(time.Second)
@@ -224,7 +224,7 @@ func testSuspend(t *testing.T, w *world) {
 	cmd.Env = append(cmd.Env, "PS1=OUTER> ", "HISTFILE=/dev/null")
 	s := w.onScreen(cmd)
 	s.sees("OUTER> ")
-	// One process: a shell that forks at this very moment loses the key, outside of a box too.
+	// Use one process: a shell that is just forking loses the key, outside of a box too.
 	s.says(w.carrel+` run -- python3 -u -c 'import time,itertools; print("up%d"%1); [print("tick%d"%1) or time.sleep(0.2) for _ in itertools.repeat(0)]'`, "up1")
 	time.Sleep(200 * time.Millisecond)
 	s.types("\x1a")

@@ -53,7 +53,7 @@ func works() []work {
 	}
 }
 
-// TestWork runs what people run, as root and as an unprivileged user.
+// TestWork runs people's usual programs, as root and as an unprivileged user.
 func TestWork(t *testing.T) {
 	for _, job := range works() {
 		t.Run(job.name, func(t *testing.T) {
@@ -128,7 +128,8 @@ func wheel(w *world) {
 	_ = os.Chown(p, w.uid, w.uid)
 }
 
-// TestGitInit makes a repository inside: git writes its configuration, which must not run anything outside.
+// TestGitInit makes a repository inside. git writes the repository's configuration. That must not
+// make git run anything outside.
 func TestGitInit(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.home+"/.gitconfig", "[user]\n\tname = Ann\n\temail = ann@example.com\n")
@@ -160,7 +161,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	both(t, func(t *testing.T, w *world) {
-		// In the user's home, where npm would put it.
+		// In the user's home, where npm installs it.
 		if out, err := exec.Command("cp", "-a", modules, w.home+"/node_modules").CombinedOutput(); err != nil {
 			t.Fatalf("%s", out)
 		}
@@ -174,7 +175,7 @@ func TestAgent(t *testing.T) {
 				}
 			}
 		}
-		// Without a network and a login it can do nothing, but must not hang.
+		// Without a network and a login it can do nothing, but it must not hang.
 		got := w.run(w.box("--profile", "claude-code", "--timeout", "60s", "--", claude, "-p", "say hello"))
 		if got.code == 124 || got.code == 125 {
 			t.Errorf("exit %d %s", got.code, got.all())

@@ -1,7 +1,7 @@
 // Package box drives the real "carrel run" from outside, as root and as an unprivileged user.
 //
-// The escape suite runs the program in directory attack twice for each case: without the box, where it
-// must do harm to canaries that the test made, so that the check can fail; and in the box, where it
-// must not. Where the kernel of this machine refuses an attack even without the box the case says so. The
-// behaviour suite runs what people run and compares it with what happens outside.
+// The escape suite runs the program in directory attack twice for each case. Without the box it
+// must harm canaries that the test made, so that the check can fail. In the box it must not. If
+// this machine's kernel refuses an attack even without the box, the case says so. The behaviour
+// suite runs people's usual programs in the box and compares the result with a run outside.
 package box

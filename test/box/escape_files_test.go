@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secretBelow makes a secret file at a path in the home and names it as the target.
+// secretBelow makes a secret file at a path in the home and returns it as the target.
 func secretBelow(rel string) func(*world) []string {
 	return func(w *world) []string {
 		p := filepath.Join(w.home, rel)
@@ -21,7 +21,7 @@ func secretBelow(rel string) func(*world) []string {
 	}
 }
 
-// fileAttacks are on what may not be read or written.
+// fileAttacks are attacks on files that may not be read or written.
 func fileAttacks() []attack {
 	return []attack{
 		{name: "read secrets", program: "read", prepare: homeSecrets},
@@ -61,7 +61,7 @@ func fileAttacks() []attack {
 	}
 }
 
-// homeSecrets fills the home with what people have there.
+// homeSecrets fills the home with usual secrets.
 func homeSecrets(w *world) []string {
 	var all []string
 	for _, rel := range []string{".ssh/config", ".ssh/id_rsa", ".aws/credentials", ".gnupg/private-keys-v1.d/1.key", ".netrc", ".npmrc", ".pypirc", ".docker/config.json", ".kube/config",
@@ -75,7 +75,7 @@ func homeSecrets(w *world) []string {
 	return []string{"paths=" + strings.Join(append(all, w.key), ":")}
 }
 
-// oddNames are secrets in directories whose names are hard to write down.
+// oddNames are secrets in directories with difficult names.
 func oddNames(w *world) []string {
 	var all []string
 	for _, dir := range []string{"caf\xe9", "new\nline", " ", "*", "a\\b", "\x1b[31m", "ü", strings.Repeat("long", 50)} {
@@ -110,7 +110,7 @@ func bigTree(w *world) []string {
 	return []string{"paths=" + strings.Join(all, ":")}
 }
 
-// deniedPaths are some that flags name.
+// deniedPaths are paths that flags name.
 func deniedPaths(w *world) []string {
 	all := []string{w.home + "/denied/a", w.home + "/denied/sub/b", w.project + "/private.txt", w.project + "/key.pem", w.project + "/deep/er/key.pem"}
 	for _, p := range all {
@@ -149,7 +149,7 @@ func stdinFrom(name func(*world) string) func(*world, *exec.Cmd) {
 	}
 }
 
-// leakDescriptors leaves things open in the caller that a box must not inherit.
+// leakDescriptors leaves descriptors open in the caller that a box must not inherit.
 func leakDescriptors(w *world, cmd *exec.Cmd) {
 	for _, p := range []string{w.secrets, w.key, "/", "/proc/self/ns/mnt", "/proc/self/ns/net"} {
 		f, err := os.Open(p)
@@ -161,7 +161,7 @@ func leakDescriptors(w *world, cmd *exec.Cmd) {
 	}
 }
 
-// ownPrograms gives the user copies of the programs, which an attack may destroy.
+// ownPrograms gives the user copies of the programs. An attack may destroy these.
 func ownPrograms(w *world) []string {
 	for _, p := range []string{w.carrel, w.attack} {
 		data, err := os.ReadFile(p)
@@ -209,7 +209,7 @@ func scratchFound(w *world) string {
 	return strings.Join(found, " and ")
 }
 
-// shmFile is a file of the user's in /dev/shm.
+// shmFile is a file of the user in /dev/shm.
 func shmFile(w *world) []string {
 	p := "/dev/shm/" + w.tag()
 	if err := os.WriteFile(p, []byte(w.secret), 0o644); err != nil {

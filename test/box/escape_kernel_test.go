@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAttacks are on the kernel's doors.
+// kernelAttacks are attacks on the kernel's interfaces.
 func kernelAttacks() []attack {
 	return []attack{
 		{name: "kernel settings", program: "sysctl", immune: rootOnly("the files of /proc/sys are root's, but those of namespaces")},
@@ -38,7 +38,7 @@ func kernelAttacks() []attack {
 	}
 }
 
-// helper runs the attack program as the user for the test's own ends.
+// helper runs the attack program as the user, for the test's own work.
 func (w *world) helper(args ...string) string {
 	w.t.Helper()
 	return w.run(w.command(w.attack, args...)).all()
@@ -64,7 +64,7 @@ func plantedKey(w *world) string {
 	return ""
 }
 
-// ipcKey is a key of System V objects.
+// ipcKey returns a key for System V objects.
 func ipcKey(w *world) int {
 	var n int
 	_, _ = fmt.Sscanf(w.secret[1:8], "%x", &n)
@@ -89,7 +89,8 @@ func ipcHarm(w *world) string {
 	return ""
 }
 
-// setuidProgram makes a copy of the attack program that is root's and set-uid, and what only root may read.
+// setuidProgram makes a set-uid copy of the attack program that belongs to root, and a file that
+// only root may read.
 func setuidProgram(w *world) []string {
 	if os.Getuid() != 0 {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// protected are names below a working directory that would be run or obeyed outside later.
+// protected are names below a working directory that programs outside would run or obey later.
 var protected = []string{".git/hooks/pre-commit", ".git/config", ".gitmodules", ".gitconfig", ".bashrc", ".bash_profile", ".zshrc", ".zprofile", ".profile", ".ripgreprc", ".mcp.json",
 	".vscode/tasks.json", ".idea/workspace.xml", ".claude/commands/x.md", ".claude/agents/x.md", ".claude/settings.json", ".carrel.yaml"}
 
-// nameAttacks create or change what would be run outside later.
+// nameAttacks create or change files that would be run outside later.
 func nameAttacks() []attack {
 	var all []attack
 	for _, name := range protected {
@@ -28,7 +28,7 @@ func nameAttacks() []attack {
 	)
 }
 
-// plantCase is one name, there before or not.
+// plantCase is the case for one name, which exists before or not.
 func plantCase(title, name string, there bool) attack {
 	p := func(w *world) string { return filepath.Join(w.project, name) }
 	return attack{name: strings.ReplaceAll(title, "/", " "), program: "plant", prepare: func(w *world) []string {
@@ -59,7 +59,7 @@ func plantCase(title, name string, there bool) attack {
 	}}
 }
 
-// repository makes the project a repository of git's.
+// repository makes the project a git repository.
 func repository(w *world) []string {
 	w.git("init", "-q", "-b", "main")
 	w.git("add", ".")
@@ -77,7 +77,7 @@ func (w *world) git(args ...string) string {
 	return r.out
 }
 
-// hooked runs git as a person would afterwards, and says whether it obeyed the attack.
+// hooked runs git as a person would do afterwards, and reports whether git obeyed the attack.
 func hooked(w *world) string {
 	for _, p := range []string{".git/hooks/post-checkout", ".git/config"} {
 		if strings.Contains(w.read(filepath.Join(w.project, p)), "attack") {
@@ -90,7 +90,7 @@ func hooked(w *world) string {
 	return ""
 }
 
-// raceAttacks change things while they are looked at.
+// raceAttacks change files while the box looks at them.
 func raceAttacks() []attack {
 	ms := "ms=300"
 	if !testing.Short() {
@@ -138,7 +138,7 @@ func planted(name string) func(*world) string {
 	}
 }
 
-// bombAttacks use up what there is. Each is bounded itself.
+// bombAttacks use up resources. Each has its own bound.
 func bombAttacks() []attack {
 	return []attack{
 		{name: "processes", program: "fork", args: []string{"count=300"}, flags: []string{"--pids", "100"}},

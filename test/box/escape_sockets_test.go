@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// socketAttacks are on what listens outside.
+// socketAttacks are attacks on sockets and terminals outside.
 func socketAttacks() []attack {
 	return []attack{
 		{name: "unix sockets", program: "unix", prepare: userSockets},
@@ -58,7 +58,7 @@ func socketAttacks() []attack {
 	}
 }
 
-// listenUnix serves a socket of the user's whose messages are heard.
+// listenUnix serves a socket of the user and records its messages.
 func listenUnix(w *world, network, name string) {
 	w.t.Helper()
 	if name[0] != '@' {
@@ -116,7 +116,7 @@ func hearConnections(w *world, l net.Listener, name string) {
 	}
 }
 
-// userSockets are where programs of a user listen.
+// userSockets are sockets of a user's programs.
 func userSockets(w *world) []string {
 	var all []string
 	for i, rel := range []string{".docker/run/docker.sock", "run/bus", ".gnupg/S.gpg-agent", "outside/app.sock", ".config/x/ipc.sock"} {
@@ -127,7 +127,7 @@ func userSockets(w *world) []string {
 	return []string{"paths=" + strings.Join(all, ":")}
 }
 
-// systemSockets are where daemons listen: only root may make them.
+// systemSockets are sockets of daemons: only root may make them.
 func systemSockets(w *world) []string {
 	dir := "/run/" + w.tag()
 	x11 := "/tmp/.X11-unix"
@@ -171,7 +171,7 @@ func startAgent(w *world) []string {
 	}
 	w.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	key := w.outside + "/agentkey"
-	// By the test: ssh-keygen wants to know the user's name, which has none.
+	// The test runs it itself: ssh-keygen needs the user's name, and this user has none.
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", w.secret, "-f", key).CombinedOutput(); err != nil {
 		w.t.Fatalf("%v\n%s", err, out)
 	}
@@ -186,7 +186,7 @@ func startAgent(w *world) []string {
 		}
 		return nil
 	})
-	// In the files the comment is no secret.
+	// In the files the comment is not protected.
 	_, _ = os.Remove(key), os.Remove(key+".pub")
 	return []string{"agent=" + socket}
 }
@@ -237,7 +237,7 @@ func hostAddresses(w *world) []string {
 	return nil
 }
 
-// nameServers are those of this machine.
+// nameServers returns this machine's name servers.
 func nameServers() []string {
 	var all []string
 	data, _ := os.ReadFile("/etc/resolv.conf")
@@ -251,7 +251,8 @@ func nameServers() []string {
 
 func wordToCarry(*world) []string { return []string{"word=carried"} }
 
-// ownNetwork starts the command in a network namespace in which the metadata service and the name servers are the test's.
+// ownNetwork starts the command in a network namespace where the metadata service and the name
+// servers belong to the test.
 func ownNetwork(w *world, cmd *exec.Cmd) {
 	line := append([]string{cmd.Path}, cmd.Args[1:]...)
 	servers := strings.Join(append(nameServers(), "192.0.2.53"), ",")
@@ -269,7 +270,7 @@ func ownNetwork(w *world, cmd *exec.Cmd) {
 	*cmd = *n
 }
 
-// callersTerminal opens a terminal of the user's.
+// callersTerminal opens a terminal of the user.
 func callersTerminal(w *world) []string {
 	master, slave, err := pty.Open()
 	if err != nil {
@@ -283,13 +284,13 @@ func callersTerminal(w *world) []string {
 	return []string{"terminal=" + slave.Name(), "word=" + w.tag()}
 }
 
-// onTerminal makes it the command's.
+// onTerminal makes it the command's terminal.
 func onTerminal(w *world, cmd *exec.Cmd) {
 	cmd.Stdin = w.slave
 	cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, 0
 }
 
-// typedText is what waits in the terminal to be read as if a person had typed it.
+// typedText returns input that waits in the terminal, as if a person had typed it.
 func typedText(w *world) string {
 	fd := int(w.slave.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
@@ -299,7 +300,8 @@ func typedText(w *world) string {
 		}
 		return ""
 	}
-	// A read returns a line. Others may be before it: another user's attack, which runs beside this one, types into all the terminals that it finds.
+	// A read returns a line. Other lines may come first: another user's attack runs at the same
+	// time and types into every terminal that it finds.
 	var all []byte
 	for len(all) < n {
 		buf := make([]byte, n)
@@ -318,7 +320,7 @@ func typedText(w *world) string {
 	return ""
 }
 
-// writtenText is what appeared on it.
+// writtenText returns the text that appeared on the terminal.
 func writtenText(w *world) string {
 	fd := int(w.master.Fd())
 	_ = unix.SetNonblock(fd, true)

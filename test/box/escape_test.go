@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// rootOnly is why an unprivileged user can't do it even without the box.
+// rootOnly gives the reason why an unprivileged user can't do an attack even without the box.
 func rootOnly(why string) map[string]string { return map[string]string{"user": why} }
 
 // everybody is why nobody can.

@@ -18,32 +18,34 @@ import (
 // attack is one case of the escape suite.
 type attack struct {
 	name    string
-	program string   // of the attack program; "" is name
+	program string   // the attack program's name for it; "" is name
 	flags   []string // of carrel run
 	args    []string // "{project}" and the like are replaced, see expand
 	// prepare makes canaries before anything runs, and returns more arguments.
 	prepare func(w *world) []string
-	// wrap changes the command: descriptors, environment, directory.
+	// wrap changes the command's descriptors, environment or directory.
 	wrap func(w *world, cmd *exec.Cmd)
-	// harmed looks for harm afterwards, "" for none.
+	// harmed looks for harm afterwards; "" means none.
 	harmed func(w *world) string
-	// watch are paths whose state is compared; the default is all of the home but the project.
+	// watch are paths whose state is compared; the default is the home without the project.
 	watch []string
-	// naive runs the program without the box, but in namespaces of its own behind masks of its own.
+	// naive runs the program without the box, but in its own namespaces with its own masks.
 	naive bool
-	// immune says, by user or "all", why this kernel refuses it even without the box.
+	// immune gives, by user or "all", the reason why this kernel refuses the attack even without
+	// the box.
 	immune map[string]string
-	// only is the user that it makes sense for.
+	// only is the only user for whom the attack makes sense.
 	only string
-	// dies: the program may be ended before its end.
+	// dies means that the program may be killed before its end.
 	dies bool
-	// gap says, by user or "all", what of it a box does not close yet; the case is then written down and does not fail.
+	// gap describes, by user or "all", the harm that a box does not prevent yet. The case is then
+	// logged and does not fail.
 	gap map[string]string
 	// long is not for -short.
 	long bool
 }
 
-// run tries it without the box, where it must do harm, and in the box, where it must not.
+// run tries the attack without the box, where it must do harm, and in the box, where it must not.
 func (a attack) run(t *testing.T) {
 	if a.long {
 		testenv.Long(t, "the attack takes long")
@@ -87,7 +89,7 @@ func (a attack) run(t *testing.T) {
 	})
 }
 
-// try runs the program once and returns the harm that it did.
+// try runs the program once and returns the harm.
 func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	t := w.t
 	t.Helper()
@@ -97,7 +99,7 @@ func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	}
 	watch := a.watch
 	if watch == nil {
-		watch = []string{"{home}", "-{project}", "-{home}/.local/state/carrel", "-{home}/bin"} // there it keeps what it took away
+		watch = []string{"{home}", "-{project}", "-{home}/.local/state/carrel", "-{home}/bin"} // the state directory keeps files that carrel took away
 	}
 	before := w.state(watch)
 	program := a.program
@@ -155,7 +157,7 @@ func (w *world) expand(s string) string {
 		"{attack}", w.attack, "{carrel}", w.carrel).Replace(s)
 }
 
-// state describes each file below paths, "-path" being left out.
+// state describes each file below paths; "-path" leaves a path out.
 func (w *world) state(paths []string) map[string]string {
 	out := make(map[string]string)
 	var skip []string
@@ -218,7 +220,7 @@ func diff(before, after map[string]string) (all []string) {
 	return all
 }
 
-// needBox fails if carrel run does not work here at all.
+// needBox fails if carrel run does not work here.
 func needBox(t testing.TB, w *world) {
 	t.Helper()
 	if r := w.run(w.box("--", "true")); r.code != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// randomHostile makes a case out of a way to lie in wait, one to be planted, and a place.
+// randomHostile makes a random case: a way to set a trap, a way to plant it, and a place.
 func randomHostile(r *rand.Rand, n int) hostile {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	payload := pick(
@@ -39,7 +39,8 @@ func randomHostile(r *rand.Rand, n int) hostile {
 	return hostile{name: "random " + strconv.Itoa(n), plant: strings.ReplaceAll(script, "G", store), at: at}
 }
 
-// TestRepositoriesRandom plants random repositories, many in a box, and uses git in them. CARREL_REPOSITORIES is how many.
+// TestRepositoriesRandom plants random repositories, many in each box, and uses git in them.
+// CARREL_REPOSITORIES sets their number.
 func TestRepositoriesRandom(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)

@@ -12,23 +12,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// hostile is a repository that a command makes, so that git outside runs what it planted.
+// hostile is a repository that a command makes to have git outside run a planted program.
 type hostile struct {
 	name string
-	// before is a script that runs outside before the box, and plant one that runs in the box. Both begin in a directory of
-	// the case's own. $SEED is a repository's directory to copy, $RAN the file that a planted program makes, and "arm FILE" adds a setting that
-	// makes it to a configuration.
+	// before is a script that runs outside before the box, plant one that runs in the box. Both
+	// begin in the case's own directory. $SEED is a repository's directory to copy. $RAN is the
+	// file that the planted program makes. "arm FILE" adds a setting that makes that file to a
+	// configuration.
 	before, plant string
-	// where git is run, below the case's directory, and with what; the default is gitUses.
+	// at is the directory for git, below the case's directory. uses are the git commands; the
+	// default is gitUses.
 	at   string
 	uses []string
-	// after is a script that runs outside before git does.
+	// after is a script that runs outside before git.
 	after string
-	// tiers: the plan can be carried out everywhere, with mkdir, cp, mv, ln and printf.
+	// plain limits a case to a plain box, and to the run without a box.
 	plain bool // only in a plain box
 }
 
-// gitUses are what people and prompts do.
+// gitUses are git commands of people and shell prompts.
 var gitUses = []string{"git status", "git log -p -1", "git diff", "git add -A", "git commit -q --allow-empty -m x"}
 
 // hostiles are the cases.
@@ -86,7 +88,7 @@ func hostiles() []hostile {
 	}
 }
 
-// hostilePrelude begins each script: the functions and variables of a case.
+// hostilePrelude is the beginning of each script: the functions and variables of a case.
 func hostilePrelude(w *world, c hostile) string {
 	return fmt.Sprintf("export SEED=%s/seed RAN=%s; arm() { printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"touch %%s; false\"\\n' \"$RAN\" >>\"$1\"; }\n", w.project, c.ran(w))
 }
@@ -108,7 +110,7 @@ func seed(w *world) {
 	w.sh(w.home+"/made", `git init -q . && git add . && git commit -q -m first && rm -rf .git/hooks/* .git/logs && mv .git ../project/seed`)
 }
 
-// sh runs a script outside, as the user, with nothing of git's from this process.
+// sh runs a script outside, as the user, without this process's git variables.
 func (w *world) sh(dir, script string) result {
 	w.t.Helper()
 	cmd := w.command("/bin/sh", "-c", script)
@@ -118,7 +120,7 @@ func (w *world) sh(dir, script string) result {
 	return r
 }
 
-// plantAll runs the cases' scripts in one box, or none.
+// plantAll runs the cases' scripts in one box, or without one.
 func plantAll(w *world, way string, flags []string, cases []hostile) {
 	w.t.Helper()
 	var script strings.Builder
@@ -138,7 +140,7 @@ func plantAll(w *world, way string, flags []string, cases []hostile) {
 		r = w.run(w.box(append(flags, "-c", script.String())...))
 	}
 	for _, c := range cases {
-		// A box may refuse to move what was there before.
+		// A box may refuse to move files that existed before.
 		if strings.Contains(r.all(), "planting failed: "+c.word()+"\n") && (c.before == "" || way == "unboxed") {
 			w.t.Errorf("%s was not planted: exit %d\n%.4000s", c.name, r.code, r.all())
 		}
@@ -146,7 +148,7 @@ func plantAll(w *world, way string, flags []string, cases []hostile) {
 	w.t.Logf("exit %d after %v\n%.1500s", r.code, r.took, r.all())
 }
 
-// useGit does outside what the case says, and reports whether the planted program ran.
+// useGit does the case's work outside, and reports whether the planted program ran.
 func useGit(w *world, c hostile) (ran bool, log string) {
 	var out strings.Builder
 	dir := filepath.Join(c.dir(w), c.at)
@@ -171,12 +173,12 @@ func useGit(w *world, c hostile) (ran bool, log string) {
 	return false, out.String()
 }
 
-// ways are the boxes that leave something behind.
+// ways are the kinds of boxes that leave files behind.
 func ways() map[string][]string {
 	return map[string][]string{"unboxed": nil, "plain": nil, "overlay": {"--overlay", "--apply"}, "gvisor": {"--tier", "gvisor"}, "sim": {"--tier", "sim"}}
 }
 
-// TestRepositories runs the real git in what a box left: nothing that was planted may run.
+// TestRepositories runs the real git in the files that a box left. No planted program may run.
 func TestRepositories(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)
@@ -203,7 +205,7 @@ func TestRepositories(t *testing.T) {
 	t.Run("usable", usableRepositories)
 }
 
-// protectedRepositories tries to change what repositories take orders from that were there before the box.
+// protectedRepositories tries to change the files that existing repositories take orders from.
 func protectedRepositories(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		seed(w)
@@ -225,7 +227,8 @@ func protectedRepositories(t *testing.T) {
 	})
 }
 
-// usableRepositories makes repositories in the box, and finishes a rebase in one: git works with them outside.
+// usableRepositories makes repositories in the box, and finishes a rebase in one. git must work
+// with them outside.
 func usableRepositories(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		seed(w)

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// atRest is a secret that lies somewhere, and what tries to read it.
+// atRest is a secret in some place, and the command that tries to read it.
 type atRest struct {
 	name    string
-	prepare func(w *world) // makes the secret, whose text is the world's
+	prepare func(w *world) // makes the secret; its text is the world's
 	flags   []string
 	shell   string // in the box; "" reads the path
 	path    string
@@ -19,7 +19,7 @@ type atRest struct {
 	open    bool   // it is to be read all the same
 }
 
-// link makes a link, hard or symbolic, and the directories above it.
+// link makes a hard or symbolic link, and the directories above it.
 func (w *world) link(make func(from, to string) error, from, to string) {
 	w.t.Helper()
 	w.mkdir(filepath.Dir(to))
@@ -34,7 +34,7 @@ func hold(rel string) func(*world) {
 	return func(w *world) { w.write(filepath.Join(w.home, rel), w.secret+"\n") }
 }
 
-// manyFiles makes a tree of more than 25,000 entries, and the secret below its last directory.
+// manyFiles makes a tree of more than 25,000 entries, with the secret below the last directory.
 func manyFiles(dir string) func(*world) {
 	return func(w *world) {
 		for d := range 130 {
@@ -90,7 +90,7 @@ func secretsAtRest() []atRest {
 	}
 }
 
-// TestSecretsAtRest reads secrets wherever they lie and by whatever name.
+// TestSecretsAtRest reads secrets in all kinds of places and by all kinds of names.
 func TestSecretsAtRest(t *testing.T) {
 	both(t, func(t *testing.T, first *world) {
 		needBox(t, first)
@@ -122,7 +122,8 @@ func TestSecretsAtRest(t *testing.T) {
 	})
 }
 
-// testMountedSecrets shows secrets in a second place. An unprivileged user mounts in a user namespace of its own.
+// testMountedSecrets mounts secrets in a second place. An unprivileged user mounts in its own user
+// namespace.
 func testMountedSecrets(t *testing.T, w *world) {
 	hold("other/.env")(w)
 	hold("other/plain")(w)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// startVictim starts a process of the user outside of the box; what harms it is heard. It returns the arguments
-// that aim at it.
+// startVictim starts a process of the user outside of the box, and records what harms it. It
+// returns the arguments that aim an attack at it.
 func startVictim(w *world) []string {
 	w.t.Helper()
 	w.write(w.home+"/victim/file", w.secret)
@@ -59,14 +59,14 @@ func startVictim(w *world) []string {
 	return []string{fmt.Sprint("victim=", cmd.Process.Pid), fmt.Sprint("address=", address), "secretfile=" + w.key}
 }
 
-// endVictim ends it, stopped or not.
+// endVictim ends the process, stopped or not.
 func endVictim(w *world, cmd *exec.Cmd) {
 	_ = cmd.Process.Signal(syscall.SIGCONT)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 }
 
-// processAttacks are on other processes.
+// processAttacks are attacks on other processes.
 func processAttacks() []attack {
 	return []attack{
 		{name: "roots of other processes", program: "procroot", prepare: startVictim},
@@ -79,7 +79,7 @@ func processAttacks() []attack {
 	}
 }
 
-// secretNames are variables with secrets that people have set.
+// secretNames are variables in which people keep secrets.
 var secretNames = []string{"SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "NPM_TOKEN", "OPENAI_API_KEY", "STRIPE_SECRET_KEY", "DB_PASSWORD",
 	"MY_APP_PRIVATE_KEY", "GOOGLE_APPLICATION_CREDENTIALS_JSON_SECRET", "AZURE_CLIENT_SECRET", "SLACK_BOT_TOKEN", "DOCKER_PASSWORD", "PGPASSWORD", "VAULT_TOKEN", "CI_JOB_TOKEN"}
 

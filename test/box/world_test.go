@@ -24,10 +24,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is the uid of the unprivileged user. It is nobody's.
+// stranger is the uid of the unprivileged user. No account has it.
 const stranger = 54377
 
-// path is the PATH of everybody: the tools of the machine, and not those in somebody's home.
+// path is everybody's PATH: the machine's tools, and none from somebody's home.
 const path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // who runs things.
@@ -36,7 +36,7 @@ type who struct {
 	uid  int
 }
 
-// both runs f as root and as an unprivileged user; without root, as the user that runs the tests.
+// both runs f as root and as an unprivileged user. Without root it runs f as the tests' user.
 func both(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	people := []who{{"user", os.Getuid()}}
@@ -47,7 +47,7 @@ func both(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 	for _, p := range people {
 		t.Run(p.name, func(t *testing.T) {
-			t.Parallel() // they share nothing, and mostly wait
+			t.Parallel() // they share nothing and mostly wait
 			f(t, newWorld(t, p))
 		})
 	}
@@ -57,9 +57,10 @@ func both(t *testing.T, f func(t *testing.T, w *world)) {
 type world struct {
 	who
 	t testing.TB
-	// home holds all of these: project is the working directory, outside is beside it, secrets holds what is denied.
+	// home contains all of these: project is the working directory, outside is next to it, secrets
+	// holds denied files.
 	home, project, outside, secrets string
-	canary, key                     string // files: one outside that must stay as it is, one secret
+	canary, key                     string // canary: a file outside that must not change; key: a secret file
 	carrel, attack                  string // programs
 	secret                          string // the word that must not get out
 	env                             []string
@@ -72,7 +73,8 @@ type world struct {
 
 var programs = sync.OnceValues(build)
 
-// build puts carrel and the attack program into a directory that everybody may read, on the filesystem of the homes.
+// build puts carrel and the attack program into a directory that everybody may read, on the
+// filesystem of the homes.
 func build() (dir string, err error) {
 	if dir, err = os.MkdirTemp(homes(), "carrel-box-programs-"); err != nil {
 		return "", err
@@ -92,7 +94,7 @@ func build() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "carrel"), data, 0o755)
 }
 
-// homes is where homes are: not in /tmp, which a box has for itself.
+// homes returns the directory for homes. It is not in /tmp, because a box has its own.
 func homes() string {
 	if os.Getuid() == 0 {
 		if err := os.MkdirAll("/home", 0o755); err == nil {
@@ -118,9 +120,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// openDevices starts this program again in a mount namespace in which everybody may open /dev/net/tun and /dev/fuse, as on most
-// distributions, if they are root's alone here: without them an unprivileged user's box has no network, and does not tell which
-// secret was touched.
+// openDevices makes /dev/net/tun and /dev/fuse usable for everybody, as on most distributions, if
+// only root can open them here. To do so it starts this program again in a mount namespace. Without
+// these devices an unprivileged user's box has no network, and does not tell which secret was
+// touched.
 func openDevices() error {
 	const done = "CARREL_TEST_BOX_DEVICES"
 	if os.Getuid() != 0 || os.Getenv(done) != "" {
@@ -150,8 +153,8 @@ func openDevices() error {
 	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), done+"=1"))
 }
 
-// owed is what a box does not do yet, by a part of the names of the tests that show it. An entry whose test no longer fails is an error, as
-// is one that no test has.
+// owed lists features that a box does not have yet, by a part of the names of the tests that show
+// it. An entry is an error if its test passes, or if no test has the name.
 var owed = map[string]string{
 	"[--overlay]_true":          "a killed runner leaves the upper layer in the directory for temporary files",
 	`TestPlaces/root/"deep`:     "a lower directory with a long path can't be mounted as root",
@@ -161,13 +164,14 @@ var owed = map[string]string{
 	"TestLimits/user/tmp":       "nobody is told that /tmp is full",
 }
 
-// owedSeen are the entries of owed that a test had.
+// owedSeen are the entries of owed for which a test ran.
 var owedSeen sync.Map
 
-// envOwed is set in a process that runs one test of which it is known that it fails.
+// envOwed is set in a process that runs one test that is known to fail.
 const envOwed = "CARREL_BOX_OWED"
 
-// known leaves a test out whose failure is owed, after it has failed once more, in a process of its own.
+// known skips a test whose failure is owed. First it runs the test in a process of its own, where
+// it must fail.
 func known(t *testing.T) {
 	t.Helper()
 	if os.Getenv(envOwed) != "" {
@@ -195,7 +199,7 @@ func known(t *testing.T) {
 	}
 }
 
-// staleOwed are the entries of owed that no test had, after a run of all tests.
+// staleOwed returns the entries of owed for which no test ran, after a run of all tests.
 func staleOwed() (stale []string) {
 	if !flag.Parsed() || testing.Short() || flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" {
 		return nil
@@ -227,7 +231,7 @@ func newWorld(t testing.TB, p who) *world {
 	w.write(w.canary, "a canary\n")
 	w.write(w.key, "-----BEGIN "+w.secret+"\n")
 	w.write(home+"/bin/README", "")
-	w.mkdir(home + "/.local/state") // where carrel keeps what it took away
+	w.mkdir(home + "/.local/state") // where carrel keeps files that it took away
 	for _, name := range []string{"carrel", "attack"} {
 		if err := os.Link(filepath.Join(dir, name), filepath.Join(home, "bin", name)); err != nil {
 			t.Fatal(err)
@@ -240,7 +244,7 @@ func newWorld(t testing.TB, p who) *world {
 	return w
 }
 
-// removeAll removes a tree whose directories may be closed.
+// removeAll removes a tree even if its directories are closed.
 func removeAll(t testing.TB, dir string) {
 	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -260,7 +264,7 @@ func word() string {
 	return "w" + hex.EncodeToString(b)
 }
 
-// sub runs a part of a test with the world belonging to it.
+// sub runs a part of a test with w belonging to that part.
 func (w *world) sub(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		outer := w.t
@@ -270,10 +274,10 @@ func (w *world) sub(t *testing.T, name string, f func(t *testing.T)) {
 	})
 }
 
-// tag is a name for what a test makes outside of the home. It does not give the secret away.
+// tag is a name for things that a test makes outside of the home. It does not reveal the secret.
 func (w *world) tag() string { return "carrel-box-" + w.secret[:9] }
 
-// write makes a file and the directories above it, all the user's.
+// write makes a file and the directories above it, all owned by the user.
 func (w *world) write(p, text string) {
 	w.t.Helper()
 	w.mkdir(filepath.Dir(p))
@@ -286,7 +290,7 @@ func (w *world) write(p, text string) {
 	}
 }
 
-// mkdir makes a directory of the user's.
+// mkdir makes a directory owned by the user.
 func (w *world) mkdir(p string) {
 	w.t.Helper()
 	if _, err := os.Stat(p); err == nil || len(p) <= len(w.home) {
@@ -298,16 +302,16 @@ func (w *world) mkdir(p string) {
 	}
 }
 
-// read is a file's text, "" if it is not there.
+// read returns a file's text, "" for a missing file.
 func (w *world) read(p string) string {
 	data, _ := os.ReadFile(p)
 	return string(data)
 }
 
-// command is a run of a program by the user in the project.
+// command returns a command that runs a program as the user in the project.
 func (w *world) command(name string, args ...string) *exec.Cmd {
 	if found, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
-		for _, dir := range filepath.SplitList(path) { // by the user's PATH, and not the test's
+		for _, dir := range filepath.SplitList(path) { // the user's PATH, not the test's
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
 				found = filepath.Join(dir, name)
 				break
@@ -324,12 +328,12 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// box is carrel run with these flags, "--" and the command.
+// box returns a run of carrel run with these flags, "--" and the command.
 func (w *world) box(args ...string) *exec.Cmd {
 	return w.command(w.carrel, append([]string{"run"}, args...)...)
 }
 
-// result is how a command ended.
+// result says how a command ended.
 type result struct {
 	out, err string
 	code     int
@@ -340,7 +344,7 @@ type result struct {
 // all is both outputs.
 func (r result) all() string { return r.out + r.err }
 
-// run runs a command to its end, which must come.
+// run runs a command to its end. The end must come.
 func (w *world) run(cmd *exec.Cmd) result {
 	w.t.Helper()
 	return w.runFor(cmd, 5*time.Minute)
@@ -356,7 +360,7 @@ func (w *world) runFor(cmd *exec.Cmd, limit time.Duration) (r result) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &errs
 	}
-	cmd.WaitDelay = 30 * time.Second // a process that was left behind may hold the pipe
+	cmd.WaitDelay = 30 * time.Second // a process left behind may hold the pipe
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -376,14 +380,14 @@ func (w *world) runFor(cmd *exec.Cmd, limit time.Duration) (r result) {
 	return r
 }
 
-// hear writes down what a server outside received.
+// hear records a message that a server outside received.
 func (w *world) hear(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = append(w.heard, fmt.Sprintf(format, args...))
 }
 
-// heardAll is what they received so far.
+// heardAll returns all recorded messages.
 func (w *world) heardAll() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

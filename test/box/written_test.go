@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestWrittenOutside is about what carrel run itself writes once the command has ended: the command, or one in an earlier
-// box, may have put a link, a pipe or another directory in the place.
+// TestWrittenOutside checks the files that carrel run itself writes after the command has ended.
+// The command, or one in an earlier box, may have put a link, a pipe or another directory in the
+// place.
 func TestWrittenOutside(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		const report = "--report=out/r.json"
@@ -21,7 +22,7 @@ func TestWrittenOutside(t *testing.T) {
 			shell   string
 			code    int
 			says    string
-			whole   string // where the file is in the end, "" for nowhere
+			whole   string // final place of the file, "" for none
 		}{
 			{"a file", "", []string{report}, "true", 0, "", "out/r.json"},
 			{"a link to a file outside", "", []string{report}, "ln -s ../../outside/canary out/r.json", 0, "", "out/r.json"},
@@ -99,7 +100,8 @@ func TestWrittenOutside(t *testing.T) {
 	})
 }
 
-// TestStateInTheProject has the state directory, with the quarantine in it, where the box writes.
+// TestStateInTheProject puts the state directory, with the quarantine in it, where the box may
+// write.
 func TestStateInTheProject(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.env = append(w.env, "XDG_STATE_HOME="+w.project+"/state", "XDG_CONFIG_HOME="+w.project+"/conf")

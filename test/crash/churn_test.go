@@ -17,10 +17,10 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// churn is what clients were told while sandboxes came and went.
+// churn records the daemon's answers to clients while sandboxes come and go.
 type churn struct {
 	mu    sync.Mutex
-	alive map[carrel.ID]bool // created, and no kill was asked for
+	alive map[carrel.ID]bool // created, and not asked to be killed
 	dead  map[carrel.ID]bool // their kill was acknowledged
 	every []carrel.ID
 }
@@ -51,9 +51,9 @@ func (c *churn) run(ctx context.Context, svc carrel.Service) {
 	}
 }
 
-// TestChurn kills the daemon at random moments while sandboxes are made and
-// killed. What was acknowledged holds after the restart, and nothing is left of
-// any of them once they are killed.
+// TestChurn kills the daemon at random moments while sandboxes are made and killed. After the
+// restart, everything that was acknowledged must hold. When all sandboxes are killed, nothing of
+// them may be left.
 func TestChurn(t *testing.T) {
 	rounds := 3
 	if testing.Short() {
@@ -108,11 +108,11 @@ func answers(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 	return nil
 }
 
-// remains lists processes, control groups, directories and mounts of sandboxes
-// that are gone. The ends of some may take a moment.
+// remains lists processes, control groups, directories and mounts of sandboxes that are gone. Some
+// may need a moment to end.
 func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string) {
 	t.Helper()
-	_ = testenv.Within(t.Context(), time.Minute, func() error { // what is left then is the answer
+	_ = testenv.Within(t.Context(), time.Minute, func() error { // after that, whatever is left is the answer
 		left = nil
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, p := range processes {

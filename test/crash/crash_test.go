@@ -1,4 +1,4 @@
-// Package crash kills daemons without warning and looks at what is left.
+// Package crash kills daemons without warning and checks the state that they leave.
 package crash
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// box is one sandbox of the test and what was put in it.
+// box is one sandbox of the test and its contents.
 type box struct {
 	id   carrel.ID
 	pid  int
 	word string
 }
 
-// TestKillNine kills the daemon with 20 sandboxes under load. After the restart all
-// 20 answer, with their processes and files.
+// TestKillNine kills the daemon with 20 sandboxes under load. After the restart all 20 must answer,
+// with their processes and files.
 func TestKillNine(t *testing.T) {
 	const count = 20
 	d := daemontest.Start(t)
@@ -52,7 +52,7 @@ func TestKillNine(t *testing.T) {
 	svc = connect(t, d)
 	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
 
-	// And once more, after the keeper died: the new one has the links of those that ran before.
+	// Again, after the keeper died: the new keeper has the links of the sandboxes that ran before.
 	keeper := append([]byte("carrel-keeper\x00serve\x00"), filepath.Join(d.Dir, "run", "keeper.sock")+"\x00"...)
 	if err := syscall.Kill(pidOf(t, keeper), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestKillNine(t *testing.T) {
 	svc = connect(t, d)
 	daemontest.InParallel(t, count, func(i int) error { return boxes[i].check(ctx, svc) })
 
-	// And once more, as a service manager stops it.
+	// Again, stopped in the way of a service manager.
 	_ = svc.Close()
 	d.Terminate()
 	d.Restart()
@@ -130,7 +130,7 @@ func furnish(ctx context.Context, svc carrel.Service, word string) (box, error) 
 	return b, p.Close()
 }
 
-// check finds the file and the very same process, still counting.
+// check finds the file and the same process, still counting.
 func (b box) check(ctx context.Context, svc carrel.Service) error {
 	c, err := svc.Computer(ctx, b.id)
 	if err != nil {
@@ -155,7 +155,7 @@ func (b box) check(ctx context.Context, svc carrel.Service) error {
 	return fmt.Errorf("%s: process %d is gone: %v", b.id, b.pid, processes)
 }
 
-// load keeps all boxes busy until stop is called; it bears the daemon's death.
+// load keeps all boxes busy until stop is called. It survives the daemon's death.
 func load(ctx context.Context, svc carrel.Service, boxes []box) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

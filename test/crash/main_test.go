@@ -13,11 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Variables with which this test binary is carrel itself, so that its fail points
-// can be enabled: those of a built binary can't.
+// With these variables this test binary is carrel itself, so that its fail points can be enabled. A
+// built binary has none.
 const (
 	playVar   = "CARREL_TEST_PLAY"   // set: it is the carrel command
-	pointsVar = "CARREL_TEST_POINTS" // a file with fail points, read at each SIGUSR1 and then removed
+	pointsVar = "CARREL_TEST_POINTS" // file with fail points; each SIGUSR1 reads and removes it
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// takePoints enables the fail points of a file whenever this process is told to.
+// takePoints enables the fail points of a file at each signal.
 func takePoints(path string) {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGUSR1)

@@ -19,18 +19,18 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// commitPoints are the snapshot store's steps on the way of the service's; its own
-// tests go through all of them.
+// commitPoints are the snapshot store's steps inside the service's operations. The store's own
+// tests go through all of its steps.
 var commitPoints = []string{"snapshot.begin.made", "snapshot.commit.start", "snapshot.commit.synced", "snapshot.commit.manifest",
 	"snapshot.commit.renamed", "snapshot.commit.done", "snapshot.delete.start", "snapshot.delete.marked", "snapshot.gc.start"}
 
-// victim is a sandbox with a number in a process's memory and in a file. Both are 1
-// at the snapshot and 2 now; whatever happens, they are equal.
+// victim is a sandbox with a number in a process's memory and in a file. Both are 1 at the snapshot
+// and 2 now. Whatever happens, they must be equal.
 type victim struct {
 	id      carrel.ID
 	shell   *daemontest.Session
 	first   carrel.SnapshotID
-	number  string // what it must be: "2", or "1" as well after a rollback
+	number  string // the expected number: "2", after a rollback "1" as well
 	created []carrel.ID
 }
 
@@ -59,7 +59,8 @@ func newVictim(ctx context.Context, svc carrel.Service, tier carrel.Tier) (*vict
 	return v, err
 }
 
-// whole wakes a sandbox if need be, and checks that it is either before or after.
+// whole wakes a sandbox if needed, and checks that it is completely before or completely after the
+// operation.
 func (v *victim) whole(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 	if _, _, err := svc.Resume(ctx, id, carrel.ResumeOptions{Timeout: 10 * time.Minute}); err != nil {
 		return fmt.Errorf("resume %s: %w", id, err)
@@ -84,7 +85,7 @@ func (v *victim) whole(ctx context.Context, svc carrel.Service, id carrel.ID) er
 	return fmt.Errorf("%s is in between: %q, want %s twice", id, got, v.number)
 }
 
-// scenario is an operation that is cut off, and what it takes to get there.
+// scenario is an operation that is cut off, with the steps that lead to it.
 type scenario struct {
 	name  string
 	ready func(ctx context.Context, svc carrel.Service, v *victim) error
@@ -128,11 +129,11 @@ var scenarios = []scenario{
 	}},
 }
 
-// points are the steps that an operation may pass.
+// points returns the steps that an operation may pass.
 func points() []string { return append(service.FailPoints(), commitPoints...) }
 
-// startPointed starts this binary as a daemon, and returns how to enable a fail
-// point in it.
+// startPointed starts this binary as a daemon. It returns a function that enables a fail point in
+// it.
 func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -153,8 +154,8 @@ func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
 	}
 }
 
-// TestKilledAtEachStep kills the daemon at each step of each operation on a
-// sandbox's time. The next daemon finds the sandbox before or after, all that was
+// TestKilledAtEachStep kills the daemon at each step of each operation on a sandbox's time. The
+// next daemon must find the sandbox before or after the operation, everything that was
 // acknowledged, and nothing else.
 func TestKilledAtEachStep(t *testing.T) {
 	d, enable := startPointed(t)
@@ -200,7 +201,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Logf("killed %d times", len(hits))
 }
 
-// after looks at everything that a cut-off operation left, and then removes it.
+// after checks everything that a cut-off operation left, and then removes it.
 func after(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc carrel.Service, v *victim, what string) {
 	t.Helper()
 	page, err := svc.List(ctx, carrel.ListOptions{})
@@ -243,7 +244,7 @@ func after(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc carrel.S
 	clearSnapshots(ctx, t, d, svc, what)
 }
 
-// clearSnapshots deletes what may be left, and fails if the store then holds anything.
+// clearSnapshots deletes the remaining snapshots, and fails if the store then still holds data.
 func clearSnapshots(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc carrel.Service, what string) {
 	t.Helper()
 	page, err := svc.ListSnapshots(ctx, carrel.SnapshotListOptions{Auto: true})
@@ -268,8 +269,8 @@ func clearSnapshots(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc
 	})
 }
 
-// TestDiskFullAtEachStep fills the disk at each step instead: the operation fails as
-// a reached limit, or goes on without, the sandbox is whole, and a second attempt works.
+// TestDiskFullAtEachStep fills the disk at each step instead. The operation must fail with
+// Exhausted, or succeed anyway. The sandbox must be whole, and a second try must work.
 func TestDiskFullAtEachStep(t *testing.T) {
 	d, enable := startPointed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)

@@ -12,9 +12,9 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestWarmCrash kills a daemon again and again while its pool fills and sandboxes are
-// adopted from it. Right after each start there are never more instances than sandboxes and
-// the pool's cap, what was acknowledged lives, and nothing is left at the end.
+// TestWarmCrash kills a daemon again and again while its pool fills and sandboxes are adopted from
+// it. Right after each start there must never be more instances than sandboxes and the pool's cap
+// together. Acknowledged sandboxes must live, and nothing may be left at the end.
 func TestWarmCrash(t *testing.T) {
 	const ready = 6
 	rounds := 5
@@ -30,7 +30,7 @@ func TestWarmCrash(t *testing.T) {
 		svc := connect(t, d)
 		var mu sync.Mutex
 		var wg sync.WaitGroup
-		asked := 0 // some of which may have been made, though nobody was told
+		asked := 0 // some may have been made without an answer
 		for range 3 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
@@ -60,7 +60,7 @@ func TestWarmCrash(t *testing.T) {
 		d.Restart()
 
 		svc = connect(t, d)
-		// What the service before had made, but told nobody of, is listed or gone.
+		// Sandboxes that the last service made without an answer are listed or gone.
 		if n := d.Kernels(); n > len(alive)+asked+ready {
 			t.Errorf("round %d: %d kernels run for %d sandboxes and a pool of at most %d", round, n, len(alive), ready)
 		}

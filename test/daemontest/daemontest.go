@@ -1,5 +1,5 @@
-// Package daemontest starts real daemons (bin/carrel serve) for tests that need the
-// whole machine: real walls, real sockets, real crashes.
+// Package daemontest starts real daemons (bin/carrel serve) for tests that need the whole machine:
+// real walls, real sockets, real crashes.
 package daemontest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// Daemon is a carrel serve of a test's own.
+// Daemon is a carrel serve that belongs to one test.
 type Daemon struct {
 	URL, Key string
 	Domain   string // of --domain, with the port
@@ -31,8 +31,8 @@ type Daemon struct {
 
 	t    testing.TB
 	args []string
-	env  []string                    // of its processes; nil: the test's own
-	sys  func() *syscall.SysProcAttr // whose processes these are; nil: the test's own user
+	env  []string                    // for its processes; nil: the test's own
+	sys  func() *syscall.SysProcAttr // its processes' user; nil: the test's own user
 	cmd  *exec.Cmd
 	log  *lockedBuffer
 }
@@ -60,9 +60,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// Start starts a daemon in a directory of its own with these extra arguments of
-// carrel serve, waits until its base template is there, and kills its sandboxes
-// and stops it after the test.
+// Start starts a daemon in its own directory with these extra arguments of carrel serve, and waits
+// for its base template. After the test it kills the daemon's sandboxes and stops the daemon.
 func Start(t testing.TB, extra ...string) *Daemon {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin/carrel")
@@ -77,8 +76,7 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	return d
 }
 
-// StartBin is Start for a daemon that is another binary, with these variables on top
-// of the environment.
+// StartBin is Start with another binary, and with additional environment variables.
 func StartBin(t testing.TB, bin string, env []string, extra ...string) *Daemon {
 	t.Helper()
 	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir(), env: append(os.Environ(), env...)}
@@ -86,8 +84,8 @@ func StartBin(t testing.TB, bin string, env []string, extra ...string) *Daemon {
 	return d
 }
 
-// StartAs is Start for a daemon that another user runs, in a home of its own and
-// with a base template that this user packed. Only root can become another user.
+// StartAs is Start for a daemon that another user runs, with its own home and a base template that
+// this user packed. Only root can become another user.
 func StartAs(t testing.TB, uid int, extra ...string) *Daemon {
 	t.Helper()
 	home, err := os.MkdirTemp("", "carrel-user-") // t.TempDir is closed to others
@@ -95,7 +93,7 @@ func StartAs(t testing.TB, uid int, extra ...string) *Daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	bin := filepath.Join(home, "carrel") // the checkout may be closed to others, too
+	bin := filepath.Join(home, "carrel") // other users may have no access to the checkout
 	if out, err := exec.Command("cp", "../../bin/carrel", bin).CombinedOutput(); err != nil {
 		t.Fatalf("%s (build it with: make build)", out)
 	}
@@ -129,7 +127,7 @@ func (d *Daemon) begin(extra []string) {
 	}
 }
 
-// command is a run of the binary by the daemon's user.
+// command returns a run of the binary by the daemon's user.
 func (d *Daemon) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(d.Bin, args...)
 	cmd.Env = d.env
@@ -140,7 +138,7 @@ func (d *Daemon) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// CLI is a run of the command line against this daemon.
+// CLI returns a run of the command line against this daemon.
 func (d *Daemon) CLI(args ...string) *exec.Cmd {
 	cmd := d.command(append([]string{"--data-dir", d.Dir}, args...)...)
 	if cert := argAfter(d.args, "--tls-cert"); cert != "" {
@@ -159,7 +157,7 @@ func (d *Daemon) Kill9() {
 	_ = os.Remove(filepath.Join(d.Dir, "daemon.json")) // so that the next one's is not mistaken for it
 }
 
-// Terminate ends the daemon as a service manager would.
+// Terminate ends the daemon in the way of a service manager.
 func (d *Daemon) Terminate() {
 	d.t.Helper()
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
@@ -173,10 +171,10 @@ func (d *Daemon) Restart() {
 	d.launch()
 }
 
-// PID is the daemon's process ID.
+// PID returns the daemon's process ID.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Eventually is [testenv.Eventually] for what takes longer: it waits for so long at most.
+// Eventually is [testenv.Eventually] with a longer limit: it waits at most most.
 func Eventually(t testing.TB, most time.Duration, what string, cond func() bool) {
 	t.Helper()
 	err := testenv.Within(context.Background(), most, func() error {
@@ -190,7 +188,8 @@ func Eventually(t testing.TB, most time.Duration, what string, cond func() bool)
 	}
 }
 
-// Kernels counts the processes that are kernels of this daemon's sandboxes, without those that were started ahead and wait for one.
+// Kernels counts the processes that are kernels of this daemon's sandboxes. It leaves out kernels
+// that were started ahead and wait for a sandbox.
 func (d *Daemon) Kernels() (n int) {
 	d.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -262,7 +261,7 @@ func argAfter(args []string, flag string) string {
 	return ""
 }
 
-// warmless switches the pool off, unless a test is about it: tests count processes.
+// warmless turns the pool off, unless the test sets it: tests count processes.
 func warmless(extra []string) []string {
 	if argAfter(extra, "--warm") != "" {
 		return extra

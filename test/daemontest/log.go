@@ -1,4 +1,4 @@
 package daemontest
 
-// Log is what the daemon has written so far.
+// Log returns the daemon's output so far.
 func (d *Daemon) Log() string { return d.log.String() }

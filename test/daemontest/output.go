@@ -25,7 +25,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.buf.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

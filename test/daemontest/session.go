@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// Session is a program in a sandbox that one talks to on its standard input, or its
-// terminal, over as many connections as it takes.
+// Session is a program in a sandbox. The test talks to its standard input, or its terminal, over
+// one connection after another.
 type Session struct {
 	PID int
 
@@ -52,7 +52,7 @@ func (s *Session) Attach(ctx context.Context, c carrel.Computer) (*Session, erro
 	return n, nil
 }
 
-// Until waits for a whole line that holds mark, and returns it.
+// Until waits for a complete line that contains mark, and returns it.
 func (s *Session) Until(ctx context.Context, mark string) (string, error) {
 	var found string
 	err := testenv.Within(ctx, time.Minute, func() error {

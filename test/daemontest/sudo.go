@@ -9,14 +9,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// CheckSudo checks the guest's own sudo in a real sandbox, whether or not its image
-// has another one.
+// CheckSudo checks the guest's own sudo in a real sandbox, even if its image has another one.
 func CheckSudo(t *testing.T, c carrel.Computer) {
 	t.Helper()
 	for _, s := range []struct {
 		name, user, line string
 		code             int
-		out              string // both outputs; with a final "*", how they begin
+		out              string // both outputs; with a final "*", their beginning
 	}{
 		{"root", "", "S whoami", 0, "root\n"},
 		{"all IDs", "", "S id", 0, "uid=0(root) gid=0(root) groups=0(root)\n"},
@@ -60,7 +59,7 @@ func CheckSudo(t *testing.T, c carrel.Computer) {
 			}
 		})
 	}
-	// By whatever way it got there, a sandbox has a sudo.
+	// Every sandbox must have a sudo, wherever it comes from.
 	if res, err := c.Run(t.Context(), carrel.Command{Shell: "sudo -n whoami"}); err != nil || string(res.Stdout) != "root\n" {
 		t.Errorf("sudo whoami: %q, %q, %v", res.Stdout, res.Stderr, err)
 	}

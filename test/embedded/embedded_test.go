@@ -23,7 +23,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is the uid of an ordinary user. It is nobody's.
+// stranger is the uid of an ordinary user. No account has it.
 const stranger = 54321
 
 // become replaces this process's program.
@@ -35,13 +35,14 @@ type running struct {
 	cmd   *exec.Cmd
 	stdin io.Writer
 	said  []string          // the lines for its sandboxes
-	tmp   string            // its TMPDIR, which nobody else uses
-	marks []string          // what its control groups are called
-	tree  map[int]uint64    // its processes, with the time of their start
-	nets  map[string]string // their network namespaces, other than this process's
+	tmp   string            // its TMPDIR, used by no other program
+	marks []string          // names of its control groups
+	tree  map[int]uint64    // its processes, with their start times
+	nets  map[string]string // their network namespaces, without this process's
 }
 
-// start runs a program with a sandbox of each tier, and notes what it has on the host. asStranger says whose program it is.
+// start runs a program with a sandbox of each tier, and records what it has on the host. With
+// asStranger an ordinary user runs it.
 func start(t *testing.T, asStranger bool, how string, tiers ...string) *running {
 	t.Helper()
 	r := &running{t: t, tmp: t.TempDir()}
@@ -92,7 +93,8 @@ func start(t *testing.T, asStranger bool, how string, tiers ...string) *running 
 	return r
 }
 
-// strangers is the program of an ordinary user, with a cache of the test's own. device is the mode of the device that gives out TAP devices.
+// strangers returns the program of an ordinary user, with a cache that belongs to the test. device
+// is the mode of the device that makes TAP devices.
 func strangers(t *testing.T, device, self string, tiers, env []string) (*exec.Cmd, []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -105,7 +107,7 @@ func strangers(t *testing.T, device, self string, tiers, env []string) (*exec.Cm
 	}
 	const line = `mount -t tmpfs tun /dev/net && mknod -m $0 /dev/net/tun c 10 200 && user=$1 && shift && exec setpriv --reuid=$user --regid=$user --clear-groups "$@"`
 	cmd := exec.Command("/bin/sh", append([]string{"-c", line, device, strconv.Itoa(stranger), bin}, tiers...)...)
-	// The device is there for the program alone.
+	// Only the program sees this device.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	return cmd, append(env, "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"))
 }
@@ -124,7 +126,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// look notes what the program has on the host.
+// look records what the program has on the host.
 func (r *running) look() {
 	r.t.Helper()
 	r.tree, r.nets = map[int]uint64{}, map[string]string{}
@@ -148,7 +150,7 @@ func (r *running) look() {
 	}
 }
 
-// end has the program end and waits for it.
+// end makes the program end and waits for that.
 func (r *running) end(how string) {
 	r.t.Helper()
 	if how == endKill {
@@ -165,7 +167,7 @@ func (r *running) end(how string) {
 	delete(r.tree, r.cmd.Process.Pid)
 }
 
-// left says what is still on the host of what the program had; nil when nothing is.
+// left returns an error with the recorded things that are still on the host, nil if there are none.
 func (r *running) left() error {
 	var errs []error
 	there := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -210,7 +212,7 @@ func (r *running) left() error {
 	return errors.Join(errs...)
 }
 
-// TestNothingStays ends programs with sandboxes of all tiers in every way.
+// TestNothingStays ends programs with sandboxes of all tiers, in every way.
 func TestNothingStays(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	for _, how := range []string{endClose, endExit, endPanic, endKill, endExec} {
@@ -237,7 +239,7 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestNothingOfAStrangerStays is the same for the program of an ordinary user.
+// TestNothingOfAStrangerStays does the same with the program of an ordinary user.
 func TestNothingOfAStrangerStays(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	for _, tier := range []string{"gvisor", "ns"} {
@@ -249,7 +251,8 @@ func TestNothingOfAStrangerStays(t *testing.T) {
 	}
 }
 
-// TestLacks asks for a tier that this user may not have: the error says what is missing and what to do.
+// TestLacks asks for a tier that this user may not have. The error must say what is missing and
+// what to do.
 func TestLacks(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -268,11 +271,12 @@ func TestLacks(t *testing.T) {
 	if _, hint, _ := strings.Cut(strings.TrimSpace(string(out)), "hint:"); len(hint) < 10 {
 		t.Errorf("it does not say what to do: %s", out)
 	}
-	// The program ended without Close, as programs do that meet an error.
+	// The program ended without Close, as a program does after an error.
 	testenv.EventuallyNil(t, "nothing is left", (&running{tmp: tmp}).left)
 }
 
-// TestReaperIsKilled has the next service clear what a program and its reaper left that were killed together.
+// TestReaperIsKilled kills a program together with its reaper. The next service must remove what
+// they left.
 func TestReaperIsKilled(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	r := start(t, false, endKill, "gvisor", "ns")
@@ -293,16 +297,17 @@ func TestReaperIsKilled(t *testing.T) {
 	testenv.EventuallyNil(t, "nothing is left", r.left)
 }
 
-// TestKilledWhileItStarts kills programs at moments of their first seconds: between any two steps of a sandbox's creation.
+// TestKilledWhileItStarts kills programs at different moments of their first seconds, between any
+// two steps of a sandbox's creation.
 func TestKilledWhileItStarts(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	const step = 70 * time.Millisecond
 	for _, tier := range []string{"gvisor", "ns"} {
-		start(t, false, endClose, tier).end(endClose) // the template is there, and the tier works here
+		start(t, false, endClose, tier).end(endClose) // makes the template, and checks the tier
 		for i := range 10 {
 			r := &running{t: t, tmp: t.TempDir(), cmd: exec.Command("/proc/self/exe", tier)}
 			r.cmd.Env = append(os.Environ(), playVar+"="+endKill, "TMPDIR="+r.tmp)
-			if _, err := r.cmd.StdinPipe(); err != nil { // it waits there when it is ready
+			if _, err := r.cmd.StdinPipe(); err != nil { // when it is ready it waits for input
 				t.Fatal(err)
 			}
 			if err := r.cmd.Start(); err != nil {
@@ -322,7 +327,7 @@ func TestKilledWhileItStarts(t *testing.T) {
 	}
 }
 
-// naming says which processes have dir in their arguments.
+// naming returns an error with the processes that have dir in their arguments.
 func naming(dir string) error {
 	var errs []error
 	hosted.Strays(func(pid int, args []string) {
@@ -344,7 +349,8 @@ func (r *running) next() {
 	}
 }
 
-// TestSimulatedLeavesNoProcess has a program with a simulated sandbox killed: it started nothing, and the next one removes its directory.
+// TestSimulatedLeavesNoProcess kills a program with a simulated sandbox. It must leave no process,
+// and the next program must remove its directory.
 func TestSimulatedLeavesNoProcess(t *testing.T) {
 	r := start(t, false, endKill, "sim")
 	if len(r.tree) != 1 || len(r.marks) != 0 {
@@ -361,7 +367,7 @@ func TestSimulatedLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// TestTimeouts has sandboxes end at their timeouts in a program that does nothing meanwhile.
+// TestTimeouts lets sandboxes end at their timeouts while their program does nothing.
 func TestTimeouts(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	r := start(t, false, endExpire, "gvisor", "ns", "sim")

@@ -1,5 +1,5 @@
-// Package embedded runs a real program that embeds Carrel (package local), has it end in every way that a program can end, and
-// looks for what it left on the host.
+// Package embedded runs a real program that embeds Carrel (package local). It ends the program in
+// every possible way, and looks for things left on the host.
 package embedded
 
 import (
@@ -14,7 +14,7 @@ import (
 	_ "github.com/carrel-dev/carrel/local" // its init plays the parts of sandboxes
 )
 
-// playVar is the variable with which this test binary is the program: its value says how it ends.
+// playVar makes this test binary the program. Its value says how the program ends.
 const playVar = "CARREL_TEST_EMBED"
 
 // How the program ends.
@@ -22,18 +22,18 @@ const (
 	endClose  = "close"
 	endExit   = "exit"   // os.Exit without Close
 	endPanic  = "panic"  // without Close
-	endKill   = "kill"   // it waits for somebody to kill it
+	endKill   = "kill"   // it waits to be killed
 	endExec   = "exec"   // it becomes another program
-	endExpire = "expire" // it waits as endKill, with sandboxes of a short timeout
+	endExpire = "expire" // like endKill, with sandboxes of a short timeout
 )
 
-// Lines that the program writes beside one for each sandbox.
+// Lines that the program prints besides one for each sandbox.
 const (
 	lineReady = "ready"
 	lineError = "error"
 )
 
-// shortLife is the timeout of sandboxes that are to end by themselves.
+// shortLife is the timeout of sandboxes that must end by themselves.
 const shortLife = 3 * time.Second
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program makes a sandbox of each tier, says so in a line each, waits for a line from its test, and ends.
+// program makes a sandbox of each tier and prints a line for each. It waits for a line from its
+// test, and ends.
 func program(how string, tiers []string) error {
 	ctx := context.Background()
 	svc, err := carrel.Open(ctx, carrel.Config{})

@@ -18,10 +18,10 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// where the program lies in a sandbox.
+// inside is the program's directory in a sandbox.
 const inside = "/tmp/escape"
 
-// house is a daemon whose whole outside is a world of canaries.
+// house is a daemon whose outside world consists of canaries.
 type house struct {
 	world   *canary.World
 	plan    plan.Plan
@@ -60,7 +60,7 @@ func openHouse(t *testing.T) *house {
 	return h
 }
 
-// writeTable writes a world down for a daemon.
+// writeTable writes the table of a world for a daemon.
 func writeTable(t testing.TB, w *canary.World) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func writeTable(t testing.TB, w *canary.World) string {
 	return file
 }
 
-// sandbox makes one with the program in it.
+// sandbox makes a sandbox with the program in it.
 func (h *house) sandbox(t *testing.T, n carrel.Network) (carrel.Sandbox, carrel.Computer) {
 	t.Helper()
 	ctx := t.Context()
@@ -111,7 +111,7 @@ func TestGVisor(t *testing.T) {
 	if !testing.Short() {
 		users = append(users, "") // the sandbox's own
 	}
-	// Another sandbox with everything allowed, in case that helps the other one.
+	// Another sandbox that may reach everything, in case that helps this one.
 	h.plan.Neighbour = 41234
 	_, other := h.sandbox(t, allowAll())
 	heard := &daemontest.Output{}
@@ -155,8 +155,7 @@ func needRoot() error {
 	return nil
 }
 
-// TestCanariesHear shows that each canary that must stay silent can be reached: by this
-// test itself.
+// TestCanariesHear shows that this test itself can reach each canary that must stay silent.
 func TestCanariesHear(t *testing.T) {
 	w, p := nsWorld(t)
 	mark := p.Marker("tcp4")

@@ -14,15 +14,15 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// change is what becomes of the network while connections are open.
+// change is a change of the network while connections are open.
 type change struct {
 	name   string
 	to     carrel.Network
 	expect expectation
 }
 
-// changes are made after the allow-list was in force: to nothing at all, which cuts
-// everything, and to what it was, which cuts nothing.
+// changes follow the allow-list. One allows nothing, which cuts everything. The other repeats the
+// allow-list, which cuts nothing.
 func changes() []change {
 	held := func(a plan.Attempt) bool { return a.Held() }
 	nothing := func(plan.Attempt) bool { return false }
@@ -32,7 +32,7 @@ func changes() []change {
 	}
 }
 
-// checkHeld judges what became of the connections.
+// checkHeld judges the ends of the connections.
 func checkHeld(t *testing.T, saw map[string]plan.Outcome, cut bool) {
 	t.Helper()
 	for name, o := range saw {
@@ -86,7 +86,7 @@ func TestNamespaceHold(t *testing.T) {
 	}
 }
 
-// TestGVisorHold does the same with a sandbox of a daemon, by the API.
+// TestGVisorHold does the same with a sandbox of a daemon, through the API.
 func TestGVisorHold(t *testing.T) {
 	testenv.Need(t, "root", needRoot())
 	h := openHouse(t)

@@ -37,8 +37,8 @@ func newPlan() plan.Plan {
 	return plan.Plan{Run: hex.EncodeToString(b)}
 }
 
-// outcomes reads what the program wrote; every attempt of the plan must be there, those
-// that are held or all others.
+// outcomes reads the program's output. It must have every attempt of the plan: the held ones, or
+// all others.
 func outcomes(t testing.TB, p plan.Plan, held bool, output []byte) map[string]plan.Outcome {
 	t.Helper()
 	out := make(map[string]plan.Outcome)
@@ -64,20 +64,19 @@ func outcomes(t testing.TB, p plan.Plan, held bool, output []byte) map[string]pl
 	return out
 }
 
-// expectation says for one policy what may and what must arrive.
+// expectation lists, for one policy, what may and what must arrive.
 type expectation struct {
 	network carrel.Network
-	// must and may say of an attempt whether its marker has to arrive, and whether it is
-	// allowed to.
+	// must and may report whether the marker of an attempt has to arrive, and whether it is allowed
+	// to arrive.
 	must, may func(plan.Attempt) bool
-	// only are the canaries that may see anything; none means any.
+	// only are the canaries that may receive anything; none means any.
 	only []string
-	// refused are what attempts may have seen that have to see a refusal; none means that
-	// all is well.
+	// refused are the accepted outcomes of attempts that must be refused; none means no check.
 	refused []string
 }
 
-// expectations are the policies.
+// expectations returns the policies.
 func expectations() map[string]expectation {
 	is := func(kinds ...plan.Reach) func(plan.Attempt) bool {
 		return func(a plan.Attempt) bool { return slices.Contains(kinds, a.Reach) }
@@ -95,7 +94,7 @@ func expectations() map[string]expectation {
 	}
 }
 
-// judge compares what arrived with what may and must arrive.
+// judge compares the arrived markers with those that may and must arrive.
 func judge(t *testing.T, w *canary.World, p plan.Plan, e expectation, saw map[string]plan.Outcome) {
 	t.Helper()
 	found, touched := w.Arrived(t, p)

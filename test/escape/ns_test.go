@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outside is the resolver of a world: it writes down what is asked and changes its mind
-// about one name.
+// outside is the resolver of a world. It records the questions, and changes its answer for one
+// name.
 type outside struct {
 	*wire.Table
 	world *canary.World
@@ -65,7 +65,7 @@ type namespace struct {
 	cmd   *exec.Cmd
 }
 
-// enter starts the program in a namespace whose network is n.
+// enter starts the program in a namespace with network n.
 func enter(t *testing.T, w *canary.World, p plan.Plan, n carrel.Network, cmd *exec.Cmd) *namespace {
 	t.Helper()
 	authority, err := pki.New("Carrel test")
@@ -94,7 +94,7 @@ func enter(t *testing.T, w *canary.World, p plan.Plan, n carrel.Network, cmd *ex
 	return ns
 }
 
-// nsWorld is a world with the host's own sockets in it.
+// nsWorld is a world that also has the host's own sockets.
 func nsWorld(t *testing.T) (*canary.World, plan.Plan) {
 	w, p := canary.NewWorld(t), newPlan()
 	w.SeesQuestions = true
@@ -116,7 +116,7 @@ func TestNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, p := nsWorld(t)
-			// The walls of this namespace are those of the network alone.
+			// This namespace has only walls for the network.
 			p.Path = ""
 			var stdout, stderr bytes.Buffer
 			cmd := exec.Command(program)
@@ -125,7 +125,7 @@ func TestNamespace(t *testing.T) {
 			if err := waitFor(t, cmd); err != nil {
 				t.Fatalf("%v\n%s", err, &stderr)
 			}
-			if err := ns.wire.Close(); err != nil { // all that was under way has ended after that
+			if err := ns.wire.Close(); err != nil { // after this, all open connections have ended
 				t.Fatal(err)
 			}
 			judge(t, w, p, e, outcomes(t, p, false, stdout.Bytes()))
@@ -133,7 +133,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// waitFor waits for the program, not for ever.
+// waitFor waits for the program for a limited time.
 func waitFor(t *testing.T, cmd *exec.Cmd) error {
 	t.Helper()
 	stop := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() })
@@ -141,7 +141,8 @@ func waitFor(t *testing.T, cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// canSpawn says what keeps this machine from making namespaces with a TAP device.
+// canSpawn returns the reason why this machine can't make namespaces with a TAP device, nil if it
+// can.
 func canSpawn() error {
 	cmd := exec.Command("true")
 	link, err := tap.Spawn(cmd, tap.Config{})

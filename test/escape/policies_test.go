@@ -8,19 +8,19 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// allowAll lets everything out that a policy can.
+// allowAll lets out everything that a policy can let out.
 func allowAll() carrel.Network {
 	return carrel.Network{Policy: &carrel.Policy{Default: "allow", ECH: "allow"}}
 }
 
-// internet is E2B's plain switch.
+// internet is E2B's simple switch.
 func internet() carrel.Network { return carrel.Network{Internet: true} }
 
 // denyAll lets nothing out.
 func denyAll() carrel.Network { return carrel.Network{} }
 
-// allowList lets out what the controls need, and the names that lead astray. With
-// inspect, TLS is opened.
+// allowList allows the destinations of the controls, and the misleading names. With inspect, TLS is
+// opened.
 func allowList(inspect bool) carrel.Network {
 	names := append(slices.Sorted(maps.Keys(plan.Rebound)), plan.Allowed.Name, plan.Quiet.Name, plan.Flip, "*."+plan.Wild)
 	return carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{

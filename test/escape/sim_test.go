@@ -10,8 +10,9 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// TestSim tries what a sandbox without any real process could try: nothing may arrive but what the policy allows. Where it
-// allows all that a policy can, the stranger outside is reached, which shows that the attempts are real, and nobody else.
+// TestSim tries everything that a sandbox without real processes could try. Only traffic that the
+// policy allows may arrive. Under allowAll the stranger outside must be reached, which shows that
+// the attempts are real, and nobody else may be.
 func TestSim(t *testing.T) {
 	h := openHouse(t)
 	for name, n := range map[string]carrel.Network{"list": allowList(false), "allow": allowAll()} {
@@ -27,7 +28,7 @@ func TestSim(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What is on the list is reached, as in every tier: the others are tried.
+			// Listed destinations are reached, as in every tier. Try the others.
 			targets := append([]string{plan.Denied.V4 + ":443", "127.0.0.1:80"}, append(h.plan.Host, h.plan.Doors...)...)
 			mark := p.Marker("tcp4")
 			var scripts []string

@@ -1,6 +1,6 @@
-// Package identity shows identity and secrets at work in real daemons: tokens that a
-// program inside gets, a relying party that verifies them with a library that is not
-// ours, sandboxes that end, daemons that die.
+// Package identity tests identity and secrets in real daemons: tokens for a program inside, a
+// relying party that verifies them with a library that is not ours, sandboxes that end, daemons
+// that die.
 package identity
 
 import (
@@ -26,7 +26,7 @@ import (
 
 const audience = "https://sts.example.com/a?b"
 
-// connect is a client of a daemon.
+// connect returns a client of a daemon.
 func connect(t *testing.T, d *daemontest.Daemon) carrel.Service {
 	t.Helper()
 	svc, err := client.New(d.URL, d.Key)
@@ -51,7 +51,7 @@ func inside(t *testing.T, svc carrel.Service, id carrel.ID, line string) *carrel
 	return res
 }
 
-// verify is a relying party that knows the issuer's URL.
+// verify acts as a relying party that knows the issuer's URL.
 func verify(t *testing.T, d *daemontest.Daemon, token string) *oidc.IDToken {
 	t.Helper()
 	p, err := oidc.NewProvider(t.Context(), d.URL)
@@ -65,7 +65,7 @@ func verify(t *testing.T, d *daemontest.Daemon, token string) *oidc.IDToken {
 	return got
 }
 
-// active asks the daemon what a token is worth.
+// active asks the daemon whether a token is valid.
 func active(t *testing.T, d *daemontest.Daemon, token string) bool {
 	t.Helper()
 	form := url.Values{"token": {strings.TrimSpace(token)}}
@@ -87,8 +87,8 @@ func active(t *testing.T, d *daemontest.Daemon, token string) bool {
 	return *out.Active
 }
 
-// TestTokens follows tokens from inside a sandbox to a relying party, over the deaths of
-// daemons to the sandbox's end.
+// TestTokens follows tokens from inside a sandbox to a relying party, through the deaths of daemons
+// to the sandbox's end.
 func TestTokens(t *testing.T) {
 	d := daemontest.Start(t)
 	svc, ctx := connect(t, d), t.Context()
@@ -130,7 +130,7 @@ func TestTokens(t *testing.T) {
 	d.Restart()
 	for i, token := range tokens {
 		verify(t, d, token)
-		// Simulated sandboxes end with their daemon; those with walls run on.
+		// Simulated sandboxes end with their daemon; real ones run on.
 		if _, err := svc.Get(ctx, boxes[i/2]); active(t, d, token) != (err == nil) {
 			t.Errorf("of sandbox %d, which is %v: active is %v", i/2, err, err != nil)
 		}
@@ -151,7 +151,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// metadata asks as programs for other clouds do, and as somebody who was tricked.
+// metadata asks as programs for other clouds do, and as a program that an attacker tricked.
 func metadata(t *testing.T, d *daemontest.Daemon, svc carrel.Service, id carrel.ID) {
 	t.Helper()
 	ask := func(args string) string {
@@ -177,8 +177,8 @@ func metadata(t *testing.T, d *daemontest.Daemon, svc carrel.Service, id carrel.
 	}
 }
 
-// TestSecretsKept: what was set is there after a daemon died, and a daemon whose key is
-// gone says so instead of making another.
+// TestSecretsKept shows that secrets survive the death of a daemon. A daemon whose key is gone must
+// report that and not make another key.
 func TestSecretsKept(t *testing.T) {
 	const canary = "sk-canary-9d2c"
 	d := daemontest.Start(t, "--default-tier", "sim")

@@ -7,15 +7,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// thought is what a sandbox holds in its memory and on its disk; a test looks whether it is still there.
+// think leaves a file on a sandbox's disk and a process in its memory. remember looks for both, and
+// thought is its expected output.
 const (
 	think    = `carrel exec $id -- bash -c 'echo kept >note; sleep 31415 >/dev/null 2>&1 & disown'`
 	remember = `carrel exec $id -- bash -c 'cat note; pgrep -c -f "sleep 31415"'`
 	thought  = "kept\n1"
 )
 
-// TestDebianOnSystemd is the life of an installation on a machine that systemd boots: installed, used, upgraded under
-// running sandboxes, crashed, shut down and booted again, removed, and purged.
+// TestDebianOnSystemd is the life of an installation on a machine that systemd boots: installed,
+// used, upgraded under running sandboxes, crashed, shut down and booted again, removed, and purged.
 func TestDebianOnSystemd(t *testing.T) {
 	root := newRoot(t)
 	before, now := theRelease(t, "dist-before"), theRelease(t, "dist")
@@ -35,7 +36,7 @@ func TestDebianOnSystemd(t *testing.T) {
 	m.want(with+remember, thought)
 	small := m.run("carrel create --tier ns --timeout 1h")
 
-	// An upgrade replaces the daemon under its sandboxes.
+	// An upgrade replaces the daemon while its sandboxes run.
 	pid := m.run("systemctl show -P MainPID carrel")
 	m.run("dpkg -i /dist/carrel.deb")
 	m.want("/proc/$(systemctl show -P MainPID carrel)/exe version", "carrel "+now.version)
@@ -50,13 +51,14 @@ func TestDebianOnSystemd(t *testing.T) {
 	m.run("kill -9 $(systemctl show -P MainPID carrel)")
 	testenv.Eventually(t, "the daemon is back", func() bool { out, err := m.try(with + remember); return err == nil && strings.Contains(out, thought) })
 
-	// The power button. What ran is paused, and runs again after the next start of the machine.
+	// The power button pauses running sandboxes. They run again after the next start of the
+	// machine.
 	m.powerOff()
 	m = boot(t, root)
 	testenv.Eventually(t, "the sandbox is back", func() bool { out, err := m.try(with + remember); return err == nil && strings.Contains(out, thought) })
 	m.want("carrel --json ls", small)
 
-	// The socket: nothing runs until somebody connects.
+	// The socket: no daemon runs until a client connects.
 	m.run("systemctl stop carrel && systemctl start carrel.socket")
 	m.want("systemctl is-active carrel || true", "inactive")
 	m.want(with+"export CARREL_URL=http://127.0.0.1:7070; "+remember, thought)
@@ -64,7 +66,7 @@ func TestDebianOnSystemd(t *testing.T) {
 	m.want("systemctl show -p StatusText carrel", "Serving at http://127.0.0.1:7070")
 	m.run("systemctl stop carrel.socket carrel; systemctl start carrel")
 
-	// Removed: the programs go, what users made stays.
+	// Removed: the programs go, users' data stays.
 	m.run("dpkg -r carrel")
 	if out, err := m.try("ls /usr/bin/carrel /usr/lib/systemd/system/carrel.service"); err == nil {
 		t.Errorf("left after the removal: %s", out)
@@ -74,7 +76,7 @@ func TestDebianOnSystemd(t *testing.T) {
 	}
 	m.run("test -s /var/lib/carrel/state.db")
 
-	// Installed again: it goes on where it was.
+	// Installed again: everything goes on as before.
 	m.run("dpkg -i /dist/carrel.deb")
 	m.run("carrel resume " + id)
 	m.want(with+remember, thought)
@@ -85,7 +87,8 @@ func TestDebianOnSystemd(t *testing.T) {
 	}
 }
 
-// TestRPM installs, checks, upgrades and erases the package with rpm itself. Where systemd does not run, a daemon is started by hand.
+// TestRPM installs, checks, upgrades and erases the package with rpm itself. If systemd does not
+// run, the test starts a daemon by hand.
 func TestRPM(t *testing.T) {
 	root := newRoot(t)
 	before, now := theRelease(t, "dist-before"), theRelease(t, "dist")

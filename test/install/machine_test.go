@@ -16,9 +16,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// debian is a bare Debian with systemd and rpm's own tools, made once for all tests.
+// debian is a minimal Debian with systemd and rpm's own tools, made once for all tests.
 var debian = sync.OnceValues(func() (string, error) {
-	// Not below /tmp: the kernels of sandboxes treat /tmp in their own way.
+	// Not below /tmp, because the kernels of sandboxes treat /tmp specially.
 	dir, err := os.MkdirTemp("/var/tmp", "carrel-install.")
 	if err != nil {
 		return "", err
@@ -30,7 +30,7 @@ var debian = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// TestMain removes what the tests made.
+// TestMain removes the files of the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if dir, err := debian(); made && err == nil {
@@ -39,10 +39,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// made says that debian was called by a test.
+// made is true once a test has called debian.
 var made bool
 
-// newRoot returns a bare Debian of its own for a test, and with it how it is entered.
+// newRoot returns a minimal Debian for one test, with a script to enter it.
 func newRoot(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -71,8 +71,8 @@ func newRoot(t *testing.T) string {
 	return root
 }
 
-// enter makes a root the root of new namespaces and executes what follows in it. It makes a control group of its own for the machine:
-// systemd makes its groups below.
+// enter makes a root the root of new namespaces and executes the rest of its arguments there. It
+// makes a control group for the machine: systemd makes its groups below that.
 const enter = `set -e
 root=$1 group=$2
 shift 2
@@ -102,10 +102,10 @@ exec unshare --cgroup sh -ec '
 type machine struct {
 	t     *testing.T
 	root  string
-	group string // its control group, as a path of version 2's hierarchy
+	group string // its control group, a path in version 2's hierarchy
 	cmd   *exec.Cmd
 	said  *bytes.Buffer
-	first int // its process 1, as this machine counts
+	first int // its process 1, by this machine's number
 	ended chan struct{}
 }
 
@@ -131,7 +131,7 @@ func boot(t *testing.T, root string) *machine {
 	t.Helper()
 	_ = os.Remove(filepath.Join(root, "etc/systemd/system/getty.target"))
 	if err := os.Symlink("/dev/null", filepath.Join(root, "etc/systemd/system/getty.target")); err != nil {
-		t.Fatal(err) // there are no terminals to log in at
+		t.Fatal(err) // there are no terminals for a login
 	}
 	m := start(t, root, "/lib/systemd/systemd", "--system", "--log-target=console")
 	testenv.EventuallyNil(t, "the machine is up", func() error {
@@ -162,10 +162,10 @@ func (m *machine) over() bool {
 	}
 }
 
-// off ends the machine, if it runs, and removes its control groups.
+// off ends a running machine, and removes its control groups.
 func (m *machine) off() {
 	if !m.over() {
-		_ = m.cmd.Process.Kill() // its child is killed along, and with it the namespace
+		_ = m.cmd.Process.Kill() // the kill also reaches its child, and with it the namespace
 		<-m.ended
 	}
 	script := `d=$(mktemp -d) && mount -t cgroup2 cgroup2 "$d" && [ ! -d "$d$1" ] || find "$d$1" -depth -type d -exec rmdir {} +; umount "$d"; rmdir "$d"`
@@ -178,7 +178,7 @@ func (m *machine) off() {
 	})
 }
 
-// powerOff asks systemd to stop the machine as its power button would, and waits.
+// powerOff asks systemd to stop the machine, as its power button would, and waits.
 func (m *machine) powerOff() {
 	m.t.Helper()
 	_, _ = m.try("systemctl poweroff")
@@ -195,7 +195,7 @@ func (m *machine) try(script string) (string, error) {
 	return string(out), err
 }
 
-// run is try for what must succeed.
+// run is try for a script that must succeed.
 func (m *machine) run(script string) string {
 	m.t.Helper()
 	out, err := m.try(script)
@@ -206,7 +206,7 @@ func (m *machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// want fails unless a script prints this.
+// want fails unless a script prints text.
 func (m *machine) want(script, text string) {
 	m.t.Helper()
 	if got := m.run(script); !strings.Contains(got, text) {
@@ -214,7 +214,7 @@ func (m *machine) want(script, text string) {
 	}
 }
 
-// ownGroup is where this process is in version 2's hierarchy.
+// ownGroup returns this process's group in version 2's hierarchy.
 func ownGroup(t *testing.T) string {
 	t.Helper()
 	for line := range strings.Lines(readFile(t, "/proc/self/cgroup")) {
@@ -226,7 +226,7 @@ func ownGroup(t *testing.T) string {
 	return ""
 }
 
-// childOf is the only child of a process, or 0.
+// childOf returns the only child of a process, or 0.
 func childOf(pid int) int {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {

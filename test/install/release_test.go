@@ -1,8 +1,8 @@
-// Package install holds the tests of what is released: it installs, runs, upgrades and removes the very
-// files of "make dist", in bare roots and on a machine that systemd boots.
+// Package install tests releases: it installs, runs, upgrades and removes the files of "make dist",
+// in minimal roots and on a machine that systemd boots.
 //
-// Two releases are compared: bin/dist, and bin/dist-before, which an upgrade begins with. "make packages"
-// makes both and runs the tests.
+// There are two releases: bin/dist, and bin/dist-before, from which an upgrade begins. "make
+// packages" makes both and runs the tests.
 package install
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// release is what one run of "make dist" left.
+// release is the result of one "make dist".
 type release struct {
 	dir, version string
 }
@@ -49,15 +49,15 @@ func theRelease(t *testing.T, name string) release {
 	return release{dir, version}
 }
 
-// file is one of the release's files, by what stands behind the version in its name.
+// file returns one of the release's files, by the part of its name after the version.
 func (r release) file(end string) string {
 	return filepath.Join(r.dir, "carrel_"+r.version+"_"+end)
 }
 
-// archive is the tarball for this machine.
+// archive returns the tarball for this machine.
 func (r release) archive() string { return r.file("linux_" + runtime.GOARCH + ".tar.gz") }
 
-// TestChecksums: SHA256SUMS names each file of a release, and each is what it says.
+// TestChecksums shows that SHA256SUMS lists every file of a release with the right checksum.
 func TestChecksums(t *testing.T) {
 	r := theRelease(t, "dist")
 	named := map[string]string{}
@@ -87,7 +87,8 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// TestArchive: the tarball has all that belongs to an installation, below one directory, owned by nobody of the builder's machine.
+// TestArchive shows that the tarball has all files of an installation, below one directory, without
+// owners from the builder's machine.
 func TestArchive(t *testing.T) {
 	r := theRelease(t, "dist")
 	dir := t.TempDir()
@@ -113,7 +114,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// bill is what the tests read of a bill of materials.
+// bill is the part of a bill of materials that the tests read.
 type bill struct {
 	BOMFormat  string `json:"bomFormat"`
 	Components []struct {
@@ -121,7 +122,8 @@ type bill struct {
 	} `json:"components"`
 }
 
-// TestBillOfMaterials: it names every module that the linker noted in the program and in those that it carries, and the interpreters.
+// TestBillOfMaterials shows that the bill names every module that the linker noted in the program
+// and in the programs inside it, and the interpreters.
 func TestBillOfMaterials(t *testing.T) {
 	r := theRelease(t, "dist")
 	var b bill
@@ -158,7 +160,7 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 }
 
-// TestImage: the image runs by itself, in a root that holds nothing else.
+// TestImage runs the image in a root that contains nothing else.
 func TestImage(t *testing.T) {
 	needRoot(t)
 	r := theRelease(t, "dist")
@@ -187,7 +189,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestInstallScript installs from a directory and over HTTP, and installs nothing when a byte is wrong.
+// TestInstallScript installs from a directory and over HTTP. It must install nothing if a byte is
+// wrong.
 func TestInstallScript(t *testing.T) {
 	r := theRelease(t, "dist")
 	script := filepath.Join(r.dir, "install.sh")
@@ -204,7 +207,7 @@ func TestInstallScript(t *testing.T) {
 			if got := command(t, filepath.Join(to, "carrel"), "version"); !strings.Contains(got, r.version) {
 				t.Errorf("what it installed is %q", got)
 			}
-			// Again, over the one that is there.
+			// Again, over the existing installation.
 			command(t, "sh", script, "--from", from, "--to", to)
 		})
 	}
@@ -226,7 +229,7 @@ func TestInstallScript(t *testing.T) {
 	})
 }
 
-// damagedArchive puts a program of somebody else's into the archive, without a word in the checksums.
+// damagedArchive puts a foreign program into the archive, and leaves the checksums as they are.
 func damagedArchive(t *testing.T, dir string) {
 	t.Helper()
 	found, _ := filepath.Glob(filepath.Join(dir, "carrel_*_linux_"+runtime.GOARCH+".tar.gz"))
@@ -247,7 +250,8 @@ func damagedArchive(t *testing.T, dir string) {
 	write(t, found[0], buf.String())
 }
 
-// refuses runs the script on a release that was changed: it must fail with a reason, and leave what was installed before.
+// refuses runs the script on a changed release. The script must fail with a reason, and keep the
+// earlier installation.
 func refuses(t *testing.T, r release, reason string, change func(*testing.T, string), args ...string) {
 	t.Helper()
 	dir, to := t.TempDir(), t.TempDir()
@@ -270,7 +274,7 @@ func refuses(t *testing.T, r release, reason string, change func(*testing.T, str
 	}
 }
 
-// command runs a program and returns what it wrote.
+// command runs a program and returns its output.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -280,7 +284,7 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// readFile reads a file that must be there.
+// readFile reads a file that must exist.
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -290,7 +294,7 @@ func readFile(t testing.TB, name string) string {
 	return string(data)
 }
 
-// write replaces a file, and not what a link of its name leads to.
+// write replaces a file. If the name is a link, it replaces the link, not its target.
 func write(t testing.TB, name, text string) {
 	t.Helper()
 	_ = os.Remove(name)
@@ -299,7 +303,7 @@ func write(t testing.TB, name, text string) {
 	}
 }
 
-// needRoot says that a test makes roots and machines.
+// needRoot skips a test without root: it makes roots and machines.
 func needRoot(t testing.TB) {
 	t.Helper()
 	var err error

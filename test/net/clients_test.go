@@ -7,11 +7,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// caFile is where the sandbox has the authority of the servers outside, which a program
-// must be told of as long as the wire opens nothing.
+// caFile is the certificate authority of the servers outside, in the sandbox. A program must be
+// told of it as long as the wire does not open TLS.
 const caFile = "/home/user/ca.pem"
 
-// told are the variables by which programs are told of it.
+// told returns the variables that tell programs about it.
 func told() map[string]string {
 	env := make(map[string]string)
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NPM_CONFIG_CAFILE"} {
@@ -49,7 +49,7 @@ func uses() []use {
 	}
 }
 
-// denials are clients that want what no rule allows.
+// denials are clients whose requests no rule allows.
 func denials() []use {
 	return []use{
 		{"curl http", "curl -sS http://denied.example.net/", ""},
@@ -66,7 +66,7 @@ func denials() []use {
 	}
 }
 
-// socketClient is a WebSocket client on nothing but the standard library.
+// socketClient is a WebSocket client that needs only the standard library.
 const socketClient = `import os, socket, ssl
 raw = socket.create_connection(("www.example.com", 443), timeout=60)
 s = ssl.create_default_context().wrap_socket(raw, server_hostname="www.example.com")
@@ -81,8 +81,8 @@ for text in (b"hello socket", b"and again"):
     print("echo:", f.read(head[1]).decode())
 `
 
-// TestClients has the clients that agents use work through an allow-list: once as they
-// are, and once with TLS opened on the way, of which they must not notice anything.
+// TestClients runs the clients that agents use through an allow-list: once with TLS as it is, and
+// once with TLS opened on the way. The clients must not notice the difference.
 func TestClients(t *testing.T) {
 	o := newOutside(t)
 	o.serve(t, "www.example.com", "203.0.113.40", webSite())

@@ -13,9 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestClosedPorts connects as "nc -z" does, from inside sandboxes of each tier: an address that no rule
-// allows is refused before its handshake, unless the port is one where a name could still decide. Each
-// refusal is one event, and what is allowed works.
+// TestClosedPorts connects as "nc -z" does, from inside sandboxes of each tier. An address that no
+// rule allows must be refused before its handshake, unless a name could still decide for that port.
+// Each refusal must be one event, and allowed connections must work.
 func TestClosedPorts(t *testing.T) {
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "203.0.113.9", webSite())
@@ -37,7 +37,7 @@ func TestClosedPorts(t *testing.T) {
 			}
 			d := &desk{Computer: c, t: t, id: sb.ID}
 			connects := "(exec 3<>/dev/tcp/198.51.100.20/%d) 2>/dev/null && echo open || echo closed"
-			if tier == carrel.Sim { // whose one client is curl: 7 is a connection that did not come about
+			if tier == carrel.Sim { // its only client is curl: 7 means that it could not connect
 				connects = "curl -s -m 30 http://198.51.100.20:%d/; [ $? = 7 ] && echo closed || echo open"
 			}
 			for _, p := range []struct {
@@ -63,7 +63,7 @@ func TestClosedPorts(t *testing.T) {
 	}
 }
 
-// refused are the refusals of one sandbox so far.
+// refused returns the refusals of one sandbox so far.
 func (h *house) refused(t *testing.T, id carrel.ID) []carrel.Decision {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -78,7 +78,7 @@ func (h *house) refused(t *testing.T, id carrel.ID) []carrel.Decision {
 	return out
 }
 
-// greet serves connections by speaking first.
+// greet serves connections; it speaks first.
 func greet(t *testing.T, l net.Listener) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

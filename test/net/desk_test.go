@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// house is a daemon that knows nothing but an outside.
+// house is a daemon whose network is an outside.
 type house struct {
 	*daemontest.Daemon
 	svc carrel.Service
@@ -73,7 +73,7 @@ func (d *desk) write(name, text string) {
 	}
 }
 
-// try runs a script and returns its exit code and all that it wrote.
+// try runs a script and returns its exit code and all its output.
 func (d *desk) try(t *testing.T, script string) (code int, out string) {
 	t.Helper()
 	r, err := d.Run(t.Context(), carrel.Command{Shell: script, Env: d.env, Timeout: 5 * time.Minute})
@@ -83,7 +83,7 @@ func (d *desk) try(t *testing.T, script string) (code int, out string) {
 	return r.ExitCode, string(r.Stdout) + string(r.Stderr)
 }
 
-// must runs a script that has to succeed and to say something.
+// must runs a script that must succeed and print want.
 func (d *desk) must(t *testing.T, script, want string) string {
 	t.Helper()
 	code, out := d.try(t, script)
@@ -93,7 +93,7 @@ func (d *desk) must(t *testing.T, script, want string) string {
 	return out
 }
 
-// bring puts a directory of the host's into the sandbox, at an absolute path.
+// bring copies a directory of the host into the sandbox, to an absolute path.
 func (d *desk) bring(from, to string) {
 	d.t.Helper()
 	r, w := io.Pipe()
@@ -121,8 +121,8 @@ func pack(w io.Writer, dir string) error {
 	return z.Close()
 }
 
-// plainFiles leaves out what is neither file nor directory: links that only tools of
-// the command line need.
+// plainFiles leaves out everything except files and directories: links that only command line tools
+// need.
 type plainFiles struct{ fs.FS }
 
 // ReadDir implements fs.ReadDirFS.

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// needle is a text that is looked for in every form that it might have been kept in.
+// needle is a text to search in every form in which it might have been stored.
 type needle struct {
 	text  string
 	forms [][]byte
@@ -25,7 +25,7 @@ func newNeedle(text string) needle {
 	for _, form := range []string{text, text[:len(text)/2], text[len(text)/2:], string(quoted), hex.EncodeToString([]byte(text))} {
 		n.forms = append(n.forms, []byte(form))
 	}
-	// In base64 a text looks different at each of three places.
+	// In base64 a text looks different at each of three offsets.
 	for shift := range 3 {
 		b := base64.StdEncoding.EncodeToString([]byte("xyz"[:shift] + text))
 		n.forms = append(n.forms, []byte(b[4*((shift+2)/3):len(b)-4]))
@@ -62,7 +62,8 @@ func (n needle) in(r io.Reader) (int, error) {
 	}
 }
 
-// below counts it in all files below a directory and names those that have it.
+// below searches all files below a directory and returns those that contain the needle, with
+// counts.
 func (n needle) below(t testing.TB, dir string) (where []string) {
 	t.Helper()
 	files := 0
@@ -71,7 +72,7 @@ func (n needle) below(t testing.TB, dir string) (where []string) {
 			return nil // files come and go
 		}
 		if err == nil && d.IsDir() && d.Name() == "templates" {
-			return fs.SkipDir // big, and written before there was a secret
+			return fs.SkipDir // big, and written before the secret existed
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -98,7 +99,7 @@ func (n needle) below(t testing.TB, dir string) (where []string) {
 	return where
 }
 
-// inText reports whether it is in a text.
+// inText reports whether a text contains the needle.
 func (n needle) inText(text string) bool {
 	count, _ := n.in(bytes.NewReader([]byte(text)))
 	return count > 0
@@ -116,7 +117,7 @@ func TestNeedle(t *testing.T) {
 	if n.inText("sk-ant-placeholder") {
 		t.Error("found in a placeholder")
 	}
-	// Across the edge of what is read at once.
+	// Across the boundary between two reads.
 	for _, at := range []int{4<<20 - 10, 4<<20 - 27, 8<<20 - 60} {
 		hay := append(bytes.Repeat([]byte{'.'}, at), n.text...)
 		if c, err := n.in(io.MultiReader(bytes.NewReader(hay), bytes.NewReader(make([]byte, 5<<20)))); c == 0 || err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// install runs a command unless what it makes is there.
+// install runs a command unless its result exists.
 func install(t *testing.T, makes, name string, args ...string) {
 	t.Helper()
 	if _, err := os.Stat(makes); err == nil {
@@ -33,21 +33,21 @@ func randomKey(prefix string) string {
 	return prefix + hex.EncodeToString(b)
 }
 
-// The names of the models' endpoints, and what the sandbox has in place of a key.
+// The names of the models' endpoints, and the text that the sandbox has in place of a key.
 const (
 	anthropicHost = "api.anthropic.example.com"
 	openaiHost    = "api.openai.example.com"
 	placeholder   = "sk-ant-placeholder-0123456789"
 )
 
-// models are the two endpoints and what a sandbox needs to use them.
+// models are the two endpoints, and the settings that a sandbox needs to use them.
 type models struct {
 	anthropic, openai *model
 	policy            *carrel.Policy
 	keys              []needle
 }
 
-// newModels puts the endpoints outside; their secrets must be kept by keep.
+// newModels puts the endpoints outside. keep must store their secrets.
 func newModels(t *testing.T, o *outside) *models {
 	m := &models{anthropic: newModel(randomKey("sk-ant-real-")), openai: newModel(randomKey("sk-real-"))}
 	m.keys = []needle{newNeedle(m.anthropic.key), newNeedle(m.openai.key)}
@@ -82,8 +82,8 @@ func (m *models) keep(t *testing.T, svc carrel.Service) {
 	}
 }
 
-// TestInjection has vendors' SDKs use models whose keys are put in on the way, and then
-// looks for the keys everywhere they must not be.
+// TestInjection has vendors' SDKs use models while the wire injects the keys. Then it searches for
+// the keys in all places where they must not be.
 func TestInjection(t *testing.T) {
 	o := newOutside(t)
 	m := newModels(t, o)
@@ -127,7 +127,7 @@ func TestInjection(t *testing.T) {
 		}
 	})
 	t.Run("another host gets nothing", func(t *testing.T) {
-		// The right server, asked in other words, and the wrong one.
+		// The right server with other requests, and the wrong server.
 		for _, script := range []string{
 			"curl -sS -m 20 -H 'Host: " + openaiHost + "' https://" + anthropicHost + "/v1/messages",
 			"curl -sS -m 20 --connect-to " + anthropicHost + ":443:denied.example.net:443 https://" + anthropicHost + "/v1/messages",
@@ -152,7 +152,7 @@ func TestInjection(t *testing.T) {
 	t.Run("the daemon", func(t *testing.T) { checkDaemon(t, h, d, m) })
 }
 
-// checkAgent checks what an agent says.
+// checkAgent checks an agent's output.
 func checkAgent(t *testing.T, out string) {
 	t.Helper()
 	for _, vendor := range []string{"anthropic", "openai"} {
@@ -191,7 +191,7 @@ func (d *desk) checkStream(t *testing.T, m *model) string {
 	return out.String()
 }
 
-// checkInside looks at all that was written inside and at every process.
+// checkInside searches all files written inside, and every process.
 func (d *desk) checkInside(t *testing.T, m *models) {
 	r, err := d.Run(t.Context(), carrel.Command{User: "root", Shell: lines(
 		"cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline",
@@ -210,11 +210,11 @@ func (d *desk) checkInside(t *testing.T, m *models) {
 	}
 }
 
-// checkDaemon keeps the sandbox's memory and looks for the keys in it and in all other
-// files of the daemon's, and in what it says.
+// checkDaemon takes a snapshot with the sandbox's memory. It searches for the keys in the snapshot,
+// in all other files of the daemon, and in its output.
 func checkDaemon(t *testing.T, h *house, d *desk, m *models) {
 	ctx := t.Context()
-	// Something that has the key's placeholder in its memory.
+	// A process with the key's placeholder in its memory.
 	if _, err := d.Start(ctx, carrel.Command{Shell: "exec sleep 1000", Env: d.env}); err != nil {
 		t.Fatal(err)
 	}

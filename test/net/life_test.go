@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// oldFriend looks a name up once, and from then on connects to that address for each
-// line that is added to a file, as programs do that keep what they looked up.
+// oldFriend looks a name up once. From then on it connects to that address for each line that is
+// added to a file, like a program that keeps its lookups.
 const oldFriend = `
 import os, socket, ssl, time
 address = socket.getaddrinfo("api.example.com", 443, socket.AF_INET)[0][4]
@@ -34,8 +34,8 @@ while True:
     answered += 1
 `
 
-// TestThroughLife: the policy, the credentials, the trust and what programs looked up
-// hold through pauses, forks, rollbacks and deaths of the daemon.
+// TestThroughLife shows that the policy, the credentials, the trust and programs' lookups stay
+// valid through pauses, forks, rollbacks and deaths of the daemon.
 func TestThroughLife(t *testing.T) {
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "203.0.113.9", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func TestThroughLife(t *testing.T) {
 	check(d, "adopted")
 	asked++
 
-	// A change of the rules is no less durable.
+	// A change of the rules must be just as durable.
 	if _, err := h.svc.SetNetwork(t.Context(), d.id, carrel.Network{}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// model is a vendor's endpoint that speaks the Messages and the Chat Completions API,
-// streaming included, to whoever has the key.
+// model is a vendor's endpoint. It speaks the Messages and the Chat Completions API, streaming
+// included, to every client with the key.
 type model struct {
 	key string
 
 	mu     sync.Mutex
 	served map[string]int // by path, with the right key
 	wrong  []string       // keys that were not it
-	// gate, where it is set, holds a stream back after its first event until somebody
-	// receives from it.
+	// gate, if it is set, holds a stream back after its first event until the test receives from
+	// it.
 	gate chan struct{}
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/pki"
 )
 
-// outside is the network as the daemon is told it: names, their addresses, and the
-// servers on loopback that are really there.
+// outside is the daemon's view of the network: names, their addresses, and the real servers on
+// loopback.
 type outside struct {
 	ca    *pki.CA // of all its servers
 	names map[string][]string
 	dial  map[string]string
-	// strays counts what reached servers that no policy here allows.
+	// strays counts connections to servers that no policy here allows.
 	strays atomic.Int64
 }
 
@@ -77,7 +77,7 @@ func (o *outside) listen(t testing.TB, at string) net.Listener {
 	return l
 }
 
-// table writes it down for a daemon.
+// table writes the table for a daemon.
 func (o *outside) table(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

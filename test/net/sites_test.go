@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// webSite says hello over every version of HTTP, tells events, and speaks WebSocket.
+// webSite says hello over every version of HTTP, sends events, and speaks WebSocket.
 func webSite() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func webSite() http.Handler {
 	return mux
 }
 
-// serveSocket answers a WebSocket's messages with themselves.
+// serveSocket sends each message of a WebSocket back.
 func serveSocket(w http.ResponseWriter, r *http.Request) {
 	c, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -67,7 +67,7 @@ func serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// gitSite serves a repository by git's own program, and returns where it is, too.
+// gitSite serves a repository with git's own program. It also returns the repository's path.
 func gitSite(t *testing.T) (h http.Handler, root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshSite is an SSH server that lets one key fetch from the repositories below root. It
-// returns that key.
+// sshSite is an SSH server. One key may fetch from the repositories below root; sshSite returns
+// that key.
 func sshSite(t *testing.T, l net.Listener, root string) (key string) {
 	t.Helper()
 	_, hostKey, err := ed25519.GenerateKey(rand.Reader)
@@ -83,7 +83,7 @@ func serveSSH(c net.Conn, config *ssh.ServerConfig, root string) {
 			cmd := exec.Command("git", "-c", "safe.directory=*", "upload-pack", filepath.Join(root, filepath.Base(repository)))
 			cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
 			code := byte(0)
-			// By a pipe, because Wait would wait for the end of an input of its own copying.
+			// Use a pipe: with cmd.Stdin, Wait would also wait for the end of the input.
 			in, err := cmd.StdinPipe()
 			if err == nil {
 				err = cmd.Start()

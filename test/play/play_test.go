@@ -24,7 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// page serves docs/play and counts what else is asked for.
+// page serves docs/play and records all other requests.
 func page(t *testing.T) (url string, strays *[]string) {
 	t.Helper()
 	dir := filepath.Join("..", "..", "docs", "play")
@@ -42,7 +42,7 @@ func page(t *testing.T) (url string, strays *[]string) {
 	return s.URL, strays
 }
 
-// chromium starts a browser that reaches nothing but this host's loopback.
+// chromium starts a browser that reaches only this host's loopback.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	var path string
@@ -55,18 +55,19 @@ func chromium(t *testing.T) context.Context {
 	}
 	testenv.Need(t, "play", err)
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("no-sandbox", os.Geteuid() == 0), // Chromium's own does not start as root
+		chromedp.Flag("no-sandbox", os.Geteuid() == 0), // Chromium's own sandbox does not start as root
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"), chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(t.Logf)) // of events that are newer than the library
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(t.Logf)) // log events that the library does not know
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestPage does what a visitor does: runs the examples and scripts, stops one that does not end, goes back to a moment.
+// TestPage acts as a visitor: it runs the examples and scripts, stops an endless one, and goes back
+// to a saved moment.
 func TestPage(t *testing.T) {
 	url, strays := page(t)
 	ctx := chromium(t)
@@ -126,14 +127,14 @@ func TestPage(t *testing.T) {
 	if output != "kept\n" {
 		t.Errorf("after the rollback: %q", output)
 	}
-	// One that does not end is stopped, the page lives on, and the next machine is new.
+	// An endless script is stopped, the page lives on, and the next machine is new.
 	if err := chromedp.Run(ctx, chromedp.SetValue("#script", examples[3], chromedp.ByID), chromedp.Click("#run", chromedp.ByID),
 		chromedp.Poll(`document.getElementById("output").textContent.startsWith("y\ny\ny\n")`, nil, chromedp.WithPollingTimeout(time.Minute)),
 		chromedp.Click("#stop", chromedp.ByID), status("ready")); err != nil {
 		t.Fatal(err)
 	}
 	run("cat f", "status 1")
-	// There is no way out of the page, and nothing was asked for but its own files.
+	// There is no way out of the page, and it requested only its own files.
 	run("curl -sS http://example.com/; wget -q -O - http://127.0.0.1:1/; echo end", "status 0")
 	if !strings.Contains(output, "end\n") {
 		t.Errorf("network: %q", output)
@@ -143,7 +144,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestWASI runs the machine as a plain program of a WASI runtime that gives it no files and no network.
+// TestWASI runs the machine as a plain program of a WASI runtime that gives it no files and no
+// network.
 func TestWASI(t *testing.T) {
 	testenv.Long(t, "building and compiling the module takes a minute; test-all has it")
 	wasm := filepath.Join(t.TempDir(), "sim.wasm")

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestBaseReady: who gets a sandbox that was kept ready finds nothing of how it was made ready, whichever way
-// clients speak; and its programs find their language in one file.
+// TestBaseReady shows that the user of a ready sandbox finds no traces of how it was made ready,
+// with both protocols of clients. Its programs must also find their language in one file.
 func TestBaseReady(t *testing.T) {
 	h := open(t, "--warm", "1", "--warm-floor", "base=1")
 	daemontest.Eventually(t, 4*time.Minute, "one is ready", func() bool {
@@ -31,7 +31,7 @@ func TestBaseReady(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat("/usr/lib/locale/C.utf8/LC_CTYPE"); err != nil {
-		return // this machine has no such language
+		return // this machine does not have that language
 	}
 	if got := h.run(t, sb, "grep -c /locale /proc/self/maps; grep -c /locale-archive /proc/self/maps; locale charmap"); got != "1\n1\nUTF-8" {
 		t.Errorf("a program's language lies in %q", got)

@@ -1,3 +1,3 @@
-// Package ready holds the tests, on real walls, of what is made before it is asked for:
+// Package ready tests, with real walls, things that are made before a client asks for them:
 // templates that are started once, and sandboxes that are kept ready.
 package ready

@@ -19,14 +19,14 @@ const (
 	readyLine = "/bin/server check"
 )
 
-// TestGolden starts a template once: what is created then has the server up, as it was at that
-// moment, and is itself in all else. A template that changes is started anew.
+// TestGolden starts a template once. Each sandbox created then has the server running, in the state
+// of that moment, and is otherwise its own. A changed template is started anew.
 func TestGolden(t *testing.T) {
 	h := open(t)
 	dir := root(t)
 	h.cli(t, "template", "import", "srv", dir, "--start", startLine, "--ready", readyLine)
 
-	first := h.create(t, carrel.CreateOptions{Template: "srv"}) // nothing is kept yet: it boots, and nobody waits
+	first := h.create(t, carrel.CreateOptions{Template: "srv"}) // no snapshot yet: it boots, and does not wait for one
 	if how := h.started(t, first.ID); how != "cold" {
 		t.Errorf("the first one was started %s", how)
 	}
@@ -59,7 +59,7 @@ func TestGolden(t *testing.T) {
 
 	h.cli(t, "template", "start", "srv", "--start", startLine+" second")
 	h.kill(t, append(boxes, first)...)
-	cold := h.create(t, carrel.CreateOptions{Template: "srv"}) // what was kept is of another start
+	cold := h.create(t, carrel.CreateOptions{Template: "srv"}) // the snapshot is of another start command
 	if how := h.started(t, cold.ID); how != "cold" {
 		t.Errorf("right after the change one was started %s", how)
 	}
@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("after the import: %+v", x)
 	}
 
-	// A daemon that is killed keeps what was kept.
+	// The snapshot survives a kill of the daemon.
 	before := h.at(t, third)
 	h.Kill9()
 	h.Restart()
@@ -95,7 +95,7 @@ func TestGolden(t *testing.T) {
 	daemontest.Eventually(t, 4*time.Minute, "what was kept went with its template", func() bool { return h.snapshots(t) == 0 && h.Kernels() == 0 })
 }
 
-// strangers tries a sandbox's guest with a sibling's token.
+// strangers tries a sandbox's guest with the token of another.
 func strangers(t *testing.T, h *house, sb carrel.Sandbox, token string) {
 	t.Helper()
 	for tok, want := range map[string]int{token: http.StatusUnauthorized, sb.AccessToken: http.StatusOK} {
@@ -117,7 +117,7 @@ func strangers(t *testing.T, h *house, sb carrel.Sandbox, token string) {
 	}
 }
 
-// snapshots counts what lies in the snapshot store, finished or not.
+// snapshots counts the snapshots in the store, finished or not.
 func (h *house) snapshots(t *testing.T) int {
 	t.Helper()
 	n := 0
@@ -131,8 +131,8 @@ func (h *house) snapshots(t *testing.T) int {
 	return n
 }
 
-// TestGoldenKeptReady has the pool restore ahead what a template's own start kept. What is kept ready when
-// the template changes is given up.
+// TestGoldenKeptReady has the pool restore sandboxes ahead from a template's own start. When the
+// template changes, ready sandboxes are given up.
 func TestGoldenKeptReady(t *testing.T) {
 	h := open(t, "--warm", "3", "--warm-floor", "srv=3")
 	h.cli(t, "template", "import", "srv", root(t), "--start", startLine, "--ready", readyLine)
@@ -143,7 +143,7 @@ func TestGoldenKeptReady(t *testing.T) {
 	boxes, all := make([]carrel.Sandbox, 3), make([]told, 3)
 	daemontest.InParallel(t, len(boxes), func(i int) (err error) {
 		opts := carrel.CreateOptions{Template: "srv", Timeout: time.Hour}
-		if i > 0 { // one takes over the identity that it finds, the others bring something
+		if i > 0 { // one takes over the identity that it finds, others bring some of it
 			opts.Env = map[string]string{"SECRET": "of one " + string(rune('a'+i))}
 		}
 		boxes[i], err = h.svc.Create(t.Context(), opts)
@@ -172,17 +172,17 @@ func TestGoldenKeptReady(t *testing.T) {
 		}
 		sb := h.create(t, carrel.CreateOptions{Template: "srv"})
 		defer h.kill(t, sb)
-		x, err := h.get(t, sb.ID) // one that was ready and has booted starts its server only now
+		x, err := h.get(t, sb.ID) // a ready one that has booted starts its server only now
 		return err == nil && slices.Equal(x.Args, []string{"second"}) && x.Born != all[0].Born && h.started(t, sb.ID) == "warm"
 	})
 }
 
-// TestGoldenKilled kills the daemon while a template is started: nothing is left of that, and the
-// next daemon starts it anew.
+// TestGoldenKilled kills the daemon while a template is started. Nothing of that may be left, and
+// the next daemon must start the template anew.
 func TestGoldenKilled(t *testing.T) {
 	h := open(t)
 	h.cli(t, "template", "import", "srv", root(t), "--start", startLine, "--ready", "/bin/sleep 1; "+readyLine)
-	for _, wait := range []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second} { // while it boots, while it is not ready, and about when it is kept
+	for _, wait := range []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second} { // during the boot, before it is ready, and around the snapshot
 		sb := h.create(t, carrel.CreateOptions{Template: "srv"})
 		h.kill(t, sb)
 		time.Sleep(wait)
@@ -208,8 +208,8 @@ func TestGoldenKilled(t *testing.T) {
 	}
 }
 
-// TestGoldenNeverReady has a template whose ready command never succeeds: what is created boots, and who asks is told why.
-// It takes the two minutes that a template is given.
+// TestGoldenNeverReady has a template whose ready command never succeeds. New sandboxes must boot,
+// and a client that asks must get the reason. It takes the two minutes that a template is given.
 func TestGoldenNeverReady(t *testing.T) {
 	testenv.Long(t, "takes more than two minutes")
 	t.Parallel()
@@ -229,7 +229,7 @@ func TestGoldenNeverReady(t *testing.T) {
 	if n := h.snapshots(t); n != 0 || h.Kernels() != 0 {
 		t.Errorf("%d snapshots and %d kernels are left", n, h.Kernels())
 	}
-	// What is wrong with the start command shows, too.
+	// Errors of the start command are shown, too.
 	if out := h.cli(t, "template", "inspect", "srv"); !strings.Contains(out, "did not succeed") {
 		t.Errorf("inspect: %s", out)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// told is what the template's server tells of itself.
+// told is the report of the template's server.
 type told struct {
 	Args                                        []string
 	PID, Asked                                  int
@@ -51,8 +51,8 @@ func (h *house) connect(t *testing.T) {
 	h.svc = svc
 }
 
-// root makes the directory of a small template: the server, and a shell with what it needs
-// of this machine.
+// root makes the directory of a small template: the server, and a shell with the files that it
+// needs from this machine.
 func root(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// cli runs the command line, which must succeed.
+// cli runs the command line. It must succeed.
 func (h *house) cli(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := h.CLI(args...).CombinedOutput()
@@ -106,7 +106,7 @@ func (h *house) cli(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// state is how a template's own start is doing.
+// state returns the state of a template's own start.
 func (h *house) state(t *testing.T, name string) string {
 	t.Helper()
 	tpl, err := h.svc.GetTemplate(t.Context(), name)
@@ -116,7 +116,7 @@ func (h *house) state(t *testing.T, name string) string {
 	return tpl.Golden
 }
 
-// ripe waits until a template's own start is kept, having had it wanted.
+// ripe asks for a template's own start and waits until its snapshot exists.
 func (h *house) ripe(t *testing.T, name string) {
 	t.Helper()
 	daemontest.Eventually(t, 4*time.Minute, "the template's own start is kept", func() bool {
@@ -151,7 +151,7 @@ func (h *house) kill(t *testing.T, list ...carrel.Sandbox) {
 	}
 }
 
-// started says how a sandbox got its first process.
+// started returns how a sandbox got its first process.
 func (h *house) started(t *testing.T, id carrel.ID) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -198,7 +198,7 @@ type statusError struct{ status, body string }
 // Error implements error.
 func (e *statusError) Error() string { return e.status + ": " + e.body }
 
-// at asks a sandbox's server, which must be up.
+// at asks a sandbox's server, which must be running.
 func (h *house) at(t *testing.T, sb carrel.Sandbox) told {
 	t.Helper()
 	x, err := h.get(t, sb.ID)
@@ -208,7 +208,7 @@ func (h *house) at(t *testing.T, sb carrel.Sandbox) told {
 	return x
 }
 
-// run runs a line in a sandbox and returns what it wrote.
+// run runs a line in a sandbox and returns its output.
 func (h *house) run(t *testing.T, sb carrel.Sandbox, line string) string {
 	t.Helper()
 	c, err := h.svc.Computer(t.Context(), sb.ID)
@@ -222,7 +222,7 @@ func (h *house) run(t *testing.T, sb carrel.Sandbox, line string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// kept are the kinds of a template that the pool has some of ready.
+// kept counts the ready kinds of a template in the pool.
 func (h *house) kept(t *testing.T, name string) (golden, other int) {
 	t.Helper()
 	st, err := h.svc.(carrel.Pools).Pool(t.Context())
@@ -241,8 +241,8 @@ func (h *house) kept(t *testing.T, name string) (golden, other int) {
 	return golden, other
 }
 
-// siblings compares sandboxes that go on from one moment: what the server had done before is the same in all,
-// and what makes each of them itself is not.
+// siblings compares sandboxes that go on from one moment. The server's state from before that
+// moment must be the same in all; their identities must differ.
 func siblings(t *testing.T, since time.Time, boxes []carrel.Sandbox, all []told) {
 	t.Helper()
 	var own []string

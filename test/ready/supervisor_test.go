@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// supervised is a daemon that was started as systemd starts one: with sockets that are open already, and a place to
-// tell how it is.
+// supervised is a daemon that was started in the way of systemd: with open sockets, and with a
+// socket for its state.
 type supervised struct {
 	cmd    *exec.Cmd
 	states *net.UnixConn
@@ -39,7 +39,8 @@ func supervise(t *testing.T, sockets ...*os.File) *supervised {
 	}
 	t.Cleanup(func() { _ = states.Close() })
 	s := &supervised{states: states, stderr: &bytes.Buffer{}}
-	// LISTEN_PID is the daemon's own number, which the shell has when it becomes the daemon.
+	// LISTEN_PID must be the daemon's process ID. The shell has that ID, because it becomes the
+	// daemon.
 	s.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", bin, "--data-dir", t.TempDir(), "serve", "--listen", "127.0.0.1:1", "--default-tier", "sim", "--warm", "0")
 	s.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+at, "LISTEN_FDS="+strconv.Itoa(len(sockets)))
 	s.cmd.ExtraFiles, s.cmd.Stderr = sockets, s.stderr
@@ -50,7 +51,7 @@ func supervise(t *testing.T, sockets ...*os.File) *supervised {
 	return s
 }
 
-// hear waits for the next state that the daemon tells.
+// hear waits for the next state that the daemon reports.
 func (s *supervised) hear(t *testing.T) string {
 	t.Helper()
 	if err := s.states.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -64,7 +65,7 @@ func (s *supervised) hear(t *testing.T) string {
 	return string(buf[:n])
 }
 
-// socket opens a port and gives its file away.
+// socket opens a port and returns its file.
 func socket(t *testing.T) (*os.File, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,8 +82,9 @@ func socket(t *testing.T) (*os.File, string) {
 	return f, addr
 }
 
-// TestSupervisor: the daemon serves the port that it was handed, though its own setting names another, and tells when
-// it is ready and when it stops. A request that came before it was there is answered.
+// TestSupervisor shows that the daemon serves the port that it got, although its own setting names
+// another, and reports when it is ready and when it stops. A request that came before it was ready
+// must be answered.
 func TestSupervisor(t *testing.T) {
 	f, addr := socket(t)
 	answer := make(chan error, 1)
@@ -111,7 +113,8 @@ func TestSupervisor(t *testing.T) {
 	}
 }
 
-// TestTwoSockets: the daemon has one port. A second socket would be silently dead.
+// TestTwoSockets shows that a second socket is refused. The daemon has one port, so nobody would
+// serve the second.
 func TestTwoSockets(t *testing.T) {
 	one, _ := socket(t)
 	two, _ := socket(t)
@@ -122,7 +125,8 @@ func TestTwoSockets(t *testing.T) {
 	}
 }
 
-// TestTightUmask: a daemon whose umask closes what it makes to others makes sandboxes all the same, whose users are others.
+// TestTightUmask shows that a daemon with a strict umask can make sandboxes, although these run as
+// other users.
 func TestTightUmask(t *testing.T) {
 	bin, err := filepath.Abs("../../bin/carrel")
 	if err != nil {

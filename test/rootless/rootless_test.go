@@ -26,10 +26,10 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// stranger is the uid the daemon runs as. It is nobody's.
+// stranger is the daemon's uid. No account has it.
 const stranger = 54321
 
-// world is a stranger's daemon and a client of it.
+// world is a daemon of the unprivileged user, and a client of it.
 type world struct {
 	*daemontest.Daemon
 	svc carrel.Service
@@ -138,7 +138,7 @@ func (w *world) testUsers(t *testing.T) {
 	if got := sh(t, c, "root", "id -u; chown daemon /home/user && stat -c %U /home/user"); got != "0\ndaemon\n" {
 		t.Errorf("as root: %q", got)
 	}
-	// The base was packed by a user to whom none of its files belongs.
+	// The user who packed the base owns none of its files.
 	if got := sh(t, c, "", "stat -Lc '%u:%g %a %n' / /usr /usr/bin/env /etc/passwd /root /tmp"); got != "0:0 755 /\n0:0 755 /usr\n0:0 755 /usr/bin/env\n0:0 644 /etc/passwd\n0:0 700 /root\n0:0 1777 /tmp\n" {
 		t.Errorf("owners and modes in base:\n%s", got)
 	}
@@ -210,7 +210,7 @@ func (w *world) testDisk(t *testing.T) {
 	}
 }
 
-// testMemory runs a bomb: nothing but the daemon itself bounds it.
+// testMemory runs a program that uses up memory. Only the daemon itself limits it.
 func (w *world) testMemory(bomb string) func(*testing.T) {
 	return func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -270,7 +270,7 @@ func (w *world) testNetwork(t *testing.T) {
 	_, c := w.box(t, carrel.CreateOptions{})
 	port := w.URL[strings.LastIndexByte(w.URL, ':')+1:]
 	for _, to := range []string{"127.0.0.1/" + port, "192.0.2.1/80", "10.0.0.1/" + port} {
-		// What the wire refuses is explained on the command's standard error; loopback is the
+		// The wire's refusals are explained on the command's standard error. Loopback is the
 		// sandbox's own.
 		want := ""
 		if !strings.HasPrefix(to, "127.") {
@@ -326,8 +326,8 @@ func (w *world) testCrash(t *testing.T) {
 	})
 }
 
-// TestPatientReader takes no output for longer than an impatient daemon would wait:
-// a person in a pager.
+// TestPatientReader takes no output for longer than an impatient daemon would wait, like a person
+// in a pager.
 func TestPatientReader(t *testing.T) {
 	testenv.Long(t, "takes 40 s")
 	w := start(t)
@@ -350,7 +350,7 @@ func TestPatientReader(t *testing.T) {
 	}
 }
 
-// report is carrel doctor --json.
+// report is the output of carrel doctor --json.
 type report []struct {
 	Driver, Problem, Hint string
 	OK                    bool
@@ -373,8 +373,8 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 
-	// The same where no user namespace may be made: inside one of our own, whose
-	// limit is our own to set.
+	// The same where no user namespace may be made: inside a user namespace of ours, whose limit we
+	// can set.
 	cmd := namespaces([]string{"PATH=" + os.Getenv("PATH")}, "echo 0 > /proc/sys/user/max_user_namespaces && exec "+w.Bin+" --data-dir "+w.Dir+" doctor --json")
 	row = doctor(t, cmd)
 	if row[0].OK || !strings.Contains(row[0].Problem, "max_user_namespaces is 0") || !strings.Contains(row[0].Hint, "sysctl user.max_user_namespaces") {
@@ -400,7 +400,7 @@ func doctor(t *testing.T, cmd *exec.Cmd) report {
 	return rows
 }
 
-// namespaces is a shell line run by the stranger in a user namespace of its own.
+// namespaces returns a shell line that the stranger runs in its own user namespace.
 func namespaces(env []string, line string) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Env, cmd.Dir = env, "/"
@@ -409,7 +409,7 @@ func namespaces(env []string, line string) *exec.Cmd {
 		Credential:  &syscall.Credential{Uid: stranger, Gid: stranger, NoSetGroups: true},
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: stranger, HostID: stranger, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: stranger, HostID: stranger, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE}, // in that namespace, where the limit is its own
+		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE}, // only in that namespace, which has its own limit
 	}
 	return cmd
 }

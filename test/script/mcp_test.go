@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// note is what the server of these tests keeps.
+// note is an entry that the server of these tests stores.
 type note struct {
 	Text  string   `json:"text" jsonschema:"what to remember"`
 	Stars int      `json:"stars,omitempty"`
@@ -22,7 +22,7 @@ type notes struct {
 	Notes []note `json:"notes"`
 }
 
-// serveNotes is an MCP server on this process's streams: a list of notes, and what goes wrong.
+// serveNotes is an MCP server on this process's streams: a list of notes, and tools that fail.
 func serveNotes() {
 	var mu sync.Mutex
 	var all notes

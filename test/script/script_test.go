@@ -1,7 +1,6 @@
-// Package script holds the end-to-end tests of the command line: each
-// testdata/*.txt is a script that runs the real carrel command against a real
-// daemon with the sim driver, and says what must come out; testdata/real/*.txt run
-// against a daemon with real walls.
+// Package script has the end-to-end tests of the command line. Each testdata/*.txt is a script that
+// runs the real carrel command against a real daemon with the sim driver, and contains the expected
+// output. The scripts testdata/real/*.txt run against a daemon with real walls.
 package script
 
 import (
@@ -26,7 +25,7 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", server.URL, server.APIKey)
 }
 
-// TestRealScripts runs those that need real processes, against a real daemon.
+// TestRealScripts runs the scripts that need real processes.
 func TestRealScripts(t *testing.T) {
 	d := daemontest.Start(t)
 	runScripts(t, "testdata/real", d.URL, d.Key)

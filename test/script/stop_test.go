@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestStoppedDaemon: after a clean stop, clients say that the daemon does not run, and a command
-// that was under way says that its sandbox may live on. Neither takes the stop for anything else.
+// TestStoppedDaemon shows that, after a clean stop, clients say that the daemon does not run, and a
+// running command says that its sandbox may live on. Neither takes the stop for another error.
 func TestStoppedDaemon(t *testing.T) {
 	d := daemontest.Start(t, "--default-tier", "sim")
 	sleeper := start(t, d, "sim")
@@ -35,7 +35,7 @@ func TestStoppedDaemon(t *testing.T) {
 	}
 }
 
-// list is what "carrel ls" says for a data directory whose daemon does not run.
+// list returns the output of "carrel ls" for a data directory whose daemon does not run.
 func list(d *daemontest.Daemon, dir string) string {
 	cmd := exec.Command(d.Bin, "--data-dir", dir, "ls")
 	cmd.Env = []string{"HOME=/nonexistent"}
@@ -50,7 +50,7 @@ type underWay struct {
 	said bytes.Buffer
 }
 
-// start starts a command in a sandbox of its own, and returns when it runs.
+// start starts a command in a new sandbox, and returns when it runs.
 func start(t *testing.T, d *daemontest.Daemon, template string) *underWay {
 	t.Helper()
 	id, err := d.CLI("create", "-t", template).Output()
@@ -69,7 +69,7 @@ func start(t *testing.T, d *daemontest.Daemon, template string) *underWay {
 	return u
 }
 
-// end waits for the command and returns what it said.
+// end waits for the command and returns its output.
 func (u *underWay) end(t *testing.T) string {
 	t.Helper()
 	if err := u.cmd.Wait(); err == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestURL: the URL that the command line prints leads to the port, when its name is taken for the
-// daemon's address, as browsers take it.
+// TestURL shows that the printed URL leads to the port, if its name means the daemon's address, as
+// in browsers.
 func TestURL(t *testing.T) {
 	d := daemontest.Start(t)
 	id, err := d.CLI("create", "-t", "base").Output()
@@ -42,7 +42,7 @@ func TestURL(t *testing.T) {
 			return false
 		}
 		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body) // a part of it fails the comparison
+		body, _ := io.ReadAll(resp.Body) // an incomplete body fails the comparison
 		return resp.StatusCode == http.StatusOK && strings.Contains(string(body), "PRETTY_NAME")
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// canUnshare says whether a mount namespace can be made, which giving a process
-// a resolver of its own needs.
+// canUnshare returns the reason why no mount namespace can be made. A process with its own resolver
+// needs one.
 func canUnshare() error {
 	out, err := exec.Command("unshare", "--mount", "true").CombinedOutput()
 	if err != nil {
@@ -29,8 +29,8 @@ func canUnshare() error {
 	return nil
 }
 
-// resolver answers every name with 127.0.0.1, for processes that wrap puts in a
-// mount namespace of their own.
+// resolver answers every name with 127.0.0.1. It is for processes that wrap puts into their own
+// mount namespace.
 type resolver struct{ conf string }
 
 // startResolver serves DNS on an address of the loopback range until the test ends.
@@ -75,8 +75,8 @@ func (r resolver) wrap(cmd *exec.Cmd) {
 	cmd.Path = "/usr/bin/unshare"
 }
 
-// makeCertificates writes an authority (ca.pem) and a certificate of its for
-// domain and *.domain (cert.pem, key.pem), and returns the authority's file.
+// makeCertificates writes an authority (ca.pem) and a certificate from it for domain and *.domain
+// (cert.pem, key.pem). It returns the authority's file.
 func makeCertificates(t *testing.T, dir, domain string) string {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

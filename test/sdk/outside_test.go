@@ -19,9 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/pki"
 )
 
-// startOutside starts all that sandboxes of these tests find outside, and returns the
-// file that tells a daemon of it: two sites that tell what they were asked, and a SOCKS5
-// proxy.
+// startOutside starts everything that sandboxes of these tests find outside: two sites that report
+// their requests, and a SOCKS5 proxy. It returns the file that tells a daemon about them.
 func startOutside(t *testing.T) string {
 	t.Helper()
 	ca, err := pki.New("Test authority")
@@ -76,8 +75,8 @@ func listen(t *testing.T, dial map[string]string, at string) net.Listener {
 	return l
 }
 
-// tellHandler tells in JSON what was asked. Values of headers are told backwards, too: a secret that was
-// put into a request is struck out of its response.
+// tellHandler reports the request in JSON. It also writes header values backwards, because a secret
+// that was put into a request is struck out of the response.
 func tellHandler(proxy *socksServer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers, echo := make(map[string]string), make(map[string]string)
@@ -93,8 +92,8 @@ func tellHandler(proxy *socksServer) http.Handler {
 	})
 }
 
-// socksServer is a SOCKS5 proxy that wants the user "user" and the password "password",
-// and keeps what it was asked for.
+// socksServer is a SOCKS5 proxy that demands the user "user" and the password "password", and
+// records its requests.
 type socksServer struct {
 	names map[string][]string
 	dial  map[string]string

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// refusing is a service that starts nothing for now.
+// refusing is a service that starts nothing at the moment.
 type refusing struct {
 	carrel.Service
 	kind  carrel.Kind
@@ -29,7 +29,7 @@ func (s *refusing) Create(context.Context, carrel.CreateOptions) (carrel.Sandbox
 		Hint: "try again in 1s", RetryAfter: time.Second}
 }
 
-// TestOverload: E2B's SDK takes a refusal for what it is, and tries again as it was told.
+// TestOverload shows that E2B's SDK understands a refusal, and tries again when it was told to.
 func TestOverload(t *testing.T) {
 	_, err := exec.LookPath("node")
 	testenv.Need(t, "node", err)

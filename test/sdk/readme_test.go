@@ -23,7 +23,8 @@ type block struct {
 // fenced finds the blocks of a page.
 var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// blocks returns the page's blocks in order. A block without a language would be passed over in silence.
+// blocks returns the page's blocks in order. A block without a language fails the test; otherwise
+// nobody would notice that it is not run.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	page, err := os.ReadFile("../../README.md")
@@ -40,7 +41,7 @@ func blocks(t *testing.T) []block {
 	return all
 }
 
-// wants is what a block must have printed, by a line that it holds.
+// wants is the expected output of a block, by a line in the block.
 var wants = map[string]string{
 	"carrel serve &":                      `(?s)42\n.*notes\.txt\ni[a-z0-9]{20}`,
 	"cat >agent.yaml <<'END'":             `(?s)allow`,
@@ -50,9 +51,9 @@ var wants = map[string]string{
 	"carrel run -- npm test":              `(?s)tests passed.*claude was here.*upgraded`,
 }
 
-// TestReadme runs what README.md tells its readers to type, from top to bottom: the blocks of the shell in one session,
-// the programs between them as files. The machine has nothing of Carrel's yet: an empty home directory, and a network of
-// its own in which no port is taken.
+// TestReadme runs all that README.md tells its readers to type, from top to bottom: the shell
+// blocks in one session, the programs between them as files. The machine has nothing of Carrel's
+// yet: an empty home directory, and its own network in which no port is taken.
 func TestReadme(t *testing.T) {
 	var err error
 	if os.Getuid() != 0 {
@@ -68,7 +69,7 @@ func TestReadme(t *testing.T) {
 	}
 	nodeTests("*")(t) // these install the SDKs
 	pythonTests("test_sync*.py")(t)
-	home, err := os.MkdirTemp("/srv", "carrel-readme.") // a box has a /tmp and a /var/tmp of its own
+	home, err := os.MkdirTemp("/srv", "carrel-readme.") // a box has its own /tmp and /var/tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// prologue readies the session: its own loopback, and an end that leaves nothing.
+// prologue prepares the session: its own loopback, and a clean-up at the end.
 const prologue = `set -euo pipefail
 ip link set lo up
 finish() { carrel kill --all >/dev/null 2>&1 || true; }
@@ -129,7 +130,8 @@ carrel() {
 }
 `
 
-// partOf is how a block is run, or "" for the one that builds what is tested.
+// partOf returns the shell text that runs a block, or "" for the block that builds the tested
+// program.
 func partOf(t *testing.T, work string, i int, b block) string {
 	t.Helper()
 	file := func(name string) string {
@@ -163,7 +165,8 @@ func partOf(t *testing.T, work string, i int, b block) string {
 	return ""
 }
 
-// prepare makes the files that the page's commands speak of. The agent itself is not here: a program stands for it.
+// prepare makes the files that the page's commands name. A program stands for the agent, which is
+// not here.
 func prepare(t *testing.T, home, work string) {
 	t.Helper()
 	for name, text := range map[string]string{
@@ -182,7 +185,7 @@ func prepare(t *testing.T, home, work string) {
 	}
 }
 
-// session runs a script in namespaces of its own and returns what it wrote.
+// session runs a script in its own namespaces and returns its output.
 func session(t *testing.T, home, work, bin, script string) string {
 	t.Helper()
 	name := filepath.Join(home, "session.sh")

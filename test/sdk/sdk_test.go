@@ -69,7 +69,7 @@ func pythonTests(files string) func(t *testing.T) *exec.Cmd {
 
 var installing sync.Mutex
 
-// install runs a command unless what it makes is there.
+// install runs a command unless its result exists.
 func install(t *testing.T, makes, name string, args ...string) {
 	t.Helper()
 	installing.Lock()
@@ -82,8 +82,8 @@ func install(t *testing.T, makes, name string, args ...string) {
 	}
 }
 
-// TestPlain uses one plain port and routing headers: only environment variables
-// are set, nothing on the machine.
+// TestPlain uses one plain port and routing headers. It sets only environment variables and changes
+// nothing on the machine.
 func TestPlain(t *testing.T) {
 	d := daemontest.Start(t, "--wire-table", startOutside(t))
 	runSuites(t, suites(), func(cmd *exec.Cmd) {
@@ -91,7 +91,8 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// TestSimulated has simulated sandboxes: all that needs neither memory that comes back nor a listener inside.
+// TestSimulated uses simulated sandboxes: all tests that need neither a restored memory nor a
+// listener inside.
 func TestSimulated(t *testing.T) {
 	d := daemontest.Start(t, "--wire-table", startOutside(t))
 	runSuites(t, []suite{
@@ -103,7 +104,8 @@ func TestSimulated(t *testing.T) {
 	})
 }
 
-// TestNamespaces has sandboxes of Linux namespaces: commands, files, terminals and lives are as with a kernel of their own.
+// TestNamespaces uses sandboxes of Linux namespaces. Commands, files, terminals and lifecycles must
+// be as with a kernel of their own.
 func TestNamespaces(t *testing.T) {
 	d := daemontest.Start(t, "--default-tier", "ns")
 	ns := []suite{{"npm-newest", "node", nodeTests("commands", "files", "pty", "life"), []string{"SDK=e2b"}}}
@@ -131,7 +133,7 @@ func TestHostNames(t *testing.T) {
 func runSuites(t *testing.T, suites []suite, prepare func(*exec.Cmd)) {
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
-			t.Parallel() // with one other on two cores: most of a suite is waiting
+			t.Parallel() // two at once on two cores: a suite mostly waits
 			cmd := s.cmd(t)
 			cmd.Env = append(cleanEnv(), s.env...)
 			prepare(cmd)
@@ -162,7 +164,7 @@ func runFor(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return out.String(), err
 }
 
-// cleanEnv is this environment without what would change an SDK's mind.
+// cleanEnv returns this environment without variables that would influence an SDK.
 func cleanEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -11,9 +11,9 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestSelfSigned uses host names and the daemon's own authority: what a developer
-// does who has no certificate. The suites run in full with TestHostNames; here they
-// are those that reach previews and streams.
+// TestSelfSigned uses host names and the daemon's own authority, as a developer without a
+// certificate does. TestHostNames runs the full suites; here run those that reach previews and
+// streams.
 func TestSelfSigned(t *testing.T) {
 	testenv.Need(t, "namespaces", canUnshare())
 	_, err := exec.LookPath("node")
@@ -36,7 +36,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	t.Log(lastLines(text, 12))
-	// Without the authority nobody believes it.
+	// Without the authority no client accepts the certificate.
 	blind := exec.Command("node", "--test", "js/life.test.mjs")
 	blind.Env = append(cleanEnv(), "SDK=e2b", "E2B_DOMAIN="+d.Domain, "E2B_API_KEY="+d.Key)
 	dns.wrap(blind)

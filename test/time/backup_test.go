@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestBackup takes backups while sandboxes are paused, resumed, kept and killed beside it, loses the whole data
-// directory, and goes on from the last backup.
+// TestBackup takes backups while sandboxes are paused, resumed, snapshotted and killed. Then it
+// deletes the whole data directory, and goes on from the last backup.
 func TestBackup(t *testing.T) {
 	d := daemontest.Start(t)
 	svc := connect(t, d)
@@ -43,7 +43,7 @@ func TestBackup(t *testing.T) {
 	var file string
 	names := []string{"one", "two", "three"}
 	if testing.Short() {
-		names = names[:1] // each holds the whole base image
+		names = names[:1] // each contains the whole base image
 	}
 	for _, name := range names {
 		file = filepath.Join(t.TempDir(), name)
@@ -84,7 +84,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// stir makes sandboxes and moments come and go until ctx ends.
+// stir makes sandboxes and snapshots come and go until ctx ends.
 func stir(ctx context.Context, svc carrel.Service) {
 	for ctx.Err() == nil {
 		sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim, Timeout: time.Hour})
@@ -99,7 +99,7 @@ func stir(ctx context.Context, svc carrel.Service) {
 	}
 }
 
-// endOthers kills all sandboxes but those that are kept.
+// endOthers kills all sandboxes except kept.
 func endOthers(ctx context.Context, t *testing.T, svc carrel.Service, kept map[carrel.ID]carrel.Tier) {
 	t.Helper()
 	page, err := svc.List(ctx, carrel.ListOptions{Limit: 100})

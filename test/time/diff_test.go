@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// TestDiff compares real snapshots, of memory and of files: what was added, removed,
-// changed and renamed among the template's own files and among those on top.
+// TestDiff compares real snapshots, of memory and of files. Files were added, removed, changed and
+// renamed, among the template's own files and among those on top.
 func TestDiff(t *testing.T) {
 	d := daemontest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -1,4 +1,3 @@
-// Package time holds the tests of what may never be lost: whole computers with
-// everything a person leaves running in them go through pauses, forks and
-// rollbacks, and are compared byte for byte.
+// Package time has the tests of data that must never be lost. Whole computers with running programs
+// go through pauses, forks and rollbacks, and are compared byte for byte.
 package time

@@ -20,14 +20,14 @@ var witnessPy string
 //go:embed tree.py
 var treePy string
 
-// desk is all that somebody left running in a sandbox.
+// desk is everything that somebody left running in a sandbox.
 type desk struct {
 	c                    carrel.Computer
 	witness, shell, term *daemontest.Session
-	web                  int // requests so far on the one connection inside
+	web                  int // requests so far on the only connection inside
 }
 
-// look is what a desk looks like: equal before and after, or something is lost.
+// look is the visible state of a desk. It must be equal before and after, or something is lost.
 type look struct{ witness, shell, term string }
 
 // furnish starts everything.
@@ -62,8 +62,8 @@ func furnish(t *testing.T, c carrel.Computer) *desk {
 	return d
 }
 
-// look asks everything what it holds; the web server also for one more answer on the
-// connection that it has had since the beginning.
+// look asks every program for its contents. It also asks the web server for one more answer on the
+// connection that was open from the beginning.
 func (d *desk) look(ctx context.Context) (look, error) {
 	var l look
 	var err error
@@ -89,7 +89,7 @@ func (d *desk) look(ctx context.Context) (look, error) {
 	return l, err
 }
 
-// again is the same desk in another sandbox, or on new connections.
+// again returns the same desk in another sandbox, or on new connections.
 func (d *desk) again(ctx context.Context, c carrel.Computer) (*desk, error) {
 	n := &desk{c: c, web: d.web}
 	var err error
@@ -104,7 +104,7 @@ func (d *desk) again(ctx context.Context, c carrel.Computer) (*desk, error) {
 	return n, nil
 }
 
-// same fails unless a desk looks as it did.
+// same fails unless a desk looks as before.
 func (d *desk) same(ctx context.Context, want look) error {
 	got, err := d.look(ctx)
 	if err == nil && got != want {
@@ -113,10 +113,9 @@ func (d *desk) same(ctx context.Context, want look) error {
 	return err
 }
 
-// TestEverythingSurvives leaves a Python process with 200 MB, a database in the
-// middle of a transaction, a web server with a client, a shell with a job, a
-// terminal and 10,000 files in a sandbox, and takes that through 20 pauses, two
-// forks and a rollback.
+// TestEverythingSurvives leaves these in a sandbox: a Python process with 200 MB, a database in the
+// middle of a transaction, a web server with a client, a shell with a job, a terminal and 10,000
+// files. It takes the sandbox through 20 pauses, two forks and a rollback.
 func TestEverythingSurvives(t *testing.T) {
 	cycles := 20
 	if testing.Short() {

@@ -46,8 +46,8 @@ func arrived(ctx context.Context, t *testing.T, svc carrel.Service, id carrel.Sn
 	}
 }
 
-// TestMove takes a snapshot on one daemon and goes on from it on another, which shares
-// nothing with the first but a bucket.
+// TestMove takes a snapshot on one daemon and goes on from it on another. The two share only a
+// bucket.
 func TestMove(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t)
@@ -115,7 +115,7 @@ func TestMove(t *testing.T) {
 	if got := run(t, c, "echo $ORIGIN; hostname; cat /run/carrel/generation"); got != "here\n"+string(moved.ID)+"\n1" {
 		t.Errorf("it says of itself: %s", got)
 	}
-	// And it has a time of its own there.
+	// It also has its own timeline there.
 	if _, err := to.Pause(ctx, moved.ID, carrel.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +125,11 @@ func TestMove(t *testing.T) {
 	if _, err := to.Create(ctx, carrel.CreateOptions{Template: string(carrel.NewSnapshotID())}); !errors.Is(err, carrel.NotFound) {
 		t.Errorf("a snapshot that is nowhere: %v", err)
 	}
-	here.Restart() // so that the test's end finds it
+	here.Restart() // so that the test's end can stop it
 }
 
-// TestBadMoments is what a caller may get wrong about time, and what may be wrong
-// with a snapshot: the right error, and no half state.
+// TestBadMoments makes a caller's usual mistakes about time, and uses damaged snapshots. It must
+// get the right error, and no half-done change.
 func TestBadMoments(t *testing.T) {
 	d := daemontest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -167,13 +167,13 @@ func TestBadMoments(t *testing.T) {
 	check("another sandbox's moment", err, carrel.Invalid, string(b.ID), "carrel create --from")
 	_, err = svc.Rollback(ctx, a.ID, carrel.NewSnapshotID(), carrel.RollbackOptions{})
 	check("a moment that is not", err, carrel.NotFound)
-	_, err = svc.Fork(ctx, a.ID, carrel.ForkOptions{Count: -1}) // too many for one request are asked for in batches
+	_, err = svc.Fork(ctx, a.ID, carrel.ForkOptions{Count: -1}) // a client asks for large numbers in batches
 	check("−1 forks", err, carrel.Invalid, "count")
 	_, err = svc.Pause(ctx, carrel.NewID(), carrel.PauseOptions{})
 	check("pause nothing", err, carrel.NotFound)
 	check("delete nothing", svc.DeleteSnapshot(ctx, string(carrel.NewSnapshotID())), carrel.NotFound)
 
-	// Pause while pausing: one of them does it.
+	// Several pauses at once: one of them does it.
 	errs := make(chan error, 8)
 	for range cap(errs) {
 		go func() { _, err := svc.Pause(ctx, a.ID, carrel.PauseOptions{}); errs <- err }()
@@ -196,7 +196,7 @@ func TestBadMoments(t *testing.T) {
 	}
 	check("delete what it resumes from", svc.DeleteSnapshot(ctx, string(sb.Snapshot)), carrel.Conflict, string(a.ID))
 
-	// Damage is found before anything comes of it, and the sandbox stays what it is.
+	// Damage is found before it has an effect, and the sandbox stays as it is.
 	damage := func(id carrel.SnapshotID, how func(path string) error) {
 		t.Helper()
 		paths, _ := filepath.Glob(filepath.Join(d.Dir, "snapshots", "hot", string(id), "*"))
@@ -231,7 +231,7 @@ func TestBadMoments(t *testing.T) {
 		_, err = f.WriteAt(buf[:], 9000)
 		return err
 	}
-	// With the packed copy there, a damaged hot one is only an inconvenience; without, it is the end.
+	// With the packed copy, a damaged hot copy only costs time. Without it, the snapshot is lost.
 	ofA := snap(a.ID)
 	damage(ofA.ID, flip)
 	if _, err := svc.Create(ctx, carrel.CreateOptions{Template: string(ofA.ID)}); err != nil {

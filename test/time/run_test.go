@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// run runs a line in a sandbox that must succeed, and returns its output.
+// run runs a line in a sandbox and returns its output. The line must succeed.
 func run(t *testing.T, c carrel.Computer, line string) string {
 	t.Helper()
 	res, err := c.Run(t.Context(), carrel.Command{Shell: line})

@@ -11,41 +11,41 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// Config is what an [Agent] is made of.
+// Config holds the parts and settings of an [Agent].
 type Config struct {
 	// System is the operating system to serve. Required.
 	System System
-	// Logger takes what went wrong inside; nil discards it.
+	// Logger takes errors from inside; nil discards them.
 	Logger *slog.Logger
-	// Trusted reports whether a peer is the host's end of the link: only such a
-	// peer may call /init and the tunnel. nil trusts nobody.
+	// Trusted reports whether a peer is the host's end of the link. Only such a peer may call /init
+	// and the tunnel. nil trusts nobody.
 	Trusted func(remote net.Addr) bool
-	// KeepAlive is how often an idle stream sends a keepalive event, where the
-	// client does not ask for an interval of its own; 0 means 30 s.
+	// KeepAlive is how often an idle stream sends a keepalive event if the client asks for no
+	// interval of its own; 0 means 30 s.
 	KeepAlive time.Duration
-	// DefaultUser runs what names no user, until /init says otherwise; "" means "user".
+	// DefaultUser runs requests that name no user, until /init sets another; "" means "user".
 	DefaultUser string
-	// DefaultWorkdir is where processes start and relative paths begin, until
-	// /init says otherwise; "" means the user's home.
+	// DefaultWorkdir is where processes start and relative paths begin, until /init sets another;
+	// "" means the user's home.
 	DefaultWorkdir string
-	// EnvVars are the sandbox's environment until /init says otherwise.
+	// EnvVars are the sandbox's environment until /init sets another.
 	EnvVars map[string]string
-	// Announce writes the sandbox's and template's ids to /run/e2b at /init, where
-	// E2B's templates look for them. Only for a System that is the sandbox's own.
+	// Announce writes the ids of the sandbox and its template to /run/e2b at /init, where E2B's
+	// templates look for them. Only for a System that belongs to the sandbox alone.
 	Announce bool
-	// Denials keeps what the wire refuses in guest.DeniedFile. Only for a System that is
-	// the sandbox's own.
+	// Denials records refused traffic in guest.DeniedFile. Only for a System that belongs to the
+	// sandbox alone.
 	Denials bool
-	// OwnerLimit is how long a refused program is looked for, while its refusal waits; 0
-	// is 15 ms.
+	// OwnerLimit bounds the search for the program of a refusal, while the refusal waits; 0 is 15
+	// ms.
 	OwnerLimit time.Duration
-	// Setup, if given, makes the System ready for work; it may be called again.
-	// Every route but /health and /init waits for it.
+	// Setup, if given, makes the System ready for work; it may be called again. Every route but
+	// /health and /init waits for it.
 	Setup func()
-	// Phases are the start's, which the answer to /init tells; nil has none.
+	// Phases records the phases of the start for the answer to /init; nil records none.
 	Phases *guest.Phases
-	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil when
-	// there is nobody to ask.
+	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil if there is no
+	// host to ask.
 	Checkpoint func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error)
 }
 
@@ -55,14 +55,14 @@ type Agent struct {
 	sys System
 	log *slog.Logger
 
-	// ctx ends at Close: streams and watchers end with it. Goroutines that
-	// outlive a request are started with spawn, so that Close can wait for them.
+	// ctx ends at Close, and streams and watchers end with it. Goroutines that outlive a request
+	// are started with spawn, so that Close can wait for them.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	// admission is held for reading while a request is let in, and for writing while the
-	// identity changes. It is taken before any other lock.
+	// admission is held for reading while a request is admitted, and for writing while the identity
+	// changes. It is taken before any other lock.
 	admission sync.RWMutex
 	exchanges exchanges
 	conns     conns
@@ -113,8 +113,7 @@ func (a *Agent) Close() {
 	a.wg.Wait()
 }
 
-// spawn runs fn in a goroutine that Close waits for. fn must end soon after
-// a.ctx has.
+// spawn runs fn in a goroutine that Close waits for. fn must end soon after a.ctx ends.
 func (a *Agent) spawn(fn func()) {
 	a.wg.Add(1)
 	go func() {

@@ -11,9 +11,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// checkToken reports whether a request may pass: it carries the access token in
-// X-Access-Token, or none is set. The comparison takes the same time whatever
-// the token, its length included.
+// checkToken reports whether a request may pass: either it carries the access token in
+// X-Access-Token, or no token is set. The comparison takes the same time for every token of every
+// length.
 func (a *Agent) checkToken(h http.Header) bool {
 	want := a.accessToken()
 	if want == "" {
@@ -23,8 +23,8 @@ func (a *Agent) checkToken(h http.Header) bool {
 	return subtle.ConstantTimeCompare(w[:], g[:]) == 1
 }
 
-// userName returns the user that a request's Authorization header names, as
-// the SDKs send it (Basic, "name:"), and "" when it names none.
+// userName returns the user in a request's Authorization header, in the form that the SDKs send
+// (Basic, "name:"). It returns "" if there is none.
 func userName(h http.Header) string {
 	scheme, coded, ok := strings.Cut(h.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "basic") {
@@ -38,14 +38,13 @@ func userName(h http.Header) string {
 	return name
 }
 
-// user finds the account that a Connect request runs as: the one that its
-// headers name, or the default.
+// user finds the account that a Connect request runs as: the one in its headers, or the default.
 func (a *Agent) user(h http.Header) (User, *connect.Error) {
 	return a.userNamed(userName(h))
 }
 
-// userNamed finds an account by name; "" means the default user. The text of
-// its error is envd's, which clients look at.
+// userNamed finds an account by name; "" means the default user. Its error has envd's text, because
+// clients look at it.
 func (a *Agent) userNamed(name string) (User, *connect.Error) {
 	text := "invalid username: '%s'"
 	if name == "" {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// checkpointLimit bounds the waiting for a checkpoint.
+	// checkpointLimit bounds the wait for a checkpoint.
 	checkpointLimit = time.Minute
-	// maxPatterns and maxPattern bound what /init may ask to look for before each command.
+	// maxPatterns and maxPattern bound the number and length of the patterns in an /init.
 	maxPatterns = 64
 	maxPattern  = 1 << 10
-	// maxCommand is how much of a command's line the host is told.
+	// maxCommand is the most bytes of a command's line that the host gets.
 	maxCommand = 4 << 10
 )
 
-// errNoHost is why a guest without a host's door takes no checkpoints.
+// errNoHost is the reason why a guest without a way to its host takes no checkpoints.
 var errNoHost = errors.New("this guest has no way to ask its host")
 
 // compilePatterns compiles CheckpointBefore; the error names the bad one.
@@ -47,9 +47,8 @@ func compilePatterns(list []string) ([]*regexp.Regexp, error) {
 	return out, nil
 }
 
-// commandLine is what the patterns are matched against: the line that a shell was
-// asked to run, as the SDKs do it with /bin/bash -l -c, or the program with its
-// arguments.
+// commandLine returns the text that the patterns are matched against: the line for the shell, in
+// the SDKs' form /bin/bash -l -c, or else the program with its arguments.
 func commandLine(cfg *process.ProcessConfig) string {
 	args := cfg.GetArgs()
 	switch path.Base(cfg.GetCmd()) {
@@ -66,10 +65,10 @@ func commandLine(cfg *process.ProcessConfig) string {
 	return strings.Join(append([]string{cfg.GetCmd()}, args...), " ")
 }
 
-// checkpointBefore asks the host for a checkpoint where the identity wants one
-// before this command, and waits for it. In a copy that is restored from it the
-// connection to the host is gone, or the request is interrupted by /init: there it
-// fails, and the command does not start a second time.
+// checkpointBefore asks the host for a checkpoint and waits for it, if a pattern of the identity
+// matches this command. In a copy that is restored from that checkpoint, the connection to the host
+// is gone, or /init interrupts the request. There it fails, and the command does not start a second
+// time.
 func (a *Agent) checkpointBefore(ctx context.Context, cfg *process.ProcessConfig) *connect.Error {
 	line := commandLine(cfg)
 	if !a.wantsCheckpoint(line) {

@@ -11,9 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
-// jsonCodec is protobuf's JSON, with a short way for what nearly all bytes are:
-// pieces of output. The general encoder looks at each byte of them for characters
-// to escape, which base64 has none of.
+// jsonCodec is protobuf's JSON with a fast path for pieces of output, which are nearly all bytes.
+// The general encoder searches each byte for characters to escape, but base64 has none.
 type jsonCodec struct{}
 
 // Name returns the name under which the protocol knows the codec.
@@ -25,10 +24,10 @@ func (jsonCodec) IsBinary() bool { return false }
 // Marshal encodes a message.
 func (c jsonCodec) Marshal(msg any) ([]byte, error) { return c.MarshalAppend(nil, msg) }
 
-// MarshalStable encodes a message so that equal ones give equal bytes.
+// MarshalStable encodes equal messages as equal bytes.
 func (c jsonCodec) MarshalStable(msg any) ([]byte, error) { return c.Marshal(msg) }
 
-// MarshalAppend encodes a message behind what dst holds.
+// MarshalAppend appends an encoded message to dst.
 func (jsonCodec) MarshalAppend(dst []byte, msg any) ([]byte, error) {
 	var event *process.ProcessEvent
 	switch m := msg.(type) {
@@ -51,7 +50,7 @@ func (jsonCodec) MarshalAppend(dst []byte, msg any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// outputOf returns what a data event carries, under its name in JSON.
+// outputOf returns the bytes of a data event, and their name in JSON.
 func outputOf(event *process.ProcessEvent) (name string, data []byte, ok bool) {
 	switch d := event.GetData().GetOutput().(type) {
 	case *process.ProcessEvent_DataEvent_Stdout:
@@ -64,7 +63,7 @@ func outputOf(event *process.ProcessEvent) (name string, data []byte, ok bool) {
 	return "", nil, false
 }
 
-// Unmarshal decodes a message. Fields that we do not know are a newer client's.
+// Unmarshal decodes a message. It ignores unknown fields: a newer client may send them.
 func (jsonCodec) Unmarshal(data []byte, msg any) error {
 	m, ok := msg.(proto.Message)
 	if !ok {

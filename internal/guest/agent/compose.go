@@ -10,7 +10,7 @@ import (
 	"path"
 )
 
-// maxComposeBody bounds a request of /files/compose: its paths.
+// maxComposeBody bounds the body of a /files/compose request, which holds paths.
 const maxComposeBody = 1 << 20
 
 // composeRequest is the body of POST /files/compose.
@@ -20,9 +20,8 @@ type composeRequest struct {
 	Username    *string  `json:"username"`
 }
 
-// compose serves POST /files/compose: it joins files, uploaded piece by piece,
-// into one, and removes the pieces. The destination is replaced at once, when all
-// is there.
+// compose serves POST /files/compose: it joins files that were uploaded in pieces into one, and
+// removes the pieces. It replaces the destination in one step, when all data is there.
 func (f *fileService) compose(w http.ResponseWriter, r *http.Request) {
 	var req composeRequest
 	body := http.MaxBytesReader(w, io.NopCloser(newStallingBody(w, r)), maxComposeBody)
@@ -59,7 +58,7 @@ func (f *fileService) compose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, written{Name: text(path.Base(dest)), Path: text(dest), Type: "file"})
 }
 
-// composition is one request's work.
+// composition is the work of one request.
 type composition struct {
 	f       *fileService
 	user    User
@@ -142,8 +141,8 @@ func (c *composition) join(name string) (serr *statusError) {
 	return nil
 }
 
-// append adds one source. Where the System can copy from file to file without
-// this process seeing the bytes, it does.
+// append adds one source. If the System can copy from file to file without this process, it uses
+// that.
 func (c *composition) append(dst File, name string) *statusError {
 	src, err := c.f.a.sys.Open(name)
 	if err != nil {
@@ -166,7 +165,7 @@ func (c *composition) append(dst File, name string) *statusError {
 	return refuseFault("error composing source "+name, err)
 }
 
-// remove removes what is no longer needed; what can't be stays, and harms nobody.
+// remove removes a file that is no longer needed. If that fails, the file stays and does no harm.
 func (c *composition) remove(name string) {
 	if err := c.f.a.sys.Remove(name); err != nil {
 		c.f.a.log.Debug("composing files", "path", name, "err", err)

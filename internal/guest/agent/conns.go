@@ -6,16 +6,15 @@ import (
 	"sync"
 )
 
-// conns are the connections of the server that serves this agent. A restored guest
-// drops those it had: nobody is at their other ends.
+// conns are the connections of the server of this agent. A restored guest drops its old
+// connections, because their other ends are gone.
 type conns struct {
 	mu   sync.Mutex
 	open map[*trackedConn]struct{}
 }
 
-// Listen wraps the listener of the server of this agent's handler: connections are
-// read in large pieces (see [ReadAhead]), and a restore can drop them. The server
-// also needs [ConnContext].
+// Listen wraps the listener of the server for this agent's handler. Connections are then read in
+// large pieces (see [ReadAhead]), and a restore can drop them. The server also needs [ConnContext].
 func (a *Agent) Listen(l net.Listener) net.Listener {
 	return &trackedListener{Listener: ReadAhead(l), conns: &a.conns}
 }
@@ -23,8 +22,7 @@ func (a *Agent) Listen(l net.Listener) net.Listener {
 // connKey is the context key of a request's connection.
 type connKey struct{}
 
-// ConnContext is for http.Server.ConnContext: requests know the connection that
-// they came by.
+// ConnContext is for http.Server.ConnContext. With it, a request's context holds its connection.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*trackedConn); ok {
 		return context.WithValue(ctx, connKey{}, t)
@@ -32,7 +30,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// dropOthers closes every connection but the one that ctx is of.
+// dropOthers closes every connection except the one in ctx.
 func (c *conns) dropOthers(ctx context.Context) {
 	own, _ := ctx.Value(connKey{}).(*trackedConn)
 	c.mu.Lock()
@@ -48,9 +46,9 @@ func (c *conns) dropOthers(ctx context.Context) {
 	}
 }
 
-// reset closes connections so that their peers, if there are any, can't take it for
-// an orderly end. All are prepared before one is closed: who copies between them
-// would close the other as usual.
+// reset closes connections so that their peers, if any, see an error and not an orderly end. It
+// prepares all before it closes the first: a goroutine that copies between two of them would close
+// the other in the usual way.
 func reset(conns ...net.Conn) {
 	for _, c := range conns {
 		if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
@@ -72,7 +70,7 @@ func (l *trackedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It has what the server looks for in a connection: ReadAhead's type has.
+	// The server looks for certain methods of a connection. ReadAhead's type has them.
 	t := &trackedConn{readAheadConn: c.(*readAheadConn), conns: l.conns}
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()

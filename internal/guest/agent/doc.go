@@ -1,14 +1,14 @@
-// Package agent is the guest's side of the door: the envd protocol of E2B's SDKs
-// over HTTP, for whatever [System] it is given.
+// Package agent is the guest's side of the link: it serves the envd protocol of E2B's SDKs over
+// HTTP, for any [System].
 //
-// It serves the Connect services process.Process and filesystem.Filesystem, file
-// contents under /files, and /health, /metrics, /envs, /init and the tunnel.
+// It serves the Connect services process.Process and filesystem.Filesystem, file contents under
+// /files, and /health, /metrics, /envs, /init and the tunnel.
 //
 // # Threats
 //
-// The agent is reached by the gateway and by every process inside the sandbox.
-// /init, which sets the access token, and the tunnel are answered only to peers
-// that Config.Trusted accepts: the host's end of the wire, never a process
-// inside. Every other route demands the access token when one is set. A request
-// may name any path or user: that is no escape, for the caller owns the sandbox.
+// The gateway and every process inside the sandbox can reach the agent. /init sets the access
+// token. The agent answers /init and the tunnel only to peers that Config.Trusted accepts: the
+// host's end of the wire, never a process inside. Every other route demands the access token if one
+// is set. A request may name any path or user. That is no escape, because the caller owns the
+// sandbox.
 package agent

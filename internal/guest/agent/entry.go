@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/filesystem"
 )
 
-// describer turns entries into what clients see of files. It remembers the names
-// of accounts, so that a long listing asks once for each; it serves one request.
+// describer turns entries into the protocol's file descriptions. It remembers account names, so
+// that a long listing asks for each only once. It serves one request.
 type describer struct {
 	a     *Agent
 	names map[[2]uint32][2]string
@@ -23,8 +23,8 @@ func (a *Agent) describer() *describer {
 	return &describer{a: a, names: map[[2]uint32][2]string{}}
 }
 
-// stat describes the file at a path; a link is described itself, but with the
-// type and mode of what it leads to.
+// stat describes the file at a path. A link itself is described, but with the type and mode of its
+// target.
 func (d *describer) stat(name string) (*filesystem.EntryInfo, error) {
 	e, err := d.a.sys.Lstat(name)
 	if err != nil {
@@ -36,8 +36,8 @@ func (d *describer) stat(name string) (*filesystem.EntryInfo, error) {
 	return d.describe(name, e), nil
 }
 
-// describe describes an entry that was found without following links, under the
-// path by which the client asked for it.
+// describe describes an entry that was found without following links, under the client's path for
+// it.
 func (d *describer) describe(name string, e Entry) *filesystem.EntryInfo {
 	owner, group := d.owners(e.UID, e.GID)
 	info := &filesystem.EntryInfo{
@@ -61,8 +61,8 @@ func (d *describer) describe(name string, e Entry) *filesystem.EntryInfo {
 	return info
 }
 
-// follow fills in where a link leads. One that leads nowhere, or in a circle, is
-// its own target and of no type.
+// follow fills in a link's target. A link that leads nowhere, or in a circle, is its own target and
+// has no type.
 func (d *describer) follow(name string, info *filesystem.EntryInfo) {
 	info.Type, info.Mode = filesystem.FileType_FILE_TYPE_UNSPECIFIED, 0
 	target, err := d.a.sys.EvalSymlinks(name)
@@ -85,12 +85,12 @@ func (d *describer) owners(uid, gid uint32) (owner, group string) {
 	return names[0], names[1]
 }
 
-// metadata reads what uploads stored beside a file. Whatever keeps it from being
-// read, the file itself is there: then there is none. What is no text, as another
-// program may store, would spoil the whole answer and is left out.
+// metadata reads the attributes that uploads stored with a file. If they can't be read, it returns
+// none, because the file itself is there. It leaves out values that are not text, as another
+// program may store: one would spoil the whole answer.
 func (a *Agent) metadata(e Entry) map[string]string {
 	if !e.Mode.IsRegular() && e.Mode&(fs.ModeDir|fs.ModeSymlink) == 0 {
-		return nil // devices and pipes have no attributes of users
+		return nil // devices and pipes have no user attributes
 	}
 	attrs, err := a.sys.Attrs(e.Path)
 	if err != nil {
@@ -104,11 +104,11 @@ func (a *Agent) metadata(e Entry) map[string]string {
 	return attrs
 }
 
-// text makes a name fit for an answer: Linux names are bytes, the protocol's
-// strings are UTF-8, and one odd name must not spoil a whole listing.
+// text makes a name valid UTF-8. Linux names are bytes, the protocol's strings are UTF-8, and one
+// odd name must not spoil a whole listing.
 func text(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// fileType is the protocol's word for a kind of file.
+// fileType returns the protocol's word for a kind of file.
 func fileType(mode fs.FileMode) filesystem.FileType {
 	switch {
 	case mode.IsRegular():

@@ -14,16 +14,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// interrupted is why the guest itself ended a request before its time.
+// interrupted is the reason why the guest itself ended a request early.
 type interrupted struct{ reason string }
 
 func (e *interrupted) Error() string { return e.reason }
 
-// errRestored ends what was open when the snapshot was taken that this guest has
-// been restored from: its clients are another machine's, or long gone.
+// errRestored ends requests that were open when the snapshot of this restored guest was taken.
+// Their clients are on another machine, or long gone.
 var errRestored = &interrupted{"the sandbox was restored from a snapshot"}
 
-// interruption returns why the guest ended a request, nil when it did not.
+// interruption returns the reason why the guest ended a request, or nil if it did not.
 func interruption(ctx context.Context) *interrupted {
 	var why *interrupted
 	if ctx.Err() != nil && errors.As(context.Cause(ctx), &why) {
@@ -32,14 +32,14 @@ func interruption(ctx context.Context) *interrupted {
 	return nil
 }
 
-// manner is how a request can be ended before its time.
+// manner is the way to end a request early.
 type manner int
 
 const (
-	plainCall   manner = iota // broken off: there is no way to say why
+	plainCall   manner = iota // broken off: the answer can't carry a reason
 	connectCall               // answered with the reason
-	inputCall                 // the same, but its handler waits for the client's words
-	tunnelCall                // ends by itself when its context does
+	inputCall                 // the same, but its handler waits for the client's data
+	tunnelCall                // ends by itself with its context
 )
 
 // mannerOf returns the manner of a route's requests.
@@ -55,17 +55,17 @@ func mannerOf(path string) manner {
 	return plainCall
 }
 
-// exchange is a request that is being served.
+// exchange is a request that is being handled.
 type exchange struct {
 	manner manner
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it has been served
-	// writes counts the beginnings and ends of writes of a Connect call's answer: an odd
-	// number that stays is a client that takes nothing.
+	done   chan struct{} // closed when the handler has returned
+	// writes counts the beginnings and ends of writes to a Connect call's answer. If it stays odd,
+	// the client takes nothing.
 	writes atomic.Int64
 
 	mu      sync.Mutex
-	ctl     *http.ResponseController // nil once served: then it must not be touched
+	ctl     *http.ResponseController // nil once the handler returned; don't use it then
 	stopped bool                     // interrupt was called
 	writing int64                    // what writes was then
 }
@@ -73,8 +73,8 @@ type exchange struct {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// interrupt ends the exchange. A Connect call answers with the reason; anything
-// else has no way to say it and breaks off.
+// interrupt ends the exchange. A Connect call answers with the reason; any other request breaks
+// off, because its answer can't carry one.
 func (x *exchange) interrupt(why *interrupted) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,9 +83,9 @@ func (x *exchange) interrupt(why *interrupted) {
 	if x.ctl == nil {
 		return
 	}
-	// Where a connection has no deadlines the end of the context has to do. One whose
-	// request has been read must not get one for reading: net/http, which listens for the
-	// client's going away, would take it for that, for all requests to come.
+	// If a connection has no deadlines, the end of the context must do. A request that has been
+	// read completely must get no read deadline: net/http reads on to notice that the client
+	// leaves, and would take the deadline for that, for all later requests.
 	switch x.manner {
 	case inputCall:
 		_ = x.ctl.SetReadDeadline(past)
@@ -95,8 +95,8 @@ func (x *exchange) interrupt(why *interrupted) {
 	}
 }
 
-// abort ends an exchange whose client has taken nothing since interrupt. One that
-// is merely slow on a busy machine still gets to say why it ends.
+// abort ends an exchange whose client has taken nothing since interrupt. A client that is only slow
+// on a busy machine still gets the reason.
 func (x *exchange) abort() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,8 +105,8 @@ func (x *exchange) abort() {
 	}
 }
 
-// insist looks now and then at an exchange that did not end in time, and aborts it when a write, perhaps one that
-// began after the interruption, does not come to its end.
+// insist checks an exchange that did not end in time again and again. It aborts the exchange when a
+// write does not end, even one that began after the interruption.
 func (x *exchange) insist() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,14 +121,13 @@ func (x *exchange) insist() {
 	time.AfterFunc(leaveInsist, x.insist)
 }
 
-// end is called when the exchange has been served; it reports whether the answer
-// must be broken off.
+// end is called when the handler has returned. It reports whether the answer must be broken off.
 func (x *exchange) end() (broken bool) {
 	x.mu.Lock()
 	switch x.manner {
 	case connectCall, inputCall:
 		if x.stopped {
-			_ = x.ctl.Flush() // who waits for done may freeze us the next moment
+			_ = x.ctl.Flush() // a goroutine that waits for done may freeze us at once
 		}
 	case plainCall:
 		broken = x.stopped
@@ -143,8 +142,7 @@ func (x *exchange) end() (broken bool) {
 // exchangeKey is the context key of a request's exchange.
 type exchangeKey struct{}
 
-// exchanges are the requests being served, but for those of the host about the
-// guest itself.
+// exchanges are the open requests, except the host's requests about the guest itself.
 type exchanges struct {
 	mu   sync.Mutex
 	open map[*exchange]struct{}
@@ -171,7 +169,7 @@ func (e *exchanges) end(x *exchange) (broken bool) {
 	return broken
 }
 
-// all returns those that are open now.
+// all returns the open exchanges.
 func (e *exchanges) all() []*exchange {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,13 +186,13 @@ func (e *exchanges) count() int {
 	return len(e.open)
 }
 
-// isConnect reports whether a route is one of the Connect services'.
+// isConnect reports whether a route belongs to a Connect service.
 func isConnect(path string) bool {
 	return strings.HasPrefix(path, "/process.") || strings.HasPrefix(path, "/filesystem.")
 }
 
-// isShort reports whether a route is answered at once: then there is nothing to
-// interrupt, and nobody is active who asks how the guest is.
+// isShort reports whether a route is answered at once. Such a request needs no interruption, and
+// asking for the guest's state does not count as activity.
 func isShort(path string) bool {
 	switch path {
 	case "/health", "/init", "/metrics", "/envs", guest.LeavePath, guest.ActivityPath, guest.RefusedPath:
@@ -203,9 +201,9 @@ func isShort(path string) bool {
 	return false
 }
 
-// admit registers requests and demands the access token. Both happen under one
-// lock, which a restore takes for writing: whoever was let in by the old token is
-// registered by then, and is interrupted with it.
+// admit registers requests and demands the access token. Both happen under one lock, which a
+// restore takes for writing. So a request that was admitted with the old token is already
+// registered when the restore comes, and is interrupted.
 func (a *Agent) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isShort(r.URL.Path) {
@@ -221,7 +219,7 @@ func (a *Agent) admit(next http.Handler) http.Handler {
 		}
 		defer func() {
 			if a.exchanges.end(x) {
-				panic(http.ErrAbortHandler) // what was cut off must not look complete
+				panic(http.ErrAbortHandler) // a cut-off answer must not look complete
 			}
 		}()
 		if !ok {
@@ -232,12 +230,12 @@ func (a *Agent) admit(next http.Handler) http.Handler {
 	})
 }
 
-// interrupts gives calls that the guest ended the reason as their error.
+// interrupts sets the error of calls that the guest ended to the reason.
 type interrupts struct{}
 
 var _ connect.Interceptor = interrupts{}
 
-// explain returns the error that the client of a call is told.
+// explain returns the error for the client of a call.
 func explain(ctx context.Context, err error) error {
 	if why := interruption(ctx); err != nil && why != nil {
 		return connect.NewError(connect.CodeUnavailable, why)

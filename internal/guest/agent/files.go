@@ -28,8 +28,8 @@ func (a *Agent) filesHandler() http.Handler {
 	return mux
 }
 
-// fileService is the contents of files over plain HTTP. Statuses and texts of its
-// errors are envd's, but for paths that can't be, where envd blames itself.
+// fileService serves file contents over plain HTTP. Its errors have envd's statuses and texts,
+// except for invalid paths, where envd reports an error of its own.
 type fileService struct {
 	a       *Agent
 	buffers buffers
@@ -66,8 +66,8 @@ func parseFileQuery(raw string) (*fileQuery, error) {
 	return q, nil
 }
 
-// begin checks a request for /files and finds the account it is for. When it
-// reports false, the answer has been written.
+// begin checks a request for /files and finds its account. If it reports false, it has written the
+// answer.
 func (f *fileService) begin(w http.ResponseWriter, r *http.Request, op string) (q *fileQuery, u User, ok bool) {
 	q, err := parseFileQuery(r.URL.RawQuery)
 	if err != nil {
@@ -82,8 +82,7 @@ func (f *fileService) begin(w http.ResponseWriter, r *http.Request, op string) (
 	return q, u, ok
 }
 
-// account finds the user of a request. When it reports false, the answer has been
-// written.
+// account finds the user of a request. If it reports false, it has written the answer.
 func (f *fileService) account(w http.ResponseWriter, name string) (User, bool) {
 	if name == "" {
 		name = f.a.defaultUser()

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// download serves GET /files: a file's contents, whole or in ranges, gzipped when
-// the client asks for that.
+// download serves GET /files: a file's contents, whole or in ranges, gzipped if the client asks for
+// that.
 func (f *fileService) download(w http.ResponseWriter, r *http.Request) {
 	q, u, ok := f.begin(w, r, signRead)
 	if !ok {
@@ -40,7 +40,7 @@ func (f *fileService) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// short cuts what a client wrote to a length fit for an error.
+// short cuts a client's text to a length fit for an error.
 func short(s string) string {
 	if len(s) > 256 {
 		s = s[:256] + "…"
@@ -87,8 +87,7 @@ func (f *fileService) serve(w http.ResponseWriter, r *http.Request, name string)
 	}
 }
 
-// partial reports whether a request is for part of a file, or for a file only if
-// something holds.
+// partial reports whether a request is for a part of a file, or has a condition.
 func partial(h http.Header) bool {
 	for _, name := range []string{"Range", "If-Modified-Since", "If-None-Match", "If-Range"} {
 		if h.Get(name) != "" {
@@ -98,7 +97,7 @@ func partial(h http.Header) bool {
 	return false
 }
 
-// contentType is a file's type by its name.
+// contentType returns a file's type by its name.
 func contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
@@ -106,8 +105,8 @@ func contentType(name string) string {
 	return "application/octet-stream"
 }
 
-// serveGzip sends a file compressed. It is compressed lightly: the link is fast,
-// and the time is the sandbox's.
+// serveGzip sends a file compressed. It compresses lightly: the link is fast, and the sandbox pays
+// for the processor time.
 func (f *fileService) serveGzip(w *stallingWriter, r *http.Request, name string, file File) {
 	w.Header().Set("Content-Encoding", gzipCoding)
 	w.Header().Set("Content-Type", contentType(name))
@@ -128,8 +127,8 @@ func (f *fileService) serveGzip(w *stallingWriter, r *http.Request, name string,
 	}
 }
 
-// serveUnsized sends a file that says it is empty: those of /proc and /sys do,
-// whatever they hold, and http.ServeContent would believe it.
+// serveUnsized sends a file whose reported size is 0. Files of /proc and /sys report 0 whatever
+// they hold, and http.ServeContent would believe it.
 func (f *fileService) serveUnsized(w *stallingWriter, r *http.Request, name string, file File) {
 	buf := f.buffers.get()
 	defer f.buffers.put(buf)
@@ -155,8 +154,7 @@ func (f *fileService) serveUnsized(w *stallingWriter, r *http.Request, name stri
 	}
 }
 
-// abort ends a request whose answer is under way, so that the client sees that it
-// is cut off and not whole.
+// abort breaks off an answer, so that the client sees that it is incomplete.
 func (f *fileService) abort(name string, err error) {
 	f.a.log.Debug("sending a file", "path", name, "err", err)
 	panic(http.ErrAbortHandler)

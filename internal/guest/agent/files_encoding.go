@@ -17,7 +17,7 @@ const (
 	identityCoding = "identity"
 )
 
-// errNotAcceptable is the answer to an Accept-Encoding that leaves nothing we have.
+// errNotAcceptable answers an Accept-Encoding that allows no encoding of ours.
 var errNotAcceptable = errors.New("error parsing Accept-Encoding: no acceptable encoding found, supported: [gzip]")
 
 // coding is one entry of an Accept-Encoding header.
@@ -26,7 +26,7 @@ type coding struct {
 	quality float64
 }
 
-// parseCoding reads an entry; a quality that is no number counts as none.
+// parseCoding reads an entry. It ignores a quality that is not a number.
 func parseCoding(s string) coding {
 	name, params, _ := strings.Cut(s, ";")
 	c := coding{strings.ToLower(strings.TrimSpace(name)), 1}
@@ -35,7 +35,7 @@ func parseCoding(s string) coding {
 		if !strings.EqualFold(strings.TrimSpace(key), "q") {
 			continue
 		}
-		// Written so that NaN, which is neither, is refused too.
+		// Both comparisons are false for NaN, so it is refused too.
 		if q, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && q >= 0 && q <= 1 {
 			c.quality = q
 		}
@@ -43,15 +43,14 @@ func parseCoding(s string) coding {
 	return c
 }
 
-// accepted is what a client takes.
+// accepted are the encodings that a client takes.
 type accepted struct {
 	coding   string // the one to use
 	identity bool   // whether plain contents are acceptable
 }
 
-// negotiate chooses between gzip and identity as RFC 9110, section 12.5.3, says,
-// and as envd does: the client's order counts among equals, and "*" means plain
-// contents unless they are refused.
+// negotiate chooses between gzip and identity, as RFC 9110, section 12.5.3, and envd do. Among
+// equal qualities the client's order decides. "*" means plain contents unless they are refused.
 func negotiate(header string) (accepted, error) {
 	if strings.TrimSpace(header) == "" {
 		return accepted{identityCoding, true}, nil
@@ -87,8 +86,8 @@ func negotiate(header string) (accepted, error) {
 	return accepted{identityCoding, true}, nil
 }
 
-// allows reports whether a coding is not refused: by its own entry, or else by
-// "*". The header's first word on it counts.
+// allows reports whether a coding is not refused. Its own entry decides, or else "*"; the first
+// entry in the header wins.
 func allows(all []coding, name string) bool {
 	for _, n := range []string{name, "*"} {
 		if i := slices.IndexFunc(all, func(c coding) bool { return c.name == n }); i >= 0 {
@@ -98,8 +97,8 @@ func allows(all []coding, name string) bool {
 	return true
 }
 
-// decoded returns the plain contents of a request's body. Errors in the
-// compressed form appear when it is read.
+// decoded returns the plain contents of a request's body. Errors in the compressed data appear
+// while it is read.
 func decoded(r *http.Request, body io.Reader) (io.Reader, error) {
 	header := r.Header.Get("Content-Encoding")
 	switch c := parseCoding(header); c.name {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// FuzzMultipartPath checks that the path of a part is found whatever surrounds
-// it, and that what is stored lies where resolvePath says and nowhere else.
+// FuzzMultipartPath checks that the path of a part is found whatever surrounds it. The file must be
+// stored at the path of resolvePath and nowhere else.
 func FuzzMultipartPath(f *testing.F) {
 	for _, s := range []string{
 		`form-data; name="file"; filename="a.txt"`,
@@ -48,7 +48,7 @@ func FuzzMultipartPath(f *testing.F) {
 		if merr != nil || params["filename"] != name {
 			t.Fatalf("%q gave %q, want %q (%v)", disposition, name, params["filename"], merr)
 		}
-		// The whole way through a form: what comes out is what went in.
+		// Pass a complete form through: the result must equal the input.
 		if strings.ContainsAny(disposition, "\r\n") {
 			return
 		}
@@ -67,7 +67,7 @@ func FuzzMultipartPath(f *testing.F) {
 	})
 }
 
-// FuzzSignature checks that only the signature of the very request passes.
+// FuzzSignature checks that a signature passes only for its own request.
 func FuzzSignature(f *testing.F) {
 	token := "secret"
 	future := time.Now().Add(time.Hour).Unix()
@@ -104,7 +104,7 @@ func FuzzSignature(f *testing.F) {
 	})
 }
 
-// FuzzAcceptEncoding checks that what is chosen was not refused.
+// FuzzAcceptEncoding checks that the chosen encoding was not refused.
 func FuzzAcceptEncoding(f *testing.F) {
 	for _, s := range []string{"", "gzip", "gzip;q=0", "identity;q=0", "*;q=0", "*", "gzip, deflate, br", "GZIP ; Q=0.5 , identity;q=1", "gzip;q=NaN", "gzip;q=-1, *", "identity;q=0,*;q=0.1", ",,;;,q=0", "gzip;q=0,gzip"} {
 		f.Add(s)

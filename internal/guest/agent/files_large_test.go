@@ -23,15 +23,15 @@ func largeSize() int64 {
 	return 1 << 30
 }
 
-// source gives n bytes that repeat with a period that is no power of two, and
-// hashes them if asked to.
+// source gives n bytes that repeat with a period that is no power of two. It hashes them if asked
+// to.
 type source struct {
 	left int64
 	at   int
 	sum  hash.Hash
 }
 
-// pattern is what a source repeats.
+// pattern is the text that a source repeats.
 var pattern = []byte(strings.Repeat("carrel, a small private desk; ", 34953)) // 1 MiB and a bit
 
 func (s *source) Read(p []byte) (int, error) {
@@ -79,8 +79,8 @@ func heapPeak(fn func()) uint64 {
 	return 0
 }
 
-// sink is a file that counts what is written and keeps nothing: a gigabyte of
-// this machine's disk would say nothing of memory.
+// sink is a file that counts written bytes and keeps nothing. A gigabyte on this machine's disk
+// would show nothing about memory.
 type sink struct {
 	agent.File
 	written *int64
@@ -127,7 +127,7 @@ func TestLargeFilesInConstantMemory(t *testing.T) {
 		measure("download, "+accept, func() {
 			req, err := http.NewRequest("GET", d.url+query("path", "big"), nil)
 			must(t, err)
-			if accept != "gzip" { // which the client asks for, and undoes, by itself
+			if accept != "gzip" { // Go's client asks for gzip and undoes it by itself
 				req.Header.Set("Accept-Encoding", accept)
 			}
 			resp, err := http.DefaultClient.Do(req)

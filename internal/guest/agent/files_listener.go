@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// readAhead is how much a connection reads at once while data is streaming in.
+// readAhead is the size of one read while data streams in.
 const readAhead = 256 << 10
 
-// ReadAhead wraps a listener for the server of an [Agent]'s handler, so that
-// uploads are read in large pieces. net/http reads a connection through 4 KiB,
-// and a chunked body makes it go through them for each chunk: inside a sandbox,
-// where a call into the kernel is dear, that halves the speed of an upload.
+// ReadAhead wraps a listener for the server of an [Agent]'s handler, so that uploads are read in
+// large pieces. net/http reads a connection through a 4 KiB buffer, and a chunked body goes through
+// it chunk by chunk. System calls are expensive inside a sandbox, so that halves the speed of an
+// upload.
 //
-// An idle connection holds no buffer: it is taken when a read was filled to the
-// brim, which says that more is waiting, and given back when it is empty.
+// An idle connection holds no buffer. A connection takes a buffer after a read that was filled
+// completely, because more data is then waiting. It gives the buffer back when it is empty.
 func ReadAhead(l net.Listener) net.Listener { return &readAheadListener{Listener: l} }
 
 type readAheadListener struct {
@@ -32,7 +32,7 @@ func (l *readAheadListener) Accept() (net.Conn, error) {
 	return &readAheadConn{Conn: c, buffers: &l.buffers}, nil
 }
 
-// readAheadConn is one connection. Like any, it has one reader at a time.
+// readAheadConn is one connection. Like any connection it has one reader at a time.
 type readAheadConn struct {
 	net.Conn
 	buffers *sync.Pool
@@ -41,7 +41,7 @@ type readAheadConn struct {
 	more    bool    // the last read was filled
 }
 
-// Read reads what is ahead, or from the connection.
+// Read reads from the buffer, or else from the connection.
 func (c *readAheadConn) Read(p []byte) (int, error) {
 	if len(c.ahead) > 0 {
 		return c.take(p), nil
@@ -59,12 +59,12 @@ func (c *readAheadConn) Read(p []byte) (int, error) {
 	c.ahead = (*c.buf)[:n]
 	c.more = n > len(p)
 	if n > 0 {
-		err = nil // it will be met again, after what is ahead
+		err = nil // the next read returns it, after the buffered data
 	}
 	return c.take(p), err
 }
 
-// take moves what is ahead to p, and gives the buffer back when that was all.
+// take moves buffered data to p, and gives the buffer back when it is empty.
 func (c *readAheadConn) take(p []byte) int {
 	n := copy(p, c.ahead)
 	c.ahead = c.ahead[n:]
@@ -75,7 +75,7 @@ func (c *readAheadConn) take(p []byte) int {
 	return n
 }
 
-// ReadFrom lets the kernel move what it can to the connection.
+// ReadFrom lets the kernel copy to the connection where it can.
 func (c *readAheadConn) ReadFrom(r io.Reader) (int64, error) {
 	if rf, ok := c.Conn.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)
@@ -83,7 +83,7 @@ func (c *readAheadConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(writerOnly{c.Conn}, r)
 }
 
-// SetLinger says what becomes of unsent data at Close, where the connection can.
+// SetLinger sets the handling of unsent data at Close, if the connection can do that.
 func (c *readAheadConn) SetLinger(sec int) error {
 	if l, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		return l.SetLinger(sec)
@@ -91,7 +91,7 @@ func (c *readAheadConn) SetLinger(sec int) error {
 	return errors.ErrUnsupported
 }
 
-// CloseWrite ends the sending half, where the connection has halves.
+// CloseWrite ends the sending direction, if the connection can do that.
 func (c *readAheadConn) CloseWrite() error {
 	if hc, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return hc.CloseWrite()

@@ -54,7 +54,7 @@ func serve(t *testing.T, wrap func(net.Listener) net.Listener, h http.Handler) s
 	return "http://" + l.Addr().String()
 }
 
-// lastRead is a source that tells when the last of it was taken.
+// lastRead is a source that signals when its last bytes were read.
 type lastRead struct {
 	source
 	over chan struct{}
@@ -68,9 +68,9 @@ func (s *lastRead) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestReadAheadReadsMuchAtOnce uploads a body in the 32 KiB chunks that Go's
-// client makes of a stream, and counts the reads that it takes. It begins to read
-// when the body has arrived: how the two sides keep pace is chance.
+// TestReadAheadReadsMuchAtOnce uploads a body in the 32 KiB chunks that Go's client makes of a
+// stream, and counts the reads. It starts to read only when the body has arrived; otherwise the
+// count would depend on the speed of both sides.
 func TestReadAheadReadsMuchAtOnce(t *testing.T) {
 	const size = 1 << 20
 	reads := func(ahead bool) int64 {
@@ -85,7 +85,7 @@ func TestReadAheadReadsMuchAtOnce(t *testing.T) {
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-sent:
-			case <-time.After(10 * time.Second): // the sockets hold less than all of it
+			case <-time.After(10 * time.Second): // the sockets can't hold all of it
 			}
 			if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 1<<20)); n != size || err != nil {
 				t.Errorf("%d bytes arrived, %v", n, err)

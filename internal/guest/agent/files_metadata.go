@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// metadataHeader begins the headers that carry metadata: X-Metadata-Author is
-	// the attribute user.e2b.author.
+	// metadataHeader is the prefix of headers with metadata: X-Metadata-Author is the attribute
+	// user.e2b.author.
 	metadataHeader = "X-Metadata-"
-	// attrPrefix is the name space of those attributes. It counts for the limits.
+	// attrPrefix is the prefix of those attributes. It counts towards the limits.
 	attrPrefix = "user.e2b."
-	// maxMetadataKey and maxMetadata are what Linux and ext4 take: a name of 255
-	// bytes, and all names and values of a file in one block.
+	// maxMetadataKey and maxMetadata are limits of Linux and ext4: 255 bytes for a name, and one
+	// block for all names and values of a file.
 	maxMetadataKey = 255 - len(attrPrefix)
 	maxMetadata    = 4096
 )
 
-// metadataOf reads an upload's metadata. It is not nil without any: an upload
-// replaces what a file had.
+// metadataOf reads an upload's metadata. Without any it returns an empty map, not nil: an upload
+// replaces the file's old metadata.
 func metadataOf(h http.Header) (map[string]string, error) {
 	meta := map[string]string{}
 	total := 0
@@ -56,7 +56,7 @@ func checkMetadata(key, value string) error {
 	return checkPrintable(fmt.Sprintf("value for key %q", key), value)
 }
 
-// checkPrintable refuses what is not printable ASCII.
+// checkPrintable refuses characters other than printable ASCII.
 func checkPrintable(what, s string) error {
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] > 0x7e {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
 )
 
-// FuzzRange checks that a ranged download is a part of the file, or refused.
+// FuzzRange checks that a ranged download is a part of the file, or is refused.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-3", "bytes=-1", "bytes=5-", "bytes=0-0,2-3", "bytes=9-1", "bytes=", "lines=1-2", "bytes=18446744073709551616-", "bytes=0-,0-,0-", "bytes=-0"} {
 		f.Add(s, "")

@@ -27,10 +27,10 @@ type uploaded struct {
 	Metadata         map[string]string
 }
 
-// octets is the header of a file as the body.
+// octets returns the header for a body that is the file.
 func octets() http.Header { return http.Header{"Content-Type": {"application/octet-stream"}} }
 
-// post uploads a file as the body and returns the answer's one entry.
+// post uploads a file as the body and returns the only entry of the answer.
 func (d *disk) post(name, contents string, h http.Header) uploaded {
 	d.Helper()
 	a := d.call("POST", query("path", name), h, strings.NewReader(contents))
@@ -255,7 +255,7 @@ func TestUploadErrors(t *testing.T) {
 	}
 }
 
-// fullDisk is a file on a disk that holds n bytes more.
+// fullDisk is a file on a disk with room for n more bytes.
 type fullDisk struct {
 	agent.File
 	n int

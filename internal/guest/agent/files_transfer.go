@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// chunkSize is how much of a file is moved at once. A call into the kernel costs
-	// more inside a sandbox than outside, so there are few and large ones.
+	// chunkSize is the size of one read or write of a file. System calls cost more inside a sandbox
+	// than outside, so there are few and large ones.
 	chunkSize = 1 << 20
-	// transferStall is how long a client may neither send nor take anything before
-	// its transfer is cut.
+	// transferStall is how long a transfer may move nothing, in either direction, before it is cut.
 	transferStall = 2 * time.Minute
-	// stallCheck is how often the deadline that enforces it is moved.
+	// stallCheck is how often the deadline for that is moved.
 	stallCheck = 5 * time.Second
 )
 
-// buffers are chunks that are used again: a transfer needs one whatever its size.
+// buffers is a pool of chunks: a transfer of any size needs one.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) get() *[]byte {
@@ -32,14 +31,14 @@ func (b *buffers) get() *[]byte {
 
 func (b *buffers) put(p *[]byte) { b.pool.Put(p) }
 
-// readError is an error of the source of a copy, as opposed to its target.
+// readError is an error of a copy's source, not of its target.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-// copyChunks copies in whole chunks, however small the pieces that src gives. An
-// error of src is a *readError; what came before it has been written.
+// copyChunks copies in whole chunks, however small the pieces from src are. An error of src is
+// returned as a *readError; the bytes before it have been written.
 func copyChunks(dst io.Writer, src io.Reader, buf []byte) (total int64, err error) {
 	for {
 		n, rerr := fill(src, buf)
@@ -59,8 +58,8 @@ func copyChunks(dst io.Writer, src io.Reader, buf []byte) (total int64, err erro
 	}
 }
 
-// fill reads until buf is full or src ends. Unlike io.ReadFull it tells an end
-// from an end too early: both would be io.ErrUnexpectedEOF there.
+// fill reads until buf is full or src ends. Unlike io.ReadFull it distinguishes the end of src from
+// io.ErrUnexpectedEOF that src itself returns.
 func fill(src io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var m int
@@ -70,7 +69,7 @@ func fill(src io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// stallingBody cuts a request's body that stops arriving.
+// stallingBody cuts a request whose body stops arriving.
 type stallingBody struct {
 	r    io.Reader
 	ctx  context.Context // of the request
@@ -82,25 +81,25 @@ func newStallingBody(w http.ResponseWriter, r *http.Request) *stallingBody {
 	return &stallingBody{r: r.Body, ctx: r.Context(), ctl: http.NewResponseController(w)}
 }
 
-// Read reads on; errors of the deadline itself mean that this kind of connection
+// Read reads from the body. It ignores errors of setting the deadline: this kind of connection then
 // has none.
 func (b *stallingBody) Read(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(b.last) > stallCheck {
 		_ = b.ctl.SetReadDeadline(now.Add(transferStall))
 		b.last = now
-		if b.ctx.Err() != nil { // interrupted at this very moment: its deadline counts, and not this one
+		if b.ctx.Err() != nil { // just interrupted: keep the interruption's deadline
 			_ = b.ctl.SetReadDeadline(past)
 		}
 	}
 	n, err := b.r.Read(p)
-	if err != nil { // after its end the server reads on to notice that the client has gone
+	if err != nil { // after the body the server reads on to see the client leave
 		_ = b.ctl.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// stallingWriter cuts an answer that is not taken, and sends files in chunks:
-// net/http would copy 32 KiB at a time.
+// stallingWriter cuts an answer whose client takes nothing. It sends files in chunks; net/http
+// would copy 32 KiB at a time.
 type stallingWriter struct {
 	http.ResponseWriter
 	ctx     context.Context // of the request
@@ -128,14 +127,14 @@ func (w *stallingWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends what src holds.
+// ReadFrom sends all of src.
 func (w *stallingWriter) ReadFrom(src io.Reader) (int64, error) {
 	buf := w.buffers.get()
 	defer w.buffers.put(buf)
 	return copyChunks(writerOnly{w}, src, *buf)
 }
 
-// done lifts the deadline: the connection may serve other requests.
+// done removes the deadline: the connection may serve other requests.
 func (w *stallingWriter) done() { _ = w.ctl.SetWriteDeadline(time.Time{}) }
 
 // writerOnly hides ReadFrom.

@@ -14,11 +14,11 @@ import (
 	"syscall"
 )
 
-// maxUploadFiles bounds the files of one request, whose names are all kept for
-// its answer.
+// maxUploadFiles bounds the files of one request, because the answer needs all their names in
+// memory.
 const maxUploadFiles = 100_000
 
-// written is what the answer says of an uploaded file.
+// written is the answer's entry for one uploaded file.
 type written struct {
 	Name     string            `json:"name"`
 	Path     string            `json:"path"`
@@ -39,16 +39,15 @@ func refuse(status int, format string, args ...any) *statusError {
 	return &statusError{status, fmt.Sprintf(format, args...)}
 }
 
-// refuseFault makes a statusError with the status of its cause.
+// refuseFault returns a statusError with the status that fits its cause.
 func refuseFault(what string, err error) *statusError {
 	return refuse(faultOf(err).status(), "%s: %v", what, err)
 }
 
 // upload serves POST /files: one file as the body, or any number in a form.
 //
-// Files are written where they belong from the first byte on, as envd does: a
-// file keeps its inode, its links and its mode, and an upload that breaks off
-// leaves what had arrived.
+// Like envd it writes into the destination from the first byte on. So a file keeps its inode, its
+// links and its mode, and an upload that breaks off leaves the bytes that had arrived.
 func (f *fileService) upload(w http.ResponseWriter, r *http.Request) {
 	q, u, ok := f.begin(w, r, signWrite)
 	if !ok {
@@ -69,7 +68,7 @@ type upload struct {
 	q      *fileQuery
 	user   User
 	meta   map[string]string
-	length int64 // of the body, −1 when unknown
+	length int64 // the body's, −1 if unknown
 
 	files []written
 	seen  map[string]bool
@@ -95,7 +94,7 @@ func (up *upload) receive(r *http.Request, body io.Reader) ([]written, *statusEr
 	return nil, refuse(http.StatusBadRequest, "unsupported content type: %s, expected multipart/form-data or application/octet-stream", short(header))
 }
 
-// receiveRaw stores a body that is a file.
+// receiveRaw stores a body that is one file.
 func (up *upload) receiveRaw(body io.Reader) ([]written, *statusError) {
 	if !up.q.hasPath {
 		return nil, refuse(http.StatusBadRequest, "path query parameter is required for raw body upload")
@@ -106,16 +105,16 @@ func (up *upload) receiveRaw(body io.Reader) ([]written, *statusError) {
 	return up.files, nil
 }
 
-// receiveForm stores the files of a form: its parts of the name "file".
+// receiveForm stores the files of a form: its parts named "file".
 func (up *upload) receiveForm(body io.Reader, boundary string) ([]written, *statusError) {
 	if boundary == "" {
 		return nil, refuse(http.StatusBadRequest, "error parsing multipart form: %v", http.ErrMissingBoundary)
 	}
 	up.files = []written{}
-	// multipart reads 4 KiB at a time: the buffer makes larger reads of these.
+	// multipart reads 4 KiB at a time; the buffer turns that into larger reads.
 	form := multipart.NewReader(bufio.NewReaderSize(body, chunkSize/4), boundary)
 	for {
-		// The raw form does not touch what a part's headers say of its encoding.
+		// NextRawPart leaves the contents alone, whatever encoding the part's headers claim.
 		part, err := form.NextRawPart()
 		if err == io.EOF {
 			return up.files, nil
@@ -139,8 +138,8 @@ func (up *upload) receiveForm(body io.Reader, boundary string) ([]written, *stat
 	}
 }
 
-// partPath reads a part's Content-Disposition: whether it is a file, and the path
-// that its file name holds. multipart.Part.FileName would drop the directories.
+// partPath reads a part's Content-Disposition. It returns whether the part is a file, and the path
+// in its file name. multipart.Part.FileName would drop the directories.
 func partPath(disposition string) (name string, isFile bool, err error) {
 	kind, params, err := mime.ParseMediaType(disposition)
 	if err != nil || kind != "form-data" || params["name"] != "file" {
@@ -173,13 +172,13 @@ func (up *upload) add(name string, src io.Reader) *statusError {
 	}
 	up.seen[file] = true
 	info := written{Name: text(path.Base(file)), Path: text(file), Type: "file"}
-	// Read back: a file system without attributes has kept none.
+	// Read back: a file system without attributes has stored none.
 	info.Metadata = up.f.a.metadata(Entry{Path: file})
 	up.files = append(up.files, info)
 	return nil
 }
 
-// refuseTwice is the answer to two files for one path.
+// refuseTwice returns the error for two files with one path.
 func (up *upload) refuseTwice(file string) *statusError {
 	err := refuse(http.StatusBadRequest, "you cannot upload multiple files to the same path '%s' in one upload request, only the first specified file was uploaded", file)
 	var others []string
@@ -228,12 +227,11 @@ func (up *upload) store(name string, src io.Reader) *statusError {
 	return up.storeMetadata(name)
 }
 
-// refuseContents is the answer when a file's contents could not be received or
-// written.
+// refuseContents returns the error when a file's contents could not be received or written.
 func (up *upload) refuseContents(err error) *statusError {
 	var rerr *readError
 	switch {
-	case errors.As(err, &rerr): // the client's body is broken, or it has gone
+	case errors.As(err, &rerr): // the client's body is broken, or the client left
 		return refuse(http.StatusBadRequest, "error writing file: %v", err)
 	case faultOf(err) == faultSpace && up.length > 0:
 		return refuse(http.StatusInsufficientStorage, "attempted to write %d bytes: %s", up.length, noSpace)
@@ -243,12 +241,11 @@ func (up *upload) refuseContents(err error) *statusError {
 	return refuseFault("error writing file", err)
 }
 
-// noSpace is the text of a full disk.
+// noSpace is the error text for a full disk.
 const noSpace = "not enough disk space available"
 
-// storeMetadata gives a file the metadata of this request, in place of what it
-// had. A file system without attributes is no failure: the answer shows what was
-// kept.
+// storeMetadata replaces a file's metadata with that of this request. A file system without
+// attributes is no failure: the answer shows the stored metadata.
 func (up *upload) storeMetadata(name string) *statusError {
 	err := up.f.a.sys.SetAttrs(name, up.meta)
 	switch {

@@ -15,8 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/filesystem/filesystemconnect"
 )
 
-// maxFilesystemRequest bounds a request of filesystem.Filesystem: it holds two
-// paths at most.
+// maxFilesystemRequest bounds a request of filesystem.Filesystem, which holds two paths at most.
 const maxFilesystemRequest = 64 << 10
 
 // filesystemHandler serves filesystem.Filesystem.
@@ -26,9 +25,9 @@ func (a *Agent) filesystemHandler() (path string, h http.Handler) {
 	return path, zeroTimeoutIsNone(h)
 }
 
-// filesystemService is filesystem.Filesystem over a System. The texts of its
-// errors are envd's, which clients look at; their codes too, but for paths that
-// can't be, where envd blames itself.
+// filesystemService serves filesystem.Filesystem over a System. Its errors have envd's texts,
+// because clients look at them. They have envd's codes too, except for invalid paths, where envd
+// reports an error of its own.
 type filesystemService struct {
 	a        *Agent
 	watchers pollWatchers
@@ -36,7 +35,7 @@ type filesystemService struct {
 
 var _ filesystemconnect.FilesystemHandler = (*filesystemService)(nil)
 
-// locate finds the account of a request and the path that it names.
+// locate finds the account of a request and the path in it.
 func (s *filesystemService) locate(h http.Header, field, name string) (User, string, error) {
 	u, uerr := s.a.user(h)
 	if uerr != nil {
@@ -49,7 +48,7 @@ func (s *filesystemService) locate(h http.Header, field, name string) (User, str
 	return u, resolved, nil
 }
 
-// Stat describes a file; a symbolic link is not followed.
+// Stat describes a file. It does not follow a symbolic link.
 func (s *filesystemService) Stat(_ context.Context, req *connect.Request[filesystem.StatRequest]) (*connect.Response[filesystem.StatResponse], error) {
 	_, name, err := s.locate(req.Header(), "path", req.Msg.GetPath())
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *filesystemService) Stat(_ context.Context, req *connect.Request[filesys
 	return connect.NewResponse(&filesystem.StatResponse{Entry: entry}), nil
 }
 
-// MakeDir makes a directory and those above it.
+// MakeDir makes a directory and its missing parents.
 func (s *filesystemService) MakeDir(_ context.Context, req *connect.Request[filesystem.MakeDirRequest]) (*connect.Response[filesystem.MakeDirResponse], error) {
 	u, dir, err := s.locate(req.Header(), "path", req.Msg.GetPath())
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *filesystemService) MakeDir(_ context.Context, req *connect.Request[file
 	return connect.NewResponse(&filesystem.MakeDirResponse{Entry: entry}), nil
 }
 
-// Move renames a file or directory, after making the directory it goes to.
+// Move renames a file or directory. It makes the destination's directory first.
 func (s *filesystemService) Move(_ context.Context, req *connect.Request[filesystem.MoveRequest]) (*connect.Response[filesystem.MoveResponse], error) {
 	u, from, err := s.locate(req.Header(), "source", req.Msg.GetSource())
 	if err != nil {
@@ -112,7 +111,7 @@ func (s *filesystemService) Move(_ context.Context, req *connect.Request[filesys
 	return connect.NewResponse(&filesystem.MoveResponse{Entry: entry}), nil
 }
 
-// moveError is the answer to a move that failed.
+// moveError returns the error for a failed move.
 func moveError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return connectError("source file not found", err)
@@ -120,8 +119,8 @@ func moveError(err error) error {
 	return connectError("error renaming", err)
 }
 
-// Remove removes a file, or a directory with all it holds. What is not there is
-// removed already.
+// Remove removes a file, or a directory with everything in it. If the path does not exist, it
+// succeeds.
 func (s *filesystemService) Remove(_ context.Context, req *connect.Request[filesystem.RemoveRequest]) (*connect.Response[filesystem.RemoveResponse], error) {
 	_, name, err := s.locate(req.Header(), "path", req.Msg.GetPath())
 	if err != nil {
@@ -136,9 +135,9 @@ func (s *filesystemService) Remove(_ context.Context, req *connect.Request[files
 	return connect.NewResponse(&filesystem.RemoveResponse{}), nil
 }
 
-// ListDir describes what a directory holds, and with a depth above 1 what the
-// directories in it hold. A link as the listed directory itself is followed, and
-// what it holds appears below the link; links inside are not.
+// ListDir describes the entries of a directory, and with a depth above 1 those of its
+// subdirectories. If the listed directory is a link, the link is followed, and the entries appear
+// below the link's path. Links inside are not followed.
 func (s *filesystemService) ListDir(ctx context.Context, req *connect.Request[filesystem.ListDirRequest]) (*connect.Response[filesystem.ListDirResponse], error) {
 	_, dir, err := s.locate(req.Header(), "path", req.Msg.GetPath())
 	if err != nil {
@@ -176,7 +175,7 @@ type lister struct {
 	entries []*filesystem.EntryInfo
 }
 
-// list adds what the directory really holds under the name that it goes by.
+// list adds the entries of the directory really, under the path name.
 func (l *lister) list(name, really string, depth uint32) error {
 	if err := l.ctx.Err(); err != nil {
 		return err

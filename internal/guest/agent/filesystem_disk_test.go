@@ -25,8 +25,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
 )
 
-// diskSystem is this machine with one account of its own, whose home is a
-// directory of the test. Hooks make what a test machine does not do by itself.
+// diskSystem is this machine with one extra account, whose home is a directory of the test. Hooks
+// cause events that do not happen on a test machine by themselves.
 type diskSystem struct {
 	*oshost.System
 	user    agent.User
@@ -64,7 +64,7 @@ func (s *diskSystem) SetAttrs(name string, attrs map[string]string) error {
 	return s.System.SetAttrs(name, attrs)
 }
 
-// disk is a served guest whose files are in a directory of the test.
+// disk is a running guest whose files are in a directory of the test.
 type disk struct {
 	testing.TB
 	url   string
@@ -74,7 +74,7 @@ type disk struct {
 	fs    filesystemconnect.FilesystemClient
 }
 
-// newDisk serves a guest. Its user is "ann", with uid 1000 where that is allowed.
+// newDisk starts a guest. Its user is "ann", with uid 1000 if the test may set that.
 func newDisk(t testing.TB) *disk {
 	t.Helper()
 	home := t.TempDir()
@@ -98,10 +98,10 @@ func newDisk(t testing.TB) *disk {
 	return &disk{TB: t, url: srv.URL, home: home, sys: sys, agent: a, fs: filesystemconnect.NewFilesystemClient(srv.Client(), srv.URL, connect.WithProtoJSON())}
 }
 
-// path is a path in the user's home.
+// path returns a path in the user's home.
 func (d *disk) path(name string) string { return filepath.Join(d.home, name) }
 
-// put makes a file behind the guest's back.
+// put makes a file directly on the disk, without the guest.
 func (d *disk) put(name, contents string) {
 	d.Helper()
 	if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o755); err != nil {
@@ -112,7 +112,7 @@ func (d *disk) put(name, contents string) {
 	}
 }
 
-// has checks a file's contents behind the guest's back.
+// has checks a file's contents directly on the disk, without the guest.
 func (d *disk) has(name, want string) {
 	d.Helper()
 	got, err := os.ReadFile(d.path(name))
@@ -160,7 +160,7 @@ type answer struct {
 	body   string
 }
 
-// call makes an HTTP request; nothing is added to its headers.
+// call makes an HTTP request with exactly these headers.
 func (d *disk) call(method, target string, h http.Header, body io.Reader) answer {
 	d.Helper()
 	req, err := http.NewRequest(method, d.url+target, body)

@@ -89,7 +89,7 @@ func TestStatErrors(t *testing.T) {
 	})
 }
 
-// badPaths calls fn with paths that nothing can have, and what the error says.
+// badPaths calls fn with invalid paths and the expected error texts.
 func badPaths(t *testing.T, fn func(name, want string)) {
 	t.Helper()
 	fn("a\x00b", "path has a NUL byte at offset 1")

@@ -9,25 +9,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// identity is what /init gives a guest: everything that makes it this sandbox.
+// identity is everything that /init gives a guest. It makes the guest this one sandbox.
 type identity struct {
 	mu      sync.RWMutex
 	token   string
 	user    string
 	workdir string
 	envs    map[string]string
-	before  []*regexp.Regexp // commands that want a checkpoint
+	before  []*regexp.Regexp // commands that need a checkpoint
 	silent  bool             // no refusals are explained
-	// Of the newest /init; known is whether there was one.
+	// These belong to the newest /init; known is false before the first one.
 	known bool
 	order uint64
 	stamp time.Time
-	// Whose, and which of its generations, the newest /init was.
+	// The newest /init's sandbox and generation.
 	sandbox    string
 	generation int
 }
 
-// reset sets the identity that a guest has before the first /init.
+// reset sets the identity for the time before the first /init.
 func (id *identity) reset(cfg Config) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -38,23 +38,23 @@ func (id *identity) reset(cfg Config) {
 	}
 }
 
-// initialisation is a checked /init.
+// initialisation is an /init that was checked.
 type initialisation struct {
 	guest.InitRequest
 	before []*regexp.Regexp
 }
 
-// outcome is what became of an /init.
+// outcome is the effect of an /init.
 type outcome struct {
 	adopted bool // its values hold now
-	renewed bool // it is the first of a generation, or of all
-	woken   bool // and the guest itself was restored, with its memory
+	renewed bool // the first one of its generation, or of all
+	woken   bool // also, the guest was restored with its memory
 }
 
-// apply takes over a request's values: unless it is older than the newest seen, so
-// that a delayed repeat can't put an old token back. The first one after a restore
-// counts whatever its order and time: the last before the snapshot may have come from
-// another host, or from a clock that was ahead of this machine's.
+// apply takes over a request's values. It ignores a request that is older than the newest, so a
+// delayed repeat can't put an old token back. The first one after a restore counts whatever its
+// order and time are: the last one before the snapshot may have come from another host, or from a
+// clock ahead of this machine's.
 func (id *identity) apply(req *initialisation) outcome {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -89,7 +89,7 @@ func (id *identity) apply(req *initialisation) outcome {
 	return out
 }
 
-// newerThan reports whether a request is older than the newest seen. Called with mu held.
+// newerThan reports whether the identity is from a newer request than req. Called with mu held.
 func (id *identity) newerThan(req *initialisation) bool {
 	if id.order != 0 && req.Order != 0 {
 		return req.Order < id.order
@@ -111,7 +111,7 @@ func (a *Agent) defaultUser() string {
 	return a.identity.user
 }
 
-// defaultWorkdir returns where relative paths begin, "" for the user's home.
+// defaultWorkdir returns the directory where relative paths begin, "" for the user's home.
 func (a *Agent) defaultWorkdir() string {
 	a.identity.mu.RLock()
 	defer a.identity.mu.RUnlock()

@@ -19,15 +19,15 @@ import (
 // maxInit bounds the body of /init: environments are small.
 const maxInit = 1 << 20
 
-// settling is the writing out of an identity, after /init has answered: a sandbox
-// is made faster when the files that few look at do not hold up the answer. All
-// other routes wait for it, so nobody sees the old ones.
+// settling is the writing of identity files after /init has answered. Few programs look at these
+// files, so /init does not wait for them, and a sandbox starts faster. All other routes do wait, so
+// no client sees the old files.
 type settling struct {
 	mu   sync.Mutex
-	last chan struct{} // closed when it is done; nil when there was none
+	last chan struct{} // closed when the last one is done; nil if there was none
 }
 
-// begin runs fn after those before it have ended.
+// begin runs fn after the functions before it have ended.
 func (s *settling) begin(spawn func(func()), fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *settling) begin(spawn func(func()), fn func()) {
 	})
 }
 
-// wait returns when all that was begun has ended, or ctx has.
+// wait returns when all functions have ended, or ctx has.
 func (s *settling) wait(ctx context.Context) {
 	s.mu.Lock()
 	last := s.last
@@ -56,8 +56,8 @@ func (s *settling) wait(ctx context.Context) {
 	}
 }
 
-// settled delays a request until the System is ready and is who it was told to
-// be, but for those that ask neither.
+// settled delays a request until the System is ready and the identity is written. Routes that need
+// neither do not wait.
 func (a *Agent) settled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -68,15 +68,14 @@ func (a *Agent) settled(next http.Handler) http.Handler {
 			}
 			a.settling.wait(r.Context())
 			if interruption(r.Context()) != nil && !isConnect(r.URL.Path) {
-				return // cut off while it waited; Connect calls say so themselves
+				return // cut off while it waited; Connect calls return that themselves
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// serveInit takes over what makes this guest a particular sandbox. The identity
-// holds when it answers.
+// serveInit takes over the identity of one sandbox. The identity is in force when it answers.
 func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, "/init is for the host alone")
@@ -109,15 +108,15 @@ func (a *Agent) serveInit(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// identify writes the identity out, and after a restore runs the hooks. The clock and the name are the machine's, and
-// a kernel may refuse to change them: the sandbox is of use without.
+// identify writes the identity to the System, and runs the hooks after a restore. A kernel may
+// refuse to change the clock and the host name; the sandbox is useful without that.
 func (a *Agent) identify(req *guest.InitRequest, now outcome) {
 	if a.cfg.Setup != nil {
 		a.cfg.Setup()
 	}
 	name := req.Hostname
 	if !now.renewed {
-		name = "" // it has it since the first /init of this generation
+		name = "" // the first /init of this generation has set it
 	}
 	if err := a.sys.Identify(name, req.Timestamp); err != nil {
 		a.log.Warn("identify", "err", err)
@@ -129,7 +128,7 @@ func (a *Agent) identify(req *guest.InitRequest, now outcome) {
 		return
 	}
 	a.announce(req)
-	// A boot from a snapshot's files only is a restore, too, but of nothing that runs.
+	// A boot from a snapshot's files is a restore, too, but nothing was running.
 	if now.woken || (now.renewed && req.Generation > 0) {
 		a.markGeneration(req.Generation)
 	}
@@ -138,7 +137,7 @@ func (a *Agent) identify(req *guest.InitRequest, now outcome) {
 	}
 }
 
-// checkInit refuses what later could not be used.
+// checkInit refuses values that could not be used later.
 func checkInit(req *guest.InitRequest) error {
 	for k, v := range req.EnvVars {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
@@ -157,23 +156,23 @@ func checkInit(req *guest.InitRequest) error {
 	return checkAuthority(req.Authority)
 }
 
-// announceDir is where E2B's templates look for what sandbox they are in; the
-// same is in the environment.
+// announceDir holds the sandbox's ids, where E2B's templates look for them. The environment holds
+// them too.
 const announceDir = guest.AnnounceDir
 
-// announce writes the sandbox's and the template's ids where programs that do
-// not inherit our environment find them. Their absence is an inconvenience only.
+// announce writes the ids of the sandbox and the template to files, for programs that do not
+// inherit our environment. If that fails, it is only inconvenient.
 func (a *Agent) announce(req *guest.InitRequest) {
 	root := User{Name: "root"}
 	files := map[string]string{".E2B_SANDBOX": "true", ".E2B_SANDBOX_ID": req.SandboxID, ".E2B_TEMPLATE_ID": req.TemplateID}
 	_ = a.sys.Mkdir("/run", root)
 	_ = a.sys.Mkdir(announceDir, root)
-	_ = a.sys.Mkdir(path.Dir(guest.GenerationFile), root) // so that programs can watch it before the first restore
+	_ = a.sys.Mkdir(path.Dir(guest.GenerationFile), root) // programs can watch it before the first restore
 	for name, value := range files {
 		if value == "" {
 			continue
 		}
-		// A snapshot may be taken at any moment, and must not hold half of one.
+		// A snapshot may be taken at any moment and must not hold half a file.
 		if err := a.replaceFile(announceDir+"/"+name, value, root); err != nil {
 			a.log.Warn("announce", "err", err)
 			return
@@ -184,7 +183,7 @@ func (a *Agent) announce(req *guest.InitRequest) {
 // trusted reports whether a request comes from the host's end of the link.
 func (a *Agent) trusted(r *http.Request) bool { return a.cfg.Trusted(peer(r.RemoteAddr)) }
 
-// peer turns the text of an address back into one.
+// peer turns the text of an address back into an address.
 func peer(remote string) net.Addr {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
 		return net.TCPAddrFromAddrPort(ap)
@@ -192,7 +191,7 @@ func peer(remote string) net.Addr {
 	return namedAddr(remote)
 }
 
-// namedAddr is the address of a peer that is not on an IP network.
+// namedAddr is the address of a peer outside IP networks.
 type namedAddr string
 
 // Network implements net.Addr.

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// leaveLimit is how long the answer to a leave may take. Clients that take nothing
-	// are cut off before, at leavePatience.
+	// leaveLimit bounds the time to answer a leave. Clients that take nothing are cut off before
+	// that, at leavePatience.
 	leaveLimit    = 250 * time.Millisecond
 	leavePatience = 200 * time.Millisecond
-	// leaveInsist is how long one write of an interrupted stream may then take: the pause may fail, and its
-	// client must not keep it.
+	// leaveInsist is how long one write of an interrupted stream may take afterwards. The pause may
+	// fail, and the client must not keep the stream then.
 	leaveInsist = time.Second
-	// leaveFlush is for the server to write the very last bytes of streams whose handlers
-	// have returned: there is no other way to know.
+	// leaveFlush gives the server time to write the last bytes of streams whose handlers have
+	// returned. There is no other way to know when that is done.
 	leaveFlush = 2 * time.Millisecond
 
 	maxLeave  = 16 << 10 // bytes of its body
 	maxReason = 1 << 10  // bytes of its reason
 )
 
-// serveLeave ends every open stream with the host's reason. What is asked for
-// afterwards is served as always: the pause may fail.
+// serveLeave ends every open stream with the host's reason. Later requests are served as always,
+// because the pause may fail.
 func (a *Agent) serveLeave(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, r.URL.Path+" is for the host alone")
@@ -78,7 +78,7 @@ func (a *Agent) leave(why *interrupted) {
 	time.Sleep(leaveFlush)
 }
 
-// serveActivity says whether anybody uses this guest.
+// serveActivity reports whether this guest is in use.
 func (a *Agent) serveActivity(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, r.URL.Path+" is for the host alone")

@@ -42,9 +42,9 @@ func wantLeft(t testing.TB, what string, err error) {
 	}
 }
 
-// TestStdoutStallsAfterResume is a user's complaint: a stream that was open at a
-// pause brought nothing any more. It must end with the reason; a new one brings
-// what was written meanwhile, and what follows.
+// TestStdoutStallsAfterResume is a user's complaint: a stream that was open at a pause brought no
+// more output. The stream must end with the reason. A new stream must bring the output since then,
+// and all later output.
 func TestStdoutStallsAfterResume(t *testing.T) {
 	for _, tty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tty=%v", tty), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestStdoutStallsAfterResume(t *testing.T) {
 	}
 }
 
-// attach is start for a process that runs: its stream has the type of a Start's.
+// attach is like start, but for a running process: its stream has the type of a Start's.
 func (g *guestUnderTest) attach(t testing.TB, pid uint32) *started {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,8 +128,8 @@ func (g *guestUnderTest) attach(t testing.TB, pid uint32) *started {
 	return &started{stream, pid, cancel}
 }
 
-// TestPidNotFoundAfterResume is another: a process that ended while nobody was
-// connected could not be asked for its end.
+// TestPidNotFoundAfterResume is another complaint: after a process ended while no client was
+// connected, its exit status could not be read.
 func TestPidNotFoundAfterResume(t *testing.T) {
 	g := newGuest(t, trustAll)
 	release := filepath.Join(t.TempDir(), "go")
@@ -147,7 +147,7 @@ func TestPidNotFoundAfterResume(t *testing.T) {
 	}
 }
 
-// TestLeaveWatch: a watched directory's stream ends with the reason, over both
+// TestLeaveWatch shows that the stream of a watched directory ends with the reason, over both
 // versions of HTTP.
 func TestLeaveWatch(t *testing.T) {
 	g := newGuest(t, trustAll)
@@ -170,7 +170,7 @@ func TestLeaveWatch(t *testing.T) {
 		wantLeft(t, name, stream.Err())
 		_ = stream.Close()
 	}
-	// The connections are good for other requests.
+	// The connections can serve other requests.
 	for range 5 {
 		if e := g.mustRun(t, sh("echo on")); e.stdout.String() != "on\n" {
 			t.Error(e.stdout.String())
@@ -178,7 +178,7 @@ func TestLeaveWatch(t *testing.T) {
 	}
 }
 
-// TestLeaveInput: calls that wait for a process, or for their own client, end too.
+// TestLeaveInput shows that calls end too if they wait for a process, or for their own client.
 func TestLeaveInput(t *testing.T) {
 	g := newGuest(t, trustAll)
 	p := g.start(t, &process.StartRequest{Process: &process.ProcessConfig{Cmd: "/bin/sleep", Args: []string{"600"}}})
@@ -195,7 +195,7 @@ func TestLeaveInput(t *testing.T) {
 	g.activity(t, func(a guest.Activity) bool { return a.Streams == 3 && a.Processes == 1 })
 	g.leave(t)
 	if err := <-blocked; connect.CodeOf(err) != connect.CodeUnavailable {
-		t.Error("SendInput ended with", err) // with the reason only if all of it had arrived
+		t.Error("SendInput ended with", err) // the reason comes only if all input had arrived
 	}
 	_, err := talk.CloseAndReceive()
 	wantLeft(t, "StreamInput", err)
@@ -205,7 +205,7 @@ func TestLeaveInput(t *testing.T) {
 	g.activity(t, func(a guest.Activity) bool { return a.Streams == 0 && a.Processes == 1 })
 }
 
-// activity asks until the guest's activity is as it should be.
+// activity asks until the guest's activity satisfies is.
 func (g *guestUnderTest) activity(t testing.TB, is func(guest.Activity) bool) {
 	t.Helper()
 	testenv.EventuallyNil(t, "the activity is as wanted", func() error {
@@ -221,8 +221,8 @@ func (g *guestUnderTest) activity(t testing.TB, is func(guest.Activity) bool) {
 	})
 }
 
-// TestLeaveTransfers: uploads, downloads and tunnels break off, and none of them
-// looks complete.
+// TestLeaveTransfers shows that uploads, downloads and tunnels break off, and that none looks
+// complete.
 func TestLeaveTransfers(t *testing.T) {
 	g := newGuest(t, trustAll)
 	big := filepath.Join(t.TempDir(), "big")
@@ -290,8 +290,8 @@ func TestLeaveTransfers(t *testing.T) {
 	g.activity(t, func(a guest.Activity) bool { return a.Streams == 0 })
 }
 
-// TestLeaveDeafClient: a client that takes nothing can't hold up a pause, and what
-// it did not take is there for the next.
+// TestLeaveDeafClient shows that a client that takes nothing can't delay a pause, and that the next
+// client gets the output it did not take.
 func TestLeaveDeafClient(t *testing.T) {
 	g := newGuest(t, trustAll)
 	c, err := net.Dial("tcp", g.Listener.Addr().String())
@@ -303,7 +303,7 @@ func TestLeaveDeafClient(t *testing.T) {
 	frame := append([]byte{0, 0, 0, 0, byte(len(body))}, body...)
 	fmt.Fprintf(c, "POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s", len(frame), frame)
 	g.activity(t, func(a guest.Activity) bool { return a.Streams == 1 && a.Processes == 1 })
-	time.Sleep(200 * time.Millisecond) // for the sockets to fill; when they don't, the test is an easier one
+	time.Sleep(200 * time.Millisecond) // for the sockets to fill; if they don't, the test is easier
 	g.leave(t)
 	g.activity(t, func(a guest.Activity) bool { return a.Streams == 0 })
 	stream, err := g.client.Connect(t.Context(), connect.NewRequest(&process.ConnectRequest{Process: byTag("loud")}))
@@ -320,7 +320,7 @@ func TestLeaveDeafClient(t *testing.T) {
 	t.Fatal("the output does not go on:", stream.Err())
 }
 
-// TestLeaveIsTheHosts: nobody inside can end streams or look.
+// TestLeaveIsTheHosts shows that no process inside can end streams or read the activity.
 func TestLeaveIsTheHosts(t *testing.T) {
 	g := newGuest(t)
 	for _, c := range []struct{ method, path string }{{"POST", guest.LeavePath}, {"GET", guest.ActivityPath}} {
@@ -342,7 +342,7 @@ func TestLeaveIsTheHosts(t *testing.T) {
 	}
 }
 
-// TestActivity counts what was started, but for the template's own command.
+// TestActivity counts the started processes, without the template's own command.
 func TestActivity(t *testing.T) {
 	g := newGuest(t, trustAll)
 	g.activity(t, func(a guest.Activity) bool { return a == guest.Activity{} })

@@ -6,20 +6,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
-// Limits of what is kept of a process's output.
+// Limits on the output that is kept of a process.
 const (
-	// outputLimit is how many bytes are held per process. While somebody listens
-	// the process waits when this much is undelivered; while nobody does, the
-	// oldest output goes.
+	// outputLimit is how many bytes are kept per process. If a listener has not taken this much,
+	// the process waits. Without a listener, the oldest output is dropped.
 	outputLimit = 1 << 20
-	// chunkOverhead is what a piece costs besides its bytes: single bytes count
-	// as what they take.
+	// chunkOverhead is the memory of a piece besides its bytes. It makes single bytes count at
+	// their true cost.
 	chunkOverhead = 64
-	// mergeLimit is the size up to which pieces nobody has seen yet are joined.
+	// mergeLimit is the size up to which pieces that no listener has seen are joined.
 	mergeLimit = 32 << 10
 )
 
-// stream says where a piece of output came from.
+// stream names the source of a piece of output.
 type stream int
 
 const (
@@ -50,26 +49,26 @@ func (c chunk) event() *process.ProcessEvent {
 	return &process.ProcessEvent{Event: &process.ProcessEvent_Data{Data: d}}
 }
 
-// output is what one process wrote and has not been delivered yet, for any
-// number of listeners. Each listener gets everything from the moment it joins;
-// the first after a time without any gets what was kept of that time.
+// output is the output of one process that is not delivered yet, for any number of listeners. Each
+// listener gets everything from the moment it joins. If there was no listener for a time, the next
+// one also gets the output that was kept of that time.
 type output struct {
 	mu     sync.Mutex
-	room   sync.Cond // somebody took or left: producers may go on
+	room   sync.Cond // a listener took or left: producers may go on
 	chunks []chunk   // chunks[0] has the number base
 	base   int64
 	size   int
 	subs   map[*listener]struct{}
 	end    *process.ProcessEvent_EndEvent // set once nothing more will come
-	closed bool                           // the agent closes: nobody waits any more
+	closed bool                           // the agent closes: producers wait no more
 	alone  chan struct{}                  // holds a token when the last listener has left
 }
 
 // listener is one reader of an output.
 type listener struct {
 	out  *output
-	next int64         // the number of the chunk it wants
-	wake chan struct{} // holds a token when there may be something new
+	next int64         // the number of its next chunk
+	wake chan struct{} // holds a token if there may be something new
 }
 
 func newOutput() *output {
@@ -78,7 +77,7 @@ func newOutput() *output {
 	return o
 }
 
-// listen adds a listener, which begins with the oldest output that is kept.
+// listen adds a listener. It begins with the oldest output that is kept.
 func (o *output) listen() *listener {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,8 +86,8 @@ func (o *output) listen() *listener {
 	return l
 }
 
-// leave removes the listener. What it did not take stays for the next one, if it
-// was the last.
+// leave removes the listener. If it was the last, the output it did not take stays for the next
+// one.
 func (l *listener) leave() {
 	o := l.out
 	o.mu.Lock()
@@ -113,9 +112,9 @@ func (o *output) followed() bool {
 	return len(o.subs) > 0
 }
 
-// peek returns the chunk that the listener wants next. Without one, end is set
-// if there will be none. A chunk counts as delivered when take is called, so
-// that one whose sending failed is there for the next listener.
+// peek returns the next chunk for the listener. If there is none, end is set if no more will come.
+// A chunk counts as delivered only when take is called. So if sending it fails, it is there for the
+// next listener.
 func (l *listener) peek() (c chunk, ok bool, end *process.ProcessEvent_EndEvent) {
 	o := l.out
 	o.mu.Lock()
@@ -126,7 +125,7 @@ func (l *listener) peek() (c chunk, ok bool, end *process.ProcessEvent_EndEvent)
 	return chunk{}, false, o.end
 }
 
-// take moves on past the chunk that peek returned.
+// take moves past the chunk that peek returned.
 func (l *listener) take() {
 	o := l.out
 	o.mu.Lock()
@@ -136,7 +135,7 @@ func (l *listener) take() {
 	o.room.Broadcast()
 }
 
-// dropTaken forgets what all listeners have taken. o.mu is held.
+// dropTaken forgets chunks that all listeners have taken. o.mu is held.
 func (o *output) dropTaken() {
 	least := o.base + int64(len(o.chunks))
 	for l := range o.subs {
@@ -161,9 +160,9 @@ func (o *output) dropFirst() {
 	o.base++
 }
 
-// add appends what a process wrote, copying data. While the slowest listener is
-// outputLimit behind it waits: a listener either goes on or is dropped by its
-// write deadline (see stallTimeout), so the wait is bounded.
+// add appends output of a process. It copies data. While the slowest listener is outputLimit
+// behind, it waits. The wait is bounded: a listener either goes on, or its write deadline drops it
+// (see stallTimeout).
 func (o *output) add(from stream, data []byte) {
 	c := chunk{from, append([]byte(nil), data...)}
 	o.mu.Lock()
@@ -172,7 +171,7 @@ func (o *output) add(from stream, data []byte) {
 		o.room.Wait()
 	}
 	if o.end != nil || o.closed {
-		return // too late: a child that outlived its parent still writes
+		return // too late: a child that outlived its parent is writing
 	}
 	if len(o.subs) == 0 && len(o.chunks) > 0 {
 		last := &o.chunks[len(o.chunks)-1]
@@ -186,7 +185,7 @@ func (o *output) add(from stream, data []byte) {
 	o.put(c)
 }
 
-// put appends a chunk and tells the listeners; where there are none the oldest go. Called
+// put appends a chunk and wakes the listeners. Without listeners it drops the oldest output. Called
 // with mu held.
 func (o *output) put(c chunk) {
 	o.chunks = append(o.chunks, c)
@@ -205,7 +204,7 @@ func (o *output) finish(end *process.ProcessEvent_EndEvent) {
 	o.wakeAll()
 }
 
-// close frees producers for good; used when the agent closes.
+// close makes producers never wait again; it is used when the agent closes.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,7 +212,7 @@ func (o *output) close() {
 	o.room.Broadcast()
 }
 
-// wakeAll tells the listeners to look. o.mu is held.
+// wakeAll wakes the listeners. o.mu is held.
 func (o *output) wakeAll() {
 	for l := range o.subs {
 		select {

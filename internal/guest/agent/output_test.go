@@ -22,7 +22,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// 100 MB go through whole, and neither side holds more than a little of it.
+// TestBigOutput shows that 100 MB arrive complete, and that neither side holds more than a little
+// of it.
 func TestBigOutput(t *testing.T) {
 	g := newGuest(t)
 	const size = 100 << 20
@@ -58,7 +59,8 @@ func TestBigOutput(t *testing.T) {
 	}
 }
 
-// startRaw starts a process over a bare TCP connection and returns it, unread.
+// startRaw starts a process over a bare TCP connection. It returns the connection and reads nothing
+// from it.
 func startRaw(t *testing.T, g *guestUnderTest, line string) net.Conn {
 	t.Helper()
 	u, _ := url.Parse(g.URL)
@@ -83,8 +85,8 @@ func startRaw(t *testing.T, g *guestUnderTest, line string) net.Conn {
 	return conn
 }
 
-// A client that takes nothing slows the process down only until it goes; what it
-// did not take is there for the next.
+// TestStalledClient shows that a client that takes nothing slows the process down only until the
+// client goes. The next client gets the output that it did not take.
 func TestStalledClient(t *testing.T) {
 	g := newGuest(t)
 	mark := t.TempDir() + "/mark"
@@ -129,14 +131,14 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// awaitFile waits until a file is there.
+// awaitFile waits until a file exists.
 func awaitFile(t *testing.T, g *guestUnderTest, name string) {
 	t.Helper()
 	testenv.Eventually(t, "there is "+name, func() bool { return g.mustRun(t, sh("test -e "+name)).end.GetExitCode() == 0 })
 }
 
-// What nobody listens to is kept up to a limit, the newest of it, also when it
-// comes in single bytes.
+// TestUnheardOutputIsBounded shows that output without a listener is kept up to a limit. The newest
+// output is kept, also if it comes in single bytes.
 func TestUnheardOutputIsBounded(t *testing.T) {
 	g := newGuest(t)
 	mark := t.TempDir() + "/mark"
@@ -176,8 +178,8 @@ func itoa(n int) string {
 	return string(b[i:])
 }
 
-// Output and its end arrive whole however the process ends: what it wrote just
-// before its death is not lost.
+// TestOutputUpToTheEnd shows that all output and the end arrive, however the process ends. Output
+// from just before its death is not lost.
 func TestOutputUpToTheEnd(t *testing.T) {
 	g := newGuest(t)
 	want := sha256.Sum256(bytes.Repeat([]byte("z"), 300000))

@@ -12,16 +12,16 @@ import (
 	"connectrpc.com/connect"
 )
 
-// The lengths that Linux allows, see limits.h. Checked here, so that every System
-// refuses the same and the answer names the field.
+// The lengths that Linux allows, see limits.h. They are checked here, so that every System refuses
+// the same paths and the error names the field.
 const (
 	maxPath = 4095
 	maxName = 255
 )
 
-// resolve turns what a client wrote into an absolute, clean path: relative to the
-// user's home, "~" and "~/…" in it; the empty path is the default working
-// directory. The field is the request's name for the path, told in errors.
+// resolve turns a client's path into an absolute, clean path. Relative paths, "~" and "~/…" begin
+// at the user's home; the empty path is the default working directory. field is the request's name
+// for the path, for errors.
 func (a *Agent) resolve(field, name string, u User) (string, error) {
 	if name == "" {
 		name = a.defaultWorkdir()
@@ -29,7 +29,7 @@ func (a *Agent) resolve(field, name string, u User) (string, error) {
 	return resolvePath(field, name, u)
 }
 
-// resolvePath is resolve for a path that is not the default.
+// resolvePath is resolve without the default for an empty path.
 func resolvePath(field, name string, u User) (string, error) {
 	if i := strings.IndexByte(name, 0); i >= 0 {
 		return "", badPath(field, syscall.EINVAL, "has a NUL byte at offset %d", i)
@@ -61,12 +61,12 @@ func resolvePath(field, name string, u User) (string, error) {
 	return name, nil
 }
 
-// badPath is an error about a path that no file can have.
+// badPath returns an error about a path that no file can have.
 func badPath(field string, cause error, format string, args ...any) error {
 	return &fileError{text: field + " " + fmt.Sprintf(format, args...), cause: cause}
 }
 
-// fileError has a text of its own and the kind of its cause.
+// fileError has its own text and the kind of its cause.
 type fileError struct {
 	text  string
 	cause error
@@ -75,8 +75,8 @@ type fileError struct {
 func (e *fileError) Error() string { return e.text }
 func (e *fileError) Unwrap() error { return e.cause }
 
-// ensureDirs makes a directory and those above it that are missing, which then
-// belong to u; what exists is left as it is.
+// ensureDirs makes a directory and its missing parents, owned by u. It does not change existing
+// ones.
 func (a *Agent) ensureDirs(dir string, u User) error {
 	e, err := a.sys.Stat(dir)
 	switch {
@@ -96,7 +96,7 @@ func (a *Agent) ensureDirs(dir string, u User) error {
 	}
 	err = a.sys.Mkdir(dir, u)
 	if errors.Is(err, fs.ErrExist) {
-		// Another request made it, or it is a link that leads nowhere.
+		// Another request made it, or it is a link to nothing.
 		if e, serr := a.sys.Stat(dir); serr == nil && e.Mode.IsDir() {
 			return nil
 		}
@@ -107,7 +107,7 @@ func (a *Agent) ensureDirs(dir string, u User) error {
 	return nil
 }
 
-// fileAbove returns the part of a path that is no directory but is used as one.
+// fileAbove returns the part of a path that is used as a directory but is none.
 func (a *Agent) fileAbove(dir string) string {
 	for p := dir; p != "/"; p = path.Dir(p) {
 		if e, err := a.sys.Stat(p); err == nil && !e.Mode.IsDir() {
@@ -117,15 +117,15 @@ func (a *Agent) fileAbove(dir string) string {
 	return dir
 }
 
-// fault says whose fault a file error is. The same table serves both protocols,
-// see fault.code and fault.status.
+// fault says who is to blame for a file error. One table serves both protocols, see fault.code and
+// fault.status.
 type fault int
 
 const (
 	faultGuest    fault = iota // ours
 	faultAbsent                // no such file
 	faultExists                // something is there
-	faultArgument              // a path that can't be: a file used as a directory, a loop of links
+	faultArgument              // invalid path: a file used as a directory, a loop of links
 	faultDenied                // a read-only file system, an immutable file
 	faultSpace                 // the disk is full, or its quota
 )
@@ -155,7 +155,7 @@ func faultOf(err error) fault {
 	return faultGuest
 }
 
-// code is the Connect code of a fault.
+// code returns the Connect code of a fault.
 func (f fault) code() connect.Code {
 	switch f {
 	case faultAbsent:
@@ -172,7 +172,7 @@ func (f fault) code() connect.Code {
 	return connect.CodeInternal
 }
 
-// status is the HTTP status of a fault.
+// status returns the HTTP status of a fault.
 func (f fault) status() int {
 	switch f {
 	case faultAbsent:
@@ -187,7 +187,7 @@ func (f fault) status() int {
 	return http.StatusInternalServerError
 }
 
-// connectError says what failed, with the code of the cause.
+// connectError returns an error about what, with the code of the cause.
 func connectError(what string, err error) *connect.Error {
 	return connect.NewError(faultOf(err).code(), fmt.Errorf("%s: %w", what, err))
 }

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// endedKept is how long a process whose end nobody has heard can still be
-	// connected to.
+	// endedKept is how long a client can still connect to a process that ended while no client
+	// listened.
 	endedKept = 2 * time.Minute
-	// endedMax is how many such processes are kept.
+	// endedMax is the most such processes that are kept.
 	endedMax = 128
 )
 
@@ -34,10 +34,10 @@ type running struct {
 	out    *output
 	in     *input
 
-	timer    *countdown // kills it when its time is over; nil without a limit
+	timer    *countdown // kills it at its time limit; nil without a limit
 	timedOut atomic.Bool
 
-	told    chan struct{} // closed when somebody has received the end event
+	told    chan struct{} // closed when a client has received the end event
 	tell    func()        // closes it
 	release func()        // proc.Release, once
 }
@@ -54,17 +54,17 @@ func newRunning(proc Proc, req *process.StartRequest) *running {
 	return r
 }
 
-// kill ends the process group. A process that has ended just now is no error.
+// kill ends the process group. If the process has just ended, that is no error.
 func (r *running) kill() { _ = r.proc.Signal(int(syscall.SIGKILL)) }
 
-// timeOut kills the process because its time is over.
+// timeOut kills the process at its time limit.
 func (r *running) timeOut() {
 	r.timedOut.Store(true)
 	r.kill()
 }
 
-// processes are the processes that the agent started: those that run, and those
-// that ended while nobody listened.
+// processes are the processes that the agent started: running ones, and those that ended while no
+// client listened.
 type processes struct {
 	mu     sync.Mutex
 	seq    uint64
@@ -75,8 +75,7 @@ type processes struct {
 
 func (p *processes) init() { p.live = map[uint32]*running{} }
 
-// add registers a process that has just started. It reports false when the
-// agent is closing.
+// add registers a process that has just started. It reports false if the agent is closing.
 func (p *processes) add(r *running) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +89,7 @@ func (p *processes) add(r *running) bool {
 	return true
 }
 
-// exited moves a process from the running ones to those whose end is untold.
+// exited moves a process from the running ones to the ended ones that no client knows about.
 func (p *processes) exited(r *running) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,13 +102,13 @@ func (p *processes) exited(r *running) {
 	}
 }
 
-// tell records that somebody knows how a process ended: nobody else will ask.
+// tell records that a client knows how a process ended. No other will ask.
 func (p *processes) tell(r *running) {
 	p.forget(r)
 	r.tell()
 }
 
-// forget drops a process whose end has been told, or will not be asked for.
+// forget drops an ended process: a client knows its end, or it is too old.
 func (p *processes) forget(r *running) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +127,8 @@ func (p *processes) list() []*running {
 	return out
 }
 
-// find returns the process that a selector means; with a tag, the youngest that
-// has it. Processes whose end is untold count only withEnded.
+// find returns the process for a selector. If several have the tag, it returns the youngest. Ended
+// processes that no client knows about are found only with withEnded.
 func (p *processes) find(sel *process.ProcessSelector, withEnded bool) (*running, *connect.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +174,8 @@ func (p *processes) killAll() {
 	}
 }
 
-// run registers a started process and begins to read its output. The returned
-// listener was there from the first byte.
+// run registers a started process and begins to read its output. The returned listener gets the
+// output from the first byte.
 func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Error) {
 	if !a.procs.add(r) {
 		r.kill()
@@ -192,11 +191,11 @@ func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Err
 	return l, nil
 }
 
-// looker is what a Proc may be: told that the output has come to an end, it looks at once
-// whether the process has ended too, and spares everybody the wait for the news.
+// looker is an optional interface of a Proc. Look tells it that the output has ended. It then
+// checks at once whether the process has ended too, so nobody waits for the notification.
 type looker interface{ Look() }
 
-// supervise reads a process's output to its end and then tells how it ended.
+// supervise reads a process's output to its end. Then it reports how the process ended.
 func (a *Agent) supervise(r *running) {
 	var pumps []*pump
 	if r.tty {
@@ -228,7 +227,7 @@ func (a *Agent) supervise(r *running) {
 	for i, p := range pumps {
 		if !isClosed(p.empty) {
 			blind[i] = p.exit()
-			r.in.close() // a child of it may wait for that
+			r.in.close() // a child of it may wait for this
 		}
 	}
 	for i, p := range pumps {
@@ -239,7 +238,7 @@ func (a *Agent) supervise(r *running) {
 		}
 	}
 	r.out.finish(endEvent(exit))
-	runtime.Gosched() // who waits for the end is told it before we tidy up
+	runtime.Gosched() // let those who wait for the end run first
 	r.in.close()
 	a.linger(r, drained)
 	r.out.close()
@@ -247,7 +246,7 @@ func (a *Agent) supervise(r *running) {
 	<-drained
 }
 
-// isClosed reports whether a channel that nothing is sent to is closed.
+// isClosed reports whether c is closed. Nothing is ever sent to c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -257,13 +256,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// linger returns when an ended process is of no more use: its end has been told
-// or is too old, and its pipes are closed. A child that outlived it may hold them
-// for long, and would die of SIGPIPE if we closed our side: its output is read
-// and dropped until it ends.
+// linger returns when an ended process can be forgotten: a client knows its end or it is too old,
+// and its pipes are closed. A child that outlived the process may hold the pipes for long. It would
+// die of SIGPIPE if we closed our side, so its output is read and dropped until it ends.
 func (a *Agent) linger(r *running, drained <-chan struct{}) {
-	// Who follows the process hears of the end, or leaves. Only without anybody there is
-	// something to wait for that may never come.
+	// Clients that follow the process hear of the end, or leave. Only without any client is there a
+	// need for a time limit.
 	var old chan struct{}
 	alone := r.out.alone
 	for told := r.told; told != nil || drained != nil; {
@@ -291,7 +289,7 @@ func (a *Agent) linger(r *running, drained <-chan struct{}) {
 	}
 }
 
-// endEvent puts an exit status into envd's words.
+// endEvent returns the event for an exit status, with envd's texts.
 func endEvent(e ExitStatus) *process.ProcessEvent_EndEvent {
 	end := &process.ProcessEvent_EndEvent{ExitCode: int32(e.Code), Exited: e.Signal == 0, Status: e.Status}
 	if e.ErrorMsg != "" {

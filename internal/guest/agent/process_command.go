@@ -18,19 +18,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
-// defaultPath is where programs are looked for unless the sandbox's or the
-// request's environment says otherwise.
+// defaultPath is the search path for programs unless the environment of the sandbox or the request
+// sets another.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// errClosing answers requests that arrive while the agent closes.
+// errClosing is the error for requests that arrive while the agent closes.
 var errClosing = errors.New("the sandbox is shutting down")
 
-// invalid is the error of a request that makes no sense; it names the field.
+// invalid returns the error for an invalid request; it names the field.
 func invalid(format string, args ...any) *connect.Error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, args...))
 }
 
-// command turns a request into what the System is to start.
+// command turns a request into a command for the System.
 func (a *Agent) command(u User, req *process.StartRequest) (Cmd, *connect.Error) {
 	cfg := req.GetProcess()
 	if cfg == nil {
@@ -48,7 +48,7 @@ func (a *Agent) command(u User, req *process.StartRequest) (Cmd, *connect.Error)
 		Args:  cfg.GetArgs(),
 		Dir:   dir,
 		User:  u,
-		Stdin: req.Stdin == nil || req.GetStdin(), // clients older than the field expect it open
+		Stdin: req.Stdin == nil || req.GetStdin(), // clients older than the field expect an open one
 	}
 	if req.Pty != nil {
 		if cmd.TTY, err = ttySize(req.Pty); err != nil {
@@ -59,7 +59,7 @@ func (a *Agent) command(u User, req *process.StartRequest) (Cmd, *connect.Error)
 	return cmd, nil
 }
 
-// checkConfig refuses what no program can be started with.
+// checkConfig refuses values with which no program can start.
 func checkConfig(cfg *process.ProcessConfig) *connect.Error {
 	if strings.ContainsRune(cfg.GetCmd(), 0) {
 		return invalid("process.cmd: contains a NUL byte")
@@ -92,8 +92,8 @@ func ttySize(p *process.PTY) (*Size, *connect.Error) {
 	return &Size{Cols: uint16(cols), Rows: uint16(rows)}, nil
 }
 
-// workdir finds where a process starts: cwd, the sandbox's default or the user's
-// home. "~" is the home; relative paths begin there.
+// workdir returns the directory where a process starts: cwd, the sandbox's default or the user's
+// home. In cwd, "~" is the home, and relative paths begin there.
 func (a *Agent) workdir(u User, cwd string) (string, *connect.Error) {
 	dir := cwd
 	if dir == "" {
@@ -115,8 +115,8 @@ func (a *Agent) workdir(u User, cwd string) (string, *connect.Error) {
 	return dir, nil
 }
 
-// environment returns a process's whole environment: the account's, over it what leads
-// to the wire's authority, over it the sandbox's, over it the request's.
+// environment returns a process's whole environment. Later ones win: the account's, the variables
+// for the wire's authority, the sandbox's, the request's.
 func (a *Agent) environment(u User, request map[string]string, tty bool) []string {
 	env := map[string]string{
 		"PATH":    defaultPath,
@@ -138,8 +138,8 @@ func (a *Agent) environment(u User, request map[string]string, tty bool) []strin
 	return out
 }
 
-// startError puts a System's refusal to start a process into envd's words. Being
-// out of something is told apart, because a client may try that again.
+// startError turns a System's refusal to start a process into envd's error. A lack of resources has
+// its own code, because a client may try again.
 func startError(cmd Cmd, err error) *connect.Error {
 	code := connect.CodeInvalidArgument
 	for _, out := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC} {

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process"
 )
 
-// Why input can be refused, in envd's words.
+// The reasons to refuse input, with envd's texts.
 var (
 	errStdinClosed = errors.New("stdin not enabled or closed")
 	errStdinOnTTY  = errors.New("tty assigned to process — input should be written to the pty, not the stdin")
@@ -23,11 +23,11 @@ var (
 	errCloseTTY    = errors.New("cannot close stdin for PTY process — send Ctrl+D (0x04) instead")
 )
 
-// input is the way into a process: its standard input or its terminal. Writes
-// are whole and in order: one has the token at a time.
+// input is a process's standard input or terminal. Writes are complete and in order: one writer has
+// the token at a time.
 type input struct {
 	token  chan struct{}
-	w      io.WriteCloser // nil when the process has no standard input
+	w      io.WriteCloser // nil if the process has no standard input
 	tty    bool
 	closed atomic.Bool
 }
@@ -36,8 +36,8 @@ func newInput(w io.WriteCloser, tty bool) *input {
 	return &input{token: make(chan struct{}, 1), w: w, tty: tty}
 }
 
-// write hands data to the process, waiting while it does not read. Ending ctx
-// gives up, with part of the data written.
+// write passes data to the process, and waits while the process does not read. The end of ctx stops
+// it, when a part of the data may be written.
 func (in *input) write(ctx context.Context, data []byte) error {
 	select {
 	case in.token <- struct{}{}:
@@ -58,8 +58,8 @@ func (in *input) write(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// interruptible makes a blocked write end with ctx, where the writer has
-// deadlines as pipes and terminals do. The returned function undoes it.
+// interruptible makes a blocked write end with ctx. This needs a writer with deadlines, as pipes
+// and terminals have. The returned function undoes it.
 func (in *input) interruptible(ctx context.Context) (undo func()) {
 	d, ok := in.w.(interface{ SetWriteDeadline(time.Time) error })
 	if !ok {
@@ -68,7 +68,7 @@ func (in *input) interruptible(ctx context.Context) (undo func()) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(expired)
-		_ = d.SetWriteDeadline(time.Unix(1, 0)) // without deadlines the write just goes on
+		_ = d.SetWriteDeadline(time.Unix(1, 0)) // without deadlines the write goes on
 	})
 	return func() {
 		if !stop() {
@@ -78,7 +78,7 @@ func (in *input) interruptible(ctx context.Context) (undo func()) {
 	}
 }
 
-// end closes standard input after the writes under way. Ending it twice is fine.
+// end closes standard input after the running writes. Calling it twice is fine.
 func (in *input) end(ctx context.Context) error {
 	if in.tty {
 		return errCloseTTY
@@ -93,16 +93,15 @@ func (in *input) end(ctx context.Context) error {
 	return nil
 }
 
-// close closes standard input at once; a write under way fails. A terminal is
-// closed with the process's other ends.
+// close closes standard input at once; a running write fails. A terminal is closed later, with the
+// process's other ends.
 func (in *input) close() {
 	if in.closed.CompareAndSwap(false, true) && in.w != nil && !in.tty {
 		_ = in.w.Close() // nothing is buffered
 	}
 }
 
-// send writes what a request carries, to the terminal or to standard input as it
-// says.
+// send writes the input of a request to the terminal or to standard input.
 func (in *input) send(ctx context.Context, msg *process.ProcessInput) *connect.Error {
 	var err error
 	var what string
@@ -126,8 +125,8 @@ func (in *input) send(ctx context.Context, msg *process.ProcessInput) *connect.E
 	return nil
 }
 
-// inputCode tells states that a client can run into (no input, already closed,
-// process gone) from faults.
+// inputCode returns the code of an input error. It separates states that a client can cause (no
+// input, already closed, process gone) from faults.
 func inputCode(err error) connect.Code {
 	for _, expected := range []error{errStdinClosed, errStdinOnTTY, errNoTTY, errCloseTTY,
 		syscall.EPIPE, syscall.EIO, fs.ErrClosed, io.ErrClosedPipe} {

@@ -15,13 +15,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process/processconnect"
 )
 
-// maxMessage bounds one request message. Input comes base64-coded in JSON, so
-// 24 MiB of it fit.
+// maxMessage bounds one request message. Input in JSON is base64, so 24 MiB of it fit.
 const maxMessage = 32 << 20
 
-// rpcOptions are the options of both Connect services. Compressed requests are
-// understood, answers are never compressed: the link is local, and the time
-// would be the sandbox's.
+// rpcOptions returns the options of both Connect services. They accept compressed requests but
+// never compress answers: the link is local, and the sandbox would pay for the processor time.
 func rpcOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxMessage),
@@ -37,9 +35,8 @@ func (a *Agent) processHandler() (path string, h http.Handler) {
 	return path, zeroTimeoutIsNone(h)
 }
 
-// zeroTimeoutIsNone drops a Connect-Timeout-Ms of 0, which is how envd's clients
-// ask for a process without a time limit; the protocol would read it as a
-// deadline that has passed.
+// zeroTimeoutIsNone drops a Connect-Timeout-Ms of 0. envd's clients send it for a process without a
+// time limit, but the protocol would take it for a deadline that has passed.
 func zeroTimeoutIsNone(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		const header = "Connect-Timeout-Ms"
@@ -50,7 +47,7 @@ func zeroTimeoutIsNone(next http.Handler) http.Handler {
 	})
 }
 
-// processService is process.Process.
+// processService serves process.Process.
 type processService struct{ a *Agent }
 
 var _ processconnect.ProcessHandler = processService{}
@@ -71,8 +68,8 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// The request's deadline is the process's lifetime. It is kept apart from the
-	// request, because a process lives on when its client goes.
+	// The request's deadline is the process's lifetime. It is kept apart from the request, because
+	// a process outlives its client.
 	var lifetime time.Duration
 	if deadline, ok := ctx.Deadline(); ok {
 		if lifetime = time.Until(deadline); lifetime <= 0 {
@@ -92,7 +89,7 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 		return stream.Send(&process.StartResponse{Event: e})
 	})
 	if err == nil && r.timedOut.Load() {
-		// The kill came a moment before the request's own deadline.
+		// The kill came just before the request's own deadline.
 		return context.DeadlineExceeded
 	}
 	return err
@@ -109,7 +106,7 @@ func (s processService) Connect(ctx context.Context, req *connect.Request[proces
 	})
 }
 
-// follow sends a process's events until its end or the client's.
+// follow sends a process's events until the process ends or the client leaves.
 func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Header, send func(*process.ProcessEvent) error) error {
 	defer l.leave()
 	interval := a.keepAlive(h)
@@ -159,7 +156,7 @@ func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Head
 	}
 }
 
-// startEvent is the first event of each stream.
+// startEvent returns the first event of each stream.
 func startEvent(pid uint32) *process.ProcessEvent {
 	return &process.ProcessEvent{Event: &process.ProcessEvent_Start{Start: &process.ProcessEvent_StartEvent{Pid: pid}}}
 }
@@ -169,9 +166,8 @@ func hasDeadline(ctx context.Context) bool {
 	return ok
 }
 
-// keepAlive returns how often a stream sends something when it has nothing to
-// say: what the client asks for in Keepalive-Ping-Interval (seconds), or the
-// default.
+// keepAlive returns how often an idle stream sends an event: the client's Keepalive-Ping-Interval
+// (seconds), or the default.
 func (a *Agent) keepAlive(h http.Header) time.Duration {
 	s, err := strconv.ParseUint(h.Get("Keepalive-Ping-Interval"), 10, 32)
 	if err != nil || s == 0 {
@@ -247,7 +243,7 @@ func (s processService) StreamInput(ctx context.Context, stream *connect.ClientS
 	if err := stream.Err(); err != nil {
 		text := err.Error()
 		if cerr := (*connect.Error)(nil); errors.As(err, &cerr) {
-			text = cerr.Message() // without the code, which goes beside it
+			text = cerr.Message() // without the code, which is sent separately
 		}
 		return nil, connect.NewError(connect.CodeOf(err), fmt.Errorf("error streaming input: %s", text))
 	}

@@ -35,8 +35,8 @@ type guestUnderTest struct {
 	client processconnect.ProcessClient
 }
 
-// newGuest starts an agent whose default user is the one the tests run as, and
-// checks at the end that it leaves nothing behind.
+// newGuest starts an agent whose default user is the user of the tests. At the end it checks that
+// the agent leaves nothing behind.
 func newGuest(t testing.TB, change ...func(*agent.Config)) *guestUnderTest {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -68,7 +68,7 @@ func newGuest(t testing.TB, change ...func(*agent.Config)) *guestUnderTest {
 		if err := sys.Close(); err != nil {
 			t.Error(err)
 		}
-		for end := time.Now().Add(time.Minute); ; { // Find itself is patient for a second
+		for end := time.Now().Add(time.Minute); ; { // Find itself waits for a second
 			if err := goleak.Find(before); err == nil {
 				break
 			} else if time.Now().After(end) {
@@ -80,13 +80,13 @@ func newGuest(t testing.TB, change ...func(*agent.Config)) *guestUnderTest {
 	return g
 }
 
-// sh is a request to run a shell line with standard input off.
+// sh returns a request to run a shell line without standard input.
 func sh(line string) *process.StartRequest {
 	off := false
 	return &process.StartRequest{Process: &process.ProcessConfig{Cmd: "/bin/sh", Args: []string{"-c", line}}, Stdin: &off}
 }
 
-// events is what a stream of process events brought.
+// events are the events that a stream delivered.
 type events struct {
 	pid                 uint32
 	stdout, stderr, tty bytes.Buffer
@@ -130,7 +130,7 @@ func (g *guestUnderTest) run(ctx context.Context, req *process.StartRequest, hea
 	return e, stream.Err()
 }
 
-// mustRun runs a request that is to succeed.
+// mustRun runs a request that must succeed.
 func (g *guestUnderTest) mustRun(t testing.TB, req *process.StartRequest, headers ...string) *events {
 	t.Helper()
 	e, err := g.run(t.Context(), req, headers...)
@@ -143,14 +143,14 @@ func (g *guestUnderTest) mustRun(t testing.TB, req *process.StartRequest, header
 	return e
 }
 
-// started is a process whose stream is read by hand.
+// started is a process whose stream the test reads itself.
 type started struct {
 	*connect.ServerStreamForClient[process.StartResponse]
 	pid    uint32
 	cancel context.CancelFunc
 }
 
-// start starts a process and returns at its start event.
+// start starts a process and returns after its start event.
 func (g *guestUnderTest) start(t testing.TB, req *process.StartRequest) *started {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,7 +203,7 @@ func byTag(tag string) *process.ProcessSelector {
 	return &process.ProcessSelector{Selector: &process.ProcessSelector_Tag{Tag: tag}}
 }
 
-// connectTo reads a process's events from a new connection to its end.
+// connectTo opens a new connection to a process and reads its events to the end.
 func (g *guestUnderTest) connectTo(t testing.TB, sel *process.ProcessSelector) (*events, error) {
 	t.Helper()
 	stream, err := g.client.Connect(t.Context(), connect.NewRequest(&process.ConnectRequest{Process: sel}))
@@ -218,7 +218,7 @@ func (g *guestUnderTest) connectTo(t testing.TB, sel *process.ProcessSelector) (
 	return e, stream.Err()
 }
 
-// wantError checks a Connect error's code and that its text has a part.
+// wantError checks a Connect error's code, and that its text contains part.
 func wantError(t testing.TB, err error, code connect.Code, part string) {
 	t.Helper()
 	if connect.CodeOf(err) != code || err == nil || !strings.Contains(err.Error(), part) {
@@ -228,7 +228,7 @@ func wantError(t testing.TB, err error, code connect.Code, part string) {
 
 func TestRun(t *testing.T) {
 	g := newGuest(t)
-	// What the tests themselves were started with is no leak of ours.
+	// Descriptors that the test process itself inherited are not our leak.
 	const listFDs = "ls /proc/self/fd | sort -n | tr '\\n' ' '"
 	base, err := exec.Command("/bin/sh", "-c", listFDs).Output()
 	if err != nil {
@@ -298,7 +298,7 @@ func TestStartRefused(t *testing.T) {
 			wantError(t, err, c.code, c.part)
 		})
 	}
-	// A directory that is not absolute is not an error: it begins at home.
+	// A relative directory is no error: it begins at the user's home.
 	me, _ := user.Current()
 	e, err := g.run(t.Context(), cfg(func(r *process.StartRequest) { r.Process.Cwd = str("."); r.Process.Args[1] = "pwd" }))
 	if _, absent := os.Stat(me.HomeDir); absent != nil {
@@ -397,8 +397,8 @@ func TestStdin(t *testing.T) {
 	wantError(t, err, connect.CodeInvalidArgument, "before start")
 }
 
-// A process that does not read must not hold its clients: a write ends with its
-// request, and the process can still be used and ended.
+// TestStdinBlocked shows that a process that does not read can't hold its clients. A write ends
+// with its request, and the process can still be used and ended.
 func TestStdinBlocked(t *testing.T) {
 	g := newGuest(t)
 	req := sh("sleep 60")
@@ -412,7 +412,7 @@ func TestStdinBlocked(t *testing.T) {
 	if _, err := g.client.CloseStdin(t.Context(), connect.NewRequest(&process.CloseStdinRequest{Process: byPID(p.pid)})); err != nil {
 		t.Error(err)
 	}
-	// One that is blocked when the process ends fails.
+	// A write that is blocked when the process ends fails.
 	req = sh("head -c 1; sleep 60") // it shows that the write has begun
 	req.Stdin = nil
 	p2 := g.start(t, req)
@@ -436,7 +436,7 @@ func (g *guestUnderTest) kill(t testing.TB, pid uint32) {
 
 func TestSignals(t *testing.T) {
 	g := newGuest(t)
-	// The whole group gets it: the sleep too, which would hold the pipe.
+	// The whole group gets the signal. Otherwise the sleep would hold the pipe.
 	p := g.start(t, sh("sleep 3000 & sleep 3000"))
 	if _, err := g.client.SendSignal(t.Context(), connect.NewRequest(&process.SendSignalRequest{Process: byPID(p.pid), Signal: process.Signal_SIGNAL_SIGTERM})); err != nil {
 		t.Fatal(err)
@@ -492,8 +492,8 @@ func TestListAndTags(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	g := newGuest(t)
-	// The header alone: the client's own context must not be what ends it. A slow machine gets
-	// more time to say something in.
+	// Send only the header: the client's own context must not end the process. A slow machine gets
+	// more time to write something.
 	for _, limit := range []string{"300", "3000", "30000"} {
 		e, err := g.run(t.Context(), sh("echo on; sleep 3000"), "Connect-Timeout-Ms", limit)
 		wantError(t, err, connect.CodeDeadlineExceeded, "")
@@ -509,7 +509,7 @@ func TestTimeout(t *testing.T) {
 	if e := g.mustRun(t, sh("sleep 0.1; echo done"), "Connect-Timeout-Ms", "0"); e.stdout.String() != "done\n" {
 		t.Errorf("got %q", e.stdout.String())
 	}
-	// The lifetime goes on without the client, and a listener hears the end.
+	// The time limit holds without the client, and a listener hears of the end.
 	ctx, cancel := context.WithCancel(t.Context())
 	req := connect.NewRequest(sh("sleep 3000"))
 	req.Header().Set("Connect-Timeout-Ms", "2000")
@@ -577,7 +577,8 @@ func TestDisconnectAndReconnect(t *testing.T) {
 	wantError(t, err, connect.CodeNotFound, fmt.Sprintf("process with pid %d not found", p.pid))
 }
 
-// A process that ended while nobody listened can still be asked how.
+// TestConnectAfterEnd shows that a client can still get the exit status of a process that ended
+// while no client listened.
 func TestConnectAfterEnd(t *testing.T) {
 	g := newGuest(t)
 	tag := "job"
@@ -595,7 +596,7 @@ func TestConnectAfterEnd(t *testing.T) {
 	wantError(t, err, connect.CodeNotFound, "process with tag job not found")
 }
 
-// Everyone who listens gets everything.
+// TestManyListeners shows that every listener gets all output.
 func TestManyListeners(t *testing.T) {
 	g := newGuest(t)
 	req := sh("read x; seq 1 20000")
@@ -648,7 +649,7 @@ func TestBackgroundChild(t *testing.T) {
 	if len(lines) != 2 || lines[0] != "parent" || e.end.GetExitCode() != 0 {
 		t.Fatalf("got %q, %v", e.stdout.String(), e.end)
 	}
-	// The child goes on after its echo into a pipe that nobody reads.
+	// After its echo the child writes on, into a pipe that nobody reads.
 	pid, _ := strconv.Atoi(lines[1])
 	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	testenv.EventuallyNil(t, "the background child survives", func() error {
@@ -661,10 +662,10 @@ func TestBackgroundChild(t *testing.T) {
 	g.mustRun(t, sh(fmt.Sprintf("pkill -P %d; kill %[1]d", pid)))
 }
 
-// The same on a terminal, whose end no close of a pipe tells.
+// TestBackgroundChildOnPTY does the same on a terminal. There no closing of a pipe shows the end.
 func TestBackgroundChildOnPTY(t *testing.T) {
 	var left []uint32
-	t.Cleanup(func() { // after the agent has closed, which must not wait for them
+	t.Cleanup(func() { // after the agent has closed; it must not wait for them
 		for _, pid := range left {
 			_ = syscall.Kill(-int(pid), syscall.SIGKILL) // it may be gone
 		}
@@ -706,7 +707,7 @@ func TestPTY(t *testing.T) {
 	if out := e.tty.String(); !strings.Contains(out, "got:hello\r\n50 132\r\n") || e.stdout.Len() != 0 || e.end.GetExitCode() != 5 {
 		t.Errorf("got %q, %v", out, e.end)
 	}
-	// Control-C is for the foreground process, control-D ends the input.
+	// Control-C interrupts the foreground process, control-D ends the input.
 	req = sh("trap 'echo int' INT; cat; cat; echo end")
 	req.Pty = &process.PTY{Size: &process.PTY_Size{Cols: 80, Rows: 24}}
 	p = g.start(t, req)
@@ -714,7 +715,7 @@ func TestPTY(t *testing.T) {
 		if err := send(&process.ProcessInput{Input: &process.ProcessInput_Pty{Pty: []byte(step.keys)}}); err != nil {
 			t.Fatal(err)
 		}
-		p.until(t, step.want) // the line comes back from the terminal and from cat: it runs
+		p.until(t, step.want) // the line comes from the terminal and from cat, so cat runs
 	}
 }
 
@@ -737,7 +738,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// Output comes as it is written, not when there is much of it.
+// TestStreaming shows that output arrives as it is written, not only in large pieces.
 func TestStreaming(t *testing.T) {
 	g := newGuest(t)
 	p := g.start(t, sh("echo first; sleep 3000"))
@@ -763,7 +764,8 @@ func TestHundredProcesses(t *testing.T) {
 	}
 }
 
-// Closing the agent with a client, a process and its child ends all three.
+// TestCloseWithEverythingOpen closes the agent with a client, a process and a child of it. All
+// three must end.
 func TestCloseWithEverythingOpen(t *testing.T) {
 	g := newGuest(t)
 	req := sh("sleep 60 & yes")

@@ -10,19 +10,18 @@ import (
 )
 
 const (
-	// drainGrace is how long a pipe must be silent, after its process has ended,
-	// to count as read to the end although a child still holds it.
+	// drainGrace applies after a process has ended while a child still holds its pipe. When the
+	// pipe was silent for this long, it counts as read to the end.
 	drainGrace = 100 * time.Millisecond
-	// drainBlind is the same for a System whose pipes can't be asked.
+	// drainBlind is the same for a System whose pipes do not report pending bytes.
 	drainBlind = time.Second
-	// Sizes of the buffer that output is read into: small until a read fills it,
-	// because most processes are silent most of the time.
+	// readSmall and readLarge are the sizes of the output buffer. It is small until a read fills
+	// it, because most processes are silent most of the time.
 	readSmall, readLarge = 4 << 10, 64 << 10
 )
 
-// drainable is what the output of a System's processes may be, so that it can be
-// known for certain that all was read: however late a busy machine lets us read,
-// no output may be lost.
+// drainable is an optional interface of a process's output. It tells for certain whether all was
+// read, so no output is lost on a busy machine that lets us read late.
 type drainable interface {
 	SetReadDeadline(time.Time) error
 	// Pending returns how many bytes can be read now.
@@ -35,9 +34,9 @@ type pump struct {
 	from stream
 	out  *output
 
-	exited atomic.Bool   // the process has ended, children of it may not
-	after  int           // bytes read since; of the reading goroutine alone
-	empty  chan struct{} // closed when all that the process itself wrote was read
+	exited atomic.Bool   // the process has ended; its children may still run
+	after  int           // bytes read since then; for the reading goroutine only
+	empty  chan struct{} // closed when all of the process's own output was read
 	once   sync.Once
 }
 
@@ -45,7 +44,7 @@ func newPump(src io.Reader, from stream, out *output) *pump {
 	return &pump{src: src, from: from, out: out, empty: make(chan struct{})}
 }
 
-// run reads until the last writer has closed the pipe, or it is closed under it.
+// run reads until the last writer closes the pipe, or until our side is closed.
 func (p *pump) run() {
 	defer p.markEmpty()
 	buf := make([]byte, readSmall)
@@ -63,8 +62,8 @@ func (p *pump) run() {
 			buf = make([]byte, readLarge)
 		}
 		if p.exited.Load() {
-			// A child that never stops writing would never be silent: past what any
-			// pipe holds, it is not the process's own output any more.
+			// A child that writes without end would never be silent. More bytes than a pipe can
+			// hold are not the process's own output.
 			if p.after += n; p.after > outputLimit {
 				p.markEmpty()
 			}
@@ -72,8 +71,8 @@ func (p *pump) run() {
 	}
 }
 
-// exit tells the pump that the process has ended and returns a channel that fires
-// when the pump can't find out by itself whether it has read everything.
+// exit tells the pump that the process has ended. If the pump can't find out by itself whether it
+// has read everything, exit returns a channel that fires when it is time to give up.
 func (p *pump) exit() <-chan time.Time {
 	p.exited.Store(true)
 	if d, ok := p.src.(drainable); ok && d.SetReadDeadline(time.Now().Add(drainGrace)) == nil {
@@ -82,8 +81,8 @@ func (p *pump) exit() <-chan time.Time {
 	return time.After(drainBlind)
 }
 
-// onSilence is called when nothing was read until the deadline that exit set.
-// That alone proves nothing, for the machine may have been too busy to read.
+// onSilence is called when nothing was read until the deadline that exit set. That alone proves
+// nothing, because the machine may have been too busy to read.
 func (p *pump) onSilence() {
 	d := p.src.(drainable) // it had a deadline
 	if n, err := d.Pending(); err == nil && n > 0 {

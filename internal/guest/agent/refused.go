@@ -15,40 +15,40 @@ import (
 
 const (
 	maxRefusalBody = 64 << 10
-	// ownerLimit is how long the program is looked for: its refusal waits for the answer.
+	// ownerLimit bounds the search for the program, because the refusal waits for the answer.
 	ownerLimit = 15 * time.Millisecond
-	// toldAtOnce is how many commands are told where the program is not known.
+	// toldAtOnce is how many commands get the line if the program is unknown.
 	toldAtOnce = 3
-	// What a program may provoke: so many refusals kept in a second, and so many lines
-	// in ten.
+	// Limits on what a program can cause: refusals recorded per second, and lines written per ten
+	// seconds.
 	keptPerSecond, linesPerWindow = 100, 20
 	linesWindow                   = 10 * time.Second
 )
 
-// Owner is a process that has a socket.
+// Owner is the process that owns a socket.
 type Owner struct {
 	PID  int
-	Name string // as the kernel has it; the process chooses it
+	Name string // the kernel's name for it; the process chooses it
 	// Ancestors are its parents, nearest first, and the leader of its session.
 	Ancestors []int
 }
 
-// SocketOwner is an optional part of a System: it knows whose sockets are.
+// SocketOwner is an optional interface of a System: it finds the owner of a socket.
 type SocketOwner interface {
-	// SocketOwner finds the process with a TCP connection, or UDP socket, of this local
-	// port. It gives up when ctx ends.
+	// SocketOwner finds the process with a TCP connection, or UDP socket, on this local port. It
+	// gives up when ctx ends.
 	SocketOwner(ctx context.Context, udp bool, port uint16) (Owner, bool)
 }
 
-// refusals is what the wire refused this sandbox.
+// refusals records and limits the refusals that the wire reports.
 type refusals struct {
 	mu          sync.Mutex
 	kept, lines quota
 	file        deniedFile
 }
 
-// serveRefused explains a refusal inside: in a file, and to the command that the
-// program belongs to. It answers within some 20 ms, because the refusal waits for it.
+// serveRefused explains a refusal inside: in a file, and to the program's command. It answers
+// within some 20 ms, because the refusal waits for it.
 func (a *Agent) serveRefused(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, r.URL.Path+" is for the host alone")
@@ -65,7 +65,8 @@ func (a *Agent) serveRefused(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	owner, found := a.socketOwner(r.Context(), req.UDP, req.SourcePort)
-	// The host knows no program when it writes the line: its own form is written anew.
+	// The host wrote this line without knowing the program. If it has the standard form, write it
+	// again with the program.
 	standard := req.Line == "" || req.Line == guest.RefusalLine(req.Event)
 	var reply guest.RefusalReply
 	if found {
@@ -86,14 +87,14 @@ func (a *Agent) serveRefused(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, reply)
 }
 
-// silent reports whether the sandbox's owner wants no refusals explained.
+// silent reports whether the sandbox's owner turned off explanations.
 func (a *Agent) silent() bool {
 	a.identity.mu.RLock()
 	defer a.identity.mu.RUnlock()
 	return a.identity.silent
 }
 
-// socketOwner finds a refused program, where the System can.
+// socketOwner finds the program of a refusal, if the System can.
 func (a *Agent) socketOwner(ctx context.Context, udp bool, port uint16) (Owner, bool) {
 	sys, ok := a.sys.(SocketOwner)
 	if !ok || port == 0 {
@@ -104,8 +105,8 @@ func (a *Agent) socketOwner(ctx context.Context, udp bool, port uint16) (Owner, 
 	return sys.SocketOwner(ctx, udp, port)
 }
 
-// tellCommands writes a line to the command that a program belongs to. Where the program
-// is not known, those that somebody listens to are told, a few: one of them it was.
+// tellCommands writes a line to the command that a program belongs to. If the program is unknown,
+// it writes to a few commands that have listeners, because it is probably one of them.
 func (a *Agent) tellCommands(owner Owner, found bool, line string) {
 	var told []*running
 	if found {
@@ -133,15 +134,15 @@ func (a *Agent) tellCommands(owner Owner, found bool, line string) {
 	}
 }
 
-// heard reports whether anybody listens.
+// heard reports whether there is a listener.
 func (o *output) heard() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.subs) > 0
 }
 
-// interject adds a line that the process did not write. Unlike add it never waits:
-// where a slow listener leaves no room there is no line.
+// interject adds a line that the process did not write. Unlike add it never waits: if a slow
+// listener leaves no room, it drops the line.
 func (o *output) interject(from stream, line string) {
 	c := chunk{from, []byte(line)}
 	o.mu.Lock()
@@ -152,7 +153,7 @@ func (o *output) interject(from stream, line string) {
 	o.put(c)
 }
 
-// keep reports whether one more refusal is dealt with.
+// keep reports whether one more refusal may be handled.
 func (r *refusals) keep(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +178,7 @@ func (r *refusals) record(sys System, req guest.Refusal) error {
 	return r.file.append(sys, append(line, '\n'))
 }
 
-// quota counts what happens in a stretch of time.
+// quota counts events in a period of time.
 type quota struct {
 	since time.Time
 	n     int

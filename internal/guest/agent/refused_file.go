@@ -8,11 +8,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// maxDenied is how large the file of refusals grows before it becomes the old one.
+// maxDenied is the size at which the file of refusals becomes the old file and a new one begins.
 const maxDenied = 1 << 20
 
-// deniedFile is guest.DeniedFile, opened when it is first needed. Anything may have
-// become of it meanwhile: whoever is root inside may remove or replace it.
+// deniedFile is guest.DeniedFile. It is opened when it is first needed. Root inside may remove or
+// replace it at any time.
 type deniedFile struct {
 	f    File
 	size int64
@@ -34,18 +34,18 @@ func (d *deniedFile) append(sys System, line []byte) error {
 	return err
 }
 
-// isOurs reports whether what has the file's name is what we write to.
+// isOurs reports whether the file at the path is the one that we write to.
 func (d *deniedFile) isOurs(sys System) bool {
 	e, err := sys.Lstat(guest.DeniedFile)
 	return err == nil && e.Mode.IsRegular() && e.Size == d.size
 }
 
-// open begins a new file. What there was, of an earlier boot or of another's making,
-// becomes the old one.
+// open begins a new file. A file that exists, from an earlier boot or another program, becomes the
+// old file.
 func (d *deniedFile) open(sys System) error {
 	root := User{Name: "root"}
 	dir := path.Dir(guest.DeniedFile)
-	_ = sys.Mkdir(path.Dir(dir), root) // they are there, or Create says why not
+	_ = sys.Mkdir(path.Dir(dir), root) // they exist, or Create returns the error
 	_ = sys.Mkdir(dir, root)
 	old, err := sys.Lstat(guest.DeniedFile)
 	switch {
@@ -53,14 +53,14 @@ func (d *deniedFile) open(sys System) error {
 	case err != nil:
 		return err
 	case old.Mode.IsRegular() && old.Size > 0:
-		// Whatever has the old one's name, Rename replaces it; not a directory, which must go.
+		// Rename replaces everything at the old file's path except a directory, so remove that.
 		if e, lerr := sys.Lstat(guest.DeniedFile + ".1"); lerr == nil && e.Mode.IsDir() {
 			err = sys.RemoveAll(guest.DeniedFile + ".1")
 		}
 		if err == nil {
 			err = sys.Rename(guest.DeniedFile, guest.DeniedFile+".1")
 		}
-	default: // a link, a pipe, a directory: it is not followed or waited for
+	default: // a link, pipe or directory: don't follow or wait for it
 		err = sys.RemoveAll(guest.DeniedFile)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

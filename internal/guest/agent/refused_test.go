@@ -22,13 +22,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// ownFiles is the real Linux, but /run lies in a directory of the test.
+// ownFiles is the real Linux, except that /run is in a directory of the test.
 type ownFiles struct{ elsewhere }
 
 func (o *ownFiles) Lstat(name string) (agent.Entry, error) { return o.System.Lstat(o.at(name)) }
 func (o *ownFiles) RemoveAll(name string) error            { return o.System.RemoveAll(o.at(name)) }
 
-// newRefusable is a guest that is told of refusals.
+// newRefusable returns a guest that is told of refusals.
 func newRefusable(t testing.TB) (g *guestUnderTest, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -39,7 +39,7 @@ func newRefusable(t testing.TB) (g *guestUnderTest, dir string) {
 	return g, dir
 }
 
-// denied is what the tests refuse.
+// denied is the refused decision in the tests.
 var denied = carrel.Decision{ID: "iaaaaaaaaaaaaaaaaaaaa", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Protocol: "tls", Name: "api.example.com",
 	Address: "203.0.113.9", Port: 443, Rule: "default", Reason: "no rule allows api.example.com", Hint: "allow api.example.com"}
 
@@ -78,12 +78,12 @@ func newOutside(t *testing.T) outside {
 	return outside{l, port}
 }
 
-// client is a shell line that connects and waits.
+// client returns a shell line that connects and waits.
 func (o outside) client() string {
 	return "bash -c 'exec 3<>/dev/tcp/127.0.0.1/" + o.port + "; read line <&3'"
 }
 
-// accept returns a client's port, and how to let it go.
+// accept returns the port of a client, and a function that lets it go.
 func (o outside) accept(t *testing.T) (port uint16, release func()) {
 	t.Helper()
 	c, err := o.Accept()
@@ -112,8 +112,8 @@ func (s *started) told(t *testing.T, want string) {
 	t.Fatalf("no %q in %q%q: %v", want, e.stderr.String(), e.tty.String(), s.Err())
 }
 
-// TestRefusalReachesTheCommand: whoever runs the program reads why, however far below
-// the command the program is.
+// TestRefusalReachesTheCommand shows that the user of a command reads the reason, however deep
+// below the command the program is.
 func TestRefusalReachesTheCommand(t *testing.T) {
 	g, dir := newRefusable(t)
 	o := newOutside(t)
@@ -169,7 +169,7 @@ func TestRefusalReachesTheCommand(t *testing.T) {
 	}
 }
 
-// kill ends a command from outside.
+// kill ends a command through the operating system.
 func kill(t *testing.T, s *started) {
 	t.Helper()
 	if err := syscall.Kill(int(s.pid), syscall.SIGKILL); err != nil {
@@ -198,8 +198,8 @@ func readDenied(t *testing.T, dir, name string) []carrel.Decision {
 	return out
 }
 
-// TestRefusalOfAnUnknownProgram: those that somebody listens to are told, but not many
-// and not the template's own.
+// TestRefusalOfAnUnknownProgram shows that commands with listeners get the line, but only a few of
+// them, and never the template's own command.
 func TestRefusalOfAnUnknownProgram(t *testing.T) {
 	g, _ := newRefusable(t)
 	tag := guest.StartTag
@@ -232,7 +232,7 @@ func TestRefusalOfAnUnknownProgram(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreFew: a program that floods is no way to flood whoever runs it.
+// TestRefusalsAreFew shows that a program that causes many refusals can't flood the user's output.
 func TestRefusalsAreFew(t *testing.T) {
 	g, dir := newRefusable(t)
 	s := g.start(t, sh("exec sleep 600"))
@@ -253,7 +253,7 @@ func TestRefusalsAreFew(t *testing.T) {
 	}
 }
 
-// TestRefusalWaitsForNobody: a client that takes nothing keeps no refusal waiting.
+// TestRefusalWaitsForNobody shows that a client that takes nothing does not delay a refusal.
 func TestRefusalWaitsForNobody(t *testing.T) {
 	g, _ := newRefusable(t)
 	s := g.start(t, sh("exec yes carrel")) // and its stream is not read
@@ -300,7 +300,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestDeniedFileStaysSmall: when it is large it becomes the old one.
+// TestDeniedFileStaysSmall shows that a large file becomes the old file.
 func TestDeniedFileStaysSmall(t *testing.T) {
 	g, dir := newRefusable(t)
 	d := denied
@@ -317,8 +317,8 @@ func TestDeniedFileStaysSmall(t *testing.T) {
 	}
 }
 
-// TestDeniedFileIsReplaced: what root inside puts in its place is neither followed nor
-// waited for.
+// TestDeniedFileIsReplaced shows that the guest does not follow, or wait for, a file that root
+// inside puts at the path.
 func TestDeniedFileIsReplaced(t *testing.T) {
 	g, dir := newRefusable(t)
 	name := filepath.Join(dir, guest.DeniedFile)

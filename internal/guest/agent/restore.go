@@ -19,13 +19,13 @@ import (
 const (
 	// hookLimit is how long one hook may run.
 	hookLimit = 10 * time.Second
-	// hookOutput is how much of what a failed hook wrote is logged.
+	// hookOutput is how much of a failed hook's output is logged.
 	hookOutput = 2 << 10
 )
 
-// adopt takes over an identity. The first one after a restore also ends, before
-// anything is served under it, every request and connection from before, but for
-// the one it came by.
+// adopt takes over an identity. The first one after a restore also ends every earlier request and
+// connection, except the one that carries it. This happens before anything is served under the new
+// identity.
 func (a *Agent) adopt(r *http.Request, ini *initialisation) {
 	a.admission.Lock()
 	defer a.admission.Unlock()
@@ -42,8 +42,8 @@ func (a *Agent) adopt(r *http.Request, ini *initialisation) {
 	a.settling.begin(a.spawn, func() { a.identify(&ini.InitRequest, now) })
 }
 
-// markGeneration writes down which copy of its snapshots this sandbox is, for
-// programs that must not do in two copies what they should do in one.
+// markGeneration writes the number of this copy to a file. Programs read it to avoid doing the same
+// work in two copies of a snapshot.
 func (a *Agent) markGeneration(generation int) {
 	root := User{Name: "root"}
 	_ = a.sys.Mkdir("/run", root)                           // they are there, or the
@@ -58,7 +58,7 @@ func (a *Agent) markGeneration(generation int) {
 	}
 }
 
-// replaceFile writes a file that is never seen half written.
+// replaceFile writes a file that no reader ever sees half written.
 func (a *Agent) replaceFile(name, text string, u User) error {
 	tmp := name + ".new"
 	f, err := a.sys.Create(tmp, u)
@@ -72,8 +72,8 @@ func (a *Agent) replaceFile(name, text string, u User) error {
 	return a.sys.Rename(tmp, name)
 }
 
-// runHooks runs what the sandbox's owner wants done in a restored copy, before the
-// first command. A hook that fails is a warning: the sandbox is of use without.
+// runHooks runs the owner's hooks in a restored copy, before the first command. A hook that fails
+// is only a warning: the sandbox is useful without it.
 func (a *Agent) runHooks(req *guest.InitRequest) {
 	entries, err := a.sys.ReadDir(guest.HookDir)
 	if err != nil {
@@ -99,10 +99,10 @@ func (a *Agent) runHooks(req *guest.InitRequest) {
 	}
 }
 
-// hookDrain is how long what a hook wrote is waited for after its end.
+// hookDrain is how long to wait for a hook's output after its end.
 const hookDrain = 200 * time.Millisecond
 
-// runHook runs one hook to its end or its limit.
+// runHook runs one hook to its end, or to its time limit.
 func (a *Agent) runHook(cmd Cmd) error {
 	proc, err := a.sys.Start(cmd)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *Agent) runHook(cmd Cmd) error {
 	var readers sync.WaitGroup
 	for _, r := range []io.Reader{proc.Stdout(), proc.Stderr()} {
 		readers.Add(1)
-		a.spawn(func() { // ends with Release, whatever the hook left running
+		a.spawn(func() { // ends with Release, even if the hook left processes
 			defer readers.Done()
 			_, _ = io.Copy(&out, r)
 		})
@@ -130,7 +130,7 @@ func (a *Agent) runHook(cmd Cmd) error {
 	a.spawn(func() { defer close(drained); readers.Wait() })
 	select {
 	case <-drained:
-	case <-time.After(hookDrain): // something that it left running has its output
+	case <-time.After(hookDrain): // a process that the hook left holds its output
 	}
 	proc.Release()
 	<-drained
@@ -143,7 +143,7 @@ func (a *Agent) runHook(cmd Cmd) error {
 	return nil
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the data written to it.
 type head struct {
 	mu   sync.Mutex
 	data []byte

@@ -25,8 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/process/processconnect"
 )
 
-// elsewhere is the real Linux, but what is the sandbox's own lies in a directory
-// of the test.
+// elsewhere is the real Linux, except that the sandbox's own files are in a directory of the test.
 type elsewhere struct {
 	*oshost.System
 	dir string
@@ -66,7 +65,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// newRestorable is a guest that may write what a sandbox's own may.
+// newRestorable returns a guest that may write a sandbox's own files.
 func newRestorable(t testing.TB) (g *guestUnderTest, dir string, log *syncBuffer) {
 	t.Helper()
 	dir, log = t.TempDir(), &syncBuffer{}
@@ -102,8 +101,8 @@ func read(t testing.TB, dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// TestRestored: what was open is gone, what runs runs on, and who the guest was is
-// forgotten.
+// TestRestored shows that a restore ends open requests and replaces the identity, while processes
+// run on.
 func TestRestored(t *testing.T) {
 	g, dir, _ := newRestorable(t)
 	now := time.Now()
@@ -128,7 +127,8 @@ func TestRestored(t *testing.T) {
 	}
 	defer idle.Close()
 
-	// The clock of this machine is behind that of the one before: it must count all the same.
+	// This machine's clock is behind the clock of the machine before. The request must count
+	// anyway.
 	restored := guest.InitRequest{AccessToken: "new", SandboxID: "inew", Timestamp: now, EnvVars: map[string]string{"A": "new"}, Restored: true, Generation: 3}
 	g.init(t, restored)
 	if code, _, _ := g.ask(t, "GET", "/envs", "", "X-Access-Token", "old"); code != 401 {
@@ -145,7 +145,7 @@ func TestRestored(t *testing.T) {
 	}
 	for name, want := range map[string]string{guest.GenerationFile: "3", "/run/e2b/.E2B_SANDBOX_ID": "inew", "/run/e2b/.E2B_TEMPLATE_ID": "base"} {
 		if want == "base" {
-			continue // the template is that of the first /init: no other was named
+			continue // the first /init named it, and no other did
 		}
 		g.ask(t, "GET", "/envs", "", "X-Access-Token", "new") // waits until all is written
 		if got := read(t, dir, name); got != want {
@@ -171,7 +171,7 @@ func TestRestored(t *testing.T) {
 	if e := fresh.mustRun(t, sh("echo $A $E2B_SANDBOX_ID")); e.stdout.String() != "new inew\n" {
 		t.Errorf("environment %q", e.stdout.String())
 	}
-	// A repeat is an ordinary /init: it drops nobody and is no new restore.
+	// A repeat is an ordinary /init: it ends no request and is no new restore.
 	other := fresh.start(t, sh("sleep 600"))
 	restored.Timestamp = now.Add(time.Second)
 	g.init(t, restored)
@@ -197,7 +197,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// TestFilesOnlyRestore: a guest that boots on a snapshot's files knows its generation.
+// TestFilesOnlyRestore shows that a guest that boots from a snapshot's files knows its generation.
 func TestFilesOnlyRestore(t *testing.T) {
 	g, dir, _ := newRestorable(t)
 	g.init(t, guest.InitRequest{SandboxID: "inew", Timestamp: time.Now(), Generation: 2})
@@ -207,8 +207,8 @@ func TestFilesOnlyRestore(t *testing.T) {
 	}
 }
 
-// TestHooks: they run in order, before anything else is served, without delaying
-// the answer to /init; one that fails is a warning.
+// TestHooks shows that hooks run in order, before anything else is served, and without delaying the
+// answer to /init. A hook that fails is only a warning.
 func TestHooks(t *testing.T) {
 	g, dir, log := newRestorable(t)
 	hooks, out := filepath.Join(dir, guest.HookDir), filepath.Join(dir, "out")
@@ -251,8 +251,8 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestCheckpointBefore: commands that a pattern matches start after a checkpoint,
-// or not at all.
+// TestCheckpointBefore shows that commands that match a pattern start after a checkpoint, or not at
+// all.
 func TestCheckpointBefore(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -304,8 +304,8 @@ func TestCheckpointBefore(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "checkpoint before the command failed: no room") {
 		t.Error(err)
 	}
-	// In a copy that is restored while it waits the command does not start, whatever
-	// the host that it asked would have said.
+	// If a copy is restored while it waits, the command does not start there, whatever the old host
+	// would have answered.
 	mu.Lock()
 	answer, hold = nil, make(chan struct{})
 	mu.Unlock()
@@ -337,7 +337,7 @@ func TestCheckpointBefore(t *testing.T) {
 	}
 }
 
-// TestCheckpointWithoutHost: a guest that can ask nobody says so.
+// TestCheckpointWithoutHost shows the error of a guest that has no host to ask.
 func TestCheckpointWithoutHost(t *testing.T) {
 	g := newGuest(t, trustAll)
 	g.init(t, guest.InitRequest{CheckpointBefore: []string{"."}})

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// bodyTimeout bounds the arrival of a Connect request's body, StreamInput's
-	// excepted: it is a conversation.
+	// bodyTimeout bounds the arrival of a Connect request's body. StreamInput has no such bound,
+	// because its body is a conversation.
 	bodyTimeout = 60 * time.Second
-	// stallTimeout is how long a client may take no output before its stream is
-	// cut, so that it can't hold up the process for ever. A person who pauses a pager
-	// is such a client for as long as it takes to read. One that is dead is found
-	// much earlier: nobody acknowledges, the daemon's side of its connection ends,
-	// and with it the stream here.
+	// stallTimeout is how long a client may take no output before its stream is cut. Without a
+	// limit it could hold up the process for ever. It is long because a person may read in a pager
+	// for that time. A dead client is found much earlier: the daemon's side of its connection ends,
+	// because nothing is acknowledged, and the stream here ends with it.
 	stallTimeout = time.Hour
-	// stallSlack is how old a write deadline may grow before it is renewed.
+	// stallSlack is the age at which a write deadline is renewed.
 	stallSlack = time.Minute
 )
 
@@ -50,12 +49,12 @@ func (a *Agent) routes() http.Handler {
 	return boundRest(cors(a.admit(a.settled(timed(mux)))))
 }
 
-// restTimeout is how long a client may still send of a body that nobody wants.
+// restTimeout is how long a client may still send a body that the guest does not want.
 const restTimeout = 5 * time.Second
 
-// boundRest bounds the end of requests that were answered before their body was
-// read, such as those without a token: the server reads a part of the rest first,
-// and a client that sends nothing more would never be rid of.
+// boundRest bounds the time for a body that was not read before the answer, such as for requests
+// without a token. The server reads a part of the rest first. Without a bound, a client that sends
+// nothing more would keep its connection for ever.
 func boundRest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && r.ContentLength != 0 {
@@ -65,7 +64,7 @@ func boundRest(next http.Handler) http.Handler {
 	})
 }
 
-// only serves one method (and HEAD with GET) and refuses the others.
+// only serves one method (and HEAD with GET) and refuses all others.
 func only(method string, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == method || (method == http.MethodGet && r.Method == http.MethodHead) {
@@ -86,8 +85,8 @@ func (a *Agent) authorize(w http.ResponseWriter, r *http.Request, next http.Hand
 	next.ServeHTTP(w, r)
 }
 
-// authorized reports whether a request may pass: it has the access token, or its
-// route checks something else itself, a signature or who the peer is.
+// authorized reports whether a request may pass: it has the access token, or its route does its own
+// check, of a signature or of the peer.
 func (a *Agent) authorized(r *http.Request) bool {
 	switch r.Method + r.URL.Path {
 	case "GET/health", "HEAD/health", "GET/files", "HEAD/files", "POST/files",
@@ -97,16 +96,16 @@ func (a *Agent) authorized(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, guest.TunnelPath) || a.checkToken(r.Header)
 }
 
-// unauthorized answers as envd does.
+// unauthorized writes envd's answer for this case.
 func unauthorized(w http.ResponseWriter) {
 	writeError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
 }
 
-// exposedHeaders are those that scripts in a browser may read.
+// exposedHeaders are headers that scripts in a browser may read.
 const exposedHeaders = "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options"
 
-// cors lets web pages of any origin call the guest: what protects it is the
-// token, and no browser adds that by itself.
+// cors lets web pages of any origin call the guest. The token protects it, and no browser adds the
+// token by itself.
 func cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -131,8 +130,8 @@ func cors(next http.Handler) http.Handler {
 // writerKey is the context key of a Connect call's streamWriter.
 type writerKey struct{}
 
-// streamWriter is the answer to a Connect call. It moves the write deadline along
-// and can hold back flushes. The one goroutine that answers uses it.
+// streamWriter is the answer to a Connect call. It renews the write deadline and can hold back
+// flushes. Only the goroutine that answers uses it.
 type streamWriter struct {
 	http.ResponseWriter
 	ctl      *http.ResponseController
@@ -151,17 +150,17 @@ func (w *streamWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush sends what was written, unless that is held back.
+// Flush sends the written bytes, unless flushes are held back.
 func (w *streamWriter) Flush() {
 	if !w.held {
 		w.exchange.writes.Add(1)
 		defer w.exchange.writes.Add(1)
-		_ = w.ctl.Flush() // a broken connection shows at the next write
+		_ = w.ctl.Flush() // the next write returns a broken connection's error
 	}
 }
 
-// timed bounds the time in which the body of a Connect call must arrive, and lets
-// streams bound their writes (see extendWrite).
+// timed bounds the arrival of a Connect call's body, and lets streams bound their writes (see
+// extendWrite).
 func timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		x, ok := r.Context().Value(exchangeKey{}).(*exchange)
@@ -182,8 +181,8 @@ func timed(next http.Handler) http.Handler {
 	})
 }
 
-// extendWrite gives the client of a stream stallTimeout from about now to take
-// what is sent. It is called by the one goroutine that sends.
+// extendWrite gives the client of a stream stallTimeout, from about now, to take the data. Only the
+// goroutine that sends calls it.
 func extendWrite(ctx context.Context) {
 	w, ok := ctx.Value(writerKey{}).(*streamWriter)
 	if !ok {
@@ -198,23 +197,23 @@ func extendWrite(ctx context.Context) {
 	}
 }
 
-// holdFlush keeps what is sent from now on until the handler returns: a stream's
-// last message and its end then leave together.
+// holdFlush holds back all later data until the handler returns. A stream's last message and its
+// end then leave together.
 func holdFlush(ctx context.Context) {
 	if w, ok := ctx.Value(writerKey{}).(*streamWriter); ok {
 		w.held = true
 	}
 }
 
-// timedBody lifts the read deadline at the body's end: after it the server reads
-// on only to notice that the client has gone. It leaves the deadline to a body that
-// breaks off, of which the server reads the rest.
+// timedBody removes the read deadline at the body's end, because the server then reads on only to
+// notice that the client leaves. If the body breaks off, the deadline stays: the server reads the
+// rest.
 type timedBody struct {
 	io.ReadCloser
 	ctl *http.ResponseController
 }
 
-// Read reads on and lifts the deadline when there is no more.
+// Read reads, and removes the deadline at the end of the body.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -237,7 +236,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone: nobody is left to tell
+	_ = json.NewEncoder(w).Encode(body) // if the client is gone, there is nobody to tell
 }
 
 func (a *Agent) serveHealth(w http.ResponseWriter, _ *http.Request) {
@@ -249,7 +248,7 @@ func (a *Agent) serveEnvs(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.env())
 }
 
-// metricsBody is what /metrics answers.
+// metricsBody is the answer of /metrics.
 type metricsBody struct {
 	Timestamp   int64   `json:"ts"`
 	CPUCount    int     `json:"cpu_count"`

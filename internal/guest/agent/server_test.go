@@ -44,7 +44,7 @@ func (g *guestUnderTest) ask(t testing.TB, method, path, body string, headers ..
 	return resp.StatusCode, resp.Header, string(data)
 }
 
-// trustAll makes every peer the host.
+// trustAll makes every peer count as the host.
 func trustAll(c *agent.Config) { c.Trusted = func(net.Addr) bool { return true } }
 
 func TestHealthAndRoutes(t *testing.T) {
@@ -118,12 +118,12 @@ func TestInit(t *testing.T) {
 	if real, _ := os.Readlink(dir); real == "" && e.stdout.String() != "1 isandbox\n"+dir+"\n" {
 		t.Errorf("got %q", e.stdout.String())
 	}
-	// A delayed repeat from before changes nothing.
+	// A delayed repeat of an older request changes nothing.
 	send(guest.InitRequest{EnvVars: map[string]string{"A": "old"}, AccessToken: "old", Timestamp: now.Add(-time.Minute)})
 	if got := envs("new"); got["A"] != "1" {
 		t.Errorf("envs %v", got)
 	}
-	// Where both have an order it decides, whatever the host's clock did meanwhile.
+	// If both have an order, the order decides, whatever the host's clock says.
 	send(guest.InitRequest{EnvVars: map[string]string{"A": "1"}, AccessToken: "new", Timestamp: now, SandboxID: "isandbox", Order: 7})
 	send(guest.InitRequest{EnvVars: map[string]string{"A": "stepped"}, AccessToken: "stepped", Timestamp: now.Add(-time.Hour), SandboxID: "isandbox", Order: 8})
 	if got := envs("stepped"); got["A"] != "stepped" {
@@ -134,7 +134,7 @@ func TestInit(t *testing.T) {
 		t.Errorf("envs %v", got)
 	}
 	send(guest.InitRequest{EnvVars: map[string]string{"A": "1"}, AccessToken: "new", Timestamp: now, SandboxID: "isandbox", Order: 9})
-	// A newer one counts, after a restore.
+	// A newer request counts, after a restore.
 	send(guest.InitRequest{EnvVars: map[string]string{"B": "2"}, AccessToken: "newer", Timestamp: now.Add(time.Minute), SandboxID: "ifork"})
 	if got := envs("newer"); got["A"] != "" || got["B"] != "2" || got["E2B_SANDBOX_ID"] != "ifork" {
 		t.Errorf("envs %v", got)
@@ -174,7 +174,7 @@ func TestAccessToken(t *testing.T) {
 			code, _, body := g.ask(t, "GET", path, "", "X-Access-Token", token)
 			if code != 401 || body != answer {
 				if strings.TrimSpace(token) == "secret" {
-					continue // header values lose outer spaces on the way
+					continue // HTTP removes outer spaces of header values
 				}
 				t.Errorf("%s with %q: %d %s", path, token, code, body)
 			}
@@ -237,8 +237,8 @@ func TestTunnel(t *testing.T) {
 			go func() {
 				c, err := l.Accept()
 				if err == nil {
-					// It answers only at the end of the input: a tunnel that does not
-					// pass on half a close would hang.
+					// The server answers only at the end of its input, so a tunnel that does not
+					// pass on a half-close would hang.
 					var in []byte
 					if in, err = io.ReadAll(c); err == nil {
 						_, err = fmt.Fprintf(c, "%d:%s", len(in), in[:12])
@@ -283,7 +283,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// One port speaks HTTP/1 and HTTP/2 in the clear.
+// TestH2C shows that one port speaks HTTP/1 and HTTP/2 without TLS.
 func TestH2C(t *testing.T) {
 	g := newGuest(t)
 	var p http.Protocols
@@ -297,8 +297,8 @@ func TestH2C(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// FuzzEnvelope sends frames of all kinds to every call: each gets a clean answer,
-// and the agent serves on.
+// FuzzEnvelope sends frames of all kinds to every call. Each must get a clean answer, and the agent
+// must go on.
 func FuzzEnvelope(f *testing.F) {
 	frame := func(flags byte, length uint32, body string) []byte {
 		return append([]byte{flags, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}, body...)
@@ -321,7 +321,7 @@ func FuzzEnvelope(f *testing.F) {
 		if stream {
 			kind = "application/connect+json"
 		}
-		// Nothing a fuzzer may find is to be run: this user does not exist.
+		// Commands that the fuzzer finds must not run, so name a user that does not exist.
 		code, _, answer := g.ask(t, "POST", "/process.Process/"+calls[int(call)%len(calls)], string(body),
 			"Content-Type", kind, "Connect-Protocol-Version", "1", "Authorization", "Basic bm9ib2R5LWhlcmU6")
 		if code >= 500 && code != http.StatusNotImplemented {
@@ -336,8 +336,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// TestUnwantedBody holds back a body that nobody reads, since the token is
-// missing. The answer comes anyway, and then the end.
+// TestUnwantedBody holds back a body that nobody reads, because the token is missing. The answer
+// must come anyway, and then the end of the connection.
 func TestUnwantedBody(t *testing.T) {
 	testenv.Long(t, "waits for a deadline")
 	g := newGuest(t, trustAll)

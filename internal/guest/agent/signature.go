@@ -16,9 +16,8 @@ const (
 	signWrite = "write"
 )
 
-// signature is what a URL carries to allow one operation on one path without the
-// access token, of which it is a keyed digest. The expiry is in Unix seconds, nil
-// for none.
+// signature returns the text in a URL that allows one operation on one path without the access
+// token. It is a digest keyed with that token. expires is in Unix seconds, nil for none.
 func signature(path, op, user, token string, expires *int64) string {
 	signed := path + ":" + op + ":" + user + ":" + token
 	if expires != nil {
@@ -28,8 +27,8 @@ func signature(path, op, user, token string, expires *int64) string {
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// mayTransfer reports why a request for /files may not pass, nil when it may: no
-// token is set, the request carries it, or its URL is signed for the operation.
+// mayTransfer returns the reason why a request for /files may not pass. It returns nil if no token
+// is set, if the request carries the token, or if its URL is signed for the operation.
 func (a *Agent) mayTransfer(r *http.Request, q *fileQuery, op string) error {
 	token := a.accessToken()
 	if token == "" {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// sign makes a signature as the SDKs do.
+// sign makes a signature in the way of the SDKs.
 func sign(path, op, user, token string, expires int64) string {
 	s := path + ":" + op + ":" + user + ":" + token
 	if expires != 0 {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// System is the operating system that the agent serves: the real one inside a
-// sandbox (package oshost) or the simulated one (driver/sim). The agent does the
-// protocol, the buffering and the rules; a System does the work. All methods are
-// safe for concurrent use. Paths are absolute and clean.
+// System is the operating system that the agent serves: the real one inside a sandbox (package
+// oshost) or the simulated one (driver/sim). The agent implements the protocol, the buffering and
+// the rules; a System does the work. All methods are safe for concurrent use. Paths are absolute
+// and clean.
 type System interface {
 	Users
 	Filesystem
@@ -27,9 +27,10 @@ type System interface {
 
 // Users looks up accounts.
 type Users interface {
-	// User finds an account by name. Absent gives an error that is fs.ErrNotExist.
+	// User finds an account by name. If there is none, the error is fs.ErrNotExist.
 	User(name string) (User, error)
-	// Names returns the owner and group names of ids, or the numbers as text.
+	// Names returns the names of an owner and a group. For an unknown id it returns the number as
+	// text.
 	Names(uid, gid uint32) (owner, group string)
 }
 
@@ -44,13 +45,13 @@ type User struct {
 
 // Cmd is a process to start.
 type Cmd struct {
-	Path  string // looked up in Env's PATH when it has no slash
+	Path  string // searched in Env's PATH if it has no slash
 	Args  []string
 	Env   []string // the whole environment
 	Dir   string
 	User  User
-	Stdin bool  // open a pipe; otherwise it reads end of file at once
-	TTY   *Size // run on a pseudo-terminal: Stdout is the terminal, Stderr is nil
+	Stdin bool  // open a pipe; otherwise standard input is empty
+	TTY   *Size // use a pseudo-terminal: Stdout is the terminal, Stderr nil
 }
 
 // Size is a terminal's size in characters.
@@ -64,46 +65,46 @@ type Proc interface {
 	Stderr() io.Reader     // nil with a TTY
 	Resize(Size) error
 	Signal(signal int) error // to its whole process group
-	// Wait returns when the process itself has ended; its output may still come
-	// from children that hold the pipes.
+	// Wait returns when the process itself has ended. Children that hold its pipes may still write
+	// output.
 	Wait() ExitStatus
-	// Release closes what is left of the pipes. Called once, after Wait.
+	// Release closes the pipes that are still open. Called once, after Wait.
 	Release()
 }
 
-// ExitStatus is how a process ended.
+// ExitStatus says how a process ended.
 type ExitStatus struct {
 	Code     int    // −1 when a signal ended it
 	Signal   int    // 0 when it exited
 	Status   string // "exit status 1", "signal: killed"
-	ErrorMsg string // what a client shows; "" on success
+	ErrorMsg string // text for the client's user; "" on success
 }
 
-// Filesystem is the part of an operating system that keeps files. Names follow
-// package os. Errors satisfy errors.Is with fs.ErrNotExist, fs.ErrExist,
-// syscall.ENOSPC, syscall.ENOTDIR, … as the real ones do.
+// Filesystem is the file part of an operating system. Names follow package os. Errors satisfy
+// errors.Is with fs.ErrNotExist, fs.ErrExist, syscall.ENOSPC, syscall.ENOTDIR, … as real ones do.
 type Filesystem interface {
 	Stat(name string) (Entry, error)  // follows links
 	Lstat(name string) (Entry, error) // does not
 	ReadDir(name string) ([]Entry, error)
 	Open(name string) (File, error) // for reading; not a directory
-	// Create opens for writing, truncated, made if missing with mode 0666 and owner u.
+	// Create opens a file for writing and truncates it. A missing file is made with mode 0666 and
+	// owner u.
 	Create(name string, u User) (File, error)
-	// Mkdir makes one directory, mode 0755, owned by u.
+	// Mkdir makes one directory with mode 0755 and owner u.
 	Mkdir(name string, u User) error
 	Rename(from, to string) error
 	Remove(name string) error    // one file or empty directory
 	RemoveAll(name string) error // a missing one is no error
 	Chown(name string, u User) error
-	// SetAttrs replaces the user.e2b.* attributes of a file with these (names
-	// without the prefix); Attrs reads them.
+	// SetAttrs replaces all user.e2b.* attributes of a file (names without the prefix); Attrs reads
+	// them.
 	SetAttrs(name string, attrs map[string]string) error
 	Attrs(name string) (map[string]string, error)
 	EvalSymlinks(name string) (string, error)
 	// Watch reports changes below dir until the returned watcher is closed.
 	Watch(dir string, recursive bool) (Watcher, error)
-	// IsNetworkMount reports whether a path lies on a network file system, where
-	// changes made elsewhere can't be seen.
+	// IsNetworkMount reports whether a path is on a network file system, where changes from
+	// elsewhere can't be seen.
 	IsNetworkMount(name string) (bool, error)
 }
 

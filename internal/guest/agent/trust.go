@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxAuthority bounds the certificate that a sandbox is told to trust.
+	// maxAuthority bounds the certificate of the authority.
 	maxAuthority = 64 << 10
 	// maxBundle bounds a template's bundle; real ones are a quarter of a megabyte.
 	maxBundle = 8 << 20
-	// trustMark is the line before the authority in a bundle that it was added to.
+	// trustMark is the line before the authority in a bundle that the guest added it to.
 	trustMark = "# Carrel: the authority that opens TLS on the wire"
 )
 
-// systemBundles are where systems keep the certificates that they trust, in one file.
+// systemBundles are the paths where systems keep all certificates that they trust in one file.
 var systemBundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine, Arch
 	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora and its kin
@@ -31,33 +31,33 @@ var systemBundles = []string{
 	"/etc/ssl/cert.pem",                                 // Alpine, BSDs
 }
 
-// anchorDirs are where administrators put certificates for their system's own tool to
-// add: what it makes afresh holds ours, too.
+// anchorDirs are directories where administrators put certificates for the system's own tool. If
+// that tool writes the bundle anew, the bundle contains our authority, too.
 var anchorDirs = []struct{ parent, dir, name string }{
 	{"/usr/local/share", "/usr/local/share/ca-certificates", "carrel.crt"},
 	{"/etc/pki/ca-trust/source", "/etc/pki/ca-trust/source/anchors", "carrel.pem"},
 }
 
-// hashDir is where OpenSSL looks up certificates by their subject.
+// hashDir is where OpenSSL finds certificates by their subject.
 const hashDir = "/etc/ssl/certs"
 
-// trust is the authority that the sandbox's programs are to trust.
+// trust is the authority that the sandbox's programs must trust.
 type trust struct {
-	later sync.Mutex // held over what nobody waits for, so that it is done in order
+	later sync.Mutex // held during work in the background, to keep its order
 
 	mu   sync.Mutex
-	pem  string            // as it was installed; "" for none
-	envs map[string]string // variables that lead programs to it
+	pem  string            // as installed; "" for none
+	envs map[string]string // variables that point programs to it
 }
 
-// variables returns what a process gets unless it is told otherwise.
+// variables returns the variables for a process, unless its request sets others.
 func (t *trust) variables() map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.envs
 }
 
-// checkAuthority refuses what is no certificate.
+// checkAuthority refuses a text that is no certificate.
 func checkAuthority(text string) error {
 	if text == "" {
 		return nil
@@ -72,8 +72,8 @@ func checkAuthority(text string) error {
 	return nil
 }
 
-// trustAuthority makes programs trust an authority, and no longer the one before. It has
-// little time: the first command waits for it.
+// trustAuthority makes programs trust an authority, and no longer the one before. It must be fast:
+// the first command waits for it.
 func (a *Agent) trustAuthority(authority string) {
 	if a.trust.pemIs(authority) {
 		return
@@ -91,7 +91,7 @@ func (a *Agent) trustAuthority(authority string) {
 	bundle := withAuthority(system, ours)
 	a.writeTrust(guest.AuthorityFile, ours)
 	a.writeTrust(guest.BundleFile, bundle)
-	if file != "" && a.cfg.Announce { // the files are the sandbox's own
+	if file != "" && a.cfg.Announce { // the sandbox has files of its own
 		a.writeTrust(file, bundle)
 	}
 	java := a.hasJava()
@@ -111,7 +111,7 @@ func (t *trust) pemIs(authority string) bool {
 	return t.pem == authority
 }
 
-// trustLater adds the authority where few programs look: nobody waits for it.
+// trustLater adds the authority in places where few programs look. It runs in the background.
 func (a *Agent) trustLater(authority, ours, bundle string, der []byte, java bool) {
 	a.trust.later.Lock()
 	defer a.trust.later.Unlock()
@@ -129,7 +129,7 @@ func (a *Agent) trustLater(authority, ours, bundle string, der []byte, java bool
 		if _, err := a.sys.Stat(d.parent); err != nil {
 			continue
 		}
-		_ = a.sys.Mkdir(d.dir, root) // it is there, or the file says why not
+		_ = a.sys.Mkdir(d.dir, root) // it exists, or writing the file returns the error
 		a.writeTrust(d.dir+"/"+d.name, ours)
 	}
 	if _, err := a.sys.Stat(hashDir); err != nil {
@@ -142,8 +142,8 @@ func (a *Agent) trustLater(authority, ours, bundle string, der []byte, java bool
 	}
 }
 
-// systemBundle finds the template's bundle: the file that holds it, and what is in it
-// without an authority of ours.
+// systemBundle finds the template's bundle. It returns the file's path, and its text without an
+// authority of ours.
 func (a *Agent) systemBundle(before string) (file, text string) {
 	for _, name := range systemBundles {
 		real, err := a.sys.EvalSymlinks(name)
@@ -157,8 +157,7 @@ func (a *Agent) systemBundle(before string) (file, text string) {
 	return "", ""
 }
 
-// otherBundle finds the bundle that Python's packages carry, in a template whose system
-// has none.
+// otherBundle finds the bundle of Python's packages, in a template whose system has none.
 func (a *Agent) otherBundle(before string) string {
 	for _, lib := range []string{"/usr/local/lib", "/usr/lib"} {
 		entries, err := a.sys.ReadDir(lib)
@@ -187,7 +186,8 @@ func withAuthority(bundle, ours string) string {
 	return bundle + trustMark + "\n" + ours
 }
 
-// withoutAuthority takes out what was added, and every copy of the authority before.
+// withoutAuthority removes the text that withAuthority added, and every copy of the authority
+// before.
 func withoutAuthority(bundle, before string) string {
 	if before != "" {
 		bundle = strings.ReplaceAll(bundle, trustMark+"\n"+before, "")
@@ -222,7 +222,7 @@ func (a *Agent) readText(name string) string {
 	return string(b)
 }
 
-// writeTrust writes a file of certificates. Without it some programs fail, and say so.
+// writeTrust writes a file of certificates. If that fails, some programs fail, with a clear error.
 func (a *Agent) writeTrust(name, text string) {
 	root := User{Name: "root"}
 	if dir := path.Dir(guest.AuthorityFile); strings.HasPrefix(name, dir+"/") {

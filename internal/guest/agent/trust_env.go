@@ -8,18 +8,17 @@ import (
 	"github.com/carrel-dev/carrel/internal/pki/trustenv"
 )
 
-// trustVariables lead programs to the authority that do not read the system's bundle,
-// or not by themselves.
+// trustVariables returns variables for programs that do not read the system's bundle by themselves.
 func trustVariables(java bool) map[string]string {
 	envs := trustenv.Variables(guest.AuthorityFile, guest.BundleFile)
-	if java { // each start of Java tells of the variable on its standard error
+	if java { // Java reports this variable on standard error at each start
 		envs["JAVA_TOOL_OPTIONS"] = "-Djavax.net.ssl.trustStore=" + guest.TrustStoreFile +
 			" -Djavax.net.ssl.trustStoreType=PKCS12 -Djavax.net.ssl.trustStorePassword=changeit"
 	}
 	return envs
 }
 
-// hasJava reports whether there is a Java in the sandbox, as far as a few looks tell.
+// hasJava reports whether the sandbox seems to have Java. It checks only a few paths.
 func (a *Agent) hasJava() bool {
 	envs := a.env()
 	dirs := envs["PATH"]

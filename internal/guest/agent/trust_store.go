@@ -21,7 +21,7 @@ var (
 	oidAnyUsage    = asn1.ObjectIdentifier{2, 5, 29, 37, 0}
 )
 
-// The parts of a PKCS #12 file that a trust store has.
+// The parts of a PKCS #12 file in a trust store.
 type (
 	pfx struct {
 		Version int
@@ -46,8 +46,8 @@ type (
 	}
 )
 
-// trustStore makes a trust store for Java of a bundle. It is neither encrypted nor
-// signed, since all of it is public; Java opens it with any password.
+// trustStore makes a Java trust store from a bundle. It is neither encrypted nor signed, because
+// all of it is public. Java opens it with any password.
 func trustStore(bundle string) []byte {
 	usage, _ := asn1.Marshal(oidAnyUsage)
 	var bags []safeBag
@@ -88,8 +88,8 @@ func bmpString(s string) []byte {
 	return b
 }
 
-// subjectHash is the name, without its number, under which OpenSSL looks for a
-// certificate in a directory: a digest of its subject in a canonical form.
+// subjectHash returns the file name, without its number, under which OpenSSL looks for a
+// certificate: a digest of the certificate's subject in a canonical form.
 func subjectHash(subject []byte) (string, error) {
 	type attribute struct {
 		ID    asn1.ObjectIdentifier

@@ -26,8 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// rooted is the real Linux, but all that has to do with trust lies in a directory of
-// the test.
+// rooted is the real Linux, except that all files about trust are in a directory of the test.
 type rooted struct {
 	*oshost.System
 	dir string
@@ -72,7 +71,7 @@ func (r *rooted) text(t testing.TB, name string) string {
 	return string(b)
 }
 
-// wait returns when a file holds a text.
+// wait returns when a file contains a text.
 func (r *rooted) wait(t testing.TB, name, text string) {
 	t.Helper()
 	testenv.EventuallyNil(t, name+" holds what it should", func() error {
@@ -94,7 +93,7 @@ func (r *rooted) put(t testing.TB, name, text string) {
 	}
 }
 
-// newRooted starts a guest whose system's own files are the test's.
+// newRooted starts a guest whose system files are in the test's directory.
 func newRooted(t testing.TB) (*guestUnderTest, *rooted) {
 	t.Helper()
 	sys := &rooted{dir: t.TempDir()}
@@ -137,7 +136,7 @@ func (g *guestUnderTest) initTrust(t testing.TB, req guest.InitRequest) map[stri
 	return envs
 }
 
-// pemOf is a certificate as it stands in bundles.
+// pemOf returns a certificate in the form of bundles.
 func pemOf(ca *pki.CA) string { return string(ca.CertPEM()) }
 
 func TestTrust(t *testing.T) {
@@ -206,7 +205,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestTrustBare: a template without a bundle gets one, with what Python brings.
+// TestTrustBare shows that a template without a bundle gets one, made from Python's.
 func TestTrustBare(t *testing.T) {
 	g, sys := newRooted(t)
 	public := pemOf(newAuthority(t, "public"))
@@ -221,8 +220,8 @@ func TestTrustBare(t *testing.T) {
 	}
 }
 
-// TestTrustRegenerated: the system's own tool, which knows ours from the directory for it,
-// writes the bundle anew without our mark.
+// TestTrustRegenerated runs the system's own tool. It finds our authority in the directory for it,
+// and writes a new bundle without our mark.
 func TestTrustRegenerated(t *testing.T) {
 	const systemFile = "/etc/ssl/certs/ca-certificates.crt"
 	g, sys := newRooted(t)
@@ -252,8 +251,8 @@ func TestTrustRefusesWhatIsNone(t *testing.T) {
 	}
 }
 
-// TestTrustWorks asks a server whose certificate is the authority's with the programs
-// that this machine has and exactly the variables that commands get.
+// TestTrustWorks connects to a server whose certificate comes from the authority. It uses this
+// machine's programs with exactly the variables that commands get.
 func TestTrustWorks(t *testing.T) {
 	public, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
 	testenv.Need(t, "openssl", err)
@@ -278,7 +277,7 @@ func TestTrustWorks(t *testing.T) {
 
 	g, sys := newRooted(t)
 	sys.put(t, "/etc/ssl/certs/ca-certificates.crt", string(public))
-	sys.put(t, "/usr/local/bin/java", "") // so that Java's variable is there
+	sys.put(t, "/usr/local/bin/java", "") // so that Java's variable is set
 	envs := g.initTrust(t, guest.InitRequest{Authority: pemOf(ca)})
 	for k, v := range envs {
 		envs[k] = strings.ReplaceAll(v, "/run/carrel/", sys.at("/run/carrel")+"/")
@@ -297,7 +296,7 @@ func TestTrustWorks(t *testing.T) {
 		{"openssl", []string{"s_client", "-verify_return_error", "-connect", "127.0.0.1:" + port}, "Verify return code: 0 (ok)"},
 		{"python3", []string{"-c", "import urllib.request; print(urllib.request.urlopen('" + address + "').read())"}, "trusted"},
 		{"node", []string{"-e", "fetch('" + address + "').then(r => r.text()).then(t => console.log(t), e => console.log(e.cause))"}, "trusted"},
-		{"git", []string{"ls-remote", address}, "not found"}, // HTTP was spoken: no repository is there
+		{"git", []string{"ls-remote", address}, "not found"}, // proves that HTTP was spoken: there is no repository
 		{"java", []string{java, address}, "trusted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -339,7 +338,7 @@ func TestTrustWorks(t *testing.T) {
 	})
 }
 
-// BenchmarkTrust is what the first command waits for.
+// BenchmarkTrust measures the delay of the first command.
 func BenchmarkTrust(b *testing.B) {
 	public, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
 	testenv.Need(b, "openssl", err)

@@ -16,12 +16,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// tunnelDialTimeout bounds the connecting; loopback answers at once or never.
+// tunnelDialTimeout bounds the dial; loopback answers at once or never.
 const tunnelDialTimeout = 10 * time.Second
 
-// serveTunnel connects the host with a listener on the sandbox's loopback and
-// copies bytes both ways. When one side ends its half, the other is told and may
-// still send.
+// serveTunnel connects the host with a listener on the sandbox's loopback and copies bytes both
+// ways. If one side ends its direction, the other side is told and may still send.
 func (a *Agent) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, "the tunnel is for the host alone")
@@ -55,15 +54,15 @@ func (a *Agent) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	if _, err := fmt.Fprintf(outer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", guest.TunnelProtocol); err != nil {
 		return
 	}
-	// A closed agent breaks both connections, so that the copies end.
+	// When the agent closes, break both connections, so that the copies end.
 	defer context.AfterFunc(a.ctx, func() { _, _ = inner.Close(), outer.Close() })()
-	// So does an interruption. Neither side may take that for an orderly end.
+	// Do the same for an interruption. Neither side may take that for an orderly end.
 	defer context.AfterFunc(r.Context(), func() { reset(inner, outer) })()
 	splice(inner, outer, buf.Reader)
 }
 
-// splice copies between two connections until both directions have ended. early
-// holds what was read from outer already.
+// splice copies between two connections until both directions have ended. early holds the bytes
+// that were already read from outer.
 func splice(inner, outer net.Conn, early *bufio.Reader) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -79,9 +78,8 @@ func splice(inner, outer net.Conn, early *bufio.Reader) {
 	wg.Wait()
 }
 
-// copyHalf copies one direction. An orderly end is passed on as one; anything
-// else breaks both connections, because the other side must not take what came
-// so far for everything.
+// copyHalf copies one direction. It passes an orderly end on. After any other end it breaks both
+// connections, because the other side must not take incomplete data for complete.
 func copyHalf(dst, src net.Conn) {
 	_, err := io.Copy(dst, src)
 	half, ok := dst.(interface{ CloseWrite() error })

@@ -7,22 +7,21 @@ import (
 )
 
 const (
-	// uptimeTick is how often the running time is read while somebody counts on it.
+	// uptimeTick is how often the running time is read while there are users of it.
 	uptimeTick = time.Second
-	// uptimeMost is what may pass between two readings on a machine that is merely
-	// busy. What is above it, nobody ran.
+	// uptimeMost is the longest time between two readings on a busy machine. In any time above that
+	// the guest did not run.
 	uptimeMost = 3 * uptimeTick
 )
 
-// uptime is a clock of the time in which this guest ran, for limits on how long a
-// process may run and how long its end is kept. A sandbox that was paused over
-// night and restored must not find them all passed.
+// uptime is a clock of the time in which this guest ran. It limits how long a process may run and
+// how long its end is kept. After a night in a pause, these limits must not all have passed.
 //
-// The kernel's clocks don't tell. CLOCK_MONOTONIC, which Go's timers go by, stands
-// still in no snapshot: gVisor moves it forward at a restore by the wall time that
-// has passed (pkg/sentry/kernel/timekeeper.go, SetClocks), and a frozen cgroup knows
-// nothing of being frozen. So this clock is read every uptimeTick, and a step larger
-// than uptimeMost counts as that much. Its error is on the side of too much time.
+// The kernel's clocks do not tell. Go's timers use CLOCK_MONOTONIC, which does not stop for a
+// snapshot: at a restore gVisor moves it forward by the wall time that has passed
+// (pkg/sentry/kernel/timekeeper.go, SetClocks). A frozen cgroup does not know that it was frozen.
+// So this clock is read every uptimeTick, and a step larger than uptimeMost counts as uptimeMost.
+// If it is wrong, it gives too much time.
 type uptime struct {
 	ctx   context.Context // ends the ticking
 	spawn func(func())
@@ -30,12 +29,12 @@ type uptime struct {
 
 	mu      sync.Mutex
 	ran     time.Duration
-	seen    time.Time // when ran was brought up to date
+	seen    time.Time // when ran was last updated
 	users   int
 	ticking bool
 }
 
-// countdown ends after a time of running.
+// countdown ends after a time in which the guest ran.
 type countdown struct {
 	up    *uptime
 	until time.Duration // of up.ran
@@ -49,7 +48,7 @@ func (u *uptime) afterFunc(d time.Duration, fn func()) *countdown {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.users == 0 {
-		u.seen = u.now() // nobody counted what was before
+		u.seen = u.now() // time without users did not count
 	}
 	u.users++
 	c := &countdown{up: u, until: u.read() + d, fn: fn}
@@ -61,7 +60,7 @@ func (u *uptime) afterFunc(d time.Duration, fn func()) *countdown {
 	return c
 }
 
-// read brings the clock up to date and returns it. u.mu is held.
+// read updates the clock and returns it. u.mu is held.
 func (u *uptime) read() time.Duration {
 	now := u.now()
 	u.ran += min(max(now.Sub(u.seen), 0), uptimeMost)
@@ -90,7 +89,7 @@ func (u *uptime) tick() {
 	}
 }
 
-// fire calls fn, or waits on when the timer's clock has jumped ahead of ours.
+// fire calls fn, or waits longer if the timer's clock has jumped ahead of ours.
 func (c *countdown) fire() {
 	c.up.mu.Lock()
 	if c.over {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// jumping is a clock that goes with the real one and can be put forward, as a
-// restored sandbox's is.
+// jumping is the real clock with jumps forward, as in a restored sandbox.
 type jumping struct{ ahead atomic.Int64 }
 
 func (j *jumping) now() time.Time       { return time.Now().Add(time.Duration(j.ahead.Load())) }
@@ -23,7 +22,7 @@ func newUptime(t *testing.T) (*uptime, *jumping) {
 	return &uptime{ctx: ctx, spawn: func(fn func()) { wg.Go(fn) }, now: clock.now}, clock
 }
 
-// TestUptimeJump: a week between two readings is nobody's running time.
+// TestUptimeJump shows that a week between two readings does not count as running time.
 func TestUptimeJump(t *testing.T) {
 	u, clock := newUptime(t)
 	fired := make(chan struct{})
@@ -31,7 +30,7 @@ func TestUptimeJump(t *testing.T) {
 	defer c.stop()
 	for range 20 {
 		clock.jump(7 * 24 * time.Hour)
-		c.fire() // as the runtime's timer does, whose clock has jumped
+		c.fire() // like the runtime's timer after its clock jumped
 		select {
 		case <-fired:
 			t.Fatal("a limit passed while nobody ran")
@@ -46,8 +45,7 @@ func TestUptimeJump(t *testing.T) {
 	}
 }
 
-// TestUptimeRuns: time that passes in small steps counts, and a timer that was put
-// off fires in the end.
+// TestUptimeRuns shows that time in small steps counts, and that a delayed timer fires in the end.
 func TestUptimeRuns(t *testing.T) {
 	u, clock := newUptime(t)
 	fired := make(chan struct{})
@@ -73,7 +71,7 @@ func TestUptimeRuns(t *testing.T) {
 	<-late
 }
 
-// TestUptimeHammer starts and stops from everywhere.
+// TestUptimeHammer starts and stops countdowns from many goroutines.
 func TestUptimeHammer(t *testing.T) {
 	u, clock := newUptime(t)
 	var wg sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/filesystem"
 )
 
-// watchRequest is what both ways to watch ask for.
+// watchRequest is the common part of both kinds of watch requests.
 type watchRequest interface {
 	GetPath() string
 	GetRecursive() bool
@@ -26,7 +26,7 @@ type watchRequest interface {
 type watch struct {
 	a       *Agent
 	dir     string
-	entries bool // events tell what the file is like now
+	entries bool // events also describe the file
 	w       Watcher
 }
 
@@ -60,14 +60,14 @@ func (s *filesystemService) openWatch(h http.Header, req watchRequest) (*watch, 
 	return &watch{a: s.a, dir: dir, entries: req.GetIncludeEntry(), w: w}, nil
 }
 
-// event is what a client is told of a change.
+// event returns the client's event for a change.
 func (w *watch) event(c Change) *filesystem.FilesystemEvent {
 	name := "."
 	if c.Path != w.dir {
 		name = strings.TrimPrefix(strings.TrimPrefix(c.Path, w.dir), "/")
 	}
 	e := &filesystem.FilesystemEvent{Name: text(name), Type: eventType(c.Op)}
-	// What was removed or renamed is no longer at its path: another file may be.
+	// After a removal or a rename, another file may be at the path.
 	if w.entries && c.Op != OpRemove && c.Op != OpRename {
 		if entry, err := w.a.describer().stat(c.Path); err == nil { // else: gone again
 			e.Entry = entry
@@ -76,7 +76,7 @@ func (w *watch) event(c Change) *filesystem.FilesystemEvent {
 	return e
 }
 
-// ended is the error of a watcher that ended by itself.
+// ended returns the error of a watcher that ended by itself.
 func (w *watch) ended() error {
 	if err := w.w.Err(); err != nil {
 		return connect.NewError(connect.CodeInternal, fmt.Errorf("watcher error: %w", err))
@@ -84,7 +84,7 @@ func (w *watch) ended() error {
 	return connect.NewError(connect.CodeInternal, errors.New("watcher event channel closed"))
 }
 
-// eventType is the protocol's word for a kind of change.
+// eventType returns the protocol's word for a kind of change.
 func eventType(op Op) filesystem.EventType {
 	switch op {
 	case OpCreate:
@@ -101,14 +101,14 @@ func eventType(op Op) filesystem.EventType {
 	return filesystem.EventType_EVENT_TYPE_UNSPECIFIED
 }
 
-// WatchDir streams the changes in a directory until the client leaves. The first
-// event says that watching has begun: what happens after it is seen.
+// WatchDir streams the changes in a directory until the client leaves. The first event says that
+// watching has begun. All later changes are seen.
 func (s *filesystemService) WatchDir(ctx context.Context, req *connect.Request[filesystem.WatchDirRequest], stream *connect.ServerStream[filesystem.WatchDirResponse]) error {
 	w, err := s.openWatch(req.Header(), req.Msg)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = w.w.Close() }() // its error would be nobody's concern
+	defer func() { _ = w.w.Close() }() // nobody needs its error
 	send := func(what string, r *filesystem.WatchDirResponse) error {
 		extendWrite(ctx)
 		if err := stream.Send(r); err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxPollWatchers bounds the watchers that clients made and did not remove.
+	// maxPollWatchers bounds the watchers that clients have made and not removed.
 	maxPollWatchers = 1024
-	// maxPollEvents bounds what one watcher keeps for a client that does not ask.
+	// maxPollEvents bounds the events that a watcher keeps for a client that does not ask.
 	maxPollEvents = 1 << 16
 )
 
@@ -26,8 +26,7 @@ type pollWatchers struct {
 	byID map[string]*pollWatcher
 }
 
-// reserve makes an id for a watcher that is about to be made, and "" when there
-// are too many.
+// reserve returns an id for a watcher that will be made, or "" if there are too many.
 func (p *pollWatchers) reserve() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +38,7 @@ func (p *pollWatchers) reserve() string {
 	return id
 }
 
-// set puts a watcher under a reserved id, and nil gives the id back.
+// set stores a watcher under a reserved id. nil gives the id back.
 func (p *pollWatchers) set(id string, w *pollWatcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +49,7 @@ func (p *pollWatchers) set(id string, w *pollWatcher) {
 	p.byID[id] = w
 }
 
-// find returns a watcher; with remove it is no longer there afterwards.
+// find returns a watcher; with remove it also removes the watcher from the list.
 func (p *pollWatchers) find(id string, remove bool) (*pollWatcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +72,7 @@ type pollWatcher struct {
 	err    error
 }
 
-// run gathers events until the watcher is closed, by RemoveWatcher or by the
-// agent's end.
+// run gathers events until RemoveWatcher or the agent's end closes the watcher.
 func (p *pollWatcher) run() {
 	for {
 		select {
@@ -87,15 +85,15 @@ func (p *pollWatcher) run() {
 				return
 			}
 			if !p.add(p.watch.event(c)) {
-				_ = p.watch.w.Close() // p.err says what the client needs to know
+				_ = p.watch.w.Close() // p.err holds all that the client needs
 				return
 			}
 		}
 	}
 }
 
-// add keeps an event; it reports false when there are too many. A write that
-// follows a write to the same file tells nothing new.
+// add keeps an event, and reports false if there are too many. It drops a write that follows a
+// write to the same file, because that tells nothing new.
 func (p *pollWatcher) add(e *filesystem.FilesystemEvent) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +118,7 @@ func (p *pollWatcher) fail(err error) {
 	p.err = err
 }
 
-// take hands over the events since the last time, or why there will be none.
+// take returns the events since the last call, or the reason why no more will come.
 func (p *pollWatcher) take() ([]*filesystem.FilesystemEvent, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// word is a short form of an event: "create a/b".
+// word returns a short form of an event: "create a/b".
 func word(e *filesystem.FilesystemEvent) string {
 	return strings.ToLower(strings.TrimPrefix(e.GetType().String(), "EVENT_TYPE_")) + " " + e.GetName()
 }
@@ -28,7 +28,7 @@ type watching struct {
 	last   string
 }
 
-// watch opens a WatchDir stream and takes its start event.
+// watch opens a WatchDir stream and reads its start event.
 func (d *disk) watch(req *filesystem.WatchDirRequest) *watching {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -44,8 +44,8 @@ func (d *disk) watch(req *filesystem.WatchDirRequest) *watching {
 	return &watching{disk: d, stream: stream}
 }
 
-// until takes events up to the wanted one and returns them all, each run of the
-// same event once: a file that is truncated and written is told of twice.
+// until reads events up to the wanted one and returns all of them. It returns repeated equal events
+// once, because a file that is truncated and written causes two.
 func (w *watching) until(want string) []string {
 	w.Helper()
 	var words []string
@@ -65,7 +65,7 @@ func (w *watching) until(want string) []string {
 	return nil
 }
 
-// expect takes events up to the last wanted one and compares.
+// expect reads events up to the last wanted one and compares them.
 func (w *watching) expect(want ...string) {
 	w.Helper()
 	if got := w.until(want[len(want)-1]); !slices.Equal(got, want) {
@@ -156,9 +156,8 @@ func TestWatchRecursive(t *testing.T) {
 	w.expect("remove in/deep", "remove in/new", "remove in")
 }
 
-// TestWatchNewTrees makes directories with files in them faster than they can be
-// watched: each file must be told of once, whether it was there before its
-// directory's watch or after.
+// TestWatchNewTrees makes directories with files faster than they can be watched. Each file must be
+// reported once, whether it was there before its directory's watch or after.
 func TestWatchNewTrees(t *testing.T) {
 	d := newDisk(t)
 	must(t, d.mkdir("w"))
@@ -168,8 +167,8 @@ func TestWatchNewTrees(t *testing.T) {
 		d.put(fmt.Sprintf("w/%d/x/y/file", i), "x")
 	}
 	n := map[string]int{}
-	// One mark more for as long as something is missing: what directories hold is
-	// told after the marks in the root that were made meanwhile.
+	// Make one more mark while events are missing: the contents of new directories are reported
+	// after marks that were made in the root before.
 	for mark := 0; len(n) < 5*trees && mark < 1000; mark++ {
 		d.put(fmt.Sprintf("w/mark%d", mark), "")
 		w.got = nil
@@ -276,8 +275,8 @@ func TestWatchersThatPoll(t *testing.T) {
 	d.fails(err, connect.CodeNotFound, "watcher with id "+id+" not found")
 }
 
-// TestWatcherThatIsForgotten checks that a client which never asks costs a
-// bounded amount of memory, and learns that it missed something.
+// TestWatcherThatIsForgotten checks a client that never asks. It must cost a bounded amount of
+// memory, and learn that it missed events.
 func TestWatcherThatIsForgotten(t *testing.T) {
 	d := newDisk(t)
 	ctx := context.Background()

@@ -1,8 +1,8 @@
-// Package guestbin carries the guest inside the carrel binary, as the EROFS image
-// that drivers mount into each sandbox.
+// Package guestbin holds the guest inside the carrel binary, as the EROFS image that drivers mount
+// into each sandbox.
 //
-// The image is a build product. A binary built without it works, but can make no
-// sandboxes with a kernel of their own: [Extract] says so.
+// The image is a build product. A binary built without it works, but can make no sandboxes with a
+// kernel of their own: [Extract] returns an error that says so.
 package guestbin
 
 import (
@@ -31,10 +31,10 @@ var assets embed.FS
 // image is the image's name among the assets.
 const image = "assets/guest.erofs"
 
-// Extract writes the image into dir, which it makes, unless it is there, and
-// returns its absolute path. The name carries the content's hash, so that several
-// versions can share a directory. The file is readable by all: sandboxes run as
-// users of their own. Error: Unsupported when this binary carries no image.
+// Extract writes the image into dir, unless it is there, and returns its absolute path. It makes
+// dir if needed. The name contains a hash of the content, so that several versions can share a
+// directory. All users can read the file, because sandboxes run as their own users. Error:
+// Unsupported if this binary has no image.
 func Extract(dir string) (string, error) { return extract(assets, dir) }
 
 // extract is Extract from any file system.
@@ -56,7 +56,7 @@ func extract(from fs.FS, dir string) (string, error) {
 	if err != nil {
 		return fail(err)
 	}
-	// The image itself is not touched if it is there: it would stay in this process's memory.
+	// If the file is there, the embedded image is not read: it would stay in this process's memory.
 	name := filepath.Join(dir, "guest-"+hex.EncodeToString(want[:8])+".erofs")
 	if same(name, want) {
 		return name, nil
@@ -74,7 +74,8 @@ func extract(from fs.FS, dir string) (string, error) {
 	return name, nil
 }
 
-// readSum reads what the image must be: what was noted when it was built, or else what it is.
+// readSum returns the hash that the image must have: the one noted at build time, or else the hash
+// of the embedded image.
 func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
 	if _, err := fs.Stat(from, image); err != nil {
 		return want, err
@@ -97,8 +98,8 @@ func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(raw), nil
 }
 
-// same reports whether a file has the content with this hash: what a sandbox's
-// first process is made of is not taken on a name's word.
+// same reports whether a file has this hash. A name alone is not trusted, because the file becomes
+// a sandbox's first process.
 func same(name string, want [sha256.Size]byte) bool {
 	f, err := os.Open(name)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestExtract(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	// A file that was tampered with is put right.
+	// A changed file is replaced.
 	if err := os.WriteFile(paths[0], []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,8 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// What was noted of the image when it was built is believed of what is there, never of what is written.
+// TestExtractNoted shows that the hash noted at build time is trusted for a file that exists, but
+// never for a file that is written.
 func TestExtractNoted(t *testing.T) {
 	const noted = image + ".sum"
 	data := []byte("an image")

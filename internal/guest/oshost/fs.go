@@ -15,7 +15,7 @@ import (
 
 var _ agent.Filesystem = (*System)(nil)
 
-// Stat describes a file, or what a symbolic link leads to.
+// Stat describes a file, or the target of a symbolic link.
 func (*System) Stat(name string) (agent.Entry, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -33,8 +33,8 @@ func (*System) Lstat(name string) (agent.Entry, error) {
 	return linkEntryOf(name, info), nil
 }
 
-// ReadDir describes the files in a directory, in the order of their names. Files
-// that vanish meanwhile are left out.
+// ReadDir describes the files in a directory, sorted by name. It leaves out files that vanish while
+// it reads.
 func (*System) ReadDir(name string) ([]agent.Entry, error) {
 	dir, err := os.ReadDir(name)
 	if err != nil {
@@ -54,7 +54,7 @@ func (*System) ReadDir(name string) ([]agent.Entry, error) {
 	return entries, nil
 }
 
-// entryOf turns what the os package knows of a file into an entry.
+// entryOf turns package os's information about a file into an entry.
 func entryOf(name string, info fs.FileInfo) agent.Entry {
 	e := agent.Entry{Path: name, Size: info.Size(), Mode: info.Mode(), Modified: info.ModTime()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -63,23 +63,23 @@ func entryOf(name string, info fs.FileInfo) agent.Entry {
 	return e
 }
 
-// linkEntryOf is entryOf for what Lstat found, with a link's own text.
+// linkEntryOf is entryOf for a result of Lstat; it adds the text of a link.
 func linkEntryOf(name string, info fs.FileInfo) agent.Entry {
 	e := entryOf(name, info)
 	if info.Mode()&fs.ModeSymlink != 0 {
-		e.LinkTarget, _ = os.Readlink(name) // gone meanwhile: the entry is a moment's
+		e.LinkTarget, _ = os.Readlink(name) // if it is gone by now, leave that out
 	}
 	return e
 }
 
-// Open opens a regular file for reading. What is no regular file is refused,
-// without waiting for the other end of a pipe.
+// Open opens a regular file for reading. It refuses other files, and does not wait for the other
+// end of a pipe.
 func (*System) Open(name string) (agent.File, error) {
 	return openRegular(name, unix.O_RDONLY, 0)
 }
 
-// Create opens a regular file for writing, truncated. The file belongs to u
-// afterwards, an old one too.
+// Create opens a regular file for writing and truncates it. Afterwards the file belongs to u, even
+// if it existed before.
 func (*System) Create(name string, u agent.User) (agent.File, error) {
 	f, err := openRegular(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o666)
 	if err != nil {
@@ -92,9 +92,8 @@ func (*System) Create(name string, u agent.User) (agent.File, error) {
 	return f, nil
 }
 
-// openRegular opens a file and refuses what is not a regular one. O_NONBLOCK,
-// which means nothing to a regular file, keeps the open of a pipe from waiting
-// for somebody to take its other end.
+// openRegular opens a file and refuses one that is not regular. O_NONBLOCK has no effect on a
+// regular file. For a pipe it makes open return at once instead of waiting for the other end.
 func openRegular(name string, flags int, mode os.FileMode) (*file, error) {
 	fd, err := openPlain(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, uint32(mode.Perm()))
 	if err != nil {
@@ -105,7 +104,7 @@ func openRegular(name string, flags int, mode os.FileMode) (*file, error) {
 	if err == nil {
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			// Package os would offer one that does not block to the poller.
+			// Package os would give a non-blocking file to the poller.
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&(unix.O_APPEND|unix.O_ACCMODE))
 		case unix.S_IFDIR:
 			err = syscall.EISDIR
@@ -120,7 +119,7 @@ func openRegular(name string, flags int, mode os.FileMode) (*file, error) {
 	return &file{os.NewFile(uintptr(fd), name)}, nil
 }
 
-// file is an os.File that describes itself as the agent wants it.
+// file is an os.File with the agent's Stat.
 type file struct{ *os.File }
 
 var _ io.ReaderFrom = (*file)(nil)
@@ -153,10 +152,10 @@ func (*System) Mkdir(name string, u agent.User) error {
 // Remove removes one file or empty directory.
 func (*System) Remove(name string) error { return os.Remove(name) }
 
-// RemoveAll removes a file, or a directory with all it holds.
+// RemoveAll removes a file, or a directory with everything in it.
 func (*System) RemoveAll(name string) error { return os.RemoveAll(name) }
 
-// Chown gives a file, or what a link leads to, to u.
+// Chown gives a file, or a link's target, to u.
 func (*System) Chown(name string, u agent.User) error {
 	return os.Chown(name, int(u.UID), int(u.GID))
 }
@@ -166,7 +165,7 @@ func (*System) Chown(name string, u agent.User) error {
 func (*System) EvalSymlinks(name string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		// filepath counts links itself and then has no errno: ask the kernel.
+		// filepath counts links itself, and its error then has no errno: ask the kernel.
 		if _, serr := os.Stat(name); serr != nil {
 			return "", serr
 		}
@@ -175,8 +174,8 @@ func (*System) EvalSymlinks(name string) (string, error) {
 	return resolved, nil
 }
 
-// The file systems whose contents change without this kernel's knowledge, see
-// linux/magic.h. 9p is not among them: it is how a sandbox's own root may arrive.
+// The file systems whose contents change without this kernel's knowledge, see linux/magic.h. 9p is
+// not among them, because a sandbox's own root may be one.
 const (
 	magicNFS  = 0x6969
 	magicCIFS = 0xff534d42
@@ -185,7 +184,7 @@ const (
 	magicFUSE = 0x65735546
 )
 
-// IsNetworkMount reports whether a path lies on NFS, CIFS, SMB or FUSE.
+// IsNetworkMount reports whether a path is on NFS, CIFS, SMB or FUSE.
 func (*System) IsNetworkMount(name string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {

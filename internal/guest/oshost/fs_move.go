@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename moves a file or directory. Between file systems, where the kernel
-// refuses to, it copies and then removes, as mv does: a sandbox's /tmp may be one
-// of its own, and a caller who knows nothing of mounts expects a move to work.
+// Rename moves a file or directory. The kernel refuses to rename between file systems. Then Rename
+// copies and removes, as mv does: a sandbox's /tmp may be a file system of its own, and a caller
+// that does not know the mounts expects a move to work.
 func (*System) Rename(from, to string) error {
 	err := os.Rename(from, to)
 	if !errors.Is(err, syscall.EXDEV) {
@@ -22,8 +22,8 @@ func (*System) Rename(from, to string) error {
 	return moveAcross(from, to)
 }
 
-// moveAcross copies from beside to and renames it there, so that to never holds
-// half a tree; only then is from removed.
+// moveAcross copies from to a name beside to and renames that to to, so that to is never half a
+// tree. Only then it removes from.
 func moveAcross(from, to string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(to), ".carrel-move-")
 	if err != nil {
@@ -67,7 +67,7 @@ func copyTree(from, to string) error {
 	return copyMeta(info, from, to)
 }
 
-// copyDir copies what a directory holds into a new one.
+// copyDir copies the contents of a directory into a new one.
 func copyDir(from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -99,7 +99,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// copyMeta gives a copy what its original has beside contents.
+// copyMeta copies everything except contents.
 func copyMeta(info fs.FileInfo, from, to string) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
@@ -113,7 +113,7 @@ func copyMeta(info fs.FileInfo, from, to string) error {
 		for _, full := range names {
 			value, err := readAttr(from, full)
 			if err == nil {
-				_ = unix.Setxattr(to, full, []byte(value), 0) // the new file system may have none
+				_ = unix.Setxattr(to, full, []byte(value), 0) // the new file system may have no attributes
 			}
 		}
 	}

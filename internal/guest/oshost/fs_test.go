@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// newSystem returns this machine and an account that the test may give files to.
+// newSystem returns this machine, and an account that the test may give files to.
 func newSystem(t testing.TB) (*oshost.System, agent.User) {
 	t.Helper()
 	s := oshost.New(oshost.Options{})

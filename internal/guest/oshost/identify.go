@@ -9,20 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockSlack is how wrong the clock may be before Identify sets it. Requests take
-// time to arrive; a restored snapshot is late by minutes.
+// clockSlack is the error of the clock that Identify tolerates. Requests take time to arrive; after
+// a restore the clock is late by minutes.
 const clockSlack = time.Second
 
-// Identify gives the machine its name and sets its clock. It does as much as it
-// can: a kernel that refuses one part (gVisor has the host's clock and lets
-// nobody set it) still gets the others.
+// Identify sets the machine's name and clock. It does as much as it can. If the kernel refuses one
+// part, it still does the others (gVisor uses the host's clock, and nobody can set it).
 func (s *System) Identify(hostname string, now time.Time) error {
 	if !s.opt.Own {
 		return nil
 	}
 	var errs []error
 	if hostname != "" {
-		// Whoever built the sandbox may have named it, and kept the right to.
+		// The builder of the sandbox may have set the name already and kept the right to do so.
 		if now, err := os.Hostname(); err != nil || now != hostname {
 			errs = append(errs, os.NewSyscallError("sethostname", unix.Sethostname([]byte(hostname))))
 		}
@@ -37,11 +36,11 @@ func (s *System) Identify(hostname string, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// hostsHead is what /etc/hosts begins with. The first line of the second group
-// carries the machine's own name, as Debian has it.
+// hostsHead is the beginning of /etc/hosts. The first line after it holds the machine's own name,
+// as in Debian.
 const hostsHead = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// ownAddress marks the line of /etc/hosts that is ours.
+// ownAddress marks our line in /etc/hosts.
 const ownAddress = "127.0.1.1\t"
 
 // nameInFiles writes the name where programs look for it.

@@ -8,11 +8,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// idMap tells which ids there are. In a user namespace that an ordinary user made there is one only,
-// see user_namespaces(7): no process can become another user, and no file can be given to one.
+// idMap holds the existing ids. A user namespace that an ordinary user made has only one, see
+// user_namespaces(7). No process there can become another user, and no file can be given to one.
 type idMap []idRange
 
-// idRange is one line of a map: the ids from first up to, without, end.
+// idRange is one line of a map: the ids from first up to end, without end.
 type idRange struct{ first, end uint64 }
 
 // parseIDMap reads /proc/self/uid_map or gid_map.
@@ -27,7 +27,8 @@ func parseIDMap(text string) idMap {
 	return m
 }
 
-// readIDMap reads a map of this process; a kernel that shows none (gVisor has one user namespace) has all ids.
+// readIDMap reads a map of this process. If the kernel shows none, all ids exist (gVisor has one
+// user namespace).
 func readIDMap(file string) idMap {
 	b, _ := readPlain(file)
 	return parseIDMap(string(b))
@@ -43,8 +44,9 @@ func (m idMap) has(id uint32) bool {
 	return len(m) == 0
 }
 
-// possible is the account as which a request of u can be carried out. Where u's id does not exist that is our own,
-// with u's name, home and shell: what it runs and writes then belongs to whom everything belongs.
+// possible returns the account that can carry out a request of u. If u's id does not exist here, it
+// returns our own id with u's name, home and shell. u's processes and files then belong to the one
+// id that exists.
 func (s *System) possible(u agent.User) agent.User {
 	if s.uids.has(u.UID) && s.gids.has(u.GID) {
 		kept := u.Groups[:0:0]

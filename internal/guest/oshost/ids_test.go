@@ -31,7 +31,8 @@ func TestIDMap(t *testing.T) {
 	}
 }
 
-// Where one id exists every account is that one, and keeps its name and home.
+// TestAccountsWithOneID shows that, if only one id exists, every account has that id and keeps its
+// name and home.
 func TestAccountsWithOneID(t *testing.T) {
 	s := &System{uids: parseIDMap("0 1000 1\n"), gids: parseIDMap("0 1000 1\n")}
 	u := s.possible(agent.User{Name: "user", UID: 1000, GID: 1000, Home: "/home/user", Groups: []uint32{1000, 27}})
@@ -49,7 +50,7 @@ func TestAccountsWithOneID(t *testing.T) {
 	}
 }
 
-// apt drops its rights to an account that does not exist here: it is told not to.
+// TestAptWithOneID shows that apt is told not to change to an account that does not exist here.
 func TestAptWithOneID(t *testing.T) {
 	for _, one := range []bool{true, false} {
 		root := t.TempDir()

@@ -15,16 +15,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// clockTick is the unit of times in /proc: USER_HZ, which Linux fixes at 100 on
-// every architecture that Go has.
+// clockTick is the unit of times in /proc: USER_HZ. Linux fixes it at 100 on every architecture
+// that Go supports.
 const clockTick = time.Second / 100
 
-// cpuWindow is the shortest time over which a CPU percentage means anything;
-// questions that come sooner get the last answer.
+// cpuWindow is the shortest time for a useful CPU percentage. A question that comes sooner gets the
+// last answer.
 const cpuWindow = 100 * time.Millisecond
 
-// cpuMeter turns counters of used CPU time into a percentage since it was last
-// asked.
+// cpuMeter turns counters of used CPU time into a percentage since the last question.
 type cpuMeter struct {
 	mu      sync.Mutex
 	at      time.Time
@@ -32,16 +31,15 @@ type cpuMeter struct {
 	percent float64
 }
 
-// reset makes now the beginning of the first window. Processes are not looked at one by
-// one: where that is the way to count, this machine has just begun, with us.
+// reset begins the first window now. It does not read the times of all processes: a machine that
+// needs this has just started, together with us.
 func (m *cpuMeter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at, m.used = time.Now(), cpuFromStat()
 }
 
-// read returns the share of all processors that was in use since the last call,
-// in percent.
+// read returns the used share of all processors since the last call, in percent.
 func (m *cpuMeter) read(cpus int) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,17 +49,16 @@ func (m *cpuMeter) read(cpus int) float64 {
 		return m.percent
 	}
 	used := cpuUsed()
-	// A process that ended and was reaped by nobody takes its time with it: the
-	// sum can shrink.
+	// The sum can shrink: a process that ended without being reaped takes its time with it.
 	busy := max(used-m.used, 0)
 	m.percent = min(100*float64(busy)/(float64(window)*float64(cpus)), 100)
 	m.at, m.used = now, used
 	return m.percent
 }
 
-// cpuUsed returns the CPU time used on this machine: from /proc/stat where the
-// kernel counts there, otherwise (gVisor shows zeros) as the sum over all
-// processes and over our ended children.
+// cpuUsed returns the CPU time used on this machine. It comes from /proc/stat if the kernel counts
+// there. Otherwise (gVisor shows zeros) it is the sum over all processes and over our ended
+// children.
 func cpuUsed() time.Duration {
 	if d := cpuFromStat(); d > 0 {
 		return d
@@ -92,7 +89,7 @@ func cpuFromStat() time.Duration {
 	}
 	var ticks uint64
 	for i, f := range fields[1:] {
-		const idle, iowait, guest = 3, 4, 8 // guest time is in user time already
+		const idle, iowait, guest = 3, 4, 8 // user time includes guest time
 		if i == idle || i == iowait || i >= guest {
 			continue
 		}
@@ -102,14 +99,14 @@ func cpuFromStat() time.Duration {
 	return time.Duration(ticks) * clockTick
 }
 
-// cpuOfProcess returns a process's own time and that of the children it has
-// waited for, the latter not for ourselves: getrusage has told it.
+// cpuOfProcess returns a process's own time, and the time of the children it has waited for. For
+// ourselves it leaves the children out, because getrusage counts them.
 func cpuOfProcess(stat string, self bool) time.Duration {
 	data, err := os.ReadFile(stat)
 	if err != nil {
 		return 0 // it has just ended
 	}
-	// The name in parentheses may hold anything; fields are counted after it.
+	// The name in parentheses may contain anything; count fields after it.
 	text := string(data)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	const utime, cutime = 11, 13 // proc_pid_stat(5): fields 14 and 16, from 3

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// mustNotBeSet is a time that no clock has.
+// mustNotBeSet is a wrong time; the clock must never get it.
 var mustNotBeSet = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestMetrics(t *testing.T) {
@@ -47,13 +47,13 @@ func TestMetrics(t *testing.T) {
 	if m.MemTotal <= 0 || m.MemUsed <= 0 || m.MemUsed > m.MemTotal || m.MemCache < 0 || m.DiskTotal <= 0 || m.DiskUsed < 0 || m.DiskUsed > m.DiskTotal {
 		t.Errorf("%+v", m)
 	}
-	// Asked again at once, it repeats itself rather than measure nothing.
+	// A second question at once gets the same answer, because there was no time to measure.
 	if again, _ := s.Metrics(); again.CPUUsedPct != m.CPUUsedPct {
 		t.Errorf("%v then %v", m.CPUUsedPct, again.CPUUsedPct)
 	}
 }
 
-// Where the kernel keeps no sum, the processes' own times are added up.
+// TestCPUOfProcess adds up the processes' own times, for a kernel that keeps no sum.
 func TestCPUOfProcess(t *testing.T) {
 	burn := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; kill -STOP $$")
 	if err := burn.Start(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// DialLoopback connects to a port on 127.0.0.1, and on ::1 where nothing listens
-// there: many development servers bind one of them only.
+// DialLoopback connects to a port on 127.0.0.1. If nothing listens there, it tries ::1, because
+// many development servers bind only one of them.
 func (s *System) DialLoopback(ctx context.Context, port uint16) (net.Conn, error) {
 	var d net.Dialer
 	p := strconv.Itoa(int(port))

@@ -1,18 +1,15 @@
-// Package oshost is the real Linux as an [agent.System]: what the guest serves
-// inside a sandbox.
+// Package oshost is the real Linux as an [agent.System]: the guest serves it inside a sandbox.
 //
-// Processes are started with fork and exec, each in a session of its own, and
-// are reaped in one place: a guest that is process 1 inherits every orphan of
-// its sandbox, and waiting for any child must not steal the status of one that
-// somebody waits for. Accounts come from /etc/passwd and /etc/group, read without
-// the C library.
+// It starts processes with fork and exec, each in its own session, and reaps them in one place. A
+// guest that is process 1 inherits every orphan of its sandbox, and a wait for any child must not
+// steal a status that another goroutine waits for. Accounts come from /etc/passwd and /etc/group,
+// read without the C library.
 //
 // # Threats
 //
-// The guest runs as root inside the sandbox and does what its callers say: the
-// wall is around the sandbox, not around the guest. What it must not do is leak
-// its own descriptors into children, or change the machine it runs on when that
-// machine is not its own ([Options.Own]).
+// The guest runs as root inside the sandbox and does what its callers say: the wall is around the
+// sandbox, not around the guest. It must not leak its own descriptors into children. It must not
+// change the machine it runs on if that machine is not its own ([Options.Own]).
 package oshost
 
 import (
@@ -23,15 +20,14 @@ import (
 
 // Options say how a [System] treats the machine.
 type Options struct {
-	// Own means that the machine is the sandbox's own: host name, clock and files
-	// under /etc may be changed. Without it [System.Identify] does nothing.
+	// Own means that the machine belongs to the sandbox: host name, clock and files under /etc may
+	// be changed. Without it [System.Identify] does nothing.
 	Own bool
-	// Logger takes what went wrong; nil discards it.
+	// Logger takes errors; nil discards them.
 	Logger *slog.Logger
 }
 
-// System is the operating system that this process runs on. It is safe for
-// concurrent use.
+// System is this process's operating system. It is safe for concurrent use.
 type System struct {
 	opt Options
 	log *slog.Logger
@@ -41,7 +37,7 @@ type System struct {
 	pipes      pipes
 	cpu        cpuMeter
 	euid       int  // who we are, for good
-	keepGroups bool // children get our groups, because none may be set
+	keepGroups bool // children keep our groups, because none may be set
 	uids, gids idMap
 	closed     sync.Once
 }
@@ -57,8 +53,8 @@ func New(opt Options) *System {
 	return s
 }
 
-// Close stops the reaping and waits for the processes that Start started, unless
-// this is process 1. Close the agent, which kills them, first.
+// Close stops the reaping. Unless this is process 1, it also waits for the processes that Start
+// started. Close the agent first: it kills them.
 func (s *System) Close() error {
 	s.closed.Do(func() {
 		s.children.close()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGuestCommand: the guest is on the PATH, unless the image has a file of that name.
+// TestGuestCommand shows that the guest is on the PATH, unless the image has a file of that name.
 func TestGuestCommand(t *testing.T) {
 	root := t.TempDir()
 	link := filepath.Join(root, "usr/local/bin/carrel-guest")

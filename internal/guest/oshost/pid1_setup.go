@@ -17,17 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The account that everything runs as unless a request says otherwise.
+// The account that everything runs as unless a request names another.
 const (
 	sandboxUser = "user"
 	sandboxUID  = 1000
 	sandboxHome = "/home/user"
 )
 
-// Setup makes the root filesystem of a sandbox fit to work in, whatever image it
-// came from: kernel filesystems, temporary directories, the accounts root and
-// user, names. What is there stays as it is. All parts are tried; the error tells
-// which failed.
+// Setup prepares the root filesystem of a sandbox for work, whatever image it came from: kernel
+// filesystems, temporary directories, the accounts root and user, names. Existing files stay as
+// they are. It tries all parts; the error says which failed.
 func (s *System) Setup(nameServer string) error {
 	return errors.Join(
 		mountKernel(),
@@ -41,8 +40,8 @@ func (s *System) Setup(nameServer string) error {
 	)
 }
 
-// mountKernel mounts what programs expect of a kernel, where the sandbox's
-// builder has not done so.
+// mountKernel mounts the kernel filesystems that programs expect, if the sandbox's builder has not
+// done so.
 func mountKernel() error {
 	var errs []error
 	for _, m := range []struct {
@@ -79,7 +78,7 @@ func mountKernel() error {
 	return errors.Join(errs...)
 }
 
-// makeDirs makes the directories that programs write to without asking.
+// makeDirs makes the directories that programs expect to be writable.
 func makeDirs() error {
 	var errs []error
 	for _, d := range []struct {
@@ -106,13 +105,13 @@ func makeDirs() error {
 	return errors.Join(errs...)
 }
 
-// accountFile is one of the files that hold accounts, read once and written once, if at all.
+// accountFile is one of the files with accounts. It is read once, and written at most once.
 type accountFile struct {
 	name    string
 	mode    uint32 // of one that is made
 	text    []byte
 	changed bool
-	err     error // why there is no text, but for a file that is not there
+	err     error // why there is no text; nil for a missing file
 }
 
 // openAccountFile reads a file of accounts.
@@ -135,7 +134,7 @@ func (f *accountFile) has(name string) bool {
 	return false
 }
 
-// add adds a line unless one for the same name is there.
+// add adds a line unless the file has one for the same name.
 func (f *accountFile) add(line string) {
 	if name, _, _ := strings.Cut(line, ":"); f.has(name) {
 		return
@@ -155,13 +154,13 @@ func (f *accountFile) save() error {
 	return writePlain(f.name, string(f.text), f.mode)
 }
 
-// freeID returns the first id from sandboxUID on that no line has in its third field.
+// freeID returns the first id from sandboxUID on that is not in the third field of any line.
 func (f *accountFile) freeID(fields int) int {
 	var taken []string
 	eachLine(f.text, fields, func(f []string) { taken = append(taken, f[2]) })
 	id := sandboxUID
 	for slices.Contains(taken, strconv.Itoa(id)) {
-		id++ // the image's own account has it, and another name
+		id++ // an account of the image has it, under another name
 	}
 	return id
 }
@@ -178,7 +177,7 @@ func makeAccounts(root string) error {
 		gid := group.freeID(4)
 		eachLine(group.text, 4, func(f []string) {
 			if f[0] == sandboxUser {
-				_, _ = fmt.Sscan(f[2], &gid) // a group of that name: it is the user's
+				_, _ = fmt.Sscan(f[2], &gid) // a group of that name exists: use it
 			}
 		})
 		uid := passwd.freeID(7)
@@ -192,8 +191,8 @@ func makeAccounts(root string) error {
 	return errors.Join(passwd.save(), group.save(), addShadow(filepath.Join(root, "/etc/shadow")))
 }
 
-// addShadow gives user an account without a password where passwords are kept:
-// without a line there PAM refuses even the password-less sudo.
+// addShadow adds a line without a password for user to the shadow file. Without a line there PAM
+// refuses even sudo without a password.
 func addShadow(file string) error {
 	f := openAccountFile(file, 0o640)
 	if len(f.text) == 0 && f.err == nil && !exists(file) {
@@ -228,13 +227,14 @@ func (s *System) makeHome() error {
 		}
 		to := filepath.Join(u.Home, filepath.Base(from))
 		if os.WriteFile(to, data, 0o644) == nil {
-			_ = os.Chown(to, int(u.UID), int(u.GID)) // the directory's own chown below tells of trouble
+			_ = os.Chown(to, int(u.UID), int(u.GID)) // the directory's own chown below returns the error
 		}
 	}
 	return os.Chown(u.Home, int(u.UID), int(u.GID))
 }
 
-// makeApt has apt download as root where there is nobody else: it would refuse to work otherwise.
+// makeApt makes apt download as root if no other account exists. Otherwise apt would refuse to
+// work.
 func (s *System) makeApt(root string) error {
 	const other = 42 // _apt, or any other account
 	dir := filepath.Join(root, "etc/apt/apt.conf.d")
@@ -251,10 +251,10 @@ func (s *System) makeApt(root string) error {
 // ownSudo is the guest's sudo, beside the guest itself.
 const ownSudo = "/.carrel/sudo"
 
-// makeSudo lets user become root without a password: the sandbox is the wall, not
-// the account. An image without a sudo gets a link to the guest's, which knows
-// that rule by itself. The rule is written down all the same, for a sudo that is
-// installed later; sudoers itself is not, that package brings its own.
+// makeSudo lets user become root without a password: the wall is the sandbox, not the account. An
+// image without a sudo gets a link to the guest's sudo, which has that rule built in. The rule is
+// also written to a file, for a sudo that is installed later. The file sudoers itself is not
+// written, because that package brings its own.
 func makeSudo(root string) error {
 	has, own := findSudo(root)
 	if !has {
@@ -264,7 +264,7 @@ func makeSudo(root string) error {
 		linkSudo(root)
 	}
 	if !has || own {
-		_ = writeSudoers(root, false) // on a root that is read-only there will be no other sudo
+		_ = writeSudoers(root, false) // on a read-only root no other sudo will be installed
 		return nil
 	}
 	return writeSudoers(root, true)
@@ -273,9 +273,8 @@ func makeSudo(root string) error {
 // ownGuest is this very program.
 const ownGuest = "/.carrel/guest"
 
-// makeGuestCommand puts carrel-guest on the PATH, for "carrel-guest checkpoint". An
-// image's own file of that name stays, and on a root that is read-only there is no
-// such command.
+// makeGuestCommand puts carrel-guest on the PATH, for "carrel-guest checkpoint". It keeps a file of
+// that name in the image. On a read-only root there is no such command.
 func makeGuestCommand(root string) error {
 	dir := filepath.Join(root, "usr/local/bin")
 	if !exists(filepath.Join(root, ownGuest)) {
@@ -293,8 +292,8 @@ func linkIn(dir, name, target string) error {
 	return within(dir, 0o755, func() error { return os.Symlink(target, filepath.Join(dir, name)) })
 }
 
-// within does something in a directory, which is made only if it turns out to be missing: mostly it is there, and
-// nobody has to look.
+// within does something in a directory. It makes the directory only if that fails because it is
+// missing. Mostly it exists, so nothing checks for it first.
 func within(dir string, mode fs.FileMode, do func() error) error {
 	err := do()
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -312,7 +311,7 @@ func findSudo(root string) (has, own bool) {
 		file := filepath.Join(root, dir, "sudo")
 		switch target, err := os.Readlink(file); {
 		case err == nil && target == ownSudo:
-			return true, true // whether or not it leads somewhere now
+			return true, true // even if its target is missing now
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		}
@@ -323,8 +322,8 @@ func findSudo(root string) (has, own bool) {
 	return false, false
 }
 
-// linkSudo makes the link where programs look. It may not work, on a root that is
-// read-only or has something else of that name: then there is no sudo, as before.
+// linkSudo makes the link where programs look. It may fail on a read-only root, or if another file
+// has the name. Then there is no sudo, as before.
 func linkSudo(root string) {
 	dir := filepath.Join(root, "usr/bin")
 	if linkIn(dir, "sudo", ownSudo) != nil {
@@ -332,8 +331,8 @@ func linkSudo(root string) {
 	}
 }
 
-// writeSudoers writes down that user may do anything, and whole sudoers when asked
-// to and there are none.
+// writeSudoers writes the rule that user may do anything. With whole it also writes sudoers, if
+// there is none.
 func writeSudoers(root string, whole bool) error {
 	dir := filepath.Join(root, "etc/sudoers.d")
 	main := filepath.Join(root, "etc/sudoers")
@@ -356,7 +355,7 @@ func writeSudoers(root string, whole bool) error {
 func makeNames(nameServer string) error {
 	var errs []error
 	if nameServer != "" && empty("/etc/resolv.conf") {
-		_ = os.Remove("/etc/resolv.conf") // often a link into a /run that is not there
+		_ = os.Remove("/etc/resolv.conf") // often a link into a /run that does not exist
 		errs = append(errs, writePlain("/etc/resolv.conf", "nameserver "+nameServer+"\n", 0o644))
 	}
 	if empty("/etc/hosts") {
@@ -370,23 +369,23 @@ func makeNames(nameServer string) error {
 	return errors.Join(errs...)
 }
 
-// exists reports whether a name leads to something.
+// exists reports whether a name, or its target, exists.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
 }
 
-// empty reports whether a file has nothing in it, or is not there.
+// empty reports whether a file is empty or missing.
 func empty(name string) bool {
 	data, err := readPlain(name)
 	return err != nil || strings.TrimSpace(string(data)) == ""
 }
 
-// killGrace is how long processes may tidy up at the end.
+// killGrace is how long processes may clean up at the end.
 const killGrace = 500 * time.Millisecond
 
-// KillAll ends every other process on the machine. It is for process 1, whose
-// end is the sandbox's.
+// KillAll ends every other process on the machine. It is for process 1: its end is the end of the
+// sandbox.
 func KillAll() {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		deadline := time.Now().Add(killGrace)

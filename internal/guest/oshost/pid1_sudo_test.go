@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Which sudo an image ends up with, and what is written down for it.
+// TestMakeSudo checks which sudo an image gets, and which rules are written for it.
 func TestMakeSudo(t *testing.T) {
 	file := func(t *testing.T, root, name string, mode os.FileMode) {
 		t.Helper()
@@ -29,8 +29,8 @@ func TestMakeSudo(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		image        func(t *testing.T, root string)
-		linked       string // where our link is, "" for nowhere
-		rule, policy bool   // whether /etc/sudoers.d/carrel-user and /etc/sudoers are there
+		linked       string // path of our link, "" for none
+		rule, policy bool   // are /etc/sudoers.d/carrel-user and /etc/sudoers there?
 	}{
 		{"slim", func(t *testing.T, root string) {
 			file(t, root, ".carrel/sudo", 0o755)

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files that the guest reads and writes for itself are small and lie on plain
-// filesystems. Package os offers each to the poller first, which wants none of them:
-// five system calls more, and inside a sandbox each is a trip to another process.
+// The guest's own files are small and on plain filesystems. Package os offers each file to the
+// poller first, which does not accept it. That costs five more system calls, and inside a sandbox
+// each of them goes to another process.
 
-// plainBuffer holds most such files whole.
+// plainBuffer is large enough for most such files.
 const plainBuffer = 4 << 10
 
 // openPlain opens a file as a bare descriptor.
@@ -26,8 +26,8 @@ func openPlain(name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// readPlain reads a whole file. A read that did not fill the buffer has come to its
-// end: so it is with files, and with those of /proc that fit into one buffer.
+// readPlain reads a whole file. A read that did not fill the buffer has reached the end. This is
+// true for files, and for files of /proc that fit into one buffer.
 func readPlain(name string) ([]byte, error) {
 	fd, err := openPlain(name, unix.O_RDONLY, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func readPlain(name string) ([]byte, error) {
 	}
 }
 
-// writePlain replaces the content of a file, which is made if it is missing.
+// writePlain replaces the contents of a file. It makes a missing file.
 func writePlain(name, text string, mode uint32) error {
 	fd, err := openPlain(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, mode)
 	if err != nil {

@@ -26,7 +26,7 @@ type proc struct {
 	pid    int
 	status <-chan syscall.WaitStatus
 
-	stdin          *os.File // ours, as the next two; tty for all three
+	stdin          *os.File // ours, like the next two; with a TTY all are the terminal
 	stdout, stderr *os.File
 	tty            bool
 	input          bool // stdin is a pipe
@@ -36,7 +36,7 @@ type proc struct {
 	release sync.Once
 }
 
-// Start starts a process in a session and process group of its own.
+// Start starts a process in its own session and process group.
 func (s *System) Start(cmd agent.Cmd) (agent.Proc, error) {
 	path, err := lookPath(cmd)
 	if err != nil {
@@ -60,18 +60,17 @@ func (s *System) Start(cmd agent.Cmd) (agent.Proc, error) {
 	return p, nil
 }
 
-// child holds what will be descriptors 0 to 2 of a new process. They are bare
-// numbers: files would be put into the poller, at the price of several system
-// calls each, and must block there anyway.
+// child holds descriptors 0 to 2 of a new process. They are plain numbers. An os.File would be put
+// into the poller, at the price of several system calls, and these must block anyway.
 type child struct {
 	fds  [3]uintptr
-	open []int // those to close once the process has them
+	open []int // to close once the process has them
 }
 
 // close closes our copies.
 func (c *child) close() {
 	for _, fd := range c.open {
-		_ = unix.Close(fd) // nothing was written through it
+		_ = unix.Close(fd) // nothing was written to it
 	}
 }
 
@@ -81,7 +80,7 @@ func (c *child) take(i, fd int) {
 	c.open = append(c.open, fd)
 }
 
-// openPipes makes the pipes of a process without a terminal, or takes those that are ready.
+// openPipes makes the pipes of a process without a terminal, or takes ready ones.
 func (p *proc) openPipes(cmd agent.Cmd, theirs *child) error {
 	p.input = cmd.Stdin
 	for i, ours := range [...]**os.File{&p.stdin, &p.stdout, &p.stderr} {
@@ -95,7 +94,7 @@ func (p *proc) openPipes(cmd agent.Cmd, theirs *child) error {
 	return nil
 }
 
-// openTerminal makes the pseudo-terminal of a process that wants one.
+// openTerminal makes the pseudo-terminal of a process with a terminal.
 func (p *proc) openTerminal(cmd agent.Cmd, theirs *child) error {
 	ours, their, err := openPTY(*cmd.TTY, cmd.User.UID, cmd.User.GID)
 	if err != nil {
@@ -121,8 +120,8 @@ func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 	return nil
 }
 
-// credential returns what the child must become, nil when that is what we are:
-// setting groups takes root, even to the same ones.
+// credential returns the identity that the child must get, or nil if it is ours. Only root can set
+// groups, even to the same ones.
 func (s *System) credential(u agent.User) *syscall.Credential {
 	if s.euid != 0 && uint32(s.euid) == u.UID {
 		return nil
@@ -134,15 +133,15 @@ func (s *System) credential(u agent.User) *syscall.Credential {
 	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: groups, NoSetGroups: s.keepGroups}
 }
 
-// groupsFixed reports whether even root may not set groups here: so it is in a
-// user namespace that an unprivileged user made, see user_namespaces(7).
+// groupsFixed reports whether even root may not set groups here. That is so in a user namespace
+// that an unprivileged user made, see user_namespaces(7).
 func groupsFixed() bool {
-	text, _ := readPlain("/proc/self/setgroups") // a kernel without it has no such rule
+	text, _ := readPlain("/proc/self/setgroups") // a kernel without the file has no such rule
 	return strings.TrimSpace(string(text)) == "deny"
 }
 
-// lookPath finds the program in the PATH of its own environment, as its user
-// would: what we find executable, it may still not be allowed to run.
+// lookPath finds the program in the PATH of its own environment, as its user would. The user may
+// still not be allowed to run a file that we find executable.
 func lookPath(cmd agent.Cmd) (string, error) {
 	if strings.Contains(cmd.Path, "/") {
 		return cmd.Path, nil
@@ -175,18 +174,17 @@ func lookPath(cmd agent.Cmd) (string, error) {
 	return "", &exec.Error{Name: cmd.Path, Err: found}
 }
 
-// notInPath is exec.ErrNotFound, and an fs.ErrNotExist.
+// notInPath is both exec.ErrNotFound and fs.ErrNotExist.
 type notInPath struct{}
 
-// Error is that of exec.ErrNotFound.
+// Error returns the text of exec.ErrNotFound.
 func (notInPath) Error() string { return exec.ErrNotFound.Error() }
 
-// Is has errors.Is find what it is.
+// Is makes errors.Is true for both errors.
 func (notInPath) Is(target error) bool { return target == exec.ErrNotFound || target == fs.ErrNotExist }
 
-// CloseOnExec keeps the descriptors that this program was started with, beyond
-// the standard three, from the processes it starts. Those it opens itself are
-// kept anyway.
+// CloseOnExec makes child processes not inherit the descriptors that this program was started with,
+// except the standard three. Descriptors that the program opens itself are never inherited.
 func CloseOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
@@ -201,7 +199,7 @@ func CloseOnExec() error {
 	return err
 }
 
-// closeAll closes what is open; a terminal stands in several places.
+// closeAll closes the open files. A terminal occurs several times.
 func closeAll(files ...*os.File) {
 	for i, f := range files {
 		if f != nil && (i == 0 || f != files[i-1]) {
@@ -213,7 +211,7 @@ func closeAll(files ...*os.File) {
 // PID returns the process's id.
 func (p *proc) PID() int { return p.pid }
 
-// Stdin returns the writing end of its standard input, nil without one.
+// Stdin returns the writing end of the process's standard input, nil without one.
 func (p *proc) Stdin() io.WriteCloser {
 	if p.stdin == nil {
 		return nil
@@ -221,10 +219,10 @@ func (p *proc) Stdin() io.WriteCloser {
 	return p.stdin
 }
 
-// Stdout returns its output, for a terminal all of it.
+// Stdout returns the process's output; for a terminal it is all output.
 func (p *proc) Stdout() io.Reader { return outlet{p.stdout} }
 
-// Stderr returns its error output, nil with a terminal.
+// Stderr returns the process's error output, nil with a terminal.
 func (p *proc) Stderr() io.Reader {
 	if p.stderr == nil {
 		return nil
@@ -232,11 +230,11 @@ func (p *proc) Stderr() io.Reader {
 	return outlet{p.stderr}
 }
 
-// outlet reads what a process writes to a pipe or terminal.
+// outlet reads a process's output from a pipe or terminal.
 type outlet struct{ *os.File }
 
-// Read reads on. When the last process has closed the other side of a terminal,
-// Linux says EIO, which here is the end of the output.
+// Read reads output. When the last process has closed the other side of a terminal, Linux returns
+// EIO; Read turns that into the end of the output.
 func (o outlet) Read(b []byte) (int, error) {
 	n, err := o.File.Read(b)
 	if errors.Is(err, unix.EIO) {
@@ -268,18 +266,17 @@ func (p *proc) Signal(sig int) error {
 	return p.sys.children.signalGroup(p.pid, syscall.Signal(sig))
 }
 
-// Wait returns when the process itself has ended. Callers after the first wait
-// for it too.
+// Wait returns when the process itself has ended. Several callers may wait.
 func (p *proc) Wait() agent.ExitStatus {
 	p.waited.Do(func() { p.exit = exitStatus(<-p.status) })
 	return p.exit
 }
 
-// Look asks whether the process has ended, without waiting to be told: Wait returns then.
-// It is for when its output has come to an end, which most often is its own end.
+// Look checks whether the process has ended, without waiting for SIGCHLD; if so, Wait returns. It
+// is called at the end of the output, because a process mostly ends then.
 func (p *proc) Look() { p.sys.children.reap(p.pid) }
 
-// Release closes our ends of the pipes, and makes some for the next process.
+// Release closes our ends of the pipes, and makes pipes for the next process.
 func (p *proc) Release() {
 	p.release.Do(func() {
 		closeAll(p.stdin, p.stdout, p.stderr)
@@ -289,7 +286,7 @@ func (p *proc) Release() {
 	})
 }
 
-// exitStatus puts a wait status into words, the same as package os does.
+// exitStatus describes a wait status with the texts of package os.
 func exitStatus(w syscall.WaitStatus) agent.ExitStatus {
 	e := agent.ExitStatus{Code: w.ExitStatus()}
 	if w.Signaled() {

@@ -7,23 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes keeps the pipes of the next process ready. Those of one cost fifteen system calls, with the poller's, and
-// inside a sandbox each is a trip to another process: they are made when the process before has ended and
-// nobody waits. The zero value has none yet.
+// pipes keeps the pipes of the next process ready. The pipes of one process cost fifteen system
+// calls, with those of the poller, and inside a sandbox each goes to another process. So they are
+// made after a process has ended, when nobody waits. The zero value has none yet.
 type pipes struct {
 	mu     sync.Mutex
-	kept   [3]*pipe // by the descriptor that they will be; the first one is /dev/null where the last process had no input
+	kept   [3]*pipe // by their future descriptor; the first is /dev/null if the last process had no input
 	input  bool     // the first one is a pipe
 	closed bool
 }
 
-// pipe is the pipe that is a descriptor of a process, or just a file that is.
+// pipe is a pipe, or a plain file, for one descriptor of a process.
 type pipe struct {
 	ours   *os.File // in the poller; nil for a file
-	theirs int      // a bare number: a file would be put into the poller, too, and must block there anyway
+	theirs int      // a plain number: it must block, so it must not be in the poller
 }
 
-// take returns the pipe that is descriptor i of a new process, or /dev/null for one without input.
+// take returns the pipe for descriptor i of a new process, or /dev/null for a process without
+// input.
 func (p *pipes) take(i int, input bool) (*pipe, error) {
 	p.mu.Lock()
 	kept := p.kept[i]
@@ -39,7 +40,7 @@ func (p *pipes) take(i int, input bool) (*pipe, error) {
 	return newPipe(i, input)
 }
 
-// fill makes what is missing for a process like the last one.
+// fill makes the missing pipes for a process like the last one.
 func (p *pipes) fill(input bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,12 +53,12 @@ func (p *pipes) fill(input bool) {
 	}
 	for i := range p.kept {
 		if p.kept[i] == nil {
-			p.kept[i], _ = newPipe(i, input) // whoever needs it learns why there is none
+			p.kept[i], _ = newPipe(i, input) // take makes it again and returns the error
 		}
 	}
 }
 
-// close closes those that nobody took.
+// close closes the unused pipes.
 func (p *pipes) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,7 @@ func (p *pipe) close() {
 	}
 }
 
-// newPipe makes the pipe that is descriptor i of a new process.
+// newPipe makes the pipe for descriptor i of a new process.
 func newPipe(i int, input bool) (*pipe, error) {
 	if i == 0 && !input {
 		fd, err := openPlain(os.DevNull, unix.O_RDONLY, 0)

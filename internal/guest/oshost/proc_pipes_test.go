@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
 )
 
-// runProc runs a shell line to its end and returns what it wrote to both outputs.
+// runProc runs a shell line to its end and returns both outputs.
 func runProc(t *testing.T, s *oshost.System, line, input string, withInput bool) (out, errs string) {
 	t.Helper()
 	me, err := s.User("root")
@@ -50,7 +50,7 @@ func runProc(t *testing.T, s *oshost.System, line, input string, withInput bool)
 	return texts[0], texts[1]
 }
 
-// openFiles counts the descriptors that this process has open.
+// openFiles counts the open descriptors of this process.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")
@@ -60,13 +60,13 @@ func openFiles(t *testing.T) int {
 	return len(names)
 }
 
-// Each process has pipes of its own, whether they were ready or not, whatever the one before it wanted, and
-// sees no others. None are left.
+// TestPipesReady shows that each process has its own pipes and sees no others, whether they were
+// ready or not, and whatever the process before it needed. None are left in the end.
 func TestPipesReady(t *testing.T) {
 	if err := oshost.CloseOnExec(); err != nil { // what whoever tests has open
 		t.Fatal(err)
 	}
-	warm := oshost.New(oshost.Options{}) // the poller's own descriptors come with the first pipe
+	warm := oshost.New(oshost.Options{}) // the first pipe opens the poller's own descriptors
 	runProc(t, warm, "true", "", true)
 	if err := warm.Close(); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestPipesReady(t *testing.T) {
 	before := openFiles(t)
 	s := oshost.New(oshost.Options{})
 	for i, withInput := range []bool{true, true, false, false, true, false} {
-		// ls has the directory open that it reads.
+		// ls also has the listed directory open.
 		out, errs := runProc(t, s, `cat; echo of the first; echo of the second >&2; ls /proc/self/fd | tr "\n" " "`, "input\n", withInput)
 		want := "of the first\n0 1 2 3 "
 		if withInput {

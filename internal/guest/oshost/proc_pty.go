@@ -9,10 +9,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// openPTY makes a pseudo-terminal of a size, see pty(7). Our side is in the
-// poller, so that reads have deadlines and end when it is closed; theirs is a
-// bare descriptor, for the child alone, and belongs to uid so that programs can
-// open it again by name.
+// openPTY makes a pseudo-terminal of a given size, see pty(7). Our side is in the poller, so that
+// reads have deadlines and end when it is closed. theirs is a plain descriptor for the child alone.
+// It belongs to uid, so that programs can open it again by name.
 func openPTY(size agent.Size, uid, gid uint32) (ours *os.File, theirs int, err error) {
 	const mode = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := unix.Open("/dev/ptmx", mode|unix.O_NONBLOCK, 0)
@@ -37,7 +36,7 @@ func openPTY(size agent.Size, uid, gid uint32) (ours *os.File, theirs int, err e
 		_ = ours.Close() // unused
 		return nil, 0, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	_ = unix.Fchown(theirs, int(uid), int(gid)) // only root can; others own it already
+	_ = unix.Fchown(theirs, int(uid), int(gid)) // needs root; without root it already belongs to the user
 	return ours, theirs, nil
 }
 

@@ -11,16 +11,14 @@ import (
 
 // reaper waits for child processes.
 //
-// As process 1 it waits for any child, because orphans become ours; the status
-// of a child that we started is handed to whoever waits for it. Elsewhere it
-// waits for each of its own children by id and touches no other, for they belong
-// to the program it is part of.
+// As process 1 it waits for any child, because orphans become ours. It passes the status of a child
+// that we started to the goroutine that waits for it. In any other process it waits for each of its
+// own children by id. It touches no other child, because those belong to the rest of the program.
 type reaper struct {
 	any bool // we are process 1
 
-	// starting is held for reading from before a fork until the child is in
-	// waiting, and for writing while children are collected: so no child can be
-	// collected before it is known.
+	// starting is held for reading from before a fork until the child is in waiting, and for
+	// writing while children are collected. So no child is collected before it is known.
 	starting sync.RWMutex
 
 	mu      sync.Mutex
@@ -30,7 +28,7 @@ type reaper struct {
 	wg      sync.WaitGroup
 }
 
-// newReaper starts the collecting of orphans if this is process 1.
+// newReaper starts to collect orphans if this is process 1.
 func newReaper() *reaper {
 	r := &reaper{any: os.Getpid() == 1, waiting: map[int]chan syscall.WaitStatus{}, signals: make(chan os.Signal, 1)}
 	if r.any {
@@ -40,16 +38,14 @@ func newReaper() *reaper {
 	return r
 }
 
-// close stops the collecting. Elsewhere than in process 1 it returns when the
-// last child has ended.
+// close stops the collecting. Except in process 1, it returns when the last child has ended.
 func (r *reaper) close() {
 	signal.Stop(r.signals)
 	close(r.signals)
 	r.wg.Wait()
 }
 
-// loop collects on each SIGCHLD. Signals merge, so one stands for any number of
-// children.
+// loop collects on each SIGCHLD. Signals merge, so one signal stands for any number of children.
 func (r *reaper) loop() {
 	for range r.signals {
 		r.collect()
@@ -64,9 +60,9 @@ func (r *reaper) collect() {
 	}
 }
 
-// reap takes the status of one ended child (any for -1) and hands it to whoever
-// waits for it; an orphan's goes nowhere. It reports whether there was one. It
-// holds mu, so that signalGroup never sees an id that is free already.
+// reap takes the status of one ended child (any for -1) and passes it to the goroutine that waits
+// for it. It drops the status of an orphan. It reports whether there was an ended child. It holds
+// mu, so that signalGroup never uses an id that is free already.
 func (r *reaper) reap(child int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +81,8 @@ func (r *reaper) reap(child int) bool {
 	return true
 }
 
-// start runs fork, which returns the id of a new child, and returns a channel
-// that will hold its status.
+// start runs fork, which returns the id of a new child. start returns a channel for the child's
+// status.
 func (r *reaper) start(fork func() (int, error)) (int, <-chan syscall.WaitStatus, error) {
 	r.starting.RLock()
 	defer r.starting.RUnlock()
@@ -100,7 +96,7 @@ func (r *reaper) start(fork func() (int, error)) (int, <-chan syscall.WaitStatus
 	r.mu.Unlock()
 	if !r.any {
 		r.wg.Go(func() {
-			// WNOWAIT: only look, reap does the rest under its lock.
+			// WNOWAIT only looks; reap takes the status under its lock.
 			for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 			}
 			r.reap(pid)
@@ -109,8 +105,8 @@ func (r *reaper) start(fork func() (int, error)) (int, <-chan syscall.WaitStatus
 	return pid, ch, nil
 }
 
-// signalGroup sends a signal to the process group of a child, unless the child
-// has been collected: its number may be another's by then.
+// signalGroup sends a signal to the process group of a child, unless the child has been collected:
+// another process may have its number by then.
 func (r *reaper) signalGroup(pid int, sig syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,21 +19,21 @@ import (
 var _ agent.SocketOwner = (*System)(nil)
 
 const (
-	// maxSocketTable is how much of one table of sockets is read.
+	// maxSocketTable is how much of one table of sockets is read, in bytes.
 	maxSocketTable = 2 << 20
-	// maxSockets bounds how many sockets of one port are looked for.
+	// maxSockets bounds the sockets of one port that are searched for.
 	maxSockets = 16
-	// maxDescriptors bounds how many descriptors of one process are looked at.
+	// maxDescriptors bounds the descriptors of one process that are checked.
 	maxDescriptors = 16 << 10
-	// maxAncestors bounds the way up the tree of processes.
+	// maxAncestors bounds the walk up the tree of processes.
 	maxAncestors = 64
 )
 
-// SocketOwner finds whose socket has a local port, as ss and netstat do: the
-// kernel's tables have its inode, and somebody's descriptor is a link to that. A process
-// of another network namespace is not found.
+// SocketOwner finds the process whose socket has a local port, as ss and netstat do: the kernel's
+// tables have the socket's inode, and a descriptor of the process is a link to that. It does not
+// find a process of another network namespace.
 //
-// gVisor's tables are the same but for IPv6 UDP, whose is empty there.
+// gVisor's tables are the same, except that the table for IPv6 UDP is empty there.
 func (s *System) SocketOwner(ctx context.Context, udp bool, port uint16) (agent.Owner, bool) {
 	tables := []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}
 	if udp {
@@ -55,7 +55,7 @@ func (s *System) SocketOwner(ctx context.Context, udp bool, port uint16) (agent.
 	}
 	self := os.Getpid()
 	pids := processIDs()
-	slices.Reverse(pids) // who connects has begun lately, as a rule
+	slices.Reverse(pids) // a program that connects is mostly a young one
 	for _, pid := range pids {
 		if ctx.Err() != nil {
 			return agent.Owner{}, false
@@ -67,9 +67,9 @@ func (s *System) SocketOwner(ctx context.Context, udp bool, port uint16) (agent.
 	return agent.Owner{}, false
 }
 
-// socketInodes finds the inodes of the sockets with a local port in a table of
-// /proc/net (see proc_net_tcp.txt of the kernel). Listening sockets have the port, too,
-// but do not connect.
+// socketInodes finds the inodes of the sockets with a local port in a table of /proc/net (see
+// proc_net_tcp.txt of the kernel). It leaves out listening sockets: they have the port too, but do
+// not connect.
 func socketInodes(table io.Reader, udp bool, port uint16) []uint64 {
 	const local, state, inode, listening = 1, 3, 9, "0A"
 	suffix := fmt.Appendf(nil, ":%04X", port)
@@ -91,7 +91,7 @@ func socketInodes(table io.Reader, udp bool, port uint16) []uint64 {
 	return out
 }
 
-// processIDs lists the processes there are, in ascending order.
+// processIDs lists the existing processes, in ascending order.
 func processIDs() []int {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -109,8 +109,8 @@ func processIDs() []int {
 	return pids
 }
 
-// hasDescriptor reports whether a process has a descriptor that is one of these
-// links. The highest come first: one that has many sockets asks about its newest.
+// hasDescriptor reports whether a descriptor of a process is one of these links. It begins with the
+// highest, because a process with many sockets asks about its newest.
 func hasDescriptor(ctx context.Context, pid int, links []string) bool {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
 	d, err := os.Open(dir)
@@ -118,7 +118,7 @@ func hasDescriptor(ctx context.Context, pid int, links []string) bool {
 		return false // it has just ended
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(maxDescriptors) // what was read is worth looking at
+	names, _ := d.Readdirnames(maxDescriptors) // after an error, use the names that were read
 	buf := make([]byte, 64)
 	for i, name := range slices.Backward(names) {
 		if i%64 == 0 && ctx.Err() != nil {
@@ -132,7 +132,7 @@ func hasDescriptor(ctx context.Context, pid int, links []string) bool {
 	return false
 }
 
-// describeProcess reads a process's name and where it comes from.
+// describeProcess reads a process's name and its ancestors.
 func describeProcess(pid int) agent.Owner {
 	o := agent.Owner{PID: pid}
 	name, parent, session := processStat(pid)
@@ -144,15 +144,15 @@ func describeProcess(pid int) agent.Owner {
 		o.Ancestors = append(o.Ancestors, parent)
 		_, parent, _ = processStat(parent)
 	}
-	// Whose parent has ended is process 1's child, but still of its session.
+	// After its parent's end a process is a child of process 1, but still in its old session.
 	if session > 0 && !slices.Contains(o.Ancestors, session) {
 		o.Ancestors = append(o.Ancestors, session)
 	}
 	return o
 }
 
-// processStat reads /proc/PID/stat; see proc_pid_stat(5). The name is in parentheses and may
-// itself have some.
+// processStat reads /proc/PID/stat; see proc_pid_stat(5). The name is in parentheses and may itself
+// contain some.
 func processStat(pid int) (name string, parent, session int) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

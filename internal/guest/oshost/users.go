@@ -15,15 +15,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// Where Linux keeps accounts. Both files are public and line-based, see passwd(5)
-// and group(5).
+// Linux's account files. Both are public and line-based, see passwd(5) and group(5).
 const (
 	passwdFile = "/etc/passwd"
 	groupFile  = "/etc/group"
 )
 
-// accounts caches the account files: they are asked for on every request, and
-// change when a package adds a user.
+// accounts caches the account files. Every request needs them, and they change when a package adds
+// a user.
 type accounts struct {
 	mu            sync.Mutex
 	passwd, group version
@@ -32,14 +31,14 @@ type accounts struct {
 	groupNames    map[uint32]string
 }
 
-// version tells one state of a file from another.
+// version identifies one state of a file.
 type version struct {
 	inode             uint64
 	size              int64
 	modified, changed unix.Timespec
 }
 
-// versionOf returns a file's version, the zero one when it is absent.
+// versionOf returns a file's version, the zero one for a missing file.
 func versionOf(name string) version {
 	var st unix.Stat_t
 	if unix.Stat(name, &st) != nil {
@@ -48,9 +47,9 @@ func versionOf(name string) version {
 	return version{st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// User finds an account by name, or by "uid" or "uid:gid" as images name the
-// user they want; such an account need not be in any file. Where its ids do not exist
-// here it has ours, see possible.
+// User finds an account by name, or by "uid" or "uid:gid", the forms that images use for their
+// user. Such an account need not be in any file. If its ids do not exist here, it gets ours, see
+// possible.
 func (s *System) User(name string) (agent.User, error) {
 	a := &s.accounts
 	a.mu.Lock()
@@ -88,7 +87,7 @@ func (a *accounts) numbered(name string) (agent.User, bool) {
 	return u, true
 }
 
-// Names returns the owner and group names of ids, or the numbers as text.
+// Names returns the names of an owner and a group. For an unknown id it returns the number as text.
 func (s *System) Names(uid, gid uint32) (owner, group string) {
 	a := &s.accounts
 	a.mu.Lock()
@@ -105,7 +104,7 @@ func (s *System) Names(uid, gid uint32) (owner, group string) {
 	return owner, group
 }
 
-// refresh reads the files again when they have changed. a.mu is held.
+// refresh reads the files again if they have changed. a.mu is held.
 func (a *accounts) refresh() {
 	passwd, group := versionOf(passwdFile), versionOf(groupFile)
 	if a.users != nil && passwd == a.passwd && group == a.group {
@@ -117,8 +116,7 @@ func (a *accounts) refresh() {
 	a.parse(users, groups)
 }
 
-// parse fills the tables from the files' contents. Lines that make no sense are
-// skipped, as the C library does.
+// parse fills the tables from the files' contents. Like the C library it skips invalid lines.
 func (a *accounts) parse(passwd, group []byte) {
 	a.users, a.userNames, a.groupNames = map[string]agent.User{}, map[uint32]string{}, map[uint32]string{}
 	members := map[string][]uint32{}
@@ -162,7 +160,7 @@ func (a *accounts) parse(passwd, group []byte) {
 	})
 }
 
-// eachLine calls fn with the fields of each line that has at least n.
+// eachLine calls fn with the fields of each line that has at least n fields.
 func eachLine(data []byte, n int, fn func(fields []string)) {
 	sc := bufio.NewScanner(bytes.NewReader(data))
 	sc.Buffer(nil, 1<<20) // a group line grows with its members

@@ -159,7 +159,7 @@ func TestOwnNameInHosts(t *testing.T) {
 	}
 }
 
-// A System that is not the machine's own must leave the machine alone.
+// TestIdentifyLeavesTheHostAlone shows that a System without Own does not change the machine.
 func TestIdentifyLeavesTheHostAlone(t *testing.T) {
 	s := New(Options{})
 	defer s.Close()

@@ -13,20 +13,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// What is asked of inotify: changes to the names in a directory, to contents and
-// to attributes. Of the watched directory itself also its end.
+// The inotify events of a watch: changes to the names in a directory, to contents and to
+// attributes, and the end of the watched directory itself.
 const (
 	watchMask = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE |
 		unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 	watchRootMask = watchMask | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 )
 
-// errWatchOverflow says that events were lost: they came faster than they were
-// taken.
+// errWatchOverflow says that events were lost, because they came faster than they were read.
 var errWatchOverflow = errors.New("watch: too many changes at once, some were lost")
 
-// Watch reports changes in dir, and with recursive in all directories below it,
-// those that are made later too.
+// Watch reports changes in dir. With recursive it also reports changes in all directories below it,
+// including new ones.
 func (*System) Watch(dir string, recursive bool) (agent.Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -64,7 +63,7 @@ type watcher struct {
 // C delivers the changes; it is closed when the watcher ends.
 func (w *watcher) C() <-chan agent.Change { return w.c }
 
-// Err says why C was closed, once it was; nil after Close.
+// Err returns the reason why C was closed; nil after Close.
 func (w *watcher) Err() error {
 	select {
 	case <-w.done:
@@ -78,8 +77,8 @@ func (w *watcher) Err() error {
 func (w *watcher) Close() error {
 	w.once.Do(func() {
 		close(w.stop)
-		// The deadline wakes run, which may be adding watches: the descriptor must
-		// not be closed, and taken for another file, under its hands.
+		// The deadline wakes run. Do not close the descriptor here: run may be adding watches, and
+		// another file could get its number.
 		w.closeErr = w.file.SetReadDeadline(time.Unix(1, 0))
 		<-w.done
 		w.closeErr = errors.Join(w.closeErr, w.file.Close())
@@ -90,7 +89,7 @@ func (w *watcher) Close() error {
 // run reads until Close or an error.
 func (w *watcher) run() {
 	defer close(w.c)
-	defer close(w.done) // before c: who sees c closed may ask for Err
+	defer close(w.done) // runs before c is closed: a reader of c may then call Err
 	conn, err := w.file.SyscallConn()
 	if err != nil {
 		w.err = err
@@ -114,8 +113,8 @@ func (w *watcher) run() {
 	}
 }
 
-// read waits for events. When there are none at the moment, the tree is told: it
-// then forgets what it kept to make sense of events under way.
+// read waits for events. If there are none at the moment, it tells the tree, which then forgets
+// what it kept to understand pending events.
 func (w *watcher) read(wait func(func(fd uintptr) bool) error, buf []byte) (n int, err error) {
 	werr := wait(func(fd uintptr) bool {
 		for {
@@ -139,8 +138,8 @@ func (w *watcher) read(wait func(func(fd uintptr) bool) error, buf []byte) (n in
 	return n, nil
 }
 
-// send delivers one change, or gives up when the watcher is closed. It waits for
-// a slow taker: the kernel's queue is the buffer, and is bounded.
+// send delivers one change, or gives up when the watcher is closed. It waits for a slow reader: the
+// kernel's queue is the buffer, and that is bounded.
 func (w *watcher) send(path string, op agent.Op) error {
 	select {
 	case w.c <- agent.Change{Path: path, Op: op}:
@@ -150,7 +149,7 @@ func (w *watcher) send(path string, op agent.Op) error {
 	}
 }
 
-// watchError names what a watch could not be put on.
+// watchError returns an error with the directory that could not be watched.
 func watchError(dir string, err error) error {
 	if errors.Is(err, unix.ENOSPC) { // inotify(7): the user's limit of watches, not the disk
 		return fmt.Errorf("inotify_add_watch %s: too many directories to watch (fs.inotify.max_user_watches)", dir)

@@ -46,8 +46,8 @@ func TestWatchThroughALink(t *testing.T) {
 	}
 }
 
-// TestWatchClose closes watchers from several sides while directories come and
-// go below them and nobody, or somebody, takes the changes.
+// TestWatchClose closes watchers from several goroutines while directories come and go below them,
+// with and without a reader of the changes.
 func TestWatchClose(t *testing.T) {
 	s, _ := newSystem(t)
 	dir := t.TempDir()
@@ -92,8 +92,8 @@ func TestWatchClose(t *testing.T) {
 	churn.Wait()
 }
 
-// TestWatchOverflow makes more changes than the kernel keeps while nobody takes
-// any: the watcher must end and say so.
+// TestWatchOverflow makes more changes than the kernel keeps, while nobody reads them. The watcher
+// must end with that error.
 func TestWatchOverflow(t *testing.T) {
 	s, _ := newSystem(t)
 	dir := t.TempDir()

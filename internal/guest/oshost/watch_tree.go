@@ -17,13 +17,12 @@ import (
 // sendFunc delivers one change.
 type sendFunc func(path string, op agent.Op) error
 
-// watchTree knows which directory each inotify watch is on, and keeps that right
-// while directories come, go and move. It is not safe for concurrent use.
+// watchTree knows the directory of each inotify watch, and updates it while directories come, go
+// and move. It is not safe for concurrent use.
 //
-// inotify watches inodes and knows nothing of trees. Three things are made up for
-// here: a directory made a moment ago may already hold files when its watch is
-// added, so it is listed then; a moved directory keeps its watch but not its
-// path; and both halves of a move come as separate events.
+// inotify watches inodes and knows nothing of trees. watchTree makes up for three things. A new
+// directory may already hold files when its watch is added, so it is listed then. A moved directory
+// keeps its watch but not its path. The two halves of a move come as separate events.
 type watchTree struct {
 	fd        int
 	root      string
@@ -31,17 +30,17 @@ type watchTree struct {
 
 	dirs map[int32]string // by watch descriptor
 
-	// What holds only until the event queue is empty ([watchTree.settle]):
+	// These hold only until the event queue is empty ([watchTree.settle]):
 	listed map[string]bool   // reported from a listing; its own create event is still to come
-	moving map[uint32]moving // by cookie: moved away, and not yet seen to arrive
+	moving map[uint32]moving // by cookie: moved away and not yet arrived
 
-	// fresh are the files last created, oldest overwritten first: one that is then
-	// renamed was an atomic save, and what it replaced has new contents.
+	// fresh are the files created last; the oldest is overwritten first. If such a file is then
+	// renamed, that was an atomic save: the file it replaced has new contents.
 	fresh     [32]string
 	freshNext int
 }
 
-// moving is something between the two halves of its move.
+// moving is a file or directory between the two halves of its move.
 type moving struct {
 	path  string
 	dir   bool
@@ -66,7 +65,7 @@ func (t *watchTree) start() error {
 	return t.list(t.root, nil)
 }
 
-// add puts a watch on a directory, or learns its new path when it has one.
+// add puts a watch on a directory. If the directory already has one, add records its new path.
 func (t *watchTree) add(dir string) error {
 	mask := uint32(watchMask | unix.IN_DONT_FOLLOW)
 	if dir == t.root {
@@ -80,8 +79,8 @@ func (t *watchTree) add(dir string) error {
 	return nil
 }
 
-// list puts watches on all directories below dir and, with send, reports what is
-// there as created. What vanishes meanwhile is passed over.
+// list puts watches on all directories below dir. With send it also reports existing files as
+// created. It ignores files that vanish while it runs.
 func (t *watchTree) list(dir string, send sendFunc) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !gone(err) {
@@ -110,7 +109,7 @@ func (t *watchTree) list(dir string, send sendFunc) error {
 	return nil
 }
 
-// report tells of a file that was there before the watch on its directory.
+// report reports a file that existed before the watch on its directory.
 func (t *watchTree) report(path string, e fs.DirEntry, send sendFunc) error {
 	t.listed[path] = true
 	if err := send(path, agent.OpCreate); err != nil {
@@ -122,8 +121,8 @@ func (t *watchTree) report(path string, e fs.DirEntry, send sendFunc) error {
 	return nil
 }
 
-// gone reports whether an error means that a directory is no longer there, or is
-// something else now.
+// gone reports whether an error means that a directory no longer exists, or is another kind of file
+// now.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
@@ -154,7 +153,7 @@ func (t *watchTree) event(wd int32, mask, cookie uint32, name string, send sendF
 	}
 	dir, ok := t.dirs[wd]
 	if !ok {
-		return nil // of a watch that was removed with events under way
+		return nil // from a watch that was removed after these events
 	}
 	if mask&unix.IN_IGNORED != 0 {
 		delete(t.dirs, wd)
@@ -185,8 +184,8 @@ func (t *watchTree) event(wd int32, mask, cookie uint32, name string, send sendF
 	return nil
 }
 
-// selfEvent handles an event about a watched directory itself. Those of inner
-// directories come from their parents too, and are reported once.
+// selfEvent handles an event about a watched directory itself. For inner directories the parent
+// sends the same event; it is reported once.
 func (t *watchTree) selfEvent(dir string, mask uint32, send sendFunc) error {
 	if dir != t.root {
 		return nil
@@ -218,8 +217,8 @@ func (t *watchTree) created(path string, isDir bool, send sendFunc) error {
 	return send(path, agent.OpCreate)
 }
 
-// adopt watches a directory that has come into the tree and reports it with all
-// it holds. The watch comes first: then what it misses is in the listing.
+// adopt watches a directory that has come into the tree and reports it with everything in it. It
+// adds the watch first, so the listing contains whatever the watch missed.
 func (t *watchTree) adopt(path string, send sendFunc) error {
 	err := t.add(path)
 	if err != nil && !gone(err) {
@@ -231,7 +230,7 @@ func (t *watchTree) adopt(path string, send sendFunc) error {
 	return t.list(path, send)
 }
 
-// arrived handles the second half of a move, or something moved in from outside.
+// arrived handles the second half of a move, or a move from outside into the tree.
 func (t *watchTree) arrived(path string, isDir bool, cookie uint32, send sendFunc) error {
 	from, paired := t.moving[cookie]
 	delete(t.moving, cookie)
@@ -250,7 +249,7 @@ func (t *watchTree) arrived(path string, isDir bool, cookie uint32, send sendFun
 	return nil
 }
 
-// relocate gives the watches at and below one path their new paths.
+// relocate changes the paths of the watches at and below one path.
 func (t *watchTree) relocate(from, to string) {
 	for wd, dir := range t.dirs {
 		if rest, ok := strings.CutPrefix(dir, from); ok && (rest == "" || rest[0] == '/') {
@@ -259,8 +258,8 @@ func (t *watchTree) relocate(from, to string) {
 	}
 }
 
-// settle is called when no event is waiting. Directories that left and did not
-// arrive anywhere have left the tree, and their watches end.
+// settle is called when no event is waiting. Directories that moved away and did not arrive have
+// left the tree, so their watches end.
 func (t *watchTree) settle() {
 	clear(t.listed)
 	for _, m := range t.moving {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attrPrefix is where the metadata of uploads lives: user.* is the name space of
-// attributes that need no privilege, and e2b keeps them apart from other tools'.
+// attrPrefix is the prefix of the attributes with uploads' metadata. Attributes in the name space
+// user.* need no privilege; e2b separates them from other tools'.
 const attrPrefix = "user.e2b."
 
 // Attrs reads the user.e2b.* attributes of a file. A file system without
@@ -39,8 +39,8 @@ func (*System) Attrs(name string) (map[string]string, error) {
 	return attrs, nil
 }
 
-// SetAttrs makes attrs the user.e2b.* attributes of a file. Where the file system
-// has no attributes, setting some is syscall.ENOTSUP and setting none is done.
+// SetAttrs replaces the user.e2b.* attributes of a file by attrs. On a file system without
+// attributes, setting some returns syscall.ENOTSUP, and setting none succeeds.
 func (*System) SetAttrs(name string, attrs map[string]string) error {
 	old, err := listAttrs(name)
 	if errors.Is(err, unix.ENOTSUP) && len(attrs) == 0 {
@@ -89,8 +89,8 @@ func readAttr(name, full string) (string, error) {
 	return string(value), nil
 }
 
-// grown calls read with a buffer that is large enough: most lists and values are
-// small, and what is not may grow between asking for its size and reading it.
+// grown calls read with a buffer that is large enough. Most lists and values are small. A large one
+// may grow between asking for its size and reading it.
 func grown(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 256; ; {
 		buf := make([]byte, size)
@@ -105,8 +105,8 @@ func grown(read func([]byte) (int, error)) ([]byte, error) {
 	}
 }
 
-// attrError names the call and the file. Kernels say in several ways that a file
-// can have no attributes; all become ENOTSUP.
+// attrError names the call and the file. Kernels have several errors for a file that can have no
+// attributes; all become ENOTSUP.
 func attrError(op, name string, err error) error {
 	if errors.Is(err, unix.ENOSYS) {
 		err = unix.ENOTSUP

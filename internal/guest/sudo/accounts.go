@@ -26,19 +26,18 @@ type Accounts struct {
 	groups []group
 }
 
-// invalidID is the number that system calls take for "leave it as it is": to them
-// a user of that number is the one that sudo itself runs as, root.
+// invalidID is the number that system calls take for "leave it as it is". For a user of that number
+// they would keep sudo's own user, root.
 const invalidID = 1<<32 - 1
 
-// admins are the groups whose members may do anything, as on Debian and on the
-// others.
+// admins are the groups whose members may do anything, in Debian and in other systems.
 var admins = []string{"sudo", "wheel"}
 
 // owner is the account that a sandbox belongs to.
 const owner = "user"
 
-// NewAccounts reads the contents of /etc/passwd and /etc/group. Lines that make no
-// sense are skipped. Of several lines for a name or number the first counts.
+// NewAccounts reads the contents of /etc/passwd and /etc/group. It skips invalid lines. Of several
+// lines for one name or number the first counts.
 func NewAccounts(passwd, groups []byte) *Accounts {
 	a := &Accounts{}
 	eachLine(passwd, 7, func(f []string) {
@@ -64,7 +63,7 @@ func NewAccounts(passwd, groups []byte) *Accounts {
 	return a
 }
 
-// eachLine calls fn with the fields of each line that has at least n.
+// eachLine calls fn with the fields of each line that has at least n fields.
 func eachLine(data []byte, n int, fn func(fields []string)) {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
@@ -77,13 +76,13 @@ func eachLine(data []byte, n int, fn func(fields []string)) {
 	}
 }
 
-// number parses an ID that somebody can have.
+// number parses an ID that an account can have.
 func number(s string) (uint32, bool) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return uint32(n), err == nil && n != invalidID
 }
 
-// byUID finds the account of a number. Root needs no line.
+// byUID finds the account with a number. Root needs no line.
 func (a *Accounts) byUID(uid uint32) (Account, bool) {
 	for _, u := range a.users {
 		if u.UID == uid {
@@ -126,7 +125,7 @@ func (a *Accounts) gid(name string) (uint32, bool) {
 	return 0, false
 }
 
-// groupsOf lists first and the groups of an account, as initgroups(3) does.
+// groupsOf lists first and all groups of an account, as initgroups(3) does.
 func (a *Accounts) groupsOf(u Account, first uint32) []uint32 {
 	out := []uint32{first}
 	add := func(gid uint32) {
@@ -143,7 +142,7 @@ func (a *Accounts) groupsOf(u Account, first uint32) []uint32 {
 	return out
 }
 
-// may reports whether an account may run anything as anybody.
+// may reports whether an account may run every command as every user.
 func (a *Accounts) may(u Account) bool {
 	if u.UID == 0 {
 		return true

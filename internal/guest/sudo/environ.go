@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// SecurePath is where commands are looked for, whatever the caller's PATH is.
+// SecurePath is where commands are searched, whatever the caller's PATH is.
 const SecurePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// maxCommand bounds the arguments in SUDO_COMMAND, as sudo does: the environment
-// must leave room for the arguments themselves.
+// maxCommand bounds the arguments in SUDO_COMMAND, as sudo does. The environment must leave room
+// for the arguments themselves.
 const maxCommand = 4096
 
 // kept are the variables that a command gets from its caller.
 var kept = []string{"COLORS", "DISPLAY", "HOSTNAME", "KRB5CCNAME", "LS_COLORS", "XAUTHORITY", "XAUTHORIZATION", "XDG_CURRENT_DESKTOP"}
 
-// checked are kept, too, unless their value could lead a library to a file or
-// format of the caller's.
+// checked are kept too, unless their value could point a library to a file or format of the
+// caller's.
 var checked = []string{"COLORTERM", "LANG", "LANGUAGE", "LC_*", "LINGUAS", "TERM", "TZ"}
 
-// deleted are the variables that not even -E keeps, sudo's own list: they make
-// programs load or run something before they do what they are for. GOTRACEBACK is
-// not the caller's: the runtime of a set-uid Go program sets it.
+// deleted are variables that even -E does not keep; it is sudo's own list. They make programs load
+// or run something before their own work. GOTRACEBACK does not come from the caller: the runtime of
+// a set-uid Go program sets it.
 var deleted = []string{
 	"IFS", "CDPATH", "LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES", "NLSPATH", "PATH_LOCALE", "LD_*", "_RLD*", "GLIBC_TUNABLES",
 	"TERMINFO", "TERMINFO_DIRS", "TERMPATH", "TERMCAP", "ENV", "BASH_ENV", "PS4", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS",
@@ -39,13 +39,13 @@ func matches(list []string, name string) bool {
 	})
 }
 
-// environ is an environment in the making, in order.
+// environ is an environment that is being built, in order.
 type environ struct {
 	names  []string
 	values map[string]string
 }
 
-// set gives a variable its value.
+// set sets a variable.
 func (e *environ) set(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.names = append(e.names, name)
@@ -53,14 +53,14 @@ func (e *environ) set(name, value string) {
 	e.values[name] = value
 }
 
-// fallback gives a variable a value unless it has one.
+// fallback sets a variable that has no value yet.
 func (e *environ) fallback(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.set(name, value)
 	}
 }
 
-// list is the environment as execve(2) takes it.
+// list returns the environment in the form of execve(2).
 func (e *environ) list() []string {
 	out := make([]string, len(e.names))
 	for i, n := range e.names {
@@ -82,9 +82,9 @@ func (r Request) keeps(name, value string) bool {
 	return false
 }
 
-// harmless reports whether the value of a checked variable stays a name.
+// harmless reports whether the value of a checked variable is only a name.
 func harmless(name, value string) bool {
-	if name == "TZ" { // Europe/Berlin, but no file elsewhere
+	if name == "TZ" { // allows Europe/Berlin, but no file elsewhere
 		return !strings.Contains(value, "..") && !strings.HasPrefix(strings.TrimPrefix(value, ":"), "/") && printable(value)
 	}
 	return !strings.ContainsAny(value, "/%")
@@ -105,7 +105,7 @@ func lookup(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// environment makes what the command sees.
+// environment returns the command's environment.
 func (r Request) environment(caller Caller, from, to Account, command string) []string {
 	e := &environ{values: map[string]string{}}
 	for _, kv := range caller.Env {
@@ -113,7 +113,7 @@ func (r Request) environment(caller Caller, from, to Account, command string) []
 		if !ok || name == "" || !r.keeps(name, value) {
 			continue
 		}
-		e.fallback(name, value) // of several the first, see lookup
+		e.fallback(name, value) // of several the first counts, see lookup
 	}
 	e.fallback("TERM", "unknown")
 	e.set("PATH", SecurePath)
@@ -122,15 +122,15 @@ func (r Request) environment(caller Caller, from, to Account, command string) []
 	if r.Home {
 		e.set("HOME", to.Home)
 	}
-	e.fallback("HOME", to.Home) // -E has the caller's, as with sudo
+	e.fallback("HOME", to.Home) // -E keeps the caller's, as with sudo
 	e.fallback("SHELL", to.Shell)
 	e.fallback("MAIL", "/var/mail/"+to.Name)
 	e.set("SUDO_COMMAND", command)
 	e.set("SUDO_USER", from.Name)
 	e.set("SUDO_UID", strconv.FormatUint(uint64(caller.UID), 10))
 	e.set("SUDO_GID", strconv.FormatUint(uint64(caller.GID), 10))
-	// What the caller names one by one may be anything: who may run any command
-	// could as well run env(1).
+	// Variables that the caller names may have any value: a caller who may run any command could
+	// run env(1) as well.
 	for _, name := range r.Keep {
 		if value, ok := lookup(caller.Env, name); ok {
 			e.set(name, value)

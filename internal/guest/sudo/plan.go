@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Caller is who runs sudo: the real IDs and the environment, unfiltered.
+// Caller is the caller of sudo: the real IDs and the unfiltered environment.
 type Caller struct {
 	UID, GID uint32
 	Env      []string
 }
 
-// Command is what is to be executed.
+// Command is the command to execute.
 type Command struct {
 	Path       string
 	Args       []string // with the program's name
 	Env        []string
-	Dir        string // to change to first, as the new user; "" stays
+	Dir        string // directory to change to first, as the new user; "" for none
 	UID, GID   uint32
 	Groups     []uint32 // all of them, GID first
 	Background bool
 }
 
-// Authorize finds the caller's account and says whether it may do anything: the
-// error is the text for those who may not. Nothing else may be told to those, so
-// it comes before everything that depends on files.
+// Authorize finds the caller's account and checks whether it may do anything. If not, the error is
+// the text for the caller. Such callers must learn nothing else, so this comes before everything
+// that depends on files.
 func Authorize(r Request, c Caller, a *Accounts, host string) (Account, error) {
 	from, ok := a.byUID(c.UID)
 	switch {
@@ -39,8 +39,8 @@ func Authorize(r Request, c Caller, a *Accounts, host string) (Account, error) {
 	return Account{}, errors.New(from.Name + " is not in the sudoers file.")
 }
 
-// Plan makes the command of an authorized request. runnable tells whether there is
-// a program at a path. Errors are sudo's own words.
+// Plan makes the command of an authorized request. runnable reports whether there is a program at a
+// path. Errors have sudo's own texts.
 func Plan(r Request, c Caller, from Account, a *Accounts, runnable func(file string) bool) (Command, error) {
 	to, gid, err := target(r, from, a)
 	if err != nil {
@@ -75,7 +75,7 @@ func Plan(r Request, c Caller, from Account, a *Accounts, runnable func(file str
 	return out, nil
 }
 
-// target finds out as whom to run.
+// target returns the user and group to run as.
 func target(r Request, from Account, a *Accounts) (to Account, gid uint32, err error) {
 	ok := true
 	switch {
@@ -98,8 +98,8 @@ func target(r Request, from Account, a *Accounts) (to Account, gid uint32, err e
 	return to, gid, nil
 }
 
-// Look finds a program: a name with a slash is a path, another one is in a
-// directory of SecurePath. It returns "" when there is none.
+// Look finds a program. A name with a slash is a path; another one is searched in SecurePath. If
+// there is none, it returns "".
 func Look(name string, runnable func(file string) bool) string {
 	if strings.Contains(name, "/") {
 		if runnable(name) {
@@ -118,7 +118,7 @@ func Look(name string, runnable func(file string) bool) string {
 	return ""
 }
 
-// quoted is a command for a shell's -c. As with sudo, a dollar stays one: the
+// quoted returns a command for a shell's -c. As with sudo, it does not quote a dollar: the
 // variables are those of the new environment.
 func quoted(args []string) string {
 	var b strings.Builder
@@ -138,7 +138,7 @@ func quoted(args []string) string {
 	return b.String()
 }
 
-// Allowed is what -l says to one who may do anything.
+// Allowed is the output of -l for a caller who may do anything.
 func Allowed(name, host string) string {
 	return "Matching Defaults entries for " + name + " on " + host + ":\n" +
 		"    env_reset, secure_path=" + strings.ReplaceAll(SecurePath, ":", `\:`) + "\n\n" +

@@ -1,17 +1,16 @@
-// Package sudo is the part of sudo(8) that people and agents use: what a command
-// line asks for, who may ask, and which command with which environment comes of
-// it. It is for sandboxes whose image has no sudo of its own.
+// Package sudo is the part of sudo(8) that people and agents use. It parses a command line, checks
+// who may run it, and returns the command and its environment. It is for sandboxes whose image has
+// no sudo.
 //
-// The rule it knows is the one that sandboxes have: root, the account "user" and
-// the members of the groups sudo and wheel may run anything as anybody, without a
-// password. It reads no sudoers file and no plugin.
+// It knows one rule, that of sandboxes: root, the account "user" and the members of the groups sudo
+// and wheel may run every command as every user, without a password. It reads no sudoers file and
+// no plugin.
 //
-// The threat: the program that uses this package (cmd/carrel-sudo) is set-uid root
-// and everything its caller controls is hostile, arguments and environment first.
-// So the package does nothing by itself: it opens no file, starts nothing, reads no
-// environment, and hands back a plan that is made of the account files and of what
-// it was asked for. Nothing of the caller's environment reaches the command unless
-// a rule here names it.
+// The threat: the program that uses this package (cmd/carrel-sudo) is set-uid root, and everything
+// its caller controls is hostile, first of all arguments and environment. So the package does
+// nothing by itself: it opens no file, starts no process and reads no environment. It returns a
+// plan made from the account files and the request. No variable of the caller's environment reaches
+// the command unless a rule here names it.
 package sudo
 
 import (
@@ -19,26 +18,26 @@ import (
 	"strings"
 )
 
-// Mode is what a command line wants done.
+// Mode is the action of a command line.
 type Mode int
 
-// The modes. Run is what the command line means unless an option says otherwise.
+// The modes. Run is the default without another option.
 const (
 	Run      Mode = iota
-	List          // -l: say what the caller may do, or where a command is
-	Validate      // -v: say nothing when the caller may do anything at all
+	List          // -l: list the caller's rights, or find a command
+	Validate      // -v: print nothing if the caller may do anything
 	Forget        // -k or -K alone: there is no password to forget
 	Version       // -V
 	Help          // -h
 )
 
-// Request is a command line, understood.
+// Request is a parsed command line.
 type Request struct {
 	Mode Mode
-	// User and Group are names, or numbers after "#". An absent User is root; or the
-	// caller, when there is a Group.
+	// User and Group are names, or numbers after "#". Without a User it is root, or the caller if
+	// there is a Group.
 	User, Group string
-	// HasUser and HasGroup tell an absent name from an empty one.
+	// HasUser and HasGroup distinguish an absent name from an empty one.
 	HasUser, HasGroup bool
 	Login, Shell      bool     // -i, -s
 	Home              bool     // -H
@@ -49,14 +48,14 @@ type Request struct {
 	Command           []string
 }
 
-// UsageError is a command line that makes no sense. Its text may be empty: the
-// usage says it all.
+// UsageError is the error for an invalid command line. Its text may be empty if the usage is
+// enough.
 type UsageError string
 
 // Error implements error.
 func (e UsageError) Error() string { return string(e) }
 
-// Usage is what goes with a UsageError, and with -h.
+// Usage is printed with a UsageError, and with -h.
 const Usage = `usage: sudo -h | -K | -k | -V
 usage: sudo -v [-knS] [-g group] [-u user]
 usage: sudo -l [-knS] [-g group] [-u user] [command [arg ...]]
@@ -64,14 +63,14 @@ usage: sudo [-bEHknS] [-g group] [-p prompt] [-u user] [VAR=value] [-i | -s]
             [command [arg ...]]
 `
 
-// long names of options that have a letter, too.
+// long are the long names of options, with their letters.
 var long = map[string]byte{
 	"askpass": 'A', "background": 'b', "bell": 'B', "group": 'g', "help": 'h', "list": 'l', "login": 'i',
 	"non-interactive": 'n', "preserve-env": 'E', "prompt": 'p', "remove-timestamp": 'K', "reset-timestamp": 'k',
 	"set-home": 'H', "shell": 's', "stdin": 'S', "user": 'u', "validate": 'v', "version": 'V',
 }
 
-// withValue are the options that have a value.
+// withValue are the options with a value.
 const withValue = "gpu"
 
 // parser walks a command line.
@@ -81,8 +80,7 @@ type parser struct {
 	forget bool
 }
 
-// Parse understands the arguments after the program's name. The error is a
-// UsageError.
+// Parse parses the arguments after the program's name. The error is a UsageError.
 func Parse(args []string) (Request, error) {
 	p := &parser{args: args}
 	for len(p.args) > 0 {
@@ -111,13 +109,13 @@ func Parse(args []string) (Request, error) {
 	return p.finish()
 }
 
-// assigns reports whether an argument is VAR=value and not the path of a command.
+// assigns reports whether an argument is VAR=value and not a command's path.
 func assigns(arg string) bool {
 	i := strings.IndexByte(arg, '=')
 	return i > 0 && arg[0] != '/'
 }
 
-// long takes one --option, with or without =value.
+// long parses one --option, with or without =value.
 func (p *parser) long(option string) error {
 	name, value, has := strings.Cut(option, "=")
 	letter, ok := long[name]
@@ -142,7 +140,7 @@ func (p *parser) long(option string) error {
 	return p.option(letter, value)
 }
 
-// letters takes one argument of short options, as in -nu root or -uroot.
+// letters parses one argument of short options, as in -nu root or -uroot.
 func (p *parser) letters(s string) error {
 	for i := 0; i < len(s); i++ {
 		letter, value := s[i], ""
@@ -167,7 +165,7 @@ func (p *parser) letters(s string) error {
 // option notes one option.
 func (p *parser) option(letter byte, value string) error {
 	switch letter {
-	case 'A', 'B', 'n', 'p', 'S': // about asking for a password, which never happens
+	case 'A', 'B', 'n', 'p', 'S': // about asking for a password, which never happens here
 	case 'b':
 		p.Background = true
 	case 'E':
@@ -195,13 +193,13 @@ func (p *parser) option(letter byte, value string) error {
 	case 'h':
 		return p.mode(Help)
 	default:
-		// One byte of a longer character is shown as itself, as getopt does.
+		// Show one byte of a longer character as it is, as getopt does.
 		return UsageError("invalid option -- '" + string([]byte{letter}) + "'")
 	}
 	return nil
 }
 
-// mode notes an option that says what to do. -l may be given twice.
+// mode sets the action for an option. -l may be given twice.
 func (p *parser) mode(m Mode) error {
 	if p.Mode != Run && p.Mode != m {
 		return UsageError("Only one of the -e, -h, -i, -K, -l, -s, -v or -V options may be specified")

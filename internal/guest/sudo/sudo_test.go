@@ -28,7 +28,7 @@ docker:x:999:user,other
 www:x:33:user
 `
 
-// programs are what there is to run.
+// programs are the programs that exist.
 var programs = []string{"/bin/bash", "/bin/zsh", "/bin/sh", "/usr/bin/env", "/usr/local/sbin/env", "/usr/bin/id", "./tool", "/usr/sbin/nologin"}
 
 func runnable(file string) bool { return slices.Contains(programs, file) }
@@ -96,7 +96,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// plan is the way of a whole command line.
+// plan parses, authorizes and plans a whole command line.
 func plan(t *testing.T, c sudo.Caller, args ...string) (sudo.Command, error) {
 	t.Helper()
 	r, err := sudo.Parse(args)
@@ -140,7 +140,7 @@ func TestAuthorize(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	// Without account files there is only root.
+	// Without account files only root exists.
 	for uid, ok := range map[uint32]bool{0: true, 1000: false} {
 		_, err := sudo.Authorize(sudo.Request{}, sudo.Caller{UID: uid}, sudo.NewAccounts(nil, nil), "box")
 		if (err == nil) != ok {
@@ -203,7 +203,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// hostile is an environment with something of everything.
+// hostile is an environment with one variable of each kind.
 var hostile = []string{
 	"PATH=/tmp/evil", "HOME=/tmp/evil", "USER=mallory", "LOGNAME=mallory", "SHELL=/bin/bash", "MAIL=/tmp/mail",
 	"LD_PRELOAD=/tmp/evil.so", "LD_LIBRARY_PATH=/tmp", "BASH_ENV=/tmp/evil", "ENV=/tmp/evil", "IFS=x", "SHELLOPTS=xtrace",
@@ -261,9 +261,9 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// FuzzPlan looks for a command line and environment that get out of the rules:
-// whoever may not gets nothing, nobody but those named gets an ID, and no variable
-// of the dynamic linker comes from the caller unless it was asked for.
+// FuzzPlan searches for a command line and environment that break the rules. A caller without
+// rights must get nothing, only named accounts may get an ID, and no variable of the dynamic linker
+// may come from the caller unless the command line names it.
 func FuzzPlan(f *testing.F) {
 	f.Add("-u\x00user\x00id", "LD_PRELOAD=x\x00PATH=/", uint32(1000))
 	f.Add("-Eu#0\x00--\x00A=b", "LD_A=x\x00=\x00a", uint32(1003))

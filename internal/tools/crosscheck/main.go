@@ -1,7 +1,7 @@
-// Crosscheck type-checks programs for other systems, from source and without generating code: a
-// build for each system compiles everything again, the standard library too, and takes many times
-// as long. Only a build finds what the linker refuses, an assembly file that is missing for
-// instance: "make cross-build" does that.
+// Crosscheck type-checks programs for other systems, from source and without generating code. A
+// build for each system would compile everything again, the standard library too, and take many
+// times as long. But only a build finds problems of the linker, such as a missing assembly file:
+// "make cross-build" does that.
 //
 //	crosscheck darwin/arm64 windows/amd64 -- ./cmd/carrel
 package main
@@ -37,8 +37,8 @@ func main() {
 	}
 }
 
-// check type-checks packages and all that they import outside the standard library, and returns how
-// many that were.
+// check type-checks packages and everything they import outside the standard library. It returns
+// the number of these packages.
 func check(target string, patterns []string) (int, error) {
 	system, processor, ok := strings.Cut(target, "/")
 	if !ok {
@@ -49,7 +49,7 @@ func check(target string, patterns []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The bodies of functions are checked only in the packages that are named, so all of them are.
+	// Function bodies are checked only in named packages, so name all of them.
 	const mode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 		packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesSizes | packages.NeedModule
 	loaded, err := packages.Load(&packages.Config{Mode: mode, Env: env}, paths...)
@@ -59,7 +59,7 @@ func check(target string, patterns []string) (int, error) {
 	return len(loaded), problems(loaded)
 }
 
-// imported lists packages and all that they import outside the standard library.
+// imported lists packages and everything they import outside the standard library.
 func imported(env, patterns []string) ([]string, error) {
 	const mode = packages.NeedName | packages.NeedImports | packages.NeedDeps | packages.NeedModule
 	roots, err := packages.Load(&packages.Config{Mode: mode, Env: env}, patterns...)
@@ -75,7 +75,7 @@ func imported(env, patterns []string) ([]string, error) {
 	return paths, problems(roots)
 }
 
-// problems joins the errors of packages and of what they import.
+// problems joins the errors of packages and of their imports.
 func problems(loaded []*packages.Package) error {
 	var errs []error
 	packages.Visit(loaded, nil, func(p *packages.Package) {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// pkg is the import path that programs and the version's variable lie below.
+// pkg is the prefix of the import paths of programs and of the version's variable.
 const pkg = "github.com/carrel-dev/carrel/"
 
-// build compiles the program for a platform and returns its file. The binary for Linux carries three
-// programs for the same processor. They are compiled first, and laid over the places from which they are
-// embedded, so that the ones of this machine stay where they are.
+// build compiles the program for a platform and returns its file. The binary for Linux contains
+// three programs for the same processor. They are compiled first and take the places of the
+// embedded files by an overlay, so this machine's own files stay unchanged.
 func (r *release) build(ctx context.Context, p platform) (string, error) {
 	dir := filepath.Join(r.work, p.file())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -38,7 +38,7 @@ func (r *release) build(ctx context.Context, p platform) (string, error) {
 	return program, r.compile(ctx, p, "carrel", program, "", args...)
 }
 
-// compile builds one command. more is given to the linker, args to the compiler.
+// compile builds one command. more goes to the linker, args to the compiler.
 func (r *release) compile(ctx context.Context, p platform, command, out, more string, args ...string) error {
 	flags := strings.TrimSpace("-s -w -X " + pkg + "internal/version.Version=" + r.version + " " + more)
 	args = append([]string{"build", "-trimpath", "-ldflags", flags, "-o", out}, args...)
@@ -51,7 +51,8 @@ func (r *release) compile(ctx context.Context, p platform, command, out, more st
 	return nil
 }
 
-// buildCarried makes what the binary for Linux carries, and returns the file that tells Go's compiler where it lies.
+// buildCarried makes the programs inside the binary for Linux. It returns the overlay file that
+// tells Go's compiler where they are.
 func (r *release) buildCarried(ctx context.Context, p platform, dir string) (string, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, c := range []struct{ command, linker string }{
@@ -86,7 +87,7 @@ func (r *release) buildCarried(ctx context.Context, p platform, dir string) (str
 	})
 }
 
-// writeOverlay writes which files stand for which of the repository.
+// writeOverlay writes which files replace which files of the repository.
 func writeOverlay(name string, files map[string]string) (string, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -108,7 +109,7 @@ func runTool(ctx context.Context, tool string, args ...string) error {
 	return run(ctx, nil, "go", append([]string{"run", "./internal/tools/" + tool}, args...)...)
 }
 
-// run runs a program, with more in its environment.
+// run runs a program with additional environment variables.
 func run(ctx context.Context, env []string, name string, args ...string) error {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Env = append(os.Environ(), env...)

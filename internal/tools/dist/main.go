@@ -1,10 +1,10 @@
-// Dist makes everything that a release consists of: programs for each system, archives, packages for
-// Debian and for RPM's systems, an image, bills of materials and checksums.
+// Dist makes all files of a release: programs for each system, archives, packages for Debian and
+// for RPM's systems, an image, bills of materials and checksums.
 //
 //	dist -o DIR -version 1.2.3 [-platforms linux/amd64,...] [-epoch SECONDS]
 //
-// It must be run in the repository's root, after "make build", whose interpreters and notices it puts
-// into the programs. The same commit gives the same bytes: all times are that of the commit.
+// Run it in the repository's root, after "make build": it puts the interpreters and notices from
+// there into the programs. The same commit gives the same bytes: all times are the commit's.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// platforms are what a release is for. On all but Linux the program is the clients.
+// platforms are the platforms of a release. Except on Linux, the program is only the clients.
 var platforms = []platform{
 	{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"},
 }
@@ -34,7 +34,7 @@ type platform struct{ os, arch string }
 // String is system/processor.
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// file is the platform in the names of files.
+// file returns the platform as it appears in file names.
 func (p platform) file() string { return p.os + "_" + p.arch }
 
 // release is one run of this program.
@@ -43,7 +43,7 @@ type release struct {
 	work    string // where everything else goes
 	version string
 	when    time.Time // of every file that is made
-	made    []string  // names in out, for the checksums
+	made    []string  // names in out that need checksums
 }
 
 func main() {
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// versionForm is what packages of both kinds take as a version.
+// versionForm is the form of a version that both kinds of packages accept.
 var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(~[0-9A-Za-z.]+)?$`)
 
 // run makes the release.
@@ -100,7 +100,7 @@ func (r *release) run(ctx context.Context, chosen, epoch string) error {
 	return errors.Join(r.sum(), os.RemoveAll(r.work))
 }
 
-// makePlatform makes all that is released for one platform.
+// makePlatform makes all files of one platform.
 func (r *release) makePlatform(ctx context.Context, p platform) error {
 	fmt.Fprintf(os.Stderr, "dist: %s\n", p)
 	program, err := r.build(ctx, p)
@@ -140,7 +140,7 @@ func choose(list string) ([]platform, error) {
 	return chosen, nil
 }
 
-// moment is the time that all files get.
+// moment returns the time for all files.
 func moment(ctx context.Context, epoch string) (time.Time, error) {
 	if epoch == "" {
 		out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()

@@ -32,7 +32,8 @@ type item struct {
 	mode   fs.FileMode
 }
 
-// writeManuals writes the manual pages and the shells' completions, which come out of this machine's build.
+// writeManuals writes the manual pages and the shells' completions. They come from this machine's
+// build.
 func (r *release) writeManuals(ctx context.Context) error {
 	dir := filepath.Join(r.work, "share")
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -61,7 +62,7 @@ func (r *release) writeManuals(ctx context.Context) error {
 	return nil
 }
 
-// compress writes FILE.gz beside a file.
+// compress writes FILE.gz next to a file.
 func (r *release) compress(name string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -75,7 +76,8 @@ func (r *release) compress(name string) error {
 	return errors.Join(w.Close(), os.WriteFile(name+".gz", buf.Bytes(), 0o644))
 }
 
-// archive writes what is unpacked by hand or by install.sh: a tarball, and for Windows a zip file.
+// archive writes the archive for install.sh and for unpacking by hand: a tarball, and for Windows a
+// zip file.
 func (r *release) archive(p platform, program string) error {
 	stem := "carrel_" + r.version + "_" + p.file()
 	items := []item{
@@ -104,7 +106,7 @@ func (r *release) archive(p platform, program string) error {
 	return r.write(stem+".tar.gz", func(w io.Writer) error { return r.tar(w, stem, items) })
 }
 
-// tar writes a compressed tarball, all below one directory.
+// tar writes a compressed tarball with everything below one directory.
 func (r *release) tar(w io.Writer, top string, items []item) error {
 	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -148,7 +150,7 @@ func (r *release) zip(w io.Writer, items []item) error {
 	return zw.Close()
 }
 
-// write makes a file of the release. It is there whole, or not at all.
+// write makes a file of the release. The file is complete or does not exist.
 func (r *release) write(name string, fill func(io.Writer) error) error {
 	tmp := filepath.Join(r.work, name)
 	f, err := os.Create(tmp)
@@ -161,7 +163,7 @@ func (r *release) write(name string, fill func(io.Writer) error) error {
 	return r.keep(tmp, name)
 }
 
-// keep moves what was made to where releases lie.
+// keep moves a file into the release's directory.
 func (r *release) keep(from, name string) error {
 	if err := os.Chtimes(from, r.when, r.when); err != nil {
 		return err
@@ -197,11 +199,11 @@ func (r *release) writePackage(ctx context.Context, kind string, p platform, pro
 	return r.keep(tmp, name)
 }
 
-// image writes an image that holds the program and the authorities that it needs to trust.
+// image writes an image with the program and the certificate authorities that it trusts.
 func (r *release) image(p platform, program string) error {
 	var roots bytes.Buffer
 	for c := range bundle.Roots() {
-		if c.Constraint != nil { // a plain file can't say what such a one may vouch for
+		if c.Constraint != nil { // a plain file can't hold such an authority's constraints
 			continue
 		}
 		if err := pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate}); err != nil {
@@ -230,7 +232,7 @@ func (r *release) image(p platform, program string) error {
 	})
 }
 
-// sum writes the checksums of all that was made.
+// sum writes the checksums of all files.
 func (r *release) sum() error {
 	slices.Sort(r.made)
 	var lines strings.Builder

@@ -13,9 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/notices"
 )
 
-// writeSBOM writes the bill of materials of a program, in CycloneDX's form. The modules of the binary and
-// of the programs that it carries come from what Go's linker noted in them; the interpreters, which are no
-// modules, from the notices.
+// writeSBOM writes the bill of materials of a program, in CycloneDX's form. Go's linker noted the
+// modules in the binary and in the programs inside it. The interpreters are no modules; they come
+// from the notices.
 func (r *release) writeSBOM(ctx context.Context, p platform, program string) error {
 	var bill map[string]any
 	seen := map[string]bool{}
@@ -52,7 +52,7 @@ func (r *release) writeSBOM(ctx context.Context, p platform, program string) err
 	return r.keep(tmp, name)
 }
 
-// binaries are the program and what it carries.
+// binaries returns the program and the programs inside it.
 func binaries(p platform, program string) []string {
 	all := []string{program}
 	if p.os == "linux" {
@@ -63,7 +63,7 @@ func binaries(p platform, program string) []string {
 	return all
 }
 
-// bill is what the kept tool says of one binary.
+// bill returns the pinned tool's output for one binary.
 func (r *release) bill(ctx context.Context, binary string) (map[string]any, error) {
 	out := binary + ".cdx.json"
 	if err := run(ctx, nil, "bin/cyclonedx-gomod", "bin", "-json", "-noserial", "-std", "-version", "v"+r.version, "-output", out, binary); err != nil {
@@ -93,7 +93,7 @@ func addComponents(bill map[string]any, own []any, seen map[string]bool) error {
 		if ref == "" {
 			return fmt.Errorf("a component has no package URL: %v", c)
 		}
-		// The same module differs in what was asked of it: the system and the processor stand behind "?".
+		// References to one module differ only after "?", by system and processor.
 		key, _, _ := strings.Cut(ref, "?")
 		if !seen[key] {
 			seen[key] = true
@@ -104,7 +104,7 @@ func addComponents(bill map[string]any, own []any, seen map[string]bool) error {
 	return nil
 }
 
-// addInterpreters adds those notices that are of no module.
+// addInterpreters adds the notices that belong to no module.
 func addInterpreters(bill map[string]any, seen map[string]bool) error {
 	list, err := notices.All()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command guestimage puts the guest's binaries into a small EROFS image, as drivers
-// mount it: /guest, mode 0755, and /sudo, set-uid root, both owned by root and
-// uncompressed. The image of two binaries is always the same, byte for byte.
+// Command guestimage puts the guest's binaries into a small EROFS image, which drivers mount:
+// /guest, mode 0755, and /sudo, set-uid root, both owned by root and uncompressed. The image of the
+// same two binaries always has the same bytes.
 //
-// They are two files and not one with two names: names share their mode, and the
-// guest must not be set-uid.
+// They are two files and not one file with two names: names share one mode, and the guest must not
+// be set-uid.
 //
 //	guestimage -o assets/guest.erofs bin/carrel-guest bin/carrel-sudo
 //	guestimage -o assets/guest.erofs            (builds both commands first)
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// files are what the image holds.
+// files are the files in the image.
 var files = []struct {
 	name, command string
 	mode          fs.FileMode
@@ -43,7 +43,7 @@ var files = []struct {
 	{"/sudo", "carrel-sudo", 0o755 | fs.ModeSetuid},
 }
 
-// run writes the image of the binaries, or of fresh builds when there are none.
+// run writes the image of the binaries. Without binaries it builds them first.
 func run(out string, binaries []string) error {
 	if len(binaries) == 0 {
 		dir, err := os.MkdirTemp("", "guestimage")
@@ -77,7 +77,8 @@ func run(out string, binaries []string) error {
 	if err != nil {
 		return err
 	}
-	// Beside the image its SHA-256 is noted: a daemon need not read all of it to know whether it has it unpacked.
+	// Write the image's SHA-256 next to it. A daemon then knows whether it has unpacked this image
+	// without reading all of it.
 	sum, hash := out+".sum", sha256.Sum256(data)
 	if err := os.Remove(sum); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -88,9 +89,10 @@ func run(out string, binaries []string) error {
 	return os.WriteFile(sum, []byte(hex.EncodeToString(hash[:])+"\n"), 0o644)
 }
 
-// apart checks that the guest's writable segment does not begin where the constants before it end. The kernel of sandboxes (gVisor)
-// takes two that touch, in memory and in the file, for one, and when the first byte is written it copies of the whole what lies within the same 2 MB:
-// that was 1.7 MB of constants in each sandbox.
+// apart checks that the guest's writable segment does not begin right after its constants. The
+// kernel of sandboxes (gVisor) takes two segments for one if they touch in memory and in the file.
+// When the first byte is written, it copies everything of the joined segment within the same 2 MB.
+// That was 1.7 MB of constants in each sandbox.
 func apart(binary string) error {
 	f, err := elf.Open(binary)
 	if err != nil {

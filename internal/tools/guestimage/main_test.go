@@ -12,7 +12,8 @@ import (
 	"github.com/erofs/go-erofs"
 )
 
-// program is the head of one with constants from 0x1000 to below 0x2000 and a writable segment at data.
+// program returns the header of a program with constants from 0x1000 to below 0x2000 and a writable
+// segment at data.
 func program(t *testing.T, data uint64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -29,7 +30,7 @@ func program(t *testing.T, data uint64) []byte {
 	return b.Bytes()
 }
 
-// A guest whose segments touch costs each sandbox 1.7 MB.
+// TestApart refuses a guest whose segments touch: it would cost each sandbox 1.7 MB.
 func TestApart(t *testing.T) {
 	for _, c := range []struct {
 		data  uint64
@@ -45,8 +46,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// The image holds the binaries whole, executable and owned by root, and is the
-// same each time: its hash is its name on the host. Only sudo is set-uid.
+// TestImage shows that the image holds the complete binaries, executable and owned by root. The
+// image is the same each time, because its hash is its name on the host. Only sudo is set-uid.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	contents := map[string][]byte{ // not whole numbers of blocks
@@ -88,7 +89,7 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Mode()&0o7777 != mode { // the reader leaves the bits where Unix has them
+		if info.Mode()&0o7777 != mode { // the reader returns the mode bits in Unix's form
 			t.Errorf("%s: mode %o", name, uint32(info.Mode()))
 		}
 		if st, ok := info.Sys().(*erofs.Stat); !ok || st.UID != 0 || st.GID != 0 {

@@ -1,12 +1,12 @@
-// Licenses writes the notices of everything that Carrel's programs carry: the modules that are
-// linked, the Go standard library, and what is named by hand. It fails for a module in which no
-// licence is recognised, and for a licence that is not allowed.
+// Licenses writes the notices of all parts of Carrel's programs: the linked modules, the Go
+// standard library, and parts named on the command line. It fails for a module without a recognised
+// licence, and for a licence that is not allowed.
 //
 //	licenses -o notices.json.gz [-add NAME,VERSION,LICENSE,FILE,...]... PACKAGE...
 //
-// A file that is right already is left as it is, so that make builds nothing again.
+// It does not touch a file that is already right, so that make builds nothing again.
 //
-// Licences are recognised by the classifier that go-licenses uses too.
+// It recognises licences with the same classifier as go-licenses.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"strings"
 )
 
-// notice is one part of the programs, and matches package notices of the main module.
+// notice is one part of the programs. It matches package notices of the main module.
 type notice struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
@@ -37,7 +37,7 @@ type text struct {
 	Text string `json:"text"`
 }
 
-// allowed are the licences, as SPDX names them, that parts of the programs may have.
+// allowed are the licences, by their SPDX names, that parts of the programs may have.
 var allowed = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "PSF-2.0", "Unlicense", "Zlib",
 }
@@ -82,7 +82,7 @@ func run(out string, added []notice, packages []string) error {
 	return os.WriteFile(out, packed, 0o644)
 }
 
-// refused says which parts have no known licence, or one that is not allowed.
+// refused lists the parts without a known licence, and those with one that is not allowed.
 func refused(all []notice) error {
 	var errs []error
 	for _, n := range all {
@@ -98,7 +98,7 @@ func refused(all []notice) error {
 	return errors.Join(errs...)
 }
 
-// byHand reads a part that is given as NAME,VERSION,LICENSE,FILE,...
+// byHand reads a part in the form NAME,VERSION,LICENSE,FILE,...
 func byHand(s string) (notice, error) {
 	f := strings.Split(s, ",")
 	if len(f) < 4 {
@@ -115,7 +115,7 @@ func byHand(s string) (notice, error) {
 	return n, nil
 }
 
-// pack makes the same bytes of the same notices.
+// pack returns the same bytes for the same notices.
 func pack(all []notice) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

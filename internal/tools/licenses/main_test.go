@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// world makes a module that imports another one with a licence file, and goes there.
+// world makes a module that imports another one with a licence file, and changes to its directory.
 func world(t *testing.T, licence string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func world(t *testing.T, licence string) {
 	t.Chdir(dir)
 }
 
-// licenceText is a licence as Go's own distribution has it.
+// licenceText returns the text of a licence from Go's own distribution.
 func licenceText(t *testing.T) string {
 	t.Helper()
 	_, root := standardLibrary()

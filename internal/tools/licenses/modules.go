@@ -16,7 +16,7 @@ import (
 	"github.com/google/licenseclassifier/v2/assets"
 )
 
-// linked is what "go list" says about a package.
+// linked is the output of "go list" for a package.
 type linked struct {
 	ImportPath string
 	Dir        string
@@ -30,8 +30,8 @@ type linked struct {
 // targets are the systems that the programs are built for.
 var targets = []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"}
 
-// packagesOf lists all that packages link on some target. Those that are not for a target are left
-// out there.
+// packagesOf lists everything that packages link on some target. For each target it leaves out
+// packages that do not exist there.
 func packagesOf(patterns []string) ([]linked, error) {
 	seen := map[string]linked{}
 	for _, target := range targets {
@@ -67,8 +67,7 @@ func packagesOf(patterns []string) ([]linked, error) {
 	return all, nil
 }
 
-// modules makes a notice for each module outside ours that packages link, and one for the standard
-// library.
+// modules makes a notice for each linked module except ours, and one for the standard library.
 func modules(patterns []string) ([]notice, error) {
 	packages, err := packagesOf(patterns)
 	if err != nil {
@@ -106,7 +105,7 @@ func modules(patterns []string) ([]notice, error) {
 	return all, nil
 }
 
-// standardLibrary is the part that every Go program carries.
+// standardLibrary returns the notice of the part that every Go program contains.
 func standardLibrary() (n notice, root string) {
 	out, err := exec.Command("go", "env", "GOROOT", "GOVERSION").Output()
 	fields := strings.Fields(string(out))
@@ -116,13 +115,14 @@ func standardLibrary() (n notice, root string) {
 	return notice{Name: "the Go standard library", Version: fields[1]}, fields[0]
 }
 
-// licenceName is what files of licences and notices are called; sources with such a name are none,
-// and those for a module's documents (LICENSE.docs) or its logo do not hold for what is linked.
+// licenceName matches names of files with licences and notices. Source files with such a name do
+// not count. Neither do licences of a module's documents (LICENSE.docs) or logo, because those are
+// not linked.
 var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|unlicense|notice|patents|authors)([.-].*)?$`)
 
 var otherWorks = regexp.MustCompile(`(?i)(\.go|\.docs|-logo)$`)
 
-// licenceFiles are the files of licences and notices in a directory and those above it, up to root.
+// licenceFiles returns the licence and notice files of a directory and its parents, up to root.
 func licenceFiles(dir, root string) ([]string, error) {
 	var out []string
 	for {
@@ -142,7 +142,7 @@ func licenceFiles(dir, root string) ([]string, error) {
 	}
 }
 
-// read takes in the texts of files and recognises their licences.
+// read adds the texts of files and recognises their licences.
 func (n *notice) read(known *classifier.Classifier, root string, files []string) error {
 	slices.Sort(files)
 	for _, file := range slices.Compact(files) {

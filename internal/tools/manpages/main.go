@@ -1,4 +1,4 @@
-// Manpages writes a manual page for each command of carrel, from what the command says of itself.
+// Manpages writes a manual page for each command of carrel, from the command's own help.
 //
 //	manpages -o DIR
 //
@@ -30,7 +30,7 @@ func main() {
 }
 
 func run(dir string) error {
-	// Defaults that depend on who runs this and where must not stand in a page.
+	// A page must not contain defaults that depend on the user and the machine.
 	for _, name := range []string{"HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"} {
 		if err := os.Unsetenv(name); err != nil {
 			return err
@@ -50,7 +50,7 @@ func run(dir string) error {
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Carrel", Manual: "Carrel", Date: &when}, dir)
 }
 
-// plain takes defaults that are paths of this machine out of a command and all below it.
+// plain removes defaults that are paths of this machine from a command and all its subcommands.
 func plain(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.DefValue) > 1 && f.DefValue[0] == '/' {

@@ -1,5 +1,5 @@
-// Command pack compresses a program that another one carries, and writes the SHA-256 of what it unpacks to beside it, as
-// OUT.zst and OUT.sum.
+// Command pack compresses a program for embedding in another one. It writes OUT.zst, and the
+// SHA-256 of the unpacked program as OUT.sum.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command protogen compiles .proto files to Go with the pinned plugins
-// protoc-gen-go and protoc-gen-connect-go, so that no protoc needs to be
-// installed. It is run by go generate.
+// Command protogen compiles .proto files to Go with the pinned plugins protoc-gen-go and
+// protoc-gen-connect-go. So no protoc needs to be installed. go generate runs it.
 //
 //	protogen -I DIR -out DIR FILE…
 package main
@@ -70,7 +69,7 @@ func run(include, out, module string, files []string) error {
 	return nil
 }
 
-// toProto prefers the compiler's own descriptor, which still has the comments.
+// toProto prefers the compiler's own descriptor, because that still has the comments.
 func toProto(f protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {
 	if r, ok := f.(interface {
 		FileDescriptorProto() *descriptorpb.FileDescriptorProto

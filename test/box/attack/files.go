@@ -16,10 +16,10 @@ var _ = register(map[string]func(target){
 	"gitswap": swapGit,
 })
 
-// mark is what an attack writes into canaries.
+// mark is the text that an attack writes into canaries.
 const mark = "written by the attack\n"
 
-// readAll reads the files and lists the directories in "paths", by every way to open one.
+// readAll reads the files and lists the directories in "paths". It tries every way to open one.
 func readAll(t target) {
 	for _, p := range strings.Split(t["paths"], ":") {
 		data, err := os.ReadFile(p)
@@ -43,7 +43,7 @@ func readAll(t target) {
 	}
 }
 
-// writeEveryWay changes "file" and its directory by each call that can.
+// writeEveryWay changes "file" and its directory, by each call that can do it.
 func writeEveryWay(t target) {
 	file := t["file"]
 	dir := filepath.Dir(file)
@@ -104,7 +104,7 @@ func appendTo(file string) error {
 	return err
 }
 
-// dotdot leaves the working directory upwards, and by changed roots.
+// dotdot leaves the working directory upwards, also after chroot.
 func dotdot(t target) {
 	rel, err := filepath.Rel(t["project"], t["file"])
 	if err != nil {
@@ -122,7 +122,7 @@ func dotdot(t target) {
 		return appendTo(fmt.Sprintf("/dev/fd/%d/%s", fd, rel))
 	}())
 	if os.Mkdir("jail", 0o755) == nil {
-		// The classical way out of a chroot: a directory above the new root stays open.
+		// The classical escape from a chroot: keep a directory above the new root open.
 		up, _ := unix.Open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		err := unix.Chroot("jail")
 		fmt.Printf("no chroot: %v\n", err)
@@ -150,14 +150,14 @@ func symlinks(t target) {
 			data, err := os.ReadFile(p)
 			show(p, data, err)
 		}
-		// What is a link to the denied is moved into place and back.
+		// Move a link to the denied file into place and back.
 		_ = os.Rename(link, link+"-moved")
 		data, err := os.ReadFile(link + "-moved")
 		show(link, data, err)
 	}
 }
 
-// renames moves what lies above a denied file, "secret" being below "project", and looks again.
+// renames moves the directories above a denied file and looks again. "secret" is below "project".
 func renames(t target) {
 	rel, _ := filepath.Rel(t["project"], t["secret"])
 	parts := strings.Split(rel, "/")
@@ -170,7 +170,7 @@ func renames(t target) {
 			show(to, data, err)
 			_ = os.Rename(to, at)
 		}
-		// Or something else is put in its place, with the old one beside it.
+		// Or put something else in its place, with the old one next to it.
 		other := filepath.Join(t["project"], fmt.Sprintf("other%d", i))
 		_ = os.Mkdir(other, 0o755)
 		if err := unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err == nil {
@@ -179,13 +179,13 @@ func renames(t target) {
 			_ = unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
 		}
 	}
-	// A denied file whose directory is taken away may lose its mask.
+	// A denied file may lose its mask if its directory is removed.
 	_ = os.RemoveAll(filepath.Join(t["project"], parts[0]))
 	data, err := os.ReadFile(t["secret"])
 	show("after removal "+t["secret"], data, err)
 }
 
-// hardLinks gives files second names on the other side of the wall.
+// hardLinks makes hard links across the wall.
 func hardLinks(t target) {
 	in := filepath.Join(t["project"], "hard")
 	for i, from := range []string{t["file"], t["secret"]} {
@@ -208,7 +208,7 @@ func hardLinks(t target) {
 	try("a name outside", os.Link(in, filepath.Join(filepath.Dir(t["file"]), "hard")))
 }
 
-// reopen opens what is open for reading (standard input among them) once more, for writing.
+// reopen opens readable descriptors (standard input among them) again for writing.
 func reopen(t target) {
 	fd, err := unix.Open(t["file"], unix.O_RDONLY, 0)
 	fmt.Printf("open %s: %v\n", t["file"], err)
@@ -222,7 +222,7 @@ func reopen(t target) {
 	}
 }
 
-// plant creates each of "paths" in a few ways.
+// plant creates each of "paths" in several ways.
 func plant(t target) {
 	for _, p := range strings.Split(t["paths"], ":") {
 		_ = os.MkdirAll(filepath.Dir(p), 0o755)
@@ -238,7 +238,7 @@ func plant(t target) {
 			_ = os.Remove(tmp + ".link")
 			say("symlink "+p, os.Symlink(tmp, p))
 		}
-		// The directory above it is made elsewhere, whole, and moved into place.
+		// Make the complete directory in another place and move it here.
 		if dir := filepath.Dir(p); dir != t["project"] {
 			_ = os.MkdirAll(tmp+".d", 0o755)
 			_ = os.WriteFile(filepath.Join(tmp+".d", filepath.Base(p)), []byte(mark), 0o755)
@@ -248,15 +248,15 @@ func plant(t target) {
 		}
 		say("remove "+p, os.Remove(p))
 		say("create again "+p, os.WriteFile(p, []byte(mark), 0o755))
-		// The repository comes back to what was made without it.
+		// Move the repository back to the files that were made without it.
 		say("move the repository back", os.Rename(tmp+".old/.git", filepath.Join(filepath.Dir(p), ".git")))
 	}
 }
 
-// say says how something ended, whose success the test judges afterwards.
+// say prints the result of a step. The test judges later whether it did harm.
 func say(what string, err error) { fmt.Printf("%s: %v\n", what, err) }
 
-// swapGit moves a whole repository directory away and its like with a hook into its place.
+// swapGit moves a whole repository directory away and a copy with a hook into its place.
 func swapGit(t target) {
 	git, fake := filepath.Join(t["project"], ".git"), filepath.Join(t["project"], "fake")
 	_ = os.MkdirAll(fake+"/hooks", 0o755)
@@ -264,10 +264,10 @@ func swapGit(t target) {
 	_ = os.WriteFile(fake+"/config", []byte(mark), 0o644)
 	fmt.Println(unix.Renameat2(unix.AT_FDCWD, git, unix.AT_FDCWD, fake, unix.RENAME_EXCHANGE))
 	fmt.Println(os.Rename(git, git+".old"), os.Rename(fake, git))
-	// A file ".git" leads git to any directory.
+	// A file ".git" can point git to any directory.
 	fmt.Println(os.WriteFile(git, []byte("gitdir: "+fake+"\n"), 0o644))
 	fmt.Println(os.Symlink("fake", git))
-	// From within, by a working directory below.
+	// From a working directory inside the repository.
 	fmt.Println(os.Chdir(git+"/objects"), os.WriteFile("../hooks/post-checkout", []byte(mark), 0o755))
 	fmt.Println(os.Rename("../hooks", "../hooks.old"), os.Mkdir("../hooks", 0o755), os.WriteFile("../hooks/post-checkout", []byte(mark), 0o755))
 }
@@ -323,7 +323,8 @@ func overwriteExe(t target) {
 	if t.boxed() {
 		more, _ := filepath.Glob("/proc/[0-9]*/exe")
 		for _, p := range append(more, "/proc/self/exe") {
-			// The own program is in a directory that may be read, and is not what this is about, but may not be written either.
+			// This program itself may be read: that is not the point here. But it may not be
+			// written.
 			if fd, err := unix.Open(p, unix.O_RDONLY, 0); err == nil {
 				paths = append(paths, fmt.Sprintf("/proc/self/fd/%d", fd))
 			}
@@ -360,7 +361,7 @@ func byHandle(t target) {
 	}
 }
 
-// scratch writes files to the directories that everybody shares; the test looks for them outside.
+// scratch writes files to the directories that everybody shares. The test looks for them outside.
 func scratch(t target) {
 	for _, p := range strings.Split(t["paths"], ":") {
 		fmt.Println(p, os.WriteFile(p, []byte(mark), 0o644))

@@ -1,4 +1,5 @@
 package main
 
-// int80 is a system call by the 32-bit door of a 64-bit kernel, by the numbers of that architecture.
+// int80 makes a system call through the 32-bit entry of a 64-bit kernel, with that architecture's
+// numbers.
 func int80(n, a, b, c int) int

@@ -19,7 +19,8 @@ var _ = register(map[string]func(target){
 	"hostname": hostname, "perf": perf, "caps": caps,
 })
 
-// sysctl opens every knob of the kernel for writing, and writes the value that it has into the best ones.
+// sysctl opens every kernel setting for writing, and writes its present value into the most
+// dangerous ones.
 func sysctl(target) {
 	for _, root := range []string{"/proc/sys", "/sys/kernel", "/sys/module", "/sys/fs", "/sys/power", "/sys/devices/system"} {
 		_ = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -41,7 +42,7 @@ func sysctl(target) {
 	}
 }
 
-// procFiles opens, without using, the files that tell about the kernel or command it.
+// procFiles opens the files that describe or control the kernel. It does not use them.
 func procFiles(target) {
 	for _, p := range []string{"/proc/kcore", "/proc/kmsg", "/proc/kpageflags", "/proc/kpagecount", "/proc/kpagecgroup", "/proc/kallsyms.addresses", "/proc/mtrr",
 		"/proc/vmallocinfo", "/proc/slabinfo", "/proc/timer_list", "/proc/sched_debug", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
@@ -65,7 +66,7 @@ func procFiles(target) {
 	}
 }
 
-// devices opens what gives the whole machine away, by name and by nodes of its own.
+// devices opens devices that give the whole machine away, by name and by nodes that it makes.
 func devices(t target) {
 	var paths []string
 	for _, p := range []string{"mem", "kmem", "port", "kmsg", "kvm", "fuse", "loop-control", "loop0", "tty0", "tty1", "vcs", "vcsa1", "console", "hwrng", "vsock", "userfaultfd",
@@ -95,7 +96,7 @@ func devices(t target) {
 	}
 }
 
-// namespaces makes new ones and enters others, by each call that can.
+// namespaces makes new namespaces and enters others, by each call that can do it.
 func namespaces(t target) {
 	for name, flag := range map[string]uintptr{"user": unix.CLONE_NEWUSER, "user and mount": unix.CLONE_NEWUSER | unix.CLONE_NEWNS, "user and net": unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
 		"user and pid": unix.CLONE_NEWUSER | unix.CLONE_NEWPID, "user, ipc, uts": unix.CLONE_NEWUSER | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, "user and cgroup": unix.CLONE_NEWUSER | unix.CLONE_NEWCGROUP,
@@ -151,7 +152,7 @@ func clone3(flags uintptr) error {
 	return errno(e)
 }
 
-// keyAdd puts "secret" into the user's keyring, and unlinks it with remove=1.
+// keyAdd puts "secret" into the user's keyring. With remove=1 it unlinks it.
 func keyAdd(t target) {
 	if t["remove"] != "" {
 		for _, name := range []string{t["name"], t["name"] + "-planted"} {
@@ -167,12 +168,12 @@ func keyAdd(t target) {
 	}
 	id, err := unix.AddKey("user", t["name"], []byte(t["secret"]), unix.KEY_SPEC_USER_KEYRING)
 	if err == nil {
-		err = unix.KeyctlSetperm(id, 0x3f3f0000) // whoever possesses it, and the user
+		err = unix.KeyctlSetperm(id, 0x3f3f0000) // for possessors and for the user
 	}
 	fmt.Println("key", id, err)
 }
 
-// keyring looks for the caller's keys, and leaves one.
+// keyring looks for the caller's keys, and leaves a key.
 func keyring(t target) {
 	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING, unix.KEY_SPEC_PROCESS_KEYRING} {
 		id, err := unix.KeyctlSearch(ring, "user", t["name"], 0)
@@ -227,7 +228,7 @@ func perf(target) {
 	}
 }
 
-// uring sets a ring up: its openat, connect and send never pass a system call filter.
+// uring makes an io_uring. Its openat, connect and send never pass a system call filter.
 func uring(t target) {
 	var params [120]byte
 	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafe.Pointer(&params)), 0)
@@ -237,7 +238,7 @@ func uring(t target) {
 	}
 }
 
-// userfault handles own page faults, which stops the kernel in the middle of a copy.
+// userfault handles page faults itself. That can stop the kernel in the middle of a copy.
 func userfault(target) {
 	fd, _, e := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1, 0, 0) // user mode only
 	if try("userfaultfd", errno(e)) {
@@ -249,7 +250,7 @@ func userfault(target) {
 	}
 }
 
-// families makes sockets that reach more than a network does.
+// families makes sockets that reach more than the network.
 func families(target) {
 	for _, s := range []struct {
 		name               string
@@ -359,7 +360,7 @@ func sharedMemory(t target) {
 	fmt.Println(appendTo(t["file"]), os.WriteFile(t["file"]+".new", []byte(mark), 0o666))
 }
 
-// cgroups opens what releases and limits other groups.
+// cgroups opens files that free or limit other groups.
 func cgroups(target) {
 	for _, root := range []string{"/sys/fs/cgroup", "/cgroup"} {
 		_ = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -386,7 +387,8 @@ func cgroups(target) {
 	}
 }
 
-// foreign calls the kernel as 32-bit and x32 programs do, past filters that know the numbers of one architecture.
+// foreign calls the kernel as 32-bit and x32 programs do, to pass filters that know only one
+// architecture's numbers.
 func foreign(target) {
 	if n := int80(20, 0, 0, 0); n > 0 {
 		harm("int 0x80 getpid is %d", n)
@@ -406,13 +408,13 @@ func foreign(target) {
 	fmt.Println("no x32:", e)
 }
 
-// clocks sets times and other things of the whole machine to what they are.
+// clocks sets times and other global values of the machine to their present values.
 func clocks(target) {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &now)
 	try("clock_settime", errno2(unix.Syscall(unix.SYS_CLOCK_SETTIME, unix.CLOCK_REALTIME, uintptr(unsafe.Pointer(&now)), 0)))
 	var tx unix.Timex
-	tx.Modes = 0x8000 // ADJ_OFFSET_SINGLESHOT would be read-only; ADJ_TICK needs the right
+	tx.Modes = 0x8000 // ADJ_OFFSET_SINGLESHOT would be read-only; this needs the right
 	tx.Modes = 0x4000
 	tx.Tick = 10000
 	_, err := unix.Adjtimex(&tx)
@@ -426,7 +428,7 @@ func clocks(target) {
 
 func errno2(_, _ uintptr, e syscall.Errno) error { return errno(e) }
 
-// coreDump crashes in the working directory with the limit raised.
+// coreDump crashes in the working directory with a raised limit.
 func coreDump(t target) {
 	var l unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_CORE, &l)
@@ -451,21 +453,21 @@ func setuidCopy(t target) {
 	}
 }
 
-// setuidChild is that program: it reads what only root may.
+// setuidChild is that program: it reads a file that only root may read.
 func setuidChild(t target) {
 	fmt.Println("ids", os.Getuid(), os.Geteuid())
 	data, err := os.ReadFile(t["secret"])
 	show(t["secret"], data, err)
 }
 
-// hostname renames the machine to what it is called.
+// hostname sets the machine's name to its present name.
 func hostname(target) {
 	name, _ := os.Hostname()
 	try("sethostname", unix.Sethostname([]byte(name)))
 	try("setdomainname", unix.Setdomainname([]byte("(none)")))
 }
 
-// caps uses rights, and asks whether there are any.
+// caps uses capabilities, and checks whether there are any.
 func caps(t target) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {

@@ -1,8 +1,9 @@
-// Command attack is the hostile program of the escape suite: "attack NAME key=value…" tries one
-// way out. It writes a line that begins with HARM for each thing that it achieved and that no box may
-// allow, what it could read, and what refused the rest. The test judges that, and the canaries.
+// Command attack is the hostile program of the escape suite: "attack NAME key=value…" tries one way
+// out. It prints a line beginning with HARM for each success that no box may allow. It also prints
+// the data that it could read, and the errors of everything else. The test judges this output, and
+// the canaries.
 //
-// It also runs without the box, even as root, so it aims at nothing but what its arguments name.
+// It also runs without the box, even as root. So it attacks only what its arguments name.
 package main
 
 import (
@@ -12,19 +13,20 @@ import (
 	"strings"
 )
 
-// target is what an attack aims at.
+// target holds the arguments: the things to attack.
 type target map[string]string
 
-// number is a value as a number.
+// number returns a value as a number.
 func (t target) number(key string) int {
 	n, _ := strconv.Atoi(t[key])
 	return n
 }
 
-// boxed reports whether the test says that the program is in a box, so that it may aim at all it sees.
+// boxed reports whether the program is in a box, as the test says. It may then attack everything it
+// sees.
 func (t target) boxed() bool { return t["boxed"] == "1" }
 
-// attacks are the ways out, and a few helpers of the test that must run as another user.
+// attacks are the attacks, and some helpers of the test that must run as another user.
 var attacks = map[string]func(target){}
 
 // register adds some.
@@ -35,10 +37,10 @@ func register(m map[string]func(target)) bool {
 	return true
 }
 
-// harm says that something was achieved.
+// harm reports a success of the attack.
 func harm(format string, args ...any) { fmt.Printf("HARM "+format+"\n", args...) }
 
-// try says HARM if err is nil, and otherwise what refused.
+// try prints HARM if err is nil, and the error otherwise.
 func try(what string, err error) bool {
 	if err == nil {
 		harm("%s", what)
@@ -48,7 +50,7 @@ func try(what string, err error) bool {
 	return false
 }
 
-// show writes down what could be read, in which the test looks for secrets.
+// show prints data that could be read. The test looks for secrets in it.
 func show(what string, data []byte, err error) {
 	if err != nil {
 		fmt.Printf("no %s: %v\n", what, err)

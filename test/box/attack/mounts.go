@@ -11,7 +11,8 @@ import (
 
 var _ = register(map[string]func(target){"mounts": mounts, "naive": naive})
 
-// naive is a box whose only wall is a mount: what the next attack takes away. The test starts it in namespaces of its own.
+// naive is a box whose only wall is a mount. The next attack removes that. The test starts it in
+// its own namespaces.
 func naive(t target) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		panic(err)
@@ -33,11 +34,11 @@ func naive(t target) {
 	mounts(t)
 }
 
-// mounts takes masks away and lays other things over things, by the old and the new calls.
+// mounts removes masks and mounts other things over existing ones, by the old and the new calls.
 func mounts(t target) {
 	dir := filepath.Join(t["project"], "mnt")
 	_ = os.Mkdir(dir, 0o755)
-	// A detached copy of a tree has no masks that came later; a recursive one without them has none at all.
+	// A detached copy of a tree lacks later masks; one that is not recursive has none at all.
 	for _, at := range []string{"/", filepath.Dir(filepath.Dir(t["secret"]))} {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE)
 		if try("open_tree of "+at, err) {

@@ -14,11 +14,12 @@ import (
 
 var _ = register(map[string]func(target){"nethost": nethost})
 
-// metadata is where clouds tell machines their secrets.
+// metadata is the address where machines in clouds get their secrets.
 const metadata = "169.254.169.254"
 
-// nethost is a machine's network in miniature, in a network namespace that the test made: the metadata address and the
-// name servers of /etc/resolv.conf are on its loopback, and what they hear is written down. It runs "run", words divided by "\x01".
+// nethost is a small model of a machine's network, in a network namespace that the test made. Its
+// loopback has the metadata address and the name servers of /etc/resolv.conf, and it prints what
+// they receive. It runs "run", whose words are separated by "\x01".
 func nethost(t target) {
 	runtime.LockOSThread()
 	for i, a := range append(strings.Split(t["servers"], ","), metadata, "127.0.0.1") {
@@ -52,7 +53,7 @@ func nethost(t target) {
 			_ = c.Close()
 		}
 	}()
-	// What runs has none of the rights that made this.
+	// The program in "run" gets none of the rights that made this network.
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	words := strings.Split(t["run"], "\x01")
 	cmd := exec.Command(words[0], words[1:]...)
@@ -62,7 +63,7 @@ func nethost(t target) {
 	os.Exit(0) // the "end" is that of what ran
 }
 
-// address gives loopback an address more.
+// address adds an address to the loopback.
 func address(name, ip string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -94,7 +95,7 @@ func up() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
 }
 
-// answerNames says of every name that it is the metadata address, and writes it down.
+// answerNames answers every name with the metadata address, and prints the name.
 func answerNames(c net.PacketConn) {
 	buf := make([]byte, 1500)
 	for {
@@ -110,7 +111,7 @@ func answerNames(c net.PacketConn) {
 			name += string(buf[end+1:end+1+int(buf[end])]) + "."
 			end += 1 + int(buf[end])
 		}
-		fmt.Println("ASKED", strings.ToLower(name)) // case is chosen at random by some
+		fmt.Println("ASKED", strings.ToLower(name)) // some resolvers choose case at random
 		if end += 5; end > n {
 			continue
 		}

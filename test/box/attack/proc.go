@@ -20,8 +20,8 @@ var _ = register(map[string]func(target){
 	"victim": victim, "procroot": procRoot, "trace": trace, "signals": signals, "environ": environ, "pids": listPids,
 })
 
-// victim is a process that waits to be harmed. It holds the word "secret" in its memory and in descriptor 9, says where, and
-// writes down what happens to it.
+// victim is a process that waits for harm. It holds the word "secret" in its memory and in
+// descriptor 9 and prints their places. It prints everything that happens to it.
 func victim(t target) {
 	secret := []byte(t["secret"])
 	f, err := os.Open(t["file"])
@@ -58,7 +58,7 @@ func victim(t target) {
 	}
 }
 
-// victims are the processes to aim at: the one that is named and, in a box, all but this one.
+// victims returns the processes to attack: the named one and, in a box, all but this one.
 func victims(t target) []int {
 	pids := []int{t.number("victim")}
 	if t.boxed() {
@@ -73,7 +73,7 @@ func victims(t target) []int {
 	return pids
 }
 
-// procRoot goes through the links of other processes.
+// procRoot follows the links of other processes in /proc.
 func procRoot(t target) {
 	for _, pid := range victims(t) {
 		for _, at := range []string{"root", "cwd", "fd/9", "task/" + strconv.Itoa(pid) + "/root"} {
@@ -93,7 +93,7 @@ func procRoot(t target) {
 	}
 }
 
-// trace looks into the memory and descriptors of other processes and changes them.
+// trace reads and changes the memory and descriptors of other processes.
 func trace(t target) {
 	runtime.LockOSThread()
 	address := uintptr(t.number("address"))
@@ -152,7 +152,7 @@ func trace(t target) {
 
 func cbytes(s string) *byte { return (*byte)(cstring(s)) }
 
-// signals sends signals to processes outside, by number, whatever they are inside.
+// signals sends signals to processes outside by number, whatever that number means inside.
 func signals(t target) {
 	pid := t.number("victim")
 	for name, f := range map[string]func() error{
@@ -203,7 +203,7 @@ func signals(t target) {
 	if !t.boxed() {
 		return
 	}
-	// Whoever is left after a signal to everybody. In a box only: outside this would be the whole machine.
+	// Send a signal to everybody. Only in a box: outside that is the whole machine.
 	signal.Ignore(syscall.SIGUSR1)
 	fmt.Println("everybody:", unix.Kill(-1, unix.SIGUSR1))
 	for pid := 2; pid < 70000; pid++ {
@@ -215,7 +215,7 @@ func signals(t target) {
 	}
 }
 
-// environ reads the environment, its own, its ancestors' and everybody's.
+// environ reads environments: its own, its ancestors' and everybody's.
 func environ(t target) {
 	fmt.Println(strings.Join(os.Environ(), "\n"))
 	paths := []string{"/proc/self/environ", fmt.Sprintf("/proc/%d/environ", os.Getppid()), fmt.Sprintf("/proc/%d/environ", t.number("victim"))}
@@ -229,7 +229,7 @@ func environ(t target) {
 		data, err := os.ReadFile(p)
 		show(p, data, err)
 	}
-	// What the environment of the box's makers was lies in the memory of whoever is left of them.
+	// The processes that made the box may still run and hold its environment in memory.
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", os.Getppid()))
 	if err == nil && t.boxed() {
 		harm("memory of the parent")
@@ -237,7 +237,7 @@ func environ(t target) {
 	}
 }
 
-// listPids lists the processes in sight.
+// listPids lists the visible processes.
 func listPids(target) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {

@@ -15,7 +15,7 @@ import (
 
 var _ = register(map[string]func(target){"raceread": raceRead, "racewrite": raceWrite, "racename": raceName, "racesocket": raceSocket, "raceparent": raceParent})
 
-// race runs what changes and what uses at once, for "ms" milliseconds.
+// race runs change and use at the same time, for "ms" milliseconds.
 func race(t target, change, use func()) {
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -34,7 +34,8 @@ func race(t target, change, use func()) {
 	fmt.Println("rounds", n.Load())
 }
 
-// raceRead turns a directory into a link to the denied one, and back, while others read through it.
+// raceRead turns a directory into a link to the denied one and back, while other goroutines read
+// through it.
 func raceRead(t target) {
 	secret := t["secret"]
 	p, good, link := filepath.Join(t["project"], "p"), filepath.Join(t["project"], "good"), filepath.Join(t["project"], "link")
@@ -53,7 +54,7 @@ func raceRead(t target) {
 	})
 }
 
-// raceWrite does the same with a file that may not be written, creating, renaming and linking too.
+// raceWrite does the same with a file that may not be written. It also creates, renames and links.
 func raceWrite(t target) {
 	file := t["file"]
 	p, good, link := filepath.Join(t["project"], "p"), filepath.Join(t["project"], "good"), filepath.Join(t["project"], "link")
@@ -69,8 +70,8 @@ func raceWrite(t target) {
 	})
 }
 
-// raceName changes the text of a path between the look of whoever decides and the kernel's own. "good" and "path" have the same
-// length; both are below the working directory.
+// raceName changes the text of a path between the check and the kernel's own read. "good" and
+// "path" have the same length; both are below the working directory.
 func raceName(t target) {
 	name := append([]byte(t["path"]), 0)
 	good := append([]byte(t["good"]), 0)
@@ -101,7 +102,8 @@ func raceName(t target) {
 	show(t["path"], data, err)
 }
 
-// raceSocket changes the address of a connect between the look and the use: "good" is a socket of its own, "path" the caller's.
+// raceSocket changes the address of a connect between the check and the use: "good" is a socket of
+// its own, "path" the caller's.
 func raceSocket(t target) {
 	good, bad := filepath.Join(t["project"], t["good"]), t["path"]
 	l, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -145,7 +147,7 @@ func raceSocket(t target) {
 	})
 }
 
-// linkAddress is the address of a socket as connect takes it.
+// linkAddress returns the address of a socket in the form of connect.
 func linkAddress(p string) *byte {
 	var a [110]byte
 	a[0] = unix.AF_UNIX
@@ -153,7 +155,8 @@ func linkAddress(p string) *byte {
 	return &a[0]
 }
 
-// raceParent moves a directory with a denied file to and fro while others read it by both names.
+// raceParent moves a directory with a denied file back and forth while other goroutines read it by
+// both names.
 func raceParent(t target) {
 	dir := filepath.Dir(t["secret"])
 	moved := filepath.Join(t["project"], "moved")

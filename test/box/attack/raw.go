@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// cstring is a NUL-terminated copy of s.
+// cstring returns a NUL-terminated copy of s.
 func cstring(s string) unsafe.Pointer {
 	p, err := syscall.BytePtrFromString(s)
 	if err != nil {

@@ -18,7 +18,8 @@ var _ = register(map[string]func(target){
 	"unix": unixSockets, "agent": sshAgent, "tcp": tcp, "names": names, "interfaces": interfaces, "terminal": terminal, "pts": otherTerminals,
 })
 
-// unixSockets sends a mark to each of the sockets "paths", which may be abstract ("@…"), by every call that can.
+// unixSockets sends a mark to each of the sockets "paths", which may be abstract ("@…"), by every
+// call that can do it.
 func unixSockets(t target) {
 	for i, p := range strings.Split(t["paths"], ":") {
 		names := []string{p}
@@ -117,7 +118,7 @@ func tcp(t target) {
 	}
 }
 
-// names carries "word" out in the questions to name servers.
+// names sends "word" to name servers inside questions.
 func names(t target) {
 	r := &net.Resolver{PreferGo: true}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -142,7 +143,7 @@ func names(t target) {
 	}
 }
 
-// interfaces shows what is told of the machine's network.
+// interfaces prints information about the machine's network.
 func interfaces(target) {
 	all, _ := net.InterfaceAddrs()
 	fmt.Println("addresses", all)
@@ -154,7 +155,7 @@ func interfaces(target) {
 	}
 }
 
-// terminal types into the caller's terminal, so that the shell runs it afterwards.
+// terminal types into the caller's terminal, for the shell to run it afterwards.
 func terminal(t target) {
 	files := []int{0, 1, 2}
 	for _, p := range []string{"/dev/tty", t["terminal"], "/dev/console", "/dev/pts/0", "/dev/pts/1"} {
@@ -172,7 +173,7 @@ func terminal(t target) {
 				}
 			}
 		}
-		selection := [2]byte{2, 'x'} // "paste the selection" is 3, which types it
+		selection := [2]byte{2, 'x'} // 3, "paste the selection", types it
 		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCLINUX, uintptr(unsafe.Pointer(&selection)))
 		fmt.Println("TIOCLINUX", fd, e)
 		var line int32 = 2
@@ -183,7 +184,7 @@ func terminal(t target) {
 	}
 }
 
-// otherTerminals writes to a terminal of the same user that has nothing to do with this program.
+// otherTerminals writes to a terminal of the same user that does not belong to this program.
 func otherTerminals(t target) {
 	fd, err := unix.Open(t["terminal"], unix.O_RDWR|unix.O_NOCTTY, 0)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uringRead reads a file by a ring: the kernel's own threads open it.
+// uringRead reads a file by a ring, so the kernel's own threads open it.
 func uringRead(ring int, params *[120]byte, path string) ([]byte, error) {
 	at := func(off int) uint32 { return binary.NativeEndian.Uint32(params[off:]) }
 	entries := at(0)

@@ -1,7 +1,7 @@
-// Package canary is the world outside a sandbox, as tests have it: servers on loopback
-// that write down every connection, byte and packet that reaches them. They are as
-// helpful as an attacker's own servers would be: they finish every handshake, for
-// whatever name, agree to every upgrade, and answer anything.
+// Package canary is the world outside a sandbox, for tests: servers on loopback that record every
+// connection, byte and packet that reaches them. They are as helpful as an attacker's own servers
+// would be: they finish every handshake, for any name, agree to every upgrade, and answer
+// everything.
 package canary
 
 import (
@@ -24,7 +24,7 @@ import (
 // Canary is one server: all TCP and UDP ports of some addresses.
 type Canary struct {
 	Name string
-	// Address is where it really is: TCP and UDP on the same port.
+	// Address is the canary's real address: TCP and UDP on the same port.
 	Address string
 
 	ca  *pki.CA
@@ -32,14 +32,14 @@ type Canary struct {
 	udp net.PacketConn
 
 	mu     sync.Mutex
-	seen   [][]byte // one entry for each connection, packet and note
+	seen   [][]byte // one entry per connection, packet and note
 	passed string   // the last barrier
 	open   map[net.Conn]struct{}
 	closed bool
 	busy   sync.WaitGroup
 }
 
-// maxSeen bounds what is kept of one connection.
+// maxSeen bounds the recorded bytes of one connection.
 const maxSeen = 8 << 20
 
 // New starts a canary at a host address, "127.0.0.1" or "[::1]", until the test ends.
@@ -88,7 +88,7 @@ func (c *Canary) close() {
 	c.busy.Wait()
 }
 
-// note begins a new entry and returns its place.
+// note begins a new entry and returns its index.
 func (c *Canary) note(b []byte) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +104,8 @@ func (c *Canary) add(place int, b []byte) {
 	}
 }
 
-// Seen returns everything that arrived, an entry for each connection and packet and one
-// more for what was inside TLS.
+// Seen returns everything that arrived: one entry for each connection and packet, and one more for
+// the contents of TLS.
 func (c *Canary) Seen() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,8 +119,8 @@ func (c *Canary) Seen() [][]byte {
 // barrier is what Settle sends.
 const barrier = "canary: barrier "
 
-// Settle waits until everything that was sent to the canary before is written down and,
-// as the senders have gone, every connection has ended.
+// Settle waits until everything sent to the canary so far is recorded. The senders have gone, so it
+// also waits until every connection has ended.
 func (c *Canary) Settle(t testing.TB) {
 	t.Helper()
 	if c.udp != nil {
@@ -194,7 +194,7 @@ func (c *Canary) servePackets() {
 		}
 		c.note(buf[:n])
 		answer := []byte("ok\n")
-		if n >= 12 && buf[2]&0xf8 == 0 { // a DNS question: itself as the answer
+		if n >= 12 && buf[2]&0xf8 == 0 { // a DNS question: answer with itself
 			answer = bytes.Clone(buf[:n])
 			answer[2] |= 0x80
 		}
@@ -202,7 +202,7 @@ func (c *Canary) servePackets() {
 	}
 }
 
-// recorder writes down what is read.
+// recorder records everything that is read through it.
 type recorder struct {
 	net.Conn
 	canary *Canary
@@ -240,7 +240,7 @@ func (c *Canary) serveConn(r *recorder) {
 			return c.ca.Leaf(h.ServerName)
 		}})
 	if conn.Handshake() != nil {
-		_, _ = io.Copy(io.Discard, r) // all that comes is written down
+		_, _ = io.Copy(io.Discard, r) // reading records everything that comes
 		return
 	}
 	if conn.ConnectionState().NegotiatedProtocol == "h2" {
@@ -250,7 +250,7 @@ func (c *Canary) serveConn(r *recorder) {
 	c.servePlain(&recorder{Conn: conn, canary: c, place: c.note(nil)})
 }
 
-// servePlain answers whatever comes.
+// servePlain answers everything that comes.
 func (c *Canary) servePlain(conn net.Conn) {
 	var pending []byte
 	buf := make([]byte, 1<<16)

@@ -18,17 +18,17 @@ import (
 type World struct {
 	CA       *pki.CA // vouches for all names
 	Canaries []*Canary
-	// SeesQuestions says that somebody calls Asked.
+	// SeesQuestions means that a resolver calls Asked.
 	SeesQuestions bool
 
 	mu        sync.Mutex
-	questions [][]byte // DNS questions that were asked outside
+	questions [][]byte // DNS questions that reached the outside
 
 	Names map[string][]string // what the resolver knows
-	Dial  map[string]string   // where the addresses really are
+	Dial  map[string]string   // the real places of the addresses
 }
 
-// NewWorld starts it until the test ends.
+// NewWorld starts a world that ends with the test.
 func NewWorld(t testing.TB) *World {
 	t.Helper()
 	ca, err := pki.New("Test authority")
@@ -68,8 +68,8 @@ func (w *World) add(t testing.TB, name string, addresses ...string) {
 	}
 }
 
-// AddHost starts a canary on an address of this host that is no loopback one, if
-// there is any, and returns where.
+// AddHost starts a canary on an address of this host other than loopback, if there is one, and
+// returns the address.
 func (w *World) AddHost(t testing.TB) []string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -110,7 +110,7 @@ func (w *World) Asked(q *dns.Msg) {
 	w.questions = append(w.questions, b)
 }
 
-// Questions are the names and types that were asked.
+// Questions returns the names and types of all questions.
 func (w *World) Questions() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,8 +128,8 @@ func (w *World) Questions() []string {
 	return out
 }
 
-// Arrived settles all canaries and returns where the markers of this run were found,
-// by attempt, and what each canary that saw anything saw.
+// Arrived settles all canaries. found are the canaries where the markers of this run were found, by
+// attempt. touched is everything that each canary received, for those that received anything.
 func (w *World) Arrived(t testing.TB, p plan.Plan) (found map[string][]string, touched map[string]int) {
 	t.Helper()
 	found, touched = make(map[string][]string), make(map[string]int)

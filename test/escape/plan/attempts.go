@@ -1,22 +1,21 @@
 package plan
 
-// Reach says where the marker of an attempt may be found.
+// Reach says where the marker of an attempt may arrive.
 type Reach int
 
 // The reaches.
 const (
-	// Open: nowhere under the allow-list; it gets out where everything is allowed.
+	// Open: nowhere under the allow-list. It gets out if everything is allowed.
 	Open Reach = iota
-	// OpenMaybe: like Open, but whether it gets out where everything is allowed depends on
-	// the kernel inside, or on what the stack makes of it.
+	// OpenMaybe: like Open, but it may fail to get out even if everything is allowed. That depends
+	// on the kernel inside and its network stack.
 	OpenMaybe
-	// Never: nowhere, whatever the policy says.
+	// Never: nowhere, under any policy.
 	Never
-	// Control: at Allowed or Echo under the allow-list: it shows that the list lets
-	// something out.
+	// Control: at Allowed or Echo under the allow-list. It shows that the list lets something out.
 	Control
-	// Fronted: inside TLS to Allowed, where only a rule that opens TLS sees it. Without one
-	// it reaches Allowed's own servers and nobody else; with one it reaches nobody.
+	// Fronted: inside TLS to Allowed, where only a rule that opens TLS can see it. Without such a
+	// rule it reaches only Allowed's own servers; with one it reaches nobody.
 	Fronted
 	// Opaque: like Fronted, but the wire may also refuse it.
 	Opaque
@@ -26,19 +25,19 @@ const (
 type Attempt struct {
 	Name  string
 	Reach Reach
-	// Refused demands that the program inside sees an immediate refusal where the policy
-	// denies it: a reset of TCP, port unreachable for UDP. Where names decide, the reset may
-	// come after the first bytes.
+	// Refused demands that the program inside sees an immediate refusal if the policy denies the
+	// attempt: a reset of TCP, port unreachable for UDP. If names decide, the reset may come after
+	// the first bytes.
 	Refused bool
-	// Deaf demands that nobody answers, not even the wire itself.
+	// Deaf demands that nothing answers, not even the wire itself.
 	Deaf bool
-	// Asked says that it shows in the DNS questions alone, where they can be seen.
+	// Asked means that the marker appears only in DNS questions, if those can be seen.
 	Asked bool
-	// Root says that only root inside can try.
+	// Root means that only root inside can try.
 	Root bool
 }
 
-// Attempts are all ways out. The place of one in the list is part of its marker.
+// Attempts are all ways out. The index of an attempt is part of its marker.
 var Attempts = []Attempt{
 	// What the list allows.
 	{Name: "control-tls", Reach: Control},
@@ -97,8 +96,8 @@ var Attempts = []Attempt{
 	{Name: "sni-other-type", Reach: Open},
 	{Name: "sni-bad-length", Reach: Open},
 	{Name: "sni-allowed-at-denied-address", Reach: Open, Refused: true},
-	// Its own address for an allowed name, but never asked for: after a restart of the daemon
-	// that is how every connection looks. The wire asks by itself.
+	// An allowed name at its own address, but never asked for. Every connection looks like this
+	// after a restart of the daemon. The wire then asks by itself.
 	{Name: "sni-allowed-never-asked", Reach: Fronted},
 	{Name: "ech-outer-allowed", Reach: Open},
 	{Name: "ech-old-codepoint", Reach: Open},
@@ -124,7 +123,7 @@ var Attempts = []Attempt{
 	{Name: "fronting-websocket", Reach: Fronted},
 	{Name: "fronting-h2", Reach: Fronted},
 
-	// Cleartext HTTP to where the list leads.
+	// Cleartext HTTP to the server that the list allows.
 	{Name: "http-host-denied", Reach: Open},
 	{Name: "http-host-shared", Reach: Open},
 	{Name: "http-host-none", Reach: Open},
@@ -211,7 +210,7 @@ var Attempts = []Attempt{
 	{Name: "slow-hellos", Reach: OpenMaybe},
 	{Name: "control-after-flood", Reach: Control},
 
-	// Held open while the policy changes; see the hold command.
+	// Connections that stay open while the policy changes; see the hold command.
 	{Name: "hold-tcp", Reach: Open},
 	{Name: "hold-udp", Reach: Open},
 	{Name: "hold-tls", Reach: Open},
@@ -219,5 +218,5 @@ var Attempts = []Attempt{
 	{Name: "hold-half-hello", Reach: Open},
 }
 
-// Held reports whether an attempt is of the hold command.
+// Held reports whether an attempt belongs to the hold command.
 func (a Attempt) Held() bool { return len(a.Name) > 5 && a.Name[:5] == "hold-" }

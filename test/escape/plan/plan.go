@@ -1,11 +1,10 @@
-// Package plan is what the escape tests and the program that runs inside a sandbox
-// agree on: the small world around the sandbox, the ways out that are tried, and
-// what each may reach.
+// Package plan is shared by the escape tests and the program that runs inside a sandbox. It
+// describes the small world around the sandbox, the ways out that the program tries, and what each
+// may reach.
 //
-// Every attempt carries a marker of its own, a text that occurs nowhere else. The
-// addresses are from the ranges for documentation; outside they stand for canaries on
-// loopback that write down every byte. An attempt has got out when its marker is
-// found at a canary.
+// Every attempt has its own marker, a text that occurs nowhere else. The addresses are from the
+// ranges for documentation; outside they stand for canaries on loopback that record every byte. An
+// attempt has got out if its marker is found at a canary.
 package plan
 
 import (
@@ -24,7 +23,7 @@ type Site struct{ Name, V4, V6 string }
 
 // The world outside.
 var (
-	// Allowed is what the allow-list names, with ports 80 and 443.
+	// Allowed is the site on the allow-list, with ports 80 and 443.
 	Allowed = Site{"allowed.example.com", "192.0.2.10", "2001:db8:a::10"}
 	// Quiet is allowed as well, but the sandbox never asks for its address.
 	Quiet = Site{"quiet.example.com", "192.0.2.11", "2001:db8:a::11"}
@@ -38,14 +37,14 @@ var (
 	Echo = Site{"", "203.0.113.50", "2001:db8:c::50"}
 	// Wild is the wildcard on the list: every name below it leads to Allowed.
 	Wild = "wild.example.com"
-	// Flip is a name on the list whose first answer is Allowed's address, and every later one
-	// is 127.0.0.1.
+	// Flip is a name on the list. Its first answer is Allowed's address, every later one is
+	// 127.0.0.1.
 	Flip = "flip.example.com"
-	// Tunnel is a denied zone, whose name server would read what is in the labels.
+	// Tunnel is a denied zone. Its name server would read data in the labels.
 	Tunnel = "tunnel.example.net"
 )
 
-// Rebound are names on the allow-list that lead where no sandbox may go.
+// Rebound are names on the allow-list whose addresses no sandbox may reach.
 var Rebound = map[string]string{
 	"rebind-loopback.example.com": "127.0.0.1",
 	"rebind-loopnet.example.com":  "127.8.9.10",
@@ -71,16 +70,16 @@ var Unreachable = []string{
 	"64:ff9b::a9fe:a9fe", "64:ff9b:1::a01:203", "2001:0:7f00:1::1", "::ffff:0:7f00:1", "::7f00:1",
 }
 
-// Disguised are IPv6 addresses that carry the address of Denied.
+// Disguised are IPv6 addresses that contain the address of Denied.
 var Disguised = []string{"2002:c633:6414::1", "64:ff9b::c633:6414", "2001:0:c633:6414::1", "::ffff:0:c633:6414", "::c633:6414", "::ffff:198.51.100.20"}
 
-// Plan is what is different in each run.
+// Plan holds the values that differ in each run.
 type Plan struct {
 	// Run is the random part of this run's markers: hexadecimal digits.
 	Run string
 	// Only names the attempts to make; none means all.
 	Only []string
-	// Host are addresses of the host that a canary listens on, with its port.
+	// Host are addresses of the host, with ports, where a canary listens.
 	Host []string
 	// Doors are addresses of the daemon's own API.
 	Doors []string
@@ -92,10 +91,10 @@ type Plan struct {
 	VSock uint32
 }
 
-// Outcome is what the program saw of one attempt.
+// Outcome is the program's view of one attempt.
 type Outcome struct {
 	Name string
-	// Saw is one of the words below, for the worst thing that happened.
+	// Saw is one of the words below, for the worst event.
 	Saw    string
 	Detail string `json:",omitempty"`
 	Took   time.Duration
@@ -103,17 +102,17 @@ type Outcome struct {
 
 // What an attempt can see.
 const (
-	Refused  = "refused"  // TCP reset at once or port unreachable
+	Refused  = "refused"  // immediate TCP reset, or port unreachable
 	Reset    = "reset"    // accepted, and then reset
-	Closed   = "closed"   // accepted, and then ended without an answer
+	Closed   = "closed"   // accepted, then ended without an answer
 	Answered = "answered" // somebody answered
 	Silent   = "silent"   // sent, and no answer in time
 	NoName   = "no name"  // NXDOMAIN
 	Failed   = "failed"   // something else, see Detail
-	Unable   = "unable"   // this kernel does not even let one try
+	Unable   = "unable"   // this kernel can't even try it
 )
 
-// Marker is the text that attempt n of this run carries.
+// Marker returns the marker of an attempt in this run.
 func (p Plan) Marker(name string) string {
 	for i, a := range Attempts {
 		if a.Name == name {
@@ -139,7 +138,7 @@ func (p Plan) Find(b []byte) []string {
 	return found
 }
 
-// String is the plan in JSON, for [Env].
+// String returns the plan in JSON, for [Env].
 func (p Plan) String() string {
 	b, err := json.Marshal(p)
 	if err != nil {

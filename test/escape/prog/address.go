@@ -107,8 +107,8 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 	"host-addresses": func(a *attempt) plan.Outcome { return hostly(a, a.plan.Host) },
 	"daemon-doors":   func(a *attempt) plan.Outcome { return hostly(a, a.plan.Doors) },
 	"metadata-service": func(a *attempt) plan.Outcome {
-		// Port 80 of the first is the sandbox's own identity service: it answers, but nothing
-		// goes outside.
+		// Port 80 of the first is the sandbox's own identity service. It answers, but sends nothing
+		// outside.
 		request := []byte("GET /latest/meta-data/" + a.mark + " HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata-Flavor: Google\r\nX-aws-ec2-metadata-token: x\r\n\r\n")
 		return each([]string{"169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"},
 			func(to string) plan.Outcome {
@@ -131,8 +131,8 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 	},
 })
 
-// hostly tries addresses of the host as they are and its ports at all addresses that
-// might mean it.
+// hostly tries the host's addresses, and the host's ports at all addresses that might mean the
+// host.
 func hostly(a *attempt, list []string) plan.Outcome {
 	if len(list) == 0 {
 		return plan.Outcome{Saw: plan.Unable, Detail: "none known"}
@@ -154,8 +154,7 @@ func hostly(a *attempt, list []string) plan.Outcome {
 	})
 }
 
-// sendFromOneSocket sends to what is allowed and then, from the same port, to what is
-// not.
+// sendFromOneSocket sends to an allowed destination and then, from the same port, to a denied one.
 func sendFromOneSocket(a *attempt) plan.Outcome {
 	c, err := net.ListenUDP("udp4", nil)
 	if err != nil {
@@ -177,14 +176,14 @@ func sendFromOneSocket(a *attempt) plan.Outcome {
 	return plan.Outcome{Saw: plan.Silent}
 }
 
-// quic is a packet that looks like a QUIC client's first.
+// quic returns a packet that looks like a QUIC client's first one.
 func quic(mark string) []byte {
 	b := []byte{0xc3, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0xb0}
 	b = append(b, mark...)
 	return append(b, make([]byte, 1200-len(b))...)
 }
 
-// socketTo uses a socket of any kind to send the marker to Denied.
+// socketTo sends the marker to Denied with a socket of any kind.
 func socketTo(a *attempt, kind, protocol int) plan.Outcome {
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -214,7 +213,7 @@ func sockaddr(to string, port int) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
 }
 
-// links are the interfaces that lead outside.
+// links returns the interfaces that lead outside.
 func links() []net.Interface {
 	var out []net.Interface
 	all, _ := net.Interfaces()

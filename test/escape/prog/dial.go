@@ -17,12 +17,12 @@ import (
 const (
 	dialTime   = 15 * time.Second
 	answerTime = 5 * time.Second
-	// A packet is sent so many times, and an answer waited for so long.
+	// A packet is sent packetTries times, each with a wait for an answer.
 	packetTries = 6
 	packetTime  = time.Second
 )
 
-// saw puts an error into one of the plan's words.
+// saw turns an error into one of the plan's words.
 func saw(err error) plan.Outcome {
 	var timeout net.Error
 	switch {
@@ -43,10 +43,10 @@ func saw(err error) plan.Outcome {
 	return plan.Outcome{Saw: plan.Failed, Detail: err.Error()}
 }
 
-// rank orders what was seen by how bad it is.
+// rank sorts the outcomes from harmless to bad.
 var rank = []string{plan.Unable, plan.NoName, plan.Refused, plan.Reset, plan.Closed, plan.Failed, plan.Silent, plan.Answered}
 
-// worst is the worst of several.
+// worst returns the worst of several outcomes.
 func worst(all ...plan.Outcome) plan.Outcome {
 	place := func(o plan.Outcome) int {
 		for i, w := range rank {
@@ -86,8 +86,7 @@ func streamWithin(d time.Duration, address string, port int, pieces ...[]byte) p
 	return say(c, pieces...)
 }
 
-// say sends the pieces on a connection, each in a segment of its own, and reads an
-// answer.
+// say sends the pieces on a connection, each in its own segment, and reads an answer.
 func say(c net.Conn, pieces ...[]byte) plan.Outcome {
 	_ = c.SetDeadline(time.Now().Add(dialTime))
 	for _, p := range pieces {
@@ -112,16 +111,16 @@ func hearFor(c net.Conn, d time.Duration) plan.Outcome {
 	return plan.Outcome{Saw: plan.Answered, Detail: fmt.Sprintf("%.60q", line)}
 }
 
-// packet sends a datagram on a connected socket and reads an answer; an ICMP message
-// shows as a refusal.
+// packet sends a datagram on a connected socket and reads an answer. An ICMP message appears as a
+// refusal.
 func packet(address string, port int, payload ...[]byte) plan.Outcome {
 	c, err := net.Dial("udp", at(address, port))
 	if err != nil {
 		return saw(err)
 	}
 	defer c.Close()
-	// Again and again: answers and refusals of packets may get lost, and both ends bound how
-	// many refusals they send in a second.
+	// Try several times: answers and refusals of packets may get lost, and both ends bound their
+	// refusals per second.
 	var o plan.Outcome
 	for range packetTries {
 		for _, p := range payload {
@@ -136,7 +135,7 @@ func packet(address string, port int, payload ...[]byte) plan.Outcome {
 	return o
 }
 
-// shout sends a datagram to many, who would not answer.
+// shout sends a datagram to an address of many hosts, which would not answer.
 func shout(address string, port int, payload []byte) plan.Outcome {
 	c, err := net.Dial("udp", at(address, port))
 	if err != nil {
@@ -158,7 +157,7 @@ func split(b []byte) [][]byte {
 	return out
 }
 
-// each tries the same for several and returns the worst; they run at once.
+// each tries f for all of list at once and returns the worst outcome.
 func each[T any](list []T, f func(T) plan.Outcome) plan.Outcome {
 	results := make(chan plan.Outcome, len(list))
 	for _, x := range list {

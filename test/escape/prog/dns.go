@@ -16,7 +16,7 @@ func dialAllowed(port int) (net.Conn, error) {
 	return net.DialTimeout("tcp", at(plan.Allowed.V4, port), dialTime)
 }
 
-// askForAllowed asks for what the attempts need to have asked for.
+// askForAllowed asks for the names that later attempts must have asked for.
 func askForAllowed() {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		ask(plan.Allowed.Name, kind)
@@ -46,7 +46,7 @@ func exchange(network, server string, q *dns.Msg) (*dns.Msg, error) {
 	return a, err
 }
 
-// question puts one to the sandbox's resolver.
+// question sends a question to the sandbox's resolver.
 func question(network string, q *dns.Msg) plan.Outcome {
 	a, err := exchange(network, driver.GatewayIPv4, q)
 	switch {
@@ -60,7 +60,7 @@ func question(network string, q *dns.Msg) plan.Outcome {
 
 func about(name string, kind uint16) *dns.Msg { return new(dns.Msg).SetQuestion(dns.Fqdn(name), kind) }
 
-// tunnelled is a denied name with the marker in it.
+// tunnelled returns a denied name with the marker in it.
 func (a *attempt) tunnelled() string {
 	return "0123456789abcdef." + a.mark + "." + strings.Repeat("d", 60) + "." + plan.Tunnel
 }
@@ -166,8 +166,8 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 	},
 })
 
-// rebind asks for an allowed name that leads where no sandbox may go, and connects to
-// what it got, and to what it should have got.
+// rebind asks for an allowed name whose addresses no sandbox may reach. It connects to the
+// addresses in the answer, and to the real ones.
 func (a *attempt) rebind(name string) plan.Outcome {
 	to := append(ask(name, dns.TypeA), ask(name, dns.TypeAAAA)...)
 	return each(append(to, plan.Rebound[name]), func(address string) plan.Outcome {
@@ -178,7 +178,7 @@ func (a *attempt) rebind(name string) plan.Outcome {
 	})
 }
 
-// dribble connects and sends one byte after the other until stop.
+// dribble connects and sends one byte after another until stop.
 func dribble(port int, text []byte, stop <-chan struct{}) error {
 	c, err := dialAllowed(port)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// Too much of it at once: a wire that is busy must not open up.
+// Floods: a busy wire must not open up.
 var _ = add(map[string]func(*attempt) plan.Outcome{
 	"flood-then-denied": func(a *attempt) plan.Outcome {
 		var wg sync.WaitGroup
@@ -46,7 +46,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 		return o
 	},
 	"slow-hellos": func(a *attempt) plan.Outcome {
-		// The marker comes early, the server name never.
+		// The marker comes early; the server name never comes.
 		text := hello{name: plan.Allowed.Name, session: a.mark}.bytes()[:76]
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -54,7 +54,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 			wg.Go(func() { _ = dribble(443, text, stop) })
 			wg.Go(func() { _ = dribble(80, a.http("GET /MARK HTTP/1.1\nX-Slow: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"), stop) })
 		}
-		time.Sleep(3 * time.Second) // long enough for what was sent to be judged
+		time.Sleep(3 * time.Second) // enough time for the wire to judge everything
 		close(stop)
 		wg.Wait()
 		return plan.Outcome{Saw: plan.Silent}

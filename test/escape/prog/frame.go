@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// Below the sandbox's own stack: packets and frames made by hand.
+// Below the sandbox's own stack: hand-made packets and frames.
 var _ = add(map[string]func(*attempt) plan.Outcome{
 	"icmp-echo": func(a *attempt) plan.Outcome {
 		return each([]int{unix.SOCK_DGRAM, unix.SOCK_RAW}, func(kind int) plan.Outcome {
@@ -63,7 +63,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 		return frames(0x0800, fragments(a.mark, plan.Denied.V4, false)...)
 	},
 	"frame-overlapping-fragments": func(a *attempt) plan.Outcome {
-		// The port of the first is allowed, an overlapping piece says another.
+		// The first piece has an allowed port, an overlapping one another port.
 		return frames(0x0800, append(fragments(a.mark, plan.Denied.V4, true), fragments(a.mark, plan.Allowed.V4, true)...)...)
 	},
 	"frame-ether-types": func(a *attempt) plan.Outcome {
@@ -131,7 +131,7 @@ func fastOpen(to string, payload []byte) plan.Outcome {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, 34 /* TCP_FASTOPEN_NO_COOKIE */, 1)
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
 	if err := unix.Sendto(fd, payload, unix.MSG_FASTOPEN, sockaddr(to, 443)); err != nil {
-		// A kernel without it: the same in two calls.
+		// For a kernel without fast open: the same in two calls.
 		if err := unix.Connect(fd, sockaddr(to, 443)); err != nil && err != unix.EISCONN {
 			return saw(err)
 		}
@@ -145,7 +145,7 @@ func fastOpen(to string, payload []byte) plan.Outcome {
 	return saw(err)
 }
 
-// rawTo sends a payload in a protocol of IP of one's own.
+// rawTo sends a payload in an IP protocol of its own.
 func rawTo(kind, protocol int, to string, payload []byte) plan.Outcome {
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -158,7 +158,7 @@ func rawTo(kind, protocol int, to string, payload []byte) plan.Outcome {
 	return plan.Outcome{Saw: plan.Silent}
 }
 
-// frames sends packets as they are, past the sandbox's own stack.
+// frames sends packets unchanged, past the sandbox's own stack.
 func frames(etherType uint16, packets ...[]byte) plan.Outcome {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -179,12 +179,12 @@ func frames(etherType uint16, packets ...[]byte) plan.Outcome {
 			out = plan.Outcome{Saw: plan.Silent}
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // nothing tells when they were looked at
+	time.Sleep(100 * time.Millisecond) // nothing signals when the wire has judged them
 	return out
 }
 
-// fragments is a datagram to a denied port in two pieces, the second with the marker;
-// overlap adds one that rewrites the beginning.
+// fragments returns a datagram to a denied port in two pieces; the second has the marker. overlap
+// adds a piece that rewrites the beginning.
 func fragments(mark, to string, overlap bool) [][]byte {
 	u := udp(driver.GuestIPv4, to, 4000, 5006, append(make([]byte, 24), mark...))
 	first, second := ipv4(driver.GuestIPv4, to, unix.IPPROTO_UDP, 0x2000, u[:24]), ipv4(driver.GuestIPv4, to, unix.IPPROTO_UDP, 3, u[24:])
@@ -195,7 +195,7 @@ func fragments(mark, to string, overlap bool) [][]byte {
 	return [][]byte{first, ipv4(driver.GuestIPv4, to, unix.IPPROTO_UDP, 0x2000, rewritten[:16]), second}
 }
 
-// ipv4 is a packet; flags are the fragment field.
+// ipv4 returns a packet; flags are the fragment field.
 func ipv4(from, to string, protocol byte, flags uint16, payload []byte) []byte {
 	h := make([]byte, 20)
 	h[0], h[8], h[9] = 0x45, 64, protocol
@@ -209,7 +209,7 @@ func ipv4(from, to string, protocol byte, flags uint16, payload []byte) []byte {
 	return append(h, payload...)
 }
 
-// ipv6 is a packet of the sandbox.
+// ipv6 returns a packet from the sandbox.
 func ipv6(to string, next byte, payload []byte) []byte {
 	h := make([]byte, 40)
 	h[0], h[6], h[7] = 0x60, next, 64
@@ -242,7 +242,7 @@ func tcp(from, to string, source, port uint16, flags byte, payload []byte) []byt
 	return s
 }
 
-// pseudo is the header that checksums of UDP and TCP cover.
+// pseudo returns the header that checksums of UDP and TCP also cover.
 func pseudo(from, to string, protocol byte, n int) []byte {
 	src, dst := netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice()
 	return append(append(append([]byte{}, src...), dst...), 0, protocol, byte(n>>8), byte(n))

@@ -7,10 +7,10 @@ import (
 
 // hello builds ClientHellos byte by byte, well-formed or not.
 type hello struct {
-	name    string // of the server_name extension, where sni is nil
-	sni     []byte // the body of server_name extensions instead; empty means none
+	name    string // for the server_name extension, if sni is nil
+	sni     []byte // body of the server_name extension; empty means no extension
 	session string // goes into the session ID, up to 32 bytes
-	first   []byte // extensions ahead of all others
+	first   []byte // extensions before all others
 	last    []byte // extensions after them
 }
 
@@ -20,10 +20,10 @@ func with16(b []byte) []byte { return append(u16(len(b)), b...) }
 
 func extension(kind int, body []byte) []byte { return append(u16(kind), with16(body)...) }
 
-// serverName is one entry of a server_name list.
+// serverName returns one entry of a server_name list.
 func serverName(kind byte, name string) []byte { return append([]byte{kind}, with16([]byte(name))...) }
 
-// message is the handshake message.
+// message returns the handshake message.
 func (h hello) message() []byte {
 	random, key := make([]byte, 32), make([]byte, 32)
 	_, _ = rand.Read(random)
@@ -67,10 +67,10 @@ func records(message []byte, size int) []byte {
 	return out
 }
 
-// bytes is the hello in as few records as may be.
+// bytes returns the hello in as few records as possible.
 func (h hello) bytes() []byte { return records(h.message(), 1<<14) }
 
-// ech is an encrypted_client_hello extension, whose payload is a marker.
+// ech returns an encrypted_client_hello extension with a marker as payload.
 func ech(kind int, mark string) []byte {
 	payload := make([]byte, 200)
 	_, _ = rand.Read(payload)

@@ -13,15 +13,15 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// hold opens one connection of each kind, says "held", waits for a line on standard
-// input, and then writes the markers, which a policy that forbids them by now must not
-// let out. It waits for each connection's end.
+// hold opens one connection of each kind, prints "held", and waits for a line on standard input.
+// Then it writes the markers. A policy that now forbids them must not let them out. hold waits for
+// each connection's end.
 func hold(p plan.Plan, tell func(plan.Outcome)) {
 	askForAllowed()
 	type held struct {
 		name string
 		conn net.Conn
-		last []byte // what is written after the change
+		last []byte // bytes to write after the change
 	}
 	var all []held
 	open := func(name, network, to string, port int, first []byte, last func(a *attempt) []byte) {
@@ -79,7 +79,7 @@ func hold(p plan.Plan, tell func(plan.Outcome)) {
 	tell(plan.Outcome{Name: "end"})
 }
 
-// afterChange writes at once: a change of the policy that has been acknowledged holds.
+// afterChange writes at once, because a policy change that was acknowledged must hold at once.
 func afterChange(c net.Conn, last []byte) plan.Outcome {
 	var seen []string
 	for range 3 {

@@ -7,17 +7,17 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// webSocket are the header lines that ask for a WebSocket.
+// webSocket are header lines that ask for a WebSocket.
 const webSocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
-// request is a plain request for a path that is the marker.
+// request returns a plain request whose path is the marker.
 func request(host, mark, more string) []byte {
 	return fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", mark, host, more)
 }
 
-// clear sends text to port 80 of the server that the list allows. In it MARK is the
-// marker, HOST the allowed name, EVIL the denied one, and each line end \r\n, but for
-// those that are written as \n explicitly with a "~" before.
+// clear sends text to port 80 of the allowed server. In text, MARK becomes the marker, HOST the
+// allowed name, EVIL the denied one, and each line end \r\n. A line end with "~" before it stays
+// \n.
 func clear(text string) func(*attempt) plan.Outcome {
 	return func(a *attempt) plan.Outcome { return stream(plan.Allowed.V4, 80, a.http(text)) }
 }
@@ -27,10 +27,10 @@ func (a *attempt) http(text string) []byte {
 	return []byte(strings.NewReplacer("~\r\n", "\n", "MARK", a.mark, "HOST", plan.Allowed.Name, "EVIL", plan.Denied.Name).Replace(text))
 }
 
-// smuggled is the request that others hide.
+// smuggled is a request that is hidden in others.
 const smuggled = "GET /MARK HTTP/1.1\nHost: EVIL\n\n"
 
-// Cleartext HTTP to where the list leads.
+// Cleartext HTTP to the server that the list allows.
 var _ = add(map[string]func(*attempt) plan.Outcome{
 	"control-http":          clear("GET /MARK HTTP/1.1\nHost: HOST\n\n"),
 	"http-host-denied":      clear(smuggled),
@@ -84,7 +84,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 	"proxy-variables":       useProxies,
 })
 
-// inTurn makes requests one after the other on one connection.
+// inTurn makes consecutive requests on one connection.
 func inTurn(a *attempt, texts ...string) plan.Outcome {
 	c, err := dialAllowed(80)
 	if err != nil {
@@ -98,7 +98,7 @@ func inTurn(a *attempt, texts ...string) plan.Outcome {
 	return o
 }
 
-// h2Preface begins a connection of HTTP/2.
+// h2Preface returns the beginning of an HTTP/2 connection.
 func h2Preface() []byte {
 	return append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), h2Frame(4, 0, 0, nil)...)
 }
@@ -108,7 +108,7 @@ func h2Frame(kind, flags byte, stream uint32, body []byte) []byte {
 	return append([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream)}, body...)
 }
 
-// h2Request is a request in HTTP/2, its fields written out without any compression.
+// h2Request returns a request in HTTP/2, with its fields uncompressed.
 func h2Request(authority, mark string) []byte {
 	var block []byte
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", authority}, {":path", "/" + mark}} {

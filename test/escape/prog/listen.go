@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// listen serves a port on all addresses and writes out what arrives.
+// listen serves a port on all addresses and prints everything that arrives.
 func listen(port int) {
 	l, err := net.Listen("tcp", fmt.Sprint(":", port))
 	if err != nil {

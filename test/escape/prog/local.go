@@ -18,11 +18,10 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// inherited are the descriptors that the program was born with.
+// inherited are the descriptors that the program inherited.
 var inherited []int
 
-// openDescriptors lists what is open beyond the standard three, and no part of the Go
-// runtime.
+// openDescriptors lists the open descriptors except the standard three and those of the Go runtime.
 func openDescriptors() []int {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {
@@ -116,7 +115,7 @@ func unixTo(a *attempt, name string) plan.Outcome {
 	return plan.Outcome{Saw: plan.Refused}
 }
 
-// listedSockets are those that the kernel tells of.
+// listedSockets returns the sockets in the kernel's lists.
 func listedSockets() []string {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -157,7 +156,7 @@ func joinOthers(a *attempt) plan.Outcome {
 		}
 		out = plan.Outcome{Saw: plan.Answered, Detail: "joined " + ns}
 		for _, to := range a.plan.Host {
-			// By hand: the runtime might dial on another thread.
+			// By hand, because the runtime might dial on another thread.
 			ap, err := net.ResolveTCPAddr("tcp", to)
 			if err != nil || ap.IP.To4() == nil {
 				continue
@@ -175,7 +174,7 @@ func joinOthers(a *attempt) plan.Outcome {
 	return out
 }
 
-// useProxies sends the marker by whatever proxy the environment names.
+// useProxies sends the marker through each proxy that the environment names.
 func useProxies(a *attempt) plan.Outcome {
 	out := plan.Outcome{Saw: plan.Refused}
 	for _, kv := range os.Environ() {

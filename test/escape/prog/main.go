@@ -1,11 +1,9 @@
-// The program that tries to get out of a sandbox. It runs inside, makes every attempt
-// of package plan (or those that the plan names), and writes what it saw to standard
-// output: one [plan.Outcome] in JSON on each line. Whether anything got out it can't
-// know; the canaries do.
+// The program that tries to get out of a sandbox. It runs inside, makes every attempt of package
+// plan (or those that the plan names), and prints its outcomes: one [plan.Outcome] in JSON on each
+// line. It can't know whether anything got out; the canaries know.
 //
-// With the argument "hold" it keeps connections open and writes to them while the
-// policy changes. With "listen" it is the neighbour: it serves a port and writes out
-// whatever arrives.
+// With the argument "hold" it keeps connections open and writes to them while the policy changes.
+// With "listen" it is the neighbour: it serves a port and prints everything that arrives.
 package main
 
 import (
@@ -19,18 +17,18 @@ import (
 	"github.com/carrel-dev/carrel/test/escape/plan"
 )
 
-// attempt is one attempt under way.
+// attempt is one running attempt.
 type attempt struct {
 	plan.Attempt
 	plan plan.Plan
 	mark string // its marker
 }
 
-// serial are attempts that would disturb others, in their order after those.
+// serial are attempts that would disturb others. They run after those, in this order.
 var serial = []string{"flood-then-denied", "slow-hellos", "control-after-flood"}
 
 func main() {
-	before := openDescriptors() // before the runtime opens any of its own
+	before := openDescriptors() // before the runtime opens any
 	p, err := plan.Parse(os.Getenv(plan.Env))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "plan:", err)
@@ -90,7 +88,7 @@ func wanted(p plan.Plan, a plan.Attempt) bool {
 // ways are the attempts.
 var ways = map[string]func(*attempt) plan.Outcome{}
 
-// add fills ways from each file's own table.
+// add fills ways from the table of each file.
 func add(more map[string]func(*attempt) plan.Outcome) bool {
 	for name, f := range more {
 		if _, twice := ways[name]; twice {

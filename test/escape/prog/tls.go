@@ -17,20 +17,20 @@ func toAllowed(h func(mark string) hello) func(*attempt) plan.Outcome {
 	return func(a *attempt) plan.Outcome { return stream(plan.Allowed.V4, 443, h(a.mark).bytes()) }
 }
 
-// named is a hello with a denied server name; the marker is a part of it.
+// named sends a hello with a denied server name; the marker is a part of it.
 func named(name string) func(*attempt) plan.Outcome {
 	return toAllowed(func(mark string) hello { return hello{name: strings.ReplaceAll(name, "MARK", mark)} })
 }
 
-// kept is a hello whose marker is in the session ID.
+// kept sends a hello whose marker is in the session ID.
 func kept(h hello) func(*attempt) plan.Outcome {
 	return toAllowed(func(mark string) hello { h.session = mark; return h })
 }
 
-// deniedHello says a denied name, with the marker in it.
+// deniedHello has a denied name with the marker in it.
 func deniedHello(mark string) hello { return hello{name: mark + "." + plan.Denied.Name} }
 
-// TLS to where the list leads, with other names in it.
+// TLS to the allowed server, with other names in it.
 var _ = add(map[string]func(*attempt) plan.Outcome{
 	"control-tls": func(a *attempt) plan.Outcome {
 		return web(plan.Allowed.V4, 443, plan.Allowed.Name, plan.Allowed.Name, a.mark)
@@ -101,7 +101,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 		return stream(plan.Allowed.V4, 443, split(deniedHello(a.mark).bytes())...)
 	},
 	"hello-records": func(a *attempt) plan.Outcome {
-		// Small, but so that the marker stays in one piece.
+		// Small records, but the marker stays in one piece.
 		m := deniedHello(a.mark).message()
 		i := strings.Index(string(m), a.mark)
 		out := append(records(m[:i], 3), record(22, m[i:i+len(a.mark)])...)
@@ -119,7 +119,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 		return stream(plan.Allowed.V4, 443, record(22, nil), record(22, nil), deniedHello(a.mark).bytes())
 	},
 	"hello-twice": func(a *attempt) plan.Outcome {
-		// Two in one record: which is it?
+		// Two hellos in one record: which one counts?
 		both := append(hello{name: plan.Allowed.Name}.message(), deniedHello(a.mark).message()...)
 		return stream(plan.Allowed.V4, 443, record(22, both))
 	},
@@ -152,7 +152,7 @@ var _ = add(map[string]func(*attempt) plan.Outcome{
 			return saw(err)
 		}
 		defer c.Close()
-		time.Sleep(2 * time.Second) // for a server that speaks first, say
+		time.Sleep(2 * time.Second) // as if for a server that speaks first
 		return say(c, []byte(a.mark))
 	},
 
@@ -200,7 +200,7 @@ func overTLS(address string, port int, server, protocol string, pieces ...[]byte
 }
 
 func inTLS(raw net.Conn, server, protocol string, pieces ...[]byte) plan.Outcome {
-	// Whoever answers is welcome: what counts is where the bytes go.
+	// Accept every server: only the destination of the bytes matters.
 	c := tls.Client(raw, &tls.Config{ServerName: server, InsecureSkipVerify: true, NextProtos: []string{protocol}})
 	_ = c.SetDeadline(time.Now().Add(dialTime))
 	if err := c.Handshake(); err != nil {
@@ -213,7 +213,7 @@ func inTLS(raw net.Conn, server, protocol string, pieces ...[]byte) plan.Outcome
 	return o
 }
 
-// splitWeb is web with the first flight cut by cut.
+// splitWeb is web, but cut divides the first flight.
 func splitWeb(a *attempt, cut func([]byte) [][]byte) plan.Outcome {
 	raw, err := net.DialTimeout("tcp", at(plan.Allowed.V4, 443), dialTime)
 	if err != nil {
@@ -223,7 +223,7 @@ func splitWeb(a *attempt, cut func([]byte) [][]byte) plan.Outcome {
 	return inTLS(&firstCut{Conn: raw, cut: cut}, plan.Allowed.Name, "http/1.1", request(plan.Allowed.Name, a.mark, ""))
 }
 
-// firstCut cuts what is written first.
+// firstCut cuts the first write.
 type firstCut struct {
 	net.Conn
 	cut  func([]byte) [][]byte
@@ -243,8 +243,8 @@ func (c *firstCut) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// urgentHello strews urgent bytes into a hello: they are in the stream for some and not
-// for others.
+// urgentHello puts urgent bytes into a hello. Some stacks include them in the stream, others do
+// not.
 func urgentHello(a *attempt) plan.Outcome {
 	c, err := net.DialTimeout("tcp", at(plan.Allowed.V4, 443), dialTime)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost/spawn"
 )
 
-// BenchmarkStart starts a program and waits for its end, as we do it and as package syscall does.
+// BenchmarkStart starts a program and waits for its end, in our way and in that of package syscall.
 func BenchmarkStart(b *testing.B) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -1,4 +1,4 @@
 package spawn
 
-// Refused says that the kernel refused our kind of clone; tests set it to be started by package syscall.
+// Refused means that the kernel refuses our kind of clone. Tests set it to use package syscall.
 var Refused = &refused

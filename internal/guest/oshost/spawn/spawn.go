@@ -1,13 +1,13 @@
 // Package spawn starts programs as [syscall.ForkExec] does, with fewer system calls.
 //
-// Inside a sandbox each system call is a trip to another process, and a child of package
-// syscall makes one for every signal there is, to clear the handlers of the runtime. The
-// kernel clears them by itself when it is asked to (CLONE_CLEAR_SIGHAND, Linux 5.5). And as the
-// child shares our memory until it becomes the program, it needs no pipe to say why it did
-// not. What can't be started this way is started by package syscall.
+// Inside a sandbox each system call goes to another process. A child of package syscall makes one
+// for every signal, to clear the handlers of the runtime. The kernel clears them all when asked to
+// (CLONE_CLEAR_SIGHAND, Linux 5.5). The child shares our memory until it becomes the program, so it
+// needs no pipe to report an error. Package syscall starts programs that can't be started in this
+// way.
 //
-// The child shares the memory, but not the stack: clone3 gives it one of its own. It begins in a
-// function of its own there, so that nothing in our frames changes while we wait for it.
+// The child shares the memory but not the stack: clone3 gives it a stack of its own. The child
+// begins in a separate function there, so that nothing in our frames changes while we wait for it.
 package spawn
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/oshost/spawn/given"
 )
 
-// Attr says what becomes of the child before it becomes the program.
+// Attr describes the child before it becomes the program.
 type Attr struct {
 	Dir string
 	Env []string
 	// Files are descriptors 0 to 2. They must be closed on exec, like all others.
 	Files [3]uintptr
-	// TTY makes descriptor 0 the controlling terminal. Every child has a session of its own.
+	// TTY makes descriptor 0 the controlling terminal. Every child has its own session.
 	TTY bool
-	// Credential is who it runs as; nil is who we are.
+	// Credential is the child's user; nil is ours.
 	Credential *syscall.Credential
 }
 
@@ -45,13 +45,13 @@ func Start(path string, argv []string, attr *Attr) (pid int, err error) {
 	})
 }
 
-// refused is set where the kernel, or a filter before it, does not know our kind of clone.
+// refused is set if the kernel, or a filter in front of it, does not know our kind of clone.
 var refused atomic.Bool
 
-// errRefused is the error of a clone that was refused for what it is.
+// errRefused is the error for a refused kind of clone.
 const errRefused = syscall.ENOSYS
 
-// plain reports whether the files can be put into their places in any order.
+// plain reports whether the descriptors can be set in any order.
 func (a *Attr) plain() bool {
 	for _, fd := range a.Files {
 		if fd < uintptr(len(a.Files)) {
@@ -61,8 +61,8 @@ func (a *Attr) plain() bool {
 	return true
 }
 
-// order is all that the child needs. It is filled in before, because the child may
-// neither allocate nor grow its stack.
+// order is everything that the child needs. The parent fills it in, because the child may neither
+// allocate nor grow its stack.
 type order struct {
 	clone  cloneArgs
 	path   *byte
@@ -78,13 +78,13 @@ type order struct {
 	failed syscall.Errno // the child's word to us
 }
 
-// cloneArgs is what clone3(2) takes. What has no name here stays 0: a descriptor of the process, places for its ID, and
-// thread-local storage.
+// cloneArgs is the argument of clone3(2). Fields without a name here stay 0: a descriptor of the
+// process, places for its ID, and thread-local storage.
 type cloneArgs struct {
 	flags, _, _, _, exitSignal, stack, stackSize, _ uint64
 }
 
-// What x/sys has names for, and package syscall has not.
+// Constants that x/sys has and package syscall does not.
 const (
 	clearHandlers  = 0x100000000
 	cloneVM        = 0x100
@@ -96,18 +96,18 @@ const (
 	maxErrno       = 4095
 )
 
-// childStack is the stack of the child; there is one at a time, under syscall.ForkLock. The linker holds what runs on it,
-// functions that can't grow a stack, to less than 1 KB.
+// childStack is the child's stack. There is one child at a time, under syscall.ForkLock. Only
+// functions that can't grow a stack run on it, and the linker limits those to less than 1 KB.
 var childStack [4 << 10]byte
 
 const (
-	// argumentRoom is above the end of the stack, for the argument of become.
+	// argumentRoom is the space above the end of the stack for the argument of become.
 	argumentRoom = 32
-	// stackAlign is how the end of a stack is aligned; arm64 insists.
+	// stackAlign is the alignment of the end of a stack; arm64 needs it.
 	stackAlign = 16
 )
 
-// start is Start, or errRefused.
+// start is Start, but returns errRefused if the kernel refuses.
 func start(path string, argv []string, attr *Attr) (int, error) {
 	o := &order{files: attr.Files, tty: attr.TTY, cred: attr.Credential}
 	o.clone = cloneArgs{flags: clearHandlers | cloneVM | cloneVFork, exitSignal: uint64(syscall.SIGCHLD)}
@@ -133,7 +133,7 @@ func start(path string, argv []string, attr *Attr) (int, error) {
 		o.groups = &o.cred.Groups[0]
 	}
 	if l := &given.OpenFiles; l.Soft < l.Hard {
-		o.limit = l // package syscall has raised it for us
+		o.limit = l // package syscall has raised ours
 	}
 	base := uintptr(unsafe.Pointer(&childStack))
 	o.clone.stack = uint64(base)
@@ -143,7 +143,7 @@ func start(path string, argv []string, attr *Attr) (int, error) {
 	syscall.ForkLock.Unlock()
 	if errno := syscall.Errno(-result); errno != 0 && errno <= maxErrno {
 		if errno == syscall.EINVAL || errno == syscall.EPERM {
-			errno = errRefused // a flag that it does not know, or a filter that lets no clone3 pass
+			errno = errRefused // an unknown flag, or a filter that refuses clone3
 		}
 		return 0, errno
 	}
@@ -171,8 +171,8 @@ func clone(o *order) uintptr {
 	return result
 }
 
-// cloneOnto is the system call clone3 with a stack for the child, who goes on in become. It
-// returns in the parent only.
+// cloneOnto is the system call clone3 with a stack for the child. The child goes on in become;
+// cloneOnto returns only in the parent.
 func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
 
 // become makes the child the program. It is called on the child's stack and never returns.

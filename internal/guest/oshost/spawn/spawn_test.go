@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// run starts a program, and returns what it wrote and how it ended.
+// run starts a program, and returns its output and exit status.
 func run(t *testing.T, path string, argv []string, attr spawn.Attr) (string, syscall.WaitStatus, error) {
 	t.Helper()
 	var p [2]int
@@ -49,7 +49,8 @@ func run(t *testing.T, path string, argv []string, attr spawn.Attr) (string, sys
 	return string(out), status, nil
 }
 
-// both runs a test as we start programs, where the kernel can, and as package syscall does.
+// both runs a test twice: with our way to start programs, if the kernel supports it, and with
+// package syscall's.
 func both(t *testing.T, test func(t *testing.T)) {
 	was := spawn.Refused.Load()
 	t.Cleanup(func() { spawn.Refused.Store(was) })
@@ -63,21 +64,22 @@ func both(t *testing.T, test func(t *testing.T)) {
 }
 
 func TestStart(t *testing.T) {
-	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil { // those that whoever tests has open
+	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil { // descriptors that the test's own parent left open
 		t.Fatal(err)
 	}
 	both(t, func(t *testing.T) {
 		dir := t.TempDir()
 		out, status, err := run(t, "/bin/sh", []string{"sh", "-c", `pwd; echo "$A" "$0" "$1"; ls /proc/self/fd | tr "\n" " "; exit 3`, "x", "y z"},
 			spawn.Attr{Dir: dir, Env: []string{"A=b c", "PATH=/bin:/usr/bin"}})
-		// ls has the directory open that it reads.
+		// ls also has the listed directory open.
 		if want := dir + "\nb c x y z\n0 1 2 3 "; err != nil || out != want || status.ExitStatus() != 3 {
 			t.Errorf("%q, exit %d, %v; want %q", out, status.ExitStatus(), err, want)
 		}
 	})
 }
 
-// A child has no handler and no mask of ours, and a session of its own.
+// TestStartClean shows that a child has none of our signal handlers and masks, and has its own
+// session.
 func TestStartClean(t *testing.T) {
 	both(t, func(t *testing.T) {
 		out, _, err := run(t, "/bin/sh", []string{"sh", "-c", `cat /proc/self/status | grep -E "^Sig(Blk|Cgt)"; set -- $(cat /proc/$$/stat); test $1 = $6 && echo leader`}, spawn.Attr{Env: []string{"PATH=/bin:/usr/bin"}})
@@ -136,7 +138,8 @@ func TestStartAs(t *testing.T) {
 	})
 }
 
-// Package syscall raises the limit on open files; a child gets what we got.
+// TestStartLimit shows that a child gets the limit on open files that this process was given,
+// although package syscall raised ours.
 func TestStartLimit(t *testing.T) {
 	if os.Getenv("SPAWN_LIMIT") == "1" {
 		both(t, func(t *testing.T) {
@@ -157,7 +160,7 @@ func TestStartLimit(t *testing.T) {
 	}
 }
 
-// Many are started at once, while the collector runs and stacks grow.
+// TestStartHammer starts many children at once, while the collector runs and stacks grow.
 func TestStartHammer(t *testing.T) {
 	var wg sync.WaitGroup
 	done := make(chan struct{})

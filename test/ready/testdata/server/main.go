@@ -1,6 +1,6 @@
-// Command server is what the template of these tests starts: it draws a number once and
-// tells, to whoever asks on port 8000, that number and all that must be a sandbox's own.
-// "server check" succeeds when one is up.
+// Command server is started by the template of these tests. It draws a number once. On port 8000 it
+// reports that number, and everything that must differ between sandboxes. "server check" succeeds
+// if a server is running.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	time.Sleep(500 * time.Millisecond) // an interpreter takes its time
 	born, asked := rand.Text(), 0
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		asked++ // those who ask do it one after another
+		asked++ // requests come one after another
 		name, _ := os.Hostname()
 		_ = json.NewEncoder(w).Encode(map[string]any{"Args": os.Args[1:], "PID": os.Getpid(), "Born": born, "Asked": asked,
 			"Drawn": rand.Text(), "UUID": read("/proc/sys/kernel/random/uuid"), "Hostname": name, "Now": time.Now(),
@@ -36,7 +36,7 @@ func main() {
 	os.Exit(1)
 }
 
-// read is what a file holds; "" where there is none.
+// read returns a file's contents, "" for a missing file.
 func read(name string) string {
 	raw, _ := os.ReadFile(name)
 	return strings.TrimSpace(string(raw))
