@@ -29,7 +29,7 @@ func benchRun(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	}
 	defer os.RemoveAll(b.dir)
 	var rows []row
-	for _, m := range []func(context.Context) ([]row, error){b.starts, b.options, b.leaks, b.compile, b.status, b.files} {
+	for _, m := range []func(context.Context) ([]row, error){b.starts, b.allowed, b.options, b.leaks, b.inside, b.compile, b.status, b.files} {
 		got, err := m(ctx)
 		rows = append(rows, got...)
 		if err != nil {
@@ -151,7 +151,7 @@ func (b *runBench) starts(ctx context.Context) ([]row, error) {
 			case line[0] != "true":
 				rows = append(rows, ratio(what+": "+c.name+" / carrel run", c.times, ours.times))
 			case isBwrap:
-				rows = append(rows, atMost(ratio(what+": carrel run / bwrap", ours.times, c.times), 2.5))
+				rows = append(rows, atMost(ratio(what+": carrel run / bwrap", ours.times, c.times), 2.5).key("run.true/bwrap"))
 			default:
 				rows = append(rows, atLeast(ratio(what+": "+c.name+" / carrel run", c.times, ours.times), target))
 			}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,33 @@ func (b *runBench) peers(ctx context.Context) []*contestant {
 			continue
 		}
 		list = append(list, got...)
+	}
+	return list
+}
+
+// peersWithNetwork are those that work here with a network. bwrap gives the machine's own, the others what goes through their proxies.
+func (b *runBench) peersWithNetwork(ctx context.Context) []*contestant {
+	var list []*contestant
+	for _, c := range b.peers(ctx) {
+		switch c.name {
+		case "bwrap":
+			c.prefix = slices.Insert(slices.Clone(c.prefix), 2, "--share-net")
+		case "srt":
+			settings := filepath.Join(b.dir, "srt-net.json")
+			if write(settings, `{"network":{"allowedDomains":["example.com"],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`) != nil {
+				continue
+			}
+			c.prefix = []string{c.prefix[0], "-s", settings, "--"}
+		case "codex sandbox, workspace-write":
+			c.prefix = slices.Insert(slices.Clone(c.prefix), 2, "-c", "sandbox_workspace_write.network_access=true")
+		default:
+			continue
+		}
+		if _, err := b.once(ctx, c, "true"); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s with a network is left out: %v\n", c.name, err)
+			continue
+		}
+		list = append(list, c)
 	}
 	return list
 }

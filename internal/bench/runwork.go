@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -59,17 +58,8 @@ func (b *runBench) status(ctx context.Context) ([]row, error) {
 	old := b.work
 	b.work = filepath.Join(b.dir, "home", "repository")
 	defer func() { b.work = old }()
-	for i := range files {
-		if err := write(filepath.Join(b.work, fmt.Sprintf("d%03d", i%500), fmt.Sprintf("e%d", i%7), fmt.Sprintf("f%d.txt", i)), fmt.Sprintf("file %d\n", i)); err != nil {
-			return nil, err
-		}
-	}
-	for _, line := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=Ann", "-c", "user.email=ann@example.com", "commit", "-q", "-m", "all"}} {
-		cmd := exec.CommandContext(ctx, "git", line...)
-		cmd.Dir, cmd.Env = b.work, b.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("git %s: %w: %s", line[0], err, out)
-		}
+	if err := b.repository(ctx, files, 500); err != nil {
+		return nil, err
 	}
 	out, in, err := b.pairs(ctx, max(b.o.samples(40), 10), func(int) error { return nil }, "git", "status", "--porcelain")
 	if err != nil {

@@ -117,6 +117,12 @@ func (s *session) smokeChecks(ctx context.Context) ([]smokeCheck, error) {
 				return process(dir, "bwrap", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--", "true")
 			}})
 	}
+	inside, err := insideChecks(ctx, s.o, program)
+	if err != nil {
+		return nil, err
+	}
+	s.undo.Add(inside.remove)
+	checks = append(checks, inside.checks...)
 	if w, err := s.warmDaemon(ctx, 3); err != nil {
 		s.logf("warm starts are left out: %v", err)
 	} else {

@@ -45,6 +45,9 @@ var targets = []target{
 		{key: "sleepers.list/1", label: "list ", unit: " ×", bound: sleepersBound}, {key: "sleepers.list/2", label: "list ", unit: " ×", bound: sleepersBound}}},
 	{"10 × overload", []condition{
 		{key: "overload.goodput", label: "served ÷ what can be served ", unit: " ×", bound: 0.8, least: true}, {key: "overload.left", label: "left behind ", bound: 0}}},
+	{"carrel run true ÷ bwrap true", []condition{{key: "run.true/bwrap", unit: " ×", bound: 2.5}}},
+	{"carrel run --allow true", []condition{{key: "run.allow", unit: " ms", bound: 30}}},
+	{"work inside a box ÷ the same outside", []condition{{key: "run.inside.git", label: "git status ", unit: " ×", bound: 1.1}}},
 	{"soak at 5 creates per second: growth", []condition{
 		{key: "soak.failed", label: "failed ", bound: 0}, {key: "soak.memory", label: "memory ", unit: " MiB", bound: 8},
 		{key: "soak." + heldDescriptors, label: "descriptors ", bound: 64}, {key: "soak." + heldMounts, label: "mounts ", bound: 0},

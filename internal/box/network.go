@@ -5,7 +5,6 @@ package box
 import (
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -42,25 +41,24 @@ func loopback() error {
 	return os.NewSyscallError("lo up", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req))
 }
 
-// wire makes the link. This thread is in another network namespace than the others from here on.
+// wire hands out the link.
 func (b *builder) wire() error {
-	f, err := tap.Setup(tap.Config{})
+	if err := b.begin.link(); err != nil {
+		return err
+	}
+	b.hand("link", b.linkFD)
+	return nil
+}
+
+// makeLink makes the link. The host's process learns otherwise of the box's end, and closes its file then, so the device may be in the box's own namespace.
+func (b *builder) makeLink() error {
+	f, err := tap.Setup(tap.Config{Here: true})
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("dup", err)
-	}
-	b.hand("link", fd)
-	if len(b.Spec.Publish) == 0 {
-		return nil
-	}
-	if b.netns, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return &os.PathError{Op: "open", Path: "/proc/thread-self/ns/net", Err: err}
-	}
-	return nil
+	b.linkFD, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return os.NewSyscallError("dup", err)
 }
 
 // resolvConf is the index of our own file among builder.files.
@@ -90,12 +88,6 @@ func (b *builder) dial(m message) {
 }
 
 func (b *builder) connect(port uint16) (int, error) {
-	if b.netns >= 0 {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		if err := unix.Setns(b.netns, unix.CLONE_NEWNET); err != nil {
-			return -1, os.NewSyscallError("setns", err)
-		}
-	}
 	var last error
 	for _, to := range []unix.Sockaddr{&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}},
 		&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}} {

@@ -35,7 +35,7 @@ type builder struct {
 	fuseDir int         // its root directory
 	proc    int         // a /proc that is attached nowhere yet, where Root is not the host's
 	sys     int         // and a /sys
-	netns   int         // the network namespace, where it is not the main thread's
+	linkFD  int         // the host's end of the link, once it is made
 	below   map[int][]submount
 	pinned  map[string]bool
 	ordered chan struct{} // closed when there is an order
@@ -52,7 +52,7 @@ func stage() {
 	// Nobody of the same user may look into this process or trace it, whatever yama says.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	b := &builder{conn: &conn{fd: controlFD}, ordered: make(chan struct{}), command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
-		fuseDir: -1, proc: -1, sys: -1, netns: -1, mask: [4]int{-1, -1, -1, -1}}
+		fuseDir: -1, proc: -1, sys: -1, linkFD: -1, mask: [4]int{-1, -1, -1, -1}}
 	b.begin = b.first()
 	go b.thread()
 	if err := b.read(); err != nil {
@@ -122,17 +122,21 @@ func keepThreads() {
 
 // first are steps that are the same for every box that needs them, each of which is done once. A stage that was started
 // ahead takes them while it waits for its order.
-type first struct{ detach, devices, loopback func() error }
+type first struct{ detach, devices, loopback, link func() error }
 
 func (b *builder) first() first {
-	return first{sync.OnceValue(detach), sync.OnceValue(b.gatherUsual), sync.OnceValue(loopback)}
+	return first{sync.OnceValue(detach), sync.OnceValue(b.gatherUsual), sync.OnceValue(loopback), sync.OnceValue(b.makeLink)}
 }
 
 // thread builds the box and starts the command on a thread that is not the main one.
 func (b *builder) thread() {
 	runtime.LockOSThread()
-	if len(os.Args) > 1 && os.Args[1] == aheadArg {
-		for _, step := range []func() error{b.begin.detach, b.begin.devices, b.begin.loopback} {
+	if len(os.Args) > 2 && os.Args[1] == aheadArg {
+		network := b.begin.loopback
+		if os.Args[2] == string(Wired) {
+			network = b.begin.link
+		}
+		for _, step := range []func() error{b.begin.detach, b.begin.devices, network} {
 			_ = step() // build says what failed
 		}
 	}

@@ -114,14 +114,14 @@ func (b *Box) spawn(ways []bool) error {
 		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
 	}
 	defer unix.Close(null)
-	path, done, err := b.stagePath()
+	if b.words, err = newLastWords(); err != nil {
+		return err
+	}
+	path, done, err := b.stagePath(proc.AboveChild(null, pair[1], b.words))
 	if err != nil {
 		return err
 	}
 	defer done()
-	if b.words, err = newLastWords(); err != nil {
-		return err
-	}
 	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=off", "GOMEMLIMIT=64MiB", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Dir: "/",
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1]), uintptr(b.words)}}
 	for _, user := range ways {
@@ -158,12 +158,12 @@ func (b *Box) tellOrder() error {
 	return err
 }
 
-// stagePath is a path of the stage's binary for exec: a descriptor above those that the child gets.
-func (b *Box) stagePath() (path string, done func(), err error) {
+// stagePath is a path of the stage's binary for exec: a descriptor from above on.
+func (b *Box) stagePath(above int) (path string, done func(), err error) {
 	if b.options.Stage == nil {
 		return "/proc/self/exe", func() {}, nil
 	}
-	fd, err := unix.FcntlInt(b.options.Stage.Fd(), unix.F_DUPFD_CLOEXEC, 10)
+	fd, err := unix.FcntlInt(b.options.Stage.Fd(), unix.F_DUPFD_CLOEXEC, above)
 	if err != nil {
 		return "", nil, os.NewSyscallError("dup", err)
 	}

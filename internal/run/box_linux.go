@@ -108,7 +108,11 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 			return 0, 0, err
 		}
 	}
+	lost := loseWay(way, bx)
 	exit, err := j.watch(bx, tty, signals, stopped)
+	if err == nil {
+		err = lost()
+	}
 	if err != nil {
 		return 0, 0, err
 	}
@@ -129,6 +133,35 @@ func overBy(bx *box.Box, most time.Duration) bool {
 		return true
 	case <-time.After(most):
 		return false
+	}
+}
+
+// loseWay ends a box that has lost its network because the process that carries it broke down, and returns what says so afterwards. That of a
+// box that was over by then has nothing to carry any more.
+func loseWay(way Wire, bx *box.Box) (lost func() error) {
+	c, ok := way.(*carrier)
+	if !ok {
+		return func() error { return nil }
+	}
+	result := make(chan error, 1)
+	go func() {
+		select {
+		case <-bx.Stopping():
+			result <- nil
+		case err := <-c.Broken():
+			if overBy(bx, attachTime) {
+				err = nil
+			} else {
+				_ = bx.Kill()
+			}
+			result <- err
+		}
+	}()
+	return func() error {
+		if err := <-result; err != nil {
+			return &carrel.Error{Op: "run", Kind: carrel.Internal, Err: fmt.Errorf("the box lost its network and was ended: %w", err), Hint: "run it again; what it had done until then is done"}
+		}
+		return nil
 	}
 }
 
@@ -263,7 +296,7 @@ func (j *Job) wire(p *plan) (Wire, error) {
 	if p.spec.Network != box.Wired {
 		return nil, nil
 	}
-	w, err := j.Deps.Wire(WireOptions{Policy: j.Box.Policy, Table: j.opts.table, Lookup: j.secret, Decided: j.Decided})
+	w, err := j.walls.wire(j.Deps, WireOptions{Policy: j.Box.Policy, Table: j.opts.table, Lookup: j.secret, Decided: j.Decided})
 	if err != nil {
 		return nil, err
 	}

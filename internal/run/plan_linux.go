@@ -137,7 +137,7 @@ func (p *plan) landlock(b *settings.Box) {
 		}
 		add(landlock.WriteFile, "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 	} else {
-		add(landlock.ReadExec, "/")
+		l.Writing = true // what may be read is the mounts' to say, and each open would pay for a second opinion
 		add(landlock.WriteFile, "/dev", "/proc")
 		add(landlock.ReadWrite, b.Private...)
 	}
@@ -155,7 +155,8 @@ func (p *plan) landlock(b *settings.Box) {
 
 // guard tells the guard what the walls are, and which names are protected.
 func (p *plan) guard(b *settings.Box) {
-	g := guard.Rules{Own: b.Private, Sockets: b.Sockets, NoBind: !b.Bind}
+	// The box has no right over anything, one user, and a filter against new namespaces.
+	g := guard.Rules{Own: b.Private, Sockets: b.Sockets, NoBind: !b.Bind, Sealed: true}
 	if b.Closed {
 		g.Closed = "the network is closed"
 	}

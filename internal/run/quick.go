@@ -13,8 +13,8 @@ import (
 )
 
 // Quick runs "carrel run" for args (those after "run"), if it can be done without what the rest of the program is for, and
-// reports whether it did. What it can't do, wrong flags and --help among it, it leaves undone for the command line.
-func Quick(args []string, stage func() (*os.File, error)) (code int, done bool) {
+// reports whether it did. stage and whole open the programs of the stage and of all the rest. What it can't do, wrong flags and --help among it, it leaves undone for the command line.
+func Quick(args []string, stage, whole func() (*os.File, error)) (code int, done bool) {
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
@@ -22,7 +22,7 @@ func Quick(args []string, stage func() (*os.File, error)) (code int, done bool) 
 	if err := fs.Parse(args); err != nil {
 		return 0, false
 	}
-	code, err := Run(context.Background(), o, fs.Args(), Deps{Stage: stage, Last: true})
+	code, err := Run(context.Background(), o, fs.Args(), Deps{Stage: stage, Whole: whole, Last: true})
 	if errors.Is(err, ErrLater) {
 		return 0, false
 	}

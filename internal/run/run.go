@@ -35,8 +35,9 @@ type Deps struct {
 	Stage func() (*os.File, error)
 	// Last: this process ends with the run, and what the kernel takes back by itself is left to it.
 	Last bool
-	// Wire makes what a box with a network needs.
-	Wire func(WireOptions) (Wire, error)
+	// Wire makes what a box with a network needs. Where it is nil, Whole opens the whole program, which can do that beside this one.
+	Wire  func(WireOptions) (Wire, error)
+	Whole func() (*os.File, error)
 	// Tier runs a command in a sandbox of another tier.
 	Tier func(context.Context, *Job) (code int, sig syscall.Signal, err error)
 }
@@ -165,7 +166,7 @@ func (o *Options) possible(b *settings.Box, d Deps) error {
 	if (o.apply || o.diff != "") && !b.Overlay {
 		return invalid("--apply", errors.New("--diff and --apply are for --overlay"))
 	}
-	if other && d.Tier == nil || !other && !b.Closed && !b.Host && d.Wire == nil {
+	if other && d.Tier == nil || !other && !b.Closed && !b.Host && d.Wire == nil && (d.Whole == nil || !carried(b.Policy)) {
 		return ErrLater
 	}
 	return nil

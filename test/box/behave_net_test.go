@@ -2,6 +2,7 @@ package box_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,11 +11,55 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
+
+// TestCarrierThatBreaks ends the process that carries a box's network: the box ends with it, and its runner says why.
+func TestCarrierThatBreaks(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		cmd := w.box("--allow", "allowed.example.com", "-c", "echo up >up; sleep 300")
+		found := make(chan error, 1)
+		go func() {
+			found <- testenv.Within(t.Context(), time.Minute, func() error {
+				if _, err := os.Stat(w.project + "/up"); err != nil {
+					return err
+				}
+				return killCarrier(cmd.Process.Pid)
+			})
+		}()
+		r := w.runFor(cmd, 2*time.Minute)
+		if err := <-found; err != nil {
+			t.Fatal(err)
+		}
+		if r.code != 125 || !strings.Contains(r.err, "the box lost its network") || !strings.Contains(r.err, "hint: ") || r.took > time.Minute {
+			t.Errorf("exit %d after %v: %s", r.code, r.took, r.err)
+		}
+	})
+}
+
+// killCarrier ends the carrier of a runner.
+func killCarrier(runner int) error {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range lines {
+		if text, _ := os.ReadFile(name); string(text) != "carrel-carrier\x00" {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Dir(name) + "/status")
+		if !strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", runner)) {
+			continue
+		}
+		var carrier int
+		if _, err := fmt.Sscanf(name, "/proc/%d/", &carrier); err != nil {
+			return err
+		}
+		return syscall.Kill(carrier, syscall.SIGKILL)
+	}
+	return errors.Join(err, errors.New("no carrier was found"))
+}
 
 // internet is an artificial internet of a few servers, and a table that leads to them.
 func internet(w *world) (table string) {

@@ -21,16 +21,16 @@ func (g *Guard) connect(c seccomp.Call) seccomp.Answer {
 	if size < 0 || size > maxAddress {
 		return seccomp.Answer{Errno: unix.EINVAL}
 	}
-	f, err := c.Descriptor(int(int32(c.Args[0])))
-	if err != nil {
+	s := &socket{call: c, guard: g}
+	var err error
+	if s.fd, err = c.Borrow(int(int32(c.Args[0]))); err != nil {
 		return failed(err)
 	}
-	defer f.Close()
-	s := &socket{fd: int(f.Fd()), call: c}
+	defer unix.Close(s.fd)
 	if s.domain, err = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil {
 		return failed(err)
 	}
-	addr, err := c.Bytes(c.Args[1], size)
+	addr, err := c.Bytes(c.Args[1], size) // and so the descriptor, too, is of this very caller
 	if err != nil {
 		return failed(err)
 	}
@@ -101,7 +101,7 @@ func (g *Guard) connectUnix(s *socket, addr []byte) seccomp.Answer {
 	case stale:
 		return seccomp.Answer{Errno: unix.ECONNREFUSED}
 	}
-	return answer(s.asCaller(func() error { return s.connect(unixAddress(self(fd))) }))
+	return answer(s.asCaller(&st, func() error { return s.connect(unixAddress(self(fd))) }))
 }
 
 // lookUp opens the file of a socket and says where it is. One that the rules name whole is found on this
@@ -193,7 +193,8 @@ func matchPath(pattern, full string) bool {
 // connectAbstract connects to a name that is no path. Such names belong to a network namespace; only
 // where the box has none of its own do they lead out.
 func (g *Guard) connectAbstract(s *socket, addr []byte) seccomp.Answer {
-	if len(addr) > 2 && family(addr) == unix.AF_UNIX && sharesNetwork(s.call) && !g.allSockets() {
+	shared, known := g.sharesNetwork(s.call)
+	if len(addr) > 2 && family(addr) == unix.AF_UNIX && (shared || !known) && !g.allSockets() {
 		g.add(s.call, refusal.Refusal{
 			Kind: refusal.Connect, What: "@" + string(addr[3:]), Rule: "built-in: sockets of this machine", Certain: true,
 			Reason: "the box has no network of its own, and so no names of its own",
@@ -203,7 +204,7 @@ func (g *Guard) connectAbstract(s *socket, addr []byte) seccomp.Answer {
 	if !s.ofCaller() {
 		return refuse
 	}
-	return answer(s.asCaller(func() error { return s.connect(addr) }))
+	return answer(s.asCaller(nil, func() error { return s.connect(addr) }))
 }
 
 func (g *Guard) allSockets() bool {
@@ -213,13 +214,6 @@ func (g *Guard) allSockets() bool {
 		}
 	}
 	return false
-}
-
-// sharesNetwork reports whether the caller has the network namespace of this process, or one that we can't tell.
-func sharesNetwork(c seccomp.Call) bool {
-	ours, err1 := readlink("/proc/self/ns/net")
-	theirs, err2 := readlink(process(c, "ns/net"))
-	return err1 != nil || err2 != nil || ours == theirs
 }
 
 // connectInternet connects, and reports what a closed network refuses.

@@ -59,6 +59,9 @@ type Rules struct {
 	Own []string
 	// Closed is why connections fail: "" when the wire decides (and reports).
 	Closed string
+	// Sealed: no process of the box can get another user, or other namespaces; whoever makes its filter and rights sees to that. What is
+	// true of one process is then true of all, and is looked up once.
+	Sealed bool
 	// NoBind: ports may not be listened on.
 	NoBind bool
 	// Quarantine is the directory that protected files are moved to, made when needed. On another filesystem, or without it,
@@ -99,6 +102,7 @@ type Guard struct {
 	watch   *watcher
 	sockets sync.Map // of socketFile: made by the box
 	known   atomic.Int64
+	alike   alike
 
 	began        clocks
 	wrote        atomic.Bool // something was written, or may have been
@@ -108,7 +112,7 @@ type Guard struct {
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
 // return nil until the first call, and is then not used.
 func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
-	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{stop: make(chan struct{}), watches: map[int32]*watched{}}, began: readClocks()}
+	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{events: -1, stop: make(chan struct{}), watches: map[int32]*watched{}}, began: readClocks()}
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
 		return nil, err
 	}

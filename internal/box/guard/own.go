@@ -19,7 +19,10 @@ func (g *Guard) madeInside(c seccomp.Call, fd int) whose {
 	if !young {
 		return foreign
 	}
-	if sharesNetwork(c) { // the age is all there is to tell by
+	switch shared, known := g.sharesNetwork(c); {
+	case !known: // the caller has ended: somebody else may have its socket, but nobody can say what it is
+		return foreign
+	case shared: // the age is all there is to tell by
 		return ours
 	}
 	var st unix.Stat_t

@@ -150,7 +150,7 @@ func (w *world) remake(change func(*guard.Rules)) {
 	r := guard.Rules{
 		Paths:     []guard.Path{{Path: w.dir, Writable: true}, {Path: "/dev", Writable: true}, {Path: "/proc", Writable: true}},
 		Protected: protectedNames(w.dir), Roots: []string{w.dir}, Quarantine: filepath.Join(w.state, "quarantine"), Closed: "the network is closed",
-		Own: []string{"/run", "/dev/shm"},
+		Own: []string{"/run", "/dev/shm"}, Sealed: true,
 	}
 	for _, name := range []string{".git/config", "nested/.git/config"} {
 		if _, err := os.Lstat(w.path(name)); err == nil {

@@ -11,7 +11,7 @@ const (
 	makes   kind = iota // a file, directory, link or device that is not there yet
 	links               // a symbolic link, hard link or device: makes, but never a directory
 	removes             // a name
-	changes             // what is there: its length, mode, owner, attributes, times
+	changes             // what is there: its length, mode, owner, attributes
 	opens               // for writing
 )
 
@@ -19,7 +19,7 @@ const (
 type shape struct {
 	kind      kind
 	dir, path int
-	quiet     bool // a refusal is of no interest: times and attributes
+	quiet     bool // a refusal is of no interest: attributes
 }
 
 // shapeOf is the shape of the calls that change one name.
@@ -39,17 +39,13 @@ func shapeOf(name string) (shape, bool) {
 		return shape{kind: links, dir: 1, path: 2}, true
 	case "linkat":
 		return shape{kind: links, dir: 2, path: 3}, true
-	case "unlink", "rmdir":
-		return shape{kind: removes, dir: -1, path: 0}, true
 	case "unlinkat":
 		return shape{kind: removes, dir: 0, path: 1}, true
 	case "truncate", "chmod", "chown", "lchown":
 		return shape{kind: changes, dir: -1, path: 0}, true
 	case "fchmodat", "fchmodat2", "fchownat":
 		return shape{kind: changes, dir: 0, path: 1}, true
-	case "setxattr", "lsetxattr", "removexattr", "lremovexattr", "utime", "utimes":
-		return shape{kind: changes, dir: -1, path: 0, quiet: true}, true
-	case "setxattrat", "removexattrat", "futimesat", "utimensat", "file_setattr":
+	case "file_setattr":
 		return shape{kind: changes, dir: 0, path: 1, quiet: true}, true
 	}
 	return shape{}, false

@@ -5,6 +5,7 @@ package guard
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type socket struct {
 	fd     int
 	domain int
 	call   seccomp.Call
+	guard  *Guard
 }
 
 // slice is how long a connect waits before it looks whether its caller still does.
@@ -71,26 +73,6 @@ func (s *socket) connect(addr []byte) error {
 	}
 }
 
-// siocgskns asks for the network namespace of a socket, of whoever has CAP_NET_ADMIN over it.
-const siocgskns = 0x894c
-
-// ofCaller reports whether the socket belongs to the network namespace of its caller. One that
-// a command was given, as its standard input for instance, may belong to this machine's: it can be disconnected
-// and would then reach what the box must not.
-func (s *socket) ofCaller() bool {
-	if sharesNetwork(s.call) {
-		return true // there is no wall
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.fd), siocgskns, 0)
-	if errno != 0 {
-		return false
-	}
-	defer unix.Close(int(fd))
-	var socket, caller unix.Stat_t
-	return unix.Fstat(int(fd), &socket) == nil && unix.Stat(process(s.call, "ns/net"), &caller) == nil &&
-		identity(&socket) == identity(&caller)
-}
-
 // raw is connect(2).
 func (s *socket) raw(addr []byte) error {
 	var p unsafe.Pointer
@@ -123,21 +105,26 @@ func signalled(pid int) bool {
 
 // asCaller runs f on this thread with the user, the groups and the (lack of) rights of the caller: the kernel
 // asks whether who connects may write to the socket's file, and tells the server who it was. A process that is not root has nothing else to
-// give.
-func (s *socket) asCaller(f func() error) error {
+// give. file is what is connected to, nil if that is no file. Where the caller is the user that this process is, and may write to the
+// file as its owner, nothing would differ.
+func (s *socket) asCaller(file *unix.Stat_t, f func() error) error {
 	if unix.Geteuid() != 0 {
 		return f()
 	}
-	id, err := credentials(s.call.PID)
+	id, err := s.guard.credentials(s.call)
 	if err != nil {
 		return err
 	}
+	if id.here && (file == nil || int(file.Uid) == id.uid && file.Mode&unix.S_IWUSR != 0) {
+		return f()
+	}
 	runtime.LockOSThread() // unlocked only if all is as before
-	if err := id.take(); err != nil {
+	as := *id              // it keeps what was before
+	if err := as.take(); err != nil {
 		return err
 	}
 	err = f()
-	if restore := id.giveBack(); restore != nil {
+	if restore := as.giveBack(); restore != nil {
 		return restore
 	}
 	runtime.UnlockOSThread()
@@ -148,6 +135,7 @@ func (s *socket) asCaller(f func() error) error {
 type user struct {
 	uid, gid int
 	groups   []uint32
+	here     bool // these are this process's, too
 	before   struct {
 		gid    int
 		groups []uint32
@@ -185,6 +173,9 @@ func credentials(pid int) (*user, error) {
 	if u.uid < 0 || u.gid < 0 {
 		return nil, unix.ESRCH
 	}
+	own, err := unix.Getgroups()
+	u.here = err == nil && u.uid == unix.Geteuid() && u.gid == unix.Getegid() &&
+		slices.EqualFunc(own, u.groups, func(a int, b uint32) bool { return a == int(b) })
 	return u, nil
 }
 

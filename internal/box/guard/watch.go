@@ -18,7 +18,8 @@ import (
 // watcher is the second line: it is told what appears in the directories that hold protected names.
 type watcher struct {
 	once    sync.Once
-	events  *os.File // nil where the machine has no more to give: then we look again and again
+	events  int // inotify, -1 where the machine has no more to give: then we look again and again
+	wake    int // an eventfd that ends the wait for events
 	stop    chan struct{}
 	serving sync.WaitGroup
 	closed  atomic.Bool
@@ -50,8 +51,9 @@ type held struct {
 	by   *pattern
 }
 
-// watchFor is what makes a name appear or go.
-const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
+// watchFor is what makes a name appear, and what carries one away. A name that is removed is of no interest: if it comes back it is
+// made, and the kernel itself ends the watch of a directory that is gone.
+const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
 
 // begin starts the second line before the first call goes on that could make a name: a program that makes none does not pay for it (the
 // kernel takes milliseconds to end it).
@@ -63,9 +65,7 @@ func (g *Guard) begin() {
 		w := g.watch
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
-			w.events = os.NewFile(uintptr(fd), "inotify")
-		}
+		w.open()
 		for dir, p := range g.names.holds {
 			w.hold(dir, p)
 			w.add(parent(dir), true, false)
@@ -81,6 +81,19 @@ func (g *Guard) begin() {
 		w.started = true
 		w.serving.Go(func() { g.serve(w) })
 	})
+}
+
+// open makes what events are read from. It is no os.File: Go's poller would wake up for each event, also while nobody waits for one.
+func (w *watcher) open() {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return
+	}
+	if w.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	w.events = fd
 }
 
 // hold opens a directory.
@@ -100,44 +113,32 @@ func (w *watcher) hold(dir string, by *pattern) {
 // add watches a directory in this round, or always; for any name, or for interesting ones. One that is not there, or a limit of the machine,
 // leaves it to Check.
 func (w *watcher) add(dir string, always, anyName bool) {
-	if w.events == nil || len(w.watches) >= maxWatches {
+	if w.events < 0 || len(w.watches) >= maxWatches {
 		return
 	}
-	raw, err := w.events.SyscallConn()
+	n, err := unix.InotifyAddWatch(w.events, dir, watchFor)
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) {
-		n, err := unix.InotifyAddWatch(int(fd), dir, watchFor)
-		if err != nil {
-			return
-		}
-		old := w.watches[int32(n)]
-		if old == nil {
-			old = &watched{}
-			w.watches[int32(n)] = old
-		}
-		old.always, old.any, old.round = old.always || always, old.any || anyName, w.round
-	})
+	old := w.watches[int32(n)]
+	if old == nil {
+		old = &watched{}
+		w.watches[int32(n)] = old
+	}
+	old.always, old.any, old.round = old.always || always, old.any || anyName, w.round
 }
 
 // forget ends a round: what was not found in it is watched no more.
 func (w *watcher) forget() {
-	if w.events == nil {
+	if w.events < 0 {
 		return
 	}
-	raw, err := w.events.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) {
-		for n, d := range w.watches {
-			if !d.always && d.round != w.round {
-				_, _ = unix.InotifyRmWatch(int(fd), uint32(n))
-				delete(w.watches, n)
-			}
+	for n, d := range w.watches {
+		if !d.always && d.round != w.round {
+			_, _ = unix.InotifyRmWatch(w.events, uint32(n))
+			delete(w.watches, n)
 		}
-	})
+	}
 }
 
 // addWay watches the directories that lead to a pattern.
@@ -180,31 +181,61 @@ func (l listing) candidates(dir, part string) []string {
 	return out
 }
 
+// pause is how long names are left to gather after some that meant nothing. A program that makes thousands of files does not
+// wake us for each, and a name that means something waits so long at most. The first name after a pause wakes us at once.
+const pause = time.Millisecond
+
 // serve looks whenever an interesting name appeared or went.
 func (g *Guard) serve(w *watcher) {
-	if w.events == nil {
+	if w.events < 0 {
 		g.poll(w)
 		return
 	}
 	buf := make([]byte, 64<<10)
 	for idle := 0; ; {
-		n, err := w.events.Read(buf)
+		if !w.wait(-1, w.events) {
+			return
+		}
+		n, err := unix.Read(w.events, buf)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
 		if err != nil {
 			return
 		}
 		names, all := g.tells(buf[:n])
-		if len(names) == 0 && !all {
-			continue
-		}
 		if all {
 			names = nil
 		}
-		if g.sweep(names) {
+		if (all || len(names) > 0) && g.sweep(names) {
 			idle = 0
-		} else if idle++; idle > 100 {
-			time.Sleep(time.Millisecond) // somebody makes and removes names to keep us busy
+			continue
+		}
+		// Nothing came of it. Names that mean something are looked at without a pause, unless somebody makes and
+		// removes them to keep us busy.
+		if all || len(names) > 0 {
+			if idle++; idle <= 100 {
+				continue
+			}
+		}
+		if !w.wait(pause) {
+			return
 		}
 	}
+}
+
+// wait waits for one of these descriptors, for so long at most (-1: for ever), and reports whether the guard goes on.
+func (w *watcher) wait(most time.Duration, fds ...int) bool {
+	ms := -1
+	if most >= 0 {
+		ms = int(most.Milliseconds())
+	}
+	list := []unix.PollFd{{Fd: int32(w.wake), Events: unix.POLLIN}}
+	for _, fd := range fds {
+		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	_, _ = unix.Poll(list, ms) // interrupted, it is as if the time were over
+	return list[0].Revents == 0
 }
 
 // poll looks ten times a second.
@@ -277,14 +308,24 @@ func (g *Guard) Close() error {
 	}
 	err := g.Check()
 	close(w.stop)
-	if w.events != nil {
-		if e := w.events.Close(); err == nil {
-			err = e
-		}
-	}
-	w.serving.Wait()
+	w.end()
 	for _, h := range w.held {
 		_ = h.file.Close()
 	}
 	return errors.Join(err, g.lastAudit()) // nobody watches any more what it puts in place
+}
+
+// end ends the wait for events, and closes what they come from.
+func (w *watcher) end() {
+	if w.events < 0 {
+		w.serving.Wait()
+		return
+	}
+	_, _ = unix.Write(w.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	w.serving.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = unix.Close(w.events)
+	_ = unix.Close(w.wake)
+	w.events = -1
 }

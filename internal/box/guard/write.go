@@ -11,9 +11,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// text reads a name from the caller. A name that can't be read is the kernel's to refuse.
+// text reads a name from the caller. A name that can't be read is the kernel's to refuse. Whether the caller still
+// waits is asked only before something is refused or reported.
 func text(c seccomp.Call, arg int) (string, bool) {
-	name, err := c.Text(c.Args[arg], unix.PathMax-1)
+	name, err := c.Glance(c.Args[arg])
 	return name, err == nil && name != ""
 }
 
@@ -32,7 +33,15 @@ func (g *Guard) plain(c seccomp.Call, dirArg int, name string) (full string, ok 
 		}
 		full = dir + "/" + rest
 	}
-	return full, g.writable(path.Clean(full))
+	return full, g.writable(clean(full))
+}
+
+// clean is path.Clean, for the most part of names that are clean.
+func clean(full string) string {
+	if strings.Contains(full, "//") || strings.Contains(full, "/.") || strings.HasSuffix(full, "/") {
+		return path.Clean(full)
+	}
+	return full
 }
 
 // isPlain is plain without the name.
@@ -77,7 +86,7 @@ func (g *Guard) birth(fd int) (unix.StatxTimestamp, bool) {
 // change answers the calls that change one name.
 func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 	name, ok := text(c, s.path)
-	if !ok || !(s.kind == links && g.names.star) && g.isPlain(c, s.dir, name) {
+	if !ok || !(s.kind == links && g.names.star) && g.isPlain(c, s.dir, name) || !c.Waits() {
 		return goOn
 	}
 	p, err := g.locate(c, s.dir, name)
@@ -127,7 +136,7 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 	}
 	follows := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
 	full, plain := g.plain(c, dirArg, name)
-	if plain && (flags&unix.O_CREAT == 0 || !follows || !g.isLink(c, full)) {
+	if plain && (flags&unix.O_CREAT == 0 || !follows || !g.isLink(c, full)) || !c.Waits() {
 		return goOn
 	}
 	// A link may lead to a name that does not exist, and is then created there.
@@ -198,7 +207,7 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	oldDir, oldPath, newDir, newPath, flags := renameShape(c.Name, c.Args)
 	oldName, ok1 := text(c, oldPath)
 	newName, ok2 := text(c, newPath)
-	if !ok1 || !ok2 || !g.names.star && g.isPlain(c, oldDir, oldName) && g.isPlain(c, newDir, newName) {
+	if !ok1 || !ok2 || !g.names.star && g.isPlain(c, oldDir, oldName) && g.isPlain(c, newDir, newName) || !c.Waits() {
 		return goOn
 	}
 	from, err := g.locate(c, oldDir, oldName)

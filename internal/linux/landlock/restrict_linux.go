@@ -135,7 +135,9 @@ func plan(r Ruleset, abi int) (a rulesetAttr, missing []string) {
 		if !lack(true, 2, "Landlock 2 (Linux 5.19) to allow moving and linking files between directories") {
 			a.fs &^= refer
 		}
-		if !lack(true, 3, "Landlock 3 (Linux 6.2) to restrict truncating files") {
+		if r.Writing {
+			a.fs &^= execute | readFile | readDir | truncate
+		} else if !lack(true, 3, "Landlock 3 (Linux 6.2) to restrict truncating files") {
 			a.fs &^= truncate
 		}
 		if !lack(true, 5, "Landlock 5 (Linux 6.10) to restrict ioctls of devices") {

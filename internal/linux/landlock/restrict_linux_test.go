@@ -277,6 +277,28 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestWriting: what restricts writing alone leaves reading as it is, and no more than that.
+func TestWriting(t *testing.T) {
+	dir := shared(t)
+	for _, d := range []string{"/rw", "/no"} {
+		for _, err := range []error{os.MkdirAll(dir+d, 0o755), os.WriteFile(dir+d+"/f", nil, 0o755), os.Chown(dir+d, stranger, stranger), os.Chown(dir+d+"/f", stranger, stranger)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := Ruleset{Files: true, Writing: true, Rules: []Rule{{dir + "/rw", ReadWrite}, {"/dev/null", WriteFile}}} // package exec writes there
+	do := [][]string{{"read", dir + "/no/f"}, {"list", dir + "/no"}, {"execute", dir + "/no/f"}, {"write", dir + "/no/f"}, {"create", dir + "/no/n"}, {"mkdir", dir + "/no/d"},
+		{"move", dir + "/no/f", dir + "/rw/g"}, {"link", dir + "/no/f", dir + "/rw/g"}, {"remove", dir + "/no/f"}, {"write", dir + "/rw/f"}, {"create", dir + "/rw/n"}, {"empty", dir + "/rw/f"}}
+	want := []string{"", "", "", "EACCES", "EACCES", "EACCES", "EACCES", "EACCES", "EACCES", "", "", ""}
+	got := restricted(t, stranger, order{Ruleset: r, Do: do})
+	for i, op := range do {
+		if i >= len(got) || got[i] != want[i] && (got[i] != "EXDEV" || want[i] == "") && (op[0] != "execute" || got[i] == "EACCES") {
+			t.Errorf("%v: want %q, got %q", op, want[i], got[min(i, len(got)-1)])
+		}
+	}
+}
+
 func TestNetwork(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -333,6 +355,9 @@ func loop(t *testing.T) string {
 func TestPlan(t *testing.T) {
 	all := Ruleset{Files: true, TCP: true, ScopeSockets: true, ScopeSignals: true}
 	lacking := []int{4, 6, 5, 4, 3, 2, 0, 0}
+	if a, missing := plan(Ruleset{Files: true, Writing: true}, 7); a.fs&(execute|readFile|readDir|truncate) != 0 || a.fs&writeFile == 0 || missing != nil {
+		t.Errorf("of writing alone: %+v %q", a, missing)
+	}
 	for abi, want := range lacking {
 		a, missing := plan(all, abi)
 		if len(missing) != want {

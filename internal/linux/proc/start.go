@@ -2,7 +2,10 @@
 
 package proc
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // starting is held while a process starts in a user namespace.
 var starting sync.Mutex
@@ -16,4 +19,11 @@ func Alone(start func() error) error {
 	starting.Lock()
 	defer starting.Unlock()
 	return start()
+}
+
+// AboveChild is a number above all descriptors that a child is given. Package syscall moves those about in the child, and takes the numbers
+// behind the highest for that: a program that is to be executed by a descriptor must not lie there.
+func AboveChild(given ...int) int {
+	const moves = 16 // one for each, and its own pipe
+	return max(3, slices.Max(given)) + moves
 }

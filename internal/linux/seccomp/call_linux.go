@@ -67,6 +67,23 @@ func (c Call) Text(addr uint64, max int) (string, error) {
 	return "", unix.ENAMETOOLONG
 }
 
+// Glance is Text of a name that fits into a few hundred bytes, and does not make sure that the caller still waits. It is for answers that only
+// let the kernel go on: where the caller is gone they reach nobody. [Call.Waits] makes what was read certain.
+func (c Call) Glance(addr uint64) (string, error) {
+	var buf [256]byte
+	n, err := c.read(addr, buf[:min(page-int(addr%page), len(buf))])
+	if err != nil {
+		return "", err
+	}
+	if end := bytes.IndexByte(buf[:n], 0); end >= 0 {
+		return string(buf[:end]), nil
+	}
+	return c.Text(addr, unix.PathMax-1)
+}
+
+// Waits reports whether the caller still waits, so that what was read before is its own.
+func (c Call) Waits() bool { return c.check() == nil }
+
 // Bytes reads n bytes from the caller's memory.
 func (c Call) Bytes(addr uint64, n int) ([]byte, error) {
 	b, err := c.memory(addr, n)
@@ -85,42 +102,58 @@ func (c Call) memory(addr uint64, n int) ([]byte, error) {
 		return nil, nil
 	}
 	buf := make([]byte, n)
-	local := []unix.Iovec{{Base: &buf[0]}}
-	local[0].SetLen(n)
-	remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}
-	got, err := unix.ProcessVMReadv(c.PID, local, remote, 0)
+	got, err := c.read(addr, buf)
+	return buf[:got], err
+}
+
+// read fills buf from the caller's memory, as far as it can be read.
+func (c Call) read(addr uint64, buf []byte) (int, error) {
+	local := [1]unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(len(buf))
+	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(buf)}}
+	got, err := unix.ProcessVMReadv(c.PID, local[:], remote[:], 0)
 	switch {
 	case err == unix.ESRCH:
-		return nil, ErrGone
+		return 0, ErrGone
 	case err != nil:
-		return nil, fmt.Errorf("read memory of process %d: %w", c.PID, err)
+		return 0, fmt.Errorf("read memory of process %d: %w", c.PID, err)
 	}
-	return buf[:got], nil
+	return got, nil
 }
 
 // Descriptor duplicates the caller's descriptor fd.
 func (c Call) Descriptor(fd int) (*os.File, error) {
-	const thread = unix.O_EXCL // PIDFD_THREAD: a thread may have descriptors of its own (Linux 6.9)
-	p, err := unix.PidfdOpen(c.PID, thread)
-	if err == unix.EINVAL {
-		p, err = c.leader()
-	}
-	if err == unix.ESRCH {
-		return nil, ErrGone
-	}
+	got, err := c.Borrow(fd)
 	if err != nil {
-		return nil, fmt.Errorf("process %d: %w", c.PID, err)
-	}
-	defer unix.Close(p)
-	got, err := unix.PidfdGetfd(p, fd, 0)
-	if err != nil {
-		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, c.PID, err)
+		return nil, err
 	}
 	if err := c.check(); err != nil {
 		_ = unix.Close(got)
 		return nil, err
 	}
 	return os.NewFile(uintptr(got), "descriptor "+strconv.Itoa(fd)), nil
+}
+
+// Borrow is Descriptor as a number, for the caller of Borrow to close. It does not make sure that who made the call still waits: [Call.Bytes] and
+// [Call.Waits] do.
+func (c Call) Borrow(fd int) (int, error) {
+	const thread = unix.O_EXCL // PIDFD_THREAD: a thread may have descriptors of its own (Linux 6.9)
+	p, err := unix.PidfdOpen(c.PID, thread)
+	if err == unix.EINVAL {
+		p, err = c.leader()
+	}
+	if err == unix.ESRCH {
+		return -1, ErrGone
+	}
+	if err != nil {
+		return -1, fmt.Errorf("process %d: %w", c.PID, err)
+	}
+	defer unix.Close(p)
+	got, err := unix.PidfdGetfd(p, fd, 0)
+	if err != nil {
+		return -1, fmt.Errorf("descriptor %d of process %d: %w", fd, c.PID, err)
+	}
+	return got, nil
 }
 
 // leader opens the process of the thread.

@@ -54,6 +54,9 @@ type Config struct {
 	Plain bool
 	// Device is opened instead of /dev/net/tun, if set.
 	Device string
+	// Here leaves the device in the namespace of the calling thread. Moving it makes the kernel wait for 20 ms. But the file then keeps
+	// the namespace alive, and does not tell its end: whoever has it must learn of that otherwise, and close it.
+	Here bool
 }
 
 func (c Config) withDefaults() Config {
@@ -80,7 +83,11 @@ func Setup(c Config) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := move(f, c); err != nil {
+	ready := move
+	if c.Here {
+		ready = func(_ *os.File, c Config) error { return configure(c) }
+	}
+	if err := ready(f, c); err != nil {
 		_ = f.Close()
 		return nil, &carrel.Error{Op: "set up network link", Kind: carrel.Internal, Err: err}
 	}

@@ -17,12 +17,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/run"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
 // id is the box's on its own wire.
 const id = carrel.ID("run")
+
+// Parts are the parts of this package for reexec.Run: the process that carries a box's network beside a runner that can't.
+func Parts() reexec.Parts { return reexec.Parts{run.CarrierName: func() { run.Carry(Open) }} }
 
 // way is one box's.
 type way struct {

@@ -55,6 +55,7 @@ func writeEveryWay(t target) {
 	try("fchmodat2", errno(e))
 	try("utimes", os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)))
 	try("setxattr", unix.Setxattr(file, "user.attack", []byte("x"), 0))
+	try("removexattr", unix.Removexattr(file, "user.attack"))
 	try("create", os.WriteFile(path("new"), []byte(mark), 0o600))
 	try("mkdir", os.Mkdir(path("newdir"), 0o700))
 	try("symlink", os.Symlink("/", path("newlink")))
@@ -246,6 +247,11 @@ func plant(t target) {
 			say("move a directory to "+dir, os.Rename(tmp+".d", dir))
 			_ = os.RemoveAll(tmp + ".d")
 		}
+		say("unlink "+p, unlink(p))
+		say("unlink what leads to "+p, unlink(filepath.Dir(p)))
+		say("rmdir what leads to "+p, rmdir(filepath.Dir(p)))
+		_ = os.MkdirAll(filepath.Dir(p), 0o755)
+		say("create after unlink "+p, os.WriteFile(p, []byte(mark), 0o755))
 		say("remove "+p, os.Remove(p))
 		say("create again "+p, os.WriteFile(p, []byte(mark), 0o755))
 		// Move the repository back to the files that were made without it.

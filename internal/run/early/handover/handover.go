@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carrel-dev/carrel/internal/run"
 )
 
@@ -36,13 +38,23 @@ func Run() bool {
 	debug.SetMemoryLimit(64 << 20)
 	args := os.Args[2:]
 	// Its own stage: this very program, which lies in memory, or where no box can write.
-	if code, done := run.Quick(args, self); done {
+	all := func() (*os.File, error) { return again(back) }
+	if code, done := run.Quick(args, self, all); done {
 		os.Exit(code)
 	}
 	err = syscall.Exec("/proc/self/fd/"+strconv.Itoa(back), append([]string{whole, "run"}, args...), os.Environ())
 	fmt.Fprintf(os.Stderr, "carrel: start the whole program: %v\n", err)
 	os.Exit(125)
 	return true
+}
+
+// again is another descriptor of the same file.
+func again(fd int) (*os.File, error) {
+	more, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	return os.NewFile(uintptr(more), "the whole program"), nil
 }
 
 // self opens this program.
