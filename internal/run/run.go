@@ -153,10 +153,25 @@ func (o *Options) resolve() (*settings.Box, error) {
 	if err != nil {
 		home = "/"
 	}
-	return settings.Resolve(settings.Request{
+	request := settings.Request{
 		Dir: dir, Home: home, Env: os.Environ(), UID: os.Getuid(), Flags: flags,
 		File: o.settingsFile, NoFiles: o.noSettings, Trust: o.trust, OS: system, Elsewhere: searchElsewhere,
-	})
+	}
+	b, err := settings.Resolve(request)
+	if err != nil || len(b.Missing) == 0 || o.dryRun || o.explain {
+		return b, err
+	}
+	var notes []string
+	for _, dir := range b.Missing {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			notes = append(notes, fmt.Sprintf("!a profile needs %s, which can't be made: %v", dir, err))
+		}
+	}
+	if b, err = settings.Resolve(request); err != nil {
+		return nil, err
+	}
+	b.Notes = append(b.Notes, notes...)
+	return b, nil
 }
 
 // possible reports, before anything is done, whether the parts for it are there.

@@ -58,6 +58,17 @@ type PathRules struct {
 	// Protect adds names that are never written although their directory is, Unprotect lifts built-in ones. Of Write alone.
 	Protect   []string `json:"protect,omitempty"`
 	Unprotect []string `json:"unprotect,omitempty"`
+
+	// Replaced and Made are of the built-in profiles' Write alone. Replaced are files that a program saves by writing beside
+	// them and renaming. Made are directories that have to be there for a program to keep its state.
+	Replaced []string `json:"-"`
+	Made     []Made   `json:"-"`
+}
+
+// Made is a directory that is made before the command starts if it is missing.
+type Made struct {
+	Path    string
+	Program string // made only if this program is in PATH; "" is always
 }
 
 // NetworkRules are what may leave.
@@ -155,6 +166,14 @@ type Protected struct {
 	layer int
 }
 
+// Replaced is a file that a program saves by writing NAME.tmp or the like beside it and renaming that. The directory
+// that it lies in stays closed for all other names.
+type Replaced struct {
+	Path   string // absolute, links resolved; it need not exist
+	Rule   string
+	Source Source
+}
+
 // EnvVar is one variable's fate.
 type EnvVar struct {
 	Name   string
@@ -179,6 +198,10 @@ type Box struct {
 	// or something in one, that is this machine's.
 	Private []string
 	covered map[uint64][]covered // by inode
+	// Replaced are files that may be written, and replaced by what is written beside them: see [Replaced.Beside].
+	Replaced []Replaced
+	// Missing are directories that a profile needs and that are not there. Whoever makes them resolves again.
+	Missing []string
 	Env     []EnvVar
 	// Network: Closed lets nothing out and needs no wire; Host is no wall.
 	Closed, Host                             bool

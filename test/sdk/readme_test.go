@@ -163,14 +163,16 @@ func partOf(t *testing.T, work string, i int, b block) string {
 	return ""
 }
 
-// prepare makes the files that the page's commands speak of. The agent itself is not here: a program stands for it.
+// prepare makes the files that the page's commands speak of. The agent itself is not here: a program stands for it,
+// and saves its state as the agent does.
 func prepare(t *testing.T, home, work string) {
 	t.Helper()
 	for name, text := range map[string]string{
 		"package.json":      `{"name": "thing", "version": "1.0.0", "scripts": {"test": "echo tests passed"}}`,
 		"upgrade.sh":        "#!/bin/sh\necho upgraded >state.txt\ncat state.txt\n",
 		"project/notes.txt": "notes\n",
-		"../tools/claude":   "#!/bin/sh\necho claude was here\n",
+		"../tools/claude": "#!/bin/sh\nset -e\nmkdir ~/.claude.json.lock\necho claude was here >~/.claude.json.tmp.$$\nmv -f ~/.claude.json.tmp.$$ ~/.claude.json\n" +
+			"rmdir ~/.claude.json.lock\necho x >>~/.claude/history.jsonl\ncat ~/.claude.json\n",
 	} {
 		name = filepath.Join(work, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
