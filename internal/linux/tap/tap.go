@@ -22,6 +22,11 @@
 // dead. So the file belongs to the first namespace and the device is moved to the
 // second: when the last process there ends, the kernel removes the device, and
 // the file reports it.
+//
+// # Without a TAP device
+//
+// Where this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices, and its file a packet socket
+// on the one that stays in the first namespace. See pair.go.
 package tap
 
 import (
@@ -54,6 +59,9 @@ type Config struct {
 	Plain bool
 	// Device is opened instead of /dev/net/tun, if set.
 	Device string
+	// Pair makes the link without a TAP device: see pair.go. It is also made so where /dev/net/tun, and no other Device, can't be
+	// opened by this user.
+	Pair bool
 }
 
 func (c Config) withDefaults() Config {
@@ -72,11 +80,23 @@ const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_
 
 // Setup makes the link and returns the host's end, which does not block. The
 // calling goroutine must be locked to its thread, which must have CAP_NET_ADMIN
-// over its network namespace and is moved to a new one; what it executes next
-// runs there. Error: Unsupported when this host gives no TAP devices.
+// over its network namespace (and CAP_NET_RAW, for a pair) and is moved to a new one; what it executes next
+// runs there. Error: Unsupported when this host gives neither TAP devices nor pairs.
 func Setup(c Config) (*os.File, error) {
+	paired := c.Pair || c.Device == ""
 	c = c.withDefaults()
-	f, err := open(c)
+	var f *os.File
+	err := errPair
+	if !c.Pair {
+		f, err = open(c)
+	}
+	if err != nil && paired {
+		var without error
+		if f, without = openPair(c); without != nil {
+			return nil, besides(err, without)
+		}
+		err = nil
+	}
 	if err != nil {
 		return nil, err
 	}
