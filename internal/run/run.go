@@ -71,6 +71,8 @@ type Job struct {
 	Err    *os.File
 	Log    *refusal.Log
 	Deps   Deps
+	Copy   int64 // of --copy-max, in bytes; 0 is the tier's default
+	Quiet  bool
 
 	opts    *Options
 	walls   *walls
@@ -108,7 +110,10 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	if err := o.possible(b, d); err != nil {
 		return exitOwn, err
 	}
-	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o, walls: w}
+	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o, walls: w, Quiet: o.quiet}
+	if j.Copy, err = o.copyLimit(b); err != nil {
+		return exitOwn, err
+	}
 	for _, n := range b.Notes {
 		if n, loud := strings.CutPrefix(n, "!"); loud && !o.quiet {
 			fmt.Fprintf(os.Stderr, "carrel: %s\n", n)
