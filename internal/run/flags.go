@@ -204,5 +204,5 @@ func (o *Options) args(rest []string) ([]string, error) {
 
 // invalid is an error about one flag.
 func invalid(field string, err error) error {
-	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%s: %w", field, err), Hint: "see carrel run --help"}
+	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: field, Err: err, Hint: "see carrel run --help"}
 }
