@@ -1,6 +1,8 @@
 package box_test
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -77,4 +79,45 @@ func TestRepositoryStates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRepositoriesUnseen: where something that the command could write to can't be looked at afterwards, the run fails and says
+// so, whatever the command's own status.
+func TestRepositoriesUnseen(t *testing.T) {
+	_, err := exec.LookPath("git")
+	testenv.Need(t, "git", err)
+	both(t, func(t *testing.T, w *world) {
+		seed(w)
+		const hint = "do not use git there"
+		// The user may make files in it, and not list it.
+		drop := w.project + "/drop"
+		w.mkdir(drop)
+		const other = 54399
+		if os.Getuid() == 0 {
+			if err := errors.Join(os.Lchown(drop, other, other), os.Chmod(drop, 0o733)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := hostile{name: "unseen", plant: `mkdir x; cp -r $SEED x/.git; arm x/.git/config`, at: "../drop/x"}
+		w.mkdir(c.dir(w))
+		// A box closes such a directory, unless somebody opens it.
+		r := w.run(w.box("--write", drop, "-c", hostilePrelude(w, c)+"cd drop; "+c.plant))
+		ran, log := useGit(w, c)
+		switch told := r.code == 125 && strings.Contains(r.err, hint) && strings.Contains(r.err, drop); {
+		case w.uid == stranger && !told:
+			t.Errorf("exit %d %s", r.code, r.err)
+		case w.uid == 0 && (ran || r.code != 0): // root looks everywhere
+			t.Errorf("exit %d %s\n%s", r.code, r.err, log)
+		}
+		// A path that is longer than the system takes.
+		long := `n=$(printf '%0200d' 1); i=0; while [ $i -lt 30 ]; do mkdir $n; cd $n; i=$((i+1)); done; exit 7`
+		if r := w.run(w.box("-c", long)); r.code != 125 || !strings.Contains(r.err, hint) || !strings.Contains(r.err, "too long") {
+			t.Errorf("exit %d %s", r.code, r.err)
+		}
+		// And where nothing is left to be said, the command's own status stands.
+		w.sh(w.home, "rm -rf project/0*; rm -rf project/drop")
+		if r := w.run(w.box("-c", "mkdir fine; exit 7")); r.code != 7 || strings.Contains(r.err, hint) {
+			t.Errorf("exit %d %s", r.code, r.err)
+		}
+	})
 }
