@@ -41,7 +41,7 @@ func (v *resolver) elsewhere(written []string) (named, rest []string) {
 	if v.Elsewhere == 0 || v.OS != "linux" || v.box.Tier != tierOf("") {
 		return append(named, v.openedInPrivate()...), nil
 	}
-	var people []string
+	people := []string{"/opt"} // is read even where nothing else is
 	if v.tree.readDefault {
 		people = v.people()
 	}
@@ -92,9 +92,9 @@ func (v *resolver) openedInPrivate() (out []string) {
 }
 
 // inOrder says how the rest is searched: a stack, whose end comes first. In each directory of somebody's, what programs keep ("~/.cargo")
-// comes before what people keep, so that a search that runs out of time closes no tool.
+// comes before what people keep, so that a search that runs out of time closes no tool. What may lie on another machine comes last.
 func (v *resolver) inOrder(rest []string) []level {
-	var first, last []level
+	var end, first, last []level
 	for _, dir := range rest {
 		last = append(last, level{dir: dir, flat: true})
 		// An error is met again, and judged, where the names are looked at.
@@ -106,14 +106,17 @@ func (v *resolver) inOrder(rest []string) []level {
 			if v.fetched(l.dir, string(name)) {
 				return
 			}
-			if name[0] == '.' || !inside(v.home, dir) {
+			switch {
+			case slices.Contains(mounted, dir):
+				end = append(end, l)
+			case name[0] == '.' || !inside(v.home, dir):
 				last = append(last, l)
-			} else {
+			default:
 				first = append(first, l)
 			}
 		})
 	}
-	return append(first, last...)
+	return slices.Concat(end, first, last)
 }
 
 // mostClosed is how many directories are closed, at most, because there was no time to search them: beyond that, those that they lie in are.
@@ -166,6 +169,9 @@ func raise(dirs map[string]bool, roots []string) bool {
 	return true
 }
 
+// mounted are directories in which other disks and machines are mounted, and what servers serve lies. They are often large, and may be slow.
+var mounted = []string{"/srv", "/mnt", "/media"}
+
 // people are the directories that are searched although nobody named them: the home, and what the working directory lies in, if people
 // keep their work there and not the system or other people theirs.
 func (v *resolver) people() (out []string) {
@@ -174,6 +180,11 @@ func (v *resolver) people() (out []string) {
 	}
 	if beside := filepath.Dir(v.dir); !v.systemDir(beside) && !ofMachine(beside) && !inside(v.home, beside) {
 		out = append(out, beside)
+	}
+	for _, dir := range append([]string{"/opt"}, mounted...) {
+		if !inside(v.home, dir) {
+			out = append(out, dir)
+		}
 	}
 	return out
 }
