@@ -242,6 +242,9 @@ type RestoreOptions struct {
 	// Later is for how long, at least, only such content need be read as is waited
 	// for: the machine has others to start. A driver may read all at once anyway.
 	Later time.Duration
+	// SameBoot: the sandbox goes on where it was paused, and keeps the name of its boot (/proc/sys/kernel/random/boot_id).
+	// Without it a memory draws a new one before its programs go on, as a boot does. A driver without memory boots always.
+	SameBoot bool
 }
 
 // Restorer is an optional part of a Driver: sandboxes made from snapshots.

@@ -92,7 +92,11 @@ func (l *launch) numbered(first int) []string {
 
 // pagesText is what pagesArg precedes.
 func (l *launch) pagesText(first int) string {
-	return strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10)
+	text := strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10) + ","
+	if !l.saved.sameBoot {
+		text += newBoot
+	}
+	return text
 }
 
 // own closes f when the launch is over.

@@ -28,7 +28,7 @@ import (
 // priority; what the sandbox waits for comes first, gVisor sees to that.
 
 // pagesArg precedes the number of the first of the descriptors that this needs, and how many milliseconds reads are held back
-// that nobody waits for (see hold), as the sentry's first argument: one end of a socket pair, and the files of a snapshot
+// that nobody waits for (see hold), and whether there is a new boot, as the sentry's first argument: one end of a socket pair, and the files of a snapshot
 // in the order of memoryFiles. The daemon sends the other end with the command to
 // restore.
 const pagesArg = "carrel-pages="
@@ -63,7 +63,9 @@ func takePages() {
 
 // servePages serves the files that a text says, see pagesArg. forked says that this process has started others already.
 func servePages(text string, forked bool) {
-	number, ms, _ := strings.Cut(text, ",")
+	number, rest, _ := strings.Cut(text, ",")
+	ms, boot, _ := strings.Cut(rest, ",")
+	drawsBootID.Store(boot == newBoot)
 	first, err := strconv.Atoi(number)
 	if err != nil || first < 3 {
 		return

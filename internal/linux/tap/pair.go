@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
@@ -41,9 +42,7 @@ func openPair(c Config) (*os.File, error) {
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
 	defer h.Close()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.TxQLen = Interface, c.MTU, queue
-	if err := h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: Peer}); err != nil {
+	if err := makePair(c.MTU); err != nil {
 		return nil, fmt.Errorf("make a pair of virtual Ethernet devices: %w", err)
 	}
 	// Nobody speaks for this end but the socket.
@@ -52,10 +51,34 @@ func openPair(c Config) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", Peer, err)
 	}
-	if err := errors.Join(h.LinkSetMTU(peer, c.MTU), h.LinkSetARPOff(peer), h.LinkSetUp(peer)); err != nil {
+	if err := errors.Join(h.LinkSetARPOff(peer), h.LinkSetUp(peer)); err != nil {
 		return nil, fmt.Errorf("%s: %w", Peer, err)
 	}
 	return packets(peer.Attrs().Index, !c.Plain)
+}
+
+// makePair asks the kernel for the two devices. The library's own call for it would bring all kinds of devices that there are into the
+// small program of a box.
+func makePair(mtu int) error {
+	const vethPeer = 1 // VETH_INFO_PEER of linux/veth.h
+	attributes := func(name string) []*nl.RtAttr {
+		return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))}
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	for _, a := range attributes(Interface) {
+		request.AddData(a)
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(vethPeer, nil)
+	peer.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	for _, a := range attributes(Peer) {
+		peer.AddChild(a)
+	}
+	request.AddData(info)
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
 }
 
 // packets opens a packet socket on a device.
