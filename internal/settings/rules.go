@@ -307,6 +307,7 @@ func (v *resolver) finishPaths() {
 		return named
 	})
 	b.Paths = v.tree.rules(v.short)
+	stateKeeper{v}.keepApart()
 	b.Protected = v.guarded
 	b.ReadDefault, b.WriteDefault = Readable, Denied
 	if !v.tree.readDefault {

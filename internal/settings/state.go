@@ -73,3 +73,32 @@ func CacheProfiles(home string) map[string]string {
 	}
 	return out
 }
+
+// keepApart takes away, where changes are kept apart, the writing of files that were opened by themselves: a layer lies over a directory.
+func (v stateKeeper) keepApart() {
+	if !v.box.Overlay || v.Exists != nil {
+		return
+	}
+	for i := range v.box.Paths {
+		r := &v.box.Paths[i]
+		info, err := os.Stat(r.Path)
+		if r.Access != Writable || err != nil || !info.Mode().IsRegular() || v.layered(r.Path) {
+			continue
+		}
+		r.Access, r.Allow = Readable, "--write "+v.short(filepath.Dir(r.Path))
+		if r.Source == "flags" {
+			v.note("!%s stays as it is: --overlay keeps the changes of directories apart", v.short(r.Path))
+		}
+	}
+}
+
+// layered reports whether a directory above a path is written.
+func (v stateKeeper) layered(p string) bool {
+	for p != "/" {
+		p = filepath.Dir(p)
+		if i := slices.IndexFunc(v.box.Paths, func(r PathRule) bool { return r.Path == p }); i >= 0 {
+			return v.box.Paths[i].Access == Writable
+		}
+	}
+	return false
+}
