@@ -30,7 +30,7 @@ func capability(name string) (int, error) {
 // stageCapabilities are what the stage keeps over its namespaces when it is executed as an ordinary user.
 func stageCapabilities(s Spec) []uintptr {
 	out := []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL, unix.CAP_SETPCAP,
-		unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE}
+		unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE}
 	for _, name := range s.Capabilities {
 		if n, err := capability(name); err == nil {
 			out = append(out, uintptr(n))

@@ -3,10 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
+	"github.com/carrel-dev/carrel/internal/run"
 	"github.com/spf13/cobra"
 )
 
@@ -40,6 +43,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			rows = append(rows, boxRow(c.Context()))
 			if err := a.printDoctor(rows); err != nil || a.json {
 				return err
 			}
@@ -48,6 +52,28 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	return c
+}
+
+// boxRow says whether "carrel run" works here, with and without a network.
+func boxRow(ctx context.Context) daemon.DoctorRow {
+	c := run.Check(ctx, runDeps())
+	row := daemon.DoctorRow{Driver: "run", OK: c.Box == nil}
+	switch {
+	case c.Box != nil:
+		row.Problem, row.Hint = c.Box.Error(), carrel.HintOf(c.Box)
+		return row
+	case c.Network != nil:
+		row.Findings = append(row.Findings, api.Finding{What: "no box has a network", Why: c.Network.Error(), Hint: carrel.HintOf(c.Network)})
+	default:
+		row.Findings = append(row.Findings, api.Finding{What: "a box with a network has it", Why: "through " + c.Way})
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		row.Findings = append(row.Findings, api.Finding{What: "secrets are hidden, and nobody is told which were touched", Why: err.Error(), Hint: "modprobe fuse; chmod 666 /dev/fuse"})
+		return row
+	}
+	_ = f.Close()
+	return row
 }
 
 // printPoolLine reports the state of the daemon's pool, if a daemon runs.

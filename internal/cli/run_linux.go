@@ -37,6 +37,10 @@ func runTier(ctx context.Context, j *run.Job) (int, syscall.Signal, error) {
 		Readable:  func(path string) bool { access, _ := b.Access(path); return access != settings.Denied },
 		Protected: func(path string) (string, bool) { return run.Protected(b, path) },
 		Note:      j.Note, Denied: j.Decided, Signals: signals, KeepChanges: keep,
+		Copy: j.Copy,
+	}
+	if !j.Quiet {
+		r.Progress = j.Err
 	}
 	r.Stdin = j.In
 	if term.IsTerminal(int(j.In.Fd())) && term.IsTerminal(int(j.Out.Fd())) {

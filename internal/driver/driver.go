@@ -241,6 +241,9 @@ type RestoreOptions struct {
 	// Later allows the driver to read, for at least this time, only the content that the sandbox
 	// waits for, so that other sandboxes can start. A driver may still read everything at once.
 	Later time.Duration
+	// SameBoot: the sandbox goes on where it was paused, and keeps the name of its boot (/proc/sys/kernel/random/boot_id).
+	// Without it a memory draws a new one before its programs go on, as a boot does. A driver without memory boots always.
+	SameBoot bool
 }
 
 // Restorer is an optional part of a Driver. It makes sandboxes from snapshots.

@@ -19,7 +19,7 @@ type Options struct {
 	env, profiles, publish, sockets           []string
 	protect, unprotect                        []string
 	policy, settingsFile, tier, command       string
-	memory, fileSize, tmpSize                 string
+	memory, fileSize, tmpSize, copyMax        string
 	cpus                                      float64
 	pids, openFiles                           int
 	timeout                                   time.Duration
@@ -57,6 +57,7 @@ func AddFlags(fs *pflag.FlagSet) *Options {
 	fs.BoolVar(&o.noSettings, "no-settings", false, "read neither the user's settings nor the project's")
 	fs.BoolVar(&o.trust, "trust", false, "trust the project's .carrel.yaml as it is now, from now on")
 	fs.StringVar(&o.tier, "tier", "", "how strong the wall is: ns (default), gvisor or sim")
+	fs.StringVar(&o.copyMax, "copy-max", "", "with --tier gvisor or sim: how much of the working directory may be copied (default 1G, sim 256M)")
 	fs.BoolVar(&o.light, "light", false, "without namespaces: Landlock and a system call filter alone")
 	fs.Float64Var(&o.cpus, "cpu", 0, "processors it may use, such as 1.5")
 	fs.StringVar(&o.memory, "memory", "", "memory it may use, such as 512M or 2G")
@@ -126,6 +127,24 @@ func environment(flags []string) (e settings.EnvRules, err error) {
 	return e, nil
 }
 
+// copyLimit reads --copy-max.
+func (o *Options) copyLimit(b *settings.Box) (int64, error) {
+	if !o.given("copy-max") {
+		return 0, nil
+	}
+	if b.Tier == "" || b.Tier == carrel.NS {
+		return 0, invalid("--copy-max", errors.New("only --tier gvisor and --tier sim work on a copy"))
+	}
+	mb, err := settings.ParseSize(o.copyMax)
+	if err == nil && mb == 0 {
+		err = errors.New("it must be larger than 0")
+	}
+	if err != nil {
+		return 0, invalid("--copy-max", err)
+	}
+	return int64(mb) << 20, nil
+}
+
 // limits reads the flags that bound.
 func (o *Options) limits() (l settings.Limits, err error) {
 	for _, f := range []struct {
@@ -185,5 +204,5 @@ func (o *Options) args(rest []string) ([]string, error) {
 
 // invalid is an error about one flag.
 func invalid(field string, err error) error {
-	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: field, Err: fmt.Errorf("%s: %w", field, err), Hint: "see carrel run --help"}
+	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: field, Err: err, Hint: "see carrel run --help"}
 }

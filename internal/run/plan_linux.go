@@ -161,9 +161,21 @@ func (p *plan) guard(b *settings.Box) {
 		g.Closed = "the network is closed"
 	}
 	for _, r := range b.Paths {
+		if slices.ContainsFunc(b.Replaced, func(f settings.Replaced) bool { return f.Path == r.Path && r.Access == settings.Writable }) {
+			continue // its mount goes with the first replacement: all writing is the guard's
+		}
 		g.Paths = append(g.Paths, guard.Path{Path: r.Path, Writable: r.Access == settings.Writable, Rule: r.Rule, Allow: writeFlag(r)})
 	}
 	g.Roots, g.Repositories, g.Open = writableDirs(b), b.Repositories, b.Light
+	for _, r := range b.Replaced {
+		g.Replaced = append(g.Replaced, r.Path)
+	}
+	g.Caches = map[string]string{}
+	for dir, profile := range settings.CacheProfiles(b.Home) {
+		if !slices.Contains(b.Profiles, profile) {
+			g.Caches[dir] = profile
+		}
+	}
 	for _, dir := range append(slices.Clone(b.Private), "/dev", "/proc") {
 		g.Paths = append(g.Paths, guard.Path{Path: dir, Writable: true})
 	}

@@ -72,6 +72,8 @@ type Job struct {
 	Err    *os.File
 	Log    *refusal.Log
 	Deps   Deps
+	Copy   int64 // of --copy-max, in bytes; 0 is the tier's default
+	Quiet  bool
 
 	opts    *Options
 	walls   *walls
@@ -109,7 +111,10 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	if err := o.possible(b, d); err != nil {
 		return exitOwn, err
 	}
-	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o, walls: w}
+	j := &Job{Box: b, Args: line, Caller: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Log: refusal.New(refusal.Options{}), Deps: d, opts: o, walls: w, Quiet: o.quiet}
+	if j.Copy, err = o.copyLimit(b); err != nil {
+		return exitOwn, err
+	}
 	for _, n := range b.Notes {
 		if n, loud := strings.CutPrefix(n, "!"); loud && !o.quiet {
 			fmt.Fprintf(os.Stderr, "carrel: %s\n", n)
@@ -154,10 +159,25 @@ func (o *Options) resolve() (*settings.Box, error) {
 	if err != nil {
 		home = "/"
 	}
-	return settings.Resolve(settings.Request{
+	request := settings.Request{
 		Dir: dir, Home: home, Env: os.Environ(), UID: os.Getuid(), Flags: flags,
 		File: o.settingsFile, NoFiles: o.noSettings, Trust: o.trust, OS: system, Elsewhere: searchElsewhere,
-	})
+	}
+	b, err := settings.Resolve(request)
+	if err != nil || len(b.Missing) == 0 || o.dryRun || o.explain {
+		return b, err
+	}
+	var notes []string
+	for _, dir := range b.Missing {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			notes = append(notes, fmt.Sprintf("!a profile needs %s, which can't be made: %v", dir, err))
+		}
+	}
+	if b, err = settings.Resolve(request); err != nil {
+		return nil, err
+	}
+	b.Notes = append(b.Notes, notes...)
+	return b, nil
 }
 
 // possible reports, before anything is done, whether the parts for it are there.

@@ -81,6 +81,9 @@ func (w *writer) writes() {
 	if w.box.WriteDefault == settings.Writable {
 		w.rule("allow", "file-write*")
 	}
+	for _, r := range w.box.Replaced { // with what is written beside it and renamed
+		w.rule("allow", "file-write*", "(regex "+w.quoted("^"+escape(w.real(r.Path))+"([.-][^/]*)?$")+")")
+	}
 	for _, group := range w.byDepth() {
 		var yes, no []string
 		for _, r := range group {

@@ -321,6 +321,22 @@ func TestTemp(t *testing.T) {
 	}
 }
 
+// TestReplaced: a file is replaced by what is written beside it, and nothing else there is written.
+func TestReplaced(t *testing.T) {
+	b := project()
+	b.Replaced = []settings.Replaced{{Path: "/Users/ann/.claude.json"}}
+	text, err := Profile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := parse(t, text)
+	for path, want := range map[string]bool{".claude.json": true, ".claude.json.lock": true, ".claude.json.tmp.7.x": true, ".claude.jsonx": false, "xclaude.json": false, ".claude.json.d/x": false, ".bashrc": false} {
+		if p.allows("file-write-create", "/Users/ann/"+path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
+	}
+}
+
 // TestNotes shows that each weakness compared with Linux is reported.
 func TestNotes(t *testing.T) {
 	b := project()

@@ -115,7 +115,7 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 		if err != nil {
 			return nil, nil, err
 		}
-		opts := driver.RestoreOptions{FilesOnly: from.filesOnly, Later: from.later}
+		opts := driver.RestoreOptions{FilesOnly: from.filesOnly, Later: from.later, SameBoot: from.sameBoot}
 		if err := r.CanRestore(from.info, opts); err != nil {
 			return nil, nil, err
 		}

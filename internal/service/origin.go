@@ -19,6 +19,7 @@ type origin struct {
 	info      driver.SnapshotInfo
 	filesOnly bool
 	later     time.Duration // see driver.RestoreOptions
+	sameBoot  bool          // likewise
 	verify    func(ctx context.Context) error
 	users     *users
 	once      *sync.Once // of this user's release

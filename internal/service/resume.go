@@ -187,6 +187,7 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 		if err != nil {
 			return err
 		}
+		from.sameBoot = true // it goes on; a rollback does not
 	}
 	undo.Add(from.release)
 	if err := failpoint.Hit(pointOpened); err != nil {

@@ -41,7 +41,7 @@ func (v *resolver) elsewhere(written []string) (named, rest []string) {
 	if v.Elsewhere == 0 || v.OS != "linux" || v.box.Tier != tierOf("") {
 		return append(named, v.openedInPrivate()...), nil
 	}
-	var people []string
+	people := []string{"/opt"} // is read even where nothing else is
 	if v.tree.readDefault {
 		people = v.people()
 	}
@@ -96,7 +96,7 @@ func (v *resolver) openedInPrivate() (out []string) {
 // directory, files of programs ("~/.cargo") are searched before people's own files. So a search
 // that runs out of time closes no tool.
 func (v *resolver) inOrder(rest []string) []level {
-	var first, last []level
+	var end, first, last []level
 	for _, dir := range rest {
 		last = append(last, level{dir: dir, flat: true})
 		// The search itself meets this error again and judges it.
@@ -108,14 +108,17 @@ func (v *resolver) inOrder(rest []string) []level {
 			if v.fetched(l.dir, string(name)) {
 				return
 			}
-			if name[0] == '.' || !inside(v.home, dir) {
+			switch {
+			case slices.Contains(mounted, dir):
+				end = append(end, l)
+			case name[0] == '.' || !inside(v.home, dir):
 				last = append(last, l)
-			} else {
+			default:
 				first = append(first, l)
 			}
 		})
 	}
-	return append(first, last...)
+	return slices.Concat(end, first, last)
 }
 
 // mostClosed is the most directories that are closed because there was no time to search them. If
@@ -170,6 +173,9 @@ func raise(dirs map[string]bool, roots []string) bool {
 	return true
 }
 
+// mounted are directories in which other disks and machines are mounted, and what servers serve lies. They are often large, and may be slow.
+var mounted = []string{"/srv", "/mnt", "/media"}
+
 // people returns directories that are searched although nobody named them: the home, and the
 // directory around the working directory, unless it belongs to the system or to other people.
 func (v *resolver) people() (out []string) {
@@ -178,6 +184,11 @@ func (v *resolver) people() (out []string) {
 	}
 	if beside := filepath.Dir(v.dir); !v.systemDir(beside) && !ofMachine(beside) && !inside(v.home, beside) {
 		out = append(out, beside)
+	}
+	for _, dir := range append([]string{"/opt"}, mounted...) {
+		if !inside(v.home, dir) {
+			out = append(out, dir)
+		}
 	}
 	return out
 }

@@ -103,6 +103,9 @@ func (e *explainer) files() {
 				e.item(e.short(r.Path), r.Rule, r.Source)
 			}
 		}
+		for _, r := range b.Replaced {
+			e.item(e.short(r.Path)+" and, to replace it, what is beside it and begins with its name", r.Rule, r.Source)
+		}
 		if len(b.Private) > 0 {
 			e.add("  %s  (its own, empty at first)", strings.Join(b.Private, ", "))
 		}

@@ -54,7 +54,7 @@ func read(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file", show(name))
+		return nil, errors.New("it is no regular file")
 	case info.Size() > MaxFile:
 		return nil, fmt.Errorf("the file is larger than %d bytes", MaxFile)
 	}
@@ -83,6 +83,9 @@ func (v *resolver) load(name string, must bool) (*layer, error) {
 		return nil, nil
 	}
 	shown := v.short(name)
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err // the field names it
+	}
 	if err != nil {
 		return nil, invalid(shown, "", "%w", err)
 	}

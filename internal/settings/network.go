@@ -105,7 +105,9 @@ func ParsePublish(text string) (Publish, error) {
 	}{{outside, &p.Outside}, {inside, &p.Inside}} {
 		if !two && port.to == &p.Inside {
 			p.Inside = p.Outside
-		} else if n, err := strconv.ParseUint(port.text, 10, 16); err != nil {
+		} else if n, err := strconv.ParseUint(port.text, 10, 16); err != nil && port.text == text {
+			return Publish{}, fmt.Errorf("%s is no port", show(text))
+		} else if err != nil {
 			return Publish{}, fmt.Errorf("%s: %s is no port", show(text), show(port.text))
 		} else {
 			*port.to = uint16(n)

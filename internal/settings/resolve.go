@@ -39,6 +39,23 @@ var flagNames = map[string]string{
 	"network.allow": "--allow", "network.deny": "--deny", "network.sockets": "--socket", "network.publish": "--publish", "network.policy": "--policy", "env.pass": "--env", "env.strip": "--no-env", "env.set": "--env", "profiles": "--profile",
 }
 
+// ofFlag puts the flag into an error, in place of the key that it stands for.
+func ofFlag(err error) error {
+	var e *carrel.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	key, _, _ := strings.Cut(strings.TrimPrefix(e.Field, "flags: "), "[")
+	out := *e
+	switch flag := flagNames[key]; {
+	case flag != "":
+		out.Field = flag
+	case !strings.Contains(key, "."):
+		out.Field = "--" + key
+	}
+	return &out
+}
+
 // resolver is one run of Resolve.
 type resolver struct {
 	Request
@@ -139,7 +156,7 @@ func (v *resolver) readLayers() error {
 		}
 	}
 	if err := check("flags", v.Flags); err != nil {
-		return err
+		return ofFlag(err)
 	}
 	said = append(said, &layer{Layer: Layer{Source: "flags", Dir: v.dir, Settings: v.Flags}, flags: true})
 	v.layers = []*layer{{Layer: Layer{Source: "built-in", Dir: v.dir}, builtIn: true}}

@@ -10,6 +10,7 @@ import (
 // paths adds the layers' rules about paths, searches, and puts the result into the box.
 func (v *resolver) paths() error {
 	for _, l := range v.layers[1:] {
+		stateKeeper{v}.add(l)
 		said := map[string]string{} // this layer's rules by name, to notice contradictions
 		for _, list := range []struct {
 			key      string
@@ -66,6 +67,9 @@ func (v *resolver) pattern(l *layer, key string, i int, p string, op operation, 
 		v.guarded = append(v.guarded, Protected{Pattern: path, Rule: at, Source: l.Source, layer: l.place})
 	case l.flags && !op.deny():
 		return invalid(at, "make it first", "%s does not exist", v.short(path))
+	case slices.Contains(v.box.Missing, t.path):
+		v.note("%s: %s is made before the command starts", at, v.short(path))
+	case stateKeeper{v}.replaced(path):
 	default:
 		v.note("%s: %s does not exist: left out", at, v.short(path))
 	}
@@ -297,6 +301,7 @@ func (v *resolver) otherNames(written, named, rest []string) {
 func (v *resolver) finishPaths() {
 	b := v.box
 	v.named()
+	stateKeeper{v}.finish()
 	v.tree.private = map[string]bool{}
 	b.Private = slices.DeleteFunc(b.Private, func(p string) bool {
 		at := v.tree.points[p]
@@ -305,6 +310,7 @@ func (v *resolver) finishPaths() {
 		return named
 	})
 	b.Paths = v.tree.rules(v.short)
+	stateKeeper{v}.keepApart()
 	b.Protected = v.guarded
 	b.ReadDefault, b.WriteDefault = Readable, Denied
 	if !v.tree.readDefault {

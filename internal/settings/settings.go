@@ -67,6 +67,17 @@ type PathRules struct {
 	// lifts built-in ones. Both are for Write only.
 	Protect   []string `json:"protect,omitempty"`
 	Unprotect []string `json:"unprotect,omitempty"`
+
+	// Replaced and Made are of the built-in profiles' Write alone. Replaced are files that a program saves by writing beside
+	// them and renaming. Made are directories that have to be there for a program to keep its state.
+	Replaced []string `json:"-"`
+	Made     []Made   `json:"-"`
+}
+
+// Made is a directory that is made before the command starts if it is missing.
+type Made struct {
+	Path    string
+	Program string // made only if this program is in PATH; "" is always
 }
 
 // NetworkRules are the rules for outgoing traffic.
@@ -167,6 +178,14 @@ type Protected struct {
 	layer int
 }
 
+// Replaced is a file that a program saves by writing NAME.tmp or the like beside it and renaming that. The directory
+// that it lies in stays closed for all other names.
+type Replaced struct {
+	Path   string // absolute, links resolved; it need not exist
+	Rule   string
+	Source Source
+}
+
 // EnvVar is the decision about one variable.
 type EnvVar struct {
 	Name   string
@@ -193,6 +212,10 @@ type Box struct {
 	// one, or a path inside one, that path shows this machine's files.
 	Private []string
 	covered map[uint64][]covered // by inode
+	// Replaced are files that may be written, and replaced by what is written beside them: see [Replaced.Beside].
+	Replaced []Replaced
+	// Missing are directories that a profile needs and that are not there. Whoever makes them resolves again.
+	Missing []string
 	Env     []EnvVar
 	// Network: Closed lets nothing out and needs no wire; Host means the host's network without a
 	// wall.

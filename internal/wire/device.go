@@ -24,6 +24,7 @@ const (
 	tapPlain                  // a TAP device of this kernel
 	tapWithHeader             // a TAP device with a struct virtio_net_hdr before each frame
 	stream                    // a SOCK_STREAM socket of this machine with a length before each frame
+	packetSocket              // a packet socket, with that header, on a device of another namespace
 )
 
 // device reads and writes the frames of one link.
@@ -71,7 +72,7 @@ func openDevice(fd *os.File, mtu int) (device, error) {
 	return d, nil
 }
 
-var errNoLink = errors.New("the link is neither a SOCK_SEQPACKET socket, a SOCK_STREAM socket of this machine nor the TAP device of a live namespace")
+var errNoLink = errors.New("the link is neither a SOCK_SEQPACKET socket, a SOCK_STREAM socket of this machine, a packet socket nor the TAP device of a live namespace")
 
 func kindOf(fd int) (kind, error) {
 	if t, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
@@ -81,6 +82,9 @@ func kindOf(fd int) (kind, error) {
 			return socket, nil
 		case t == unix.SOCK_STREAM && domain == unix.AF_UNIX:
 			return stream, nil
+		}
+		if header, ok := tap.Packets(fd); ok && header {
+			return packetSocket, nil
 		}
 		return 0, errNoLink
 	}
@@ -102,10 +106,14 @@ const socketBuffer = 8 << 20
 // the driver sets both ends alike, so it reads the size of its own end before it changes it. A TAP
 // device's queue counts frames and has room for a window. A stream loses nothing.
 func (d *device) window() int {
+	size := 0
+	if d.kind == packetSocket { // it loses what does not fit
+		_ = d.conn.Control(func(fd uintptr) { size, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF) })
+		return min(max(size/2, 64<<10), maxWindow)
+	}
 	if d.kind != socket {
 		return maxWindow
 	}
-	size := 0
 	_ = d.conn.Control(func(fd uintptr) {
 		s := int(fd)
 		size, _ = unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_SNDBUF)
@@ -201,12 +209,15 @@ func (d *device) copyFrame(b, rest []byte, n int) *buffer.View {
 	return v
 }
 
+// headed reports whether each frame has a struct virtio_net_hdr before it.
+func (d *device) headed() bool { return d.kind == tapWithHeader || d.kind == packetSocket }
+
 // readParts reads one frame without waiting and returns its length.
 func (d *device) readParts(fd int, b, rest []byte) (int, error) {
 	var head [virtioSize]byte
 	parts := [3][]byte{head[:], b, rest}
 	use, skip := parts[:], virtioSize
-	if d.kind != tapWithHeader {
+	if !d.headed() {
 		use, skip = parts[1:], 0
 	}
 	n, err := 0, error(unix.EINTR)
@@ -233,7 +244,7 @@ func (d *device) parts(pkt *stack.PacketBuffer) [][]byte {
 	if len(all) >= maxParts {
 		all = [][]byte{slices.Concat(all...)}
 	}
-	if d.kind != tapWithHeader {
+	if !d.headed() {
 		return all
 	}
 	d.out = [virtioSize]byte{}
@@ -280,5 +291,5 @@ func (d *device) write(fd int, parts [][]byte) (full bool, err error) {
 // gone reports whether an error of write means that the other end is gone. It is not when a sandbox
 // has only switched off its TAP device: then frames are lost.
 func gone(err error) bool {
-	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EBADFD)
+	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EBADFD) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO)
 }

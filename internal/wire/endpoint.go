@@ -257,7 +257,7 @@ func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 // SupportedGSO says whether the stack may send TCP segments larger than the MTU and without their
 // checksum. A kernel behind a TAP device with headers accepts those.
 func (e *endpoint) SupportedGSO() stack.SupportedGSO {
-	if e.kind == tapWithHeader {
+	if e.headed() {
 		return stack.HostGSOSupported
 	}
 	return stack.GSONotSupported

@@ -41,6 +41,8 @@ var sandboxKinds = []struct {
 	{"TAP", onTAP(tap.Config{})},
 	{"plain TAP", onTAP(tap.Config{Plain: true})},
 	{"TAP with small frames", onTAP(tap.Config{MTU: 1500})},
+	{"pair", onTAP(tap.Config{Pair: true})},
+	{"pair with small frames", onTAP(tap.Config{Pair: true, MTU: 1500})},
 }
 
 func onTAP(c tap.Config) func(*testing.T, wire.Options) (*wire.Wire, driver.Link, insider) {

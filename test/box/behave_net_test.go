@@ -116,68 +116,107 @@ func get(url string) string { return "curl -fskS -m 20 " + url }
 
 // TestNetwork checks which traffic may leave.
 func TestNetwork(t *testing.T) {
+	both(t, networks)
+}
+
+// TestNetworkWithoutTUN: the same holds where /dev/net/tun is closed to the user, or is no device.
+func TestNetworkWithoutTUN(t *testing.T) {
+	var err error
+	if os.Getuid() != 0 {
+		err = errors.New("hiding /dev/net/tun takes root")
+	}
+	testenv.Need(t, "root", err)
 	both(t, func(t *testing.T, w *world) {
-		table := internet(w)
-		allowed, wild := []string{"--allow", "allowed.example.com"}, []string{"--allow", "*.wild.example.com"}
-		for _, c := range []struct {
-			name  string
-			flags []string
-			shell string
-			out   string // "" is a refusal
-		}{
-			{"closed, HTTP", nil, get("http://allowed.example.com/x"), ""},
-			{"closed, HTTPS", nil, get("https://allowed.example.com/x"), ""},
-			{"closed, address", nil, get("http://203.0.113.10/x"), ""},
-			{"closed, names", nil, "getent ahosts allowed.example.com", ""},
-			{"closed, any TCP", nil, "exec 3<>/dev/tcp/203.0.113.10/22; cat <&3", ""},
-			{"closed, python", nil, `python3 -c "import urllib.request as u; print(u.urlopen('http://allowed.example.com/x').read())"`, ""},
-			{"allowed, HTTP", allowed, get("http://allowed.example.com/x"), "allowed.example.com says /x\n"},
-			{"allowed, HTTPS", allowed, get("https://allowed.example.com/x"), "allowed.example.com in secret says /x\n"},
-			{"allowed, names", allowed, "getent ahostsv4 allowed.example.com | head -1 | cut -d' ' -f1", "203.0.113.10\n"},
-			{"allowed, python that knows no proxy", allowed, `python3 -c "import urllib.request as u; print(u.urlopen('http://allowed.example.com/x').read().decode(),end='')"`, "allowed.example.com says /x\n"},
-			{"allowed, node that knows no proxy", allowed, `node -e "fetch('http://allowed.example.com/x').then(r=>r.text()).then(t=>process.stdout.write(t))"`, "allowed.example.com says /x\n"},
-			{"another one", allowed, get("http://other.example.com/x"), ""},
-			{"another one, HTTPS", allowed, get("https://other.example.com/x"), ""},
-			{"another one's name on an allowed address", allowed, get("-H 'Host: other.example.com' http://allowed.example.com/x"), ""},
-			{"another one's TLS name on an allowed address", allowed, get("--connect-to other.example.com:443:203.0.113.10:443 https://other.example.com/x"), ""},
-			{"an allowed name on another address", allowed, get("--connect-to allowed.example.com:80:203.0.113.11:80 http://allowed.example.com/x"), ""},
-			{"another port", allowed, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", ""},
-			{"another port, allowed", []string{"--allow", "tcp://allowed.example.com:22"}, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", "raw\n"},
-			{"wildcard", wild, get("http://sub.wild.example.com/x"), "sub.wild.example.com says /x\n"},
-			{"wildcard, the name itself", wild, get("http://wild.example.com/x"), ""},
-			{"wildcard, not a suffix", []string{"--allow", "*.ild.example.com"}, get("http://wild.example.com/x"), ""},
-			{"denied in a wildcard", append([]string{"--deny", "denied.wild.example.com"}, wild...), get("http://denied.wild.example.com/x"), ""},
-			{"the rest of it", append([]string{"--deny", "denied.wild.example.com"}, wild...), get("http://sub.wild.example.com/x"), "sub.wild.example.com says /x\n"},
-			{"rebound to loopback", []string{"--allow", "local.example.com"}, get("http://local.example.com/x"), ""},
-			{"rebound to metadata", []string{"--allow", "meta.example.com"}, get("http://meta.example.com/x"), ""},
-			{"rebound to a private network", []string{"--allow", "lan.example.com"}, get("http://lan.example.com/x"), ""},
-			{"files while closed", nil, "cat README.md", "hello\n"},
-			{"a relay by CONNECT", allowed, get("-p -x http://allowed.example.com:80 http://other.example.com/x") + " | grep -v 'allowed.example.com says'", ""},
-			{"settings with an empty list", []string{"--settings", "{home}/empty.json"}, get("http://allowed.example.com/x"), ""},
-			{"settings with a list", []string{"--settings", "{home}/list.json"}, get("http://allowed.example.com/x"), "allowed.example.com says /x\n"},
-			{"settings that deny", []string{"--settings", "{home}/list.json", "--deny", "allowed.example.com"}, get("http://allowed.example.com/x"), ""},
-		} {
-			t.Run(c.name, func(t *testing.T) {
-				w.write(w.home+"/empty.json", `{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`)
-				w.write(w.home+"/list.json", `{"network":{"allowedDomains":["allowed.example.com"],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`)
-				flags := []string{"--wire-table", table}
-				for _, f := range c.flags {
-					flags = append(flags, w.expand(f))
-				}
-				r := w.run(w.box(append(flags, "-c", c.shell)...))
-				if r.out != c.out || c.out == "" && r.code == 0 {
-					t.Errorf("exit %d %q, want %q\n%s", r.code, r.out, c.out, r.err)
-				}
-				if c.out == "" && !strings.Contains(r.err, "carrel: ") {
-					t.Errorf("the refusal is not told:\n%s", r.err)
-				}
-				if heard := w.heardAll(); len(heard) > 0 {
-					t.Fatal(heard)
-				}
-			})
+		w.closed = []string{"/dev/net/tun"}
+		networks(t, w)
+		// 64 MB each way, of which none may be lost.
+		big := filepath.Join(w.home, "served")
+		w.write(big+"/x", strings.Repeat("0123456789abcdef", 4<<20))
+		site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				n, _ := io.Copy(io.Discard, r.Body)
+				fmt.Fprint(rw, n)
+				return
+			}
+			http.ServeFile(rw, r, big+"/x")
+		}))
+		defer site.Close()
+		text, _ := json.Marshal(map[string]any{"names": map[string][]string{"big.example.com": {"203.0.113.99"}}, "dial": map[string]string{"203.0.113.99:80": site.Listener.Addr().String()}})
+		w.write(w.home+"/big.json", string(text))
+		r := w.run(w.box("--wire-table", w.home+"/big.json", "--allow", "big.example.com", "-c", "curl -sS -m 60 http://big.example.com/x >x && stat -c %s x && curl -sS -m 60 -H Expect: --data-binary @x http://big.example.com/x && cmp x "+big+"/x"))
+		if r.out != "67108864\n67108864" || r.code != 0 {
+			t.Errorf("exit %d %.200q %s", r.code, r.out, r.err)
 		}
-		w.sub(t, "servers", func(t *testing.T) { testServers(t, w) })
+		t.Logf("64 MiB each way took %v", r.took)
+		cmd := w.boxed(w.carrel, "doctor")
+		if r := w.run(cmd); !strings.Contains(r.out, "run      works") || !strings.Contains(r.out, "through a pair of virtual Ethernet devices") {
+			t.Errorf("doctor: exit %d %s", r.code, r.all())
+		}
 	})
+}
+
+// networks looks at all rules.
+func networks(t *testing.T, w *world) {
+	table := internet(w)
+	allowed, wild := []string{"--allow", "allowed.example.com"}, []string{"--allow", "*.wild.example.com"}
+	for _, c := range []struct {
+		name  string
+		flags []string
+		shell string
+		out   string // "" is a refusal
+	}{
+		{"closed, HTTP", nil, get("http://allowed.example.com/x"), ""},
+		{"closed, HTTPS", nil, get("https://allowed.example.com/x"), ""},
+		{"closed, address", nil, get("http://203.0.113.10/x"), ""},
+		{"closed, names", nil, "getent ahosts allowed.example.com", ""},
+		{"closed, any TCP", nil, "exec 3<>/dev/tcp/203.0.113.10/22; cat <&3", ""},
+		{"closed, python", nil, `python3 -c "import urllib.request as u; print(u.urlopen('http://allowed.example.com/x').read())"`, ""},
+		{"allowed, HTTP", allowed, get("http://allowed.example.com/x"), "allowed.example.com says /x\n"},
+		{"allowed, HTTPS", allowed, get("https://allowed.example.com/x"), "allowed.example.com in secret says /x\n"},
+		{"allowed, names", allowed, "getent ahostsv4 allowed.example.com | head -1 | cut -d' ' -f1", "203.0.113.10\n"},
+		{"allowed, python that knows no proxy", allowed, `python3 -c "import urllib.request as u; print(u.urlopen('http://allowed.example.com/x').read().decode(),end='')"`, "allowed.example.com says /x\n"},
+		{"allowed, node that knows no proxy", allowed, `node -e "fetch('http://allowed.example.com/x').then(r=>r.text()).then(t=>process.stdout.write(t))"`, "allowed.example.com says /x\n"},
+		{"another one", allowed, get("http://other.example.com/x"), ""},
+		{"another one, HTTPS", allowed, get("https://other.example.com/x"), ""},
+		{"another one's name on an allowed address", allowed, get("-H 'Host: other.example.com' http://allowed.example.com/x"), ""},
+		{"another one's TLS name on an allowed address", allowed, get("--connect-to other.example.com:443:203.0.113.10:443 https://other.example.com/x"), ""},
+		{"an allowed name on another address", allowed, get("--connect-to allowed.example.com:80:203.0.113.11:80 http://allowed.example.com/x"), ""},
+		{"another port", allowed, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", ""},
+		{"another port, allowed", []string{"--allow", "tcp://allowed.example.com:22"}, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", "raw\n"},
+		{"wildcard", wild, get("http://sub.wild.example.com/x"), "sub.wild.example.com says /x\n"},
+		{"wildcard, the name itself", wild, get("http://wild.example.com/x"), ""},
+		{"wildcard, not a suffix", []string{"--allow", "*.ild.example.com"}, get("http://wild.example.com/x"), ""},
+		{"denied in a wildcard", append([]string{"--deny", "denied.wild.example.com"}, wild...), get("http://denied.wild.example.com/x"), ""},
+		{"the rest of it", append([]string{"--deny", "denied.wild.example.com"}, wild...), get("http://sub.wild.example.com/x"), "sub.wild.example.com says /x\n"},
+		{"rebound to loopback", []string{"--allow", "local.example.com"}, get("http://local.example.com/x"), ""},
+		{"rebound to metadata", []string{"--allow", "meta.example.com"}, get("http://meta.example.com/x"), ""},
+		{"rebound to a private network", []string{"--allow", "lan.example.com"}, get("http://lan.example.com/x"), ""},
+		{"files while closed", nil, "cat README.md", "hello\n"},
+		{"a relay by CONNECT", allowed, get("-p -x http://allowed.example.com:80 http://other.example.com/x") + " | grep -v 'allowed.example.com says'", ""},
+		{"settings with an empty list", []string{"--settings", "{home}/empty.json"}, get("http://allowed.example.com/x"), ""},
+		{"settings with a list", []string{"--settings", "{home}/list.json"}, get("http://allowed.example.com/x"), "allowed.example.com says /x\n"},
+		{"settings that deny", []string{"--settings", "{home}/list.json", "--deny", "allowed.example.com"}, get("http://allowed.example.com/x"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.write(w.home+"/empty.json", `{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`)
+			w.write(w.home+"/list.json", `{"network":{"allowedDomains":["allowed.example.com"],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`)
+			flags := []string{"--wire-table", table}
+			for _, f := range c.flags {
+				flags = append(flags, w.expand(f))
+			}
+			r := w.run(w.box(append(flags, "-c", c.shell)...))
+			if r.out != c.out || c.out == "" && r.code == 0 {
+				t.Errorf("exit %d %q, want %q\n%s", r.code, r.out, c.out, r.err)
+			}
+			if c.out == "" && !strings.Contains(r.err, "carrel: ") {
+				t.Errorf("the refusal is not told:\n%s", r.err)
+			}
+			if heard := w.heardAll(); len(heard) > 0 {
+				t.Fatal(heard)
+			}
+		})
+	}
+	w.sub(t, "servers", func(t *testing.T) { testServers(t, w) })
 }
 
 // testServers checks listening ports.

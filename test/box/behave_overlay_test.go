@@ -92,3 +92,24 @@ func TestOverlay(t *testing.T) {
 		})
 	})
 }
+
+// TestOverlayFiles: a file that was opened by itself is not written through the layer.
+func TestOverlayFiles(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		w.write(w.home+"/alone", "old")
+		w.write(w.home+"/.claude.json", "old")
+		w.write(w.project+"/inside", "old")
+		for _, flags := range [][]string{{"--overlay", "--write", w.home + "/alone"}, {"--profile", "readonly", "--write", w.home + "/alone"}, {"--overlay", "--profile", "claude-code"}} {
+			r := w.run(w.box(append(flags, "-c", "echo new >~/alone; echo new >~/.claude.json; echo new >inside; cat inside")...))
+			if r.out != "new\n" || w.read(w.home+"/alone") != "old" || w.read(w.home+"/.claude.json") != "old" || w.read(w.project+"/inside") != "old" {
+				t.Errorf("%v: exit %d %s\nalone %q, inside %q", flags, r.code, r.all(), w.read(w.home+"/alone"), w.read(w.project+"/inside"))
+			}
+			if len(flags) == 3 && flags[1] == "--write" && !strings.Contains(r.err, "stays as it is") {
+				t.Errorf("it is not told: %s", r.err)
+			}
+		}
+		if r := w.run(w.box("--overlay", "--apply", "--write", w.project+"/inside", "-c", "echo kept >inside")); r.code != 0 || w.read(w.project+"/inside") != "kept\n" {
+			t.Errorf("exit %d %s", r.code, r.all())
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -175,10 +176,21 @@ func TestAgent(t *testing.T) {
 				}
 			}
 		}
-		// Without a network and a login it can do nothing, but it must not hang.
-		got := w.run(w.box("--profile", "claude-code", "--timeout", "60s", "--", claude, "-p", "say hello"))
-		if got.code == 124 || got.code == 125 {
-			t.Errorf("exit %d %s", got.code, got.all())
+		// Without a network and a login it can do nothing, but must not hang. It saves its state, and finds it the next time.
+		user := ""
+		for range 2 {
+			got := w.run(w.box("--profile", "claude-code", "--timeout", "60s", "--", claude, "-p", "say hello"))
+			if got.code == 124 || got.code == 125 || strings.Contains(got.err, "  write ") {
+				t.Errorf("exit %d %s", got.code, got.all())
+			}
+			state := regexp.MustCompile(`"userID": "\w+"`).FindString(w.read(w.home + "/.claude.json"))
+			if state == "" || user != "" && state != user {
+				t.Errorf("its state is %s, and was %s", w.read(w.home+"/.claude.json"), user)
+			}
+			user = state
+		}
+		if left := w.sh(w.home, "ls -d .claude.json.* | grep -v backup").out; left != "" {
+			t.Errorf("it left %s", left)
 		}
 	})
 }

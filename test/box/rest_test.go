@@ -1,11 +1,14 @@
 package box_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // atRest is a secret in some place, and the command that tries to read it.
@@ -161,4 +164,43 @@ func testMountedSecrets(t *testing.T, w *world) {
 			}
 		})
 	}
+}
+
+// TestSecretsOfServers: what lies where servers, other disks and software of the machine's own are is closed by its name, too.
+func TestSecretsOfServers(t *testing.T) {
+	var err error
+	if os.Getuid() != 0 {
+		err = errors.New("making directories in /srv takes root")
+	}
+	testenv.Need(t, "root", err)
+	both(t, func(t *testing.T, w *world) {
+		for _, top := range []string{"/srv", "/opt", "/mnt", "/media"} {
+			if _, err := os.Stat(top); err != nil {
+				continue
+			}
+			dir := filepath.Join(top, w.tag())
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			for _, name := range []string{"app/.env", "a/b/c/d/.env.production", "app/plain"} {
+				file := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(w.secret+"\n"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, flags := range [][]string{nil, {"--profile", "strict"}} {
+				closed := flags != nil && top != "/opt" // strict reads nothing of the others
+				for _, name := range []string{"app/.env", "a/b/c/d/.env.production"} {
+					r := w.run(w.box(append(flags, "--", "cat", filepath.Join(dir, name))...))
+					if r.code == 0 || strings.Contains(r.all(), w.secret) {
+						t.Errorf("%v: %s was read: %s", flags, filepath.Join(dir, name), r.all())
+					}
+				}
+				if r := w.run(w.box(append(flags, "--", "cat", dir+"/app/plain")...)); strings.Contains(r.out, w.secret) == closed {
+					t.Errorf("%v: %s/app/plain: exit %d %s", flags, dir, r.code, r.all())
+				}
+			}
+			if r := w.run(w.box("--read", dir+"/app/.env", "--", "cat", dir+"/app/.env")); !strings.Contains(r.out, w.secret) {
+				t.Errorf("--read does not open it: %s", r.all())
+			}
+		}
+	})
 }

@@ -65,6 +65,8 @@ type world struct {
 	secret                          string // the word that must not get out
 	env                             []string
 
+	closed []string // devices that the user's programs can't open, see boxed
+
 	mu    sync.Mutex
 	heard []string // what servers outside received
 
@@ -330,7 +332,24 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 
 // box returns a run of carrel run with these flags, "--" and the command.
 func (w *world) box(args ...string) *exec.Cmd {
-	return w.command(w.carrel, append([]string{"run"}, args...)...)
+	return w.boxed(w.carrel, append([]string{"run"}, args...)...)
+}
+
+// boxed is command where an empty file, which only root may open, is in the place of each of the closed devices.
+func (w *world) boxed(name string, args ...string) *exec.Cmd {
+	if len(w.closed) == 0 {
+		return w.command(name, args...)
+	}
+	script := ""
+	for _, device := range w.closed { // a directory with an empty file lies over the one of the device
+		dir := w.home + "/closed" + filepath.Dir(device)
+		file := filepath.Join(dir, filepath.Base(device))
+		script += fmt.Sprintf("mkdir -p %s && rm -f %s && touch %s && chmod 0 %s && mount --bind %s %s || exit 99; ", dir, file, file, file, dir, filepath.Dir(device))
+	}
+	script += fmt.Sprintf(`exec setpriv --reuid %d --regid %d --clear-groups "$0" "$@"`, w.uid, w.uid)
+	cmd := w.command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, name}, args...)...)
+	cmd.SysProcAttr.Credential = nil
+	return cmd
 }
 
 // result says how a command ended.

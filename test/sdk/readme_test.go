@@ -173,7 +173,8 @@ func prepare(t *testing.T, home, work string) {
 		"package.json":      `{"name": "thing", "version": "1.0.0", "scripts": {"test": "echo tests passed"}}`,
 		"upgrade.sh":        "#!/bin/sh\necho upgraded >state.txt\ncat state.txt\n",
 		"project/notes.txt": "notes\n",
-		"../tools/claude":   "#!/bin/sh\necho claude was here\n",
+		"../tools/claude": "#!/bin/sh\nset -e\nmkdir ~/.claude.json.lock\necho claude was here >~/.claude.json.tmp.$$\nmv -f ~/.claude.json.tmp.$$ ~/.claude.json\n" +
+			"rmdir ~/.claude.json.lock\necho x >>~/.claude/history.jsonl\ncat ~/.claude.json\n",
 	} {
 		name = filepath.Join(work, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {

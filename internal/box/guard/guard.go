@@ -71,6 +71,11 @@ type Rules struct {
 	// with .git files, as far as they are known. Open: no mounts keep what is not writable from the box.
 	Roots, Repositories []string
 	Open                bool
+	// Replaced are files that are written and replaced by what is written beside them, in directories that are otherwise not
+	// writable: see replaced.go.
+	Replaced []string
+	// Caches are directories that a profile would open, with its name, for the report.
+	Caches map[string]string
 }
 
 // Path is one rule.
@@ -107,6 +112,7 @@ type Guard struct {
 	began        clocks
 	wrote        atomic.Bool // something was written, or may have been
 	repositories gitdir.Before
+	replaced     []*replaced
 }
 
 // New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
@@ -126,6 +132,7 @@ func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
 		g.own[dir] = true
 	}
 	g.names = g.compile()
+	g.openReplaced()
 	known := slices.Clone(r.Repositories)
 	for dir := range g.names.repository {
 		known = append(known, join(dir, ".git"))

@@ -4,6 +4,7 @@ package guard
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,31 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 	if rule := g.rule(full); rule != nil && rule.Rule != "" {
 		r.Rule, r.Allow = rule.Rule, rule.Allow
 	}
+	if flag := g.cacheOf(full); flag != "" {
+		r.Allow = flag
+	}
 	g.add(c, r)
+}
+
+// cacheOf is the flag of the profile that opens the cache which a path lies in, or is above: programs make what leads to their cache
+// first, "~/.cargo" before "~/.cargo/registry". Where several have theirs ("~/.cache"), all are named.
+func (g *Guard) cacheOf(full string) string {
+	for dir := full; dir != "/"; dir = parent(dir) {
+		if profile := g.rules.Caches[dir]; profile != "" {
+			return "--profile " + profile
+		}
+	}
+	var profiles []string
+	for dir, profile := range g.rules.Caches {
+		if below(dir, full) && !slices.Contains(profiles, profile) {
+			profiles = append(profiles, profile)
+		}
+	}
+	if profiles == nil {
+		return ""
+	}
+	slices.Sort(profiles)
+	return "--profile " + strings.Join(profiles, "|")
 }
 
 // denied reports a call that the filter refused.

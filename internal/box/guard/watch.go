@@ -299,6 +299,9 @@ func (g *Guard) Close() error {
 	if w.closed.Swap(true) {
 		return nil
 	}
+	for _, r := range g.replaced {
+		_ = r.dir.Close()
+	}
 	w.once.Do(func() {}) // what was not begun never will be
 	w.mu.Lock()
 	started := w.started

@@ -94,6 +94,11 @@ func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 		return g.unresolved(c, name, err)
 	}
 	defer p.close()
+	if r := g.replacing(p); r != nil {
+		if a, done := r.change(c, s, p.base); done {
+			return a
+		}
+	}
 	_, exists := p.stat()
 	if creates := s.kind == makes || s.kind == links; creates == exists {
 		return goOn // the kernel says that it is there, or isn't
@@ -160,6 +165,9 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 			continue
 		}
 		defer p.close()
+		if r := g.replacing(p); r != nil && !strings.HasSuffix(name, "/") {
+			return r.open(c, p.base, flags)
+		}
 		return g.opened(c, p, flags, exists)
 	}
 	return goOn // ELOOP
@@ -220,6 +228,9 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 		return g.unresolved(c, newName, err)
 	}
 	defer to.close()
+	if r := g.replacing(from); r != nil && r == g.replacing(to) {
+		return r.rename(from.base, to.base, flags)
+	}
 	if _, exists := from.stat(); !exists {
 		return goOn
 	}

@@ -39,6 +39,8 @@ func (s *suite) testSnapshot(t *testing.T) {
 		{"disk limit", s.testDiskAfterRestore},
 		{"memory", s.testMemorySurvives},
 		{"clock and chance", s.testRefreshed},
+		{"boot", s.testBoot},
+		{"announced", s.testAnnounced},
 		{"freeze", s.testFreeze},
 		{"at once", s.testSnapshotsAtOnce},
 		{"cancelled", s.testSnapshotCancelled},

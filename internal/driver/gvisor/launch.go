@@ -93,7 +93,11 @@ func (l *launch) numbered(first int) []string {
 
 // pagesText is the text after pagesArg.
 func (l *launch) pagesText(first int) string {
-	return strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10)
+	text := strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10) + ","
+	if !l.saved.sameBoot {
+		text += newBoot
+	}
+	return text
 }
 
 // own makes the launch close f when it is over.

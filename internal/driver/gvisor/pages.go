@@ -64,7 +64,9 @@ func takePages() {
 // servePages serves the files that text names, see pagesArg. forked says that this process has
 // started other processes already.
 func servePages(text string, forked bool) {
-	number, ms, _ := strings.Cut(text, ",")
+	number, rest, _ := strings.Cut(text, ",")
+	ms, boot, _ := strings.Cut(rest, ",")
+	drawsBootID.Store(boot == newBoot)
 	first, err := strconv.Atoi(number)
 	if err != nil || first < 3 {
 		return

@@ -76,7 +76,7 @@ type sandboxPlatform struct {
 func (p *sandboxPlatform) NewContext(ctx gcontext.Context) platform.Context {
 	c := p.Platform.NewContext(ctx)
 	held.Load().note(ctx)
-	if p.readyClocks(ctx); !p.ready.Load() {
+	if p.readyClocks(ctx); !p.ready.Load() || drawsBootID.Load() {
 		return &earlyContext{Context: c, p: p}
 	}
 	return c
@@ -107,6 +107,7 @@ type earlyContext struct {
 // Switch implements platform.Context.
 func (c *earlyContext) Switch(ctx gcontext.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	c.p.readyClocks(ctx)
+	c.p.drawBootID(ctx)
 	return c.Context.Switch(ctx, mm, ac, cpu)
 }
 

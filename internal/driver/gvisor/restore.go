@@ -90,7 +90,7 @@ func (d *Driver) restore(ctx context.Context, dir string, info driver.SnapshotIn
 	if err := s.fits(spec, of); err != nil {
 		return nil, err
 	}
-	s.later = opts.Later
+	s.later, s.sameBoot = opts.Later, opts.SameBoot
 	return d.create(ctx, spec, of, s)
 }
 

@@ -55,10 +55,11 @@ type side struct {
 
 // saved is a snapshot that is open for reading.
 type saved struct {
-	side   side
-	memory bool          // it is to be restored with memory
-	files  []*os.File    // in the order of fileNames
-	later  time.Duration // see driver.RestoreOptions
+	side     side
+	memory   bool          // it is to be restored with memory
+	files    []*os.File    // in the order of fileNames
+	later    time.Duration // see driver.RestoreOptions
+	sameBoot bool          // likewise
 }
 
 // close closes the files. Sentries keep their own copies.

@@ -22,6 +22,11 @@
 // dead. So the file belongs to the first namespace and the device is moved to the
 // second: when the last process there ends, the kernel removes the device, and
 // the file reports it.
+//
+// # Without a TAP device
+//
+// Where this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices, and its file a packet socket
+// on the one that stays in the first namespace. See pair.go.
 package tap
 
 import (
@@ -54,9 +59,13 @@ type Config struct {
 	Plain bool
 	// Device is opened instead of /dev/net/tun, if set.
 	Device string
-	// Here leaves the device in the namespace of the calling thread. Moving it makes the kernel wait for 20 ms. But the file then keeps
-	// the namespace alive, and does not tell its end: whoever has it must learn of that otherwise, and close it.
+	// Here leaves the device in the namespace of the calling thread, because moving it makes the kernel
+	// wait for 20 ms. The file then keeps the namespace alive and does not report its end. So its owner
+	// must learn of the end in another way and close the file. A pair is always moved.
 	Here bool
+	// Pair makes the link without a TAP device: see pair.go. Without Pair, a pair is also made if Device
+	// is empty and this user can't open /dev/net/tun.
+	Pair bool
 }
 
 func (c Config) withDefaults() Config {
@@ -75,11 +84,24 @@ const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_
 
 // Setup makes the link and returns the host's end, which does not block. The
 // calling goroutine must be locked to its thread, which must have CAP_NET_ADMIN
-// over its network namespace and is moved to a new one; what it executes next
-// runs there. Error: Unsupported when this host gives no TAP devices.
+// over its network namespace (and CAP_NET_RAW, for a pair) and is moved to a new one; what it executes next
+// runs there. Error: Unsupported when this host gives neither TAP devices nor pairs.
 func Setup(c Config) (*os.File, error) {
+	paired := c.Pair || c.Device == ""
 	c = c.withDefaults()
-	f, err := open(c)
+	var f *os.File
+	err := errPair
+	if !c.Pair {
+		f, err = open(c)
+	}
+	if err != nil && paired {
+		var without error
+		if f, without = openPair(c); without != nil {
+			return nil, besides(err, without)
+		}
+		err = nil
+		c.Here = false // the other device must not be where the programs are
+	}
 	if err != nil {
 		return nil, err
 	}

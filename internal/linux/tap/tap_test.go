@@ -78,10 +78,20 @@ func spawn(t *testing.T, cmd *exec.Cmd, c tap.Config) *os.File {
 }
 
 func TestSpawn(t *testing.T) {
+	for _, pair := range []bool{false, true} {
+		c := config()
+		c.Pair = pair
+		seen(t, c)
+	}
+}
+
+// seen looks at what a program sees behind a link.
+func seen(t *testing.T, c tap.Config) {
+	t.Helper()
 	cmd := part("look")
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	spawn(t, cmd, config())
+	spawn(t, cmd, c)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +163,35 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestPairEnds: the packet socket says what it is, and reports that the last process of the namespace has ended.
+func TestPairEnds(t *testing.T) {
+	cmd := part("wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := spawn(t, cmd, tap.Config{Pair: true})
+	fd := int(link.Fd())
+	if header, ok := tap.Packets(fd); !header || !ok || tap.Way(link) != "a pair of virtual Ethernet devices" {
+		t.Errorf("Packets gave %v, %v: %s", header, ok, tap.Way(link))
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for { // what is still to be read comes first
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, 30_000); n != 1 || err != nil && err != unix.EINTR {
+			t.Fatalf("poll gave %d, %v", n, err)
+		}
+		if _, err := unix.Read(fd, make([]byte, 1<<17)); err == unix.ENETDOWN {
+			return
+		} else if err != nil && err != unix.EAGAIN {
+			t.Fatalf("read gave %v", err)
+		}
+	}
+}
+
 // awaitEnd reads until the device is gone.
 func awaitEnd(t *testing.T, fd int) {
 	t.Helper()
@@ -203,7 +242,7 @@ func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // the tests above ran as such a user
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^(TestSpawn|TestPlain|TestEnd|TestRefusals)$", "-test.count=1", "-test.v")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^(TestSpawn|TestPlain|TestEnd|TestPairEnds|TestRefusals)$", "-test.count=1", "-test.v")
 	cmd.Dir = "/"
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOCOVERDIR=") }),
 		deviceVariable+"="+openDevice(t), "TMPDIR=/tmp")

@@ -5,14 +5,20 @@ package tier
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +32,22 @@ type source struct {
 	infos  map[string]fs.FileInfo // of those that are copied
 	left   map[string]string      // those that are not, and why
 	hidden map[string]string      // directories that hold one of left, and which
+	bytes  int64                  // of the files
+	copied atomic.Int64           // of these
+	sizes  map[string]*limits     // what the entries of dir hold
+}
+
+// far says how much is copied.
+func (s *source) far() string {
+	return fmt.Sprintf(": %s of %s in %d files", size(s.copied.Load()), size(s.bytes), len(s.order))
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	if n >= 10<<30 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", (n+1<<19)>>20)
 }
 
 // info is the state of a path at the start, for overlay.Options.Base. Of what was left out nothing is
@@ -33,10 +55,12 @@ type source struct {
 func (s *source) info(p string) (fs.FileInfo, bool) { i, ok := s.infos[p]; return i, ok }
 
 // scan walks the working directory, follows no link, and refuses what is too large.
-func scan(ctx context.Context, r Request) (*source, error) {
-	s := &source{dir: r.Dir, infos: map[string]fs.FileInfo{}, left: map[string]string{}, hidden: map[string]string{}}
-	limit := tierLimits[r.Tier]
-	var bytes int64
+func scan(ctx context.Context, r Request, p *progress) (*source, error) {
+	s := &source{dir: r.Dir, infos: map[string]fs.FileInfo{}, left: map[string]string{}, hidden: map[string]string{}, sizes: map[string]*limits{}}
+	var seen atomic.Int64
+	defer p.during("looking through "+r.Dir, func() string { return fmt.Sprintf(": %d files so far", seen.Load()) })()
+	limit := r.limits()
+	over := time.Time{} // when it was too much
 	err := filepath.WalkDir(r.Dir, func(p string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -75,20 +99,23 @@ func scan(ctx context.Context, r Request) (*source, error) {
 			}
 			return nil
 		}
-		if info.Mode().IsRegular() {
-			bytes += info.Size()
+		s.count(rel, info)
+		if seen.Add(1); over.IsZero() {
+			s.order, s.infos[rel] = append(s.order, rel), info
 		}
-		s.order, s.infos[rel] = append(s.order, rel), info
 		switch {
-		case len(s.order) > limit.files:
-			return tooMuch(r, fmt.Sprintf("more than %d files", limit.files))
-		case bytes > limit.bytes:
-			return tooMuch(r, fmt.Sprintf("more than %d MiB", limit.bytes>>20))
+		case !over.IsZero() && time.Since(over) > countOn:
+			return fs.SkipAll
+		case over.IsZero() && (len(s.order) > limit.files || s.bytes > limit.bytes):
+			over = time.Now() // what is large is still to be found out
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !over.IsZero() {
+		return nil, s.tooMuch(r, limit)
 	}
 	if n := len(s.left); n > 0 {
 		r.note(fmt.Sprintf("%d files and directories were left out of the copy of %s", n, r.Dir))
@@ -96,10 +123,42 @@ func scan(ctx context.Context, r Request) (*source, error) {
 	return s, nil
 }
 
-// tooMuch names the limit.
-func tooMuch(r Request, what string) error {
+// countOn is how long a directory that is too large is looked through on, to name what makes it so.
+const countOn = time.Second
+
+// count adds a file to what its entry of the working directory holds.
+func (s *source) count(rel string, info fs.FileInfo) {
+	top, _, _ := strings.Cut(rel, "/")
+	of := s.sizes[top]
+	if of == nil {
+		of = &limits{}
+		s.sizes[top] = of
+	}
+	of.files++
+	if info.Mode().IsRegular() {
+		s.bytes += info.Size()
+		of.bytes += info.Size()
+	}
+}
+
+// tooMuch names the limit, and what is large.
+func (s *source) tooMuch(r Request, limit limits) error {
+	what := fmt.Sprintf("more than %d files", limit.files)
+	if s.bytes > limit.bytes {
+		what = "more than " + size(limit.bytes)
+	}
+	large := func(of *limits) float64 {
+		return max(float64(of.bytes)/float64(limit.bytes), float64(of.files)/float64(limit.files))
+	}
+	tops := slices.SortedFunc(maps.Keys(s.sizes), func(a, b string) int { return cmp.Compare(large(s.sizes[b]), large(s.sizes[a])) })
+	var names []string
+	for _, top := range tops[:min(len(tops), 4)] {
+		if of := s.sizes[top]; large(of) > 0.05 {
+			names = append(names, fmt.Sprintf("%s (%s, %d files)", strconv.QuoteToGraphic(top), size(of.bytes), of.files))
+		}
+	}
 	return &carrel.Error{Op: "run", Kind: carrel.Exhausted, Err: fmt.Errorf("%s holds %s, the limit of --tier %s, which works on a copy", r.Dir, what, r.Tier),
-		Hint: "run it in a smaller directory, deny reading what it does not need, or use --tier ns"}
+		Hint: "the largest in it: " + strings.Join(names, ", ") + ". Leave out what it does not need (--no-read NAME), run it in a smaller directory, raise the limit (--copy-max SIZE), or use --tier ns"}
 }
 
 // leave notes that a path was not copied, and what holds it.
@@ -185,7 +244,8 @@ func (s *source) packOne(tw *tar.Writer, rel string) error {
 	if err := tw.WriteHeader(h); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(tw, f, h.Size); err != nil {
+	n, err := io.CopyN(tw, f, h.Size)
+	if s.copied.Add(n); err != nil {
 		return fmt.Errorf("%s was changed while it was copied: %w", rel, err)
 	}
 	return nil

@@ -64,9 +64,12 @@ type Request struct {
 	Protected func(path string) (rule string, yes bool)
 	// KeepChanges leaves the changes in Result.Upper instead of carrying them back.
 	KeepChanges bool
-	Note        func(string)          // what a person should know; may be nil
-	Denied      func(carrel.Decision) // what the network refused; may be nil
-	Signals     <-chan os.Signal      // passed on to the command; window changes adjust its terminal
+	// Copy bounds the copy, in bytes; 0 is the tier's default.
+	Copy     int64
+	Progress io.Writer             // what takes long is said here; may be nil
+	Note     func(string)          // what a person should know; may be nil
+	Denied   func(carrel.Decision) // what the network refused; may be nil
+	Signals  <-chan os.Signal      // passed on to the command; window changes adjust its terminal
 }
 
 // Result is how it ended. With an error of kind Conflict, Exhausted or Forbidden from carrying the changes back it is whole, and Upper holds the changes.
@@ -87,10 +90,20 @@ type limits struct {
 	bytes int64
 }
 
-// The limits by tier. A simulated machine's files lie in this process's memory.
+// tierLimits are the limits by tier. A simulated machine's files lie in this process's memory.
 var tierLimits = map[carrel.Tier]limits{
-	carrel.GVisor: {files: 300_000, bytes: 4 << 30},
+	carrel.GVisor: {files: 100_000, bytes: 1 << 30},
 	carrel.Sim:    {files: 20_000, bytes: 256 << 20},
+}
+
+// limits are those of a request. A larger copy may have more files, too.
+func (r *Request) limits() limits {
+	l := tierLimits[r.Tier]
+	if r.Copy > 0 {
+		l.files = max(1, int(float64(l.files)*(float64(r.Copy)/float64(l.bytes))))
+		l.bytes = r.Copy
+	}
+	return l
 }
 
 // outTime bounds the copying back: the command may have replaced what does it.
@@ -101,7 +114,8 @@ func Run(ctx context.Context, r Request) (res Result, err error) {
 	if err := r.check(); err != nil {
 		return res, err
 	}
-	src, err := scan(ctx, r)
+	p := newProgress(&r)
+	src, err := scan(ctx, r, p)
 	if err != nil {
 		return res, err
 	}
@@ -110,13 +124,18 @@ func Run(ctx context.Context, r Request) (res Result, err error) {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, st.remove()) }()
+	done := p.during("making a sandbox", func() string { return "" })
 	box, err := openBox(ctx, r, st)
+	done()
 	if err != nil {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, box.close()) }()
 	c := box.carrier(src)
-	if err := c.load(ctx, src); err != nil {
+	done = p.during("copying "+r.Dir+" into the sandbox", src.far)
+	err = c.load(ctx, src)
+	done()
+	if err != nil {
 		return res, fmt.Errorf("copy %s in: %w", r.Dir, err)
 	}
 	before, err := c.look(ctx)
@@ -126,9 +145,11 @@ func Run(ctx context.Context, r Request) (res Result, err error) {
 	if res, err = box.run(ctx); err != nil {
 		return res, err
 	}
+	p.again()
+	defer p.during("looking for what changed in "+r.Dir, func() string { return "" })()
 	octx, cancel := context.WithTimeoutCause(ctx, outTime, fmt.Errorf("the sandbox did not give its files within %v", outTime))
 	defer cancel()
-	out := &layout{src: src, before: before, dir: st.upper(), limits: tierLimits[r.Tier]}
+	out := &layout{src: src, before: before, dir: st.upper(), limits: r.limits()}
 	if err := out.fill(octx, c); err != nil {
 		return res, fmt.Errorf("copy the changes of %s back: %w", r.Dir, err)
 	}

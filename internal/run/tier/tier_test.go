@@ -393,7 +393,7 @@ func TestRefused(t *testing.T) {
 			"root":         {func(r *tier.Request) { r.Dir = "/" }, carrel.Invalid, "can't be copied"},
 			"proc":         {func(r *tier.Request) { r.Dir = "/proc/self/" }, carrel.Invalid, "can't be copied"},
 			"no directory": {func(r *tier.Request) { r.Dir = filepath.Join(w.dir, "no") }, carrel.Invalid, "no such file"},
-			"too large":    {func(*tier.Request) { _ = os.WriteFile(big, nil, 0o600); _ = os.Truncate(big, 5<<30) }, carrel.Exhausted, "MiB"},
+			"too large":    {func(*tier.Request) { _ = os.WriteFile(big, nil, 0o600); _ = os.Truncate(big, 5<<30) }, carrel.Exhausted, "more than"},
 		} {
 			r := w.line("true")
 			c.change(&r)

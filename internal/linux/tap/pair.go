@@ -1,0 +1,140 @@
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// A host may close /dev/net/tun to its users and still let them have network namespaces. There a link is made of a pair of
+// virtual Ethernet devices. One becomes eth0; what is sent on it comes out of the other, which stays behind in a namespace with
+// nothing else in it. A packet socket is bound to that one, and is the host's end: it reads and writes frames, with the same
+// headers as a TAP device.
+//
+// The socket's receive buffer is small for an ordinary user. What does not fit is lost, as on a real network. So the wire
+// offers a smaller window than to a TAP device.
+
+// Peer is the name of the device that the packet socket is bound to.
+const Peer = "wire0"
+
+// errPair stands for the TAP device that was not asked for.
+var errPair = errors.New("no TAP device was asked for")
+
+// besides is the error where neither way works.
+func besides(device, pair error) error {
+	e := &carrel.Error{Op: "set up network link", Kind: carrel.Unsupported, Err: fmt.Errorf("without a TAP device: %w", pair)}
+	if known := (*carrel.Error)(nil); errors.As(device, &known) {
+		e.Err, e.Hint = fmt.Errorf("%w; without a TAP device: %w", known.Err, pair), known.Hint
+	}
+	return e
+}
+
+// openPair makes the pair in the namespace of the calling thread.
+func openPair(c Config) (*os.File, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink: %w", err)
+	}
+	defer h.Close()
+	if err := makePair(c.MTU); err != nil {
+		return nil, fmt.Errorf("make a pair of virtual Ethernet devices: %w", err)
+	}
+	// Nobody speaks for this end but the socket.
+	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+Peer+"/disable_ipv6", []byte("1"), 0)
+	peer, err := h.LinkByName(Peer)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", Peer, err)
+	}
+	if err := errors.Join(h.LinkSetARPOff(peer), h.LinkSetUp(peer)); err != nil {
+		return nil, fmt.Errorf("%s: %w", Peer, err)
+	}
+	return packets(peer.Attrs().Index, !c.Plain)
+}
+
+// makePair asks the kernel for the two devices. The library's own call for it would bring all kinds of devices that there are into the
+// small program of a box.
+func makePair(mtu int) error {
+	const vethPeer = 1 // VETH_INFO_PEER of linux/veth.h
+	attributes := func(name string) []*nl.RtAttr {
+		return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))}
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	for _, a := range attributes(Interface) {
+		request.AddData(a)
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(vethPeer, nil)
+	peer.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	for _, a := range attributes(Peer) {
+		peer.AddChild(a)
+	}
+	request.AddData(info)
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// packets opens a packet socket on a device.
+func packets(index int, header bool) (*os.File, error) {
+	// Of no protocol until it is bound: else it would get what other devices bring.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("packet socket", err)
+	}
+	f := os.NewFile(uintptr(fd), "packets")
+	fail := func(name string, err error) (*os.File, error) {
+		_ = f.Close()
+		return nil, os.NewSyscallError(name, err)
+	}
+	if header {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+			return fail("setsockopt PACKET_VNET_HDR", err)
+		}
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) // Linux 4.20
+	for _, option := range []struct{ forced, plain int }{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, option.forced, packetBuffer) != nil {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option.plain, packetBuffer)
+		}
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: index}); err != nil {
+		return fail("bind packet socket", err)
+	}
+	return f, nil
+}
+
+// packetBuffer is asked for. An ordinary user gets what net.core.rmem_max allows.
+const packetBuffer = 8 << 20
+
+// networkOrder swaps the bytes of a number. All machines that Carrel runs on are little-endian.
+func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
+
+// Packets reports whether fd is a packet socket, and whether each frame has a struct virtio_net_hdr before it.
+func Packets(fd int) (header, isPackets bool) {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || domain != unix.AF_PACKET {
+		return false, false
+	}
+	n, err := unix.GetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR)
+	return err == nil && n != 0, true
+}
+
+// Way says in words by which of the two ways f was made.
+func Way(f *os.File) string {
+	way := "a TAP device"
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if _, ok := Packets(int(fd)); ok {
+				way = "a pair of virtual Ethernet devices"
+			}
+		})
+	}
+	return way
+}
