@@ -34,6 +34,11 @@ type chunk struct {
 	data []byte
 }
 
+// String is the stream's name in answers.
+func (s stream) String() string {
+	return [...]string{streamOut: "stdout", streamErr: "stderr", streamTTY: "terminal"}[s]
+}
+
 func (c chunk) cost() int { return len(c.data) + chunkOverhead }
 
 // event returns the message that carries the chunk.
@@ -54,6 +59,7 @@ func (c chunk) event() *process.ProcessEvent {
 // number of listeners. Each listener gets everything from the moment it joins;
 // the first after a time without any gets what was kept of that time.
 type output struct {
+	kept   *tail // takes all of it too, whoever listens; nil in tests of this alone
 	mu     sync.Mutex
 	room   sync.Cond // somebody took or left: producers may go on
 	chunks []chunk   // chunks[0] has the number base
@@ -173,6 +179,9 @@ func (o *output) add(from stream, data []byte) {
 	}
 	if o.end != nil || o.closed {
 		return // too late: a child that outlived its parent still writes
+	}
+	if o.kept != nil {
+		o.kept.add(from, c.data)
 	}
 	if len(o.subs) == 0 && len(o.chunks) > 0 {
 		last := &o.chunks[len(o.chunks)-1]

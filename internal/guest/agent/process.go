@@ -33,6 +33,7 @@ type running struct {
 	tty    bool
 	out    *output
 	in     *input
+	kept   *tail
 
 	timer    *countdown // kills it when its time is over; nil without a limit
 	timedOut atomic.Bool
@@ -107,6 +108,7 @@ func (p *processes) exited(r *running) {
 func (p *processes) tell(r *running) {
 	p.forget(r)
 	r.tell()
+	r.kept.told()
 }
 
 // forget drops a process whose end has been told, or will not be asked for.
@@ -176,14 +178,17 @@ func (p *processes) killAll() {
 }
 
 // run registers a started process and begins to read its output. The returned
-// listener was there from the first byte.
-func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Error) {
+// listener was there from the first byte. With keep, what the process writes last can be
+// read after its end, too.
+func (a *Agent) run(r *running, lifetime time.Duration, keep bool) (*listener, *connect.Error) {
 	if !a.procs.add(r) {
 		r.kill()
 		r.proc.Wait()
 		r.release()
 		return nil, connect.NewError(connect.CodeUnavailable, errClosing)
 	}
+	r.kept = a.shelf.open(r, keep)
+	r.out.kept = r.kept
 	l := r.out.listen()
 	if lifetime > 0 {
 		r.timer = a.uptime.afterFunc(lifetime, r.timeOut)
@@ -238,6 +243,7 @@ func (a *Agent) supervise(r *running) {
 		case <-a.ctx.Done():
 		}
 	}
+	r.kept.end(exit)
 	r.out.finish(endEvent(exit))
 	runtime.Gosched() // who waits for the end is told it before we tidy up
 	r.in.close()
