@@ -22,6 +22,7 @@ type Computer interface {
 	Attach(ctx context.Context, pid int, stdout, stderr io.Writer) (Process, error)
 	// Processes lists the running processes that were started through the guest.
 	Processes(ctx context.Context) ([]ProcessInfo, error)
+	KeptOutput
 	// Files returns the sandbox's filesystem as seen by user ("" is the default user).
 	Files(user string) Files
 	// Dial opens a byte stream to a port inside, on any of its addresses,
@@ -45,6 +46,9 @@ type Command struct {
 	Stdout, Stderr io.Writer // nil collects into Result (Run) or discards (Start)
 	// TTY runs it on a pseudo-terminal of this size; its output goes to Stdout.
 	TTY *Size
+	// Keep has its last output and its exit status kept after its end, to be read with
+	// [KeptOutput]. What a client leaves before its end is kept anyway.
+	Keep bool
 	// Timeout kills it after this long; 0 means never.
 	Timeout time.Duration
 }

@@ -79,6 +79,8 @@
 //	GET    /carrel/v1/snapshot-store                             cost of snapshots; POST …/gc frees unneeded space
 //	POST   /carrel/v1/sandboxes/{id}/programs                    provide programs: a stream, one line a call
 //	GET    /carrel/v1/sandboxes/{id}/programs/{session}/calls/{call}   Upgrade: carrel-stream → 101, then one call's frames
+//	GET    /carrel/v1/sandboxes/{id}/processes                   a list of carrel.ProcessRecord, with ended ones; 409 when it is paused
+//	GET    /carrel/v1/sandboxes/{id}/processes/{process}/output?serial&from&most&wait   carrel.ProcessOutput; {process} is a PID or a tag
 //	GET    /carrel/v1/sandboxes/{id}/dial/{port}                 Upgrade: carrel-stream → 101, then raw bytes
 //	GET    /carrel/v1/secrets    POST /carrel/v1/secrets         body: carrel.NewSecret → carrel.Secret; no answer has a value
 //	GET    /carrel/v1/secrets/{secret}   PUT {value, metadata}, DELETE

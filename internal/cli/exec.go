@@ -48,7 +48,7 @@ sandbox that resumes by itself is woken; another is an error.`,
 	fl.SetInterspersed(false) // flags after the ID belong to the command
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "pass standard input")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "run it on a terminal of its own")
-	fl.BoolVarP(&f.detach, "detach", "d", false, "print its process ID and leave it running")
+	fl.BoolVarP(&f.detach, "detach", "d", false, "print its process ID and leave it running; carrel logs ID PID shows its output")
 	fl.StringVar(&f.tag, "tag", "", "a name to find the process by")
 	fl.StringArrayVarP(&f.envs, "env", "e", nil, "KEY=VALUE (repeat)")
 	addExecFlags(c, &f)
@@ -97,7 +97,7 @@ func (a *app) exec(ctx context.Context, idText string, line []string, f execFlag
 			return ownFailure{err}
 		}
 		if f.detach {
-			return a.startDetached(ctx, comp, cmd)
+			return a.startDetached(ctx, comp, id, cmd)
 		}
 		code, err := a.attach(ctx, comp, cmd, f)
 		if err != nil {
@@ -136,8 +136,8 @@ func computer(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Com
 func wakes(l carrel.Lifecycle) bool { return l.AutoResume || l.Idle.After > 0 }
 
 // startDetached starts a process and leaves it.
-func (a *app) startDetached(ctx context.Context, comp carrel.Computer, cmd carrel.Command) error {
-	cmd.Stdout, cmd.Stderr = nil, nil
+func (a *app) startDetached(ctx context.Context, comp carrel.Computer, id carrel.ID, cmd carrel.Command) error {
+	cmd.Stdout, cmd.Stderr, cmd.Keep = nil, nil, true
 	p, err := comp.Start(ctx, cmd)
 	if err != nil {
 		return startFailure(err)
@@ -147,6 +147,7 @@ func (a *app) startDetached(ctx context.Context, comp carrel.Computer, cmd carre
 		return a.printJSON(map[string]int{"pid": p.PID()})
 	}
 	fmt.Fprintln(a.out, p.PID())
+	noteDetached(a.err, id, p.PID(), cmd.Tag)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,13 +13,16 @@ import (
 // logsCommand is "carrel logs".
 func (a *app) logsCommand() *cobra.Command {
 	var follow bool
-	var limit int
+	var limit, tail int
 	c := &cobra.Command{
-		Use:   "logs ID",
-		Short: "Show what happened to a sandbox",
-		Args:  cobra.ExactArgs(1),
+		Use:   "logs ID [PID|TAG]",
+		Short: "Show what happened to a sandbox, or what a process in it wrote",
+		Long: `Without a process: what happened to the sandbox. With one: the last of its output,
+as far as the sandbox keeps it, 1 MiB of each process. The output of what carrel exec -d
+started can also be read when it has ended; carrel ps -a lists the processes.`,
+		Args: cobra.RangeArgs(1, 2),
 	}
-	c.RunE = a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+	sandboxLogs := a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
 		opts := carrel.LogOptions{Limit: limit}
 		for {
 			entries, err := svc.Logs(ctx, id, opts)
@@ -41,8 +45,25 @@ func (a *app) logsCommand() *cobra.Command {
 			}
 		}
 	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch {
+		case tail < 0:
+			return usage(errors.New("--tail: give a number of lines"))
+		case len(args) == 1 && tail > 0:
+			return usage(errors.New("--tail is for a process's output: name the process, or give -n"))
+		case len(args) == 1:
+			return sandboxLogs(c, args)
+		case limit != 0:
+			return usage(errors.New("-n is for what happened to a sandbox: for a process's output give --tail"))
+		}
+		return a.onSandbox(func(ctx context.Context, svc carrel.Service, id carrel.ID) error {
+			_, err := processCommands{a}.printOutput(ctx, svc, id, args[1], follow, tail)
+			return err
+		})(c, args)
+	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more")
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most this many lines at once")
+	c.Flags().IntVar(&tail, "tail", 0, "begin with the last lines of a process's output")
 	return c
 }
 

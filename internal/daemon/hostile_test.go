@@ -159,6 +159,11 @@ func suffer(t *testing.T, svc carrel.Service, d *running, sb carrel.Sandbox) {
 		return err
 	})
 	bounded("list processes", false, func(ctx context.Context) error { _, err := c.Processes(ctx); return err })
+	bounded("list records", true, func(ctx context.Context) error { _, err := c.Records(ctx); return err })
+	bounded("read output", true, func(ctx context.Context) error {
+		_, err := c.Output(ctx, carrel.OutputQuery{Process: "1", Wait: time.Hour})
+		return err
+	})
 	bounded("stat", false, func(ctx context.Context) error { _, err := c.Files("").Stat(ctx, "/x"); return err })
 	bounded("list", false, func(ctx context.Context) error { _, err := c.Files("").List(ctx, "/x", 1); return err })
 	bounded("write", false, func(ctx context.Context) error {

@@ -78,6 +78,9 @@ func (c *Conn) start(ctx context.Context, cmd carrel.Command) (*remote, error) {
 	}
 	req := connect.NewRequest(msg)
 	c.authorize(req.Header(), cmd.User)
+	if cmd.Keep {
+		req.Header().Set(KeepHeader, "1")
+	}
 	if cmd.Timeout > 0 {
 		// The guest uses this header as the limit of the process's life, not of the call.
 		req.Header().Set("Connect-Timeout-Ms", strconv.FormatInt(max(cmd.Timeout.Milliseconds(), 1), 10))

@@ -94,6 +94,16 @@ func (c *computer) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) 
 	return visit(ctx, c, func(g *guest.Conn) ([]carrel.ProcessInfo, error) { return g.Processes(ctx) })
 }
 
+// Records implements carrel.KeptOutput.
+func (c *computer) Records(ctx context.Context) ([]carrel.ProcessRecord, error) {
+	return visit(ctx, c, func(g *guest.Conn) ([]carrel.ProcessRecord, error) { return g.Records(ctx) })
+}
+
+// Output implements carrel.KeptOutput.
+func (c *computer) Output(ctx context.Context, q carrel.OutputQuery) (carrel.ProcessOutput, error) {
+	return visit(ctx, c, func(g *guest.Conn) (carrel.ProcessOutput, error) { return g.Output(ctx, q) })
+}
+
 // Dial implements carrel.Computer.
 func (c *computer) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	conn, done, err := c.moments.Visit(ctx, c.id)

@@ -92,6 +92,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	s.group(t, "info", s.testInfo)
 	s.group(t, "life", s.testLife)
+	s.group(t, "output", s.testOutput)
 	s.group(t, "ports", s.testPorts)
 	s.group(t, "end", s.testEnd)
 	s.group(t, "destroy", s.testDestroy)

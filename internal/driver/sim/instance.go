@@ -61,6 +61,7 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 		Trusted:    func(remote net.Addr) bool { return remote.String() == string(hostAddr) },
 		Checkpoint: guest.Host{Dial: i.dialLocal}.Checkpoint,
 		Denials:    true,
+		Kept:       agent.KeptLimits{Process: 256 << 10, Total: 1 << 20, Ended: 32}, // the worker's memory, not the sandbox's
 	})
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -47,6 +47,8 @@ type Config struct {
 	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil if there is no
 	// host to ask.
 	Checkpoint func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error)
+	// Kept bounds what is kept of processes' output.
+	Kept KeptLimits
 }
 
 // Agent serves the guest's protocol for one System. It is safe for concurrent use.
@@ -69,6 +71,7 @@ type Agent struct {
 
 	uptime   uptime
 	procs    processes
+	shelf    shelf
 	identity identity
 	settling settling
 	refusals refusals
@@ -98,6 +101,7 @@ func New(cfg Config) *Agent {
 	a.identity.reset(cfg)
 	a.uptime = uptime{ctx: a.ctx, spawn: a.spawn, now: time.Now}
 	a.procs.init()
+	a.shelf.init(cfg.Kept)
 	a.handler = a.routes()
 	return a
 }

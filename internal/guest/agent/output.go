@@ -33,6 +33,11 @@ type chunk struct {
 	data []byte
 }
 
+// String is the stream's name in answers.
+func (s stream) String() string {
+	return [...]string{streamOut: "stdout", streamErr: "stderr", streamTTY: "terminal"}[s]
+}
+
 func (c chunk) cost() int { return len(c.data) + chunkOverhead }
 
 // event returns the message that carries the chunk.
@@ -53,6 +58,7 @@ func (c chunk) event() *process.ProcessEvent {
 // listener gets everything from the moment it joins. If there was no listener for a time, the next
 // one also gets the output that was kept of that time.
 type output struct {
+	kept   *tail // takes all of it too, whoever listens; nil in tests of this alone
 	mu     sync.Mutex
 	room   sync.Cond // a listener took or left: producers may go on
 	chunks []chunk   // chunks[0] has the number base
@@ -172,6 +178,9 @@ func (o *output) add(from stream, data []byte) {
 	}
 	if o.end != nil || o.closed {
 		return // too late: a child that outlived its parent is writing
+	}
+	if o.kept != nil {
+		o.kept.add(from, c.data)
 	}
 	if len(o.subs) == 0 && len(o.chunks) > 0 {
 		last := &o.chunks[len(o.chunks)-1]

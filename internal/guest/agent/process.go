@@ -33,6 +33,7 @@ type running struct {
 	tty    bool
 	out    *output
 	in     *input
+	kept   *tail
 
 	timer    *countdown // kills it at its time limit; nil without a limit
 	timedOut atomic.Bool
@@ -106,6 +107,7 @@ func (p *processes) exited(r *running) {
 func (p *processes) tell(r *running) {
 	p.forget(r)
 	r.tell()
+	r.kept.told()
 }
 
 // forget drops an ended process: a client knows its end, or it is too old.
@@ -174,15 +176,18 @@ func (p *processes) killAll() {
 	}
 }
 
-// run registers a started process and begins to read its output. The returned listener gets the
-// output from the first byte.
-func (a *Agent) run(r *running, lifetime time.Duration) (*listener, *connect.Error) {
+// run registers a started process and begins to read its output. The returned
+// listener was there from the first byte. With keep, what the process writes last can be
+// read after its end, too.
+func (a *Agent) run(r *running, lifetime time.Duration, keep bool) (*listener, *connect.Error) {
 	if !a.procs.add(r) {
 		r.kill()
 		r.proc.Wait()
 		r.release()
 		return nil, connect.NewError(connect.CodeUnavailable, errClosing)
 	}
+	r.kept = a.shelf.open(r, keep)
+	r.out.kept = r.kept
 	l := r.out.listen()
 	if lifetime > 0 {
 		r.timer = a.uptime.afterFunc(lifetime, r.timeOut)
@@ -237,6 +242,7 @@ func (a *Agent) supervise(r *running) {
 		case <-a.ctx.Done():
 		}
 	}
+	r.kept.end(exit)
 	r.out.finish(endEvent(exit))
 	runtime.Gosched() // let those who wait for the end run first
 	r.in.close()

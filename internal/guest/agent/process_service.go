@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/process"
 	"github.com/carrel-dev/carrel/internal/guest/process/processconnect"
 )
@@ -81,7 +82,7 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 		return startError(cmd, err)
 	}
 	r := newRunning(proc, req.Msg)
-	l, cerr := s.a.run(r, lifetime)
+	l, cerr := s.a.run(r, lifetime, req.Header().Get(guest.KeepHeader) != "")
 	if cerr != nil {
 		return cerr
 	}
@@ -109,6 +110,11 @@ func (s processService) Connect(ctx context.Context, req *connect.Request[proces
 // follow sends a process's events until the process ends or the client leaves.
 func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Header, send func(*process.ProcessEvent) error) error {
 	defer l.leave()
+	defer func() {
+		if !isClosed(r.told) {
+			r.kept.left()
+		}
+	}()
 	interval := a.keepAlive(h)
 	keepalive := time.NewTicker(interval)
 	defer keepalive.Stop()

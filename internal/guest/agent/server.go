@@ -45,6 +45,8 @@ func (a *Agent) routes() http.Handler {
 	})
 	mux.Handle(guest.LeavePath, only(http.MethodPost, a.serveLeave))
 	mux.Handle(guest.ActivityPath, only(http.MethodGet, a.serveActivity))
+	mux.Handle(guest.ProcessesPath, only(http.MethodGet, a.serveProcesses))
+	mux.Handle(guest.OutputPath, only(http.MethodGet, a.serveOutput))
 	mux.Handle(guest.RefusedPath, only(http.MethodPost, a.serveRefused))
 	return boundRest(cors(a.admit(a.settled(timed(mux)))))
 }

@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/guest"
+)
+
+// KeptLimits bound what an agent keeps of the output of processes, so that it can be read again. A
+// field that is 0 has its default, such as guest.KeptProcess.
+type KeptLimits struct {
+	// Process is how many bytes of one process are kept: the last that it wrote.
+	Process int
+	// Total is how many bytes are kept of all processes together. Above it, the output of the
+	// process that ended first goes first, and then that of whichever running process has most.
+	Total int
+	// Ended is how many ended processes are remembered, with their exit status.
+	Ended int
+}
+
+const (
+	// recordArgs is how many bytes of a command line a record holds.
+	recordArgs = 1 << 10
+	// recordTag is how many bytes of a tag it holds.
+	recordTag = 256
+	// listMost is how many running processes a list of records has: the youngest.
+	listMost = 192
+	// outputMost is how many bytes of output one answer has, and pieceMost how many pieces.
+	outputMost = 256 << 10
+	pieceMost  = 4 << 10
+)
+
+// shelf keeps the last output of processes, and how the latest of them ended. It is separate from
+// [output], which holds what somebody still has to be given.
+//
+// Lock order: output.mu, then shelf.mu.
+type shelf struct {
+	limits KeptLimits
+
+	mu      sync.Mutex
+	serial  int64
+	size    int // of all tails
+	running map[*tail]struct{}
+	ended   []*tail // the first that ended is first
+}
+
+// tail is what is kept of one process. Its fields belong to the shelf's mutex.
+type tail struct {
+	shelf  *shelf
+	record carrel.ProcessRecord
+	keep   bool // also when its end has been told
+	gone   bool // dropped by the shelf
+	chunks []chunk
+	first  int64         // the position of the first byte that is kept
+	size   int           // what the chunks cost
+	news   chan struct{} // closed at the next change; nil while nobody waits
+}
+
+func (s *shelf) init(limits KeptLimits) {
+	limits.Process = cmp.Or(limits.Process, guest.KeptProcess)
+	limits.Total = cmp.Or(limits.Total, guest.KeptTotal)
+	limits.Ended = cmp.Or(limits.Ended, guest.KeptEnded)
+	s.limits, s.running = limits, map[*tail]struct{}{}
+}
+
+// open begins the record of a process that has just started. With keep, it stays for a while after
+// the process's end.
+func (s *shelf) open(r *running, keep bool) *tail {
+	t := &tail{shelf: s, keep: keep, record: carrel.ProcessRecord{PID: int(r.pid), Args: clipArgs(r.config.GetCmd(), r.config.GetArgs()),
+		Dir: clipText(r.config.GetCwd(), recordArgs), Started: time.Now().UTC()}}
+	if r.tag != nil {
+		t.record.Tag = clipText(*r.tag, recordTag)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serial++
+	t.record.Serial = s.serial
+	s.running[t] = struct{}{}
+	return t
+}
+
+// clipArgs returns a command line, cut off where it is too long for a record.
+func clipArgs(cmd string, args []string) []string {
+	out, room := []string{clipText(cmd, recordArgs)}, recordArgs-len(cmd)
+	for _, a := range args {
+		if room <= 0 {
+			return append(out, "…")
+		}
+		out = append(out, clipText(a, room))
+		room -= len(a) + 1
+	}
+	return out
+}
+
+// clipText returns the beginning of a text as valid UTF-8.
+func clipText(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return text(s)
+}
+
+// add appends what the process wrote. The caller does not change data.
+func (t *tail) add(from stream, data []byte) {
+	s := t.shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.record.Written += int64(len(data))
+	if t.gone {
+		return
+	}
+	grown := len(data)
+	if n := len(t.chunks) - 1; n >= 0 && t.chunks[n].from == from && len(t.chunks[n].data)+len(data) <= mergeLimit {
+		t.chunks[n].data = append(t.chunks[n].data, data...)
+	} else {
+		// Others hold the same bytes: without room behind them nobody writes there.
+		t.chunks = append(t.chunks, chunk{from, slices.Clip(data)})
+		grown += chunkOverhead
+	}
+	t.size, s.size = t.size+grown, s.size+grown
+	for t.size > s.limits.Process {
+		t.dropFirst()
+	}
+	s.shrink()
+	t.changed()
+}
+
+// dropFirst forgets the oldest piece. The shelf's mutex is held.
+func (t *tail) dropFirst() {
+	c := t.chunks[0]
+	t.chunks[0] = chunk{}
+	t.chunks = t.chunks[1:]
+	if len(t.chunks) == 0 {
+		t.chunks = nil
+	}
+	t.first += int64(len(c.data))
+	t.size -= c.cost()
+	t.shelf.size -= c.cost()
+}
+
+// changed wakes those who wait for news of the process. The shelf's mutex is held.
+func (t *tail) changed() {
+	if t.news != nil {
+		close(t.news)
+		t.news = nil
+	}
+}
+
+// shrink drops output until the total is within its bound. The shelf's mutex is held.
+func (s *shelf) shrink() {
+	for _, t := range s.ended {
+		for s.size > s.limits.Total && len(t.chunks) > 0 {
+			t.dropFirst()
+		}
+	}
+	for s.size > s.limits.Total {
+		var most *tail
+		for t := range s.running {
+			if most == nil || t.size > most.size {
+				most = t
+			}
+		}
+		if most == nil || len(most.chunks) == 0 {
+			return
+		}
+		most.dropFirst()
+	}
+}
+
+// end records how a process ended. All that it wrote has been added.
+func (t *tail) end(exit ExitStatus) {
+	s := t.shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.record.Ended, t.record.Status, t.record.ExitCode = time.Now().UTC(), exit.Status, exit.Code
+	if exit.Signal != 0 {
+		t.record.ExitCode = -1
+	}
+	delete(s.running, t)
+	t.changed()
+	if t.gone {
+		return
+	}
+	s.ended = append(s.ended, t)
+	for len(s.ended) > s.limits.Ended {
+		s.drop(s.ended[0])
+	}
+}
+
+// left records that a client went before it knew how the process ended: somebody may ask later.
+func (t *tail) left() {
+	t.shelf.mu.Lock()
+	defer t.shelf.mu.Unlock()
+	t.keep = true
+}
+
+// told records that a client knows all about the process. Nobody will ask, unless it was started to
+// be asked about or a client has left it.
+func (t *tail) told() {
+	t.shelf.mu.Lock()
+	defer t.shelf.mu.Unlock()
+	if !t.keep {
+		t.shelf.drop(t)
+	}
+}
+
+// drop forgets a process. Called with mu held.
+func (s *shelf) drop(t *tail) {
+	for len(t.chunks) > 0 {
+		t.dropFirst()
+	}
+	t.gone = true
+	delete(s.running, t)
+	s.ended = slices.DeleteFunc(s.ended, func(e *tail) bool { return e == t })
+}
+
+// known is the record as of now. The shelf's mutex is held.
+func (t *tail) known() carrel.ProcessRecord {
+	r := t.record
+	r.Kept = r.Written - t.first
+	return r
+}
+
+// list returns the records of ended processes and of the youngest running ones, the oldest first.
+func (s *shelf) list() []carrel.ProcessRecord {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]carrel.ProcessRecord, 0, len(s.running)+len(s.ended))
+	for t := range s.running {
+		out = append(out, t.known())
+	}
+	bySerial := func(a, b carrel.ProcessRecord) int { return cmp.Compare(a.Serial, b.Serial) }
+	slices.SortFunc(out, bySerial)
+	out = out[max(0, len(out)-listMost):]
+	for _, t := range s.ended {
+		out = append(out, t.known())
+	}
+	slices.SortFunc(out, bySerial)
+	return out
+}
+
+// find returns the process with a serial number, or, if that is 0, the one that a text means: by its
+// PID, else by its tag. Of several it is the youngest that runs, else the youngest.
+func (s *shelf) find(serial int64, name string) *tail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, _ := strconv.Atoi(name)
+	byPID := func(t *tail) bool { return t.record.PID == pid && pid > 0 }
+	byTag := func(t *tail) bool { return t.record.Tag == name && name != "" }
+	if serial != 0 {
+		return s.youngest(func(t *tail) bool { return t.record.Serial == serial })
+	}
+	if t := s.youngest(byPID); t != nil {
+		return t
+	}
+	return s.youngest(byTag)
+}
+
+// youngest returns the youngest running process that matches, else the youngest ended one. Called
+// with mu held.
+func (s *shelf) youngest(match func(*tail) bool) (best *tail) {
+	for t := range s.running {
+		if match(t) && (best == nil || t.record.Serial > best.record.Serial) {
+			best = t
+		}
+	}
+	if best != nil {
+		return best
+	}
+	for _, t := range s.ended {
+		if match(t) && (best == nil || t.record.Serial > best.record.Serial) {
+			best = t
+		}
+	}
+	return best
+}
+
+// read returns what is kept from a position on, most bytes of it. If there is nothing yet, news is
+// closed when that may have changed.
+func (t *tail) read(from int64, most int) (out carrel.ProcessOutput, news <-chan struct{}) {
+	s := t.shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.keep = true // who reads it must see its end, too
+	out.ProcessRecord = t.known()
+	out.From = min(max(from, t.first), out.Written)
+	out.Next = out.From
+	at := t.first
+	for _, c := range t.chunks {
+		end := at + int64(len(c.data))
+		if end > out.Next && most > 0 && len(out.Pieces) < pieceMost {
+			data := c.data[out.Next-at:]
+			data = data[:min(len(data), most)]
+			out.Pieces = append(out.Pieces, carrel.OutputPiece{Stream: c.from.String(), Data: slices.Clone(data)})
+			out.Next += int64(len(data))
+			most -= len(data)
+		}
+		at = end
+	}
+	if len(out.Pieces) > 0 || !out.Ended.IsZero() || t.gone {
+		return out, nil
+	}
+	if t.news == nil {
+		t.news = make(chan struct{})
+	}
+	return out, t.news
+}
