@@ -27,64 +27,65 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// Options say what to put together.
+// Options configure an Assembly.
 type Options struct {
-	// Config says where things are and what bounds them. What it says of doors is not looked at.
+	// Config holds the paths and limits. Its settings for doors are not used here.
 	Config config.Config
-	// Lasting makes the service a lasting one; nil makes it a passing one. A passing service keeps templates and secrets in
-	// Config.DataDir, and nothing where that is "".
+	// Lasting makes the service a lasting one; nil makes it a passing one. A passing service keeps
+	// templates and secrets in Config.DataDir. If that is "", it keeps nothing.
 	Lasting *Lasting
 
-	// Drivers replaces the drivers of this build. The assembly closes them, and has no wire.
+	// Drivers replaces the drivers of this build. The assembly closes them. It then has no wire.
 	Drivers []driver.Driver
-	// Programs are in every simulated sandbox of a passing service.
+	// Programs are available in every simulated sandbox of a passing service.
 	Programs []carrel.Program
-	// KillOnClose ends all sandboxes with the service. Those of a passing one always end.
+	// KillOnClose ends all sandboxes with the service. The sandboxes of a passing service always
+	// end with it.
 	KillOnClose bool
 
-	// Callers knows who asks from inside a sandbox; nil is one without keys.
+	// Callers identifies callers from inside a sandbox; nil is an Authenticator without keys.
 	Callers *access.Authenticator
-	// Nobody is the caller of a context that has none; the zero Caller may do nothing.
+	// Nobody is the caller for a context that has none. The zero Caller may do nothing.
 	Nobody carrel.Caller
-	// Issuer signs sandboxes' identity tokens; nil can't.
+	// Issuer signs sandboxes' identity tokens. If it is nil, there are none.
 	Issuer service.Issuer
-	// SSHKeys are the keys of all projects; nil has none.
+	// SSHKeys are the keys of all projects. If it is nil, there are none.
 	SSHKeys access.Keys
-	// Traces measures operations; nil doesn't.
+	// Traces measures operations. If it is nil, they are not measured.
 	Traces *trace.Recorder
-	// Log takes what a person may need later; nil discards it.
+	// Log takes messages that a person may need later; nil discards them.
 	Log *slog.Logger
 }
 
-// Lasting opens what only a lasting service has. All functions are required.
+// Lasting opens the parts that only a lasting service has. All functions are required.
 type Lasting struct {
 	// State opens the records.
 	State func(ctx context.Context, file string) (state.Store, error)
-	// Blobs opens where snapshots' content lies, dir unless the configuration names another place. shared says that other machines
-	// may use it, too.
+	// Blobs opens the storage of snapshots' content. It is in dir unless the configuration names
+	// another place. shared says that other machines may use it, too.
 	Blobs func(ctx context.Context, dir string) (b snapshot.Blobs, shared bool, err error)
-	// Sentry writes the small program that gVisor's kernels run into dir, and returns its path.
+	// Sentry writes the small program of gVisor's kernels into dir, and returns its path.
 	Sentry func(dir string) (string, error)
 }
 
-// Assembly is a service and what it is made of.
+// Assembly is a service and its parts.
 type Assembly struct {
-	// Service checks nobody's rights.
+	// Service checks no caller's rights.
 	Service *service.Service
-	// Access is the service as each caller sees it: what doors lead to.
+	// Access is the service as each caller sees it. Doors use it.
 	Access *access.Service
 	// Snapshots keeps the content of snapshots.
 	Snapshots *snapshots.Store
 	// Vault keeps the secrets of all projects.
 	Vault *vault.Vault
-	// Tier is the tier of sandboxes that ask for none.
+	// Tier is the tier of sandboxes whose request names none.
 	Tier carrel.Tier
 
 	opts       Options
 	cfg        config.Config
 	log        *slog.Logger
-	dir        string   // where all is kept that is the service's own
-	scratch    *scratch // that directory; nil where the service is a lasting one
+	dir        string   // directory of the service's own files
+	scratch    *scratch // that directory; nil for a lasting service
 	state      state.Store
 	images     *store.Store
 	drivers    *driver.Registry
@@ -92,15 +93,16 @@ type Assembly struct {
 	authority  *pki.CA         // opens TLS on the wire
 	audit      *audit.Log      // of the wire
 	late       service.Late    // the service, for the wire
-	door       hostdoor.Late   // what sandboxes may ask of this host
-	guest      string          // the guest's image; "" where the drivers know it
+	door       hostdoor.Late   // requests from sandboxes to this host
+	guest      string          // the guest's image; "" if the drivers know it
 	keeperless bool            // no keeper is started
-	missing    []service.Check // drivers that could not even be made
+	missing    []service.Check // drivers that could not be made
 	undo       cleanup.Stack
 	errs       []error
 }
 
-// Open opens all parts; on error none is left open. The service adopts the sandboxes that still run.
+// Open opens all parts; on an error it leaves none open. The service adopts the sandboxes that
+// still run.
 func Open(ctx context.Context, opts Options) (_ *Assembly, err error) {
 	a := from(opts)
 	defer func() {
@@ -129,7 +131,7 @@ func Open(ctx context.Context, opts Options) (_ *Assembly, err error) {
 	return a, nil
 }
 
-// from returns an assembly of which nothing is open.
+// from returns an assembly with no part open yet.
 func from(opts Options) *Assembly {
 	a := &Assembly{opts: opts, cfg: opts.Config, log: opts.Log}
 	if a.log == nil {
@@ -144,10 +146,10 @@ func from(opts Options) *Assembly {
 	return a
 }
 
-// passing says that the service ends with this process, and everything with it.
+// passing reports whether the service, with everything in it, ends with this process.
 func (a *Assembly) passing() bool { return a.opts.Lasting == nil }
 
-// openDir decides where the service keeps what is its own.
+// openDir chooses the directory of the service's own files.
 func (a *Assembly) openDir(ctx context.Context) (err error) {
 	a.dir = a.cfg.DataDir
 	if !a.passing() {
@@ -164,12 +166,13 @@ func (a *Assembly) openDir(ctx context.Context) (err error) {
 	return nil
 }
 
-// closing has close called when the assembly is closed, and its error kept.
+// closing makes Close call a function and keep its error.
 func (a *Assembly) closing(close func() error) {
 	a.undo.Add(func() { a.errs = append(a.errs, close()) })
 }
 
-// Close closes the parts, last first. Sandboxes live on, unless they end with the service. It is called once.
+// Close closes the parts, last first. Sandboxes live on, unless they end with the service. It is
+// called once.
 func (a *Assembly) Close() error {
 	a.undo.Run()
 	return errors.Join(a.errs...)
@@ -191,7 +194,8 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 	return a.openSnapshots(ctx, filepath.Join(a.dir, "snapshots"))
 }
 
-// openSnapshots opens the snapshot store: hot copies in dir, packs where the configuration says.
+// openSnapshots opens the snapshot store. Hot copies are in dir; the configuration says where packs
+// are.
 func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 	var blobs snapshot.Blobs
 	var shared bool
@@ -213,7 +217,7 @@ func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// openService makes the service and tells those of it who were made before.
+// openService makes the service. Then it gives it to parts that were made before and need it.
 func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
@@ -237,11 +241,11 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
 	})
 	a.door.Open(door)
-	a.closing(door.Close) // before the service: it asks no more
+	a.closing(door.Close) // before the service, which it calls
 	return nil
 }
 
-// traces returns a sandbox's latest operations; nil where they are not measured.
+// traces returns a function for a sandbox's latest operations; nil if they are not measured.
 func (a *Assembly) traces() func(carrel.ID) []carrel.Trace {
 	if a.opts.Traces == nil {
 		return nil
@@ -249,8 +253,9 @@ func (a *Assembly) traces() func(carrel.ID) []carrel.Trace {
 	return a.opts.Traces.Of
 }
 
-// room looks whether the machine has room for one more sandbox. It is asked once the service is there. A passing service takes
-// what it is asked to: its process has one user, who sees the machine.
+// room returns a function that checks whether the machine has room for one more sandbox. It is
+// called only after the service exists. A passing service has no such check: its process has one
+// user, who knows the machine.
 func (a *Assembly) room() func(admission.Request, int) error {
 	if a.passing() {
 		return nil
@@ -259,7 +264,7 @@ func (a *Assembly) room() func(admission.Request, int) error {
 		Committed: func() int { return a.Service.Committed() }}).Check
 }
 
-// warmOptions is what the service keeps ready.
+// warmOptions configures the sandboxes that the service keeps ready.
 func warmOptions(c config.Warm) service.WarmOptions {
 	out := service.WarmOptions{Cap: c.Cap}
 	for _, f := range c.Floors {

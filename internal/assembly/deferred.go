@@ -10,13 +10,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// deferred is a driver of a passing service that is opened when somebody wants it: most programs
-// want simulated sandboxes, and those should leave no trace on the host.
+// deferred is a driver of a passing service that is opened at its first use. Most programs use only
+// simulated sandboxes, and then no trace is left on the host.
 type deferred struct {
 	name   string
 	tier   carrel.Tier
 	memory bool                          // its snapshots hold memory, too
-	watch  func() error                  // sees to it that nothing of the driver stays when this process ends
+	watch  func() error                  // ensures that nothing of the driver outlives this process
 	guest  func() (string, error)        // writes the guest's image
 	make   func() (driver.Driver, error) // opens the driver
 
@@ -31,7 +31,8 @@ var (
 	_ driver.Restorer = (*deferred)(nil)
 )
 
-// open opens the driver, once it can be opened, and returns it with the guest's image.
+// open opens the driver on the first call that succeeds. It returns the driver and the guest's
+// image.
 func (d *deferred) open() (driver.Driver, string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,8 +57,8 @@ func (d *deferred) open() (driver.Driver, string, error) {
 	return drv, image, nil
 }
 
-// Info implements driver.Driver. The limits that this host can't enforce are
-// known once the driver is open, so none is promised before.
+// Info implements driver.Driver. Only an open driver knows which limits this host can't enforce. So
+// before that Info promises none.
 func (d *deferred) Info() driver.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +78,7 @@ func (d *deferred) Probe(ctx context.Context) error {
 	return drv.Probe(ctx)
 }
 
-// Create implements driver.Driver. Error: Unsupported, saying what this host lacks, as from Probe.
+// Create implements driver.Driver. Error: Unsupported, with what this host lacks, as from Probe.
 func (d *deferred) Create(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 	drv, guest, err := d.open()
 	if err != nil {
@@ -88,14 +89,14 @@ func (d *deferred) Create(ctx context.Context, spec driver.Spec) (driver.Instanc
 	if err == nil {
 		return in, nil
 	}
-	// Nobody has asked yet what this host lacks. It says more than the step that failed for want of it.
+	// Nobody has called Probe yet. Its error says more than the error of the step that failed.
 	if lacks := drv.Probe(ctx); lacks != nil && ctx.Err() == nil {
 		return nil, lacks
 	}
 	return nil, err
 }
 
-// restorer is the driver's other part.
+// restorer returns the driver as a Restorer.
 func (d *deferred) restorer() (driver.Restorer, string, error) {
 	drv, guest, err := d.open()
 	if err != nil {
@@ -137,7 +138,7 @@ func (d *deferred) SnapshotFiles(ctx context.Context, dir string, info driver.Sn
 	return r.SnapshotFiles(ctx, dir, info, spec)
 }
 
-// Recover implements driver.Driver: no sandbox outlives the service.
+// Recover implements driver.Driver. No sandbox outlives the service.
 func (d *deferred) Recover(context.Context, driver.Handle) (driver.Instance, error) {
 	return nil, &carrel.Error{Op: "recover sandbox", Kind: carrel.NotFound, Err: errors.New("it ended with the program that made it")}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// Parts are the parts that a program with an assembly plays when a driver starts it again. Its main, or an init function, hands
-// them to [reexec.Run] first of all.
+// Parts returns the parts that a program with an assembly plays when a driver starts it again. Its
+// main, or an init function, passes them to [reexec.Run] first of all.
 func Parts() reexec.Parts {
 	all := reexec.Parts{}
 	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts()} {
@@ -39,7 +39,7 @@ func inside(fd *os.File, mtu int) (sim.Inside, error) { return wire.NewInside(fd
 // strongest lists the tiers that a service chooses its default from.
 var strongest = []carrel.Tier{carrel.MicroVM, carrel.GVisor, carrel.NS, carrel.Sim}
 
-// openDrivers makes the drivers of this build, or takes the ones given.
+// openDrivers makes the drivers of this build, or uses Options.Drivers.
 func (a *Assembly) openDrivers(ctx context.Context) error {
 	drivers := a.opts.Drivers
 	if drivers == nil {
@@ -58,8 +58,8 @@ func (a *Assembly) openDrivers(ctx context.Context) error {
 	return nil
 }
 
-// passingDrivers are the drivers of a passing service: the simulation in this process, and those of real sandboxes, which open
-// themselves when they are wanted.
+// passingDrivers returns the drivers of a passing service: the simulation in this process, and the
+// deferred drivers of real sandboxes.
 func (a *Assembly) passingDrivers() []driver.Driver {
 	guest := sync.OnceValues(func() (string, error) { return guestbin.Extract(filepath.Join(a.dir, "guest")) })
 	return []driver.Driver{
@@ -73,12 +73,12 @@ func (a *Assembly) passingDrivers() []driver.Driver {
 	}
 }
 
-// hosted are the options of a driver with real processes.
+// hosted returns the options of a driver with real processes.
 func (a *Assembly) hosted(name string) hosted.Options {
 	return hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
 }
 
-// lastingDrivers are the drivers of a lasting service, as far as they can be made.
+// lastingDrivers returns the drivers of a lasting service. It leaves out those that can't be made.
 func (a *Assembly) lastingDrivers(ctx context.Context) ([]driver.Driver, error) {
 	if err := os.MkdirAll(filepath.Join(a.dir, driversDir), 0o700); err != nil {
 		return nil, &carrel.Error{Op: "open data directory", Kind: carrel.Internal, Err: err}
@@ -86,7 +86,8 @@ func (a *Assembly) lastingDrivers(ctx context.Context) ([]driver.Driver, error) 
 	return append(a.openReal(ctx), a.openSim(ctx)), nil
 }
 
-// openSim makes the driver of simulated sandboxes: in worker processes, or in this one where there can be none.
+// openSim makes the driver of simulated sandboxes. They run in worker processes if that is
+// possible, else in this process.
 func (a *Assembly) openSim(ctx context.Context) driver.Driver {
 	pool, err := sim.NewPool(sim.PoolOptions{Logger: a.log, Local: a.door.ServeConn, Network: a.wire})
 	if err == nil {
@@ -99,8 +100,8 @@ func (a *Assembly) openSim(ctx context.Context) driver.Driver {
 	return sim.New(sim.Options{Logger: a.log, Local: a.door.ServeConn, Link: sim.LinkBy(a.wire, inside)})
 }
 
-// openReal makes the drivers that run real programs, as far as they can be made. The keeper holds their
-// links while no daemon runs; where it can't be had, sandboxes end with the daemon.
+// openReal makes the drivers that run real programs. It leaves out those that can't be made. The
+// keeper holds their links while no daemon runs. Without a keeper, sandboxes end with the daemon.
 func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 	var err error
 	if a.guest, err = guestbin.Extract(filepath.Join(a.dir, "guest")); err != nil {
@@ -133,7 +134,8 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 	return drivers
 }
 
-// imageFiles opens an image for a driver that can't mount it. The store is opened after the drivers.
+// imageFiles opens an image for a driver that can't mount it. The store is opened later than the
+// drivers.
 func (a *Assembly) imageFiles(ctx context.Context, path string) (image.Files, error) {
 	if a.images == nil {
 		return nil, &carrel.Error{Op: "read template", Kind: carrel.Unavailable, Err: errors.New("the templates are not open yet")}
@@ -163,13 +165,14 @@ func (a *Assembly) openKeeper(ctx context.Context, socket string) (*keeper.Clien
 	return k, nil
 }
 
-// lack remembers a driver that could not be made.
+// lack records a driver that could not be made.
 func (a *Assembly) lack(name string, tier carrel.Tier, err error) {
 	a.missing = append(a.missing, service.Check{Driver: name, Tier: tier, Err: err})
 }
 
-// chooseTier returns the tier asked for, which must be there, or the strongest that works on this host. A lasting service
-// opens where the tier asked for does not work: what it needs may come later. A passing one does not.
+// chooseTier returns the configured tier, or else the strongest that works on this host. The
+// configured tier must exist. A lasting service opens even if that tier does not work: what it
+// needs may come later. A passing one does not open.
 func (a *Assembly) chooseTier(ctx context.Context) (carrel.Tier, error) {
 	if asked := a.cfg.DefaultTier; asked != "" {
 		d, err := a.drivers.Get(asked)

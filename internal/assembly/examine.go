@@ -6,23 +6,24 @@ import (
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
-// Examine opens the drivers that a lasting service of these options would have, without its keeper, asks each whether it works on
-// this host, and closes them. It writes to Config.DataDir and Config.CacheDir.
+// Examine opens the drivers of a lasting service with these options, without its keeper. It checks
+// whether each works on this host, and closes them. It writes to Config.DataDir and
+// Config.CacheDir.
 func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
 	a := from(opts)
 	a.keeperless = true
-	defer a.undo.Run() // nothing was written that could be lost
+	defer a.undo.Run() // there is no written data that an error could lose
 	if err := a.openDir(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.openDrivers(ctx); err != nil {
 		return nil, err
 	}
-	a.Tier, _ = a.chooseTier(ctx) // none that works is what the checks say
+	a.Tier, _ = a.chooseTier(ctx) // the checks report it if no tier works
 	return a.Examine(ctx), nil
 }
 
-// Examine says of each driver whether it works here, afresh.
+// Examine checks anew for each driver whether it works here.
 func (a *Assembly) Examine(ctx context.Context) []service.Check {
 	out := []service.Check{}
 	for _, d := range a.drivers.All() {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// auditFiles is how many files the audit log has at most.
+	// auditFiles is the largest number of files of the audit log.
 	auditFiles = 10
-	// leastAuditFile is the least that the configuration can make of one, in bytes.
+	// leastAuditFile is the smallest size that the configuration can give to one file, in bytes.
 	leastAuditFile = 1 << 20
 )
 
 // wireAuthority is the common name of the certificate that opens TLS on the wire.
 const wireAuthority = "Carrel wire"
 
-// openWire makes what all sandboxes' links end in. The service that it asks for
-// credentials is made later.
+// openWire makes the wire, where all sandboxes' links end. The wire gets credentials from the
+// service, which is made later.
 func (a *Assembly) openWire() (err error) {
 	if a.passing() {
 		a.authority, err = pki.New(wireAuthority) // its key is never written
@@ -54,8 +54,8 @@ func (a *Assembly) openWire() (err error) {
 	return nil
 }
 
-// networks is what takes sandboxes' network rules; nil where the drivers given
-// have no wire of ours.
+// networks applies sandboxes' network rules; nil if the drivers were given and have no wire of
+// ours.
 func (a *Assembly) networks() service.Networks {
 	if a.wire == nil {
 		return nil
@@ -63,7 +63,7 @@ func (a *Assembly) networks() service.Networks {
 	return a.wire
 }
 
-// authorityPEM is the certificate that sandboxes trust; "" where there is no wire.
+// authorityPEM is the certificate that sandboxes trust; "" without a wire.
 func (a *Assembly) authorityPEM() string {
 	if a.authority == nil {
 		return ""
@@ -71,7 +71,7 @@ func (a *Assembly) authorityPEM() string {
 	return string(a.authority.CertPEM())
 }
 
-// audits is the audit log; nil where there is no wire.
+// audits is the audit log; nil without a wire.
 func (a *Assembly) audits() carrel.Audits {
 	if a.audit == nil {
 		return nil
@@ -79,5 +79,6 @@ func (a *Assembly) audits() carrel.Audits {
 	return a.audit
 }
 
-// Credentials is what the wire asks for: the secrets and tokens that the policies of sandboxes name.
+// Credentials returns the source of the secrets and tokens that the policies of sandboxes name. The
+// wire uses it.
 func (a *Assembly) Credentials() *service.Late { return &a.late }

@@ -31,14 +31,16 @@ const (
 	driversDir     = "run"  // the roots of the drivers
 )
 
-// scratch is the directory of a passing service. Nothing of the service stays when its process ends, however it ends:
+// scratch is the directory of a passing service. Nothing of the service stays when its process
+// ends, however it ends:
 //
 //   - Close ends the sandboxes and removes the directory.
-//   - Once there is a driver of real sandboxes there is also a reaper, a small process that waits for the end of this one. It
-//     then ends the sandboxes and removes the directory.
-//   - Where there was no reaper, or somebody killed it, the next passing service of this user in the same temporary directory does it.
+//   - Once there is a driver of real sandboxes there is also a reaper, a small process that waits
+//     for the end of this one. It then ends the sandboxes and removes the directory.
+//   - If there was no reaper, or somebody killed it, the next passing service of this user in the
+//     same temporary directory does that.
 //
-// A lock says whose turn it is: the process of the service holds it first, and nobody clears a directory without it.
+// Only the holder of a lock may clear the directory. The service's process holds it first.
 type scratch struct {
 	dir  string
 	lock *os.File
@@ -48,7 +50,8 @@ type scratch struct {
 	reaper *reaper // nil until it is wanted
 }
 
-// openScratch makes the directory, after those of services that ended without Close were cleared.
+// openScratch makes the directory. Before that it clears those of services that ended without
+// Close.
 func openScratch(ctx context.Context) (*scratch, error) {
 	clearAbandoned(ctx, os.TempDir())
 	dir, err := os.MkdirTemp("", scratchPattern)
@@ -56,7 +59,8 @@ func openScratch(ctx context.Context) (*scratch, error) {
 		return nil, &carrel.Error{Op: "open service", Kind: carrel.Internal, Err: err}
 	}
 	s := &scratch{dir: dir}
-	// The file gets its name when it is locked: a directory without a lock is never cleared.
+	// The file gets its name only after it is locked, because a directory without a lock is never
+	// cleared.
 	name := filepath.Join(dir, scratchLock)
 	if s.lock, err = os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
 		if err = unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
@@ -69,7 +73,7 @@ func openScratch(ctx context.Context) (*scratch, error) {
 	return s, nil
 }
 
-// watch starts the reaper, once.
+// watch starts the reaper, if it does not run yet.
 func (s *scratch) watch() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +84,7 @@ func (s *scratch) watch() (err error) {
 	return err
 }
 
-// close removes the directory and ends the reaper. No sandbox is left.
+// close removes the directory and ends the reaper. All sandboxes must have ended.
 func (s *scratch) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,10 +99,10 @@ func (s *scratch) close() error {
 	return err
 }
 
-// reaper is a running process that plays reap.
+// reaper is a running process that plays the part reap.
 type reaper struct {
 	process *os.Process
-	alive   *os.File // the end of a pipe that only this process has
+	alive   *os.File // a pipe's end that only this process has
 }
 
 const (
@@ -124,7 +128,7 @@ func startReaper(dir string) (*reaper, error) {
 		var p *os.Process
 		p, err = os.StartProcess(hosted.SelfName, []string{reaperName, dir}, &os.ProcAttr{
 			Dir: "/", Env: []string{}, Files: []*os.File{null, null, null, theirs},
-			Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's interrupt is for the program
+			Sys: &syscall.SysProcAttr{Setsid: true}, // a terminal's interrupt goes only to the program
 		})
 		if err == nil {
 			return &reaper{p, ours}, nil
@@ -134,32 +138,36 @@ func startReaper(dir string) (*reaper, error) {
 	return nil, &carrel.Error{Op: op, Kind: carrel.Exhausted, Err: err}
 }
 
-// end lets the reaper find nothing to do, and waits for it.
+// end makes the reaper end without work, and waits for it.
 func (r *reaper) end() {
 	_ = r.alive.Close()
 	_, _ = r.process.Wait()
 }
 
-// reap is the part: it waits until the process that started it has ended or become another program, and clears its directory.
+// reap is the part. It waits until the process that started it has ended or executed another
+// program. Then it clears the directory.
 func reap() {
-	// Who ends the program may tell its whole group or control group to end. The program is to be gone first.
+	// A signal that ends the program may go to its whole group or control group. The reaper must
+	// outlive the program.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	if len(os.Args) != 2 || !filepath.IsAbs(os.Args[1]) {
 		os.Exit(2)
 	}
 	_, _ = io.Copy(io.Discard, os.NewFile(reaperFD, "alive"))
-	// The lock of a dying process goes with its files, perhaps after the pipe.
+	// A dying process releases the lock with its files, perhaps after the pipe.
 	clear(context.Background(), os.Args[1], unix.LOCK_EX)
 }
 
-// ClearEnded clears the directories in tmp of passing services whose processes have ended, or are about to: it waits for the one that
-// clears a directory already, and for the lock of a process that is dying. No other service may have its directory in tmp.
+// ClearEnded clears the directories in tmp of passing services whose processes have ended or are
+// about to end. It waits for a process that already clears a directory, and for the lock of a dying
+// process. No other service may have its directory in tmp.
 func ClearEnded(ctx context.Context, tmp string) { clearIn(ctx, tmp, unix.LOCK_EX) }
 
 // clearAbandoned clears the directories in tmp of passing services that ended without Close.
 func clearAbandoned(ctx context.Context, tmp string) { clearIn(ctx, tmp, unix.LOCK_EX|unix.LOCK_NB) }
 
-// clearIn clears directories in tmp. Others may write to tmp, too: only what is this user's and closed to others is looked at.
+// clearIn clears directories in tmp. Other users may write to tmp, too, so it uses only directories
+// that belong to this user and are closed to others.
 func clearIn(ctx context.Context, tmp string, how int) {
 	dirs, _ := filepath.Glob(filepath.Join(tmp, scratchPattern))
 	for _, dir := range dirs {
@@ -173,14 +181,14 @@ func clearIn(ctx context.Context, tmp string, how int) {
 const (
 	// clearTime bounds the clearing of one directory.
 	clearTime = time.Minute
-	// clearRounds is how often sandboxes are looked for: a process that was being started when its owner ended is known by its
-	// arguments a moment later.
+	// clearRounds is the number of searches for sandboxes. If a process was being started when its
+	// owner ended, its arguments can be seen only a moment later.
 	clearRounds = 3
 	clearPause  = 100 * time.Millisecond
 )
 
-// clear ends the sandboxes of a passing service whose process has ended, and removes its directory. how says whether to wait for
-// the lock. What goes wrong leaves something to the next who tries.
+// clear ends the sandboxes of a passing service whose process has ended, and removes its directory.
+// how says whether to wait for the lock. After an error, the next caller tries again.
 func clear(ctx context.Context, dir string, how int) {
 	lock, err := os.OpenFile(filepath.Join(dir, scratchLock), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -191,7 +199,7 @@ func clear(ctx context.Context, dir string, how int) {
 		err = unix.Flock(int(lock.Fd()), how)
 	}
 	if err != nil {
-		return // its owner lives, or another clears it
+		return // its owner lives, or another process clears it
 	}
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
@@ -208,7 +216,7 @@ func clear(ctx context.Context, dir string, how int) {
 	}
 }
 
-// endSandboxes ends what the drivers with roots in dir left behind.
+// endSandboxes ends the sandboxes and processes that drivers with roots in dir left behind.
 func endSandboxes(ctx context.Context, dir string) error {
 	var errs []error
 	for name, open := range map[string]func(hosted.Options) (driver.Driver, error){
@@ -219,7 +227,8 @@ func endSandboxes(ctx context.Context, dir string) error {
 		if !isDir(root) {
 			continue
 		}
-		// Whatever helps a driver has its root as an argument, too. Only this loop ends helpers: a driver's Sweep would end its own.
+		// A driver's helpers, too, have its root as an argument. Only this loop ends leftover
+		// helpers: a driver's Sweep would also end its own.
 		hosted.Strays(func(pid int, args []string) {
 			if slices.Contains(args, "--root="+root) {
 				errs = append(errs, hosted.KillStray(ctx, pid))
@@ -243,7 +252,7 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// errClearing is what a driver answers that is open for what was left behind.
+// errClearing is the error of a driver that is open only to clear leftovers.
 var errClearing = errors.New("this driver only clears")
 
 // noFiles is for a driver that makes no sandbox.

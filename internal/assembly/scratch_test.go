@@ -10,7 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestClearAbandoned clears what services left that ended, and nothing else that lies in the same directory.
+// TestClearAbandoned clears the directories of services that have ended. Everything else in the
+// same directory must stay.
 func TestClearAbandoned(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -72,7 +73,7 @@ func TestClearAbandoned(t *testing.T) {
 	}
 }
 
-// TestScratch opens two at once: neither clears the other, and each removes itself.
+// TestScratch opens two at once. Neither may clear the other, and each must remove itself.
 func TestScratch(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -8,7 +8,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Tend does a lasting service's slow work until ctx ends: it makes the built-in template, and removes what no snapshot uses.
+// Tend does a lasting service's slow work until ctx ends. It makes the built-in template, and
+// removes content that no snapshot uses.
 func (a *Assembly) Tend(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { a.prepare(ctx) })
@@ -16,8 +17,8 @@ func (a *Assembly) Tend(ctx context.Context) {
 	wg.Wait()
 }
 
-// prepare makes the built-in template ahead of the first sandbox, where one with
-// real processes will want it, and again when this machine's tools have changed.
+// prepare makes the built-in template before the first sandbox needs it, if there is a tier with
+// real processes. It makes it again when this machine's tools have changed.
 func (a *Assembly) prepare(ctx context.Context) {
 	d, err := a.drivers.Get(a.Tier)
 	if err != nil || !d.Info().Capabilities.RealProcesses {
@@ -28,14 +29,14 @@ func (a *Assembly) prepare(ctx context.Context) {
 	}
 }
 
-// How often the store is asked to remove what no snapshot uses. A shared one is
-// read through for that, other machines' manifests included.
+// The pauses between two collections of unused snapshot content. A collection of a shared store
+// also reads other machines' manifests.
 const (
 	collectEvery       = 15 * time.Minute
 	collectSharedEvery = 6 * time.Hour
 )
 
-// collect removes what no snapshot uses, now and then, until ctx ends.
+// collect removes content that no snapshot uses, from time to time, until ctx ends.
 func (a *Assembly) collect(ctx context.Context) {
 	every := collectEvery
 	if a.cfg.SnapshotStore != "" {

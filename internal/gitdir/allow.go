@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// settled are the settings of a repository that run nothing, by section. A name with a ":" is settled if its value passes that check.
+// settled lists, by section, the settings of a repository that run no program. A name with a ":" is
+// harmless only if its value passes the check after the colon.
 var settled = map[string]string{
 	"core": "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol safecrlf quotepath " +
 		"compression loosecompression bigfilethreshold sparsecheckout sparsecheckoutcone longpaths untrackedcache preloadindex " +
@@ -51,7 +52,7 @@ var settled = map[string]string{
 	"advice":      "*",
 }
 
-// settledSub are the same in sections with a subsection.
+// settledSub is the same list for sections with a subsection.
 var settledSub = map[string]string{
 	"remote":    "url:url pushurl:url fetch push tagopt:tagopt prune prunetags mirror promisor partialclonefilter skipdefaultupdate skipfetchall followremotehead:word gh-resolved:word",
 	"branch":    "remote:url merge rebase:word pushremote:url description vscode-merge-base gh-merge-base github-pr-owner-number",
@@ -73,13 +74,14 @@ var checks = map[string]func(string) bool{
 	"url":    plainURL,
 	"tagopt": func(v string) bool { return v == "--tags" || v == "--no-tags" },
 	"update": func(v string) bool { return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, v) },
-	// What "git lfs install --local" writes. The program is the person's own.
+	// "git lfs install --local" writes these. The program is the user's own.
 	"lfs": func(v string) bool {
 		return slices.Contains([]string{"git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs smudge --skip -- %f", "git-lfs filter-process", "git-lfs filter-process --skip"}, v)
 	},
 }
 
-// plainURL reports whether an address is of a kind for which git runs no helper of a name that the address gives.
+// plainURL reports whether git handles an address of this kind without a helper program that the
+// address names.
 func plainURL(v string) bool {
 	i := 0
 	for i < len(v) && (letter(v[i]) || v[i] == '+' || v[i] == '.') {
@@ -94,13 +96,14 @@ func plainURL(v string) bool {
 	return true
 }
 
-// Options are for the judgement of a configuration.
+// Options are for judging a configuration.
 type Options struct {
-	// Worktree reports whether a value of core.worktree is the repository's own: git writes it for a submodule. Nil is no.
+	// Worktree reports whether a value of core.worktree is the repository's own: git writes it for
+	// a submodule. If it is nil, the answer is no.
 	Worktree func(value string) bool
 }
 
-// allowed reports whether a setting runs nothing.
+// allowed reports whether a setting runs no program.
 func (o Options) allowed(section string, sub bool, key, value string) bool {
 	list := settled[section]
 	if sub {
@@ -122,12 +125,13 @@ func (o Options) allowed(section string, sub bool, key, value string) bool {
 	return false
 }
 
-// Settled reports whether a setting runs nothing, whatever else it does.
+// Settled reports whether a setting runs no program. It may have any other effect.
 func Settled(e Entry) bool {
 	return Options{Worktree: func(string) bool { return true }}.allowed(e.Section, e.HasSub, e.Key, e.Value)
 }
 
-// Sanitise keeps of a configuration what runs nothing, and names the settings that it leaves out.
+// Sanitise keeps the settings of a configuration that run no program, and returns the names of the
+// others.
 func Sanitise(data []byte, o Options) (kept []byte, out []string) {
 	entries, _ := Parse(data)
 	var good []Entry
@@ -141,8 +145,9 @@ func Sanitise(data []byte, o Options) (kept []byte, out []string) {
 	return Format(good), out
 }
 
-// Harmless reports whether a configuration has nothing but what is known to run nothing, however git may read it. What is written in an unusual
-// way is not: [Sanitise] writes it anew.
+// Harmless reports whether a configuration holds only settings that are known to run no program,
+// however git reads it. A configuration written in an unusual way is not harmless; [Sanitise]
+// writes it anew.
 func Harmless(data []byte, o Options) bool {
 	section, sub := "", false
 	for line := range strings.Lines(string(data)) {

@@ -12,23 +12,26 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Audit looks through what a hostile program could write to.
+// Audit examines the files that a hostile program could write to.
 type Audit struct {
-	// Roots are the directories that were writable, absolute and with links resolved.
+	// Roots are the directories that were writable. They are absolute, with links resolved.
 	Roots []string
-	// Closed reports whether a directory below a root was surely not writable: it is passed over. Nil is none.
+	// Closed reports whether a directory below a root was certainly not writable. Such a directory
+	// is skipped. If Closed is nil, none is.
 	Closed func(path string) bool
-	// Lifted reports whether somebody opened a file of a repository by naming it: it is left as it is. Nil is none.
+	// Lifted reports whether the user allowed writes to a file of a repository by naming the file.
+	// Such a file is left as it is. If Lifted is nil, there is none.
 	Lifted func(path string) bool
-	// Since is when the program started, of the system's clock.
+	// Since is the program's start, by the system's clock.
 	Since unix.Timespec
-	// Before are the repositories' directories and .git files that were there at Since.
+	// Before holds the repositories' directories and .git files that existed at Since.
 	Before Before
-	// Hooks and Configs: hooks, or configurations, were opened for writing everywhere, and are left as they are.
+	// Hooks and Configs say that all hooks, or all configurations, were open for writing. They are
+	// then left as they are.
 	Hooks, Configs bool
-	// Seize takes a name out of an open directory and says where it is now.
+	// Seize moves a file out of an open directory and returns its new place.
 	Seize func(dir int, full string) (where string, err error)
-	// Tell is called for each thing that was taken out, once it was.
+	// Tell is called for each file that was removed, after the removal.
 	Tell func(Finding)
 
 	walked   map[string]bool // directories that may serve as a repository
@@ -38,20 +41,20 @@ type Audit struct {
 	left     int // errors that are not in errs
 }
 
-// Finding is something that was taken out of a repository.
+// Finding is a file or setting that was removed from a repository.
 type Finding struct {
 	Path  string
-	What  string // what was found there, for a person
+	What  string // the kind of the finding, for a person
 	Where string // where it is now
 }
 
 // identity is a file's.
 type identity struct{ dev, ino uint64 }
 
-// Before are files by path as they were at the start, see [Remember].
+// Before holds the identities of files at the start, by path. See [Remember].
 type Before map[string]identity
 
-// Remember looks at repositories' directories, and .git that are none, before the program starts.
+// Remember records repositories' directories, and .git files, before the program starts.
 func Remember(paths []string) Before {
 	b := make(Before, 2*len(paths))
 	for _, p := range paths {
@@ -65,17 +68,17 @@ func Remember(paths []string) Before {
 	return b
 }
 
-// same reports whether a path is the file that it was before.
+// same reports whether a path still is the same file.
 func (b Before) same(path string) bool {
 	id, ok := b[path]
 	var st unix.Stat_t
 	return ok && unix.Lstat(path, &st) == nil && id == identity{st.Dev, st.Ino}
 }
 
-// maxErrors bounds how many errors are told; all are counted.
+// maxErrors bounds the number of reported errors; all are counted.
 const maxErrors = 5
 
-// fail notes that something could not be looked at or taken away.
+// fail records that a path could not be examined or removed.
 func (a *Audit) fail(path string, err error) {
 	if len(a.errs) < maxErrors {
 		a.errs = append(a.errs, fmt.Errorf("%q: %w", path, err))
@@ -84,8 +87,8 @@ func (a *Audit) fail(path string, err error) {
 	}
 }
 
-// Run looks at everything and takes out what would make git run a program. The error names what could not be looked at, or not be taken
-// out: git must not be used there.
+// Run examines everything and removes what would make git run a program. The error names the paths
+// that could not be examined or removed: git must not be used there.
 func (a *Audit) Run() error {
 	a.walked, a.judged = map[string]bool{}, map[string]bool{}
 	a.walk()
@@ -111,7 +114,7 @@ func (a *Audit) fresh(st *unix.Stat_t) bool {
 	return st.Ctim.Sec > a.Since.Sec || st.Ctim.Sec == a.Since.Sec && st.Ctim.Nsec >= a.Since.Nsec
 }
 
-// root is the root that a path lies in, "" for none.
+// root returns the root that contains a path; "" for none.
 func (a *Audit) root(path string) (found string) {
 	for _, r := range a.Roots {
 		if within(path, r) && len(r) > len(found) {
@@ -126,8 +129,8 @@ func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// stayed reports whether a directory or file is where it was when the program started: it was seen there, or neither it nor anything
-// above it was changed since.
+// stayed reports whether a directory or file has not moved since the program's start. Either it was
+// seen there at the start, or neither it nor any directory above it has changed since.
 func (a *Audit) stayed(path string) bool {
 	if a.Before.same(path) {
 		return true
@@ -142,10 +145,10 @@ func (a *Audit) stayed(path string) bool {
 	return true
 }
 
-// lifted reports whether a file is to be left as it is.
+// lifted reports whether a file must be left as it is.
 func (a *Audit) lifted(path string) bool { return a.Lifted != nil && a.Lifted(path) }
 
-// take takes a name away and tells of it.
+// take removes a name and reports it.
 func (a *Audit) take(dir int, full, what string) bool {
 	where, err := a.Seize(dir, full)
 	if err == unix.ENOENT {
@@ -159,7 +162,7 @@ func (a *Audit) take(dir int, full, what string) bool {
 	return true
 }
 
-// pointer judges a .git that is no directory.
+// pointer judges a .git that is not a directory.
 func (a *Audit) pointer(full string) {
 	parent := filepath.Dir(full)
 	dir, err := straight(parent)
@@ -193,7 +196,8 @@ func (a *Audit) pointer(full string) {
 	}
 }
 
-// target is the directory that a .git file leads to, links resolved; "" if it leads to none.
+// target returns the directory that a .git file leads to, with links resolved; "" if it leads to
+// none.
 func (a *Audit) target(dir int, parent, name string) string {
 	data, _, ok := readAt(dir, name)
 	if !ok {
@@ -207,7 +211,7 @@ func (a *Audit) target(dir int, parent, name string) string {
 	return resolve(parent, text)
 }
 
-// resolve follows a path that a file in dir names, "" if nothing is there.
+// resolve follows a path in a file of dir; "" if nothing is there.
 func resolve(dir, name string) string {
 	if name == "" {
 		return ""
@@ -222,8 +226,8 @@ func resolve(dir, name string) string {
 	return real
 }
 
-// own reports whether a .git file leads to a repository that leads back to it, and that runs nothing for being used from there: one of
-// a worktree or a submodule.
+// own reports whether a .git file leads to a repository that leads back to it and runs no program
+// when it is used from there. Such repositories belong to worktrees and submodules.
 func (a *Audit) own(target, full string) bool {
 	if target == "" {
 		return true // git refuses it
@@ -248,7 +252,7 @@ func (a *Audit) own(target, full string) bool {
 	return whole && i >= 0 && resolve(target, entries[i].Value) == filepath.Dir(full) && a.plain(target)
 }
 
-// plain reports whether a repository's configuration is harmless as it is now.
+// plain reports whether a repository's present configuration is harmless.
 func (a *Audit) plain(target string) bool {
 	dir, err := straight(target)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// judge looks at a directory that serves as a repository, or could.
+// judge examines a directory that serves as a repository, or could serve as one.
 func (a *Audit) judge(dir string) {
 	if a.judged[dir] {
 		return
@@ -43,7 +43,7 @@ func (a *Audit) judge(dir string) {
 	}
 }
 
-// repository is one that is looked at.
+// repository is a repository under examination.
 type repository struct {
 	*Audit
 	dir   string
@@ -51,7 +51,8 @@ type repository struct {
 	stays bool // it is where it was
 }
 
-// old reports whether a file in one of the repository's directories is as it was. there is whether that directory is.
+// old reports whether a file in one of the repository's directories is unchanged. there says
+// whether that directory is still in its place.
 func (r *repository) old(dir int, name string, there bool) (st unix.Stat_t, exists, old bool) {
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return st, false, false
@@ -59,7 +60,7 @@ func (r *repository) old(dir int, name string, there bool) (st unix.Stat_t, exis
 	return st, true, there && !r.fresh(&st)
 }
 
-// configs takes out of the configuration what runs a program.
+// configs removes settings that may run a program from the configuration.
 func (r *repository) configs() {
 	o := Options{Worktree: func(value string) bool {
 		tree := resolve(r.dir, value)
@@ -78,7 +79,7 @@ func (r *repository) configs() {
 		clean, out := Sanitise(data, o)
 		if ok && len(out) == 0 && name == "config" {
 			if same, _ := Parse(clean); len(same) > 0 {
-				r.replace(r.fd, full, clean, &st, "") // the same settings in plain words
+				r.replace(r.fd, full, clean, &st, "") // same settings, in the usual form
 				continue
 			}
 		}
@@ -113,7 +114,8 @@ func some(names []string) string {
 	return text
 }
 
-// replace puts other content in the place of a file, which is taken away. Without what to tell it is replaced in silence.
+// replace removes a file and puts one with other content in its place. If what is "", it does not
+// report that.
 func (r *repository) replace(dir int, full string, data []byte, st *unix.Stat_t, what string) {
 	name := ".carrel-new-" + rand.Text()[:10]
 	if err := writeAt(dir, name, data, st); err != nil {
@@ -129,7 +131,7 @@ func (r *repository) replace(dir int, full string, data []byte, st *unix.Stat_t,
 	}
 }
 
-// writeAt makes a file with the owner and rights that another one has.
+// writeAt makes a file with the owner and permissions of another one.
 func writeAt(dir int, name string, data []byte, st *unix.Stat_t) error {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -153,7 +155,7 @@ func writeAt(dir int, name string, data []byte, st *unix.Stat_t) error {
 	return err
 }
 
-// common looks at where a worktree's repository has its configuration.
+// common judges the repository that holds a worktree's configuration.
 func (r *repository) common() {
 	full := r.dir + "/commondir"
 	_, exists, old := r.old(r.fd, "commondir", r.stays)
@@ -169,7 +171,7 @@ func (r *repository) common() {
 	}
 }
 
-// commonOf is the directory that a repository's commondir names, "" if it names none.
+// commonOf returns the directory in a repository's commondir file; "" if there is none.
 func (a *Audit) commonOf(fd int, dir string) string {
 	data, _, ok := readAt(fd, "commondir")
 	if !ok {
@@ -179,7 +181,7 @@ func (a *Audit) commonOf(fd int, dir string) string {
 	return resolve(dir, text)
 }
 
-// followCommon judges the repository that the target of a .git file has its configuration from.
+// followCommon judges the repository that holds the configuration for the target of a .git file.
 func (a *Audit) followCommon(target string) {
 	fd, err := straight(target)
 	if err != nil {
@@ -236,7 +238,8 @@ func (r *repository) list(dir int, full string) []string {
 	return names
 }
 
-// remotes looks at the descriptions of remotes that git had before they were in the configuration, and obeys still.
+// remotes examines files that describe remotes. Git used them before remotes were in the
+// configuration, and still obeys them.
 func (r *repository) remotes(name string) {
 	full := r.dir + "/" + name
 	st, exists, old := r.old(r.fd, name, r.stays)
@@ -266,7 +269,7 @@ func (r *repository) remotes(name string) {
 	}
 }
 
-// stateDir looks at an operation that was stopped.
+// stateDir examines the state of a stopped operation.
 func (r *repository) stateDir(name string) {
 	full := r.dir + "/" + name
 	st, exists, old := r.old(r.fd, name, r.stays)
@@ -291,7 +294,7 @@ func (r *repository) stateDir(name string) {
 	}
 }
 
-// state looks at one file of such an operation; its name is relative to the repository.
+// state examines one file of a stopped operation. name is relative to the repository.
 func (r *repository) state(dir int, name string) {
 	st, exists, old := r.old(dir, filepath.Base(name), r.stays)
 	if !exists || old {
@@ -299,7 +302,7 @@ func (r *repository) state(dir int, name string) {
 	}
 	full := r.dir + "/" + name
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return // it is read as a file, or not at all
+		return // git reads it only if it is a file
 	}
 	data, _, ok := readAt(dir, filepath.Base(name))
 	if !ok {

@@ -29,8 +29,8 @@ type parser struct {
 	out          []Entry
 }
 
-// Parse reads a configuration. Git refuses a file with an error in it; here the line with the error is left out, and whole
-// is false.
+// Parse reads a configuration. Git refuses a file with an error in it. Parse leaves out the line
+// with the error and returns whole as false.
 func Parse(data []byte) (entries []Entry, whole bool) {
 	p := &parser{rest: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), whole: true}
 	for p.rest != "" {
@@ -52,7 +52,7 @@ func Parse(data []byte) (entries []Entry, whole bool) {
 	return p.out, p.whole
 }
 
-// space reports whether git takes a byte for a blank within a line.
+// space reports whether git treats a byte as a blank within a line.
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' }
 
 // letter reports whether a byte may be in a section's or key's name.
@@ -139,10 +139,11 @@ func (p *parser) entry() bool {
 	return true
 }
 
-// value reads what follows "=" up to the end of the line, which may go on in the next one.
+// value reads the text after "=" up to the end of the line. The value may continue on the next
+// line.
 func (p *parser) value() (string, bool) {
 	var b strings.Builder
-	quoted, keep := false, 0 // so much of b is no blank at its end
+	quoted, keep := false, 0 // keep: length of b without blanks at its end
 	for i := 0; ; i++ {
 		if i == len(p.rest) || p.rest[i] == '\n' {
 			p.rest = p.rest[i:]
@@ -192,7 +193,7 @@ func (p *parser) value() (string, bool) {
 	}
 }
 
-// Format writes settings as a configuration that git reads back the same.
+// Format writes settings as a configuration. Git reads the same settings back.
 func Format(entries []Entry) []byte {
 	var b strings.Builder
 	header := ""
@@ -214,7 +215,7 @@ func Format(entries []Entry) []byte {
 	return []byte(b.String())
 }
 
-// quote writes a value so that all of it is read back.
+// quote writes a value so that git reads all of it back.
 func quote(v string) string {
 	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(v)
 	if text != v || strings.ContainsAny(v, "#;") || strings.TrimSpace(v) != v {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// stateDirs are the directories in which git keeps what it was doing when it stopped, and what may lie in them. "--continue" goes on with
-// that, whoever wrote it. A name with a ":" passes that check, or is made to.
+// stateDirs are the directories in which git keeps the state of a stopped operation, with the names
+// that may be in them. "--continue" uses that state whoever wrote it. If a name has a ":", the file
+// must pass the check after the colon, or is cleaned so that it does.
 var stateDirs = map[string]string{
 	"rebase-merge": "git-rebase-todo:todo git-rebase-todo.backup:todo git-rebase-todo.tmp:todo done:todo author-script:author strategy:strategy strategy_opts:options gpg_sign_opt:sign " +
 		"message message-squash message-fixup current-fixups head-name onto onto_name orig-head msgnum end interactive stopped-sha amend patch squash-onto quiet verbose signoff autostash " +
@@ -18,12 +19,12 @@ var stateDirs = map[string]string{
 	"sequencer": "todo:todo opts:opts head abort-safety",
 }
 
-// stateFiles are the same in the repository itself.
+// stateFiles are such files directly in the repository.
 var stateFiles = map[string]string{
 	"BISECT_LOG": "bisectlog", "BISECT_NAMES": "plain", "BISECT_TERMS": "plain", "BISECT_START": "plain", "BISECT_RUN": "none",
 }
 
-// shapes are what a file of state looks like that runs nothing.
+// shapes are patterns for the content of state files that run no program.
 var shapes = map[string]*regexp.Regexp{
 	"none":     regexp.MustCompile(`^$`),
 	"author":   regexp.MustCompile(`^(GIT_AUTHOR_(NAME|EMAIL|DATE)='([^'\n\x00]|'\\'')*'\n)*$`),
@@ -36,14 +37,15 @@ var shapes = map[string]*regexp.Regexp{
 	"bisectlog": regexp.MustCompile(`^(#[^\n]*\n|git bisect [A-Za-z0-9_./+@:,=' -]*\n)*$`),
 }
 
-// todoCommands are those of a rebase's list that run nothing.
+// todoCommands are the commands in a rebase's list that run no program.
 var todoCommands = strings.Fields("pick p revert edit e reword r fixup f squash s drop d label l reset t merge m update-ref u noop break b")
 
-// strategies that come with git. Any other name is that of a program.
+// strategies are the merge strategies that come with git. Any other name is the name of a program.
 var strategies = strings.Fields("ort recursive resolve octopus ours subtree")
 
-// State judges a file of an operation that was stopped: its path below the repository's directory and its content. It returns what
-// of the content runs nothing. ok is false if the file must go whole; known is false for files that are no state.
+// State judges a file of a stopped operation, by its path below the repository's directory and its
+// content. It returns the part of the content that runs no program. ok is false if the whole file
+// must be removed. known is false for files that are no state.
 func State(name string, data []byte) (clean []byte, known, ok bool) {
 	check, known := stateFiles[name]
 	if dir, file, below := strings.Cut(name, "/"); below {
@@ -72,7 +74,7 @@ func State(name string, data []byte) (clean []byte, known, ok bool) {
 	return data, true, shapes[check].Match(data)
 }
 
-// todo keeps of a rebase's list what runs nothing.
+// todo keeps the lines of a rebase's list that run no program.
 func todo(data []byte) []byte {
 	var b strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -88,7 +90,8 @@ func todo(data []byte) []byte {
 	return []byte(b.String())
 }
 
-// sequencerOptions keeps of a cherry-pick's options, which are a configuration, those that run nothing.
+// sequencerOptions keeps the options of a cherry-pick that run no program. They have the form of a
+// configuration.
 func sequencerOptions(data []byte) []byte {
 	const settled = "no-commit edit allow-empty allow-empty-message drop-redundant-commits keep-redundant-commits signoff record-origin allow-ff mainline allow-rerere-auto default-msg-cleanup commit-use-reference"
 	entries, _ := Parse(data)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walk looks at every directory below the roots, on several processors.
+// walk examines every directory below the roots, on several processors.
 func (a *Audit) walk() {
 	w := &walk{a: a}
 	w.idle.L = &w.mu
@@ -36,13 +36,13 @@ type walk struct {
 	a     *Audit
 	roots map[string]bool // they are in the list from the start
 
-	mu   sync.Mutex // guards what follows, and the audit's results
+	mu   sync.Mutex // guards the fields below, and the audit's results
 	idle sync.Cond
 	todo []string
 	busy int
 }
 
-// work takes directories until there are none.
+// work examines directories until there are none left.
 func (w *walk) work() {
 	buf := make([]byte, 32<<10)
 	var below []string
@@ -70,7 +70,7 @@ func (w *walk) work() {
 	}
 }
 
-// look lists a directory and returns those in it.
+// look lists a directory and returns the directories in it.
 func (w *walk) look(dir string, buf []byte, below []string) []string {
 	fd, err := w.open(dir)
 	if err != nil {
@@ -132,7 +132,8 @@ func (w *walk) found(fd int, dir, name string) {
 	}
 }
 
-// enter adds a directory to those that are to be looked at. One whose path is longer than the system takes is moved away.
+// enter adds a directory to the list of directories to examine. If its path is longer than the
+// system allows, it moves the directory away.
 func (w *walk) enter(fd int, dir, name string, below []string) []string {
 	full := join(dir, name)
 	if w.roots[full] || w.a.Closed != nil && w.a.Closed(full) {
@@ -160,7 +161,7 @@ func (w *walk) fail(path string, err error) {
 	w.a.fail(path, err)
 }
 
-// open opens a directory. One that the program closed for its owner is opened again for the time of the look.
+// open opens a directory. If the program took the owner's permissions away, open restores them.
 func (w *walk) open(dir string) (int, error) {
 	fd, err := straight(dir)
 	if err != unix.EACCES {
@@ -169,7 +170,7 @@ func (w *walk) open(dir string) (int, error) {
 	var st unix.Stat_t
 	at, perr := openat2(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if perr != nil {
-		if perr == unix.EACCES { // what is above it is closed, and was told
+		if perr == unix.EACCES { // a directory above is closed, and was reported
 			return -1, unix.ENOENT
 		}
 		return -1, perr
@@ -188,7 +189,7 @@ func (w *walk) open(dir string) (int, error) {
 	if cerr := unix.Chmod(name, st.Mode&0o7777|0o700); cerr != nil {
 		return -1, err
 	}
-	// It stays open for its owner: what is in it is looked at later.
+	// It stays open for its owner, because its content is examined later.
 	return straight(dir)
 }
 
@@ -205,13 +206,13 @@ func entry(b []byte) (name string, kind byte, rest []byte) {
 	return string(text), b[18], b[size:]
 }
 
-// isDir reports whether a name is a directory, and no link to one.
+// isDir reports whether a name is a directory and not a link to one.
 func isDir(fd int, name string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// straight opens a directory whose path has no links.
+// straight opens a directory. Its path must have no links.
 func straight(dir string) (int, error) {
 	return openat2(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
 }
@@ -228,7 +229,7 @@ func openat2(at int, name string, flags uint64) (int, error) {
 	}
 }
 
-// maxFile is the size of the largest configuration or list that is read.
+// maxFile is the size of the largest configuration or list that is read, in bytes.
 const maxFile = 1 << 20
 
 // readAt reads a small regular file.
@@ -246,5 +247,5 @@ func readAt(dir int, name string) (data []byte, exists, ok bool) {
 	return data, true, err == nil && len(data) < maxFile
 }
 
-// join puts a name below a directory.
+// join appends a name to a directory's path.
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }

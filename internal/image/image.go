@@ -1,11 +1,10 @@
-// Package image is the contract of templates: immutable root filesystems kept as
-// EROFS images, which every tier can use.
+// Package image is the contract of templates: immutable root filesystems kept as EROFS images,
+// which every tier can use.
 //
-// Package image/store implements it on a directory. An image comes from this
-// machine's own toolchain (the built-in "base"), a directory, a tarball, an OCI
-// layout, a docker-save archive or a registry; whatever the source, the result
-// is one uncompressed EROFS file and a manifest. The manifest is written last
-// and fsynced: no manifest, no template.
+// Package image/store implements it on a directory. An image comes from this machine's own
+// toolchain (the built-in "base"), a directory, a tarball, an OCI layout, a docker-save archive or
+// a registry. The result is always one uncompressed EROFS file and a manifest. The manifest is
+// written last and fsynced: no manifest, no template.
 package image
 
 import (
@@ -20,8 +19,8 @@ import (
 // Base is the name of the built-in template made from this machine's toolchain.
 const Base = "base"
 
-// Sim is the name of the built-in template of the simulated tier, which needs no
-// files: what stands for Base where there are no real processes.
+// Sim is the name of the built-in template of the simulated tier, which needs no files. It takes
+// the place of Base where there are no real processes.
 const Sim = "sim"
 
 // Image is a template that can be booted.
@@ -30,44 +29,44 @@ type Image struct {
 	Path string // absolute path of the EROFS file
 }
 
-// Store keeps templates. All methods are safe for concurrent use. Names are 1–63
-// characters of a–z, 0–9, '-', '_', '.', '/' and begin with a letter or digit. A store checks
-// nobody's rights, and does not decide what a name means to a caller: package service does.
+// Store keeps templates. All methods are safe for concurrent use. Names are 1–63 characters of a–z,
+// 0–9, '-', '_', '.', '/' and begin with a letter or digit. A store checks no rights, and does not
+// decide which template a caller means by a name: package service does.
 type Store interface {
 	// List returns all templates, by name.
 	List(ctx context.Context) ([]Image, error)
-	// ByID describes the template with an ID, also one that another took the name of, as
-	// long as this store is open. It makes none.
+	// ByID describes the template with an ID. As long as this store is open, it also finds a
+	// template whose name another one has taken. It makes none.
 	ByID(id string) (t carrel.Template, ok bool)
-	// Named describes the template that has a name in a project. A built-in one has its
-	// name in every project. It makes none.
+	// Named describes the template with a name in a project. A built-in template has its name in
+	// every project. Named makes none.
 	Named(project, name string) (t carrel.Template, ok bool)
-	// Get returns the template with an ID, ready to boot. It makes a built-in one on first
+	// Get returns the template with an ID, ready to boot. It makes a built-in template on first
 	// use. Error: NotFound.
 	Get(ctx context.Context, id string) (Image, error)
-	// Import makes a template of the caller's project from an archive stream, and replaces
-	// its one of the same name.
+	// Import makes a template of the caller's project from an archive stream. It replaces the
+	// project's template of the same name.
 	Import(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (Image, error)
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
 	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
-	// Files opens an image by the path of its EROFS file, or of a link to it, for reading
-	// single files. Errors: NotFound, Invalid (no such image).
+	// Files opens an image for reading single files. path is its EROFS file or a link to it.
+	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)
-	// Update changes how the one with an ID starts; its ID stays. Errors: NotFound, Forbidden
-	// (a built-in one), Invalid.
+	// Update changes how the template with an ID starts; its ID stays. Errors: NotFound, Forbidden
+	// (a built-in template), Invalid.
 	Update(ctx context.Context, id string, u carrel.TemplateUpdate) (Image, error)
-	// Delete removes the one with an ID; the file goes when its last user has. Errors:
-	// NotFound, Forbidden (a built-in one).
+	// Delete removes the template with an ID. Its file goes when its last user has closed it.
+	// Errors: NotFound, Forbidden (a built-in template).
 	Delete(ctx context.Context, id string) error
 	Close() error
 }
 
-// Files is what an image holds, by path. Names are as in package io/fs: relative to
-// the root, which is ".". No symbolic link is followed, in the middle of a name
-// neither. It is for one goroutine. What is not there is fs.ErrNotExist, also where
-// something in the middle of a name is no directory.
+// Files is the content of an image, by path. Names are as in package io/fs: relative to the root,
+// which is ".". Symbolic links are never followed, not even in the middle of a name. A Files is for
+// one goroutine. The error for a missing file is fs.ErrNotExist, also when an inner part of the
+// name is no directory.
 type Files interface {
 	// Lstat describes a file.
 	Lstat(name string) (File, error)

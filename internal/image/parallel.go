@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Parallel calls fn for each item, several at once, until one fails or ctx ends.
-// It returns when every call has.
+// Parallel calls fn for each item, several at once, until a call fails or ctx ends. It returns when
+// every call has returned.
 func Parallel[T any](ctx context.Context, items []T, fn func(T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	todo := make(chan T)

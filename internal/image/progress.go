@@ -11,12 +11,12 @@ import (
 const (
 	StagePull   = "pull"   // bytes coming from a registry
 	StageUnpack = "unpack" // bytes of files read from an archive or directory
-	StageWrite  = "write"  // the image's metadata being made durable
+	StageWrite  = "write"  // the image's metadata being written durably
 )
 
-// Meter turns many small steps into a progress report now and then. Its methods
-// are safe for concurrent use and work on a nil Meter, which reports nothing.
-// Done never goes backwards within a stage.
+// Meter turns many small steps into occasional progress reports. Its methods are safe for
+// concurrent use and work on a nil Meter, which reports nothing. Done never goes backwards within a
+// stage.
 type Meter struct {
 	report func(carrel.Progress)
 
@@ -25,7 +25,7 @@ type Meter struct {
 	last time.Time
 }
 
-// meterEvery is how often a Meter reports at most.
+// meterEvery is the least time between two reports of a Meter.
 const meterEvery = 100 * time.Millisecond
 
 // NewMeter returns a Meter that calls report, one call at a time; nil for nil.
@@ -36,8 +36,8 @@ func NewMeter(report func(carrel.Progress)) *Meter {
 	return &Meter{report: report}
 }
 
-// Stage begins a stage; total is 0 when not known. A stage that is under way goes
-// on, with total more to do.
+// Stage begins a stage. total is 0 when it is not known. If the stage is already under way, it goes
+// on and total is added to its total.
 func (m *Meter) Stage(name string, total int64) {
 	if m == nil {
 		return
@@ -68,7 +68,7 @@ func (m *Meter) Add(bytes int64) {
 	}
 }
 
-// Flush reports where the current stage stands.
+// Flush reports the present state of the stage.
 func (m *Meter) Flush() {
 	if m == nil {
 		return
@@ -78,7 +78,7 @@ func (m *Meter) Flush() {
 	m.flush()
 }
 
-// flush reports; mu is held, which is what makes reports come one at a time.
+// flush reports. The caller holds mu, so that reports come one at a time.
 func (m *Meter) flush() {
 	if m.now.Stage != "" {
 		m.last = time.Now()

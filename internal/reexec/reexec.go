@@ -1,6 +1,6 @@
-// Package reexec lets one binary play several parts. A process that a part of
-// Carrel starts from its own binary (a sandbox's kernel, the keeper) is told by
-// its argument vector which part it plays, and plays it before anything else runs.
+// Package reexec lets one binary play several parts. Carrel starts some processes from its own
+// binary (a sandbox's kernel, the keeper). The argument vector tells such a process which part it
+// plays, and it plays that part before anything else runs.
 //
 // # Use
 //
@@ -13,9 +13,8 @@
 //		…
 //	}
 //
-// A driver that starts its own binary asks [Ready] first: in a program whose main
-// never calls Run the child would run that program's main again, and so on for
-// ever.
+// A driver that starts its own binary asks [Ready] first. If the program's main never calls Run,
+// the child would run that main again, and so on for ever.
 package reexec
 
 import (
@@ -27,12 +26,11 @@ import (
 // whole of os.Args[0], or os.Args[0], a space and os.Args[1].
 type Parts map[string]func()
 
-// ready is process-wide because the question it answers is about the process:
-// did its main look at the argument vector?
+// ready is global because it describes the process: did its main look at the argument vector?
 var ready atomic.Bool
 
-// Run plays the part this process was started for and reports whether there was
-// one. It must be the first thing main does.
+// Run plays the part this process was started for and reports whether there was one. main must call
+// it first.
 func Run(tables ...Parts) bool {
 	ready.Store(true)
 	name, two := os.Args[0], ""
@@ -50,6 +48,6 @@ func Run(tables ...Parts) bool {
 	return false
 }
 
-// Ready reports whether Run was called in this process, so that starting the own
-// binary is safe.
+// Ready reports whether Run was called in this process. Only then is it safe to start our own
+// binary.
 func Ready() bool { return ready.Load() }

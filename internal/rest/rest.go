@@ -1,11 +1,14 @@
-// Package rest lets a process that mostly does nothing give back the memory that it does not need, and then leaves it alone.
+// Package rest lets an idle process give back the memory that it does not need, and then leaves it
+// alone.
 //
-// Thousands of sandboxes lie beside each other, each with a kernel and a guest of its own, and most of them do nothing most of the time. Go's
-// runtime returns memory slowly and keeps what a busier moment needed; and it collects every two minutes, whether
-// anything was allocated or not, which with 2,000 sandboxes is some thirty collections a second for nothing.
+// Thousands of sandboxes run beside each other, each with a kernel and a guest of its own, and most
+// of them are idle most of the time. Go's runtime returns memory slowly and keeps the memory of a
+// busier moment. It also collects garbage every two minutes, even if nothing was allocated. With
+// 2,000 sandboxes that is some thirty useless collections a second.
 //
-// A process at rest has given back what it could, and the collector waits for memory to be used, not for time to pass. The
-// first collection ends the rest: then everything is as Go has it, until nothing happens again.
+// A process at rest has given back its unused memory. Its collector then waits for memory to be
+// used, not for time to pass. The first collection ends the rest. From then on everything is as Go
+// has it, until the process is idle again.
 package rest
 
 import (
@@ -16,31 +19,33 @@ import (
 )
 
 const (
-	// every is how often a process is looked at that is not at rest.
+	// every is the time between two checks of a process that is not at rest.
 	every = 15 * time.Second
-	// quiet is how many bytes it may allocate meanwhile and still come to rest.
+	// quiet is the most bytes that a process may allocate between two checks and still count as
+	// idle.
 	quiet = 256 << 10
-	// young is how many it may have allocated and still be so.
+	// young is the most bytes that a process may have allocated in total and still count as young.
 	young = 4 << 20
 )
 
-// Options say how a process rests.
+// Options configure how a process rests.
 type Options struct {
-	// First is when it does so for the first time.
+	// First is the time until the first rest.
 	First time.Duration
-	// Young means that there is nothing worth collecting then, if it has not been busy.
+	// Young skips the collection at the first rest, because there is no garbage worth it. If the
+	// process has been busy by then, the collection is not skipped.
 	Young bool
-	// Percent is what the collector is set to when it does not rest; 0 is what it was set to before.
+	// Percent is the collector's GC percentage outside of a rest; 0 keeps the previous one.
 	Percent int
-	// Room is how many bytes more it may use at rest before it is collected; 0 is 2 MB. Go's runtime keeps
-	// 1 MB of it for itself.
+	// Room is how many bytes more the process may use at rest before it is collected; 0 is 2 MB.
+	// Go's runtime keeps 1 MB of it for itself.
 	Room int64
 }
 
-// Run lets this process come to rest whenever it does nothing. It does not return.
+// Run lets this process rest whenever it is idle. It does not return.
 func Run(o Options) { run(o, every, nil) }
 
-// run is Run; each change is told, true for a rest.
+// run is Run. It calls tell at each change: true at the start of a rest.
 func run(o Options, every time.Duration, tell func(bool)) {
 	if o.Room == 0 {
 		o.Room = 2 << 20
@@ -60,7 +65,8 @@ func run(o Options, every time.Duration, tell func(bool)) {
 			percent = o.Percent
 		}
 		limit := debug.SetMemoryLimit(used() + o.Room)
-		// An object that nobody holds is found by the next collection.
+		// The next collection finds this object, because nothing refers to it. That reports the
+		// collection.
 		runtime.AddCleanup(new([16]byte), func(woken chan<- struct{}) { woken <- struct{}{} }, woken)
 		tell(true)
 		<-woken
@@ -78,14 +84,14 @@ func run(o Options, every time.Duration, tell func(bool)) {
 	}
 }
 
-// used is what debug.SetMemoryLimit bounds.
+// used is the memory that debug.SetMemoryLimit bounds.
 func used() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)
 	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
 }
 
-// allocated is how many bytes this process has ever allocated.
+// allocated is the number of bytes that this process has allocated since its start.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// kept is what the process holds.
+// kept keeps memory in use.
 var kept [][]byte
 
-// A process that is too busy to be young gives back what it no longer uses, is not collected while it does nothing, and is again when it uses more:
-// with the limit that it had, and the percentage that was asked for. What a run leaves to the collector is the process's own business, so it is one of its own.
+// TestRun runs a process that is too busy to be young. It must give back its unused memory, and
+// must not be collected while it is idle. When it uses more memory it must be collected again, with
+// its old limit and the configured percentage. The settings concern a whole process, so the test
+// runs in one of its own.
 func TestRun(t *testing.T) {
 	if os.Getenv("CARREL_TEST_REST") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestRun$", "-test.v")
@@ -56,7 +58,7 @@ func TestRun(t *testing.T) {
 	if p := percent(); p != -1 {
 		t.Errorf("at rest the collector is set to %d", p)
 	}
-	for awake := false; !awake; { // uses more, until that is noticed
+	for awake := false; !awake; { // use more, until the rest ends
 		kept = append(kept, make([]byte, 64<<10))
 		select {
 		case rests := <-changes:

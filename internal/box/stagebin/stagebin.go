@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package stagebin carries the stage of a box, the program cmd/carrel-box, inside the
-// carrel binary.
+// Package stagebin carries the stage of a box, the program cmd/carrel-box, inside the carrel
+// binary.
 //
-// The program is a build product. A binary built without it works, but [File] says that it is missing; a
-// program whose main runs box.Parts can then be its own stage.
+// The program is a build product. A binary built without it works, too, but [File] reports that it
+// is missing. A program whose main runs box.Parts can then be its own stage.
 package stagebin
 
 import (
@@ -18,8 +18,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/stagebin/assets"
 )
 
-// File returns the program as a file in memory that nobody can change, for box.Options.Stage. Each call makes a new one,
-// which the caller closes. Error: Unsupported when this binary does not carry it.
+// File returns the program as a memory file that nobody can change, for box.Options.Stage. Each
+// call makes a new one; the caller closes it. Error: Unsupported when this binary does not carry
+// the program.
 func File() (*os.File, error) { return file(assets.Files) }
 
 // file is File from any file system.
@@ -46,8 +47,8 @@ func file(from fs.FS) (*os.File, error) {
 	return f, nil
 }
 
-// create makes an empty memory file that may be executed, whatever vm.memfd_noexec says of others. Older
-// kernels don't know the question.
+// create makes an empty memory file that may be executed, whatever vm.memfd_noexec sets as the
+// default. Older kernels don't know the flag for that.
 func create() (*os.File, error) {
 	const name, flags = "carrel-box", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
@@ -60,7 +61,7 @@ func create() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// fill writes the program, which is not copied first, and seals it.
+// fill writes the program without a further copy, and seals the file.
 func fill(f *os.File, src fs.File) error {
 	info, err := src.Stat()
 	if err != nil {

@@ -41,7 +41,7 @@ func TestFileIsSealedAndRuns(t *testing.T) {
 		g.Close()
 	}
 	if err := exec.Command("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))).Run(); err != nil {
-		t.Logf("exec by name: %v", err) // the child's descriptor table has it closed by then on some kernels
+		t.Logf("exec by name: %v", err) // on some kernels the child has closed it by then
 	}
 }
 

@@ -7,10 +7,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// BenchmarkCreate makes a sandbox and waits until its guest accepts a connection; Destroy is not counted.
+// BenchmarkCreate makes a sandbox and waits until its guest accepts a connection. Destroy is not
+// measured.
 func BenchmarkCreate(b *testing.B) {
 	d := newState(b).open(b)
-	keep, err := d.Create(b.Context(), newSpec(b)) // the template is ready, as on a host that has sandboxes
+	keep, err := d.Create(b.Context(), newSpec(b)) // keeps the template ready, as on a busy host
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// bounds are the limits of sandboxes that can start. 32 bits count the blocks of twice that disk.
+// bounds are the smallest and largest limits with which a sandbox can start. The filesystem counts
+// its blocks in 32 bits, which is enough for twice the largest disk.
 var bounds = hosted.Bounds{MinMemoryMB: 32, MemoryFor: "the guest", MinPids: 16, MaxDiskMB: 8 << 20}
 
-// remedies are for errors of a creation.
+// remedies are the hints for errors of Create.
 var remedies = hosted.Remedies{
 	NoSpace:   "the host's disk is full, or a limit of user namespaces or mounts is reached (sysctl user.max_user_namespaces)",
 	Forbidden: hosted.HintNamespaces,
@@ -27,7 +28,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return d.build(ctx, hosted.OpCreate, spec, func() (*Instance, error) { return d.create(ctx, spec, nil) })
 }
 
-// build checks what is asked for, has create do it, and explains its error.
+// build checks spec, calls create, and explains its error.
 func (d *Driver) build(ctx context.Context, op string, spec driver.Spec, create func() (*Instance, error)) (driver.Instance, error) {
 	if err := bounds.Check(spec); err != nil {
 		return nil, err
@@ -42,8 +43,8 @@ func (d *Driver) build(ctx context.Context, op string, spec driver.Spec, create 
 	return in, nil
 }
 
-// create builds the sandbox; on an error it leaves nothing. fill, if set, writes what is already in the upper
-// layer of a restored one.
+// create builds the sandbox. On an error it leaves nothing. fill may be nil; for a restored sandbox
+// it writes the initial content of the upper layer.
 func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -89,7 +90,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Inst
 		return nil, err
 	}
 	in := d.newInstance(l)
-	// From here on the instance's own end removes all.
+	// From here on the instance's own end removes everything.
 	undo.Release()
 	undo.Add(in.Abandon)
 	link := l.link

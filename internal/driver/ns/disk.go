@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskFile is the file in Spec.Dir that holds what the sandbox writes; diskDir is a directory in its place
-// where no loop device is to be had.
+// diskFile is the file in Spec.Dir that holds the sandbox's writes. diskDir is a directory that
+// replaces it on hosts without loop devices.
 const (
 	diskFile = "disk"
 	diskDir  = "layer"
 )
 
-// canBound says why this host gives no disks of a limited size, or nil.
+// canBound returns the reason why this host has no disks of a limited size, or nil.
 func canBound() error {
 	fd, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,8 +30,8 @@ func canBound() error {
 	return nil
 }
 
-// mountDisk mounts what the sandbox writes: the filesystem in a file, which ends with its mount, or a
-// directory.
+// mountDisk mounts the place for the sandbox's writes: the filesystem in a file, which ends with
+// its mount, or a directory.
 func mountDisk(disk *os.File, dir, node string) error {
 	st, err := disk.Stat()
 	if err != nil {
@@ -56,11 +56,11 @@ func mountDisk(disk *os.File, dir, node string) error {
 	return place(m, dir)
 }
 
-// loopTries bounds the race for a free device with others.
+// loopTries bounds the retries when others take a free device first.
 const loopTries = 64
 
-// attachLoop puts a loop device before a file, makes its node and returns the open device. The
-// device frees itself with its last user.
+// attachLoop attaches a file to a loop device, makes the device's node and returns the open device.
+// The device frees itself when its last user closes it.
 func attachLoop(f *os.File, readOnly bool, node string) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -99,5 +99,5 @@ func attachLoop(f *os.File, readOnly bool, node string) (*os.File, error) {
 	return nil, errors.New("no loop device is free")
 }
 
-// loopMajor is the number of loop devices, see Documentation/admin-guide/devices.txt.
+// loopMajor is the major number of loop devices, see Documentation/admin-guide/devices.txt.
 const loopMajor = 7

@@ -13,12 +13,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// Options are what a driver is made of. Root also holds unpacked templates; Executable is the binary of the stage.
+// Options are a driver's parameters. Root also holds unpacked templates; Executable is the binary
+// of the stage.
 type Options struct {
 	hosted.Options
-	// Files opens an EROFS image for reading: a user who may not mount one unpacks it.
+	// Files opens an EROFS image for reading. A user who may not mount an image unpacks it with
+	// Files.
 	Files func(ctx context.Context, image string) (image.Files, error)
-	// Device is where TAP devices are given out; "" is /dev/net/tun.
+	// Device is the kernel's file for making TAP devices; "" is /dev/net/tun.
 	Device string
 }
 
@@ -26,13 +28,13 @@ type Options struct {
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
-	mark   string // tells this driver's processes, see Sweep
+	mark   string // marks this driver's processes, see Sweep
 	groups *cgroup.Hierarchy
 	links  hosted.Links
 	ice    *freezers
 
-	// full: we are root of the host and may give out ids and mount images. bounded:
-	// and disks of a limited size.
+	// full: we are root of the host, so we may give out ids and mount images. bounded: we can also
+	// make disks of a limited size.
 	full, bounded bool
 	why           map[string]error // why not
 
@@ -51,8 +53,8 @@ var (
 	_ driver.Sweeper  = (*Driver)(nil)
 )
 
-// New returns a driver. It makes opts.Root and the parent control groups, starts
-// nothing. Error: Unsupported when the program never called reexec.Run.
+// New returns a driver. It makes opts.Root and the parent control groups, and starts nothing.
+// Error: Unsupported when the program never called reexec.Run.
 func New(opts Options) (*Driver, error) {
 	const op = "open ns driver"
 	if opts.Files == nil {
@@ -75,7 +77,7 @@ func New(opts Options) (*Driver, error) {
 // name is the driver's own.
 const name = "ns"
 
-// track remembers an instance for Close, and its ids.
+// track records an instance and its ids, for Close.
 func (d *Driver) track(in *Instance) {
 	d.live.Enter(in)
 	d.mu.Lock()
@@ -99,7 +101,8 @@ func (d *Driver) Info() driver.Info {
 		Recover:       d.opts.Keeper != nil,
 		MemoryLimit:   true, // without a control group the driver watches
 		CPULimit:      d.groups.Has(cgroup.CPU),
-		// Without a group the kernel counts per user, and where one id is mapped there is only one.
+		// Without a group the kernel counts per user. If only one id is mapped, the sandbox is one
+		// user.
 		PidLimit:  d.groups.Has(cgroup.Pids) || !d.full,
 		DiskLimit: d.bounded,
 		Snapshot:  true, // of files

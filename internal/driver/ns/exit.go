@@ -5,7 +5,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// reason says why the sandbox ended. It must run while the control group exists.
+// reason tells why the sandbox ended. It must run while the control group exists.
 func (in *Instance) reason(killed bool, status string) driver.Exit {
 	return hosted.Ending{
 		Killed: killed, Status: status, First: "the sandbox's first process", Events: in.group.Events(),

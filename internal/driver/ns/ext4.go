@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// An empty ext4 filesystem, for the one use it has here: a disk that lives as long as a sandbox. So it has no
-// journal (after a crash of the host the sandbox is gone), no checksums and no spare copies of its tables.
-// Everything that is not written stays a hole in the file.
+// This file makes an empty ext4 filesystem for one use: a disk that lives as long as a sandbox.
+// After a crash of the host the sandbox is gone. So the filesystem has no journal, no checksums and
+// no spare copies of its tables. Blocks that are not written stay holes in the file.
 //
 // The format: https://docs.kernel.org/filesystems/ext4/globals.html
 
 const (
 	blockBytes     = 4096
-	blocksPerGroup = 8 * blockBytes // what one block of bits can tell
+	blocksPerGroup = 8 * blockBytes // one block holds this many bits
 	inodeBytes     = 256
 	bytesPerInode  = 8 << 10 // one inode for so much space
-	firstInode     = 11      // those before are the filesystem's own
+	firstInode     = 11      // inodes before it are reserved for the filesystem
 	rootInode      = 2
 	groupBytes     = 32 // of a group's descriptor
 )
@@ -32,14 +32,14 @@ type geometry struct {
 	inodeBlocks    uint32 // of one group's inodes
 }
 
-// layOut makes room for so many bytes of contents and what describes them.
+// layOut plans the room for bytes of contents and for the tables that describe them.
 func layOut(bytes int64) geometry {
 	blocks := bytes / blockBytes
 	g := geometry{}
 	groups := (blocks + blocksPerGroup - 1) / blocksPerGroup
 	g.inodesPerGroup = uint32(min(bytes/bytesPerInode/groups+64, blocksPerGroup)) / 16 * 16
 	g.inodeBlocks = g.inodesPerGroup * inodeBytes / blockBytes
-	// What the tables take comes on top; that may need another group.
+	// The tables need additional blocks; that may need another group.
 	total := blocks + groups*int64(g.inodeBlocks+2) + 64
 	g.groups = uint32((total + blocksPerGroup - 1) / blocksPerGroup)
 	total += int64(g.groups) * int64(g.inodeBlocks+2)
@@ -48,19 +48,19 @@ func layOut(bytes int64) geometry {
 	g.tableBlocks = (g.groups*groupBytes + blockBytes - 1) / blockBytes
 	total += int64(g.tableBlocks)
 	if last := total % blocksPerGroup; last != 0 && last < int64(g.inodeBlocks)+16 {
-		total += int64(g.inodeBlocks) + 16 // a last group that would hold its tables only
+		total += int64(g.inodeBlocks) + 16 // a last group with no room beyond its tables
 	}
 	g.groups = uint32((total + blocksPerGroup - 1) / blocksPerGroup)
 	g.blocks = uint32(total)
 	return g
 }
 
-// size is how many blocks a group has.
+// size is the number of blocks of a group.
 func (g geometry) size(group uint32) uint32 {
 	return min(blocksPerGroup, g.blocks-group*blocksPerGroup)
 }
 
-// start is the first block after the superblock and the descriptors, where a group's tables begin.
+// start is the first block after the superblock and the descriptors. A group's tables begin there.
 func (g geometry) start(group uint32) uint32 {
 	if group == 0 {
 		return 1 + g.tableBlocks
@@ -68,7 +68,7 @@ func (g geometry) start(group uint32) uint32 {
 	return group * blocksPerGroup
 }
 
-// taken is how many blocks of a group are in use at first: the root directory has one.
+// taken is the number of blocks of a group that are in use at first. The root directory uses one.
 func (g geometry) taken(group uint32) uint32 {
 	n := g.start(group) - group*blocksPerGroup + 2 + g.inodeBlocks
 	if group == 0 {
@@ -77,7 +77,7 @@ func (g geometry) taken(group uint32) uint32 {
 	return n
 }
 
-// makeExt4 writes an empty filesystem for so many bytes into an empty file.
+// makeExt4 writes an empty filesystem for bytes of contents into an empty file.
 func makeExt4(f *os.File, bytes int64) error {
 	g := layOut(bytes)
 	if err := f.Truncate(int64(g.blocks) * blockBytes); err != nil {
@@ -111,7 +111,8 @@ func makeExt4(f *os.File, bytes int64) error {
 	return err
 }
 
-// bitmaps are a group's two blocks of bits: which of its blocks and inodes are in use.
+// bitmaps returns a group's two bitmap blocks: which of its blocks and which of its inodes are in
+// use.
 func (g geometry) bitmaps(group uint32) []byte {
 	b := make([]byte, 2*blockBytes)
 	set := func(bits []byte, from, to uint32) {
@@ -120,7 +121,7 @@ func (g geometry) bitmaps(group uint32) []byte {
 		}
 	}
 	set(b, 0, g.taken(group))
-	set(b, g.size(group), blocksPerGroup) // what is not there can't be had
+	set(b, g.size(group), blocksPerGroup) // blocks that don't exist count as used
 	if group == 0 {
 		set(b[blockBytes:], 0, firstInode-1)
 	}
@@ -158,7 +159,7 @@ func (g geometry) superblock(s []byte, free uint32) {
 	put16(s, 0x15e, 32)
 	s[0xfc] = 1                    // half MD4
 	_, _ = rand.Read(s[0x68:0x78]) // its name
-	_, _ = rand.Read(s[0xec:0xfc]) // nobody can make names that collide
+	_, _ = rand.Read(s[0xec:0xfc]) // so that nobody can make names that collide
 }
 
 // root writes the root directory: its inode and its one block.

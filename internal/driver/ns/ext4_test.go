@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestExt4IsSound has the filesystem's own checker look at disks of many sizes.
+// TestExt4IsSound checks disks of many sizes with the filesystem's own checker.
 func TestExt4IsSound(t *testing.T) {
 	fsck, err := exec.LookPath("fsck.ext4")
 	testenv.Need(t, "fsck", err)

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filler writes a tar stream into an empty upper layer. The stream was made by pack of what hostile programs
-// left: a link that it made is never gone through, and no name leads out.
+// filler writes a tar stream into an empty upper layer. pack made the stream from files of hostile
+// programs. So the filler never goes through a link that it made, and no name leads out.
 type filler struct {
 	root  *os.Root
 	dir   string
 	first uint32
-	late  []*tar.Header // directories, whose modes and times come last
+	late  []*tar.Header // directories, whose modes and times are set last
 }
 
-// fillLayer writes the stream below dir, with ids from first on; 0 leaves them.
+// fillLayer writes the stream below dir. It adds first to all ids; 0 leaves the ids unchanged.
 func fillLayer(ctx context.Context, r io.Reader, dir string, first uint32) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -104,7 +104,8 @@ func (f *filler) entry(r io.Reader, h *tar.Header) error {
 	return f.settle(h)
 }
 
-// parent opens the directory of a name, through no link, and returns the last element.
+// parent opens the directory of a name without following links, and returns the last element of the
+// name.
 func (f *filler) parent(name string) (*os.File, string, error) {
 	dir, err := f.root.Open(filepath.Dir(name))
 	return dir, filepath.Base(name), err
@@ -123,7 +124,7 @@ func (f *filler) mknod(name string, kind uint32) error {
 	return nil
 }
 
-// regular writes a plain file and leaves holes where it has only zeros.
+// regular writes a plain file. Blocks of zeros become holes.
 func (f *filler) regular(r io.Reader, h *tar.Header) error {
 	w, err := f.root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -180,7 +181,7 @@ func (f *filler) attributes(h *tar.Header) error {
 	return nil
 }
 
-// at calls do with a path of a file whose directory can't change under it.
+// at calls do with a path of a file. The file's directory can't change during the call.
 func (f *filler) at(name string, do func(path string) error) error {
 	dir, base, err := f.parent(name)
 	if err != nil {
@@ -210,7 +211,7 @@ func (f *filler) settle(h *tar.Header) error {
 	})
 }
 
-// modeOf is a mode in the numbers that tar has.
+// modeOf converts tar's mode to Go's.
 func modeOf(m int64) fs.FileMode {
 	out := fs.FileMode(m) & fs.ModePerm
 	for bit, mode := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {

@@ -22,7 +22,7 @@ func (in *Instance) Freeze(ctx context.Context) error { return in.setIce(ctx, "f
 // Thaw implements driver.Freezer.
 func (in *Instance) Thaw(ctx context.Context) error { return in.setIce(ctx, "thaw sandbox", false) }
 
-// setIce has all processes stop or go.
+// setIce stops or continues all processes.
 func (in *Instance) setIce(ctx context.Context, op string, frozen bool) error {
 	fail := func(kind carrel.Kind, err error) error {
 		return &carrel.Error{Op: op, Kind: kind, ID: in.rec.ID, Err: err}
@@ -60,7 +60,7 @@ func (in *Instance) turn(ctx context.Context, frozen bool, fail func(carrel.Kind
 	}
 }
 
-// step does what can be done at once, and says whether that was all.
+// step does the part that can be done at once, and reports whether that was everything.
 func (in *Instance) step(frozen bool) (bool, error) {
 	if in.ice.dir != "" {
 		return in.ice.set(frozen)
@@ -68,7 +68,7 @@ func (in *Instance) step(frozen bool) (bool, error) {
 	return in.signalAll(frozen)
 }
 
-// isFrozen reports whether the sandbox is stopped now. in.iceLock is held.
+// isFrozen reports whether the sandbox is stopped now. The caller holds in.iceLock.
 func (in *Instance) isFrozen() bool {
 	if in.ice.dir == "" {
 		st, err := proc.ReadStat(in.rec.PID)
@@ -82,8 +82,9 @@ func (in *Instance) isFrozen() bool {
 	return err == nil && string(b) != want
 }
 
-// signalAll stops every process with a signal that none can refuse, process 1 first: then nobody new comes
-// up that it would have to reap. A program that was stopped before goes on with the others at the thaw.
+// signalAll stops every process with a signal that no process can ignore. Process 1 comes first, so
+// that it gets no new orphans to reap. A program that was already stopped continues with the others
+// at the thaw.
 func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 	own, err := os.Readlink("/proc/" + strconv.Itoa(in.rec.PID) + "/ns/pid")
 	if err != nil {
@@ -99,7 +100,8 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 		if err != nil || st.State == 'Z' || (st.State == 'T') == frozen && st.State != 'D' {
 			continue
 		}
-		// One that waits for a stopped child gets the signal, too, and obeys when its wait is over.
+		// A process that waits for a stopped child gets the signal, too. It obeys when its wait is
+		// over.
 		if stopped(pid, st) != frozen {
 			all = false
 		}
@@ -107,7 +109,8 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 		if err != nil {
 			continue
 		}
-		// The pid may have passed to a stranger before it was opened, but not after.
+		// Before it was opened, the pid may have passed to another process; after that it can't. So
+		// check its namespace now.
 		if ns, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid"); err == nil && ns == own {
 			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 		}
@@ -116,8 +119,8 @@ func (in *Instance) signalAll(frozen bool) (all bool, err error) {
 	return all, nil
 }
 
-// stopped reports whether a process can't go on. A parent is stopped by its child where that was stopped between vfork and
-// exec: it can't obey a signal until the child has.
+// stopped reports whether a process can't go on. A child that is stopped between vfork and exec
+// also stops its parent: the parent can't obey a signal until the child executes.
 func stopped(pid int, st proc.Stat) bool {
 	if st.State != 'D' {
 		return st.State == 'T'
@@ -130,7 +133,7 @@ func stopped(pid int, st proc.Stat) bool {
 	return false
 }
 
-// pauseTime is how long to wait for the kernel between two looks.
+// pauseTime is the pause between two checks while the kernel works.
 const pauseTime = 5 * time.Millisecond
 
 func pause() { time.Sleep(pauseTime) }

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// freezers is where groups are made whose processes can be stopped all at once.
+// freezers is the place for groups whose processes can be stopped all at once.
 type freezers struct {
 	parent string // "" where none can be
 	v2     bool
@@ -22,7 +22,7 @@ type freezers struct {
 type freezer struct {
 	dir string // "" for none
 	v2  bool
-	own bool // the directory is this driver's doing, and not the sandbox's control group
+	own bool // this driver made the directory; it is not the sandbox's control group
 }
 
 // openFreezers finds a place for groups with this relative name.
@@ -61,8 +61,8 @@ func openFreezers(name string) *freezers {
 	return &freezers{}
 }
 
-// create makes the group of one sandbox; one that can't be made is none. In version 2 a process has one group,
-// which is the one that bounds it.
+// create makes the group of one sandbox. If that fails, the sandbox has none. In version 2 a
+// process has only one group, so the freezer uses the group that bounds the process.
 func (f *freezers) create(name string, g *cgroup.Group) *freezer {
 	if dir := g.Paths().V2; dir != "" {
 		return &freezer{dir: dir, v2: true}
@@ -71,13 +71,13 @@ func (f *freezers) create(name string, g *cgroup.Group) *freezer {
 		return &freezer{}
 	}
 	dir := filepath.Join(f.parent, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil { // the parent may have gone with another driver's Close
+	if err := os.MkdirAll(dir, 0o755); err != nil { // another driver's Close may have removed the parent
 		return &freezer{}
 	}
 	return &freezer{dir: dir, v2: f.v2, own: true}
 }
 
-// sweep removes groups of sandboxes that are not to be kept.
+// sweep removes groups of sandboxes that are not in keep.
 func (f *freezers) sweep(keep func(id string) bool) {
 	if f.parent == "" {
 		return
@@ -97,7 +97,7 @@ func (f *freezers) close() {
 	}
 }
 
-// path is what loadFreezer makes the same freezer of.
+// path returns a text from which loadFreezer makes the same freezer.
 func (f *freezer) path() string {
 	switch {
 	case f.dir == "":
@@ -110,7 +110,7 @@ func (f *freezer) path() string {
 	return "=" + f.dir
 }
 
-// loadFreezer is the opposite of path.
+// loadFreezer makes the freezer of a text from path.
 func loadFreezer(path string) *freezer {
 	if path == "" {
 		return &freezer{}
@@ -118,7 +118,7 @@ func loadFreezer(path string) *freezer {
 	return &freezer{dir: path[1:], v2: path[0] != '1', own: path[0] != '='}
 }
 
-// add puts a process that has no children yet into the group.
+// add puts a process into the group. The process has no children yet.
 func (f *freezer) add(pid int) {
 	if f.own && os.WriteFile(filepath.Join(f.dir, "cgroup.procs"), []byte(itoa(int64(pid))), 0) != nil {
 		_ = unix.Rmdir(f.dir)
@@ -139,7 +139,7 @@ func (f *freezer) remove() {
 	}
 }
 
-// set has the group stop or go, and says whether all of it has.
+// set stops or continues the group, and reports whether all of it has obeyed.
 func (f *freezer) set(frozen bool) (done bool, err error) {
 	file, value := "freezer.state", "THAWED"
 	if frozen {
@@ -162,7 +162,7 @@ func (f *freezer) set(frozen bool) (done bool, err error) {
 	return strings.TrimSpace(string(b)) == value, err
 }
 
-// thaw lets a sandbox go that is to die, without looking whether it did.
+// thaw continues a sandbox that is about to be killed. It does not check the result.
 func (f *freezer) thaw() {
 	if f.dir != "" {
 		_, _ = f.set(false)

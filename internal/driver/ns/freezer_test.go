@@ -17,7 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestFreezers tries each way to stop processes that this host has: a group of each version, and signals.
+// TestFreezers tries each way to stop processes that this host has: a group of each version, and
+// signals.
 func TestFreezers(t *testing.T) {
 	ways := map[string]*freezer{"signals": {}}
 	for name, f := range map[string]*freezers{
@@ -58,7 +59,7 @@ func TestFreezers(t *testing.T) {
 				return info.Size()
 			}
 			testenv.Eventually(t, "something ticks", func() bool { return size() > 0 })
-			for range 5 { // what they start meanwhile is born there
+			for range 5 { // processes that they start are born in the group
 				for _, p := range proc.Tree(pid) {
 					if f.dir != "" {
 						_ = os.WriteFile(filepath.Join(f.dir, "cgroup.procs"), []byte(strconv.Itoa(p)), 0)
@@ -87,7 +88,8 @@ func TestFreezers(t *testing.T) {
 	}
 }
 
-// TestFreezeMeetsVfork stops shells that start programs all the time: sooner or later between vfork and exec.
+// TestFreezeMeetsVfork freezes shells that start programs all the time. Sooner or later one is
+// stopped between vfork and exec.
 func TestFreezeMeetsVfork(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait")
 	if err := cmd.Start(); err != nil {
@@ -116,7 +118,7 @@ func TestFreezeMeetsVfork(t *testing.T) {
 	}
 }
 
-// TestFreezerPath: what a handle keeps is the same freezer.
+// TestFreezerPath checks that the text in a handle gives the same freezer.
 func TestFreezerPath(t *testing.T) {
 	for _, f := range []freezer{{}, {dir: "/a/b", own: true}, {dir: "/a/b", v2: true, own: true}, {dir: "/a/b", v2: true}} {
 		if got := loadFreezer(f.path()); *got != f {

@@ -16,15 +16,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// Host ids of sandboxes: ranges far above those of people, services and the usual ones for
-// containers, and beside gvisor's.
+// Host ids of sandboxes. The ranges are far above the ids of people and services and the usual ids
+// of containers, and do not overlap with gvisor's.
 const (
 	firstID  = 2_100_000_000
 	rangeLen = 65536
 	rangesOf = 30_000
 )
 
-// canMap says why this process can't give out ids and mount images, or nil.
+// canMap returns the reason why this process can't give out ids and mount images, or nil.
 func canMap() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("running as uid %d", os.Geteuid())
@@ -36,7 +36,7 @@ func canMap() error {
 	if !hosted.MapsIDs(string(b), firstID, rangeLen*rangesOf) {
 		return errors.New("this container's root has no ids to give out")
 	}
-	// Only who may mount a filesystem of a block device gets past the first call.
+	// Only a process that may mount a filesystem of a block device passes the first call.
 	fd, err := unix.Fsopen("erofs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("mount EROFS: %w", err)
@@ -44,8 +44,8 @@ func canMap() error {
 	return os.NewSyscallError("close", unix.Close(fd))
 }
 
-// takeRange finds a range of host ids that no sandbox of this driver has. Another driver's may
-// meet it: that costs the second wall between these two, not the first.
+// takeRange finds a range of host ids that no sandbox of this driver has. Another driver may use
+// the same range. Between those two sandboxes the second wall is then missing, but not the first.
 func (d *Driver) takeRange(id carrel.ID) (uint32, error) {
 	sum := sha256.Sum256([]byte(d.mark + string(id)))
 	n := binary.BigEndian.Uint32(sum[:4]) % rangesOf
@@ -69,7 +69,7 @@ func (d *Driver) dropRange(first uint32) {
 	delete(d.ranges, first)
 }
 
-// idMap maps root inside to the caller, or a whole range.
+// idMap maps root inside to the caller, or maps a whole range.
 func idMap(first uint32, own int) []syscall.SysProcIDMap {
 	if first == 0 {
 		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: own, Size: 1}}
@@ -77,9 +77,9 @@ func idMap(first uint32, own int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(first), Size: rangeLen}}
 }
 
-// userNamespace makes a user namespace with a range, for idmapped mounts. It needs a process to be
-// born; that one is stopped before its first instruction, and killed. The calling goroutine
-// must be locked to its thread.
+// userNamespace makes a user namespace with a range of ids, for idmapped mounts. Only a new process
+// can make one. That process is stopped before its first instruction, and killed. The calling
+// goroutine must be locked to its thread.
 func userNamespace(first uint32) (*os.File, error) {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()

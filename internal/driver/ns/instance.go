@@ -15,13 +15,13 @@ import (
 // recordVersion is the version of the handle's form.
 const recordVersion = 1
 
-// record is what the handle holds: all that finds a sandbox again.
+// record is the content of the handle: everything that is needed to find a sandbox again.
 type record struct {
 	hosted.Record
 	FirstID uint32 `json:"firstID,omitempty"`
 	Ice     string `json:"freezer,omitempty"` // see freezer
 	Root    string `json:"root,omitempty"`    // names the template's content
-	Lower   string `json:"lower,omitempty"`   // the unpacked template that it lies on
+	Lower   string `json:"lower,omitempty"`   // its unpacked template
 }
 
 // Instance is one sandbox.
@@ -73,7 +73,7 @@ func (in *Instance) begin(pidfd *os.File) {
 func (in *Instance) params(pidfd *os.File) hosted.Params {
 	return hosted.Params{
 		ID: in.rec.ID, PID: in.rec.PID, Pidfd: pidfd, Log: in.d.log, Guard: in.guardMemory,
-		// What is frozen must run to die.
+		// A frozen process must run again to die.
 		Kill: func() { proc.Kill(pidfd); in.ice.thaw() }, Reason: in.reason, Remove: in.remove, Forget: func() { in.d.forget(in) },
 	}
 }
@@ -81,7 +81,7 @@ func (in *Instance) params(pidfd *os.File) hosted.Params {
 // Handle implements driver.Instance.
 func (in *Instance) Handle() driver.Handle { return hosted.Encode(in.rec) }
 
-// remove removes what is left of a dead sandbox.
+// remove removes all traces of a dead sandbox.
 func (in *Instance) remove(ctx context.Context) error {
 	err := in.d.links.Drop(ctx, in.rec.Link)
 	removeFiles(in.rec.Dir)

@@ -12,12 +12,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// deviceNames are the devices that a sandbox has. None tells or steers anything.
+// deviceNames are the devices of a sandbox. None of them reveals or controls anything.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// What /proc shows beyond the sandbox. Files and directories that a kernel does not have are left out.
+// Files of /proc that concern more than the sandbox. Files and directories that a kernel does not
+// have are skipped.
 var (
-	// readOnly steers the machine; masked tells of it: how it was booted, its devices, its disks and their use.
+	// readOnly files control the machine. masked files reveal it: how it was booted, its devices,
+	// its disks and their use.
 	readOnly = []string{"/proc/sys", "/proc/fs", "/proc/sysrq-trigger"}
 	masked   = []string{"/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
 		"/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/softirqs", "/proc/irq",
@@ -25,11 +27,12 @@ var (
 		"/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/pressure", "/proc/iomem", "/proc/ioports", "/proc/dma", "/proc/mtrr", "/proc/config.gz",
 		"/proc/cmdline", "/proc/bootconfig", "/proc/modules", "/proc/dynamic_debug", "/proc/driver", "/proc/bus", "/proc/devices", "/proc/misc",
 		"/proc/consoles", "/proc/fb", "/proc/partitions", "/proc/diskstats", "/proc/mdstat", "/proc/swaps"}
-	// sysKept is all that there is of /sys: what programs count processors with, and the sandbox's own network.
+	// sysKept is everything that /sys contains: the files by which programs count processors, and
+	// the sandbox's own network.
 	sysKept = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/devices/virtual/net", "/sys/class/net"}
 )
 
-// openDevices takes hold of the host's devices while they can be seen.
+// openDevices opens the host's devices while they are still visible.
 func openDevices() (map[string]int, error) {
 	out := map[string]int{}
 	for _, name := range deviceNames {
@@ -42,7 +45,7 @@ func openDevices() (map[string]int, error) {
 	return out, nil
 }
 
-// kernel mounts what a kernel gives, in the root that the process is in, and the guest.
+// kernel mounts the kernel's filesystems and the guest, in the process's present root.
 func (o *order) kernel(devices map[string]int, guest int) error {
 	for _, dir := range []string{"/proc", "/sys", "/dev", driver.GuestMount} {
 		if err := realDir(dir); err != nil {
@@ -67,7 +70,7 @@ func (o *order) kernel(devices map[string]int, guest int) error {
 	return mask()
 }
 
-// realDir makes sure that a name is a directory: a template may have made it a link.
+// realDir makes sure that a name is a directory. A template may have a link there.
 func realDir(name string) error {
 	info, err := os.Lstat(name)
 	if err == nil && info.IsDir() {
@@ -82,7 +85,7 @@ func realDir(name string) error {
 	return os.Mkdir(name, 0o755)
 }
 
-// mountProc mounts the pid namespace's own.
+// mountProc mounts the /proc of this pid namespace.
 func mountProc(dir string) error {
 	if err := unix.Mount("proc", dir, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return &os.PathError{Op: "mount proc", Path: dir, Err: err}
@@ -90,7 +93,8 @@ func mountProc(dir string) error {
 	return nil
 }
 
-// mountSys makes a /sys of the few directories in sysKept, and an empty one where the kernel gives this namespace none.
+// mountSys makes a /sys of the few directories in sysKept. If the kernel gives this namespace no
+// sysfs, it makes an empty one.
 func mountSys() error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	kept := map[string]int{}
@@ -127,7 +131,7 @@ func mountSys() error {
 	return remountReadOnly("/sys", true)
 }
 
-// mountDev makes /dev of the few devices, terminals and shared memory.
+// mountDev makes /dev with the few devices, terminals and shared memory.
 func (o *order) mountDev(devices map[string]int) error {
 	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,"+devBytes); err != nil {
 		return &os.PathError{Op: "mount tmpfs", Path: "/dev", Err: err}
@@ -169,10 +173,10 @@ func (o *order) mountDev(devices map[string]int) error {
 	return nil
 }
 
-// bootIDFile names this boot of the host, the same for all of its sandboxes.
+// bootIDFile holds the ID of the host's boot, which is the same for all of its sandboxes.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// ownBootID gives the sandbox a boot of its own: each start of it is one.
+// ownBootID gives the sandbox a boot ID of its own. Each start of the sandbox counts as a boot.
 func ownBootID() error {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {
@@ -189,7 +193,7 @@ func ownBootID() error {
 	return errors.Join(remountReadOnly(bootIDFile, true), os.Remove(tmp))
 }
 
-// mask hides and closes what /proc shows of the machine.
+// mask hides the files of /proc that reveal the machine, and makes those that control it read-only.
 func mask() error {
 	for _, name := range readOnly {
 		if err := unix.Mount(name, name, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -222,7 +226,7 @@ func mask() error {
 	return nil
 }
 
-// remountReadOnly closes a mount for writing, and its setuid programs.
+// remountReadOnly makes a mount read-only. noSetuid also takes the effect from its setuid programs.
 func remountReadOnly(name string, noSetuid bool) error {
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV}
 	if noSetuid {

@@ -21,25 +21,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// scratchDir is a directory in Spec.Dir: there the stage of an ordinary user mounts.
+// scratchDir is a directory in Spec.Dir in which the stage of an ordinary user mounts.
 const scratchDir = "root"
 
-// fill writes into an upper layer, as which first host id is root's; 0 is the caller.
+// fill writes into an upper layer. first is the host id of root inside; 0 is the caller.
 type fill func(upper string, first uint32) error
 
-// launch is everything one sandbox is started with.
+// launch holds everything that one sandbox is started with.
 type launch struct {
 	spec  driver.Spec
 	root  string // names its template's content
-	fill  fill   // writes what is in its layer at first; nil for a fresh one
-	first uint32 // of its host ids; 0 where one id is mapped
+	fill  fill   // writes its layer's initial content; nil for a fresh one
+	first uint32 // first of its host ids; 0 if only one id is mapped
 	group *cgroup.Group
 	ice   *freezer
 
 	lower, lowerKey string // the template, made ready
 	guest, guestKey string
-	disk            *os.File // what it writes: a file with a filesystem, or a directory
-	mounts          *os.File // its mount namespace; nil where the stage makes all
+	disk            *os.File // for its writes: a filesystem's file, or a directory
+	mounts          *os.File // its mount namespace; nil if the stage makes all mounts
 	dir             string   // the scratch directory
 
 	guestLog *os.File // the guest's standard error
@@ -48,7 +48,7 @@ type launch struct {
 	link     *os.File // the host's end
 }
 
-// makeLayer makes the empty layer that takes what the sandbox writes.
+// makeLayer makes the empty layer for the sandbox's writes.
 func (d *Driver) makeLayer(l *launch) (err error) {
 	if d.bounded {
 		if l.disk, err = os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
@@ -82,8 +82,8 @@ func (d *Driver) makeLayer(l *launch) (err error) {
 	return nil
 }
 
-// makeOpen makes a directory that the sandbox's users may enter, whatever umask this process has: the
-// root of what a sandbox sees is one.
+// makeOpen makes a directory that the sandbox's users may enter, with any umask of this process.
+// The root inside is such a directory.
 func makeOpen(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -91,7 +91,7 @@ func makeOpen(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// order is what the stage of this sandbox is told.
+// order returns the instructions for this sandbox's stage.
 func (d *Driver) order(l *launch) order {
 	o := order{
 		Socket: socketFD, Hostname: string(l.spec.ID),
@@ -107,7 +107,7 @@ func (d *Driver) order(l *launch) order {
 	return o
 }
 
-// filter is what no program inside may call.
+// filter lists the system calls that no program inside may make.
 func filter() seccomp.Filter {
 	return seccomp.Filter{
 		Deny: seccomp.Dangerous(), Namespaces: true, TTY: true,
@@ -115,7 +115,7 @@ func filter() seccomp.Filter {
 	}
 }
 
-// start starts the stage and takes the link from it.
+// start starts the stage and receives the link from it.
 func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 	if l.guestLog, err = hosted.NewGuestLog(); err != nil {
 		return err
@@ -136,12 +136,13 @@ func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 	if err != nil {
 		return err
 	}
-	// A stage that hangs ends with the context, and the wait with it.
+	// If the stage hangs, the end of the context kills it, which also ends the wait.
 	stop := context.AfterFunc(ctx, func() { proc.Kill(l.pidfd) })
 	defer stop()
 	l.link, err = tap.Receive(fds[0])
 	if err == nil {
-		// The last step before the guest runs can fail, too: then the socket says so, otherwise it closes.
+		// The last step before the guest runs can fail, too. Then the socket carries the error.
+		// Otherwise it just closes.
 		err = lastWord(fds[0])
 	}
 	if err == nil {
@@ -164,7 +165,8 @@ func (d *Driver) start(ctx context.Context, l *launch) (err error) {
 	return fmt.Errorf("build the sandbox: %w", err)
 }
 
-// lastWord reads what the stage says after it gave the link away: nothing, when it became the guest.
+// lastWord reads the stage's message after it gave the link away. There is none when the stage
+// became the guest.
 func lastWord(socket int) error {
 	b := make([]byte, 4096)
 	for {
@@ -181,7 +183,7 @@ func lastWord(socket int) error {
 	}
 }
 
-// orderFile is the order as an anonymous file.
+// orderFile returns the order as an anonymous file.
 func (d *Driver) orderFile(l *launch) (*os.File, error) {
 	b, err := json.Marshal(d.order(l))
 	if err != nil {
@@ -202,7 +204,8 @@ func (d *Driver) orderFile(l *launch) (*os.File, error) {
 	return f, nil
 }
 
-// exec starts the stage in its namespaces, its group and, where we made them, its mounts.
+// exec starts the stage in its namespaces and its group. If we made its mounts, it starts in those,
+// too.
 func (d *Driver) exec(l *launch, told, socket *os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -218,7 +221,7 @@ func (d *Driver) exec(l *launch, told, socket *os.File) error {
 	args := []string{stageName, d.mark + string(l.spec.ID)}
 	err = apart(func() (err error) {
 		l.pid, l.pidfd, err = hosted.Start(d.opts.Executable, args, attr, l.group, func() error {
-			// The calling thread is one that ends afterwards, of apart or of the group.
+			// The calling thread ends afterwards: it belongs to apart or to the group's Start.
 			if l.mounts == nil {
 				return nil
 			}
@@ -233,8 +236,9 @@ func (d *Driver) exec(l *launch, told, socket *os.File) error {
 	return nil
 }
 
-// namespaces are the attributes of a process that is alone. As root of the host it keeps the host's root until it has
-// opened its devices; its rights are over its own namespaces only, from the start.
+// namespaces returns the attributes of a process in namespaces of its own. As root of the host, the
+// process stays the host's root until it has opened its devices. From the start it has rights only
+// over its own namespaces.
 func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Setsid:                     true,
@@ -242,7 +246,8 @@ func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
 		UidMappings:                idMap(first, os.Geteuid()),
 		GidMappings:                idMap(first, os.Getegid()),
 		GidMappingsEnableSetgroups: first != 0,
-		// An execve by nobody, which the host's root is in there at first, would lose all of them.
+		// At first the host's root is nobody in the namespace. An execve as nobody loses all
+		// capabilities that are not ambient.
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP,
 			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// A snapshot is one file: a line that names its form, a tar stream of the writable layer as package driver describes
-// it, and the sum of all that.
+// A snapshot is one file: a line that names its form, a tar stream of the writable layer in the
+// form of package driver, and a checksum of all that.
 
 const (
 	layerFile  = "layer"
@@ -30,7 +30,7 @@ type layerWriter struct {
 	sum hash.Hash
 }
 
-// createLayer begins one in a snapshot's directory.
+// createLayer begins the file in a snapshot's directory.
 func createLayer(dir string) (*layerWriter, error) {
 	f, err := os.OpenFile(filepath.Join(dir, layerFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -54,12 +54,12 @@ func (w *layerWriter) finish() error {
 	return errors.Join(err, w.f.Close())
 }
 
-// damaged is the error of a snapshot that is not as it was written.
+// damaged is the error for a snapshot that has changed since it was written.
 func damaged(format string, args ...any) error {
 	return &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("the snapshot is damaged: "+format, args...)}
 }
 
-// layer is a snapshot's file, checked; its tar stream is what is read of it.
+// layer is a snapshot's file, already checked. Reading it gives the tar stream.
 type layer struct {
 	*io.SectionReader
 	f *os.File

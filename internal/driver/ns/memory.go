@@ -5,11 +5,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// resident is the memory of a process, in bytes: its own, and what it shares of memory files. What only a descriptor holds (a memory
-// file that nobody maps) is not seen.
+// resident is the memory of a process in bytes: its own, and its part of shared memory files. It
+// misses memory that only a descriptor holds (a memory file that nobody maps).
 func resident(pid int) int64 { return hosted.StatusBytes(pid, "RssAnon", "RssShmem") }
 
-// guardMemory ends the sandbox when it uses more than it may, until stop is called.
+// guardMemory ends the sandbox when it uses more memory than its limit, until the caller calls
+// stop.
 func (in *Instance) guardMemory() (stop func()) {
 	if !hosted.GuardsMemory(in.d.groups) {
 		return func() {}

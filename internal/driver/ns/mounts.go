@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in the scratch directory of a sandbox: what the stage finds there.
+// Names in the scratch directory of a sandbox. The stage finds its parts under them.
 const (
 	lowerName = "lower" // the template
 	guestName = "guest" // the guest's image
 	diskName  = "disk"  // holds upperName and workName
-	rootName  = "root"  // where the stage puts all of it together
+	rootName  = "root"  // the stage puts everything together here
 	upperName = "upper"
 	workName  = "work"
 )
 
-// scratchDirs are directories of which every machine has one: the private namespaces lay
-// their scratch over it. It hides what was there from them alone.
+// scratchDirs are directories of which every machine has at least one. A private namespace mounts
+// its scratch directory over one. That hides the old content only in this namespace.
 var scratchDirs = []string{"/run", "/mnt", "/tmp"}
 
-// apart runs f on a thread of its own that ends afterwards, and with it what f changed of it.
+// apart runs f on a thread of its own. The thread ends afterwards, so f's changes to it end, too.
 func apart(f func() error) error {
 	done := make(chan error, 1)
 	go runApart(f, done)
@@ -31,9 +31,10 @@ func apart(f func() error) error {
 }
 
 func runApart(f func() error, done chan<- error) {
-	runtime.LockOSThread() // no unlock: a locked goroutine that ends takes its thread with it
+	runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread can't end. Hold it while another goroutine, which can't get it, tries.
+		// The main thread can't end. Hold it here while another goroutine, which then can't get it,
+		// tries again.
 		again := make(chan error, 1)
 		go runApart(f, again)
 		done <- <-again
@@ -43,7 +44,7 @@ func runApart(f func() error, done chan<- error) {
 	done <- f()
 }
 
-// enter puts the calling thread, which must be one of apart's, into a mount namespace.
+// enter moves the calling thread into a mount namespace. It must be a thread of apart.
 func enter(ns *os.File) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return os.NewSyscallError("unshare", err)
@@ -51,7 +52,8 @@ func enter(ns *os.File) error {
 	return os.NewSyscallError("setns", unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS))
 }
 
-// ownMounts gives the calling thread, one of apart's, a mount namespace of its own with nothing shared.
+// ownMounts gives the calling thread a mount namespace of its own that shares nothing. It must be a
+// thread of apart.
 func ownMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare mounts", err)
@@ -62,7 +64,7 @@ func ownMounts() error {
 // namespaceOf opens the mount namespace of the calling thread.
 func namespaceOf() (*os.File, error) { return os.Open("/proc/thread-self/ns/mnt") }
 
-// scratch mounts an empty directory that all may search, and returns its path.
+// scratch mounts an empty directory that every user may enter, and returns its path.
 func scratch() (string, error) {
 	var err error
 	for _, dir := range scratchDirs {
@@ -73,10 +75,10 @@ func scratch() (string, error) {
 	return "", fmt.Errorf("mount scratch: %w", err)
 }
 
-// setting is one line of what a filesystem is mounted with; without a value it is a flag.
+// setting is one option of a filesystem. Without a value it is a flag.
 type setting struct{ key, value string }
 
-// newMount makes a mount that is nowhere yet.
+// newMount makes a mount that is attached nowhere yet.
 func newMount(kind string, attrs int, settings ...setting) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -103,7 +105,7 @@ func newMount(kind string, attrs int, settings ...setting) (int, error) {
 	return m, nil
 }
 
-// words is what the kernel says of a failed mount.
+// words returns the kernel's message about a failed mount.
 func words(fs int) string {
 	b := make([]byte, 256)
 	n, err := unix.Read(fs, b)
@@ -113,7 +115,7 @@ func words(fs int) string {
 	return ": " + string(b[:n])
 }
 
-// place puts a mount that is nowhere yet on a directory, and closes it.
+// place attaches a mount to a directory, and closes it.
 func place(m int, dir string) error {
 	defer unix.Close(m)
 	if err := unix.MoveMount(m, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -122,12 +124,12 @@ func place(m int, dir string) error {
 	return nil
 }
 
-// fdPath is a path of an open file that means the same in every mount namespace
-// with this /proc.
+// fdPath is a path of an open file. It means the same file in every mount namespace with this
+// /proc.
 func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// mountImage makes a mount of an EROFS image: of the file itself where the kernel can (Linux
-// 6.12), else through a loop device.
+// mountImage makes a mount of an EROFS image. If the kernel can (Linux 6.12), it mounts the file
+// itself; otherwise it uses a loop device.
 func mountImage(f *os.File, node string) (int, error) {
 	m, err := newMount("erofs", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV, setting{"source", fdPath(f)}, setting{"ro", ""})
 	if !errors.Is(err, unix.ENOTBLK) && !errors.Is(err, unix.EINVAL) {
@@ -141,7 +143,7 @@ func mountImage(f *os.File, node string) (int, error) {
 	return newMount("erofs", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV, setting{"source", node}, setting{"ro", ""})
 }
 
-// through makes a copy of a mount at which host ids are seen through a user namespace.
+// through copies a mount and maps its host ids through a user namespace.
 func through(dir string, users *os.File) (int, error) {
 	m, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

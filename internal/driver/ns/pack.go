@@ -18,8 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
-// Extended attributes. The overlay of a user namespace keeps its own under user.overlay, and those that a program inside sets
-// under that name a level deeper.
+// Extended attributes. The overlay of a user namespace keeps its own attributes under user.overlay.
+// If a program inside sets attributes with that name, the overlay keeps them one level deeper.
 const (
 	overlayAttr   = "user.overlay."
 	escapedAttr   = "user.overlay.overlay."
@@ -29,8 +29,9 @@ const (
 	maxAttrsBytes = 64 << 10
 )
 
-// packer writes the upper layer of a sandbox that does not move as a tar stream. The layer is hostile: it holds
-// whatever the programs inside made, except names that the kernel does not allow.
+// packer writes the upper layer of a sandbox as a tar stream. The sandbox must not run. The layer
+// is hostile: it holds any files that the programs inside made, with any names that the kernel
+// allows.
 type packer struct {
 	ctx   context.Context
 	w     io.Writer
@@ -56,7 +57,7 @@ func pack(ctx context.Context, w io.Writer, root string, first uint32) error {
 			return err
 		}
 		if "/"+rel == driver.GuestMount {
-			return fs.SkipDir // only what the guest's mount lies on
+			return fs.SkipDir // only the guest's mount point
 		}
 		return p.entry(name, rel)
 	})
@@ -89,18 +90,19 @@ func (p *packer) entry(name, rel string) error {
 		h.Typeflag = tar.TypeFifo
 	case unix.S_IFCHR:
 		if st.Rdev != 0 {
-			return nil // none that anybody inside could make
+			return nil // no program inside could make these
 		}
 		return p.tw.WriteHeader(&tar.Header{Name: rel, Typeflag: tar.TypeChar, Format: tar.FormatPAX})
 	case unix.S_IFREG:
 		return p.regular(name, h, st)
 	default:
-		return nil // sockets, on which nobody listens any more, and block devices
+		return nil // block devices, and sockets without a listener
 	}
 	return p.tw.WriteHeader(h)
 }
 
-// attributes adds what a program may have set, and whether a directory hides the template's.
+// attributes adds the attributes that a program may have set, and the mark of a directory that
+// hides the template's.
 func (p *packer) attributes(name string, h *tar.Header) error {
 	b := make([]byte, maxAttrsBytes)
 	n, err := unix.Llistxattr(name, b)
@@ -113,7 +115,7 @@ func (p *packer) attributes(name string, h *tar.Header) error {
 	value := make([]byte, maxAttrsBytes)
 	for _, key := range strings.Split(strings.TrimSuffix(string(b[:n]), "\x00"), "\x00") {
 		if !strings.HasPrefix(key, "user.") || strings.Contains(key, "=") {
-			continue // what only the host's root sets, and what no record can hold
+			continue // only the host's root sets it, or no record can hold it
 		}
 		n, err := unix.Lgetxattr(name, key, value)
 		if err != nil {
@@ -131,7 +133,7 @@ func (p *packer) attributes(name string, h *tar.Header) error {
 	return nil
 }
 
-// regular writes a plain file, or a further name of one.
+// regular writes a plain file, or another name of one.
 func (p *packer) regular(name string, h *tar.Header, st unix.Stat_t) error {
 	inode := [2]uint64{st.Dev, st.Ino}
 	if first, ok := p.seen[inode]; ok {
@@ -157,14 +159,15 @@ func (p *packer) regular(name string, h *tar.Header, st unix.Stat_t) error {
 	return p.copy(p.tw, f, 0, st.Size)
 }
 
-// open opens a file that its owner may have closed to himself.
+// open opens a file, even if its owner has no permission to read it.
 func (p *packer) open(name string, st unix.Stat_t) (*os.File, error) {
 	const flags = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	f, err := os.OpenFile(name, flags, 0)
 	if !errors.Is(err, os.ErrPermission) {
 		return f, err
 	}
-	// Without the host's root: it is ours all the same. Nothing inside runs that could see it.
+	// Without the host's root the file is still ours. No running process inside could see the
+	// change.
 	if err := os.Chmod(name, 0o600); err != nil {
 		return nil, err
 	}
@@ -185,7 +188,7 @@ func (p *packer) copy(w io.Writer, f *os.File, from, size int64) error {
 	return err
 }
 
-// patient is a reader that ends with a context.
+// patient is a reader that fails when a context has ended.
 type patient struct {
 	ctx context.Context
 	r   io.Reader

@@ -18,11 +18,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// probeName is the part that tries what a stage will do.
+// probeName is the part that tries a stage's actions.
 const probeName = "carrel-ns-try"
 
-// Probe implements driver.Driver: it starts a process in the namespaces of a sandbox, which tries the mounts and the
-// device that a sandbox needs.
+// Probe implements driver.Driver. It starts a process in the namespaces of a sandbox. That process
+// tries the mounts and the device that a sandbox needs.
 func (d *Driver) Probe(ctx context.Context) error {
 	unsupported := func(err error, hint string) error {
 		return &carrel.Error{Op: "probe ns", Kind: carrel.Unsupported, Err: err, Hint: hint}
@@ -49,7 +49,8 @@ func (d *Driver) Probe(ctx context.Context) error {
 	}.Run(ctx)
 }
 
-// try is the part: it does what a stage does first, and says on standard error what was refused, and the remedy.
+// try is the part: it does a stage's first steps. On standard error it reports the refused step and
+// the remedy.
 func try() {
 	runtime.LockOSThread()
 	refused := func(err error, hint string) {
@@ -79,7 +80,7 @@ func try() {
 	os.Exit(0)
 }
 
-// tryOverlay mounts a small one.
+// tryOverlay mounts a small overlay.
 func tryOverlay() error {
 	dir, err := scratch()
 	if err != nil {
@@ -107,7 +108,7 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 		cgroup.Memory: "the driver watches memory limits itself: a sandbox can pass its limit for a quarter of a second before it is ended, and memory files that no process maps are not counted",
 		cgroup.CPU:    "processor limits are not enforced",
 	}
-	if d.full { // else the limit for each user is that of the one user
+	if d.full { // otherwise the limit per user applies to one user
 		lacks[cgroup.Pids] = "the processes of a sandbox are bounded for each of its users, and not in all"
 	}
 	out = append(out, hosted.GroupFindings(d.groups, lacks)...)

@@ -58,7 +58,7 @@ func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 	return hosted.SweepError(errs)
 }
 
-// strays are the first processes of this driver's sandboxes, by their arguments.
+// strays finds the first processes of this driver's sandboxes, by their arguments.
 func (d *Driver) strays() map[int]string {
 	out := map[int]string{}
 	hosted.Strays(func(pid int, args []string) {

@@ -11,22 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What of an image is hashed to name it: all of a small one; of a big one both ends, where the tables of inodes are (with
-// every file's size, owner and time of change), and blocks spread over the rest.
+// These parts of an image are hashed to name it. A small image is hashed as a whole. Of a big one
+// both ends are hashed, and blocks spread over the rest. The ends hold the tables of inodes, with
+// every file's size, owner and time of change.
 const (
 	imageEnds    = 2 << 20
 	imageSamples = 256
 	imageSample  = 4 << 10
 )
 
-// rootIDs remembers names of images by their files.
+// rootIDs caches the names of images by their files.
 type rootIDs struct {
 	mu    sync.Mutex
 	known map[string]string
 }
 
-// rootID names a root filesystem by content. It tells builds of a template apart; it is no proof against somebody who
-// forges one.
+// rootID names a root filesystem by its content. It tells builds of a template apart. It does not
+// detect an image that somebody forged.
 func (d *Driver) rootID(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {

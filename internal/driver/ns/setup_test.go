@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 // leftovers are directories that all tests share.
 var leftovers []string
 
-// things are what all tests share: images, the attack program, and a TAP device that everybody may open, as on
-// most hosts.
+// things are the files that all tests share: images, the attack program, and a TAP device that
+// everybody may open, as on most hosts.
 type things struct{ Dir, Root, Guest, Attack, Device string }
 
 var shared = sync.OnceValues(makeThings)
@@ -102,7 +102,7 @@ var files = sync.OnceValues(func() (image.Store, error) {
 	return store.Open(context.Background(), store.Options{Dir: dir})
 })
 
-// state is what drivers of one test share: a directory, a keeper and a wire.
+// state is the state that the drivers of one test share: a directory, a keeper and a wire.
 type state struct {
 	dir    string
 	keeper *drivertest.Keeper
@@ -116,7 +116,7 @@ func newState(t testing.TB) *state {
 	return &state{dir: t.TempDir(), keeper: &drivertest.Keeper{}, wire: w}
 }
 
-// open returns a driver that the test's end closes.
+// open returns a driver. It is closed when the test ends.
 func (s *state) open(t testing.TB) *ns.Driver {
 	t.Helper()
 	d := s.openOnly(t)
@@ -172,7 +172,7 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// stranger is the uid that rootless tests run as.
+// stranger is the uid of rootless tests.
 const stranger = 54329
 
 // TestRootless runs the tests as an ordinary user.
@@ -197,7 +197,7 @@ func TestRootless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := filepath.Join(tmp, "copy.test") // the test binary's own directory may be closed to others
+	bin := filepath.Join(tmp, "copy.test") // others may not enter the test binary's directory
 	if out, err := exec.Command("cp", self, bin).CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
@@ -260,7 +260,7 @@ func shellRoot(name string) error {
 // libraryPath finds the absolute paths in what ldd prints.
 var libraryPath = regexp.MustCompile(`/[^\s()]+`)
 
-// copyWithLibraries copies a program and all it is linked with.
+// copyWithLibraries copies a program and the libraries it is linked with.
 func copyWithLibraries(path, as, dir string) error {
 	list := map[string]string{as: path}
 	out, err := exec.Command("ldd", path).Output()

@@ -23,8 +23,8 @@ var (
 
 const opSnapshot = "take snapshot"
 
-// Snapshot implements driver.Snapshotter. It is of files only, whatever is asked for: this kernel's processes can't be
-// written down.
+// Snapshot implements driver.Snapshotter. The snapshot always holds only files, because processes
+// of this kernel can't be saved.
 func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	fail := func(kind carrel.Kind, err error) error {
 		return &carrel.Error{Op: opSnapshot, Kind: kind, ID: in.rec.ID, Err: err}
@@ -69,7 +69,7 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotO
 	return driver.SnapshotInfo{}, fail(kind, err)
 }
 
-// write writes the layer of a frozen sandbox.
+// write writes the layer of a sandbox. The sandbox is frozen.
 func (in *Instance) write(ctx context.Context, dir string) error {
 	w, err := createLayer(dir)
 	if err != nil {
@@ -79,8 +79,9 @@ func (in *Instance) write(ctx context.Context, dir string) error {
 	return errors.Join(err, w.finish())
 }
 
-// withUpper calls f with the directory of the sandbox's upper layer. A filesystem in a file is mounted once more for it: the kernel
-// gives both mounts the same one.
+// withUpper calls f with the directory of the sandbox's upper layer. If the layer is a filesystem
+// in a file, withUpper mounts it a second time; the kernel shows the same filesystem through both
+// mounts.
 func (in *Instance) withUpper(f func(upper string) error) error {
 	if in.rec.DiskMB == 0 {
 		return f(filepath.Join(in.rec.Dir, diskDir, upperName))
@@ -112,7 +113,7 @@ func (in *Instance) withUpper(f func(upper string) error) error {
 	})
 }
 
-// loopOf finds the loop device before a file.
+// loopOf finds the loop device of a file.
 func loopOf(file string) (uint32, error) {
 	names, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, name := range names {
@@ -146,7 +147,7 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, _ driver.RestoreOptions) e
 	return nil
 }
 
-// open checks a snapshot against what it is to be restored with, and opens its layer.
+// open checks that a snapshot fits the spec, and opens its layer.
 func (d *Driver) open(dir string, info driver.SnapshotInfo, spec driver.Spec) (*layer, error) {
 	root, err := d.rootID(spec.Root.Image)
 	if err != nil {
@@ -158,7 +159,7 @@ func (d *Driver) open(dir string, info driver.SnapshotInfo, spec driver.Spec) (*
 	return openLayer(dir)
 }
 
-// Restore implements driver.Restorer. All is read when it returns.
+// Restore implements driver.Restorer. When it returns, everything has been read.
 func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) (driver.Instance, error) {
 	if err := d.CanRestore(info, opts); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	})
 }
 
-// SnapshotFiles implements driver.Restorer: what is kept is such a stream.
+// SnapshotFiles implements driver.Restorer. The snapshot itself holds such a stream.
 func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
 	if err := d.CanRestore(info, driver.RestoreOptions{FilesOnly: true}); err != nil {
 		return nil, err

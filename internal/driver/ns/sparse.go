@@ -37,7 +37,7 @@ func (p *packer) sparse(f *os.File, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if err := p.tw.Flush(); err != nil { // the padding of the entry before
+	if err := p.tw.Flush(); err != nil { // writes the padding of the previous entry
 		return err
 	}
 	head, data, err := sparsetar.Head(h, parts)

@@ -19,7 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Names of the parts the own binary plays.
+// Names of the parts that our own binary plays.
 const (
 	stageName = "carrel-ns"
 )
@@ -33,8 +33,8 @@ const (
 // Parts returns the parts of this driver for [reexec.Run].
 func Parts() reexec.Parts { return reexec.Parts{stageName: stage, probeName: try} }
 
-// stage is the first process of the namespaces, until it becomes the guest. It is trusted: no byte of the
-// sandbox is read before exec.
+// stage is the first process of the namespaces, until it becomes the guest. It is trusted: it reads
+// no byte of the sandbox before the exec.
 func stage() {
 	runtime.LockOSThread()
 	if os.Getpid() != 1 {
@@ -58,11 +58,11 @@ func stage() {
 
 // build makes the walls, hands out the link and becomes the guest.
 func (o *order) build() error {
-	unix.Umask(0o022) // what is made here is for the sandbox's users; whoever started the daemon may be stricter
+	unix.Umask(0o022) // files made here are for the sandbox's users, whatever the daemon's umask
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("mount private", err)
 	}
-	// The link needs a /proc of this pid namespace, and the host's root to open the device.
+	// The link needs the /proc of this pid namespace. To open the device it needs the host's root.
 	if err := mountProc("/proc"); err != nil {
 		return err
 	}
@@ -90,13 +90,13 @@ func (o *order) build() error {
 	return fmt.Errorf("start the guest: %w", err)
 }
 
-// becomeRoot takes the ids that root has inside. Before it, as root of the host, the process was nobody here.
+// becomeRoot takes root's ids inside. As root of the host, the process was nobody in here before.
 func becomeRoot() error {
 	return errors.Join(syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0, 0), dropGroups())
 }
 
-// dropGroups forgets the daemon's supplementary groups where that may be done: in a user namespace of an
-// ordinary user it may not, and they mean nothing new.
+// dropGroups drops the daemon's supplementary groups if it may. In a user namespace of an ordinary
+// user it may not, and there they give no additional right.
 func dropGroups() error {
 	if err := syscall.Setgroups([]int{}); err != nil && !errors.Is(err, unix.EPERM) {
 		return err
@@ -104,7 +104,7 @@ func dropGroups() error {
 	return nil
 }
 
-// root puts the filesystem together and makes it the process's root.
+// root builds the filesystem and makes it the process's root.
 func (o *order) root() error {
 	if o.Binds != nil {
 		if err := o.gather(); err != nil {
@@ -132,7 +132,7 @@ func (o *order) root() error {
 	if err != nil {
 		return err
 	}
-	// The new root is laid over the old one, which stays reachable by its descriptor only.
+	// The new root now lies over the old one, which only its descriptor still reaches.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return os.NewSyscallError("pivot_root", err)
 	}
@@ -151,7 +151,7 @@ func (o *order) root() error {
 	return errors.Join(unix.Close(old), os.Chdir("/"))
 }
 
-// gather lays the parts into one directory, for a user who could not do so before.
+// gather puts the parts into one directory. It is for an ordinary user, who could not do so before.
 func (o *order) gather() error {
 	held := map[string]int{}
 	for name, from := range o.Binds {
@@ -179,11 +179,11 @@ func (o *order) gather() error {
 	return nil
 }
 
-// mountOverlay lays the writable layer over the template. Its names are relative, so none has a character that
-// the options could mistake.
+// mountOverlay mounts the writable layer over the template. Its paths are relative, so they contain
+// no character with a meaning in the options.
 func mountOverlay() error {
 	options := "lowerdir=" + lowerName + ",upperdir=" + diskName + "/" + upperName + ",workdir=" + diskName + "/" + workName + ",userxattr"
-	// Nothing of it outlives the host: no need to wait for the disk.
+	// The layer does not outlive the host, so there is no need to wait for the disk.
 	err := unix.Mount("overlay", rootName, "overlay", unix.MS_NODEV, options+",volatile")
 	if errors.Is(err, unix.EINVAL) {
 		err = unix.Mount("overlay", rootName, "overlay", unix.MS_NODEV, options)
@@ -191,13 +191,13 @@ func mountOverlay() error {
 	return os.NewSyscallError("mount overlay", err)
 }
 
-// limits sets what every process inside inherits.
+// limits sets the limits that every process inside inherits.
 func (o *order) limits() error {
 	for what, most := range map[int]uint64{
 		unix.RLIMIT_NOFILE: maxOpenFiles, unix.RLIMIT_NPROC: uint64(o.Pids), unix.RLIMIT_CORE: 0,
 	} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-			// More files than this user may have are not to be had: what there is will do.
+			// This user may not have more files. Keep the present limit.
 			if what == unix.RLIMIT_NOFILE && errors.Is(err, unix.EPERM) {
 				continue
 			}
@@ -207,9 +207,10 @@ func (o *order) limits() error {
 	return nil
 }
 
-// dropRights gives up all that the guest is not to have, the thread that executes it last of all the calls that make trouble.
+// dropRights gives up all rights that the guest must not have. The thread that executes the guest
+// comes last: it loses the dangerous system calls.
 func (o *order) dropRights() error {
-	// A session keyring of its own: the inherited one may hold the daemon's keys.
+	// Use a new session keyring. The inherited one may hold the daemon's keys.
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return os.NewSyscallError("keyctl", err)
 	}
@@ -224,7 +225,8 @@ func (o *order) dropRights() error {
 	if err := unix.CloseRange(3, 1<<31, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return os.NewSyscallError("close_range", err)
 	}
-	// A second wall behind the pid and network namespaces. What this kernel can't do of it they do.
+	// This is a second wall behind the pid and network namespaces. If this kernel can't do a part
+	// of it, the namespaces still do.
 	if _, err := landlock.Restrict(landlock.Ruleset{ScopeSockets: true, ScopeSignals: true}); err != nil {
 		return err
 	}
@@ -235,7 +237,8 @@ func (o *order) dropRights() error {
 	return err
 }
 
-// dropCapabilities leaves to the program, which will be root, those of capabilities and no other.
+// dropCapabilities leaves the program, which will be root, the capabilities in capabilities and no
+// others.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl CAP_AMBIENT", err)
@@ -261,7 +264,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// clearInheritable empties the set that an execve by root adds to the program's rights, bounded by nothing.
+// clearInheritable empties the inheritable set. An execve by root adds that set to the program's
+// rights, without any bound.
 func clearInheritable() error {
 	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

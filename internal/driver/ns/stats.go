@@ -20,7 +20,8 @@ func (in *Instance) Stats(context.Context) (driver.Stats, error) {
 	return s, nil
 }
 
-// processStats adds up the sandbox's processes. The time of those that ended is with the parent that waited for them.
+// processStats adds up the sandbox's processes. The time of an ended process counts for the parent
+// that waited for it.
 func (in *Instance) processStats() (s driver.Stats) {
 	hosted.EachProcess(in.rec.PID, func(pid int, st proc.Stat) {
 		s.CPU += st.CPU + st.Children
@@ -30,7 +31,8 @@ func (in *Instance) processStats() (s driver.Stats) {
 	return s
 }
 
-// diskEvery is how often a layer that is a directory is added up, at most: it may hold many files.
+// diskEvery is the least time between two measurements of a layer that is a directory: it may hold
+// many files.
 const diskEvery = 10 * time.Second
 
 // diskUse remembers a sum.
@@ -40,7 +42,7 @@ type diskUse struct {
 	bytes int64
 }
 
-// diskUsed is what the sandbox's layer takes on the host's disk.
+// diskUsed is the size of the sandbox's layer on the host's disk.
 func (in *Instance) diskUsed() int64 {
 	if in.rec.DiskMB > 0 {
 		return hosted.FileUse(filepath.Join(in.rec.Dir, diskFile))
@@ -53,11 +55,11 @@ func (in *Instance) diskUsed() int64 {
 	return in.used.bytes
 }
 
-// sumTree adds up what the files below a directory take. Hard links count each time.
+// sumTree adds up the sizes of the files below a directory. Each hard link counts.
 func sumTree(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it went away, or is closed to us
+			return nil // it is gone, or closed to us
 		}
 		if info, err := e.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// templates are the images that sandboxes are made of, made ready once for all of them: as root mounted in a
-// namespace that nothing lives in, otherwise unpacked.
+// templates are the images of sandboxes, prepared once for all sandboxes. As root an image is
+// mounted in a namespace without processes. Otherwise it is unpacked.
 type templates struct {
 	d *Driver
 
 	mu   sync.Mutex
-	ns   *os.File // of the mounts; nil until the first
+	ns   *os.File // namespace of the mounts; nil before the first
 	dir  string   // the scratch directory there
 	next int
 	used map[string]*template // by image
 }
 
-// template is one image that is ready.
+// template is one prepared image.
 type template struct {
 	dir   string
 	users int
 }
 
-// take makes an image ready. The caller gives it back with drop. As root the directory is one of
-// the namespace t.ns, which never changes hands.
+// take prepares an image. The caller gives it back with drop. As root the directory is in the
+// namespace t.ns, which never changes.
 func (t *templates) take(ctx context.Context, name string) (dir, key string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,7 +38,7 @@ func (t *templates) take(ctx context.Context, name string) (dir, key string, err
 	if err := unix.Stat(name, &st); err != nil {
 		return "", "", &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	// One image may have several names, and a name another image tomorrow.
+	// One image may have several names, and a name may mean another image tomorrow.
 	key = imageKey(st)
 	u := t.used[key]
 	if u == nil {
@@ -57,13 +57,13 @@ func (t *templates) take(ctx context.Context, name string) (dir, key string, err
 	return u.dir, key, nil
 }
 
-// imageKey names an image by its file.
+// imageKey identifies an image by its file.
 func imageKey(st unix.Stat_t) string {
 	return fmt.Sprintf("%x-%x-%x-%x.%x", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
 }
 
-// drop gives a template back. The last user's unmounts it: sandboxes that were made of it have
-// mounts of their own.
+// drop gives a template back. The last user's drop unmounts it: its sandboxes have mounts of their
+// own.
 func (t *templates) drop(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *templates) drop(key string) {
 	})
 }
 
-// open makes the namespace. t.mu is held.
+// open makes the namespace. The caller holds t.mu.
 func (t *templates) open() error {
 	if t.ns != nil {
 		return nil
@@ -104,7 +104,7 @@ func (t *templates) open() error {
 	})
 }
 
-// mount mounts an image in the namespace. t.mu is held.
+// mount mounts an image in the namespace. The caller holds t.mu.
 func (t *templates) mount(name string) (string, error) {
 	if err := t.open(); err != nil {
 		return "", err
@@ -138,7 +138,7 @@ func (t *templates) mount(name string) (string, error) {
 	return dir, nil
 }
 
-// close lets go of the namespace.
+// close releases the namespace.
 func (t *templates) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,8 +148,8 @@ func (t *templates) close() {
 	}
 }
 
-// prepare makes the mount namespace of one sandbox, with everything the stage needs below the returned
-// directory: the template and the guest seen through the sandbox's ids, and its disk.
+// prepare makes the mount namespace of one sandbox. Below the returned directory it puts everything
+// that the stage needs: the template and the guest, mapped to the sandbox's ids, and its disk.
 func (d *Driver) prepare(l *launch) (ns *os.File, dir string, err error) {
 	var users *os.File
 	if users, err = userNamespace(l.first); err != nil {
@@ -201,7 +201,7 @@ func (d *Driver) lay(l *launch, lower, guest int) (string, error) {
 	}
 	for _, name := range []string{upperName, workName} {
 		name = filepath.Join(at(diskName), name)
-		// Where the disk is a directory they are there.
+		// If the disk is a directory, these exist already.
 		if err := makeOpen(name); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
@@ -218,7 +218,7 @@ func (d *Driver) lay(l *launch, lower, guest int) (string, error) {
 	return dir, syncDisk(at(diskName))
 }
 
-// syncDisk has a filesystem that was just filled take its place in its file, which is what Stats sees.
+// syncDisk makes a newly filled filesystem allocate its blocks in its file. Stats measures those.
 func syncDisk(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// unpackedDir holds templates that were unpacked, in the driver's directory.
+// unpackedDir is the directory of unpacked templates, in the driver's directory.
 const unpackedDir = "unpacked"
 
-// unpack lays an image out as a directory, once, for users who may not mount it. Owners are lost:
-// with one id there is one owner. So are device nodes, which such a user can't make, and
-// setuid bits, which would mean that user.
+// unpack unpacks an image into a directory, once, for users who may not mount it. Owners are lost,
+// because there is only one id. Device nodes are lost, because such a user can't make them. Setuid
+// bits are lost, because they would mean that user.
 func (d *Driver) unpack(ctx context.Context, name, key string) (string, error) {
 	dir := filepath.Join(d.opts.Root, unpackedDir, key)
 	if _, err := os.Lstat(dir); err == nil {
@@ -37,7 +37,7 @@ func (d *Driver) unpack(ctx context.Context, name, key string) (string, error) {
 		return "", err
 	}
 	defer files.Close()
-	// Beside, then renamed: what has the name is whole.
+	// Unpack beside it, then rename: a directory with the final name is complete.
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
 	if err != nil {
 		return "", err
@@ -57,22 +57,23 @@ func (d *Driver) unpack(ctx context.Context, name, key string) (string, error) {
 	return dir, nil
 }
 
-// stampSuffix is of the file beside an unpacked template whose time says when it was last wanted; unusedFor is
-// how long one that nothing wants is kept.
+// stampSuffix ends the name of a file beside an unpacked template. The file's time is that of the
+// template's last use. unusedFor is how long an unused template is kept.
 const (
 	stampSuffix = ".used"
 	unusedFor   = 14 * 24 * time.Hour
 )
 
-// touch renews a stamp. One that can't be written costs a template its place, and the next sandbox the time to unpack it.
+// touch renews a stamp. If the stamp can't be written, the template may be removed early, and the
+// next sandbox must unpack it again.
 func touch(stamp string) {
 	_ = os.WriteFile(stamp, nil, 0o600)
 	now := time.Now()
 	_ = os.Chtimes(stamp, now, now)
 }
 
-// sweepUnpacked removes what an interrupted unpacking left, and templates that no sandbox lies on
-// and none was made of for long.
+// sweepUnpacked removes the files of interrupted unpackings, and templates that no sandbox uses and
+// that were not used for a long time.
 func (d *Driver) sweepUnpacked() {
 	used := map[string]bool{}
 	for _, in := range d.live.All() {
@@ -93,13 +94,13 @@ func (d *Driver) sweepUnpacked() {
 	}
 }
 
-// unpacker writes the files of an image below root. The image is a template, which may come from a registry:
-// nothing is ever opened through a name that it made a link.
+// unpacker writes the files of an image below root. The image is a template, which may come from a
+// registry. So the unpacker never opens a file through a name that is a link.
 type unpacker struct {
 	ctx   context.Context
 	files image.Files
 	root  string
-	late  []func() error // modes and times of directories, which writing changes
+	late  []func() error // sets modes and times of directories, after their content
 }
 
 // all writes everything.
@@ -115,7 +116,7 @@ func (u *unpacker) all() error {
 	return nil
 }
 
-// dir writes what is in a directory that is there.
+// dir writes the content of an existing directory.
 func (u *unpacker) dir(name string) error {
 	info, err := u.files.Lstat(name)
 	if err != nil {
@@ -140,7 +141,7 @@ func (u *unpacker) dir(name string) error {
 	return nil
 }
 
-// file writes one file. The image's reader gives only names that are single elements.
+// file writes one file. The image's reader returns only names of a single element.
 func (u *unpacker) file(name string) error {
 	info, err := u.files.Lstat(name)
 	if err != nil {
@@ -181,14 +182,14 @@ func (u *unpacker) regular(name, to string, info image.File) error {
 	if err == nil && n != info.Size {
 		err = io.ErrUnexpectedEOF
 	}
-	// Its owner is root inside, who may read everything there; the overlay asks as that user.
+	// Its owner is root inside, who may read every file. The overlay opens the file as that user.
 	if err = errors.Join(err, f.Chmod(info.Mode.Perm()|0o400), f.Close()); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return setTime(to, info.Modified)
 }
 
-// setTime sets a file's, or a link's, time.
+// setTime sets the time of a file or of a link itself.
 func setTime(name string, t time.Time) error {
 	ts := unix.NsecToTimespec(t.UnixNano())
 	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)

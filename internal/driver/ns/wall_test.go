@@ -25,7 +25,7 @@ type box struct {
 	conn *guest.Conn
 }
 
-// newBox makes a sandbox that the test's end destroys.
+// newBox makes a sandbox. It is destroyed when the test ends.
 func newBox(t testing.TB, d driver.Driver, spec driver.Spec) *box {
 	t.Helper()
 	in, err := d.Create(t.Context(), spec)
@@ -47,7 +47,7 @@ func (b *box) destroy() {
 	}
 }
 
-// adopt waits for a guest and makes it the sandbox's.
+// adopt waits for a guest and gives it the sandbox's identity.
 func adopt(t testing.TB, spec driver.Spec, in driver.Instance) *box {
 	t.Helper()
 	b := &box{t: t, spec: spec, in: in, conn: guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})}
@@ -59,7 +59,7 @@ func adopt(t testing.TB, spec driver.Spec, in driver.Instance) *box {
 	return b
 }
 
-// sh runs a line and returns what it prints, errors too, and its exit code.
+// sh runs a shell line. It returns the output, with standard error, and the exit code.
 func (b *box) sh(user, line string) (string, int) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
@@ -71,7 +71,7 @@ func (b *box) sh(user, line string) (string, int) {
 	return strings.TrimRight(string(res.Stdout)+string(res.Stderr), "\n"), res.ExitCode
 }
 
-// must is sh for lines that have to succeed.
+// must runs a shell line that has to succeed.
 func (b *box) must(line string) string {
 	b.t.Helper()
 	out, code := b.sh("root", line)
@@ -84,7 +84,7 @@ func (b *box) must(line string) string {
 // full reports whether the tests run as root of the host.
 func full() bool { return os.Geteuid() == 0 }
 
-// TestRights looks at what root inside may do, as the kernel tells it.
+// TestRights checks root's rights inside, as the kernel reports them.
 func TestRights(t *testing.T) {
 	b := newBox(t, newState(t).open(t), newSpec(t))
 	const kept = "00000000a00405fb" // those of the list in order.go
@@ -128,7 +128,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// hostLinks are the hardware addresses of this host.
+// hostLinks returns the hardware addresses of this host.
 func hostLinks(t *testing.T) []string {
 	t.Helper()
 	all, err := net.Interfaces()
@@ -144,7 +144,8 @@ func hostLinks(t *testing.T) []string {
 	return out
 }
 
-// TestUsers: where there are ids, users are what they are anywhere; where there is one, everything is root's.
+// TestUsers checks the users inside. With many ids they work as on any machine. With one id
+// everything belongs to root.
 func TestUsers(t *testing.T) {
 	b := newBox(t, newState(t).open(t), newSpec(t))
 	out, code := b.sh("user", "id -u; cd; touch mine && stat -c %u mine; cat /etc/shadow 2>&1; touch /etc/no 2>&1; echo $HOME")
@@ -174,7 +175,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestOutside looks at a sandbox from the host: no process of it is root, and nothing of it is in the host's tables.
+// TestOutside looks at a sandbox from the host. None of its processes may be root, and the host's
+// tables must not show it.
 func TestOutside(t *testing.T) {
 	d := newState(t).open(t)
 	a, b := newBox(t, d, newSpec(t)), newBox(t, d, newSpec(t))
@@ -233,7 +235,8 @@ func TestDiskIsBounded(t *testing.T) {
 	}
 }
 
-// TestFreeze: nothing runs between Freeze and Thaw, both may be repeated, and a frozen sandbox can be destroyed.
+// TestFreeze checks that nothing runs between Freeze and Thaw, that both may be repeated, and that
+// a frozen sandbox can be destroyed.
 func TestFreeze(t *testing.T) {
 	st := newState(t)
 	d := st.openOnly(t)
@@ -261,7 +264,7 @@ func TestFreeze(t *testing.T) {
 	if after, _ := b.in.Stats(t.Context()); after.CPU != before.CPU {
 		t.Errorf("used %v while frozen", after.CPU-before.CPU)
 	}
-	// A daemon later it still is, and thaws.
+	// Under a new daemon it is still frozen, and Thaw works.
 	handle := b.in.Handle()
 	_ = b.conn.Close()
 	if err := d.Close(); err != nil {
@@ -287,7 +290,7 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestSweep ends what nobody knows, and leaves the rest.
+// TestSweep ends sandboxes that nobody knows, and leaves the others.
 func TestSweep(t *testing.T) {
 	st := newState(t)
 	d := st.openOnly(t)
@@ -330,7 +333,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestReport: every finding says what, why and what to do.
+// TestReport checks that every finding says what, why, and the remedy.
 func TestReport(t *testing.T) {
 	d := newState(t).open(t)
 	var _ *ns.Driver = d

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// connBuffer is how much one direction of a connection holds.
+// connBuffer is the size of the buffer of one direction of a connection, in bytes.
 const connBuffer = 64 << 10
 
 // half is one direction of a connection: a bounded buffer with deadlines.
@@ -26,11 +26,11 @@ type half struct {
 	rd, wd  deadline
 }
 
-// deadline wakes those who wait when its time comes.
+// deadline wakes the waiting callers when its time comes.
 type deadline struct {
 	timer *time.Timer
 	over  bool
-	seq   int // of the newest setting: an older timer that fires late is not heard
+	seq   int // number of the newest setting; a late older timer is ignored
 }
 
 func newHalf() *half {
@@ -122,7 +122,7 @@ func (h *half) write(b []byte) (done int, err error) {
 	}
 }
 
-// closeWrite ends the direction after what was written.
+// closeWrite ends the direction after the bytes already written.
 func (h *half) closeWrite() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *half) closeWrite() {
 	h.cond.Broadcast()
 }
 
-// closeRead drops the direction.
+// closeRead drops the direction's bytes.
 func (h *half) closeRead() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ type conn struct {
 	onClose       func()
 }
 
-// addr names an end. The agent trusts the host's.
+// addr is the name of an end. The agent trusts the host's end.
 type addr string
 
 const (
@@ -181,7 +181,7 @@ func (c *conn) wrap(op string, err error) error {
 	return &net.OpError{Op: op, Net: "sim", Source: c.local, Addr: c.remote, Err: err}
 }
 
-// CloseWrite tells the other end that no more comes; reading goes on.
+// CloseWrite tells the other end that no more bytes come. Reading goes on.
 func (c *conn) CloseWrite() error { c.out.closeWrite(); return nil }
 
 // Close ends the connection.
@@ -232,7 +232,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close refuses new connections and ends those there are.
+// Close refuses new connections and closes the existing ones.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	l.mu.Lock()
@@ -260,7 +260,7 @@ func (l *listener) dial(ctx context.Context) (net.Conn, error) {
 	return host, nil
 }
 
-// hold has a connection closed with the listener, until it is let go.
+// hold makes the listener's Close close a connection, until the caller calls letGo.
 func (l *listener) hold(c net.Conn) (letGo func()) {
 	l.mu.Lock()
 	l.open[c] = struct{}{}
@@ -272,12 +272,12 @@ func (l *listener) hold(c net.Conn) (letGo func()) {
 	}
 }
 
-// give has the listener accept a connection. After an error the caller closes it.
+// give lets the listener accept a connection. After an error the caller closes it.
 func (l *listener) give(ctx context.Context, c net.Conn) error {
 	select {
 	case l.conns <- c:
 		select {
-		case <-l.done: // closed at the same moment: Close may have missed it
+		case <-l.done: // closed at the same moment: Close may have missed c
 			return refused("dial guest", "", syscall.ECONNREFUSED)
 		default:
 			return nil

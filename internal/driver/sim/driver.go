@@ -20,31 +20,31 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Limits of one command, which no request sets.
+// Limits of one command. No request can change them.
 const (
 	defaultOutput = 4 << 30  // bytes it may write
-	defaultSteps  = 20 << 30 // commands and loop rounds it may make: hours of work
+	defaultSteps  = 20 << 30 // its commands and loop rounds: hours of work
 )
 
 // Options configures a Driver. The zero value is good.
 type Options struct {
-	// Logger takes what went wrong inside; nil discards it.
+	// Logger takes internal errors; nil discards them.
 	Logger *slog.Logger
 	// Now is the clock of the sandboxes; nil is time.Now.
 	Now func() time.Time
-	// MaxOutput and MaxSteps bound each command that is started; 0 is 4 GiB and
-	// about twenty thousand million.
+	// MaxOutput and MaxSteps bound each started command; 0 is 4 GiB and about twenty thousand
+	// million.
 	MaxOutput, MaxSteps int64
-	// Local, if given, serves what a sandbox's guest asks of its host, as wire's
-	// Options.Local does. The connection is closed when it returns.
+	// Local serves the requests of a sandbox's guest to its host, as wire's Options.Local does.
+	// When Local returns, the connection is closed. It may be nil.
 	Local func(id carrel.ID, c net.Conn)
-	// Link, if given, makes a sandbox's network link, once one of its programs asks for something outside. Nil: there is no
-	// way out. See [LinkBy].
+	// Link makes a sandbox's network link, when one of its programs first needs the network. If it
+	// is nil, there is no way out. See [LinkBy].
 	Link func(ctx context.Context, id carrel.ID) (Inside, error)
-	// Programs are in every sandbox.
+	// Programs are available in every sandbox.
 	Programs []carrel.Program
-	// Roots are what the sandboxes' programs trust besides the authority that a sandbox is told to trust; nil is
-	// nobody.
+	// Roots are the authorities that the sandboxes' programs trust, besides the one that a sandbox
+	// is told to trust; nil is none.
 	Roots *x509.CertPool
 }
 
@@ -53,7 +53,7 @@ type Driver struct {
 	opts     Options
 	programs *programs
 
-	// template is the filesystem that every sandbox begins with, made once.
+	// template is the initial filesystem of every sandbox. It is made once.
 	template func() (*vfs.FS, error)
 }
 
@@ -76,11 +76,11 @@ func New(o Options) *Driver {
 	return &Driver{opts: o, programs: newPrograms(o.Programs), template: sync.OnceValues(newTemplate)}
 }
 
-// templateTime is when every file of the template was changed: the same in every
-// process, so that a file nobody touched is the same after a restore in another one.
+// templateTime is the modification time of every file of the template. It is the same in every
+// process, so an unchanged file is the same after a restore in another process.
 var templateTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTemplate builds the start state: the tools, two users and their homes.
+// newTemplate builds the initial filesystem: the tools, two users and their homes.
 func newTemplate() (*vfs.FS, error) {
 	f := vfs.New(vfs.Options{Now: func() time.Time { return templateTime }})
 	if err := interp.Install(f, tools.Names()...); err != nil {
@@ -113,7 +113,7 @@ func (d *Driver) Info() driver.Info {
 	}}
 }
 
-// Probe implements driver.Driver: it works everywhere.
+// Probe implements driver.Driver. The driver works everywhere.
 func (d *Driver) Probe(context.Context) error {
 	if _, err := d.template(); err != nil {
 		return &carrel.Error{Op: "probe", Kind: carrel.Internal, Err: err}
@@ -134,12 +134,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return d.start(spec, template.Clone(d.disk(spec)), template)
 }
 
-// disk is how a sandbox's filesystem is made.
+// disk returns the options of a sandbox's filesystem.
 func (d *Driver) disk(spec driver.Spec) vfs.Options {
 	return vfs.Options{Quota: int64(spec.Limits.DiskMB) << 20, Now: d.opts.Now}
 }
 
-// start starts a sandbox on its files, which began as template.
+// start starts a sandbox on its files. template is their initial state.
 func (d *Driver) start(spec driver.Spec, files, template *vfs.FS) (driver.Instance, error) {
 	h, err := json.Marshal(handle{Version: 1, Driver: "sim", ID: spec.ID})
 	if err != nil {
@@ -148,8 +148,8 @@ func (d *Driver) start(spec driver.Spec, files, template *vfs.FS) (driver.Instan
 	return newInstance(d, spec, h, files, template), nil
 }
 
-// handle is what Handle returns. It names the sandbox for a person who reads the
-// record; nothing can be recovered with it.
+// handle is the result of Handle. It names the sandbox for a person who reads the record. Nothing
+// can be recovered with it.
 type handle struct {
 	Version int       `json:"v"`
 	Driver  string    `json:"driver"`

@@ -5,8 +5,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// entry turns a description of the filesystem's into the agent's. The agent wants
-// the path that was asked for, not the resolved one.
+// entry converts a description from the filesystem to the agent's form. The agent wants the
+// requested path, not the resolved one.
 func entry(name string, i vfs.Info) agent.Entry {
 	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Modified: i.Modified, LinkTarget: i.Target}
 }
@@ -40,7 +40,7 @@ func (s *system) ReadDir(name string) ([]agent.Entry, error) {
 	return out, nil
 }
 
-// file is an open file as the agent's.
+// file is an open file in the agent's form.
 type file struct {
 	*vfs.File
 	name string
@@ -70,7 +70,7 @@ func (s *system) Create(name string, u agent.User) (agent.File, error) {
 	}
 	if missing != nil {
 		if err := root.Chown(name, u.UID, u.GID); err != nil {
-			_ = f.Close() // a file in memory has nothing to report
+			_ = f.Close() // a file in memory has no late errors
 			return nil, err
 		}
 	}
@@ -108,13 +108,13 @@ func (s *system) Attrs(name string) (map[string]string, error) { return s.root()
 // EvalSymlinks implements agent.Filesystem.
 func (s *system) EvalSymlinks(name string) (string, error) { return s.root().EvalSymlinks(name) }
 
-// IsNetworkMount implements agent.Filesystem: there are none.
+// IsNetworkMount implements agent.Filesystem. There are no network mounts.
 func (s *system) IsNetworkMount(name string) (bool, error) {
 	_, err := s.root().Stat(name)
 	return false, err
 }
 
-// watcher passes the filesystem's changes on as the agent's.
+// watcher passes the filesystem's changes to the agent.
 type watcher struct {
 	w    *vfs.Watch
 	c    chan agent.Change
@@ -133,7 +133,7 @@ func (s *system) Watch(dir string, recursive bool) (agent.Watcher, error) {
 	return a, nil
 }
 
-// ops are the kinds of change in the agent's words.
+// ops translates kinds of changes to the agent's kinds.
 var ops = map[vfs.Op]agent.Op{vfs.Create: agent.OpCreate, vfs.Write: agent.OpWrite, vfs.Remove: agent.OpRemove,
 	vfs.Rename: agent.OpRename, vfs.Chmod: agent.OpChmod}
 

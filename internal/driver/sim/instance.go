@@ -57,7 +57,7 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 	i.host.init(d.opts.Local)
 	i.agent = agent.New(agent.Config{
 		System: &system{i: i}, Logger: d.opts.Logger.With("sandbox", spec.ID),
-		// Every connection comes through Dial: nothing inside can make one.
+		// Every connection comes through Dial, because no program inside can make one.
 		Trusted:    func(remote net.Addr) bool { return remote.String() == string(hostAddr) },
 		Checkpoint: guest.Host{Dial: i.dialLocal}.Checkpoint,
 		Denials:    true,
@@ -78,7 +78,7 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.handle }
 
-// Dial implements driver.Instance. Nothing but the guest listens in here.
+// Dial implements driver.Instance. Only the guest listens in a simulated sandbox.
 func (i *instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	const op = "dial sandbox"
 	if err := ctx.Err(); err != nil {
@@ -94,12 +94,12 @@ func (i *instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return c, nil
 }
 
-// stepTime is what one step of the shell is taken to cost: processor time is not
-// measured per goroutine.
+// stepTime is the assumed cost of one step of the shell, because Go does not measure processor time
+// per goroutine.
 const stepTime = 150 * time.Nanosecond
 
-// Stats implements driver.Instance. CPU is an estimate from the shell's steps;
-// Memory is what processes and files hold, since files are memory here.
+// Stats implements driver.Instance. CPU is an estimate from the shell's steps. Memory includes
+// files, which are in memory here.
 func (i *instance) Stats(context.Context) (driver.Stats, error) {
 	select {
 	case <-i.done:
@@ -112,7 +112,7 @@ func (i *instance) Stats(context.Context) (driver.Stats, error) {
 		Disk: disk, DiskLimit: quota, Pids: u.Procs}, nil
 }
 
-// Wait implements driver.Instance. A simulated sandbox ends by Destroy alone.
+// Wait implements driver.Instance. A simulated sandbox ends only by Destroy.
 func (i *instance) Wait(ctx context.Context) (driver.Exit, error) {
 	select {
 	case <-i.done:
@@ -136,13 +136,13 @@ func (i *instance) Destroy(ctx context.Context) error {
 	}
 }
 
-// end stops everything, outermost first, and waits for all of it.
+// end stops everything, outermost first, and waits until all of it has ended.
 func (i *instance) end() {
 	_ = i.link.Close()
 	_ = i.server.Close()
 	<-i.served
-	i.machine.Close() // kills the processes, so that the agent's readers end
-	i.host.cancel()   // who waits for the host waits no more
+	i.machine.Close() // kills the processes, which ends the agent's readers
+	i.host.cancel()   // ends the waits for the host
 	i.agent.Close()
 	i.host.close()
 	i.out.close()

@@ -15,7 +15,7 @@ const maxLocal = 8
 
 // hostDoor is a sandbox's way to its host.
 type hostDoor struct {
-	serve  func(carrel.ID, net.Conn) // nil when there is nobody to ask
+	serve  func(carrel.ID, net.Conn) // nil when the host serves no requests
 	slots  chan struct{}
 	ctx    context.Context // ends with the sandbox
 	cancel context.CancelFunc
@@ -27,14 +27,14 @@ func (h *hostDoor) init(serve func(carrel.ID, net.Conn)) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 }
 
-// close ends the connections and waits for who serves them.
+// close closes the connections and waits for their servers.
 func (h *hostDoor) close() {
 	h.cancel()
 	h.busy.Wait()
 }
 
-// dialLocal is the guest's way to its host: a connection handed to Options.Local,
-// as package wire does it for sandboxes with a link.
+// dialLocal connects the guest to its host: it hands a connection to Options.Local, as package wire
+// does for sandboxes with a link.
 func (i *instance) dialLocal(ctx context.Context) (net.Conn, error) {
 	if i.host.serve == nil {
 		return nil, refused("dial host", i.id, syscall.ECONNREFUSED)
@@ -54,7 +54,7 @@ func (i *instance) dialLocal(ctx context.Context) (net.Conn, error) {
 	return inside, ctx.Err()
 }
 
-// token is how programs inside ask for identity tokens.
+// token gets an identity token for a program inside.
 func (i *instance) token(ctx context.Context, name, audience string) (string, error) {
 	t, err := guest.Host{Dial: i.dialLocal}.Token(ctx, name, audience)
 	return t.Value, err

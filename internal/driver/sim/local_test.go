@@ -13,8 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// TestLocal: a command that a pattern matches asks the host first, as the sandbox
-// that it is in.
+// TestLocal runs a command that a pattern matches. The sandbox must first ask the host, as itself.
 func TestLocal(t *testing.T) {
 	asked := make(chan string, 4)
 	d := sim.New(sim.Options{Local: func(id carrel.ID, c net.Conn) {
@@ -53,7 +52,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalEnds: a sandbox that ends while its host is asked ends all the same.
+// TestLocalEnds destroys a sandbox while its host is being asked. The sandbox must end.
 func TestLocalEnds(t *testing.T) {
 	entered := make(chan struct{})
 	d := sim.New(sim.Options{Local: func(_ carrel.ID, c net.Conn) {

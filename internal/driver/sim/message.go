@@ -17,10 +17,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// The daemon and a worker talk over one socket of records: a request has an operation, its answer the request's number.
-// Both sides ask. Descriptors go beside the text.
+// The daemon and a worker talk over one socket of records. A request has an operation; its answer
+// has the request's number. Both sides send requests. Descriptors are passed beside the text.
 
-// Operations that the daemon asks of a worker.
+// Operations that the daemon requests from a worker.
 const (
 	opCreate   = "create"   // Spec, Names
 	opLoad     = "restore"  // Spec, Names; the snapshot's file
@@ -28,16 +28,16 @@ const (
 	opStats    = "stats"    // Sandbox
 	opDestroy  = "destroy"  // Sandbox
 	opSnapshot = "snapshot" // Sandbox; the new file
-	opFiles    = "files"    // Spec; the snapshot's file, and where the tar stream goes, and then streamEnd
-	opPrograms = "programs" // Sandbox, Names: the programs of its owner's, from now on
-	opCancel   = "cancel"   // Of: nobody waits for that request any more
+	opFiles    = "files"    // Spec; the snapshot's file, the output for the tar stream, then streamEnd
+	opPrograms = "programs" // Sandbox, Names: from now on its owner's programs
+	opCancel   = "cancel"   // Of: the caller of that request gave up
 )
 
-// Operations that a worker asks of the daemon.
+// Operations that a worker requests from the daemon.
 const (
 	opLocal = "local" // Sandbox; the host's end
 	opLink  = "link"  // Sandbox; the daemon's end of its link
-	opRun   = "run"   // Sandbox, Name of a program; the daemon's end of a connection for it
+	opRun   = "run"   // Sandbox, Name of a program; the daemon's end of its connection
 )
 
 // message is one record.
@@ -54,17 +54,17 @@ type message struct {
 	Info    *driver.SnapshotInfo `json:"info,omitempty"`
 	Failed  *failure             `json:"failed,omitempty"`
 
-	files []*os.File // beside it; who receives them closes them
+	files []*os.File // descriptors beside it; the receiver closes them
 }
 
-// failure is an error on its way to another process.
+// failure is an error in the form for another process.
 type failure struct {
 	Op, Kind, Field, Text, Hint string
 	ID                          carrel.ID
 	Errno                       syscall.Errno
 }
 
-// failed describes an error, nil for none.
+// failed describes an error; nil for no error.
 func failed(err error) *failure {
 	if err == nil {
 		return nil
@@ -101,7 +101,7 @@ func (f *failure) err() error {
 	return &carrel.Error{Op: f.Op, Kind: kind, ID: f.ID, Field: f.Field, Hint: f.Hint, Err: told{f.Text, f.Errno}}
 }
 
-// Bounds: of one record, and of requests at once.
+// Bounds of one record, and of requests at once.
 const (
 	maxMessage = 64 << 10
 	maxFiles   = 4
@@ -119,7 +119,7 @@ type line struct {
 	broken  error
 }
 
-// newLine takes over a socket of records.
+// newLine returns the line of a socket of records. It owns the socket.
 func newLine(f *os.File) (*line, error) {
 	c, err := net.FileConn(f)
 	_ = f.Close() // FileConn has a copy
@@ -169,7 +169,7 @@ func (l *line) receive(buf []byte) (m message, err error) {
 	if err != nil {
 		return m, err
 	}
-	controls, _ := unix.ParseSocketControlMessage(oob[:oobn]) // what can't be read holds no descriptors
+	controls, _ := unix.ParseSocketControlMessage(oob[:oobn]) // controls that can't be parsed hold no descriptors
 	for _, c := range controls {
 		fds, _ := unix.ParseUnixRights(&c)
 		for _, fd := range fds {
@@ -190,7 +190,8 @@ func (l *line) receive(buf []byte) (m message, err error) {
 	return m, err
 }
 
-// serve reads until the line breaks. Each request is handled on a goroutine of its own and its answer sent.
+// serve reads records until the line breaks. It handles each request on a goroutine of its own and
+// sends the answer.
 func (l *line) serve(handle func(context.Context, message) message) error {
 	buf := make([]byte, maxMessage)
 	free := make(chan struct{}, maxServing)
@@ -221,7 +222,7 @@ func (l *line) serve(handle func(context.Context, message) message) error {
 			closeFiles(m.files)
 			continue
 		}
-		free <- struct{}{} // a worker that was taken over does not flood the daemon
+		free <- struct{}{} // so a hostile worker can't flood the daemon
 		ctx, cancel := context.WithCancel(context.Background())
 		l.mu.Lock()
 		l.serving[m.ID] = cancel
@@ -241,7 +242,7 @@ func (l *line) serve(handle func(context.Context, message) message) error {
 	}
 }
 
-// hangUp breaks the line: who waits gets no answer.
+// hangUp breaks the line. Callers that wait get no answer.
 func (l *line) hangUp(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,11 +262,11 @@ func (l *line) hangUp(err error) {
 // errGone means that the other side has ended.
 var errGone = errors.New("the worker process has ended")
 
-// cancelTime bounds the wait for a request that was called off to end.
+// cancelTime bounds the wait for the end of a cancelled request.
 const cancelTime = 5 * time.Second
 
-// ask sends a request and waits for its answer. When done comes first it calls the request off, waits a moment for it to end
-// and returns errAway.
+// ask sends a request and waits for its answer. If done is closed first, ask cancels the request,
+// waits a moment for its end and returns errAway.
 func (l *line) ask(done <-chan struct{}, m message) (message, error) {
 	answer := make(chan message, 1)
 	l.mu.Lock()
@@ -290,7 +291,7 @@ func (l *line) ask(done <-chan struct{}, m message) (message, error) {
 		return got, got.Failed.err()
 	case <-done:
 	}
-	_ = l.send(message{Op: opCancel, Of: m.ID}) // if the line is broken there is nothing to call off
+	_ = l.send(message{Op: opCancel, Of: m.ID}) // on a broken line there is nothing to cancel
 	late := time.NewTimer(cancelTime)
 	defer late.Stop()
 	select {
@@ -304,5 +305,5 @@ func (l *line) ask(done <-chan struct{}, m message) (message, error) {
 	return message{}, errAway
 }
 
-// errAway means that the asker no longer waits.
+// errAway means that the caller gave up.
 var errAway = errors.New("no longer waited for")

@@ -30,25 +30,26 @@ import (
 
 // PoolOptions configures a [Pool].
 type PoolOptions struct {
-	// Logger takes what went wrong; nil discards it.
+	// Logger takes errors; nil discards them.
 	Logger *slog.Logger
-	// Local serves what a sandbox's guest asks of its host, see Options.Local.
+	// Local serves the requests of a sandbox's guest to its host, see Options.Local.
 	Local func(id carrel.ID, c net.Conn)
-	// Network makes the daemon's ends of links; nil: no way out.
+	// Network makes the daemon's ends of links. If it is nil, there is no way out.
 	Network driver.Network
-	// Workers is how many processes there are at most; 0 is one for each processor.
+	// Workers is the largest number of processes; 0 is one for each processor.
 	Workers int
-	// MemoryMB bounds each; 0 is half of the host's.
+	// MemoryMB bounds the memory of each process; 0 is half of the host's.
 	MemoryMB int
-	// UID is the host user that they run as, if this process is root; 0 is 2000500000.
+	// UID is the processes' host user, if this process is root; 0 is 2000500000.
 	UID int
 }
 
-// Pool makes simulated sandboxes in worker processes, each in an empty place with no rights (package cell): what
-// a script might find in the interpreter, or in a library below it, is not in the daemon.
+// Pool makes simulated sandboxes in worker processes, each in an empty place with no rights
+// (package cell). If a script finds a fault in the interpreter, or in a library below it, it does
+// not reach the daemon.
 type Pool struct {
 	opts     PoolOptions
-	programs *programs // as the owners provide them; their files lie in the workers
+	programs *programs // from the owners; their files are in the workers
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,7 +63,7 @@ var (
 	_ driver.Reporter = (*Pool)(nil)
 )
 
-// crew is a worker as the daemon sees it.
+// crew is the daemon's view of a worker.
 type crew struct {
 	pool *Pool
 	line *line
@@ -71,11 +72,11 @@ type crew struct {
 	gone chan struct{} // closed when it has ended
 
 	sandboxes map[carrel.ID]*remote // guarded by Pool.mu
-	why       string                // how it ended, valid once gone is closed
+	why       string                // how it ended; valid after gone is closed
 }
 
-// NewPool returns the driver. It starts a worker with the first sandbox. Error: Unsupported when the program's main does not
-// call reexec.Run.
+// NewPool returns the driver. It starts a worker with the first sandbox. Error: Unsupported when
+// the program's main does not call reexec.Run.
 func NewPool(o PoolOptions) (*Pool, error) {
 	if !reexec.Ready() {
 		return nil, &carrel.Error{Op: "open sim driver", Kind: carrel.Unsupported, Err: errors.New("this program's main does not call reexec.Run")}
@@ -105,7 +106,7 @@ func NewPool(o PoolOptions) (*Pool, error) {
 // Info implements driver.Driver.
 func (p *Pool) Info() driver.Info { return (*Driver)(nil).Info() }
 
-// Probe implements driver.Driver: it starts a worker, which is then there for the first sandbox.
+// Probe implements driver.Driver. It starts a worker, which then serves the first sandbox.
 func (p *Pool) Probe(context.Context) error {
 	_, err := p.pick()
 	return err
@@ -114,7 +115,7 @@ func (p *Pool) Probe(context.Context) error {
 // Report implements driver.Reporter.
 func (p *Pool) Report(ctx context.Context) []driver.Finding { return nil }
 
-// Recover implements driver.Driver: a worker ends with the daemon that started it.
+// Recover implements driver.Driver. A worker ends with its daemon, so no sandbox can be recovered.
 func (p *Pool) Recover(ctx context.Context, h driver.Handle) (driver.Instance, error) {
 	return (*Driver)(nil).Recover(ctx, h)
 }
@@ -152,7 +153,7 @@ func (p *Pool) start() (*crew, error) {
 
 // run serves a worker until it ends.
 func (c *crew) run() {
-	_ = c.line.serve(c.handle) // the line breaks when it ends, or the pool
+	_ = c.line.serve(c.handle) // the line breaks when the worker or the pool ends
 	_ = c.cmd.Process.Kill()   // it may be the line alone
 	err := c.cmd.Wait()
 	p := c.pool
@@ -176,7 +177,7 @@ func (c *crew) run() {
 	}
 }
 
-// tail keeps the first and the last of what a worker says.
+// tail keeps the first and the last part of a worker's output.
 type tail struct {
 	mu    sync.Mutex
 	first bytes.Buffer
@@ -197,7 +198,8 @@ func (t *tail) String() string {
 	return strings.TrimSpace(t.first.String())
 }
 
-// pick returns the worker for one more sandbox: a new one while there may be more, else the one with the fewest.
+// pick returns the worker for a new sandbox. While there may be more workers it returns a new one,
+// else the one with the fewest sandboxes.
 func (p *Pool) pick() (*crew, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +233,7 @@ func (p *Pool) Create(ctx context.Context, spec driver.Spec) (driver.Instance, e
 	return p.make(ctx, message{Op: opCreate, Spec: &spec})
 }
 
-// make has a worker make a sandbox.
+// make makes a sandbox in a worker.
 func (p *Pool) make(ctx context.Context, m message) (driver.Instance, error) {
 	spec := m.Spec
 	fail := func(kind carrel.Kind, err error) (driver.Instance, error) {
@@ -259,7 +261,7 @@ func (p *Pool) make(ctx context.Context, m message) (driver.Instance, error) {
 		return fail(carrel.Unavailable, errGone)
 	}
 	c.sandboxes[spec.ID] = r
-	r.provided.Lock() // who provides programs from here on waits until there is a sandbox to be told
+	r.provided.Lock() // Provide waits until the worker has the sandbox
 	p.mu.Unlock()
 	defer r.provided.Unlock()
 	m.Names = p.programs.names(spec.ID)
@@ -278,7 +280,7 @@ func (p *Pool) make(ctx context.Context, m message) (driver.Instance, error) {
 	return r, nil
 }
 
-// forget takes a sandbox off the books.
+// forget removes a sandbox from the books.
 func (c *crew) forget(r *remote) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
@@ -287,7 +289,8 @@ func (c *crew) forget(r *remote) {
 	}
 }
 
-// handle serves what a worker asks. It may have been taken over: it gets nothing that its sandboxes do not have.
+// handle serves a worker's request. The worker may have been taken over. It gets only rights that
+// its sandboxes have.
 func (c *crew) handle(ctx context.Context, m message) message {
 	defer closeFiles(m.files)
 	c.pool.mu.Lock()
@@ -322,7 +325,7 @@ func (c *crew) handle(ctx context.Context, m message) message {
 		if c.pool.opts.Network == nil {
 			return message{Failed: failed(refused("attach link", r.id, unix.ENETUNREACH))}
 		}
-		// Attach owns the file, so it gets a copy.
+		// Attach owns its file, so give it a copy.
 		fd, err := unix.FcntlInt(m.files[0].Fd(), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return message{Failed: failed(os.NewSyscallError("dup", err))}
@@ -346,7 +349,7 @@ func (p *Pool) CanRestore(info driver.SnapshotInfo, _ driver.RestoreOptions) err
 	return canRestore(info)
 }
 
-// Restore implements driver.Restorer. The snapshot is read by the worker alone.
+// Restore implements driver.Restorer. Only the worker reads the snapshot.
 func (p *Pool) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, _ driver.RestoreOptions) (driver.Instance, error) {
 	if err := canRestore(info); err != nil {
 		return nil, err
@@ -384,7 +387,8 @@ func (p *Pool) SnapshotFiles(ctx context.Context, dir string, info driver.Snapsh
 	return &stream{r: out}, nil
 }
 
-// streamEnd is what a worker writes behind a stream that is whole: without it the worker has ended on the way.
+// streamEnd is the mark that a worker writes after a complete stream. Without it the worker ended
+// before the stream was complete.
 const streamEnd = "carrel: the end\n"
 
 // stream is a worker's stream without its end mark.
@@ -433,7 +437,7 @@ func (s *stream) Close() error {
 	return s.err
 }
 
-// Close implements driver.Driver: it ends the workers and what is in them.
+// Close implements driver.Driver. It ends the workers and their sandboxes.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -27,7 +27,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// makeSandbox makes a sandbox that the test's end destroys, and a connection to its guest.
+// makeSandbox makes a sandbox and a connection to its guest. The sandbox is destroyed when the test
+// ends.
 func makeSandbox(t *testing.T, d driver.Driver) (driver.Instance, *guest.Conn) {
 	t.Helper()
 	spec := driver.Spec{ID: carrel.NewID(), Dir: t.TempDir(), Limits: carrel.Limits{CPUs: 1, MemoryMB: 64, DiskMB: 64, Pids: 64}}
@@ -48,7 +49,7 @@ func makeSandbox(t *testing.T, d driver.Driver) (driver.Instance, *guest.Conn) {
 	return in, c
 }
 
-// sh runs a script in a sandbox.
+// shell runs a script in a sandbox.
 func shell(t *testing.T, c *guest.Conn, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -60,7 +61,7 @@ func shell(t *testing.T, c *guest.Conn, script string) string {
 	return string(res.Stdout) + string(res.Stderr)
 }
 
-// newPool opens a pool that the test's end closes.
+// newPool opens a pool. It is closed when the test ends.
 func newPool(t *testing.T, o sim.PoolOptions) *sim.Pool {
 	t.Helper()
 	p, err := sim.NewPool(o)
@@ -75,7 +76,7 @@ func newPool(t *testing.T, o sim.PoolOptions) *sim.Pool {
 	return p
 }
 
-// workers are the pids of this process's workers.
+// workers returns the pids of this process's workers.
 func workers(t *testing.T) (pids []int) {
 	t.Helper()
 	for _, pid := range proc.Children(os.Getpid()) {
@@ -86,8 +87,8 @@ func workers(t *testing.T) (pids []int) {
 	return pids
 }
 
-// TestWayOut asks for pages from sandboxes in this process and in workers: the wire's policy decides, by name, by address and
-// when it changes; without a network there is no way out at all.
+// TestWayOut requests pages from sandboxes in this process and in workers. The wire's policy
+// decides by name and by address, and may change. Without a network there must be no way out.
 func TestWayOut(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page of "+r.Host+"\n") }))
 	defer web.Close()
@@ -127,7 +128,7 @@ func TestWayOut(t *testing.T) {
 				t.Errorf("wget: %q", got)
 			}
 			for _, url := range []string{"http://bad.example.com/", "http://192.0.2.2/", "http://192.0.2.1/", web.URL, "http://localhost/", "http://169.254.169.254/latest/meta-data"} {
-				if got := shell(t, c, "curl -sS "+url+"; echo $?"); strings.Contains(got, "page of") || got == "0\n" { // a refusal may be a page that says so
+				if got := shell(t, c, "curl -sS "+url+"; echo $?"); strings.Contains(got, "page of") || got == "0\n" { // a refusal may be a page with an error
 					t.Errorf("%s: %q", url, got)
 				}
 			}
@@ -149,7 +150,8 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestWorkerHasNothing looks at a worker from outside: no capability, no file, no namespace of the host's, a filter.
+// TestWorkerHasNothing looks at a worker from outside. It must have no capability, no file and no
+// namespace of the host, and it must have a filter.
 func TestWorkerHasNothing(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 1})
 	_, c := makeSandbox(t, p)
@@ -188,15 +190,15 @@ func TestWorkerHasNothing(t *testing.T) {
 		}
 		for _, fd := range fds {
 			to, _ := os.Readlink(dir + "fd/" + fd.Name())
-			if strings.HasPrefix(to, "/") && to != "/dev/null" && !strings.HasPrefix(to, "/cpu.") { // the Go runtime reads its control group's share
+			if strings.HasPrefix(to, "/") && to != "/dev/null" && !strings.HasPrefix(to, "/cpu.") { // Go's runtime reads its control group's processor limit
 				t.Errorf("it has %s open", to)
 			}
 		}
 	}
 }
 
-// TestWorkerEnds kills one worker of two: what was in it has ended and says why, what is in the other goes on, and new
-// sandboxes find a new one.
+// TestWorkerEnds kills one of two workers. Its sandboxes must end with a reason, those of the other
+// must go on, and new sandboxes must get a new worker.
 func TestWorkerEnds(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 2})
 	first, c1 := makeSandbox(t, p)
@@ -231,7 +233,7 @@ func TestWorkerEnds(t *testing.T) {
 	}
 }
 
-// TestPoolClosed: nothing is made any more, and no process is left.
+// TestPoolClosed closes a pool. It must make no sandbox any more, and leave no process.
 func TestPoolClosed(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 2})
 	in, _ := makeSandbox(t, p)
@@ -249,14 +251,14 @@ func TestPoolClosed(t *testing.T) {
 	}
 }
 
-// TestPoolConformance runs it on sandboxes in worker processes.
+// TestPoolConformance runs the conformance suite on sandboxes in worker processes.
 func TestPoolConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) driver.Driver {
 		p, err := sim.NewPool(sim.PoolOptions{Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Probe(t.Context()); err != nil { // the worker is there before anything is counted
+		if err := p.Probe(t.Context()); err != nil { // start the worker before anything is counted
 			t.Fatal(err)
 		}
 		return p

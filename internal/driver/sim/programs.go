@@ -19,10 +19,11 @@ var (
 	_ driver.Programmer = (*Pool)(nil)
 )
 
-// programDir is where the files lie by which the shell finds programs of the owner's.
+// programDir is the directory of the files by which the shell finds an owner's programs.
 const programDir = "/usr/local/bin/"
 
-// programs are the owner's programs in a driver's sandboxes. They outlive an instance, since a pause ends that.
+// programs are the owners' programs in a driver's sandboxes. They outlive an instance, because a
+// pause ends the instance.
 type programs struct {
 	all map[string]carrel.Program // in every sandbox; fixed
 
@@ -39,7 +40,8 @@ func newPrograms(all []carrel.Program) *programs {
 	return p
 }
 
-// attach puts the programs' files on the disk of a new instance. A disk that is full of a sandbox's own files goes without.
+// attach writes the programs' files to the disk of a new instance. If the sandbox's own files fill
+// the disk, the programs' files are left out.
 func (p *programs) attach(id carrel.ID, disk *vfs.FS) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +54,7 @@ func (p *programs) attach(id carrel.ID, disk *vfs.FS) {
 	}
 }
 
-// detach forgets an instance's disk, unless another instance of the sandbox has come since.
+// detach forgets an instance's disk, unless the sandbox has a newer instance.
 func (p *programs) detach(id carrel.ID, disk *vfs.FS) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,12 +63,13 @@ func (p *programs) detach(id carrel.ID, disk *vfs.FS) {
 	}
 }
 
-// stub writes the file that leads to a program.
+// stub writes the file that stands for a program.
 func stub(disk *vfs.FS, name string) error {
 	return disk.Root().WriteFile(programDir+name, stubText(name), 0o755)
 }
 
-// mark stands before the names of the owner's programs in their files: an own git is not the machine's.
+// mark precedes the names of an owner's programs in their files. So an owner's git differs from the
+// machine's git.
 const mark = "/"
 
 func stubText(name string) []byte { return interp.Stub(mark + name) }
@@ -92,7 +95,7 @@ func (d *Driver) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
 	return sync.OnceFunc(func() { d.programs.remove(id, list) }), nil
 }
 
-// add gives a sandbox programs: all, or none with an error.
+// add gives a sandbox programs. It adds all of them, or none and returns an error.
 func (p *programs) add(id carrel.ID, list []carrel.Program) error {
 	const op = "provide programs"
 	p.mu.Lock()
@@ -130,14 +133,14 @@ func (p *programs) remove(id carrel.ID, list []carrel.Program) {
 	p.take(id, list)
 }
 
-// names are a sandbox's own programs.
+// names lists a sandbox's own programs.
 func (p *programs) names(id carrel.ID) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.given[id]))
 }
 
-// take takes programs away. p.mu is held.
+// take removes programs. The caller holds p.mu.
 func (p *programs) take(id carrel.ID, list []carrel.Program) {
 	disk := p.disks[id]
 	for _, one := range list {
@@ -155,8 +158,8 @@ func (p *programs) take(id carrel.ID, list []carrel.Program) {
 	}
 }
 
-// lookup is interp.Config.Lookup of one instance. A file that leads nowhere is left by who provided a program and has gone, or came
-// with the files of another sandbox.
+// lookup is interp.Config.Lookup of one instance. A file may lead to no program: its provider has
+// gone, or the file came with the files of another sandbox.
 func (i *instance) lookup(name string) tool.Command {
 	name, own := strings.CutPrefix(name, mark)
 	if !own {

@@ -12,10 +12,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/callback"
 )
 
-// maxCalls bounds the programs of one sandbox's owner that run at once.
+// maxCalls bounds the running calls of programs of one sandbox's owner.
 const maxCalls = 64
 
-// syncTime bounds how long a worker takes to hear of a sandbox's programs.
+// syncTime bounds the time in which a worker must accept a sandbox's programs.
 const syncTime = 30 * time.Second
 
 // Provide implements driver.Programmer.
@@ -25,7 +25,7 @@ func (p *Pool) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
 	}
 	if err := p.sync(id); err != nil {
 		p.programs.remove(id, list)
-		_ = p.sync(id) // what it has of them leads nowhere
+		_ = p.sync(id) // its files of these programs lead nowhere
 		return nil, err
 	}
 	return sync.OnceFunc(func() {
@@ -36,8 +36,8 @@ func (p *Pool) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
 	}), nil
 }
 
-// sync tells a sandbox's worker what programs it has now. It is told the whole, so that the last word is right whatever
-// came before it.
+// sync sends a sandbox's worker the list of its programs. It always sends the whole list, so that
+// the last message is right whatever came before.
 func (p *Pool) sync(id carrel.ID) error {
 	r := p.sandbox(id)
 	if r == nil {
@@ -55,7 +55,7 @@ func (p *Pool) sync(id carrel.ID) error {
 	return err
 }
 
-// sandbox finds a sandbox in its worker, nil if there is none.
+// sandbox finds a sandbox in its worker; nil if there is none.
 func (p *Pool) sandbox(id carrel.ID) *remote {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,8 @@ func (r *remote) call(conn net.Conn, name string) error {
 		}
 		_ = conn.SetReadDeadline(time.Time{})
 		about.Name = p.Name
-		// What goes wrong is seen at the other end. The sandbox's end closes the connection, and so ends the program's context.
+		// The other end sees errors. When the sandbox ends it closes the connection, which ends the
+		// program's context.
 		_ = callback.Answer(context.Background(), conn, r.id, about, func(ctx context.Context, c *carrel.ProgramCall) int { return runProgram(ctx, p, c) })
 	}
 	if !r.serve(serve, conn, &r.calls, maxCalls) {

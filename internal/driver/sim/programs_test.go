@@ -22,10 +22,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// await waits until something is closed.
+// await waits until a channel is closed.
 func await(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -35,7 +35,7 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// tryPrograms are programs that do what programs may do.
+// tryPrograms are programs that use everything that programs may use.
 func tryPrograms(began chan<- struct{}, ended *atomic.Int64) []carrel.Program {
 	return []carrel.Program{
 		{Name: "up", Help: "how", Run: func(_ context.Context, c *carrel.ProgramCall) int {
@@ -75,7 +75,8 @@ func tryPrograms(began chan<- struct{}, ended *atomic.Int64) []carrel.Program {
 	}
 }
 
-// TestProgramsInWorkers runs programs of an owner's, which are functions of this process, in sandboxes of another.
+// TestProgramsInWorkers runs an owner's programs, which are functions of this process, in sandboxes
+// of another process.
 func TestProgramsInWorkers(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 1})
 	in, c := makeSandbox(t, p)
@@ -98,13 +99,13 @@ func TestProgramsInWorkers(t *testing.T) {
 		"printf 'lazy\\n' > s; sh s; command -v lazy":                        "lazy\n/usr/local/bin/lazy\n",
 		"up \"$(head -c 100000 /dev/zero | tr '\\0' y)\" </dev/null | wc -c": "100016\nerr\n",
 		"waits & sleep 0.1; kill $!; wait $!; echo $?":                       "143\n",
-		"env true; echo $?":                                                  "77\n", // what it was given goes before /usr/bin
+		"env true; echo $?":                                                  "77\n", // provided programs come before /usr/bin
 	} {
 		if got := shell(t, c, line); got != want {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}
-	// They are flood, and waits twice.
+	// These are flood, and waits twice.
 	testenv.EventuallyNil(t, "three programs hear that their process has ended", func() error {
 		if n := ended.Load(); n != 3 {
 			return fmt.Errorf("%d have", n)
@@ -140,7 +141,7 @@ func idOf(t *testing.T, in driver.Instance) carrel.ID {
 	return carrel.ID(id)
 }
 
-// again makes a sandbox of a snapshot.
+// again makes a sandbox from a snapshot.
 func again(t *testing.T, p *sim.Pool, id carrel.ID, dir string, info driver.SnapshotInfo) *guest.Conn {
 	t.Helper()
 	spec := driver.Spec{ID: id, Dir: t.TempDir(), Limits: carrel.Limits{CPUs: 1, MemoryMB: 64, DiskMB: 64, Pids: 64}}
@@ -161,8 +162,9 @@ func again(t *testing.T, p *sim.Pool, id carrel.ID, dir string, info driver.Snap
 	return c
 }
 
-// TestProgramsStay provides programs to a sandbox that is kept and comes back, in another worker even: it has them, those of
-// its time away too. A fork has files that lead nowhere, says so, and may be given programs of its own.
+// TestProgramsStay provides programs to a sandbox that is paused and resumed, also in another
+// worker. It must have them again, also those provided during the pause. A fork has files that lead
+// to no program. It must say so, and may be given programs of its own.
 func TestProgramsStay(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 2})
 	in, c := makeSandbox(t, p)
@@ -210,8 +212,8 @@ func TestProgramsStay(t *testing.T) {
 	}
 }
 
-// TestProgramsOutliveWorkers kills a worker while a program of its sandbox's runs: the program is told, and another sandbox
-// of that name has its programs.
+// TestProgramsOutliveWorkers kills a worker while a program of its sandbox runs. The program must
+// be told. A new sandbox with the same ID must have the programs.
 func TestProgramsOutliveWorkers(t *testing.T) {
 	p := newPool(t, sim.PoolOptions{Workers: 1})
 	in, c := makeSandbox(t, p)

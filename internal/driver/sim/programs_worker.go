@@ -9,10 +9,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/callback"
 )
 
-// Programs run in the daemon, or behind it. A worker knows their names alone: a run of one is a connection to the daemon, on
-// which the two ends of package callback talk.
+// Programs run in the daemon, or behind it. A worker knows only their names. To run one it makes a
+// connection to the daemon, on which the two ends of package callback talk.
 
-// setPrograms makes a sandbox's programs those with these names. Those that it has already stay as they are.
+// setPrograms replaces a sandbox's programs by those with these names. Programs that it has already
+// stay as they are.
 func (w *worker) setPrograms(id carrel.ID, names []string) error {
 	p := w.driver.programs
 	p.mu.Lock()

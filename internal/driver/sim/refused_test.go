@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// TestRefusal: a simulated sandbox is told of refusals as any other; it has no sockets,
-// so no program is named.
+// TestRefusal checks that a simulated sandbox is told of refusals like any other. It has no
+// sockets, so the refusal names no program.
 func TestRefusal(t *testing.T) {
 	d := sim.New(sim.Options{})
 	t.Cleanup(func() { _ = d.Close() })

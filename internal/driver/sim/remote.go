@@ -24,13 +24,13 @@ type remote struct {
 	done chan struct{} // closed at its end
 	exit driver.Exit   // valid once done is closed
 
-	provided sync.Mutex // held while the worker is told of programs; taken before Pool.mu is let go, never the other way
+	provided sync.Mutex // held while the worker is told of programs; may be taken under Pool.mu, never the reverse
 
 	mu    sync.Mutex
 	ended bool
 	links map[driver.Link]struct{}
 	conns map[net.Conn]struct{} // to the host, being served
-	dials int                   // of these, those that ask the host
+	dials int                   // of these, connections that ask the host
 	calls int                   // and those that run programs
 	local sync.WaitGroup
 }
@@ -43,7 +43,7 @@ var (
 // Handle implements driver.Instance.
 func (r *remote) Handle() driver.Handle { return r.handle }
 
-// streamPair makes a connection.
+// streamPair makes a connection and returns both ends.
 func streamPair() (a, b *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func streamPair() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "sim"), os.NewFile(uintptr(fds[1]), "sim"), nil
 }
 
-// ask asks the worker about this sandbox.
+// ask sends the worker a request about this sandbox.
 func (r *remote) ask(ctx context.Context, op string, m message) (message, error) {
 	select {
 	case <-r.done:
@@ -134,7 +134,7 @@ func (r *remote) Wait(ctx context.Context) (driver.Exit, error) {
 func (r *remote) Destroy(ctx context.Context) error {
 	_, err := r.ask(ctx, "destroy sandbox", message{Op: opDestroy})
 	switch carrel.KindOf(err) {
-	case "", carrel.NotFound: // NotFound: by another, or with its worker
+	case "", carrel.NotFound: // NotFound: another call destroyed it, or its worker ended
 	case carrel.Unavailable:
 		select {
 		case <-r.crew.gone:
@@ -149,7 +149,7 @@ func (r *remote) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// end marks its end and closes what it had of the daemon.
+// end marks the sandbox's end and closes its connections to the daemon.
 func (r *remote) end(e driver.Exit) {
 	r.once.Do(func() {
 		r.mu.Lock()
@@ -170,18 +170,20 @@ func (r *remote) end(e driver.Exit) {
 	<-r.done
 }
 
-// keep has a link closed at the end; false is after it. A new link takes the place of the old.
+// keep records a link, which end closes. It returns false after the end. A new link replaces the
+// old one.
 func (r *remote) keep(l driver.Link) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
 		return false
 	}
-	r.links = map[driver.Link]struct{}{l: {}} // Attach has closed the one before
+	r.links = map[driver.Link]struct{}{l: {}} // Attach has closed the earlier one
 	return true
 }
 
-// serve runs what serves a connection to the host; false is after the end, or when there are as many of its sort as may be.
+// serve runs fn, which serves a connection to the host. It returns false after the end, or when
+// there are already most connections of this sort.
 func (r *remote) serve(fn func(), c net.Conn, sort *int, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

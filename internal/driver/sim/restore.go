@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// CanRestore implements driver.Restorer: snapshots of this driver and format.
+// CanRestore implements driver.Restorer. It accepts snapshots of this driver and format.
 func (d *Driver) CanRestore(info driver.SnapshotInfo, _ driver.RestoreOptions) error {
 	return canRestore(info)
 }
@@ -36,7 +36,7 @@ func canRestore(info driver.SnapshotInfo) error {
 		Hint: "restore it with the version of carrel that made it"}
 }
 
-// Restore implements driver.Restorer. Nothing of dir is needed after it.
+// Restore implements driver.Restorer. It needs dir only until it returns.
 func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec, opts driver.RestoreOptions) (driver.Instance, error) {
 	if err := d.CanRestore(info, opts); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	return d.restore(ctx, f, spec)
 }
 
-// restore makes a sandbox of a snapshot's file.
+// restore makes a sandbox from a snapshot's file.
 func (d *Driver) restore(ctx context.Context, f *os.File, spec driver.Spec) (driver.Instance, error) {
 	files, template, err := d.load(ctx, f, spec)
 	if err != nil {
@@ -82,9 +82,8 @@ func (d *Driver) load(ctx context.Context, f *os.File, spec driver.Spec) (files,
 	return files, template, nil
 }
 
-// SnapshotFiles implements driver.Restorer. What lies below everything is the
-// built-in template of this very build: files that no sandbox ever changed are not
-// in a snapshot.
+// SnapshotFiles implements driver.Restorer. The root image is the built-in template of this build.
+// Files that no sandbox changed are not in a snapshot.
 func (d *Driver) SnapshotFiles(ctx context.Context, dir string, info driver.SnapshotInfo, spec driver.Spec) (io.ReadCloser, error) {
 	if err := d.CanRestore(info, driver.RestoreOptions{}); err != nil {
 		return nil, err

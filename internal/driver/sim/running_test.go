@@ -13,11 +13,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 )
 
-// moment matches what a fork says of its files. Between the truncating and the writing of a file it is empty.
+// moment matches a fork's report about its files. Between the truncation and the writing of a file,
+// the file is empty.
 var moment = regexp.MustCompile(`^a=(\d*) b=(\d*) 4000000$`)
 
-// TestSnapshotOfRunning takes snapshots while a command writes two files in turn. None
-// may stop it, and each must be of one moment: the second file is never ahead.
+// TestSnapshotOfRunning takes snapshots while a command writes two files in turn. No snapshot may
+// stop the command. Each must show one moment: the second file is never ahead of the first.
 func TestSnapshotOfRunning(t *testing.T) {
 	in, c := box(t, small)
 	sh(t, c, "cd /tmp; echo 0 > a; echo 0 > b; mkfifo pipe; head -c 4000000 /dev/zero > large")

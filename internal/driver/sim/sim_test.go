@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestConformance runs the suite that makes a driver done.
+// TestConformance runs the driver conformance suite.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) driver.Driver { return sim.New(sim.Options{}) }})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// A snapshot is one file: a line that names the format, what the sandbox's files are
-// beyond the template as package vfs writes it, and the SHA-256 of all before.
+// A snapshot is one file: a line that names the format, the sandbox's changes to the template in
+// the form of package vfs, and the SHA-256 of all before.
 const (
 	snapshotFile  = "files"
 	snapshotBuild = "sim 1" // also the line
@@ -28,17 +28,16 @@ var (
 	_ driver.Restorer    = (*Driver)(nil)
 )
 
-// Snapshot implements driver.Snapshotter: the files of one moment, on top of the
-// template. Processes do not survive, whatever was asked for. Commands run on
-// meanwhile: what is written out is a copy of that moment, which costs them nothing but
-// that they copy what they change from then on.
+// Snapshot implements driver.Snapshotter. It saves the files of one moment, as changes to the
+// template, and never processes. Commands go on during the snapshot: it writes a copy of that
+// moment. The only cost to them is that they copy the data that they change from then on.
 func (i *instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	return newSnapshot(ctx, i.id, dir, func(f *os.File) (driver.SnapshotInfo, error) { return i.snapshot(ctx, f) })
 }
 
 const opSnap = "snapshot sandbox"
 
-// newSnapshot has write fill a snapshot's new file, which is removed again after an error.
+// newSnapshot calls write to fill a snapshot's new file. After an error it removes the file.
 func newSnapshot(ctx context.Context, id carrel.ID, dir string, write func(*os.File) (driver.SnapshotInfo, error)) (driver.SnapshotInfo, error) {
 	fail := func(err error) (driver.SnapshotInfo, error) {
 		return driver.SnapshotInfo{}, &carrel.Error{Op: opSnap, Kind: writeKind(ctx, err), ID: id, Err: err}
@@ -112,7 +111,7 @@ func (i *instance) encode(ctx context.Context, f *os.File) error {
 	return buf.Flush()
 }
 
-// bounded is a file that a context may stop the writing of.
+// bounded is a file whose writes fail when a context has ended.
 type bounded struct {
 	ctx context.Context
 	f   *os.File
@@ -125,9 +124,9 @@ func (b bounded) Write(p []byte) (int, error) {
 	return b.f.Write(p)
 }
 
-// openSnapshot opens a snapshot's file. What is in it is checked by readSnapshot.
+// openSnapshot opens a snapshot's file. readSnapshot checks its content.
 func openSnapshot(dir string) (*os.File, error) {
-	// A link is refused, and a pipe does not make us wait.
+	// The flags refuse a link, and a pipe does not block.
 	f, err := os.OpenFile(filepath.Join(dir, snapshotFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, damaged(err)
@@ -135,8 +134,7 @@ func openSnapshot(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// readSnapshot checks all of a snapshot's file that needs no reading of its parts. The bytes between the first line and the
-// sum are body.
+// readSnapshot checks a snapshot's first line and checksum. body is the bytes between the two.
 func readSnapshot(ctx context.Context, f *os.File) (body *io.SectionReader, err error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -159,7 +157,7 @@ func readSnapshot(ctx context.Context, f *os.File) (body *io.SectionReader, err 
 	return io.NewSectionReader(f, int64(len(magic)), size-int64(len(magic))), nil
 }
 
-// checkSum compares the sum at the end of a snapshot with what is before it.
+// checkSum compares the checksum at the end of a snapshot with the bytes before it.
 func checkSum(ctx context.Context, f *os.File, size int64) error {
 	sum := sha256.New()
 	r := io.NewSectionReader(f, 0, size)
@@ -188,7 +186,7 @@ func checkSum(ctx context.Context, f *os.File, size int64) error {
 
 const opRestore = "restore snapshot"
 
-// damaged is the error of a snapshot that is not one.
+// damaged is the error for a file that is no valid snapshot.
 func damaged(err error) error {
 	return &carrel.Error{Op: opRestore, Kind: carrel.Invalid, Err: fmt.Errorf("the snapshot is damaged: %w", err),
 		Hint: "take it from where it was kept again, or use another one"}

@@ -60,7 +60,7 @@ func sh(t testing.TB, c *guest.Conn, script string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// TestSnapshotSize checks that an idle sandbox costs next to nothing to keep.
+// TestSnapshotSize checks that the snapshot of an idle sandbox is very small.
 func TestSnapshotSize(t *testing.T) {
 	in, _ := box(t, small)
 	dir := t.TempDir()
@@ -133,7 +133,7 @@ printf begin > mid; truncate -s 500000 mid; printf middle >> mid; truncate -s 90
 	}
 }
 
-// TestHostileSnapshot restores files that have a right sum and are wrong all the same.
+// TestHostileSnapshot restores files with a right checksum and wrong content.
 func TestHostileSnapshot(t *testing.T) {
 	const magic = "carrel sim 1\n"
 	signed := func(body string) []byte {
@@ -175,7 +175,7 @@ func TestHostileSnapshot(t *testing.T) {
 			}
 		}
 	}
-	// What is no plain file is not read, and nobody waits for it.
+	// A file that is not a plain file must not be read, and must not block.
 	for name, mk := range map[string]func(string) error{
 		"pipe":   func(n string) error { return syscall.Mkfifo(n, 0o600) },
 		"device": func(n string) error { return os.Symlink("/dev/zero", n) },
@@ -194,8 +194,8 @@ func TestHostileSnapshot(t *testing.T) {
 	}
 }
 
-// TestDestroyEndsStreams checks that whoever reads from a sandbox that is destroyed
-// is told, and does not wait.
+// TestDestroyEndsStreams destroys a sandbox while others read from it. Every reader must get an
+// error and not hang.
 func TestDestroyEndsStreams(t *testing.T) {
 	in, c := box(t, small)
 	var wg sync.WaitGroup
@@ -259,7 +259,7 @@ func TestDestroyEndsStreams(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSnapshotHammer snapshots, restores, uses and destroys from many goroutines.
+// TestSnapshotHammer takes snapshots, restores, uses and destroys sandboxes from many goroutines.
 func TestSnapshotHammer(t *testing.T) {
 	root, driverOne := t.TempDir(), sim.New(sim.Options{})
 	var next atomic.Int64
@@ -310,7 +310,7 @@ func TestSnapshotHammer(t *testing.T) {
 			}
 		})
 	}
-	wg.Go(func() { // the original is written to all the time
+	wg.Go(func() { // writes to the original all the time
 		for i := range 20 * rounds {
 			if _, err := c.Files("root").Write(t.Context(), "/tmp/noise", strings.NewReader(strings.Repeat("x", i*100))); err != nil {
 				t.Error(err)
@@ -323,8 +323,8 @@ func TestSnapshotHammer(t *testing.T) {
 	}
 }
 
-// generation restores a snapshot, changes it by one, keeps that, and destroys the
-// sandbox while something runs in it and a snapshot may be under way.
+// generation restores a snapshot, changes it by one, and takes a new snapshot. Then it destroys the
+// sandbox while a command runs in it and a snapshot may be under way.
 func generation(t *testing.T, d *sim.Driver, dir string, info driver.SnapshotInfo, n int, keep func(driver.Instance, int) error) error {
 	in, err := d.Restore(t.Context(), dir, info, driver.Spec{ID: carrel.NewID(), Limits: small}, driver.RestoreOptions{})
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *system) Start(cmd agent.Cmd) (agent.Proc, error) {
 	return p, nil
 }
 
-// DialLoopback implements agent.System: nothing in here can listen.
+// DialLoopback implements agent.System. No program in a simulated sandbox can listen.
 func (s *system) DialLoopback(_ context.Context, port uint16) (net.Conn, error) {
 	return nil, fmt.Errorf("port %d: %w", port, syscall.ECONNREFUSED)
 }
@@ -72,7 +72,7 @@ func (s *system) Metrics() (agent.Metrics, error) {
 		MemUsed: s.i.machine.Usage().Memory, DiskTotal: quota, DiskUsed: used}, nil
 }
 
-// Identify implements agent.System. The clock is the host's and is right already.
+// Identify implements agent.System. The clock is the host's, so it is right already.
 func (s *system) Identify(hostname string, _ time.Time) error {
 	if hostname != "" {
 		s.i.machine.SetHostname(hostname)
@@ -80,7 +80,7 @@ func (s *system) Identify(hostname string, _ time.Time) error {
 	return nil
 }
 
-// proc is a process of the simulated shell as the agent's.
+// proc is a process of the simulated shell, in the agent's form.
 type proc struct {
 	p            *interp.Process
 	in, out, err *interp.Pipe // in may be nil

@@ -17,14 +17,14 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// tarStream makes a tar stream of differences as it is read. No goroutine stands
-// behind it: whoever stops reading leaves nothing.
+// tarStream makes a tar stream of differences while it is read. It uses no goroutine, so a reader
+// that stops leaves nothing behind.
 type tarStream struct {
 	mu    sync.Mutex
 	delta *vfs.Delta
 	tw    *tar.Writer
 	out   bytes.Buffer // what was made and not read
-	body  *fileBody    // of the entry under way, or nil
+	body  *fileBody    // of the present entry, or nil
 	err   error
 }
 
@@ -83,7 +83,7 @@ func (s *tarStream) more() error {
 	return s.entry(x)
 }
 
-// devices are the numbers of the devices there are, as on Linux.
+// devices are the minor numbers of the existing devices, as on Linux.
 var devices = map[string]int64{"null": 3, "zero": 5, "full": 7, "random": 9}
 
 // entry writes an entry's header and begins its contents.
@@ -96,7 +96,7 @@ func (s *tarStream) entry(x vfs.Difference) error {
 	i := x.Info
 	h.Uid, h.Gid, h.ModTime, h.Mode = int(i.UID), int(i.GID), i.Modified, unixMode(i.Mode)
 	for k, v := range x.Attrs {
-		if k != "" && !strings.ContainsAny(k, "=\x00") { // the others no PAX record can hold
+		if k != "" && !strings.ContainsAny(k, "=\x00") { // no PAX record can hold the others
 			if h.PAXRecords == nil {
 				h.PAXRecords = map[string]string{}
 			}
@@ -123,7 +123,7 @@ func (s *tarStream) entry(x vfs.Difference) error {
 	return s.tw.WriteHeader(h)
 }
 
-// file begins a plain file. One with holes to speak of is written without them.
+// file begins a plain file. If it has large holes, they are left out.
 func (s *tarStream) file(h *tar.Header, x vfs.Difference) error {
 	const worth = 64 << 10
 	if x.Info.Size-x.Info.Used < worth {
@@ -134,7 +134,7 @@ func (s *tarStream) file(h *tar.Header, x vfs.Difference) error {
 		s.body = newFileBody(x, s.tw, x.Info.Size, true)
 		return nil
 	}
-	if err := s.tw.Flush(); err != nil { // the padding of the entry before
+	if err := s.tw.Flush(); err != nil { // writes the padding of the previous entry
 		return err
 	}
 	var pieces []sparsetar.Piece
@@ -167,7 +167,7 @@ func newFileBody(x vfs.Difference, w io.Writer, size int64, dense bool) *fileBod
 	return b
 }
 
-// next writes one block, with the hole before it when holes are written out.
+// next writes one block. If holes are written out, it first writes the hole before the block.
 func (b *fileBody) next() (done bool, err error) {
 	off, data, ok := b.pull()
 	switch {
@@ -185,7 +185,7 @@ func (b *fileBody) next() (done bool, err error) {
 	return false, err
 }
 
-// zeros writes a hole of less than a block or so.
+// zeros writes a small hole, of about a block at most.
 func (b *fileBody) zeros(n int64) error {
 	if n > 0 {
 		b.at += n
@@ -195,7 +195,7 @@ func (b *fileBody) zeros(n int64) error {
 	return nil
 }
 
-// unixMode is a mode in the numbers that tar has.
+// unixMode converts a mode to tar's form.
 func unixMode(m fs.FileMode) int64 {
 	out := int64(m.Perm())
 	for bit, unix := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {

@@ -40,7 +40,7 @@ func box(t testing.TB, l carrel.Limits) (driver.Instance, *guest.Conn) {
 	return in, c
 }
 
-// screen collects what a terminal shows.
+// screen collects the output of a terminal.
 type screen struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -52,7 +52,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return s.buf.Write(b)
 }
 
-// want waits until the screen shows text, and forgets all up to it.
+// want waits until the screen shows text. It drops the output up to there.
 func (s *screen) want(t testing.TB, text string) {
 	t.Helper()
 	testenv.EventuallyNil(t, "the screen shows a text", func() error {
@@ -67,7 +67,7 @@ func (s *screen) want(t testing.TB, text string) {
 	})
 }
 
-// TestTerminal is an interactive session as the SDKs start one.
+// TestTerminal runs an interactive session, started as the SDKs start one.
 func TestTerminal(t *testing.T) {
 	_, c := box(t, carrel.Limits{MemoryMB: 64, DiskMB: 64, Pids: 64})
 	var s screen
@@ -129,7 +129,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that sim says what it can't do.
+// TestRefusals checks that sim reports actions that it can't do.
 func TestRefusals(t *testing.T) {
 	in, c := box(t, carrel.Limits{MemoryMB: 16, DiskMB: 1, Pids: 8})
 	for _, x := range []struct {

@@ -18,7 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// Inside is the sandbox's end of its network link: the only way out. Package wire has one.
+// Inside is the sandbox's end of its network link, and the only way out. Package wire implements
+// it.
 type Inside interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	Close() error
@@ -27,7 +28,8 @@ type Inside interface {
 // linkMTU is the frame size of a simulated sandbox's link.
 const linkMTU = 16000
 
-// LinkBy makes links in this process: network takes the daemon's end, and inside makes the sandbox's of the other.
+// LinkBy makes links in this process. network takes the daemon's end of a link, and inside makes
+// the sandbox's end.
 func LinkBy(network driver.Network, inside func(fd *os.File, mtu int) (Inside, error)) func(context.Context, carrel.ID) (Inside, error) {
 	return func(ctx context.Context, id carrel.ID) (Inside, error) {
 		host, mine, err := linkPair()
@@ -66,7 +68,7 @@ func linkPair() (host, inside *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "link"), os.NewFile(uintptr(fds[1]), "link"), nil
 }
 
-// way is a sandbox's way out: a link that is made when it is first asked for, so that most sandboxes have none.
+// way is a sandbox's way out. Its link is made at the first request, so most sandboxes have none.
 type way struct {
 	i     *instance
 	link  func(context.Context, carrel.ID) (Inside, error)
@@ -76,10 +78,10 @@ type way struct {
 	closed bool
 	inside Inside
 	via    *outside.HTTP
-	own    []byte // the sandbox's authority, as via trusts it
+	own    []byte // the sandbox's authority that via now trusts
 }
 
-// newWay returns the way out that o gives, nil for none.
+// newWay returns the way out that o allows; nil for none.
 func newWay(i *instance, o Options) *way {
 	if o.Link == nil {
 		return nil
@@ -87,7 +89,7 @@ func newWay(i *instance, o Options) *way {
 	return &way{i: i, link: o.Link, roots: o.Roots}
 }
 
-// http is the way as programs have it.
+// http returns the way out in the form that programs use.
 func (w *way) http() tool.HTTP {
 	if w == nil {
 		return nil
@@ -104,8 +106,8 @@ func (w *way) Do(ctx context.Context, r *tool.Request) (*tool.Response, error) {
 	return via.Do(ctx, r)
 }
 
-// open makes the link, if that is not done. What is trusted may have changed with the sandbox's rules: then there is a new start,
-// and what is under way goes on as it began.
+// open makes the link if there is none. The sandbox's rules may have changed the trusted authority.
+// Then open starts anew; running requests go on with the old one.
 func (w *way) open(ctx context.Context) (*outside.HTTP, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

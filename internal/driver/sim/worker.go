@@ -21,14 +21,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// workerName is the part that a worker plays.
+// workerName is the name of a worker's part.
 const workerName = "carrel-sim"
 
 // lineFD is the worker's end of the line.
 const lineFD = 3
 
-// Parts returns the parts of this driver for [reexec.Run]. inside makes the sandboxes' ends of their links, as
-// [LinkBy] wants it.
+// Parts returns the parts of this driver for [reexec.Run]. inside makes the sandboxes' ends of
+// their links, as for [LinkBy].
 func Parts(inside func(fd *os.File, mtu int) (Inside, error)) reexec.Parts {
 	return reexec.Parts{workerName: func() {
 		if err := work(inside); err != nil {
@@ -39,7 +39,7 @@ func Parts(inside func(fd *os.File, mtu int) (Inside, error)) reexec.Parts {
 	}}
 }
 
-// worker is a process with simulated sandboxes and nothing else.
+// worker is a process that holds only simulated sandboxes.
 type worker struct {
 	driver *Driver
 	line   *line
@@ -49,9 +49,10 @@ type worker struct {
 	sandboxes map[carrel.ID]*instance
 }
 
-// work is a worker's life. It reads what it needs of the host, gives up all rights, and serves until the daemon has gone.
+// work is the whole run of a worker. It reads the files that it needs of the host, gives up all
+// rights, and serves until the daemon has gone.
 func work(inside func(fd *os.File, mtu int) (Inside, error)) error {
-	time.Local = time.UTC // or the first use of it looks for the host's time zone
+	time.Local = time.UTC // else its first use reads the host's time zone file
 	memory, err := strconv.ParseUint(os.Args[1], 10, 64)
 	if err != nil {
 		return fmt.Errorf("memory limit: %w", err)
@@ -77,14 +78,14 @@ func work(inside func(fd *os.File, mtu int) (Inside, error)) error {
 	return nil
 }
 
-// loaded has a pool read what it would read later.
+// loaded makes a pool read now the files that it would read later.
 func loaded(pool *x509.CertPool) *x509.CertPool {
 	c := pool.Clone()
 	_ = c.Equal(x509.NewCertPool())
 	return c
 }
 
-// handle serves one request of the daemon's.
+// handle serves one request of the daemon.
 func (w *worker) handle(ctx context.Context, m message) message {
 	defer func() { closeFiles(m.files) }()
 	switch m.Op {
@@ -125,23 +126,23 @@ func (w *worker) find(id carrel.ID) *instance {
 	return w.sandboxes[id]
 }
 
-// forget takes a sandbox off the books, with its programs.
+// forget removes a sandbox, with its programs, from the books.
 func (w *worker) forget(i *instance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sandboxes[i.id] == i {
 		delete(w.sandboxes, i.id)
-		_ = w.setPrograms(i.id, nil) // nothing is added, so nothing fails
+		_ = w.setPrograms(i.id, nil) // it adds none, so it can't fail
 	}
 }
 
-// create makes a sandbox, afresh or from a snapshot.
+// create makes a sandbox, fresh or from a snapshot.
 func (w *worker) create(ctx context.Context, m message) error {
 	if m.Spec == nil {
 		return errors.New("no spec")
 	}
 	var in driver.Instance
-	err := w.setPrograms(m.Spec.ID, m.Names) // no disk is there yet: they are put on it as it comes
+	err := w.setPrograms(m.Spec.ID, m.Names) // there is no disk yet: attach writes their files later
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (w *worker) create(ctx context.Context, m message) error {
 	return nil
 }
 
-// files writes what a snapshot holds as a tar stream.
+// files writes a snapshot's files as a tar stream.
 func (w *worker) files(ctx context.Context, m *message) error {
 	if m.Spec == nil || len(m.files) != 2 {
 		return errors.New("no snapshot")
@@ -173,18 +174,18 @@ func (w *worker) files(ctx context.Context, m *message) error {
 	}
 	out := m.files[1]
 	m.files = m.files[:1]
-	go func() { // the answer says that it begins, and streamEnd that it is whole
+	go func() { // the answer reports the start; streamEnd reports completeness
 		defer out.Close()
 		stream := newTarStream(files.Delta(template))
 		defer stream.Close()
 		if _, err := io.Copy(out, stream); err == nil {
-			_, _ = io.WriteString(out, streamEnd) // a reader that has gone wants no more
+			_, _ = io.WriteString(out, streamEnd) // a reader that has gone needs no mark
 		}
 	}()
 	return nil
 }
 
-// accept has a sandbox's guest serve a connection.
+// accept hands a connection to a sandbox's guest.
 func (i *instance) accept(ctx context.Context, m *message) error {
 	if len(m.files) != 1 {
 		return errors.New("no connection")
@@ -208,7 +209,7 @@ func (i *instance) accept(ctx context.Context, m *message) error {
 	return nil
 }
 
-// fileConn makes a connection of a socket's file, which stays open.
+// fileConn makes a connection from a socket's file. The file stays open.
 func fileConn(f *os.File) (*net.UnixConn, error) {
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -222,14 +223,14 @@ func fileConn(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// hostConn is a connection from the daemon, whom the guest trusts.
+// hostConn is a connection from the daemon. The guest trusts it.
 type hostConn struct {
 	*net.UnixConn
 	closed func()
 	once   sync.Once
 }
 
-// RemoteAddr says that it is the daemon's.
+// RemoteAddr returns the daemon's address.
 func (c *hostConn) RemoteAddr() net.Addr { return hostAddr }
 
 // Close closes it.
@@ -238,7 +239,7 @@ func (c *hostConn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// socketPair makes a connection of which one end is to go to another process.
+// socketPair makes a connection. One end is for another process.
 func socketPair() (mine *net.UnixConn, theirs *os.File, err error) {
 	a, b, err := streamPair()
 	if err != nil {
@@ -252,7 +253,7 @@ func socketPair() (mine *net.UnixConn, theirs *os.File, err error) {
 	return mine, b, nil
 }
 
-// local asks the daemon to serve a sandbox's question to its host.
+// local asks the daemon to serve a sandbox's request to its host.
 func (w *worker) local(id carrel.ID, c net.Conn) {
 	mine, theirs, err := socketPair()
 	if err != nil {
@@ -273,7 +274,7 @@ func (w *worker) local(id carrel.ID, c net.Conn) {
 	both.Wait()
 }
 
-// link has the daemon attach a sandbox's link.
+// link asks the daemon to attach a sandbox's link.
 func (w *worker) link(ctx context.Context, id carrel.ID) (Inside, error) {
 	host, mine, err := linkPair()
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// account is a line of /etc/passwd, as far as it matters here.
+// account holds the fields of a line of /etc/passwd that this package needs.
 type account struct{ name, uid string }
 
-// user turns an image's USER, a name or number with or without a group, into the
-// name of an account, because the guest's protocol knows names only. The group is
-// the account's own. Without USER it is the account "user" if there is one, as
-// E2B's images have, and root otherwise.
+// user turns an image's USER into the name of an account, because the guest's protocol knows only
+// names. USER is a name or number, with or without a group. The group of the result is the
+// account's own. Without USER it is the account "user" if there is one, as in E2B's images, and
+// root otherwise.
 //
-// Images made for one program often have no accounts at all, and run as a bare
-// number; a root, and an account for the number, are then added to /etc/passwd.
+// Images made for one program often have no accounts at all and run as a bare number. Then accounts
+// for root and for that number are added to /etc/passwd.
 func (t *Tree) user(spec string) (string, error) {
 	name, group, _ := strings.Cut(spec, ":")
 	passwd, err := t.readSmall("/etc/passwd", 1<<20)

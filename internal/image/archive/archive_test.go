@@ -26,7 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/archive"
 )
 
-// entry is one entry of a test archive; the zero type is a regular file.
+// entry is one entry of a test archive. Without a type it is a regular file.
 type entry struct {
 	name string
 	typ  byte
@@ -35,7 +35,7 @@ type entry struct {
 	mode int64
 	uid  int
 	pax  map[string]string
-	size int64 // claimed, instead of the body's
+	size int64 // written in the header instead of the body's size
 }
 
 var when = time.Unix(1_600_000_000, 987654321)
@@ -78,7 +78,7 @@ func importer(t testing.TB, limits archive.Limits) archive.Importer {
 	return archive.Importer{Limits: limits, NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") }}
 }
 
-// load imports a stream and opens what came out.
+// load imports a stream and opens the resulting image.
 func load(t testing.TB, raw []byte) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	f, res, err := importer(t, archive.Limits{}).Stream(context.Background(), bytes.NewReader(raw))
@@ -102,7 +102,7 @@ func mustLoad(t testing.TB, raw []byte) (fs.FS, *archive.Result) {
 	return img, res
 }
 
-// listing renders a tree, without what complete adds, for comparing.
+// listing renders a tree as text for comparing. It leaves out the files that complete adds.
 func listing(t testing.TB, img fs.FS) string {
 	t.Helper()
 	var lines []string
@@ -231,7 +231,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// refused checks that err has a kind and that its text holds words.
+// refused checks that err has a kind and that its text contains words.
 func refused(t testing.TB, err error, kind carrel.Kind, words ...string) {
 	t.Helper()
 	if carrel.KindOf(err) != kind {
@@ -285,7 +285,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// TestTricksStayInside shows what harmless odd archives become.
+// TestTricksStayInside shows the results of odd but harmless archives.
 func TestTricksStayInside(t *testing.T) {
 	img, _ := mustLoad(t, tarball(t,
 		entry{name: "out", typ: tar.TypeSymlink, link: "../../../../tmp/out"},
@@ -323,7 +323,7 @@ func TestLimits(t *testing.T) {
 		field  string
 	}{
 		"bytes":   {archive.Limits{MaxBytes: 499}, "MaxBytes"},
-		"entries": {archive.Limits{MaxEntries: 99}, "MaxEntries"}, // the directories nobody mentions count too
+		"entries": {archive.Limits{MaxEntries: 99}, "MaxEntries"}, // implied parent directories count too
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := importer(t, c.limits).Stream(context.Background(), bytes.NewReader(raw))
@@ -336,7 +336,7 @@ func TestLimits(t *testing.T) {
 	}
 	_ = f.Close()
 
-	// A bomb in what is skipped is bounded as well.
+	// A bomb in skipped content is bounded, too.
 	var gz bytes.Buffer
 	g := gzip.NewWriter(&gz)
 	_, _ = g.Write(raw)
@@ -349,7 +349,7 @@ func TestLimits(t *testing.T) {
 	refused(t, err, carrel.Exhausted, "MaxBytes")
 }
 
-// stream fails after its contents, as a broken connection does.
+// stream fails after its contents, like a broken connection.
 type stream struct {
 	r   io.Reader
 	err error
@@ -374,7 +374,7 @@ func TestBrokenStream(t *testing.T) {
 	refused(t, err, carrel.TimedOut)
 }
 
-// layers of an image, and the tree they must give.
+// sampleLayers returns the layers of an image, and the tree that they must give.
 func sampleLayers(t testing.TB) ([][]byte, string) {
 	return [][]byte{
 			tarball(t,
@@ -421,7 +421,8 @@ func configJSON(t testing.TB, arch string, layers [][]byte) []byte {
 	return raw
 }
 
-// dockerSave is what "docker save" writes, in the old form with links between layers.
+// dockerSave returns an archive as "docker save" writes it, in the old form with links between
+// layers.
 func dockerSave(t testing.TB, layers [][]byte) []byte {
 	cfg := configJSON(t, runtime.GOARCH, layers)
 	var entries []entry
@@ -439,7 +440,7 @@ func dockerSave(t testing.TB, layers [][]byte) []byte {
 	return tarball(t, entries...)
 }
 
-// ociLayout is an OCI layout's files: an index of an index, for two platforms.
+// ociLayout returns an OCI layout's files: an index of an index, for two platforms.
 func ociLayout(t testing.TB, layers [][]byte) map[string][]byte {
 	files := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
 	blob := func(mediaType string, b []byte) map[string]any {
@@ -675,7 +676,7 @@ func FuzzImportTar(f *testing.F) {
 	})
 }
 
-// TestUsers shows what becomes of an image's USER.
+// TestUsers shows the account that each kind of USER becomes.
 func TestUsers(t *testing.T) {
 	const passwd = "root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/:/bin/sh"
 	for _, c := range []struct{ passwd, spec, want, added string }{
@@ -686,7 +687,7 @@ func TestUsers(t *testing.T) {
 		{passwd, "app:staff", "app", ""},
 		{passwd, "1234", "app", ""},
 		{passwd, "77:88", "u77", "\nu77:x:77:88::/:/bin/sh\n"},
-		{passwd, "nobody", "nobody", ""}, // the guest will say that there is none
+		{passwd, "nobody", "nobody", ""}, // the guest will report that it does not exist
 		{passwd + "\nuser:x:1000:1000::/home/user:/bin/sh\n", "", "user", ""},
 		{passwd + "\nuser:x:1000:1000::/home/user:/bin/sh\n", "0", "root", ""},
 		{"", "", "root", "root:x:0:0:root:/root:/bin/sh\n"},

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// dirError is an error about the directory to import.
+// dirError is an error about the directory that is being imported.
 func dirError(dir string, err error) error {
 	kind := carrel.Invalid
 	if errors.Is(err, fs.ErrPermission) {
@@ -26,7 +26,7 @@ func dirError(dir string, err error) error {
 
 type inode struct{ dev, ino uint64 }
 
-// source is a file of the host whose contents are still to be copied.
+// source is a file of the host whose contents must still be copied.
 type source struct {
 	path string
 	id   inode
@@ -37,15 +37,14 @@ type source struct {
 type dirWalk struct {
 	t     *Tree
 	root  *os.Root
-	dev   uint64 // of the directory itself: other file systems mounted in it are not entered
+	dev   uint64 // of the directory itself: other mounts in it are not entered
 	links map[inode]*erofs.Node
 	files []source
 }
 
-// Dir adds a directory of this machine to the tree, all of it, as it is. It stays
-// on one file system, and opens everything below root, so a link that somebody
-// plants meanwhile leads nowhere. Files that change while they are copied are an
-// error of kind Conflict.
+// Dir adds a whole directory of this machine to the tree, unchanged. It stays on one file system.
+// It opens everything below root, so a link that somebody makes during the import leads nowhere
+// else. If a file changes while it is copied, the error has kind Conflict.
 func (t *Tree) Dir(ctx context.Context, root *os.Root) error {
 	info, err := root.Lstat(".")
 	if err != nil {
@@ -142,7 +141,7 @@ func (w *dirWalk) entry(ctx context.Context, dir *erofs.Node, p, name string) er
 	return nil
 }
 
-// copy copies one file, which must still be the one that was seen.
+// copy copies one file. It must still be the file that the walk saw.
 func (w *dirWalk) copy(s source) error {
 	f, err := w.root.OpenFile(s.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -24,8 +24,8 @@ func exhausted(limit string, value int64, unit string) error {
 		Hint: "make the image smaller or raise " + limit + " of the template store"}
 }
 
-// Classify gives an error that came up while writing an image its Kind. Errors
-// that have one are returned as they are.
+// Classify gives a Kind to an error that occurred while writing an image. An error that has one is
+// returned as it is.
 func Classify(op string, err error) error {
 	var ce *carrel.Error
 	switch {
@@ -41,8 +41,7 @@ func Classify(op string, err error) error {
 	return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 }
 
-// sourceError is a failure of the stream that an archive comes from, as opposed
-// to a fault in the archive.
+// sourceError is a failure of the archive's stream, in contrast to a fault in the archive.
 type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }

@@ -19,22 +19,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
 )
 
-// Source is an image as the layers it is made of.
+// Source is an image as a list of layers.
 type Source struct {
 	Config *v1.ConfigFile
 	Digest string // of its manifest; may be ""
 	Layers []Layer
 }
 
-// Layer is one layer, the lowest first.
+// Layer is one layer. In a Source the lowest layer comes first.
 type Layer struct {
-	// Digest is what the stream must hash to as it is; zero when not known.
+	// Digest is the hash of the stream as it is; zero when not known.
 	Digest v1.Hash
 	// Open returns the stream, which may be compressed.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 }
 
-// Result is a template's tree and what its source says about running it.
+// Result is a template's tree and its source's settings for running it.
 type Result struct {
 	Format  string // "root filesystem", "OCI layout", "docker archive", "directory", "registry"
 	Digest  string
@@ -120,14 +120,14 @@ func sameHash(what string, want v1.Hash, got hash.Hash) error {
 	return nil
 }
 
-// complete makes what every sandbox needs and an image may lack: the places that
-// are mounted on, and the files that say where the network is.
+// complete makes the objects that every sandbox needs and an image may lack: the mount points, and
+// the files that describe the network.
 func (t *Tree) complete() error {
 	t.limits.MaxEntries += 100 // these are ours
 	for _, d := range []struct {
 		path string
 		perm fs.FileMode
-		own  bool // is mounted on: must be a directory of the root's own, whatever the image had
+		own  bool // mount point: must be the root's own directory, not the image's entry
 	}{
 		{"proc", 0o555, true}, {"sys", 0o555, true}, {"dev", 0o755, true}, {strings.TrimPrefix(driver.GuestMount, "/"), 0o755, true},
 		{"run", 0o755, false}, {"tmp", 0o777 | fs.ModeSticky, false}, {"etc", 0o755, false}, {"root", 0o700, false},
@@ -159,7 +159,7 @@ func (t *Tree) complete() error {
 	return nil
 }
 
-// rootFS completes a tree that is a root filesystem by itself.
+// rootFS completes a tree that already is a root filesystem.
 func (t *Tree) rootFS(format string) (*Result, error) {
 	if t.Root.Len() == 0 {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "archive", Err: errors.New("it holds no files"),

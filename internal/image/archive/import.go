@@ -11,16 +11,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// Importer makes one image. NewFile makes an empty file on the disk where the
-// image will stay; the file a method returns is the finished image, not yet
-// fsynced, and the caller's. Others it removes.
+// Importer makes one image. NewFile makes an empty file on the disk where the image will stay. The
+// file that a method returns is the finished image, not yet fsynced; the caller owns it. The
+// Importer removes all other files.
 type Importer struct {
 	NewFile func() (*os.File, error)
 	Limits  Limits
 	Meter   *image.Meter
 }
 
-// Stream imports an archive: a root filesystem, or an exported image.
+// Stream imports an archive: a root filesystem or an exported image.
 func (i Importer) Stream(ctx context.Context, r io.Reader) (*os.File, *Result, error) {
 	i.Meter.Stage(image.StageUnpack, 0)
 	return i.make(ctx, func(t *Tree) (*Result, error) {
@@ -38,8 +38,8 @@ func (i Importer) Stream(ctx context.Context, r io.Reader) (*os.File, *Result, e
 	})
 }
 
-// exported is not a failure: it says that the tree is no root filesystem but
-// holds an image, whose layers are to be put into a second file.
+// exported is no failure. It says that the tree is no root filesystem but holds an image, whose
+// layers go into a second file.
 type exported struct {
 	src    *Source
 	format string
@@ -94,7 +94,7 @@ func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) 
 	res, err := build(t)
 	var inner *exported
 	if errors.As(err, &inner) {
-		// The layers are read from this file while the next is written.
+		// The layers are read from this file while the second one is written.
 		out, res, ierr := i.Image(ctx, inner.src, inner.format)
 		if ierr != nil {
 			return nil, nil, ierr

@@ -21,9 +21,9 @@ import (
 // maxJSON bounds a manifest or configuration.
 const maxJSON = 8 << 20
 
-// files is where the parts of an exported image lie: a tree or a directory.
+// files is the place of an exported image's parts: a tree or a directory.
 type files interface {
-	// open opens a file; what is missing is fs.ErrNotExist.
+	// open opens a file. The error for a missing one is fs.ErrNotExist.
 	open(name string) (io.ReadCloser, error)
 }
 
@@ -41,7 +41,7 @@ type rootFiles struct{ r *os.Root }
 
 func (f rootFiles) open(name string) (io.ReadCloser, error) { return f.r.Open(name) }
 
-// findImage looks for an exported image among files; nil when they are none.
+// findImage looks for an exported image among files. It returns nil when there is none.
 func findImage(f files) (*Source, string, error) {
 	if isOCI(f) {
 		src, err := ociImage(f)
@@ -166,8 +166,7 @@ func ociImage(f files) (*Source, error) {
 	return src, nil
 }
 
-// chooseManifest follows an index, and indexes in it, to the one manifest for
-// this machine.
+// chooseManifest follows an index, and indexes inside it, to the one manifest for this machine.
 func chooseManifest(f files, name string, raw []byte, depth int) (*v1.Manifest, v1.Hash, error) {
 	const maxDepth = 4
 	if depth > maxDepth {
@@ -235,8 +234,8 @@ func ChoosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
 }
 
 func blobName(h v1.Hash) (string, error) {
-	// ParseIndexManifest and ParseManifest let only well-formed hashes through,
-	// but a missing one stays empty.
+	// ParseIndexManifest and ParseManifest accept only well-formed hashes, but a missing hash stays
+	// empty.
 	if h.Algorithm == "" || strings.ContainsAny(h.Algorithm+h.Hex, "/.") {
 		return "", invalid("a part without a digest")
 	}

@@ -20,20 +20,20 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// Prefixes of names with a meaning in layers.
+// Prefixes of names that have a special meaning in layers.
 const (
 	whiteout       = ".wh."
 	whiteoutMeta   = ".wh..wh."
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// Tar adds a tar stream, plain or compressed, on top of the tree. With whiteouts
-// set it is a layer of an image, whose marks take away what is below.
+// Tar adds a tar stream, plain or compressed, on top of the tree. With whiteouts set it is a layer
+// of an image, whose marks remove files of the layers below.
 func (t *Tree) Tar(ctx context.Context, r io.Reader, whiteouts bool) error {
 	return t.tar(ctx, r, whiteouts, io.Discard)
 }
 
-// tar is Tar; plain gets the uncompressed stream too.
+// tar is Tar. In addition it writes the uncompressed stream to plain.
 func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Writer) error {
 	t.touched = nil
 	if whiteouts {
@@ -44,8 +44,8 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 		return streamError(err)
 	}
 	defer done()
-	// Headers and padding come on top of contents: at most three blocks an entry,
-	// and longer ones only with names that are bounded too.
+	// Besides contents there are headers and padding: at most three blocks an entry. Only long
+	// names need more, and they are bounded too.
 	bounded := &countReader{r: stream, limit: t.limits.MaxBytes + t.limits.MaxEntries*4096}
 	all := io.TeeReader(bounded, plain)
 	tr := tar.NewReader(all)
@@ -68,8 +68,8 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 	}
 }
 
-// drain reads what follows the last entry, so that checksums are looked at. Other
-// bytes behind a gzip stream are ignored, as gzip does.
+// drain reads the rest after the last entry, so that checksums are verified. Other bytes after a
+// gzip stream are ignored, as gzip does.
 func drain(r io.Reader) error {
 	if _, err := io.Copy(io.Discard, r); err != nil && !errors.Is(err, gzip.ErrHeader) {
 		return streamError(err)
@@ -87,7 +87,7 @@ func isSource(err error) bool {
 	return errors.As(err, &s)
 }
 
-// streamError gives an error of reading the stream its Kind.
+// streamError gives a Kind to an error of reading the stream.
 func streamError(err error) error {
 	var ce *carrel.Error
 	switch {
@@ -101,7 +101,7 @@ func streamError(err error) error {
 	return invalid("the archive is damaged: %w", err)
 }
 
-// entryError names the entry that an error is about.
+// entryError adds the entry's name to an error.
 func entryError(name string, err error) error {
 	var ce *carrel.Error
 	const most = 200
@@ -174,12 +174,12 @@ func (t *Tree) entry(tr *tar.Reader, h *tar.Header, whiteouts bool) error {
 	return nil
 }
 
-// whiteout does what a mark in a layer says.
+// whiteout carries out a mark in a layer.
 func (t *Tree) whiteout(dir *erofs.Node, name string) error {
 	switch {
 	case name == whiteoutOpaque:
 		t.hideChildren(dir)
-	case strings.HasPrefix(name, whiteoutMeta): // other bookkeeping of old tools
+	case strings.HasPrefix(name, whiteoutMeta): // other marks of old tools
 	default:
 		hidden := strings.TrimPrefix(name, whiteout)
 		if hidden == "" || hidden == "." || hidden == ".." {
@@ -190,7 +190,7 @@ func (t *Tree) whiteout(dir *erofs.Node, name string) error {
 	return nil
 }
 
-// link makes a hard link to an entry that came before.
+// link makes a hard link to an earlier entry.
 func (t *Tree) link(dir *erofs.Node, name, target string) error {
 	parts, err := splitName(target)
 	if err != nil {
@@ -219,7 +219,7 @@ func (t *Tree) link(dir *erofs.Node, name, target string) error {
 	return nil
 }
 
-// node makes the node of a header. It is nil for what is left out and for hard links.
+// node makes the node of a header. It returns nil for entries that are left out and for hard links.
 func (t *Tree) node(h *tar.Header) (*erofs.Node, error) {
 	if h.Uid < 0 || h.Uid > math.MaxUint32 || h.Gid < 0 || h.Gid > math.MaxUint32 {
 		return nil, fmt.Errorf("an owner %d:%d that can't be", h.Uid, h.Gid)
@@ -234,7 +234,7 @@ func (t *Tree) node(h *tar.Header) (*erofs.Node, error) {
 	n.SetMtime(h.ModTime)
 	switch h.Typeflag {
 	case tar.TypeReg, '\x00', tar.TypeCont, tar.TypeGNUSparse:
-		if strings.HasSuffix(h.Name, "/") { // how the oldest tars write directories
+		if strings.HasSuffix(h.Name, "/") { // the oldest tars write directories so
 			n.Mode |= fs.ModeDir
 		}
 	case tar.TypeDir, 'D':
@@ -271,8 +271,8 @@ func permissions(mode int64) fs.FileMode {
 	return m
 }
 
-// decompress looks at the first bytes of a stream and undoes the compression they
-// tell of. done releases what it holds.
+// decompress recognises a stream's compression by its first bytes and undoes it. done releases its
+// resources.
 func decompress(r io.Reader) (out io.Reader, done func(), err error) {
 	br := bufio.NewReaderSize(r, 256<<10)
 	head, err := br.Peek(6)

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// Limits bounds what one template may hold. They count all layers together.
+// Limits bounds the content of one template. All layers count together.
 type Limits struct {
 	MaxBytes   int64 // contents of files; 0 is 64 GiB
 	MaxEntries int64 // files, directories and links; 0 is 2,000,000
@@ -31,12 +31,12 @@ func (l Limits) WithDefaults() Limits {
 }
 
 const (
-	maxHops  = 40   // links followed on the way to one entry, as in Linux
+	maxHops  = 40   // links on the way to one entry, as in Linux
 	maxDepth = 1024 // directories above one entry
 	maxPath  = 4096
 )
 
-// Tree is a template being put together. It is used by one goroutine.
+// Tree is a template that is being built. Only one goroutine uses it.
 type Tree struct {
 	Root *erofs.Node
 	w    *erofs.Writer
@@ -46,8 +46,8 @@ type Tree struct {
 	bytes   int64
 	entries int64
 	dropped Dropped
-	// touched holds the names that the layer being added brought, because its
-	// whiteouts concern lower layers only. It is nil outside of layers.
+	// touched holds the names that the present layer has added, because its whiteouts concern only
+	// lower layers. It is nil outside of layers.
 	touched map[place]struct{}
 }
 
@@ -57,19 +57,18 @@ type place struct {
 	name string
 }
 
-// Dropped counts what was left out.
+// Dropped counts the entries that were left out.
 type Dropped struct {
 	Devices int // device nodes and sockets
 	Xattrs  int // entries that had extended attributes
 }
 
-// NewTree returns an empty tree whose contents go to w. meter, which may be nil,
-// counts the bytes of files.
+// NewTree returns an empty tree. Contents go to w. meter counts the bytes of files; it may be nil.
 func NewTree(w *erofs.Writer, limits Limits, meter *image.Meter) *Tree {
 	return &Tree{Root: erofs.NewDir(0o755), w: w, limits: limits.WithDefaults(), meter: meter}
 }
 
-// Dropped returns what was left out so far.
+// Dropped returns the number of entries left out so far.
 func (t *Tree) Dropped() Dropped { return t.dropped }
 
 // splitName checks an entry's name and splits it. "." gives no parts.
@@ -100,8 +99,8 @@ func splitName(name string) ([]string, error) {
 	return parts, nil
 }
 
-// dir finds the directory that parts lead to, following links inside the tree,
-// and makes what is missing if make is set; otherwise it returns nil for that.
+// dir finds the directory that parts lead to. It follows links inside the tree. If create is set it
+// makes missing directories; otherwise it returns nil for them.
 func (t *Tree) dir(parts []string, create bool) (*erofs.Node, error) {
 	stack := []*erofs.Node{t.Root}
 	todo := append([]string(nil), parts...)
@@ -162,7 +161,7 @@ func (t *Tree) count() error {
 	return nil
 }
 
-// reserve counts size bytes of contents and gives them their place.
+// reserve counts size bytes of contents and reserves their place.
 func (t *Tree) reserve(size int64) (erofs.Extent, error) {
 	if size < 0 {
 		return erofs.Extent{}, errors.New("a negative size")
@@ -174,7 +173,8 @@ func (t *Tree) reserve(size int64) (erofs.Extent, error) {
 	return t.w.Reserve(size)
 }
 
-// put hangs n into a directory. A directory keeps its children when n is one too.
+// put adds n to a directory under name. If both n and the old node are directories, the old
+// children stay.
 func (t *Tree) put(dir *erofs.Node, name string, n *erofs.Node) {
 	if t.touched != nil {
 		t.touched[place{dir, name}] = struct{}{}
@@ -187,8 +187,7 @@ func (t *Tree) put(dir *erofs.Node, name string, n *erofs.Node) {
 	dir.Set(name, n).Release(t.w.Discard)
 }
 
-// hide removes what lower layers brought under a name of dir, and keeps what this
-// layer did.
+// hide removes the files of lower layers under a name of dir, and keeps those of this layer.
 func (t *Tree) hide(dir *erofs.Node, name string) {
 	n := dir.Child(name)
 	if n == nil {
@@ -203,20 +202,20 @@ func (t *Tree) hide(dir *erofs.Node, name string) {
 	dir.Remove(name).Release(t.w.Discard)
 }
 
-// hideChildren is what an opaque directory does.
+// hideChildren carries out an opaque mark: it hides all children of dir.
 func (t *Tree) hideChildren(dir *erofs.Node) {
 	for _, name := range dir.Names() {
 		t.hide(dir, name)
 	}
 }
 
-// isOurs reports whether this layer brought a name.
+// isOurs reports whether this layer added a name.
 func (t *Tree) isOurs(dir *erofs.Node, name string) bool {
 	_, ok := t.touched[place{dir, name}]
 	return ok
 }
 
-// holdsOurs reports whether this layer brought anything below dir.
+// holdsOurs reports whether this layer added anything below dir.
 func (t *Tree) holdsOurs(dir *erofs.Node) bool {
 	for _, name := range dir.Names() {
 		if c := dir.Child(name); t.isOurs(dir, name) || c.IsDir() && t.holdsOurs(c) {
@@ -226,7 +225,7 @@ func (t *Tree) holdsOurs(dir *erofs.Node) bool {
 	return false
 }
 
-// find returns the node at a path, following links, or nil.
+// find returns the node at a path, or nil. It follows links.
 func (t *Tree) find(name string) *erofs.Node {
 	parts := removeDots(strings.FieldsFunc(name, func(r rune) bool { return r == '/' }))
 	for range maxHops {
@@ -280,7 +279,7 @@ func readAll(name string, r io.Reader, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// ctxReader ends a stream when ctx ends.
+// ctxReader is a stream that fails when ctx has ended.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -297,7 +296,7 @@ func (c ctxReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countReader counts a stream and stops it past a limit.
+// countReader counts the bytes of a stream and fails when they exceed a limit.
 type countReader struct {
 	r        io.Reader
 	n, limit int64

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// entries returns the names of a directory as they are stored: with "." and
-// "..", sorted by byte, because readers search by halves.
+// entries returns the names of a directory as they are stored: with "." and "..", sorted by byte,
+// because readers use binary search.
 func entries(n *Node) []string {
 	names := append(n.Names(), ".", "..")
 	slices.Sort(names)
 	return names
 }
 
-// packDirents says how many of names, from the first, fit into one block, and how
-// many bytes they take there.
+// packDirents returns how many of names, from the first on, fit into one block, and the bytes that
+// they need there.
 func packDirents(names []string) (count, size int) {
 	for _, name := range names {
 		need := direntSize + len(name)

@@ -20,8 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// sample builds a tree with everything the format knows and returns what each
-// regular file must hold.
+// sample builds a tree with every feature of the format. It returns the expected content of each
+// regular file.
 func sample(t *testing.T, w *erofs.Writer) (*erofs.Node, map[string][]byte) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -105,7 +105,7 @@ func write(t *testing.T) (string, map[string][]byte, int64) {
 	return path, want, size
 }
 
-// check compares a tree with what it must hold.
+// check compares a tree with the expected contents.
 func check(t *testing.T, fsys fs.FS, want map[string][]byte) {
 	t.Helper()
 	files := 0
@@ -134,7 +134,7 @@ func check(t *testing.T, fsys fs.FS, want map[string][]byte) {
 	}
 }
 
-// TestReadByOthers has an independent reader read our image.
+// TestReadByOthers reads our image with an independent reader.
 func TestReadByOthers(t *testing.T) {
 	path, want, _ := write(t)
 	f, err := os.Open(path)
@@ -155,13 +155,13 @@ func TestReadByOthers(t *testing.T) {
 	if st.UID != 1000 || st.GID != 70000 || info.Mode().Perm() != 0o640 || st.Mtime != 1_700_000_000 || st.MtimeNs != 123456789 {
 		t.Errorf("file100: %v %+v", info.Mode(), st)
 	}
-	const plain = 0 // a file whose bytes lie in blocks of its own can be mapped by the sentry
+	const plain = 0 // contents in blocks of their own, which the sentry can map
 	if st.InodeLayout != plain {
 		t.Errorf("a small file has layout %d: the sentry could not map it", st.InodeLayout)
 	}
 }
 
-// TestKernelMount has the Linux kernel read our image.
+// TestKernelMount mounts our image with the Linux kernel and reads it.
 func TestKernelMount(t *testing.T) {
 	path, want, _ := write(t)
 	dir := Mount(t, path)
@@ -194,7 +194,7 @@ func TestKernelMount(t *testing.T) {
 	}
 }
 
-// Mount mounts an image read-only for the length of a test.
+// Mount mounts an image read-only until the test ends.
 func Mount(t *testing.T, image string) string {
 	t.Helper()
 	dir := t.TempDir()

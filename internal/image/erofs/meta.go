@@ -16,21 +16,20 @@ const (
 	magic          = 0xE0F5E1E2
 	superOffset    = 1024
 	superSize      = 128
-	inodeSize      = 64 // "extended": 32-bit ids and a time of its own
+	inodeSize      = 64 // "extended": 32-bit ids and its own time
 	inodeSlot      = 32 // inode numbers count these
 	direntSize     = 12
 	compatChecksum = 1
 	compatMtime    = 2
 	layoutPlain    = 0
 	layoutInline   = 2
-	// MaxName and MaxTarget are what the format, and Linux, can hold.
+	// MaxName and MaxTarget are the limits of the format and of Linux.
 	MaxName   = 255
 	MaxTarget = 4095
 )
 
-// meta is the second half of writing an image: where inodes and directories go.
-// Inodes follow the contents; directories that don't fit beside their inode
-// follow the inodes.
+// meta is the second half of writing an image: it places inodes and directories. Inodes follow the
+// contents. Directories that don't fit beside their inode follow the inodes.
 type meta struct {
 	w      *Writer
 	start  uint64 // first block of the inodes
@@ -46,7 +45,7 @@ type meta struct {
 func (m *meta) plan(root *Node) error {
 	m.parent = map[*Node]*Node{root: root}
 	seen := map[*Node]bool{}
-	// Number 0 is left free: programs take a directory entry numbered 0 for deleted.
+	// Number 0 stays free: programs take a directory entry with number 0 for deleted.
 	pos := uint64(inodeSize)
 	var walk func(n *Node) error
 	walk = func(n *Node) error {
@@ -54,7 +53,7 @@ func (m *meta) plan(root *Node) error {
 		if err != nil {
 			return err
 		}
-		// An inode and what is inline with it never cross a block's border.
+		// An inode and its inline data never cross a block's border.
 		if pos%BlockSize+uint64(inodeSize+size) > BlockSize {
 			pos = (pos + BlockSize - 1) / BlockSize * BlockSize
 		}
@@ -101,8 +100,8 @@ func (m *meta) plan(root *Node) error {
 	return nil
 }
 
-// inlineSize returns how many bytes are stored behind n's inode: a small
-// directory or a link's target. Contents of regular files never are.
+// inlineSize returns the number of bytes stored behind n's inode: a small directory or a link's
+// target. Contents of regular files are never stored there.
 func inlineSize(n *Node) (int, error) {
 	switch {
 	case n.IsDir():
@@ -173,7 +172,7 @@ func (m *meta) write(root *Node) error {
 	return out.Flush()
 }
 
-// body returns what a directory or link holds.
+// body returns the stored bytes of a directory or link.
 func (m *meta) body(n *Node) []byte {
 	switch {
 	case n.IsDir():
@@ -184,7 +183,7 @@ func (m *meta) body(n *Node) []byte {
 	return nil
 }
 
-// inode encodes one inode. ino is what 32-bit programs see as its number.
+// inode encodes one inode. ino is the inode number that 32-bit programs see.
 func (m *meta) inode(n *Node, ino, bodySize int, inline bool) []byte {
 	b := make([]byte, inodeSize)
 	le := binary.LittleEndian
@@ -210,7 +209,7 @@ func (m *meta) inode(n *Node, ino, bodySize int, inline bool) []byte {
 	le.PutUint16(b[0:], 1|layout<<1)
 	le.PutUint16(b[4:], unixMode(n.Mode))
 	le.PutUint64(b[8:], size)
-	le.PutUint32(b[16:], block) // the device number of devices, which are always 0 here
+	le.PutUint32(b[16:], block) // for devices this is the device number, here always 0
 	le.PutUint32(b[20:], uint32(ino))
 	le.PutUint32(b[24:], n.UID)
 	le.PutUint32(b[28:], n.GID)
@@ -233,7 +232,7 @@ func (m *meta) superblock() []byte {
 	le.PutUint64(sb[24:], uint64(max(m.built.Unix(), 0)))
 	le.PutUint32(sb[36:], uint32(m.end))
 	le.PutUint32(sb[40:], uint32(m.start))
-	// The checksum covers the block from the superblock on, its own field as 0.
+	// The checksum covers the block from the superblock on. Its own field counts as 0.
 	le.PutUint32(sb[4:], ^crc32.Checksum(sb, crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }

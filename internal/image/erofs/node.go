@@ -15,8 +15,8 @@ type Extent struct {
 // Offset returns where the contents begin in the image file.
 func (e Extent) Offset() int64 { return int64(e.block) * BlockSize }
 
-// Node is one inode of the tree. A Node that is set under two names is a hard
-// link. The zero Node is an empty regular file without permissions.
+// Node is one inode of the tree. A Node with two names is a hard link. The zero Node is an empty
+// regular file without permissions.
 type Node struct {
 	Mode     fs.FileMode // type, permissions, setuid, setgid and sticky bits
 	UID, GID uint32
@@ -30,7 +30,7 @@ type Node struct {
 	children  map[string]*Node
 
 	nid   uint64 // given by Finish
-	block uint32 // of a directory or link too large to be inside its inode
+	block uint32 // of a directory or link that does not fit inside its inode
 }
 
 // NewDir returns an empty directory owned by root.
@@ -41,8 +41,8 @@ func NewSymlink(target string) *Node {
 	return &Node{Mode: fs.ModeSymlink | 0o777, Target: target}
 }
 
-// SetMtime sets the time of the last modification; before 1970 becomes 1970. The
-// zero Time, and not calling SetMtime, mean the time of Finish.
+// SetMtime sets the time of the last modification. A time before 1970 becomes 1970. Without
+// SetMtime, or with the zero Time, the node gets the time of Finish.
 func (n *Node) SetMtime(t time.Time) {
 	n.timed = !t.IsZero()
 	if t.Unix() < 0 {
@@ -77,8 +77,8 @@ func (n *Node) Names() []string {
 	return names
 }
 
-// Set hangs child under a name of directory n. What was there before is
-// returned; its caller decides with [Node.Release] what becomes of it.
+// Set puts child under a name of directory n. It returns the node that had the name before. The
+// caller decides whether to call [Node.Release] for that node.
 func (n *Node) Set(name string, child *Node) (old *Node) {
 	old = n.children[name]
 	if old == child {
@@ -99,8 +99,8 @@ func (n *Node) Remove(name string) (old *Node) {
 	return old
 }
 
-// Release is called with a node that was taken out of the tree. It calls freed
-// for the contents of every file that has lost its last name.
+// Release is called with a node that was taken out of the tree. It calls freed for the contents of
+// every file that has lost its last name.
 func (n *Node) Release(freed func(Extent)) {
 	if n == nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Lookup finds the node at a slash-separated path below n. Links are not
-// followed. It returns nil when there is none.
+// Lookup finds the node at a slash-separated path below n, or returns nil. It does not follow
+// links.
 func (n *Node) Lookup(path string) *Node {
 	for _, name := range split(path) {
 		if n = n.Child(name); n == nil {
@@ -17,9 +17,8 @@ func (n *Node) Lookup(path string) *Node {
 	return n
 }
 
-// MkdirAll returns the directory at a path below n and makes what is missing,
-// owned by root. It returns nil when something else is in the way. Links are not
-// followed.
+// MkdirAll returns the directory at a path below n. It makes missing directories, owned by root. It
+// returns nil when another kind of file is in the way. It does not follow links.
 func (n *Node) MkdirAll(path string, perm fs.FileMode) *Node {
 	for _, name := range split(path) {
 		c := n.Child(name)
@@ -39,8 +38,7 @@ func split(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// AddFile puts a small file into directory dir, in the place of whatever has
-// that name.
+// AddFile puts a small file into directory dir and replaces an existing entry of that name.
 func (w *Writer) AddFile(dir *Node, name string, perm fs.FileMode, content []byte) (*Node, error) {
 	e, err := w.Reserve(int64(len(content)))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BlockSize is the size of a block: every file's contents start on one, so that
-// they can be mapped.
+// BlockSize is the size of a block. Every file's contents start on a block, so that they can be
+// mapped.
 const BlockSize = 4096
 
 // copySize is the unit in which contents are copied. Blocks of zeros are not
@@ -24,8 +24,8 @@ const copySize = 256 << 10
 // ErrTooLarge means that the image has no block numbers left (16 TiB).
 var ErrTooLarge = errors.New("image larger than the format can describe")
 
-// Writer writes one image into a file. Reserve and Fill are safe for concurrent
-// use; Finish is called once, after them.
+// Writer writes one image into a file. Reserve and Fill are safe for concurrent use. Finish is
+// called once, after all of them.
 type Writer struct {
 	f    *os.File
 	bufs sync.Pool
@@ -34,14 +34,14 @@ type Writer struct {
 	next uint64 // first free block
 }
 
-// NewWriter returns a Writer on an empty file, which stays the caller's.
+// NewWriter returns a Writer on an empty file. The caller still owns the file.
 func NewWriter(f *os.File) *Writer {
 	w := &Writer{f: f, next: 1} // block 0 holds the superblock
 	w.bufs.New = func() any { b := make([]byte, copySize); return &b }
 	return w
 }
 
-// Reserve gives the contents of a file of size bytes their place.
+// Reserve reserves the place for the contents of a file of size bytes.
 func (w *Writer) Reserve(size int64) (Extent, error) {
 	if size < 0 {
 		return Extent{}, fmt.Errorf("negative size %d", size)
@@ -60,8 +60,8 @@ func (w *Writer) Reserve(size int64) (Extent, error) {
 	return e, nil
 }
 
-// Fill copies the contents of a reserved extent from r, which must give at least
-// as many bytes; fewer is [io.ErrUnexpectedEOF]. It returns the bytes copied.
+// Fill copies the contents of a reserved extent from r. If r has fewer bytes, the error is
+// [io.ErrUnexpectedEOF]. Fill returns the number of bytes copied.
 func (w *Writer) Fill(e Extent, r io.Reader) (int64, error) {
 	bufp := w.bufs.Get().(*[]byte)
 	defer w.bufs.Put(bufp)
@@ -84,9 +84,9 @@ func (w *Writer) Fill(e Extent, r io.Reader) (int64, error) {
 
 var zeros [BlockSize]byte
 
-// writeSparse writes p at off, leaving out blocks that are all zero.
+// writeSparse writes p at off. It leaves out blocks that are all zero.
 func (w *Writer) writeSparse(p []byte, off int64) error {
-	start := 0 // of the run of blocks that must be written
+	start := 0 // of the run of blocks to write
 	flush := func(end int) error {
 		if end > start {
 			if _, err := w.f.WriteAt(p[start:end], off+int64(start)); err != nil {
@@ -107,8 +107,8 @@ func (w *Writer) writeSparse(p []byte, off int64) error {
 	return flush(len(p))
 }
 
-// Discard gives the room of contents that no name leads to any more back to the
-// disk. Where the file system can't, the bytes stay, unreachable.
+// Discard gives the disk space of contents without a name back to the disk. On a file system that
+// can't do that, the bytes stay, unreachable.
 func (w *Writer) Discard(e Extent) {
 	if e.Size > 0 {
 		_ = unix.Fallocate(int(w.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
@@ -120,8 +120,8 @@ func (w *Writer) Discard(e Extent) {
 func (w *Writer) Reader(e Extent) (*io.SectionReader, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Zeros at the end were not written: the file must reach past them. Everything
-	// that is ever written lies below next, so this cuts nothing off.
+	// Zeros at the end were not written, so make the file reach past them. All writes lie below
+	// next, so this cuts nothing off.
 	if err := w.f.Truncate(int64(w.next) * BlockSize); err != nil {
 		return nil, err
 	}

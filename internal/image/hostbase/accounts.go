@@ -7,14 +7,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// Resolv is the resolv.conf of every sandbox: the daemon's end of its link is the
-// only name server it can reach.
+// Resolv is the resolv.conf of every sandbox. The daemon's end of its link is the only name server
+// that it can reach.
 const Resolv = "nameserver " + driver.GatewayIPv4 + "\noptions timeout:2 attempts:2\n"
 
 // Hosts is the hosts file of a new sandbox.
 const Hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// accounts are Debian's, which programs look up by name, and the agent's.
+// accounts are Debian's accounts, which programs look up by name, and the agent's.
 var accounts = []struct {
 	name        string
 	uid, gid    int
@@ -51,7 +51,7 @@ func passwd() string {
 	return b.String()
 }
 
-// shadow locks every account: there is no password that opens one.
+// shadow locks every account: no password opens one.
 func shadow() string {
 	var b strings.Builder
 	for _, a := range accounts {

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// maxSources is how much of one list of package sources is read.
+// maxSources is the most bytes read of one list of package sources.
 const maxSources = 64 << 10
 
-// aptSources returns this machine's lists of package sources, as files of the image. They are not copied: only lines that
-// apt reads get in, and no list of which a source may carry a credential or lies on this machine. The keys
-// that they are checked by come with /usr and [etcCopied].
+// aptSources returns this machine's lists of package sources, as files of the image. They are not
+// copied as they are. Only lines that apt reads are taken. A list is left out if one of its sources
+// may carry a credential or is on this machine. The keys that verify the sources come with /usr and
+// [etcCopied].
 func (b *builder) aptSources() map[string]text {
 	names := []string{"/etc/apt/sources.list"}
-	entries, _ := os.ReadDir(b.host("/etc/apt/sources.list.d")) // a machine without apt has none
+	entries, _ := os.ReadDir(b.host("/etc/apt/sources.list.d")) // only with apt
 	for _, e := range entries {
 		if ext := path.Ext(e.Name()); ext == ".list" || ext == ".sources" {
 			names = append(names, path.Join("/etc/apt/sources.list.d", e.Name()))
@@ -40,14 +41,15 @@ func (b *builder) aptSources() map[string]text {
 	return out
 }
 
-// publicSources returns a list of sources without its comments, or "" when it names none, or one that is not for everybody.
+// publicSources returns a list of sources without its comments. It returns "" when the list names
+// no source, or one that is not public.
 func publicSources(list string) string {
 	var out strings.Builder
 	found := false
 	for line := range strings.Lines(list) {
 		line = strings.TrimRight(line, " \t\r\n")
 		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") {
-			continue // whoever wrote it wrote for this machine's people
+			continue // comments are for this machine's people only
 		}
 		if head, _, ok := strings.Cut(line, " #"); ok && strings.HasPrefix(line, "deb") {
 			line = strings.TrimRight(head, " \t")
@@ -72,14 +74,15 @@ func publicSources(list string) string {
 
 var (
 	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
-	// A part of a path that is long and mixes letters with digits is what private repositories have for a password.
+	// A long part of a path that mixes letters with digits: private repositories put a password
+	// there.
 	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9_=-]{16,}$`)
 	hasLetter  = regexp.MustCompile(`[A-Za-z]`)
 	hasDigit   = regexp.MustCompile(`[0-9]`)
-	snapshotOf = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`) // a moment, in the archive of all versions
+	snapshotOf = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`) // a date of a snapshot archive
 )
 
-// publicSource reports whether a source's address is one that everybody may know and reach.
+// publicSource reports whether everybody may know and reach a source's address.
 func publicSource(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -93,7 +96,7 @@ func publicSource(address string) bool {
 	return true
 }
 
-// aptDirs are the directories that apt wants to find.
+// aptDirs are the directories that apt expects.
 var aptDirs = map[string]fs.FileMode{
 	"etc/apt": 0o755, "etc/apt/sources.list.d": 0o755, "etc/apt/apt.conf.d": 0o755, "etc/apt/preferences.d": 0o755,
 	"var/lib/apt": 0o755, "var/lib/apt/lists": 0o755, "var/lib/apt/lists/partial": 0o755,

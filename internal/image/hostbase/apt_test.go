@@ -8,8 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
 )
 
-// TestPackageManagers: pip meets no mark that tells it to refuse, and apt has the machine's sources, but for those
-// that are not for everybody.
+// TestPackageManagers checks that pip finds no mark that makes it refuse, and that apt has the
+// machine's public sources and no others.
 func TestPackageManagers(t *testing.T) {
 	const public = "deb http://mirror.example/debian stable main\n"
 	root := machine(t, host{
@@ -42,7 +42,7 @@ func TestPackageManagers(t *testing.T) {
 	}
 	var names []string
 	for _, dir := range []string{"etc/apt/sources.list.d", "etc/apt/apt.conf.d", "etc/apt/auth.conf.d", "usr/lib/python3.11"} {
-		entries, _ := fs.ReadDir(img, dir) // the list below tells what is missing
+		entries, _ := fs.ReadDir(img, dir) // the list below shows missing ones
 		for _, e := range entries {
 			names = append(names, e.Name())
 		}

@@ -19,7 +19,7 @@ import (
 
 // Options says what to copy. The zero value copies this machine's toolchain.
 type Options struct {
-	// Root is the directory that is taken for the machine's /; "" is "/".
+	// Root is the directory that serves as the machine's /; "" is "/".
 	Root string
 	// Exclude replaces DefaultExclude when it is not nil.
 	Exclude []string
@@ -43,13 +43,13 @@ type Base struct {
 	Bytes int64             // their contents
 }
 
-// topDirs are the directories beside /usr that hold programs; on today's systems
-// they are links into it.
+// topDirs are the directories beside /usr that hold programs. On today's systems they are links
+// into it.
 var topDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// Build copies the toolchain into an image and returns its tree; the caller
-// finishes the image. Errors: Unsupported when this machine has no usable
-// toolchain, Unavailable when it changed meanwhile.
+// Build copies the toolchain into an image and returns its tree. The caller finishes the image.
+// Errors: Unsupported when this machine has no usable toolchain, Unavailable when it changed during
+// the copy.
 func Build(ctx context.Context, w *erofs.Writer, opts Options, meter *image.Meter) (*Base, error) {
 	opts = opts.withDefaults()
 	b := &builder{opts: opts, rules: newRules(opts.Exclude), w: w, root: erofs.NewDir(0o755), links: map[inode]*erofs.Node{}}
@@ -102,7 +102,7 @@ var errChanged = errors.New("file changed while it was copied")
 
 type inode struct{ dev, ino uint64 }
 
-// job is one file whose contents are still to be copied.
+// job is one file whose contents must still be copied.
 type job struct {
 	path  string
 	inode inode
@@ -121,8 +121,8 @@ type builder struct {
 
 func (b *builder) host(p string) string { return filepath.Join(b.opts.Root, p) }
 
-// entry adds the host's file at p, an absolute path, to dir, if the rules let it in.
-// What is missing or vanishes meanwhile is no error.
+// entry adds the host's file at p to dir, if the rules allow it. p is an absolute path. A file that
+// is missing, or vanishes during the copy, is no error.
 func (b *builder) entry(ctx context.Context, dir *erofs.Node, p string) error {
 	if b.rules.excluded(p) {
 		return nil
@@ -185,7 +185,7 @@ func (b *builder) children(ctx context.Context, n *erofs.Node, p string) error {
 	return nil
 }
 
-// file adds a regular file; its contents are copied later.
+// file adds a regular file. Its contents are copied later.
 func (b *builder) file(dir *erofs.Node, p string, n *erofs.Node, st *syscall.Stat_t) error {
 	name := path.Base(p)
 	if !readable(n.Mode) {
@@ -216,8 +216,8 @@ func (b *builder) file(dir *erofs.Node, p string, n *erofs.Node, st *syscall.Sta
 	return nil
 }
 
-// tame sets what owner and mode a file has inside: nothing but root may own or
-// change the toolchain, and only few programs keep their set-id bits.
+// tame sets a file's owner and mode inside. Only root may own or change the toolchain, and only few
+// programs keep their set-id bits.
 func (b *builder) tame(n *erofs.Node, name string, st *syscall.Stat_t) {
 	keep := n.Mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 && st.Uid == 0 && matches(setIDKept, name)
 	n.Mode = n.Mode.Perm()&^0o022 | n.Mode&(fs.ModeSetuid|fs.ModeSetgid)
@@ -225,7 +225,7 @@ func (b *builder) tame(n *erofs.Node, name string, st *syscall.Stat_t) {
 		n.Mode = n.Mode.Perm()
 		return
 	}
-	const shadow = 42 // the group that chage and unix_chkpwd run as
+	const shadow = 42 // the group of chage and unix_chkpwd
 	if n.Mode&fs.ModeSetgid != 0 {
 		n.GID = shadow
 	}
@@ -256,7 +256,7 @@ func (b *builder) copyAll(ctx context.Context, meter *image.Meter) error {
 	})
 }
 
-// copyFile copies one file, which must still be the one that the rules looked at.
+// copyFile copies one file. It must still be the file that the rules checked.
 func (b *builder) copyFile(j job) error {
 	f, err := os.OpenFile(b.host(j.path), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -278,7 +278,7 @@ func (b *builder) copyFile(j job) error {
 	return err
 }
 
-// reaches reports whether a path leads to a file of the image, following links.
+// reaches reports whether a path leads to a file of the image. It follows links.
 func (b *builder) reaches(p string) bool {
 	n := b.root
 	rest := strings.Split(strings.Trim(p, "/"), "/")
@@ -308,8 +308,8 @@ func (b *builder) reaches(p string) bool {
 	return true
 }
 
-// pruneLinks removes commands that lead to a program which was left out: a shell
-// then says "not found", which is the truth.
+// pruneLinks removes commands whose link leads to a program that was left out. A shell then says
+// "not found", which is the truth.
 func (b *builder) pruneLinks() {
 	for again := true; again; {
 		again = false

@@ -42,8 +42,8 @@ func build(t testing.TB, opts hostbase.Options, meter *image.Meter) (*hostbase.B
 	return base, img
 }
 
-// host is a machine to take a base from, as path → contents. A path that ends in
-// a slash is a directory, contents "-> x" a link, "0600 x" a file of that mode.
+// host is a machine that a base is made from, as path → contents. A path that ends in a slash is a
+// directory, contents "-> x" a link, "0600 x" a file of that mode.
 type host map[string]string
 
 const elf = "\x7fELF…"

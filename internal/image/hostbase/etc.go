@@ -15,11 +15,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// etcCopied is all that is taken of the host's /etc, as patterns of path.Match on
-// one level, or deeper where a deeper path is named. Each is public and says
-// nothing of this machine: certificates that everybody trusts, the tables of
-// protocols, what the loader, PAM and interpreters need to start. Files that may
-// hold credentials (gitconfig, npmrc, pip.conf, apt.conf, environment, ssh) are not on it.
+// etcCopied lists everything that is taken from the host's /etc, as patterns of path.Match on one
+// level, or deeper if a deeper path is named. Each file is public and says nothing about this
+// machine: certificates that everybody trusts, the tables of protocols, files that the loader, PAM
+// and interpreters need to start. Files that may hold credentials (gitconfig, npmrc, pip.conf,
+// apt.conf, environment, ssh) are not on it.
 var etcCopied = []string{
 	"os-release", "debian_version", "redhat-release", "alpine-release", "lsb-release",
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "locale.alias",
@@ -60,7 +60,7 @@ func (b *builder) etc(ctx context.Context) error {
 	return nil
 }
 
-// env is the environment that commands get by default.
+// env is the default environment of commands.
 func (b *builder) env() map[string]string {
 	p := []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 	for _, extra := range []string{"/usr/local/go/bin", "/usr/local/cargo/bin"} {
@@ -71,8 +71,7 @@ func (b *builder) env() map[string]string {
 	return map[string]string{"PATH": strings.Join(p, ":"), "LANG": "C.UTF-8"}
 }
 
-// write makes everything that is not copied: accounts, names, homes and the empty
-// directories.
+// write makes everything that is not copied: accounts, names, homes and the empty directories.
 func (b *builder) write() error {
 	dirs := maps.Clone(skeleton)
 	if b.reaches("/usr/bin/apt-get") {
@@ -117,8 +116,8 @@ func (b *builder) write() error {
 	return nil
 }
 
-// namePython adds the name "python" beside python3 where the host has none: what
-// people and models write starts with it more often than not.
+// namePython adds the name "python" beside python3 if the host has none. Commands that people and
+// models write mostly use that name.
 func (b *builder) namePython() {
 	for _, p := range []string{"usr/local/bin", "usr/bin"} {
 		dir := b.root.Lookup(p)
@@ -135,10 +134,10 @@ func (b *builder) namePython() {
 	}
 }
 
-// userID is the uid and gid of the account that commands run as.
+// userID is the uid and gid of the account that runs commands.
 const userID = 1000
 
-// skeleton is every directory that is made new.
+// skeleton lists every directory that is made new.
 var skeleton = map[string]fs.FileMode{
 	"dev": 0o755, "proc": 0o555, "sys": 0o555, "run": 0o755, "run/lock": 0o777 | fs.ModeSticky,
 	"tmp": 0o777 | fs.ModeSticky, "mnt": 0o755, "media": 0o755, "opt": 0o755, "srv": 0o755, "boot": 0o755,
@@ -157,7 +156,7 @@ type text struct {
 	text string
 }
 
-// files is every file that is written by us.
+// files returns every file that this package writes.
 func (b *builder) files() map[string]text {
 	const shadowGroup = 42
 	out := map[string]text{

@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// format is raised whenever the same machine must give another image.
+// format must be increased whenever the same machine must give another image.
 const format = 4
 
-// Fingerprint is a cheap text that changes when the image should be built again:
-// when packages were installed or removed, files were added to or taken from the
-// directories that hold programs, or our own rules changed. It looks at a few
-// hundred directories and reads no contents.
+// Fingerprint returns a short text that changes when the image should be built again: when packages
+// were installed or removed, when files were added to or removed from the directories that hold
+// programs, or when our own rules changed. It is cheap: it looks at a few hundred directories and
+// reads no contents.
 func Fingerprint(opts Options) (string, error) {
 	opts = opts.withDefaults()
 	h := sha256.New()
@@ -49,7 +49,7 @@ func topPaths() []string {
 	return out
 }
 
-// stampChildren adds the directories below dir, levels deep.
+// stampChildren adds the directories below dir to the fingerprint, levels deep.
 func stampChildren(h io.Writer, root string, r *rules, dir string, levels int) error {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -73,7 +73,7 @@ func stampChildren(h io.Writer, root string, r *rules, dir string, levels int) e
 	return nil
 }
 
-// stamp adds what a file looks like from outside.
+// stamp adds a file's status to the fingerprint, not its content.
 func stamp(h io.Writer, root, p string) {
 	info, err := os.Lstat(filepath.Join(root, p))
 	if err != nil {

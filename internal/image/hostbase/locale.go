@@ -11,27 +11,27 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/erofs"
 )
 
-// A program that speaks a language opens a dozen files for it when it starts, and looks for twice as many:
-// eighty system calls of the 115 that /bin/echo makes. Where all languages lie in one file, the C library opens that
-// and nothing else. Debian's own language, C.UTF-8, lies in a directory; so we put what is in
-// such directories into an archive, as localedef(1) does with others. It also finds what it
-// adds later there.
+// A program that uses a language opens a dozen files for it at its start, and looks for twice as
+// many: 80 of the 115 system calls of /bin/echo. If all languages are in one archive file, the C
+// library opens only that. Debian's own language, C.UTF-8, is in a directory. So we put the content
+// of such directories into an archive, as localedef(1) does with other languages. localedef can
+// also add to our archive later.
 
-// localeDir is where the C library looks for languages, and localeArchive what it looks for first.
+// localeDir is the C library's directory of languages. It looks for localeArchive first.
 const (
 	localeDir     = "/usr/lib/locale"
 	localeArchive = "locale-archive"
 )
 
-// localeMost bounds the archive: up to that size the C library maps it as a whole.
+// localeMost bounds the archive. Up to that size the C library maps it as a whole.
 const localeMost = 2 << 20
 
-// localeFiles are the files of one language, by the C library's numbers of categories. The one
-// that is missing stands for all of them and has no file.
+// localeFiles are the files of one language, by the C library's numbers of categories. The missing
+// number stands for all categories and has no file.
 var localeFiles = [...]string{"LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES/SYS_LC_MESSAGES", "",
 	"LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION"}
 
-// locales writes the archive of the languages that lie in directories, if there is none.
+// locales writes the archive of the languages in directories, if there is no archive yet.
 func (b *builder) locales() error {
 	dir := b.root.Lookup(localeDir)
 	if dir == nil || !dir.IsDir() || dir.Child(localeArchive) != nil {
@@ -55,10 +55,10 @@ func (b *builder) locales() error {
 	return err
 }
 
-// locale is what the files of a language hold.
+// locale holds the contents of a language's files.
 type locale [len(localeFiles)][]byte
 
-// locale reads the files of a language; nil if it is not whole.
+// locale reads the files of a language. It returns nil if one is missing.
 func (b *builder) locale(dir *erofs.Node) (*locale, error) {
 	if dir == nil || !dir.IsDir() {
 		return nil, nil
@@ -87,9 +87,9 @@ func (b *builder) locale(dir *erofs.Node) (*locale, error) {
 	return &l, nil
 }
 
-// The archive's parts, see locale/locarchive.h of the C library: a header, a table of names by their
-// hash, the names, for each language where its files are, and a table of files by their sums,
-// by which localedef finds out that it has one already.
+// The parts of the archive, see locale/locarchive.h of the C library: a header, a table of names by
+// their hash, the names, the places of each language's files, and a table of files by their sums.
+// localedef uses the last table to find a file that the archive already has.
 const (
 	archiveMagic  = 0xde020109
 	archiveHeader = 14 * 4
@@ -99,8 +99,8 @@ const (
 	archiveAlign  = 16
 )
 
-// packLocales writes the archive of some languages. The tables have room for as many again, and not
-// for more: they are read in at the start of each program.
+// packLocales writes the archive of some languages. The tables have room for the same number again,
+// and no more: each program reads them at its start.
 func packLocales(all map[string]locale) []byte {
 	room := 2*len(all) + 1
 	names, sums := prime(2*room), prime(2*room*len(localeFiles))
@@ -166,7 +166,7 @@ func localeHash(key []byte) uint32 {
 	return h
 }
 
-// place finds the first free place for a hash in a table, as the C library does.
+// place finds the first free place for a hash in a table, in the C library's way.
 func place(hash uint32, size int, free func(int) bool) int {
 	n, step := int(hash%uint32(size)), 1+int(hash%uint32(size-2))
 	for !free(n) {
@@ -175,7 +175,8 @@ func place(hash uint32, size int, free func(int) bool) int {
 	return n
 }
 
-// prime is the next prime number: each step through a table of that size reaches all of it.
+// prime returns the next prime number. In a table of prime size, every step width reaches all
+// places.
 func prime(n int) int {
 	for n |= 1; ; n += 2 {
 		d := 3

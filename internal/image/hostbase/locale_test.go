@@ -30,7 +30,7 @@ func language(h host, name string, without ...string) {
 
 const archive = "usr/lib/locale/locale-archive"
 
-// Languages in directories are in the archive, too.
+// TestLocales checks that languages in directories are also in the archive.
 func TestLocales(t *testing.T) {
 	h := host{"usr/lib/locale/README": "x"}
 	language(h, "C.utf8")
@@ -56,7 +56,8 @@ func TestLocales(t *testing.T) {
 	}
 }
 
-// Where there is an archive, it stays; without languages there is none.
+// TestLocalesLeftAlone checks that an existing archive stays, and that none is made without
+// languages.
 func TestLocalesLeftAlone(t *testing.T) {
 	h := host{archive: "theirs"}
 	language(h, "C.utf8")
@@ -70,7 +71,7 @@ func TestLocalesLeftAlone(t *testing.T) {
 	}
 }
 
-// The C library's own program reads what we write, and adds to it.
+// TestLocaledef reads our archive with the C library's own program, and adds to it.
 func TestLocaledef(t *testing.T) {
 	localedef, err := exec.LookPath("localedef")
 	if err != nil {

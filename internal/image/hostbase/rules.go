@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// DefaultExclude lists what of /usr is no toolchain. Patterns are those of
-// path.Match on the absolute path; what a pattern names is left out with
-// everything below it.
+// DefaultExclude lists the parts of /usr that are no toolchain. Patterns are those of path.Match on
+// the absolute path. A match is left out with everything below it.
 func DefaultExclude() []string {
 	return []string{
 		// Documentation.
@@ -18,12 +17,12 @@ func DefaultExclude() []string {
 		// Looks of desktops.
 		"/usr/share/icons", "/usr/share/sounds", "/usr/share/backgrounds", "/usr/share/wallpapers",
 		"/usr/share/themes", "/usr/share/pixmaps", "/usr/share/applications",
-		// Languages other than English; messages fall back to it.
+		// Languages other than English; messages are then in English.
 		"/usr/share/locale/*", "/usr/share/i18n/locales/*",
-		// Sources, debug symbols and what belongs to the host's kernel.
+		// Sources, debug symbols and files of the host's kernel.
 		"/usr/src", "/usr/lib/debug", "/usr/lib/modules", "/usr/lib/firmware", "/usr/lib/linux-*",
 		"/usr/share/dkms", "/usr/lib/perf-core", "/usr/libexec/perf-core",
-		// Large platforms with a life of their own; import an image to use them.
+		// Large platforms with their own updates; import an image to use them.
 		"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/usr/lib/aws-cli", "/usr/share/az*",
 		"/usr/lib/jvm", "/usr/share/java", "/usr/share/maven*", "/usr/lib/llvm-*", "/usr/lib64/llvm*",
 		"/usr/include/llvm*", "/usr/include/clang*",
@@ -33,7 +32,8 @@ func DefaultExclude() []string {
 		"/usr/lib/cuda*", "/usr/local/cuda*",
 		// The host's services.
 		"/usr/lib/systemd", "/usr/lib/udev", "/usr/share/polkit-1", "/usr/lib/polkit-1", "/usr/share/dbus-1",
-		// The mark by which pip refuses to install beside the distribution's packages: a sandbox is nobody's system.
+		// The mark by which pip refuses to install beside the distribution's packages. A sandbox
+		// needs no such protection.
 		"/usr/lib*/python3*/EXTERNALLY-MANAGED", "/usr/local/lib*/python3*/EXTERNALLY-MANAGED",
 		// What Go needs to test itself.
 		"/usr/local/go/test", "/usr/local/go/api", "/usr/local/go/doc", "/usr/local/go/misc",
@@ -41,7 +41,7 @@ func DefaultExclude() []string {
 	}
 }
 
-// kept is taken in spite of an exclusion.
+// kept lists files that are taken although an exclusion matches.
 var kept = []string{
 	"/usr/share/locale/C*", "/usr/share/locale/en", "/usr/share/locale/en_US*", "/usr/share/locale/en_GB*",
 	"/usr/share/locale/locale.alias", "/usr/share/i18n/locales/C", "/usr/share/i18n/locales/POSIX",
@@ -49,15 +49,15 @@ var kept = []string{
 	"/usr/share/i18n/locales/translit_*",
 }
 
-// localKept lists what of /usr/local is taken.
+// localKept lists the parts of /usr/local that are taken.
 var localKept = []string{
 	"/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/libexec",
 	"/usr/local/include", "/usr/local/go", "/usr/local/share/ca-certificates",
 	"/usr/local/rustup", "/usr/local/cargo",
 }
 
-// localScripts are the scripts of /usr/local/bin and sbin that come with
-// toolchains; other scripts there are somebody's own and may hold anything.
+// localScripts are the scripts of /usr/local/bin and sbin that come with toolchains. Other scripts
+// there are private and may hold anything.
 var localScripts = []string{
 	"2to3*", "idle3*", "pydoc3*", "python*-config", "pip", "pip2*", "pip3*", "wheel", "virtualenv", "pipx", "poetry", "pytest",
 	"ipython*", "jupyter*", "flask", "black", "mypy", "pylint", "npm", "npx", "corepack", "yarn", "yarnpkg",
@@ -68,9 +68,8 @@ var localScripts = []string{
 // setIDKept are the programs whose set-uid and set-gid bits are kept.
 var setIDKept = []string{"sudo", "su", "passwd", "newgrp", "chsh", "chfn", "gpasswd", "chage", "expiry", "unix_chkpwd"}
 
-// linkRoots are the places a copied link may lead to: those that are copied, and
-// those that every sandbox has. Everything else would tell where the host keeps
-// its things and lead nowhere.
+// linkRoots are the places that a copied link may lead to: those that are copied, and those that
+// every sandbox has. A link to any other place would reveal the host's layout and lead nowhere.
 var linkRoots = []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/dev", "/proc"}
 
 // rules decides what is copied.
@@ -91,7 +90,7 @@ func newRules(exclude []string) *rules {
 	return r
 }
 
-// excluded reports whether a path of the host is left out whatever it is.
+// excluded reports whether a path of the host is always left out.
 func (r *rules) excluded(p string) bool {
 	if rest, ok := strings.CutPrefix(p, "/usr/local/"); ok && rest != "share" && !slices.ContainsFunc(localKept, func(k string) bool { return within(p, k) }) {
 		return true
@@ -116,8 +115,8 @@ func linkOK(dir, target string) bool {
 	return slices.ContainsFunc(linkRoots, func(r string) bool { return within(target, r) })
 }
 
-// localProgram reports whether a file in /usr/local/bin or sbin, whose first
-// bytes are head, is a program of a toolchain: a binary or a known script.
+// localProgram reports whether a file in /usr/local/bin or sbin is a program of a toolchain: a
+// binary or a known script. head is the file's first bytes.
 func localProgram(name string, head []byte) bool {
 	if strings.HasPrefix(string(head), "\x7fELF") {
 		return true

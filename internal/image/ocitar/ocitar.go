@@ -1,8 +1,8 @@
-// Package ocitar writes an image of a few files as one tarball: an OCI image layout, with the index
-// that "docker load" of older versions asks for beside it.
+// Package ocitar writes an image of a few files as one tarball: an OCI image layout. It also
+// contains the index that "docker load" of older versions needs.
 //
-// The same files give the same bytes: entries are in the caller's order, owners are root, and all
-// times are the caller's.
+// The same files give the same bytes: entries are in the caller's order, the owner is root, and all
+// times come from the caller.
 package ocitar
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// File is one file of the image. Directories above it are made.
+// File is one file of the image. The directories above it are made.
 type File struct {
 	Name   string      // absolute, without ".."
 	Mode   fs.FileMode // permissions only; 0 means 0644
@@ -35,14 +35,14 @@ type File struct {
 
 // Image is what to write.
 type Image struct {
-	Ref          string // what it is called when it is loaded, such as carrel:1.2.3
-	Architecture string // as Go names it; the system is Linux
+	Ref          string // its name when it is loaded, such as carrel:1.2.3
+	Architecture string // Go's name of it; the system is Linux
 	Created      time.Time
 	Config       v1.Config
 	Files        []File
 }
 
-// Write writes the image to w. Errors name the file that can't be read or has no proper name.
+// Write writes the image to w. Errors name the file that can't be read or has a bad name.
 func Write(w io.Writer, img Image) error {
 	layer, err := layerOf(img)
 	if err != nil {
@@ -55,7 +55,7 @@ func Write(w io.Writer, img Image) error {
 	return writeLayout(w, img, built)
 }
 
-// assemble makes the image of its one layer.
+// assemble makes the image from its one layer.
 func assemble(img Image, layer v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	built, err := mutate.Append(base, mutate.Addendum{
@@ -74,7 +74,7 @@ func assemble(img Image, layer v1.Layer) (v1.Image, error) {
 	return mutate.ConfigFile(built, file)
 }
 
-// layerOf packs the files into a layer that is kept compressed in memory.
+// layerOf packs the files into a layer. The layer is kept compressed in memory.
 func layerOf(img Image) (v1.Layer, error) {
 	var packed bytes.Buffer
 	tw := tar.NewWriter(&packed)
@@ -98,7 +98,7 @@ func layerOf(img Image) (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// addParents adds the directories above a file that the layer does not have yet.
+// addParents adds the missing directories above a file to the layer.
 func addParents(tw *tar.Writer, name string, when time.Time, seen map[string]bool) error {
 	dir := path.Dir(name)
 	if seen[dir] {
@@ -136,7 +136,7 @@ func addFile(tw *tar.Writer, f File, when time.Time) error {
 	return err
 }
 
-// writeLayout writes the image's parts and the two indexes of them.
+// writeLayout writes the image's parts and their two indexes.
 func writeLayout(w io.Writer, img Image, built v1.Image) error {
 	manifest, err := built.RawManifest()
 	if err != nil {
@@ -192,10 +192,10 @@ type part struct {
 	data []byte
 }
 
-// blobName is where a layout keeps what has this digest.
+// blobName is the path in a layout of the blob with this digest.
 func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// layerPart is a layer as the layout keeps it, compressed.
+// layerPart returns a layer in the layout's form, compressed.
 func layerPart(l v1.Layer) (part, error) {
 	digest, err := l.Digest()
 	if err != nil {

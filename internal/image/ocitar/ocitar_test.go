@@ -29,7 +29,7 @@ func sample() Image {
 	}
 }
 
-// TestWrite reads the image back by both indexes, with the library's own readers.
+// TestWrite reads the image back through both indexes, with the library's own readers.
 func TestWrite(t *testing.T) {
 	var buf bytes.Buffer
 	if err := Write(&buf, sample()); err != nil {
@@ -82,7 +82,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestSameBytes holds that nothing of the moment or the machine is in an image.
+// TestSameBytes checks that an image does not depend on the time or the machine.
 func TestSameBytes(t *testing.T) {
 	var a, b bytes.Buffer
 	if err := Write(&a, sample()); err != nil {
@@ -96,7 +96,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestBadNames refuses names that would lie elsewhere.
+// TestBadNames checks that names outside of the image are refused.
 func TestBadNames(t *testing.T) {
 	for _, name := range []string{"", "usr/bin/x", "/../etc/passwd", "/a//b", "/a/"} {
 		img := sample()

@@ -1,10 +1,10 @@
-// Package registry pulls images: it resolves a name, downloads the layers side by
-// side into files and hands them to package archive, lowest first.
+// Package registry pulls images. It resolves a name, downloads the layers in parallel into files
+// and hands them to package archive, lowest first.
 //
-// Every part is checked against its digest while it is read, so a registry, or
-// someone between, can refuse an image but not change one that is named by
-// digest. Layers wait on disk, never in memory. Credentials come from the caller's
-// keychain and go to the registry they belong to only.
+// It checks every part against its digest while it reads it. So a registry, or an attacker between,
+// can refuse an image but can't change one that is named by digest. Layers wait on disk, never in
+// memory. Credentials come from the caller's keychain and go only to the registry that they belong
+// to.
 package registry
 
 import (
@@ -33,13 +33,13 @@ const op = "pull template"
 
 // Options says how to pull.
 type Options struct {
-	// Keychain finds credentials; nil is the one of the docker configuration.
+	// Keychain finds credentials; nil uses the docker configuration.
 	Keychain authn.Keychain
-	// Transport carries the requests; nil is the default one, with its proxies.
+	// Transport carries the requests; nil uses the default one, with its proxies.
 	Transport http.RoundTripper
-	// NewFile makes a file for a layer that waits.
+	// NewFile makes a file for a downloaded layer.
 	NewFile func() (*os.File, error)
-	// MaxBytes bounds the layers as they are downloaded; 0 is 64 GiB.
+	// MaxBytes bounds the downloaded size of the layers; 0 is 64 GiB.
 	MaxBytes int64
 	Meter    *image.Meter
 }
@@ -110,13 +110,13 @@ func resolve(r name.Reference, opts []remote.Option) (v1.Image, v1.Hash, error) 
 	return nil, v1.Hash{}, err
 }
 
-// download is one image's layers on their way to files.
+// download is the download of one image's layers into files.
 type download struct {
 	opts  Options
 	files []*os.File
 }
 
-// parallelLayers is how many layers are downloaded at once.
+// parallelLayers is the number of layers that are downloaded at once.
 const parallelLayers = 3
 
 func (d *download) image(ctx context.Context, img v1.Image) (*archive.Source, error) {
@@ -229,12 +229,12 @@ func classify(ref string, err error) error {
 	return e
 }
 
-// hasNoPlatform reports whether an index has no image for the platform that was asked for. The library has no type for
-// that, so its words must do; TestIndex fails when they change.
+// hasNoPlatform reports whether an index has no image for the requested platform. The library has
+// no error type for that, so the text is compared. TestIndex fails when the text changes.
 func hasNoPlatform(err error) bool { return strings.Contains(err.Error(), "no child with platform") }
 
-// isVerification reports whether contents did not match a digest. The library has
-// no exported type for that, so its words must do.
+// isVerification reports whether contents did not match a digest. The library exports no error type
+// for that, so the text is compared.
 func isVerification(err error) bool {
 	return strings.Contains(err.Error(), "error verifying") || strings.Contains(err.Error(), "does not match requested digest")
 }

@@ -34,7 +34,7 @@ import (
 	pull "github.com/carrel-dev/carrel/internal/image/registry"
 )
 
-// server is a registry in this process. change, if set, may alter its answers.
+// server is a registry in this process. change may alter its answers, if it is set.
 type server struct {
 	host     string
 	password string // demanded, if set
@@ -129,7 +129,7 @@ func (s *server) push(t *testing.T, ref string, img v1.Image) v1.Hash {
 	return h
 }
 
-// fetch pulls an image and puts it together.
+// fetch pulls an image and builds its tree.
 func fetch(t *testing.T, ref string, change func(*pull.Options)) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -250,7 +250,7 @@ func TestRefusals(t *testing.T) {
 	_, _, err = fetch(t, "127.0.0.1:1/app:1", nil)
 	wantKind(t, err, carrel.Unavailable, "127.0.0.1:1")
 
-	// A registry that sends something else than the digest names.
+	// A registry that sends other content than the digest names.
 	s.change = func(path string, body []byte) []byte {
 		if strings.Contains(path, "/manifests/") {
 			return append(body, ' ')

@@ -27,11 +27,11 @@ type base struct {
 	opts hostbase.Options
 	log  *slog.Logger
 	now  func() time.Time
-	turn chan struct{} // holds one token: who has it may make the image
+	turn chan struct{} // holds one token; its holder may make the image
 
 	mu     sync.Mutex
 	img    image.Image
-	held   []*os.File // shared locks on the directories of img and of those before it
+	held   []*os.File // shared locks on the directories of img and of earlier images
 	print  string     // the fingerprint of img
 	closed bool
 }
@@ -42,7 +42,7 @@ func newBase(opts Options) *base {
 	return b
 }
 
-// listed is what List shows, whether the image has been made or not.
+// listed is the entry for List, also before the image has been made.
 func (b *base) listed() image.Image {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,10 +66,9 @@ func (b *base) ready() (image.Image, bool) {
 	return img, err == nil
 }
 
-// get returns the image, making it first if there is none. With check set it is
-// made again if the machine has changed since; without, a store keeps what it has,
-// so that installing a package does not make the next sandbox wait. Calls at the
-// same time make it once.
+// get returns the image. If there is none, it makes it first. With check set it makes it again if
+// the machine has changed since. Without check the store keeps its image, so that installing a
+// package does not make the next sandbox wait. Calls at the same time make the image once.
 func (b *base) get(ctx context.Context, check bool, progress func(carrel.Progress)) (image.Image, error) {
 	if img, ok := b.ready(); ok && !check {
 		return img, nil
@@ -106,17 +105,17 @@ func (b *base) get(ctx context.Context, check bool, progress func(carrel.Progres
 	return img, nil
 }
 
-// keep remembers an image and the lock on it. The caller has the turn, so close
-// comes before or after.
+// keep stores an image and the lock on it. The caller holds the turn, so close comes before or
+// after.
 func (b *base) keep(img image.Image, held *os.File, print string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.img, b.print = img, print
-	b.held = append(b.held, held) // a sandbox may be about to start from the one before
+	b.held = append(b.held, held) // a sandbox may be about to start from the earlier image
 }
 
-// cached returns the image of a fingerprint and a shared lock on its directory.
-// The first process to come makes it; others wait.
+// cached returns the image of a fingerprint and a shared lock on its directory. The first process
+// that comes makes the image; others wait.
 func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (image.Image, *os.File, error) {
 	dir := filepath.Join(b.dir, "base-"+print)
 	for {
@@ -144,7 +143,7 @@ func (b *base) cached(ctx context.Context, print string, meter *image.Meter) (im
 	}
 }
 
-// onlyOurs refuses a cache that others could put an image of theirs into.
+// onlyOurs refuses a cache directory into which other users could put an image.
 func onlyOurs(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -158,12 +157,12 @@ func onlyOurs(dir string) error {
 	return nil
 }
 
-// errGone means that another process removed the directory before we held it.
+// errGone means that another process removed the directory before we held its lock.
 var errGone = errors.New("directory removed meanwhile")
 
-// lockAndRead returns with a shared lock held. Whoever has made the image keeps
-// such a lock for as long as he lives, so those who wait look for the finished
-// image as well as for the exclusive lock.
+// lockAndRead returns with a shared lock held. The process that made the image keeps such a lock as
+// long as it lives. So a waiting process looks for the finished image as well as for the exclusive
+// lock.
 func (b *base) lockAndRead(ctx context.Context, held *os.File, dir string, meter *image.Meter) (image.Image, error) {
 	var img image.Image
 	err := poll(ctx, func() (bool, error) {
@@ -173,7 +172,7 @@ func (b *base) lockAndRead(ctx context.Context, held *os.File, dir string, meter
 				return true, nil
 			}
 		}
-		unlockFile(held) // shared locks would keep all who wait from the exclusive one
+		unlockFile(held) // our shared lock would block the exclusive lock of others
 		return tryLock(held, true), nil
 	})
 	if err != nil {
@@ -187,14 +186,14 @@ func (b *base) lockAndRead(ctx context.Context, held *os.File, dir string, meter
 			return image.Image{}, err
 		}
 	}
-	// From here on others may use it too. The change of the lock is not atomic.
+	// From here on other processes may use it too. Changing the lock is not atomic.
 	if err := lockFile(ctx, held, false); err != nil {
 		return image.Image{}, err
 	}
 	return img, stillThere(held, dir)
 }
 
-// stillThere reports errGone if dir is not the directory that is held.
+// stillThere returns errGone if dir is no longer the locked directory.
 func stillThere(held *os.File, dir string) error {
 	a, err := held.Stat()
 	if err != nil {
@@ -222,8 +221,8 @@ func readBase(dir string) (image.Image, error) {
 	return img, nil
 }
 
-// build makes the image. The directory is locked, so what an earlier attempt left
-// is in nobody's way.
+// build makes the image. The directory is locked, so it may overwrite the files of an earlier
+// attempt.
 func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image.Image, error) {
 	start := time.Now()
 	part := filepath.Join(dir, "part")
@@ -266,7 +265,7 @@ func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image
 	return img, nil
 }
 
-// removeOthers removes bases of other fingerprints that nobody holds.
+// removeOthers removes bases of other fingerprints that no process holds.
 func (b *base) removeOthers() {
 	b.mu.Lock()
 	mine := "base-" + b.print
@@ -298,7 +297,7 @@ func removeUnheld(dir string) error {
 }
 
 func (b *base) close() error {
-	// Whoever is making the image finishes first.
+	// Wait until nobody is making the image.
 	<-b.turn
 	defer func() { b.turn <- struct{}{} }()
 	b.mu.Lock()

@@ -25,8 +25,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// plant writes a file that must not get into a base, and takes it away again,
-// with the times of its directory as they were: fingerprints look at them.
+// plant writes a file that must not get into a base, and removes it when the test ends. It restores
+// the times of the directory, because fingerprints look at them.
 func plant(t *testing.T, path string, perm fs.FileMode, content string) {
 	t.Helper()
 	dir := filepath.Dir(path)
@@ -51,8 +51,8 @@ func plant(t *testing.T, path string, perm fs.FileMode, content string) {
 	})
 }
 
-// TestBaseHoldsNoSecrets plants canaries all over this machine, makes the base of
-// it and looks for them in every byte of the image.
+// TestBaseHoldsNoSecrets plants canaries all over this machine, makes its base and looks for the
+// canaries in every byte of the image.
 func TestBaseHoldsNoSecrets(t *testing.T) {
 	if os.Getuid() != 0 {
 		testenv.Need(t, "root", errors.New("canaries in /root and /usr can be planted by root only"))
@@ -104,7 +104,7 @@ func TestBaseHoldsNoSecrets(t *testing.T) {
 	}
 }
 
-// realShadow returns what of this machine's shadow file must be nowhere: hashes,
+// realShadow returns the parts of this machine's shadow file that must not be in the image: hashes,
 // and the whole lines of a few accounts.
 func realShadow(t *testing.T) []string {
 	raw, err := os.ReadFile("/etc/shadow")
@@ -151,7 +151,7 @@ func scan(t *testing.T, path string, needles []string) (found []string) {
 	}
 }
 
-// builds counts how often a base was made, by its log line.
+// builds counts by its log line how often a base was made.
 type builds struct {
 	slog.Handler
 	n atomic.Int64
@@ -165,7 +165,7 @@ func (b *builds) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// smallHost is a machine that gives a base in no time.
+// smallHost is a small machine whose base is quickly made.
 func smallHost(t testing.TB) hostbase.Options {
 	t.Helper()
 	root := t.TempDir()
@@ -187,7 +187,7 @@ func TestBaseIsMadeOnce(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	count := &builds{Handler: slog.DiscardHandler}
 	var stores []*store.Store
-	for range 3 { // each as in a process of its own: locks belong to open files
+	for range 3 { // each like a process of its own: locks belong to open files
 		stores = append(stores, open(t, store.Options{CacheDir: cache, Base: host, Logger: slog.New(count)}))
 	}
 	var wg sync.WaitGroup
@@ -254,7 +254,7 @@ func TestBaseFollowsTheMachine(t *testing.T) {
 	}
 }
 
-// TestBaseAfterACrash makes a base where an earlier attempt died half way.
+// TestBaseAfterACrash makes a base in a directory where an earlier attempt died half way.
 func TestBaseAfterACrash(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	fp, err := hostbase.Fingerprint(host)
@@ -289,7 +289,7 @@ func TestBaseAfterACrash(t *testing.T) {
 	}
 }
 
-// TestForeignCache refuses a cache directory that others can write to.
+// TestForeignCache checks that a cache directory is refused if others can write to it.
 func TestForeignCache(t *testing.T) {
 	cache := t.TempDir()
 	if err := os.Chmod(cache, 0o777); err != nil {

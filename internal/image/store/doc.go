@@ -1,5 +1,5 @@
-// Package store keeps templates in a directory and makes them from whatever they
-// come as. It implements [image.Store].
+// Package store keeps templates in a directory and makes them from all supported sources. It
+// implements [image.Store].
 //
 // # On disk
 //
@@ -7,28 +7,26 @@
 //	DIR/<id>/template.json   the manifest
 //	CACHE/base-<fingerprint>/image.erofs, template.json
 //
-// A template is made in its directory, under a lock; image.erofs is fsynced, and
-// then template.json appears in one rename. That rename is the moment the template
-// exists: a directory without it is a leftover, and [Open] removes it unless
-// somebody holds its lock.
+// A template is made in its directory, under a lock. image.erofs is fsynced, and then template.json
+// appears in one rename. From that rename on the template exists. A directory without template.json
+// is a leftover. [Open] removes it unless a process holds its lock.
 //
 // # Names
 //
-// Importing under a name that is taken makes a new template with a new ID, and the
-// name moves to it in the same instant. The older one can still be reached by ID,
-// so that a sandbox about to start from it does; it is removed when the store is
-// opened next. Among manifests of one name the newest counts.
+// Importing under a name that is taken makes a new template with a new ID, and the name moves to it
+// in the same instant. The older template can still be reached by ID, for a sandbox that is about
+// to start from it. It is removed when the store is opened next. Of several manifests with one
+// name, the newest counts.
 //
 // # Removal
 //
-// Images are only ever unlinked. A sandbox that runs from one has the file open
-// and keeps it; the disk space comes back when the last such sandbox ends.
+// Images are only ever unlinked. A running sandbox has its image open and keeps it. The disk space
+// comes back when the last such sandbox ends.
 //
 // # The built-in templates
 //
-// "sim" has no image: it is for the simulated tier. "base" is made from this
-// machine's toolchain at the first [Store.Get] or [Store.Prepare], some ten
-// seconds of work, and kept in the cache directory by fingerprint, where all
-// daemons of one user share it: only one makes it, the others wait. A base of
-// another fingerprint is removed once nobody holds it.
+// "sim" has no image: it is for the simulated tier. "base" is made from this machine's toolchain at
+// the first [Store.Get] or [Store.Prepare], which takes some ten seconds. It is kept by fingerprint
+// in the cache directory, where all daemons of one user share it: one makes it, the others wait. A
+// base of another fingerprint is removed once no process holds it.
 package store

@@ -49,7 +49,7 @@ func (s *Store) Files(ctx context.Context, name string) (image.Files, error) {
 type files struct {
 	file *os.File
 	tree fs.ReadLinkFS
-	dirs map[string]bool // whether a name is a directory, for those that were asked for; bounded
+	dirs map[string]bool // for each name asked so far: is it a directory; bounded
 }
 
 var _ image.Files = (*files)(nil)
@@ -57,7 +57,7 @@ var _ image.Files = (*files)(nil)
 // dirsKept bounds files.dirs.
 const dirsKept = 100_000
 
-// isDir reports whether a name is a directory all the way: the reader itself would
+// isDir reports whether a name and all its parent parts are directories. The reader itself would
 // follow links in the middle.
 func (f *files) isDir(name string) (bool, error) {
 	if is, known := f.dirs[name]; known {
@@ -80,14 +80,14 @@ func (f *files) isDir(name string) (bool, error) {
 	return is, nil
 }
 
-// isMissing reports whether an error of the reader says that there is no such file.
+// isMissing reports whether an error of the reader means that there is no such file.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, goerofs.ErrNotDirectory)
 }
 
-// find checks a name, up to and without its last part.
+// find checks a name and that all parts before the last one are directories.
 func (f *files) find(op, name string) error {
-	// Not fs.ValidPath: names in images are bytes, not all of them UTF-8.
+	// Not fs.ValidPath: names in images are bytes, and not all are valid UTF-8.
 	if name == "" || name != path.Clean(name) || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
@@ -123,7 +123,7 @@ func (f *files) Lstat(name string) (image.File, error) {
 	return out, nil
 }
 
-// devNumbers takes a device's number apart as Linux puts it together.
+// devNumbers splits a device number in Linux's encoding.
 func devNumbers(rdev uint32) (major, minor uint32) {
 	return rdev >> 8 & 0xfff, rdev&0xff | rdev>>12&0xfff00
 }

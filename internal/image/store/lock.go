@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes a lock on a file or directory if it is free. Such a lock goes away
-// with the open file, so a crash leaves none.
+// tryLock takes a lock on a file or directory if it is free. The lock ends with the open file, so a
+// crash leaves none.
 func tryLock(f *os.File, exclusive bool) bool {
 	return flock(f, exclusive) == nil
 }
@@ -39,8 +39,8 @@ func lockFile(ctx context.Context, f *os.File, exclusive bool) error {
 	})
 }
 
-// poll calls done, less and less often, until it is true or fails, or ctx ends. A
-// blocking flock could not be cancelled.
+// poll calls done, less and less often, until it returns true or an error, or ctx ends. A blocking
+// flock could not be cancelled.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	const most = 200 * time.Millisecond
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, most) {

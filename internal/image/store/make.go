@@ -94,8 +94,8 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	return img, archive.Classify(op, err)
 }
 
-// nameFree refuses a name that is the ID of another template of the project. It says nothing
-// of other projects' IDs, which are not the caller's to know.
+// nameFree refuses a name that is the ID of another template of the project. It does not check the
+// IDs of other projects, because the caller must not learn them.
 func (s *Store) nameFree(op, project, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,10 +105,10 @@ func (s *Store) nameFree(op, project, name string) error {
 	return nil
 }
 
-// makeDir makes a template's directory and locks it. The lock on the store keeps
-// a sweep from coming between.
+// makeDir makes a template's directory and locks it. The store's lock keeps a sweep from running in
+// between.
 func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error) {
-	// A handle of our own: locks of one open file would not exclude each other.
+	// It needs its own open file: locks of one open file do not exclude each other.
 	guard, err := os.Open(s.lock.Name())
 	if err != nil {
 		return nil, err
@@ -131,8 +131,7 @@ func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error)
 	return held, nil
 }
 
-// keepFile makes a finished image durable under its name and returns the disk
-// space it takes.
+// keepFile makes a finished image durable under its name and returns its size on the disk.
 func keepFile(f *os.File, name string) (int64, error) {
 	err := f.Chmod(0o644)
 	if err == nil {
@@ -159,14 +158,13 @@ func diskSize(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
-// commit writes the manifest, which is the moment the template exists, and moves
-// the name to it.
+// commit writes the manifest and moves the name to the template. From then on the template exists.
 func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	for _, other := range s.byID {
-		// The newest of a name counts, also where the clock went back.
+		// The newest template of a name counts, so be newer even if the clock went back.
 		if other.own() == e.own() && !other.Created.Before(e.Created) {
 			e.Created = other.Created.Add(1)
 		}

@@ -21,7 +21,7 @@ func newID() string {
 		var b [32]byte
 		_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
 		for _, c := range b {
-			// 252 is the largest multiple of 36 in a byte: the draw stays even.
+			// 252 is the largest multiple of 36 in a byte. So all characters are equally likely.
 			if c < 252 && len(id) < idLen {
 				id = append(id, idAlphabet[c%36])
 			}
@@ -34,7 +34,7 @@ func isID(s string) bool {
 	return len(s) == idLen && strings.Trim(s, idAlphabet) == ""
 }
 
-// untag removes the tags that mean a name itself.
+// untag removes the tags that change nothing about a name.
 func untag(name string) string {
 	for _, tag := range []string{":latest", ":default"} {
 		if rest, ok := strings.CutSuffix(name, tag); ok {

@@ -25,7 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
 )
 
-// The built-in templates' IDs never change.
+// The IDs of the built-in templates. They never change.
 const (
 	BaseID = "carrelbase0000000000"
 	SimID  = "carrelsim00000000000"
@@ -33,19 +33,19 @@ const (
 	Sim = image.Sim
 )
 
-// Options configures a Store. Only Dir is needed.
+// Options configures a Store. Only Dir is required.
 type Options struct {
-	Dir string // where templates are kept; made if missing
-	// CacheDir is where the built-in base is kept, shared between stores of one
-	// user; "" is a directory inside Dir.
+	Dir string // directory of the templates; made if missing
+	// CacheDir is the directory of the built-in base. The stores of one user share it. "" is a
+	// directory inside Dir.
 	CacheDir string
 	// MaxBytes and MaxEntries bound one template; 0 is 64 GiB and 2,000,000.
 	MaxBytes   int64
 	MaxEntries int64
-	// Base says what the built-in base is made from.
+	// Base says how to make the built-in base.
 	Base   hostbase.Options
 	Logger *slog.Logger
-	// Keychain finds registry credentials; nil is docker's configuration.
+	// Keychain finds registry credentials; nil uses docker's configuration.
 	Keychain authn.Keychain
 	// Transport carries requests to registries; nil is the default one.
 	Transport http.RoundTripper
@@ -66,13 +66,13 @@ type Store struct {
 
 var _ image.Store = (*Store)(nil)
 
-// entry is a template and what orders those of one name.
+// entry is a template and its order among those of one name.
 type entry struct {
 	image.Image
 	old bool // another has taken its name
 }
 
-// ownName is a name as each project has its own.
+// ownName is a name within a project.
 type ownName struct{ project, name string }
 
 func (e *entry) own() ownName { return ownName{e.Project, e.Name} }
@@ -82,7 +82,7 @@ const (
 	manifestFile = "template.json"
 )
 
-// Open opens or makes a store and removes what crashes left behind.
+// Open opens or makes a store and removes leftovers of crashes.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	const op = "open template store"
 	if opts.Dir == "" {
@@ -119,7 +119,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// load reads the manifests and sweeps.
+// load reads the manifests and sweeps leftovers.
 func (s *Store) load(ctx context.Context) error {
 	if err := lockFile(ctx, s.lock, true); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (s *Store) load(ctx context.Context) error {
 			s.sweep(e.Name(), err)
 			continue
 		case err != nil:
-			// Manifests appear whole: this one was damaged later, or can't be read just
-			// now. The image may be all there is of somebody's work.
+			// Manifests appear whole. So this one was damaged later, or can't be read just now.
+			// Keep the image: it may be the only copy of somebody's work.
 			s.opts.Logger.Warn("a template can't be used and is left alone", "id", e.Name(), "err", err)
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *Store) load(ctx context.Context) error {
 	return nil
 }
 
-// readManifest reads a template whose directory is called id.
+// readManifest reads the template whose directory is named id.
 func (s *Store) readManifest(id string) (*entry, error) {
 	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, id, manifestFile))
 	if err != nil {
@@ -180,8 +180,8 @@ func (s *Store) readManifest(id string) (*entry, error) {
 	return t, nil
 }
 
-// sweep removes a directory that is no template, unless somebody is making it.
-// Only what this package made is removed.
+// sweep removes a directory that is no template, unless a process is making it. It removes only
+// files that this package made.
 func (s *Store) sweep(id string, why error) {
 	if !isID(id) {
 		return
@@ -201,8 +201,7 @@ func (s *Store) sweep(id string, why error) {
 	}
 }
 
-// removeTemplate takes the manifest away first, so that what a crash leaves is a
-// leftover and not half a template.
+// removeTemplate removes the manifest first. So a crash leaves a leftover and not half a template.
 func removeTemplate(dir string) error {
 	if err := os.Remove(filepath.Join(dir, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -289,8 +288,8 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	return image.Image{}, notFound("get template", id)
 }
 
-// Prepare makes the built-in base ahead of its first use, with a progress report, and again
-// if this machine has changed since it was made.
+// Prepare makes the built-in base before its first use, and reports progress. If this machine has
+// changed since the base was made, Prepare makes it again.
 func (s *Store) Prepare(ctx context.Context, progress func(carrel.Progress)) error {
 	_, err := s.base.get(ctx, true, progress)
 	return err
@@ -301,8 +300,8 @@ func notFound(op, id string) error {
 		Hint: "'carrel template ls' lists them, 'carrel template import' and 'pull' make more"}
 }
 
-// Delete removes a template, and with it older ones of its name. Errors:
-// NotFound, Forbidden (a built-in one).
+// Delete removes a template and older ones of its name. Errors: NotFound, Forbidden (a built-in
+// template).
 func (s *Store) Delete(ctx context.Context, id string) error {
 	const op = "delete template"
 	if t, ok := s.ByID(id); ok && t.BuiltIn {
@@ -336,7 +335,7 @@ func simTemplate() image.Image {
 	return image.Image{Template: carrel.Template{ID: SimID, Name: Sim, Tier: carrel.Sim, Source: "built in", BuiltIn: true}}
 }
 
-// isBuiltIn reports whether a name is a built-in template's, or its ID, which would be
+// isBuiltIn reports whether a name is the name or the ID of a built-in template. An ID would be
 // misleading as a name.
 func isBuiltIn(name string) bool {
 	return slices.Contains([]string{image.Base, BaseID, Sim, SimID}, name)

@@ -49,7 +49,7 @@ func open(t testing.TB, opts store.Options) *store.Store {
 	return s
 }
 
-// rootfs is a tarball with one file.
+// rootfs returns a tarball with one file.
 func rootfs(t testing.TB, content string) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -160,7 +160,7 @@ func TestLife(t *testing.T) {
 	if err != nil || sim.Path != "" || sim.Tier != carrel.Sim || !sim.BuiltIn || len(sim.ID) != 20 || sim.ID != store.SimID || len(store.BaseID) != 20 {
 		t.Errorf("%+v, %v", sim, err)
 	}
-	// A sandbox that has the image open keeps it.
+	// A sandbox that has the image open can still read it.
 	f, err := os.Open(img.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestCrash has the store opened on what a crash leaves at each step.
+// TestCrash opens the store on the files that a crash leaves at each step.
 func TestCrash(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -293,7 +293,8 @@ func TestCrash(t *testing.T) {
 	}
 	s := open(t, store.Options{Dir: dir})
 	for _, c := range strings.Split("abcdefg", "") {
-		// A damaged manifest is no leftover: its image is kept for somebody to look at.
+		// A directory with a damaged manifest is no leftover: its image is kept for a person to
+		// look at.
 		kept := strings.Contains("fg", c)
 		if _, err := os.Stat(filepath.Join(id(c), "image.erofs")); kept && err != nil {
 			t.Errorf("damaged %s: %v", c, err)
@@ -351,7 +352,7 @@ func TestHammer(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDirectory imports a directory and has the kernel compare.
+// TestDirectory imports a directory and compares both trees through the kernel.
 func TestDirectory(t *testing.T) {
 	src := t.TempDir()
 	write := func(name, content string, perm fs.FileMode) {
@@ -406,7 +407,7 @@ func TestDirectory(t *testing.T) {
 	compare(t, src, mnt)
 }
 
-// compare compares what the kernel says of two trees.
+// compare compares two trees as the kernel shows them.
 func compare(t *testing.T, want, got string) {
 	t.Helper()
 	err := filepath.WalkDir(want, func(p string, _ fs.DirEntry, err error) error {

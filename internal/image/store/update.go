@@ -14,14 +14,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/archive"
 )
 
-// Bounds on how a template starts.
+// Bounds of a template's start settings.
 const (
 	maxStartArgs  = 1000
-	maxStartBytes = 64 << 10 // of all arguments together, and of the ready command
+	maxStartBytes = 64 << 10 // all arguments together; also the ready command
 )
 
-// Update changes how a template starts, and whose it may be. Errors: NotFound, Forbidden (a built-in one),
-// Invalid.
+// Update changes how a template starts, and which projects may use it. Errors: NotFound, Forbidden
+// (a built-in template), Invalid.
 func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) (image.Image, error) {
 	const op = "update template"
 	if err := checkUpdate(op, u); err != nil {

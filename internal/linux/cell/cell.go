@@ -1,11 +1,13 @@
 //go:build linux
 
-// Package cell starts parts of the own binary in a place with nothing in it, and lets them give up all rights there: for
-// work on bytes that a sandbox has written, and for whole sandboxes that need no host, as the simulated tier's.
+// Package cell starts parts of our own binary in an empty environment, where they give up all
+// rights. It serves two purposes: work on bytes that a sandbox has written, and whole sandboxes
+// that need no host, such as those of the simulated tier.
 //
-// A cell is a process in namespaces of its own, under a user that owns nothing, whose root is an empty read-only directory,
-// without capabilities, and with a filter that leaves it the use of the descriptors and the memory that it has.
-// It reaches what it was given as descriptors, and nothing else.
+// A cell is a process in namespaces of its own, under a user that owns nothing. Its root is an
+// empty read-only directory, and it has no capabilities. A filter allows it only to use its
+// descriptors and its memory. It reaches the files that it was given as descriptors, and nothing
+// else.
 package cell
 
 import (
@@ -25,8 +27,8 @@ import (
 // nobody is the user inside.
 const nobody = 65534
 
-// Start starts cmd, which must be a part of the own binary that calls [Enter] first, as host user uid; a caller that is
-// not root gives its own. What cmd has open besides its files is not inherited.
+// Start starts cmd as host user uid. cmd must be a part of our own binary that calls [Enter] first.
+// A caller that is not root gives its own uid. The cell inherits only the files of cmd.
 func Start(cmd *exec.Cmd, uid int) error {
 	gid := uid
 	if os.Geteuid() != 0 {
@@ -40,10 +42,10 @@ func Start(cmd *exec.Cmd, uid int) error {
 		UidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
 		GidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},
 		GidMappingsEnableSetgroups: os.Geteuid() == 0,
-		// What it needs to make its empty root. It gives them up before it does anything, and they mean
-		// nothing outside its namespaces.
+		// The cell needs these to make its empty root. It gives them up before it does anything
+		// else, and they mean nothing outside its namespaces.
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT},
-		Pdeathsig:   0, // of the thread, which may end before this process does
+		Pdeathsig:   0, // it follows the parent's thread, which may end early
 	}
 	cmd.Dir = "/"
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
@@ -55,13 +57,14 @@ func Start(cmd *exec.Cmd, uid int) error {
 // Limits bound a cell.
 type Limits struct {
 	Memory   uint64   // bytes of data, 0: no bound
-	Files    uint64   // descriptors, 0: as many as it was started with
+	Files    uint64   // descriptors; 0: as many as at its start
 	CPU      uint64   // seconds, 0: no bound
 	FileSize uint64   // bytes in one file, 0: no bound
-	Also     []string // system calls besides those that are left to every cell
+	Also     []string // system calls besides those of every cell
 }
 
-// calls is what is left to a cell: its descriptors, its memory, its threads and the clock.
+// calls are the system calls of every cell: for its descriptors, its memory, its threads and the
+// clock.
 var calls = []string{"read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "lseek", "fstat", "ftruncate", "fallocate",
 	"close", "fcntl", "dup", "recvmsg", "sendmsg", "recvfrom", "sendto", "shutdown", "socketpair", "getsockopt", "setsockopt", "getsockname", "getpeername",
 	"mmap", "munmap", "mprotect", "madvise", "mincore", "membarrier", "brk", "mremap",
@@ -70,8 +73,8 @@ var calls = []string{"read", "write", "pread64", "pwrite64", "readv", "writev", 
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "timer_create", "timer_settime", "timer_delete",
 	"getpid", "gettid", "tgkill", "getrandom", "prctl", "clone", "rseq", "set_robust_list", "exit", "exit_group", "restart_syscall"}
 
-// Enter takes all rights from this process, which must have been made by [Start]. What it needs of the host it must have
-// read before.
+// Enter takes all rights from this process. [Start] must have made the process. The process must
+// have read before everything that it needs of the host.
 func Enter(l Limits) error {
 	if os.Getpid() != 1 || os.Getuid() != nobody {
 		return fmt.Errorf("cell: not in namespaces of its own")
@@ -99,7 +102,7 @@ func Enter(l Limits) error {
 	return nil
 }
 
-// emptyRoot makes an empty directory that can't be written the root.
+// emptyRoot makes an empty, read-only directory the root.
 func emptyRoot() error {
 	root := os.TempDir()
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
@@ -111,7 +114,8 @@ func emptyRoot() error {
 	if err := unix.Chdir(root); err != nil {
 		return os.NewSyscallError("chdir", err)
 	}
-	// Both at the same place: the old root lies on top and is taken off (pivot_root(2)).
+	// Both arguments are the same place: the old root then lies on top and is unmounted
+	// (pivot_root(2)).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return os.NewSyscallError("pivot_root", err)
 	}
@@ -121,7 +125,7 @@ func emptyRoot() error {
 	return os.NewSyscallError("chdir", unix.Chdir("/"))
 }
 
-// dropAll empties the capabilities of all threads and sees that none come back.
+// dropAll empties the capabilities of all threads and prevents that any come back.
 func dropAll() error {
 	for _, args := range [][2]uintptr{{unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL}, {unix.PR_SET_NO_NEW_PRIVS, 1}, {unix.PR_SET_DUMPABLE, 0}} {
 		if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, args[0], args[1], 0, 0, 0, 0); errno != 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestMain plays the cell, which tries what it must not be able to do.
+// TestMain plays the cell, which tries operations that it must not be able to do.
 func TestMain(m *testing.M) {
 	if os.Args[0] == "carrel-test-cell" {
 		play()
@@ -50,7 +50,7 @@ func play() {
 			fmt.Println("allowed:", name)
 		}
 	}
-	// What it is for: memory, threads, its own descriptors, timers.
+	// Operations that a cell needs: memory, threads, its own descriptors, timers.
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		fmt.Println("socketpair:", err)
@@ -74,7 +74,7 @@ func play() {
 	os.Exit(0)
 }
 
-// TestCell starts one: of all it tries only what it was given works.
+// TestCell starts a cell. Only the operations on its own descriptors and memory may work.
 func TestCell(t *testing.T) {
 	uid := os.Geteuid()
 	if uid == 0 {

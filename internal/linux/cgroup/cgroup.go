@@ -1,22 +1,21 @@
-// Package cgroup bounds and measures a tree of processes with Linux control
-// groups, versions 1 and 2, and mixtures of both.
+// Package cgroup bounds and measures a tree of processes with Linux control groups, versions 1 and
+// 2, and mixtures of both.
 //
 // # Terms
 //
-// A [Hierarchy] is the place on this host under which groups are made: one parent
-// directory per controller, all with the same name, for example carrel/1f3a. A
-// [Group] is one sandbox's group below it, in every hierarchy that has a
-// controller we use.
+// A [Hierarchy] is the place on this host under which groups are made: one parent directory per
+// controller, all with the same name, for example carrel/1f3a. A [Group] is one sandbox's group
+// below it, in every hierarchy that has a controller we use.
 //
 // # Rules
 //
-// Nothing that exists is moved, remounted or changed: only own sub-groups are
-// made, below the first place where the kernel lets us. A process is born inside
-// its group ([Group.Start]) and never moved there later, so there is no moment in
-// which its children or its memory escape the account.
+// This package moves, remounts and changes nothing that exists. It makes only its own sub-groups,
+// below the first place where the kernel allows it. A process is born inside its group
+// ([Group.Start]) and never moved there later. So at no moment do its children or its memory escape
+// the account.
 //
-// A host without any writable group is not an error: [Open] then returns a
-// Hierarchy whose [Hierarchy.Missing] says why, and whose groups do nothing.
+// A host without any writable group is not an error. [Open] then returns a Hierarchy whose
+// [Hierarchy.Missing] gives the reason, and whose groups do nothing.
 package cgroup
 
 import (
@@ -40,10 +39,10 @@ const (
 	Pids    Controller = "pids"
 )
 
-// controllers are all we use, in a fixed order.
+// controllers are all the controllers that we use, in a fixed order.
 var controllers = []Controller{Memory, CPU, CPUAcct, Pids}
 
-// Hierarchy is where this host lets us make groups. It is safe for concurrent use.
+// Hierarchy is the place on this host where we may make groups. It is safe for concurrent use.
 type Hierarchy struct {
 	name    string
 	v2      string                // parent directory in the unified hierarchy, "" if unusable
@@ -52,9 +51,9 @@ type Hierarchy struct {
 	missing map[Controller]error  // why a controller can't be used
 }
 
-// Open finds where groups called name can be made and makes the parent groups.
-// name is a relative path such as "carrel/1f3a"; two programs that must not see
-// each other's groups use different names.
+// Open finds places where groups named name can be made, and makes the parent groups. name is a
+// relative path such as "carrel/1f3a". Two programs that must not see each other's groups use
+// different names.
 func Open(name string) (*Hierarchy, error) {
 	if name == "" || !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("open cgroups: bad name %q", name)
@@ -88,9 +87,9 @@ func Open(name string) (*Hierarchy, error) {
 	return h, nil
 }
 
-// openV2 finds a parent in the unified hierarchy: the root of the mount, else the
-// parent of our own group, else our own group. The last works only where no
-// process lives in it (a delegated group with a sub-group for the service).
+// openV2 finds a parent in the unified hierarchy: the root of the mount, else the parent of our own
+// group, else our own group. The last works only if no process lives in our own group (a delegated
+// group with a sub-group for the service).
 func (h *Hierarchy) openV2(m mount, own map[string]string, name string) error {
 	self := m.path(own[""])
 	var errs []error
@@ -119,7 +118,7 @@ func (h *Hierarchy) openV2(m mount, own map[string]string, name string) error {
 	return errors.Join(errs...)
 }
 
-// makeV2 makes base/name and hands the controllers down to its children.
+// makeV2 makes base/name and delegates the controllers to its children.
 func makeV2(base, name string, has map[Controller]bool) (string, error) {
 	dir := base
 	for _, part := range append([]string{""}, strings.Split(name, "/")...) {
@@ -128,7 +127,7 @@ func makeV2(base, name string, has map[Controller]bool) (string, error) {
 			return "", err
 		}
 		for c := range has {
-			// A controller that can't be handed down is missing, the others still serve.
+			// A controller that can't be delegated is missing; the others still work.
 			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+string(c)), 0)
 		}
 	}
@@ -145,8 +144,7 @@ func makeV2(base, name string, has map[Controller]bool) (string, error) {
 	return dir, os.Remove(probe)
 }
 
-// openV1 finds a parent for one version 1 controller: the root of its mount, else
-// our own group.
+// openV1 finds a parent for one version 1 controller: the root of its mount, else our own group.
 func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, name string) error {
 	err := fmt.Errorf("the %s controller is not mounted", c)
 	for _, m := range mounts {
@@ -159,7 +157,8 @@ func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, 
 				continue
 			}
 			if c == Memory {
-				// Without it a group's limit ignores what sub-groups use; it is the default today.
+				// Without it a group's limit ignores the memory of sub-groups. Today it is the
+				// default.
 				_ = os.WriteFile(filepath.Join(dir, "memory.use_hierarchy"), []byte("1"), 0)
 			}
 			h.v1[c] = dir
@@ -169,8 +168,8 @@ func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, 
 	return err
 }
 
-// remake makes the parents again, which Close of another Hierarchy of the same
-// name may have removed.
+// remake makes the parents again. Close of another Hierarchy with the same name may have removed
+// them.
 func (h *Hierarchy) remake() {
 	if base, ok := strings.CutSuffix(h.v2, "/"+h.name); ok {
 		_, _ = makeV2(base, h.name, readWords(filepath.Join(base, "cgroup.controllers")))
@@ -191,7 +190,7 @@ func (h *Hierarchy) Has(c Controller) bool {
 // Any reports whether any controller can be used.
 func (h *Hierarchy) Any() bool { return h.v2 != "" || len(h.v1) > 0 }
 
-// Missing says for each controller that can't be used why not.
+// Missing returns, for each controller that can't be used, the reason.
 func (h *Hierarchy) Missing() map[Controller]error { return h.missing }
 
 // List returns the names of the groups that exist.
@@ -213,7 +212,7 @@ func (h *Hierarchy) List() []string {
 	return names
 }
 
-// Close removes the parent groups when no group is left in them.
+// Close removes the parent groups if no group is left in them.
 func (h *Hierarchy) Close() error {
 	for _, d := range h.parents() {
 		_ = os.Remove(d)
@@ -221,8 +220,7 @@ func (h *Hierarchy) Close() error {
 	return nil
 }
 
-// parents are the parent directories, without doubles (cpu and cpuacct are often
-// one mount).
+// parents returns the parent directories without duplicates (cpu and cpuacct are often one mount).
 func (h *Hierarchy) parents() []string {
 	var dirs []string
 	if h.v2 != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// open returns a hierarchy of this test's own that has everything.
+// open returns a hierarchy of this test alone that has all controllers.
 func open(t *testing.T) *cgroup.Hierarchy {
 	t.Helper()
 	name := fmt.Sprintf("carrel-test-%d", os.Getpid())
@@ -33,7 +33,7 @@ func open(t *testing.T) *cgroup.Hierarchy {
 	return h
 }
 
-// create makes a group that the test's end removes.
+// create makes a group. It is removed when the test ends.
 func create(t *testing.T, h *cgroup.Hierarchy, l cgroup.Limits) *cgroup.Group {
 	t.Helper()
 	g, err := h.Create(strings.ReplaceAll(t.Name(), "/", "-"), l)
@@ -50,7 +50,7 @@ func create(t *testing.T, h *cgroup.Hierarchy, l cgroup.Limits) *cgroup.Group {
 	return g
 }
 
-// run runs a shell line inside g.
+// run runs a shell line inside the group g.
 func run(t *testing.T, g *cgroup.Group, line string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", line)
@@ -113,7 +113,7 @@ func TestStatsMeasure(t *testing.T) {
 	if s.CPU <= 0 || s.CPU > took {
 		t.Errorf("processor time %v in %v", s.CPU, took)
 	}
-	// A quota of half a core allows at most half of the time, one period more or less.
+	// A quota of half a core allows half of the time at most, plus or minus one period.
 	if s.CPU > took/2+120*time.Millisecond {
 		t.Errorf("used %v of %v with half a core", s.CPU, took)
 	}
@@ -150,8 +150,8 @@ func TestKillAndDestroy(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce starts children from many goroutines: each must land in its own
-// group, whatever threads the runtime uses.
+// TestManyAtOnce starts children from many goroutines. Each must be born in its own group, on
+// whatever thread the runtime starts it.
 func TestManyAtOnce(t *testing.T) {
 	h := open(t)
 	var wg sync.WaitGroup
@@ -219,8 +219,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// TestOthersClose: others of the same name come and go, as boxes of one user do. Each that goes removes
-// the parent if it is empty, and a group is made all the same.
+// TestOthersClose opens and closes other hierarchies of the same name, as boxes of one user do.
+// Each Close removes the parent if it is empty. Still a group must be made.
 func TestOthersClose(t *testing.T) {
 	h := open(t)
 	name := fmt.Sprintf("carrel-test-%d", os.Getpid())

@@ -35,7 +35,7 @@ func Load(p Paths) *Group { return &Group{paths: p} }
 // Paths returns the group's directories.
 func (g *Group) Paths() Paths { return g.paths }
 
-// Processes are those in the group.
+// Processes lists the processes in the group.
 func (g *Group) Processes() (pids []int) {
 	for _, d := range g.dirs() {
 		b, _ := os.ReadFile(filepath.Join(d, "cgroup.procs"))
@@ -48,10 +48,10 @@ func (g *Group) Processes() (pids []int) {
 	return pids
 }
 
-// Empty reports whether the group stands for nothing: no controller was usable.
+// Empty reports whether the group has no directory: no controller was usable.
 func (g *Group) Empty() bool { return g.paths.V2 == "" && len(g.paths.V1) == 0 }
 
-// Lookup returns the group of that name, whether it exists or not.
+// Lookup returns the group of that name. The group need not exist.
 func (h *Hierarchy) Lookup(name string) *Group {
 	p := Paths{V1: map[Controller]string{}}
 	if h.v2 != "" {
@@ -89,12 +89,12 @@ func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// parentTries bounds how often a parent is made again that others remove.
+// parentTries bounds how often a parent that others remove is made again.
 const parentTries = 100
 
-// makeGroupDir makes a group's directory. Others of the same name may close at the same time, and each
-// that closes removes a parent in which there is no group yet. Without its group a box of root would have
-// no limit of processes.
+// makeGroupDir makes a group's directory. Others of the same name may close at the same time, and
+// their Close removes a parent that has no group yet. So makeGroupDir makes the parent again and
+// retries. Without its group a box of root would have no limit on processes.
 func (h *Hierarchy) makeGroupDir(dir string) error {
 	err := os.Mkdir(dir, 0o755)
 	for range parentTries {
@@ -107,7 +107,8 @@ func (h *Hierarchy) makeGroupDir(dir string) error {
 	return err
 }
 
-// Limit sets limits of a group that was made without them: a limit that is there can be raised or lowered, but for that on memory.
+// Limit sets limits on a group that was made without them. An existing limit can be raised or
+// lowered, except the limit on memory.
 func (g *Group) Limit(l Limits) error {
 	if err := g.limit(l); err != nil {
 		return fmt.Errorf("limit cgroup: %w", err)
@@ -115,7 +116,8 @@ func (g *Group) Limit(l Limits) error {
 	return nil
 }
 
-// GiveWay says whether what is in the group gets the processor only when no other group beside it wants it. A kernel that can't do that is asked in vain.
+// GiveWay sets whether the group gets the processor only when no other group beside it wants it. A
+// kernel that can't do that ignores it.
 func (g *Group) GiveWay(yes bool) {
 	v1, v2 := "1024", "100" // as a group is born
 	if yes {
@@ -124,7 +126,7 @@ func (g *Group) GiveWay(yes bool) {
 	_ = g.writeIfThere(CPU, "cpu.shares", v1, "cpu.weight", v2)
 }
 
-// dirs are the group's directories without doubles.
+// dirs returns the group's directories without duplicates.
 func (g *Group) dirs() []string {
 	var out []string
 	if g.paths.V2 != "" {
@@ -150,7 +152,8 @@ func (g *Group) limit(l Limits) error {
 		if err := g.write(Memory, "memory.limit_in_bytes", "memory.max", bytes); err != nil {
 			return err
 		}
-		// No swap: absent where the kernel doesn't account it, then there is none to bound.
+		// No swap. If the file is missing, the kernel does not account swap, and there is none to
+		// bound.
 		if err := g.writeIfThere(Memory, "memory.memsw.limit_in_bytes", bytes, "memory.swap.max", "0"); err != nil {
 			return err
 		}
@@ -175,7 +178,7 @@ func (g *Group) limit(l Limits) error {
 	return nil
 }
 
-// dir is the directory that controls c, and whether it is version 2.
+// dir returns the directory that controls c, and whether it is version 2.
 func (g *Group) dir(c Controller) (dir string, v2 bool) {
 	if d := g.paths.V1[c]; d != "" {
 		return d, false
@@ -186,8 +189,8 @@ func (g *Group) dir(c Controller) (dir string, v2 bool) {
 	return g.paths.V2, true
 }
 
-// write writes a limit to the file of whichever version controls c; a controller
-// this host does not give us is skipped.
+// write writes a limit to the file of the version that controls c. It skips a controller that this
+// host does not give us.
 func (g *Group) write(c Controller, v1, v2, value string) error {
 	dir, isV2 := g.dir(c)
 	name := v1
@@ -199,14 +202,14 @@ func (g *Group) write(c Controller, v1, v2, value string) error {
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil {
 		if isV2 && errors.Is(err, fs.ErrNotExist) {
-			return nil // v2 is there, but not with this controller
+			return nil // version 2 without this controller
 		}
 		return err
 	}
 	return nil
 }
 
-// writeIfThere is write for files that not every kernel has.
+// writeIfThere is write for files that some kernels lack.
 func (g *Group) writeIfThere(c Controller, v1, value1, v2, value2 string) error {
 	dir, isV2 := g.dir(c)
 	name, value := v1, value1
@@ -223,8 +226,8 @@ func (g *Group) writeIfThere(c Controller, v1, value1, v2, value2 string) error 
 	return err
 }
 
-// Kill sends SIGKILL to every process in the group, except to this one: the
-// thread that started a child in a version 1 group is in it until it has ended.
+// Kill sends SIGKILL to every process in the group except this one. In version 1 the thread that
+// started a child is in the group until it ends.
 func (g *Group) Kill() error {
 	if g.paths.V2 != "" {
 		err := os.WriteFile(filepath.Join(g.paths.V2, "cgroup.kill"), []byte("1"), 0)
@@ -240,8 +243,8 @@ func (g *Group) Kill() error {
 	return nil
 }
 
-// Destroy kills what is left in the group and removes it. It is idempotent. Error:
-// ctx ended before the kernel let go of it.
+// Destroy kills all processes in the group and removes it. It is idempotent. Error: ctx ended
+// before the kernel let the group go.
 func (g *Group) Destroy(ctx context.Context) error {
 	const most = 20 * time.Millisecond
 	wait := 200 * time.Microsecond

@@ -11,13 +11,13 @@ import (
 // mount is one mounted cgroup hierarchy.
 type mount struct {
 	dir  string // where it is mounted
-	root string // which group of the hierarchy is mounted there
+	root string // the group of the hierarchy that is mounted there
 	v2   bool
 	has  map[Controller]bool // version 1: the controllers on it
 }
 
-// path is the directory of the group with this path in the hierarchy, as
-// /proc/self/cgroup gives it.
+// path returns the directory of a group. group is its path in the hierarchy, as in
+// /proc/self/cgroup.
 func (m mount) path(group string) string {
 	if rel, ok := strings.CutPrefix(group, m.root); ok {
 		return filepath.Join(m.dir, rel)
@@ -64,13 +64,12 @@ func parseMounts(r io.Reader) ([]mount, error) {
 	return out, s.Err()
 }
 
-// unescape undoes the octal escapes the kernel writes for blanks in paths.
+// unescape undoes the octal escapes that the kernel writes for blanks in paths.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// ownGroups reads /proc/PID/cgroup: the path by controller, and by "" for
-// version 2.
+// ownGroups reads /proc/PID/cgroup. It returns the path by controller; version 2 has the key "".
 func ownGroups(file string) (map[string]string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestParseMounts(t *testing.T) {
 	if !m.v2 || m.root != "/pod 1" {
 		t.Errorf("version 2: %+v", m)
 	}
-	// In a container the paths of /proc/self/cgroup may begin with the mount's root, or not.
+	// In a container the paths of /proc/self/cgroup may begin with the mount's root, or may not.
 	if got := m.path("/pod 1/x"); got != "/sys/fs/cgroup/unified/x" {
 		t.Errorf("path %q", got)
 	}
@@ -48,8 +48,8 @@ func TestParseMounts(t *testing.T) {
 	}
 }
 
-// TestVersion2 runs the version 2 code on ordinary files: this machine's own
-// hierarchy may have no controllers to try it on.
+// TestVersion2 runs the version 2 code on ordinary files, because this machine's own hierarchy may
+// have no controllers.
 func TestVersion2(t *testing.T) {
 	base := t.TempDir()
 	for _, d := range []string{base, filepath.Join(base, "carrel"), filepath.Join(base, "carrel", "x")} {
@@ -69,7 +69,7 @@ func TestVersion2(t *testing.T) {
 			t.Log(c, h.Has(c))
 		}
 	} else {
-		t.Log(err) // a plain directory keeps only the last word written
+		t.Log(err) // a plain file keeps only the last word written
 	}
 	g := Load(Paths{V2: filepath.Join(base, "carrel", "x")})
 	for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "pids.max"} {

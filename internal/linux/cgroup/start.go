@@ -11,14 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start runs start so that the process it starts is born inside the group. start
-// must start exactly one process, on the goroutine it is called on, with attr
-// (which Start completes) as its attributes.
+// Start runs start so that the process it starts is born inside the group. start must start exactly
+// one process, on the goroutine that calls it, with attr as its attributes. Start completes attr.
 //
-// Version 2 places the child with clone3. Version 1 has no such call: there a
-// thread of its own joins the group, starts the child, which inherits the group,
-// and ends. The thread is never used for anything else and never moved back,
-// which would cost as much again.
+// Version 2 places the child with clone3. Version 1 has no such call. There a thread joins the
+// group and starts the child, which inherits the group. Then the thread ends. It is never used for
+// anything else and never moved back, which would cost as much again.
 func (g *Group) Start(attr *syscall.SysProcAttr, start func() error) error {
 	if g.paths.V2 != "" {
 		dir, err := os.Open(g.paths.V2)
@@ -36,21 +34,21 @@ func (g *Group) Start(attr *syscall.SysProcAttr, start func() error) error {
 	return <-done
 }
 
-// startV1 joins the version 1 groups with a thread that dies afterwards.
+// startV1 joins the version 1 groups with a thread that ends afterwards.
 func (g *Group) startV1(start func() error, done chan<- error) {
 	// No unlock: a locked goroutine that ends takes its thread with it.
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread can't end, and stands for the whole process's memory.
-		// Hold it while another goroutine, which can't get it, tries.
+		// The main thread can't end, and it stands for the whole process's memory. So it must not
+		// join. Hold it here while another goroutine, which then can't get it, tries again.
 		again := make(chan error, 1)
 		go g.startV1(start, again)
 		done <- <-again
 		runtime.UnlockOSThread()
 		return
 	}
-	// 0 is the thread that writes. Named by its number it would be a thread that may go away meanwhile: the kernel
-	// then stops all forks and exits of the machine first, which takes it a grace period, some 10 ms.
+	// 0 means the thread that writes. A thread named by its number may end in between, so the
+	// kernel first stops all forks and exits of the machine. That takes a grace period, some 10 ms.
 	self := []byte("0")
 	var joined []string
 	for _, c := range controllers {
@@ -77,7 +75,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// Add moves a process with all its threads into the group. Its memory up to then stays accounted where it was.
+// Add moves a process with all its threads into the group. Memory that it already used stays
+// accounted in its old group.
 func (g *Group) Add(pid int) error {
 	text := []byte(strconv.Itoa(pid))
 	var joined []string

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stats is what a group uses. A figure no controller gives is 0.
+// Stats is a group's use of resources. A figure is 0 if no controller gives it.
 type Stats struct {
 	CPU    time.Duration
 	Memory int64 // bytes
@@ -17,13 +17,13 @@ type Stats struct {
 	Pids   int   // tasks now
 }
 
-// Events counts what the kernel did because of the limits.
+// Events counts the kernel's actions because of the limits.
 type Events struct {
 	OOMKills int64 // processes killed for memory
 	PidsMax  int64 // refused forks
 }
 
-// Stats reads what the group uses now.
+// Stats reads the group's present use.
 func (g *Group) Stats() Stats {
 	var s Stats
 	if dir, v2 := g.dir(CPUAcct); dir != "" {
@@ -42,7 +42,7 @@ func (g *Group) Stats() Stats {
 			prefix = "total_"
 		}
 		stat := readKeys(filepath.Join(dir, "memory.stat"))
-		// Not "cache" or "file": those hold shared memory too, which can't be dropped.
+		// Not "cache" or "file": those include shared memory, which can't be dropped.
 		s.Cache = stat[prefix+"inactive_file"] + stat[prefix+"active_file"]
 	}
 	if dir, _ := g.dir(Pids); dir != "" {
@@ -67,7 +67,7 @@ func (g *Group) Events() Events {
 	return e
 }
 
-// number reads a file that holds one number.
+// number reads a file that contains one number.
 func (g *Group) number(dir, file string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(read(filepath.Join(dir, file))), 10, 64)
 	return n
@@ -93,8 +93,9 @@ func readKeys(file string) map[string]int64 {
 	return out
 }
 
-// read returns what a file holds; "" when it can't be read. Each group is measured once a minute, and package os would ask for the file's size and
-// put it into the poller first: twice the system calls.
+// read returns a file's content; "" when it can't be read. Each group is measured once a minute.
+// Package os would first ask for the file's size and put the file into the poller, which doubles
+// the system calls.
 func read(file string) string {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

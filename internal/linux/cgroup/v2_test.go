@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// v2Mount is where this host mounts the unified hierarchy, with or without
+// v2Mount returns the mount point of the unified hierarchy on this host, with or without
 // controllers.
 func v2Mount() (string, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
@@ -29,8 +29,8 @@ func v2Mount() (string, error) {
 	return "", errors.New("no cgroup2 mount")
 }
 
-// TestUnifiedGroup starts, finds, kills and removes in a real version 2 group; that
-// needs no controller.
+// TestUnifiedGroup starts, finds and kills processes in a real version 2 group, and removes the
+// group. That needs no controller.
 func TestUnifiedGroup(t *testing.T) {
 	mount, err := v2Mount()
 	testenv.Need(t, "cgroup2", err)
@@ -39,7 +39,7 @@ func TestUnifiedGroup(t *testing.T) {
 	g := cgroup.Load(cgroup.Paths{V2: dir})
 	t.Cleanup(func() { _ = g.Destroy(t.Context()); _ = os.Remove(dir) })
 
-	// A shell and its child, so that the group is more than its first process.
+	// A shell and its child, so that the group has more than its first process.
 	cmd := exec.Command("sh", "-c", "sleep 100 & wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := g.Start(cmd.SysProcAttr, cmd.Start); err != nil {

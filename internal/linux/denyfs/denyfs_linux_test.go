@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is the uid of the unprivileged tests. It is nobody's.
+// stranger is the uid of the unprivileged tests. No account has it.
 const stranger = 54321
 
 func TestMain(m *testing.M) {
@@ -32,15 +32,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order tells the stage what to do.
+// order holds the instructions for the stage.
 type order struct {
 	Device, Dir string
 	Targets     []string // that masks are laid over
 	Shell       string
 }
 
-// stage is in a user, pid and mount namespace of its own: it mounts, hands the descriptor out on 3, lays the masks
-// and becomes a shell.
+// stage runs in new user, pid and mount namespaces. It mounts, hands the descriptor out on 3,
+// places the masks and becomes a shell.
 func stage() {
 	runtime.LockOSThread()
 	var o order
@@ -88,7 +88,7 @@ type box struct {
 	touches []Touch
 }
 
-// output is what a process printed so far.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text []byte
@@ -122,7 +122,7 @@ func start(t testing.TB, uid int, shell string) *box {
 		testenv.Need(t, "root", errors.New("root, to become another user"))
 	}
 	b := &box{dir: t.TempDir()}
-	// t.TempDir's parents are closed to the stranger.
+	// The stranger can't enter the parents of t.TempDir.
 	for d := b.dir; d != os.TempDir() && len(d) > 1; d = filepath.Dir(d) {
 		_ = os.Chmod(d, 0o755)
 	}
@@ -188,7 +188,7 @@ func start(t testing.TB, uid int, shell string) *box {
 	return b
 }
 
-// ownBinary is a copy of this test's own that anybody may execute.
+// ownBinary returns a copy of this test binary that everybody may execute.
 func ownBinary(t testing.TB, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/exe")
@@ -197,7 +197,7 @@ func ownBinary(t testing.TB, dir string) string {
 	return dir + "/test"
 }
 
-// namespaces are the stage's, made by uid.
+// namespaces returns the attributes for the stage's namespaces, made by uid.
 func namespaces(uid int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestNobodyHangsWithoutServer touches a mask after the server has gone.
+// TestNobodyHangsWithoutServer touches a mask after the server has ended. The caller must not hang.
 func TestNobodyHangsWithoutServer(t *testing.T) {
 	b := start(t, os.Geteuid(), "-")
 	// Its binds need the server.
@@ -32,7 +32,7 @@ func TestNobodyHangsWithoutServer(t *testing.T) {
 	}
 }
 
-// TestServerEndsWithMount waits for the server of a box that has ended.
+// TestServerEndsWithMount ends a box. Its server must end, too.
 func TestServerEndsWithMount(t *testing.T) {
 	b := start(t, os.Geteuid(), "true")
 	_ = b.Wait()
@@ -43,7 +43,8 @@ func TestServerEndsWithMount(t *testing.T) {
 	}
 }
 
-// TestFlood asks from many processes at once, with the longest and strangest names and values.
+// TestFlood sends requests from many processes at once, with the longest and strangest names and
+// values.
 func TestFlood(t *testing.T) {
 	b := start(t, os.Geteuid(), `for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5 6 7 8 9; do
 		cat secrets/$(printf '%0255d' $j) secrets/"$(printf 'a\nb\377\033[31m')" secrets/.. secrets/../key key/below 2>/dev/null
@@ -63,7 +64,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// FuzzAnswer shows that no request makes the server fail or say yes to anything but the masks themselves.
+// FuzzAnswer shows that no request makes the server fail. It may say yes only to the masks
+// themselves.
 func FuzzAnswer(f *testing.F) {
 	add := func(op uint32, node uint64, body string) {
 		b := make([]byte, headerSize, headerSize+len(body))
@@ -106,7 +108,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// BenchmarkMount is what a stage pays without its binds.
+// BenchmarkMount measures a stage's cost without its bind mounts.
 func BenchmarkMount(b *testing.B) {
 	for b.Loop() {
 		box := start(b, os.Geteuid(), "true")
@@ -115,7 +117,8 @@ func BenchmarkMount(b *testing.B) {
 	}
 }
 
-// BenchmarkTouch is what a program waits for a refusal: a shell's redirection is one open.
+// BenchmarkTouch measures how long a program waits for a refusal. A shell's redirection is one
+// open.
 func BenchmarkTouch(b *testing.B) {
 	box := start(b, os.Geteuid(), `i=0; while [ $i -lt 20000 ]; do [ -r key ]; i=$((i+1)); done`)
 	begin := time.Now()

@@ -11,9 +11,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Open opens /dev/fuse for a mount by the calling process (or one that it hands the
-// descriptor to) in the user namespace of the calling process: the kernel wants both to be the same.
-// Error: Unsupported, with the reason.
+// Open opens /dev/fuse for a later Mount. The caller of Mount may be this process, or one that gets
+// the descriptor. The kernel demands that it is in the same user namespace as this process. Error:
+// Unsupported, with the reason.
 func Open() (*os.File, error) { return open("/dev/fuse") }
 
 func open(path string) (*os.File, error) {
@@ -31,17 +31,18 @@ func open(path string) (*os.File, error) {
 	return nil, e
 }
 
-// Mount mounts the filesystem of an open descriptor at dir, in the caller's mount namespace. It returns before
-// anybody serves it. The caller has CAP_SYS_ADMIN over its user namespace, and its own user id there.
-// Error: Unsupported, when this kernel lets no user namespace mount FUSE.
+// Mount mounts the filesystem of an open descriptor at dir, in the caller's mount namespace. It
+// returns before any process serves it. The caller must have CAP_SYS_ADMIN over its user namespace,
+// and its own user id there. Error: Unsupported, when this kernel lets no user namespace mount
+// FUSE.
 func Mount(dev *os.File, dir string) error {
 	raw, err := dev.SyscallConn()
 	if err != nil {
 		return err
 	}
 	cerr := raw.Control(func(fd uintptr) {
-		// Not default_permissions: the kernel would refuse by the mode, and nobody would learn of it.
-		// allow_other ends at the user namespace.
+		// Not default_permissions: then the kernel would refuse by the mode, and nobody would learn
+		// of it. allow_other does not reach beyond the user namespace.
 		options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other", fd, os.Getuid(), os.Getgid())
 		err = unix.Mount("carrel-deny", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options)
 	})

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The operations that are told apart, as of linux/fuse.h.
+// The operations that need different answers, from linux/fuse.h.
 const (
 	opLookup      = 1
 	opForget      = 2
@@ -31,13 +31,13 @@ const (
 const (
 	headerSize = 40 // struct fuse_in_header
 	answerSize = 16 // struct fuse_out_header
-	// bufferSize is the smallest that the kernel accepts. Nothing that matters is larger.
+	// bufferSize is the smallest buffer that the kernel accepts. No request that matters is larger.
 	bufferSize = 8192
 
 	rootNode  = 1
 	firstMask = 2 // node of mask 0
 
-	// forever is how many seconds the kernel may remember what we said: masks don't change.
+	// forever is how many seconds the kernel may cache our answers: masks don't change.
 	forever = 10 * 365 * 24 * 3600
 )
 
@@ -49,7 +49,8 @@ type header struct {
 	pid          uint32
 }
 
-// parse splits a request. Both architectures are little-endian, and the kernel speaks its own.
+// parse splits a request. The kernel uses the machine's byte order, and both our architectures are
+// little-endian.
 func parse(b []byte) (h header, body []byte, ok bool) {
 	if len(b) < headerSize {
 		return h, nil, false
@@ -63,7 +64,7 @@ func parse(b []byte) (h header, body []byte, ok bool) {
 	return h, b[headerSize:], true
 }
 
-// answer begins an answer in out: an error, or a body of n bytes, all zero, to be filled.
+// answer begins an answer in out: an error, or a body of n zero bytes. The caller fills the body.
 func answer(out []byte, h header, errno unix.Errno, n int) []byte {
 	out = out[:answerSize+n]
 	clear(out)
@@ -122,7 +123,7 @@ func stat(out []byte, h header, dir bool, uid, gid uint32) []byte {
 	return out
 }
 
-// statfs answers STATFS: an empty filesystem, so that df has nothing to complain about.
+// statfs answers STATFS: an empty filesystem, so that df does not complain.
 func statfs(out []byte, h header) []byte {
 	out = answer(out, h, 0, 80)
 	le, b := binary.LittleEndian, out[answerSize:]
@@ -132,7 +133,7 @@ func statfs(out []byte, h header) []byte {
 	return out
 }
 
-// index is the mask of a name in the root directory, of n masks.
+// index returns the number of the mask with a name in the root directory. n is the number of masks.
 func index(name string, n int) (int, bool) {
 	i, err := strconv.Atoi(name)
 	return i, err == nil && i >= 0 && i < n && strconv.Itoa(i) == name

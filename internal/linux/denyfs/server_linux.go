@@ -15,13 +15,14 @@ type Server struct {
 	touched func(Touch)
 	dev     *os.File
 	done    chan struct{}
-	// uid and gid own all files: those of whoever looked the first one up.
+	// uid and gid own all files. They are those of the first caller of a lookup.
 	uid, gid uint32
 	known    bool
 }
 
-// Serve answers the kernel until the filesystem is unmounted (its namespace has ended). touched, which may be nil, must not block:
-// the program that touched something waits for it. Serve takes dev over. It starts at once and Close waits for its end.
+// Serve answers the kernel until the filesystem is unmounted (its namespace has ended). The
+// touching program waits for touched, so touched must not block. It may be nil. Serve owns dev. It
+// returns at once and serves in the background; Close waits for its end.
 func Serve(dev *os.File, masks []Mask, touched func(Touch)) *Server {
 	s := &Server{masks: masks, touched: touched, dev: pollable(dev), done: make(chan struct{})}
 	if s.touched == nil {
@@ -31,8 +32,8 @@ func Serve(dev *os.File, masks []Mask, touched func(Touch)) *Server {
 	return s
 }
 
-// pollable is the same descriptor, known to Go's poller: a read of it ends when it is closed, and it
-// costs no thread.
+// pollable returns the same descriptor, registered with Go's poller. A read of it then ends when it
+// is closed, and costs no thread.
 func pollable(dev *os.File) *os.File {
 	raw, err := dev.SyscallConn()
 	if err != nil {
@@ -52,7 +53,7 @@ func pollable(dev *os.File) *os.File {
 	return os.NewFile(uintptr(fd), "/dev/fuse")
 }
 
-// Close ends it; later operations on the mount fail with ENOTCONN.
+// Close ends the server. Later operations on the mount fail with ENOTCONN.
 func (s *Server) Close() error {
 	err := s.dev.Close()
 	<-s.done
@@ -62,7 +63,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// serve is the loop. A request that the kernel took back is ENOENT, here and when it is answered.
+// serve is the loop. ENOENT, from a read or a write, means that the kernel withdrew the request.
 func (s *Server) serve() {
 	defer close(s.done)
 	defer s.dev.Close()
@@ -78,7 +79,7 @@ func (s *Server) serve() {
 		}
 		h, body, ok := parse(in[:n])
 		if !ok {
-			return // not our kernel's language: better no answers than wrong ones
+			return // unknown protocol: no answer is better than a wrong one
 		}
 		reply := s.answer(out, h, body)
 		if reply == nil {
@@ -92,7 +93,7 @@ func (s *Server) serve() {
 	}
 }
 
-// answer is what the kernel gets, nil if nothing.
+// answer returns the answer for the kernel; nil means no answer.
 func (s *Server) answer(out []byte, h header, body []byte) []byte {
 	if !s.known && (h.op == opLookup || h.op == opGetattr) {
 		s.uid, s.gid, s.known = h.uid, h.gid, true
@@ -112,7 +113,7 @@ func (s *Server) answer(out []byte, h header, body []byte) []byte {
 		return answer(out, h, 0, 0)
 	case opStatfs:
 		return statfs(out, h)
-	case opGetxattr, opListxattr, opStatx: // no such thing here: the kernel doesn't ask again
+	case opGetxattr, opListxattr, opStatx: // unknown here: the kernel does not ask again
 		return answer(out, h, unix.ENOSYS, 0)
 	case opGetattr:
 		return stat(out, h, dir, s.uid, s.gid)
@@ -137,7 +138,8 @@ func (s *Server) lookup(out []byte, h header, mask int, body []byte) []byte {
 	return entry(out, h, uint64(firstMask+i), s.masks[i].Dir, s.uid, s.gid)
 }
 
-// tell reports an attempt on a mask. What is asked of the root directory, which no program sees, is nobody's business.
+// tell reports an attempt on a mask. It does not report requests on the root directory, which no
+// program sees.
 func (s *Server) tell(h header, mask int, below string) {
 	if mask < 0 {
 		return

@@ -1,21 +1,22 @@
-// Package landlock restricts the calling thread with the kernel's Landlock: which
-// files, TCP ports, abstract Unix sockets and processes it and what it starts may
-// reach. It needs no right and can't be undone. https://docs.kernel.org/userspace-api/landlock.html
+// Package landlock restricts the calling thread with the kernel's Landlock. It limits the files,
+// TCP ports, abstract Unix sockets and processes that the thread and its children may reach. It
+// needs no right and can't be undone. https://docs.kernel.org/userspace-api/landlock.html
 //
-// It is the second wall behind the mounts of a box, and the only one for files
-// where no namespaces are to be had.
+// It is the second wall behind the mounts of a box. On hosts without namespaces it is the only wall
+// for files.
 //
 // # What it does not see
 //
-// A descriptor that is open already keeps its rights, but for ioctls of devices
-// and truncation, which are decided when it is opened too. Looking at a file without opening it
-// (stat, access, chdir, readlink) and changing its mode, owner, times and attributes is
-// not restricted by any version of Landlock so far: mounts or file modes have to do that.
-// UDP, Unix sockets with a path, and everything that is no TCP (MPTCP and SCTP among it) is not restricted either, and a send with
-// MSG_FASTOPEN connects past the rules (seen in Linux 6.18): package seccomp's Filter.TCP closes these.
+// A descriptor that is already open keeps its rights, except for ioctls of devices and truncation;
+// those are also decided at the open. No version of Landlock so far restricts looking at a file
+// without opening it (stat, access, chdir, readlink), or changing its mode, owner, times and
+// attributes. Mounts or file modes have to do that. UDP, Unix sockets with a path, and all
+// protocols except TCP (MPTCP and SCTP are not TCP) are not restricted either. A send with
+// MSG_FASTOPEN connects past the rules (seen in Linux 6.18). The field Filter.TCP of package
+// seccomp closes these.
 package landlock
 
-// Access is what a rule allows on a file, or on everything below a directory.
+// Access is the access that a rule allows on a file, or on everything below a directory.
 type Access int
 
 // The accesses.
@@ -27,15 +28,15 @@ const (
 	Everything               // ReadWrite and device nodes
 )
 
-// Rule allows Access on Path, whose links are followed. A path that does not exist, or that the caller may not
-// reach, is skipped: a rule only ever opens something.
+// Rule allows Access on Path. Links in Path are followed. A path that does not exist, or that the
+// caller may not reach, is skipped: a rule can only allow more.
 type Rule struct {
 	Path   string
 	Access Access
 }
 
-// Ruleset is what stays allowed. The zero value restricts nothing. What several rules say of one
-// path adds up; what an earlier Restrict of the thread did not allow stays closed.
+// Ruleset lists everything that stays allowed. The zero value restricts nothing. Several rules for
+// one path add up. Access that an earlier Restrict of the thread closed stays closed.
 type Ruleset struct {
 	Files bool // restrict files to Rules
 	Rules []Rule
@@ -43,9 +44,10 @@ type Ruleset struct {
 	// name, without opening it for writing: as long as that is restricted, the kernel walks up from each file that is opened, for reading too.
 	// It is for a second wall behind read-only mounts, which refuse both.
 	Writing bool
-	// TCP restricts connecting and binding to these ports (none: to no port).
+	// TCP restricts connecting and binding to these ports. Without ports it allows none.
 	TCP           bool
 	Connect, Bind []uint16
-	// ScopeSockets closes abstract Unix sockets, and ScopeSignals the processes, outside of this domain.
+	// ScopeSockets closes abstract Unix sockets outside of this domain. ScopeSignals does the same
+	// for signals to processes.
 	ScopeSockets, ScopeSignals bool
 }

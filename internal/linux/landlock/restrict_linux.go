@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The rights as of linux/landlock.h; x/sys knows only those of the first versions.
+// The rights from linux/landlock.h. Package x/sys knows only those of the first versions.
 const (
 	execute = 1 << iota
 	writeFile
@@ -44,11 +44,11 @@ const (
 const (
 	readWrite = execute | writeFile | readFile | readDir | removeDir | removeFile | makeDir | makeReg |
 		makeSock | makeFifo | makeSym | refer | truncate | ioctlDev
-	// ofFiles are the rights that a rule for a file, not a directory, may name.
+	// ofFiles are the rights that a rule for a file may name; a rule for a directory may name more.
 	ofFiles = execute | writeFile | readFile | truncate | ioctlDev
 )
 
-// rights are what each Access allows, in the newest version.
+// rights are the rights of each Access, in the newest version.
 var rights = [...]uint64{
 	ReadExec:   execute | readFile | readDir,
 	ReadOnly:   readFile | readDir,
@@ -57,8 +57,8 @@ var rights = [...]uint64{
 	Everything: readWrite | makeChar | makeBlock,
 }
 
-// rulesetAttr, pathAttr and portAttr are the kernel's structures; pathAttr is packed there, and its
-// padding here lies behind what the kernel reads.
+// rulesetAttr, pathAttr and portAttr are the kernel's structures. The kernel's pathAttr is packed.
+// The padding of ours lies after the part that the kernel reads.
 type (
 	rulesetAttr struct{ fs, net, scoped uint64 }
 	pathAttr    struct {
@@ -68,7 +68,7 @@ type (
 	portAttr struct{ allowed, port uint64 }
 )
 
-// ABI is the version of the running kernel's Landlock; 0 when it has none, or it is off.
+// ABI is the version of the running kernel's Landlock; 0 when it has none or it is off.
 func ABI() int {
 	const versionFlag = 1
 	v, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
@@ -78,10 +78,10 @@ func ABI() int {
 	return int(v)
 }
 
-// Restrict applies r, as far as the kernel's ABI goes, to the calling thread, which must
-// be locked and have no_new_privs (or CAP_SYS_ADMIN), and returns what of r this
-// kernel can't do, in words. What the thread executes or starts afterwards is restricted too; the
-// other threads of the process are not. Paths are opened now, as the caller sees them.
+// Restrict applies r to the calling thread, as far as the kernel's ABI allows. It returns, in
+// words, the parts of r that this kernel can't do. The thread must be locked and have no_new_privs
+// (or CAP_SYS_ADMIN). Programs that the thread executes or starts later are restricted too; the
+// other threads of the process are not. Restrict opens the paths now, as the caller sees them.
 func Restrict(r Ruleset) (missing []string, err error) {
 	attr, missing := plan(r, ABI())
 	if attr == (rulesetAttr{}) {
@@ -111,7 +111,7 @@ func Restrict(r Ruleset) (missing []string, err error) {
 	return missing, nil
 }
 
-// explain says what the errors of the last step mean.
+// explain explains the errors of the last step.
 func explain(errno unix.Errno) error {
 	switch errno {
 	case unix.EPERM:
@@ -122,7 +122,7 @@ func explain(errno unix.Errno) error {
 	return fmt.Errorf("landlock: restrict this thread: %w", errno)
 }
 
-// plan is what a kernel with this version handles of r, and what it doesn't.
+// plan returns the parts of r that a kernel with this version handles, and the parts that it can't.
 func plan(r Ruleset, abi int) (a rulesetAttr, missing []string) {
 	lack := func(asked bool, since int, what string) bool {
 		if asked && abi < since {
@@ -156,7 +156,7 @@ func plan(r Ruleset, abi int) (a rulesetAttr, missing []string) {
 	return a, missing
 }
 
-// addPath allows a rule's access, as far as handled goes.
+// addPath allows a rule's access. It leaves out rights that are not in handled.
 func addPath(ruleset int, rule Rule, handled uint64) error {
 	if rule.Access < 0 || int(rule.Access) >= len(rights) {
 		return fmt.Errorf("landlock: rule for %q: no such access: %d", rule.Path, rule.Access)
@@ -187,7 +187,7 @@ func addPath(ruleset int, rule Rule, handled uint64) error {
 	return nil
 }
 
-// open names a file without opening it: nothing of a fifo or device happens.
+// open opens a path as O_PATH. So opening a fifo or device has no effect on it.
 func open(path string) (int, error) {
 	for {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is the uid of the unprivileged tests. It is nobody's.
+// stranger is the uid of the unprivileged tests. No account has it.
 const stranger = 54321
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order is what a restricted child does: operations, each a name and its operands.
+// order holds the operations of a restricted child: each is a name and its operands.
 type order struct {
 	Ruleset  Ruleset
 	NoNewOff bool // without no_new_privs
@@ -39,7 +39,7 @@ type order struct {
 	Do       [][]string
 }
 
-// landlocked restricts its thread and tries, and prints one error number a line.
+// landlocked restricts its thread, tries the operations, and prints one error number a line.
 func landlocked() {
 	runtime.LockOSThread()
 	var o order
@@ -184,7 +184,7 @@ func restricted(t *testing.T, uid int, o order) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// shared is a temporary directory that any user may reach.
+// shared returns a temporary directory that every user may enter.
 func shared(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -238,7 +238,7 @@ func TestFiles(t *testing.T) {
 		add("EACCES", "write", "no/f")
 		add("EACCES", "create", "no/n")
 		add("EACCES", "empty", "no/f")
-		add("", "thread", "no/f") // Go starts threads from one that was never locked
+		add("", "thread", "no/f") // Go starts new threads from one that was never restricted
 		add("", "read", "ro/f")
 		add("", "list", "ro")
 		add("EACCES", "write", "ro/f")
@@ -259,7 +259,7 @@ func TestFiles(t *testing.T) {
 		add("", "move", "rw/n", "rw/sub/n")
 		add("", "remove", "rw/sub/n")
 		add("EACCES", "device", "rw/dev")
-		add("EACCES", "link", "ro/f", "rw/stolen") // what could be done with it there is more
+		add("EACCES", "link", "ro/f", "rw/stolen") // rw allows more than ro
 		add("EACCES", "move", "rw/f", "no/f")
 		add("EACCES", "move", "no/g", "rw/g2")
 		add("", "write", "/dev/null")
@@ -267,7 +267,8 @@ func TestFiles(t *testing.T) {
 		if uid == 0 {
 			add("", "device", "all/dev")
 		}
-		// A link between directories where one may less is EXDEV or EACCES, as the kernel sees it.
+		// When one directory allows less, a link between the two is EXDEV or EACCES; the kernel
+		// chooses.
 		got := restricted(t, uid, order{Ruleset: r, Do: do})
 		for i, op := range do {
 			if i >= len(got) || got[i] != want[i] && (got[i] != "EXDEV" || op[0] != "link" && op[0] != "move" || want[i] == "") {
@@ -351,7 +352,8 @@ func loop(t *testing.T) string {
 	return dir + "/loop"
 }
 
-// TestPlan: what each version of the kernel's can do, and says that it can't.
+// TestPlan checks, for each version of Landlock, the planned rights and the parts reported as
+// missing.
 func TestPlan(t *testing.T) {
 	all := Ruleset{Files: true, TCP: true, ScopeSockets: true, ScopeSignals: true}
 	lacking := []int{4, 6, 5, 4, 3, 2, 0, 0}
@@ -385,7 +387,7 @@ func BenchmarkRestrict(b *testing.B) {
 	for b.Loop() {
 		done := make(chan error)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends
+			runtime.LockOSThread() // never unlocked: the thread ends
 			if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 				done <- err
 				return

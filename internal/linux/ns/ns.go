@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package ns holds what a process needs that builds a mount namespace for another:
-// trees of mounts as descriptors, and paths that are resolved without following any link.
+// Package ns helps a process that builds a mount namespace for another one. It handles trees of
+// mounts as descriptors, and resolves paths without following any link.
 //
 // # Why descriptors
 //
-// A path can be changed between the look and the use by whoever may write to one of
-// its directories. [Open] resolves it once and refuses links; everything after that works on the
+// A process that may write to a directory of a path can change the path between a check and its
+// use. [Open] resolves a path once and refuses links. Everything after that works on the
 // descriptor. The kernel must have openat2 (5.6) and mount_setattr (5.12).
 package ns
 
@@ -25,7 +25,8 @@ const (
 	NoExec   = unix.MOUNT_ATTR_NOEXEC
 )
 
-// Open gives a descriptor (O_PATH) of what is at path. A link anywhere in it is an error, ELOOP.
+// Open returns a descriptor (O_PATH) of the file at path. A link anywhere in path is an error,
+// ELOOP.
 func Open(path string) (int, error) { return OpenAt(unix.AT_FDCWD, path, 0) }
 
 // OpenAt is Open relative to a directory, with more flags.
@@ -34,7 +35,7 @@ func OpenAt(dir int, path string, flags uint64) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, path, &how)
 		switch {
-		case err == unix.EINTR || err == unix.EAGAIN: // a rename elsewhere: the kernel could not be sure
+		case err == unix.EINTR || err == unix.EAGAIN: // a rename elsewhere made the kernel unsure
 			continue
 		case err != nil:
 			return -1, &os.PathError{Op: "open", Path: path, Err: err}
@@ -43,14 +44,14 @@ func OpenAt(dir int, path string, flags uint64) (int, error) {
 	}
 }
 
-// Clone copies the mounts at fd and below as a tree that is attached nowhere. Of a directory all is
-// copied: the kernel lets nobody look below a mount that a user namespace inherited.
+// Clone copies the mounts at fd and below as a tree that is attached nowhere. It copies the whole
+// directory: the kernel does not allow to look below a mount that a user namespace inherited.
 func Clone(fd int) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	return tree, os.NewSyscallError("open_tree", err)
 }
 
-// CloneFile copies the mount at a path that is trusted, a device or a file of the kernel.
+// CloneFile copies the mount at a trusted path: a device or a file of the kernel.
 func CloneFile(path string) (int, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -59,17 +60,17 @@ func CloneFile(path string) (int, error) {
 	return tree, nil
 }
 
-// Attr sets attributes of the mount at fd, and of all below if deep.
+// Attr sets attributes of the mount at fd. If deep it also sets those of all mounts below.
 func Attr(fd int, set uint64, deep bool) error {
 	return setattr(fd, "", unix.MountAttr{Attr_set: set}, deep)
 }
 
-// Private cuts the mounts at fd and below off from what happens to others, and sets attributes.
+// Private separates the mounts at fd and below from changes to other mounts, and sets attributes.
 func Private(fd int, set uint64) error {
 	return setattr(fd, "", unix.MountAttr{Attr_set: set, Propagation: unix.MS_PRIVATE}, true)
 }
 
-// AttrPath is Attr of a path that is trusted.
+// AttrPath is Attr for a trusted path.
 func AttrPath(path string, set uint64, deep bool) error {
 	return setattr(unix.AT_FDCWD, path, unix.MountAttr{Attr_set: set}, deep)
 }
@@ -85,12 +86,12 @@ func setattr(fd int, path string, a unix.MountAttr, deep bool) error {
 	return os.NewSyscallError("mount_setattr", unix.MountSetattr(fd, path, flags, &a))
 }
 
-// Attach puts a tree over the file or directory of a descriptor.
+// Attach mounts a tree over the file or directory of a descriptor.
 func Attach(tree, target int) error {
 	return os.NewSyscallError("move_mount", unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 }
 
-// AttachPath is Attach over a path that is trusted.
+// AttachPath is Attach over a trusted path.
 func AttachPath(tree int, target string) error {
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "move_mount", Path: target, Err: err}
@@ -101,7 +102,7 @@ func AttachPath(tree int, target string) error {
 // Option is one option of a filesystem: a flag if Value is "".
 type Option struct{ Key, Value string }
 
-// Filesystem makes a filesystem whose mount is attached nowhere.
+// Filesystem makes a filesystem. Its mount is attached nowhere.
 func Filesystem(kind string, attrs int, options ...Option) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -128,7 +129,7 @@ func Filesystem(kind string, attrs int, options ...Option) (int, error) {
 	return tree, nil
 }
 
-// because adds what the kernel says about a filesystem that it would not make.
+// because adds the kernel's explanation to the error about a filesystem.
 func because(fs int, err error) error {
 	b := make([]byte, 512)
 	n, rerr := unix.Read(fs, b)
@@ -138,7 +139,7 @@ func because(fs int, err error) error {
 	return errors.Join(err, errors.New(string(b[2:n])))
 }
 
-// Missing reports whether an error says that there is nothing at a path.
+// Missing reports whether an error means that nothing exists at a path.
 func Missing(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Apply carries the changes out, as far as nothing protects their paths. New content is first written whole to a directory
-// ".carrel-apply-…" in the lower one; then everything is renamed into place, and what was there
-// into that directory, so that an error on the way is undone and leaves the lower directory as it was. Error: Conflict, naming the paths, when the lower
-// directory changed meanwhile; Exhausted when its disk is full. If this process is killed between the renames, what was
-// replaced is still in that directory.
+// Apply carries out the changes whose paths are not protected. It first writes new content whole to
+// a directory ".carrel-apply-…" in the lower directory. Then it renames everything into place, and
+// moves the replaced files into that directory. On an error it undoes all of it and leaves the
+// lower directory as it was. Error: Conflict, naming the paths, when somebody changed the lower
+// directory since; Exhausted when its disk is full. If this process is killed between the renames,
+// the replaced files are still in that directory.
 func Apply(ctx context.Context, lower, upper string, changes []Change, o Options) (_ []Skipped, err error) {
 	a := &apply{ctx: ctx, o: o, left: map[string]string{}}
 	if a.lower, err = openTree(lower, false); err != nil {
@@ -50,7 +51,7 @@ func Apply(ctx context.Context, lower, upper string, changes []Change, o Options
 	return a.skipped, nil
 }
 
-// applyError says what kind of error err is, with a hint.
+// applyError gives err its kind and a hint.
 func applyError(err error) error {
 	e := &carrel.Error{Op: "apply changes", Err: err}
 	var ours *carrel.Error
@@ -76,12 +77,12 @@ type apply struct {
 	lower, upper *tree
 	steps        []*step
 	skipped      []Skipped
-	left         map[string]string // paths that were left out, and why
+	left         map[string]string // paths that were left out, with the reason
 	stages       map[string]*stage
-	linked       map[uint64]staged // where the content of an inode with several names was written
+	linked       map[uint64]staged // staged content of an inode with several names
 	undo, last   []func() error
 	opened       map[string]bool // directories that were made writable
-	modes        map[string]bool // directories that got the permissions of the layer
+	modes        map[string]bool // directories that got the layer's permissions
 	undone       bool
 }
 
@@ -98,7 +99,7 @@ func (a *apply) skip(c Change, rule string) {
 	a.skipped = append(a.skipped, Skipped{c, rule})
 }
 
-// plan decides what is carried out.
+// plan decides which changes are carried out.
 func (a *apply) plan(changes []Change) error {
 	changes = slices.Clone(changes)
 	slices.SortStableFunc(changes, func(x, y Change) int { return comparePaths(x.Path, y.Path) })
@@ -135,7 +136,7 @@ func (a *apply) plan(changes []Change) error {
 	return a.settle()
 }
 
-// protected asks about a path and every directory above it.
+// protected asks Options.Protected about a path and every directory above it.
 func (a *apply) protected(p string) (string, bool) {
 	if a.o.Protected == nil {
 		return "", false
@@ -150,8 +151,8 @@ func (a *apply) protected(p string) (string, bool) {
 	return "", false
 }
 
-// settle leaves out what can't be because of what was left out: a directory does not go while something
-// stays in it, and nothing comes into a directory that does not.
+// settle leaves out changes that depend on a change left out before. A directory stays while a file
+// in it stays, and nothing is put into a directory that is not made.
 func (a *apply) settle() error {
 	goes := map[string]bool{}
 	for _, s := range a.steps {
@@ -189,7 +190,8 @@ func (a *apply) settle() error {
 	return nil
 }
 
-// leftAbove reports whether a directory above p is to be made, and is not: then p has no place.
+// leftAbove reports whether a directory above p was left out and does not exist. Then p has no
+// place.
 func (a *apply) leftAbove(p string) (string, bool) {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if rule, out := a.left[dir]; out {
@@ -201,7 +203,7 @@ func (a *apply) leftAbove(p string) (string, bool) {
 	return "", false
 }
 
-// conflicts looks for what somebody else changed meanwhile.
+// conflicts looks for files that somebody else changed since the program started.
 func (a *apply) conflicts() error {
 	if a.o.Force {
 		return nil
@@ -240,7 +242,7 @@ func conflictError(paths []string) error {
 		Hint: "nothing was changed; compare with the diff, or force it to overwrite them"}
 }
 
-// conflict reports whether the lower file is not what it was when the program started.
+// conflict reports whether the lower file has changed since the program started.
 func (a *apply) conflict(s *step) (bool, error) {
 	switch {
 	case s.Kind == Added && s.low != nil, (s.Kind == Modified || s.Kind == Mode) && s.low == nil:
@@ -259,7 +261,7 @@ func (a *apply) conflict(s *step) (bool, error) {
 	return !sameState(was, s.low), nil
 }
 
-// sameState reports whether n is the file that was describes.
+// sameState reports whether n is still the file that was describes.
 func sameState(was fs.FileInfo, n *node) bool {
 	mode := fileMode(n.Mode)
 	if was.Mode().Type() != mode.Type() {
@@ -274,7 +276,7 @@ func sameState(was fs.FileInfo, n *node) bool {
 	return was.Size() == n.Size && was.Mode() == mode && was.ModTime().UnixNano() == n.Mtim.Nano()
 }
 
-// done reports whether the lower directory is already as the change wants it.
+// done reports whether the lower directory already has the result of the change.
 func (a *apply) done(s *step) (bool, error) {
 	if s.Kind == Removed || s.low.typ() != s.up.typ() {
 		return s.Kind == Removed && s.low == nil, nil

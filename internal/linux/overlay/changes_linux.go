@@ -14,14 +14,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxChanges bounds what a program can make the person's process hold.
+// maxChanges bounds the memory that a program can make the user's process hold.
 const maxChanges = 1 << 20
 
-// maxPath is what the kernel takes as a path at once.
+// maxPath is the longest path that the kernel takes in one call.
 const maxPath = unix.PathMax - 1
 
-// Changes lists what differs, in lexical order, element by element. Files that were rewritten with the same content
-// and mode are not listed. Special files are, as what they are; Apply leaves them out.
+// Changes lists the differences in lexical order, element by element. It leaves out files that were
+// rewritten with the same content and mode. It lists special files with their type; Apply leaves
+// them out.
 func Changes(ctx context.Context, lower, upper string, _ Options) (_ []Change, err error) {
 	w := &walk{ctx: ctx}
 	if w.lower, err = openTree(lower, false); err != nil {
@@ -58,8 +59,8 @@ func (w *walk) add(p string, k Kind, n *node, mode uint32) error {
 	return nil
 }
 
-// merged lists a directory of the upper layer. below is whether the lower one is a directory too; it shows through
-// unless this directory, or one above it (hides), is opaque.
+// merged lists a directory of the upper layer. below says that the lower one is a directory too.
+// The lower directory shows through unless this directory, or one above it (hides), is opaque.
 func (w *walk) merged(dir string, below, hides bool) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (w *walk) entry(p string, below, hides, gone bool) error {
 	var low *node
 	var err error
 	if below {
-		// A mount in the lower directory is not part of it: an overlay does not show it either.
+		// A mount in the lower directory is not part of it, and an overlay does not show it.
 		if low, err = w.lower.stat(p); err != nil && !errors.Is(err, unix.EXDEV) {
 			return err
 		}
@@ -130,7 +131,7 @@ func (w *walk) entry(p string, below, hides, gone bool) error {
 	return w.present(p, up, low, hides)
 }
 
-// removed lists what is no more, with all below.
+// removed lists a removed file, with everything below it.
 func (w *walk) removed(p string, low *node) error {
 	if low == nil {
 		return nil
@@ -141,7 +142,7 @@ func (w *walk) removed(p string, low *node) error {
 	return w.removedBelow(p)
 }
 
-// removedBelow lists what a directory held.
+// removedBelow lists the former content of a removed directory.
 func (w *walk) removedBelow(dir string) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (w *walk) removedBelow(dir string) error {
 	return nil
 }
 
-// present compares what the upper layer has at p with what was there.
+// present compares the upper layer's file at p with the lower one.
 func (w *walk) present(p string, up, low *node, hides bool) error {
 	mode := newMode(up, low)
 	kind := Kind("")

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commit renames everything into place. What it does is undone if a step fails.
+// commit renames everything into place. If a step fails it undoes the earlier ones.
 func (a *apply) commit() (err error) {
 	defer func() {
 		if a.undone = err != nil; a.undone {
@@ -21,7 +21,7 @@ func (a *apply) commit() (err error) {
 			err = errors.Join(err, last())
 		}
 	}()
-	for _, s := range slices.Backward(a.steps) { // what is in a directory before it
+	for _, s := range slices.Backward(a.steps) { // the content of a directory before the directory
 		if s.Kind == Removed || (s.low != nil && s.low.isDir() != s.up.isDir()) {
 			if err := a.take(s); err != nil {
 				return fmt.Errorf("%s: %w", quotePath(s.Path), err)
@@ -33,7 +33,7 @@ func (a *apply) commit() (err error) {
 			return fmt.Errorf("%s: %w", quotePath(s.Path), err)
 		}
 	}
-	for _, s := range slices.Backward(a.steps) { // a directory may take its own writability away
+	for _, s := range slices.Backward(a.steps) { // a directory may lose its own write permission here
 		if s.Kind != Removed && s.up.isDir() {
 			if err := a.dirMode(s); err != nil {
 				return fmt.Errorf("%s: %w", quotePath(s.Path), err)
@@ -43,7 +43,7 @@ func (a *apply) commit() (err error) {
 	return nil
 }
 
-// take moves what is at a path into the stage.
+// take moves the old file at a path into the stage.
 func (a *apply) take(s *step) error {
 	if err := a.unchanged(s); err != nil {
 		return err
@@ -61,12 +61,12 @@ func (a *apply) take(s *step) error {
 		if !s.low.isDir() {
 			return nil
 		}
-		// Whatever came into the directory since it was looked at must not go with it.
+		// If somebody put a file into the directory since the plan, it must not be removed with it.
 		if err := unix.Unlinkat(old.in.fd, old.name, unix.AT_REMOVEDIR); err != nil {
 			return err
 		}
 		a.undo = a.undo[:len(a.undo)-1]
-	case s.low.isDir(): // some filesystems move no directories
+	case s.low.isDir(): // some filesystems can't move directories
 		if err := unix.Unlinkat(dir, base, unix.AT_REMOVEDIR); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (a *apply) take(s *step) error {
 	return nil
 }
 
-// bring puts what is new at a path.
+// bring puts the new file at a path.
 func (a *apply) bring(s *step) error {
 	switch {
 	case s.Kind == Removed:
@@ -130,7 +130,7 @@ func unsupported(err error) bool {
 	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP
 }
 
-// put renames a staged file to where nothing is.
+// put renames a staged file to an empty place.
 func (a *apply) put(s *step, dir int, base string) error {
 	err := unix.Renameat2(s.new.in.fd, s.new.name, dir, base, unix.RENAME_NOREPLACE)
 	if unsupported(err) {
@@ -160,7 +160,7 @@ func (a *apply) put(s *step, dir int, base string) error {
 	return nil
 }
 
-// exchange swaps a staged file with what is in its place.
+// exchange swaps a staged file with the file in its place.
 func (a *apply) exchange(s *step) error {
 	dir, err := a.lower.dir(path.Dir(s.Path))
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *apply) exchange(s *step) error {
 	return unix.Renameat2(s.new.in.fd, s.new.name, dir, path.Base(s.Path), unix.RENAME_EXCHANGE)
 }
 
-// undoRename notes how what was taken away comes back.
+// undoRename records how the old file is put back.
 func (a *apply) undoRename(old staged, p string) {
 	a.undo = append(a.undo, func() error {
 		dir, err := a.lower.dir(path.Dir(p))
@@ -182,7 +182,7 @@ func (a *apply) undoRename(old staged, p string) {
 	})
 }
 
-// unchanged is the last look before a file is replaced: it is what the plan saw.
+// unchanged is the last check before a file is replaced: it must be the file that the plan saw.
 func (a *apply) unchanged(s *step) error {
 	if a.o.Force || s.low.isDir() {
 		return nil
@@ -191,7 +191,7 @@ func (a *apply) unchanged(s *step) error {
 	if err != nil {
 		return err
 	}
-	// The ctime of a file with several names moves when another of its names is replaced.
+	// Not the ctime: for a file with several names it changes when another name is replaced.
 	if now == nil || now.Ino != s.low.Ino || now.Mtim != s.low.Mtim || now.Size != s.low.Size || now.Mode != s.low.Mode ||
 		(now.Nlink == 1 && s.low.Nlink == 1 && now.Ctim != s.low.Ctim) {
 		return conflictError([]string{quotePath(s.Path)})
@@ -199,7 +199,7 @@ func (a *apply) unchanged(s *step) error {
 	return nil
 }
 
-// needParent makes the directories above a path that the list of changes left unsaid.
+// needParent makes directories above a path that are not in the list of changes.
 func (a *apply) needParent(dir string) error {
 	if dir == "." {
 		return nil
@@ -225,7 +225,7 @@ func (a *apply) needParent(dir string) error {
 	return nil
 }
 
-// mkdir makes a directory, with the permissions of like if that is given.
+// mkdir makes a directory. Unless like is nil, it gets the permissions of like.
 func (a *apply) mkdir(p string, like *node) error {
 	dir, err := a.parent(p)
 	if err != nil {
@@ -263,7 +263,8 @@ func (a *apply) fileMode(s *step) error {
 	return a.lower.chmod(s.Path, newMode(s.up, s.low))
 }
 
-// dirMode gives a directory its permissions, once all is in it. A new one keeps the group bit that its parent gave it.
+// dirMode sets a directory's permissions, after its content is complete. A new directory keeps the
+// group bit that its parent gave it.
 func (a *apply) dirMode(s *step) error {
 	now, err := a.lower.stat(s.Path)
 	if err != nil || !now.isDir() {
@@ -282,7 +283,7 @@ func (a *apply) dirMode(s *step) error {
 	return a.lower.chmod(s.Path, mode)
 }
 
-// parent opens the directory of a path for renaming in it.
+// parent opens the directory of a path for renames in it.
 func (a *apply) parent(p string) (int, error) {
 	dir := path.Dir(p)
 	if err := a.makeWritable(dir); err != nil {
@@ -291,8 +292,8 @@ func (a *apply) parent(p string) (int, error) {
 	return a.lower.dir(dir)
 }
 
-// makeWritable gives this user the right to write in an own directory until the end: the program
-// inside may have done so as well.
+// makeWritable lets this user write in a directory of their own until the end. The program inside
+// could have done the same.
 func (a *apply) makeWritable(dir string) error {
 	if a.opened[dir] {
 		return nil
@@ -320,7 +321,7 @@ func (a *apply) makeWritable(dir string) error {
 	return nil
 }
 
-// restoreMode undoes makeWritable, unless the directory has gone or got other permissions.
+// restoreMode undoes makeWritable, unless the directory is gone or its permissions have changed.
 func (a *apply) restoreMode(dir string, mode uint32) error {
 	now, err := a.lower.stat(dir)
 	if err != nil || !now.isDir() || now.Mode != mode|0o300 || (a.modes[dir] && !a.undone) {

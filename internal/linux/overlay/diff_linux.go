@@ -12,15 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxText is the size up to which a file is compared line by line.
+// maxText is the largest size of a file that is compared line by line.
 const maxText = 8 << 20
 
-// emptyBlob is git's name of an empty file. By it patch knows that a file without lines comes or goes.
+// emptyBlob is git's name of an empty file. It tells patch that a file without lines is added or
+// removed.
 const emptyBlob = "e69de29"
 
-// Diff writes the changes as a unified diff that "git apply" and "patch -p1" read; binary files, and those of more
-// than 8 MiB, are named only. So are permissions other than "executable", empty directories and special files, which a
-// diff can't say, in lines that both programs pass over.
+// Diff writes the changes as a unified diff that "git apply" and "patch -p1" read. Of binary files,
+// and of those of more than 8 MiB, it writes only the names. A diff can't express permissions other
+// than "executable", empty directories and special files. Diff names them in lines that both
+// programs skip.
 func Diff(ctx context.Context, w io.Writer, lower, upper string, changes []Change) (err error) {
 	d := &differ{w: bufio.NewWriterSize(w, 64<<10)}
 	if d.lower, err = openTree(lower, false); err != nil {
@@ -47,7 +49,8 @@ func Diff(ctx context.Context, w io.Writer, lower, upper string, changes []Chang
 	return d.w.Flush()
 }
 
-// order moves what was in a directory in front of what took the directory's place: patch goes by the order.
+// order moves the content of a directory before the file that took the directory's place, because
+// patch works in the order of the diff.
 func order(changes []Change) []Change {
 	out := make([]Change, 0, len(changes))
 	for i := 0; i < len(changes); i++ {
@@ -70,7 +73,7 @@ type differ struct {
 	lower, upper *tree
 }
 
-// side is a file before or after; the zero value is none.
+// side is a file before or after the change; the zero value is no file.
 type side struct {
 	mode   string // as git has it; "" is none
 	perm   uint32
@@ -121,7 +124,7 @@ func (d *differ) note(p string, from, to uint32) {
 	_, _ = fmt.Fprintf(d.w, "# the permissions of %s were %04o and are %04o\n", quotePath("b/"+p), from&0o7777, to&0o7777)
 }
 
-// read reads one side. Directories, and what is special, are none.
+// read reads one side. For directories and special files it returns no file.
 func (d *differ) read(t *tree, p string, n, low *node) (side, error) {
 	switch {
 	case n.isLink():
@@ -153,7 +156,7 @@ func (d *differ) read(t *tree, p string, n, low *node) (side, error) {
 	return side{}, nil
 }
 
-// file writes the difference between two sides, of which one may be none.
+// file writes the difference between two sides. One of them may be no file.
 func (d *differ) file(p string, a, b side) {
 	an, bn := quotePath("a/"+p), quotePath("b/"+p)
 	executable := a.mode != b.mode

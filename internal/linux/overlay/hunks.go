@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// context is the number of unchanged lines around a change.
+// contextLines is the number of unchanged lines around a change.
 const contextLines = 3
 
-// writeHunks writes the part of a unified diff below the names of the files.
+// writeHunks writes the part of a unified diff after the names of the files.
 func writeHunks(w *bufio.Writer, a, b []string) {
 	edits := compareLines(a, b)
 	for len(edits) > 0 {
@@ -40,8 +40,8 @@ func writeHunk(w *bufio.Writer, a, b []string, edits []edit) {
 	writeLines(w, ' ', a[at:to])
 }
 
-// span is a range of lines as a hunk's head has it: the first line counts from one, that of an empty
-// range is the one before it.
+// span writes a range of lines for a hunk's head. The first line counts from one. The number of an
+// empty range is that of the line before it.
 func span(from, to int) string {
 	if to == from {
 		return strconv.Itoa(from) + ",0"
@@ -52,7 +52,7 @@ func span(from, to int) string {
 	return strconv.Itoa(from+1) + "," + strconv.Itoa(to-from)
 }
 
-// writeLines writes lines with their sign. Errors of w stay in it until Flush.
+// writeLines writes lines with their sign. w keeps its errors until Flush.
 func writeLines(w *bufio.Writer, sign byte, lines []string) {
 	for _, l := range lines {
 		_ = w.WriteByte(sign)

@@ -22,9 +22,9 @@ func splitLines(text []byte) []string {
 // edit says that a[aFrom:aTo] became b[bFrom:bTo].
 type edit struct{ aFrom, aTo, bFrom, bTo int }
 
-// compareLines finds what changed. Lines that occur once in both texts are taken as they are (the
-// longest series of them that is in order), and the gaps between are compared thoroughly, so the
-// time stays within bounds for any input and the result small for usual ones.
+// compareLines finds the changed lines. It first pairs lines that occur exactly once in both texts
+// (the longest series of them that is in order). Then it compares the gaps between them thoroughly.
+// So the time is bounded for any input, and the result is small for usual ones.
 func compareLines(a, b []string) []edit {
 	var edits []edit
 	add := func(e edit) {
@@ -53,8 +53,8 @@ func compareLines(a, b []string) []edit {
 	return edits
 }
 
-// anchors are pairs of indexes of lines that occur exactly once in a and in b: the longest series that
-// grows in both (Szymanski's method, as in patience diff).
+// anchors returns pairs of indexes of lines that occur exactly once in a and in b: the longest
+// series that increases in both (Szymanski's method, as in patience diff).
 func anchors(a, b []string) [][2]int {
 	type seen struct{ na, nb, at int }
 	lines := make(map[string]*seen, len(a))

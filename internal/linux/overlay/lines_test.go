@@ -25,7 +25,7 @@ func rebuild(t *testing.T, a, b []string, edits []edit) []string {
 	return append(out, a[i:]...)
 }
 
-// FuzzCompareLines checks that edits of any two texts lead from one to the other.
+// FuzzCompareLines checks that the edits between any two texts turn one into the other.
 func FuzzCompareLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Add([]byte(""), []byte("\n\n"))
@@ -60,7 +60,7 @@ func TestCompareLines(t *testing.T) {
 			t.Fatal("edits do not lead there")
 		}
 	}
-	// A scattered change of a long file stays small.
+	// Scattered changes of a long file must give a small result.
 	a := text(20000, 1<<30)
 	b := slices.Clone(a)
 	for i := 0; i < len(b); i += 50 {
@@ -69,7 +69,7 @@ func TestCompareLines(t *testing.T) {
 	if n := len(compareLines(a, b)); n != 400 {
 		t.Errorf("%d edits", n)
 	}
-	// What a hostile program writes takes seconds at most: no two lines alike, or all.
+	// A hostile program's text may take seconds at most: no two lines alike, or all alike.
 	start := time.Now()
 	for _, words := range []int{1, 2, 1 << 30} {
 		x, y := text(100_000, words), text(100_000, words)

@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is an unprivileged user that nobody is.
+// stranger is the uid of an unprivileged user. No account has it.
 const stranger = 54377
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// op is one thing that a program inside does.
+// op is one operation of a program inside.
 type op struct {
 	Do   string
 	Path string
@@ -41,7 +41,7 @@ type op struct {
 	Mode fs.FileMode
 }
 
-// job is what a child does in its own namespaces.
+// job is the work of a child in its own namespaces.
 type job struct {
 	Lower       []string
 	Upper, Work string
@@ -50,7 +50,7 @@ type job struct {
 	Lenient     bool // ops may fail
 }
 
-// inside mounts, does the ops, and prints what it sees in the end.
+// inside mounts, does the operations, and prints the resulting tree.
 func inside() {
 	var j job
 	if err := gob.NewDecoder(os.Stdin).Decode(&j); err != nil {
@@ -146,13 +146,14 @@ func (o op) do() error {
 	return fmt.Errorf("no op %q", o.Do)
 }
 
-// state is what a snapshot keeps of a path.
+// state is a snapshot's record of a path.
 type state struct {
 	Mode uint32
 	Text []byte
 }
 
-// snapshot reads a whole tree. Sums would hide what differs when a test fails; the trees are small.
+// snapshot reads a whole tree. It keeps contents, not hashes, so that a failed test shows the
+// difference. The trees are small.
 func snapshot(dir string) map[string]state {
 	out := map[string]state{}
 	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -234,7 +235,7 @@ func writeFile(t *testing.T, p, text string, mode fs.FileMode) {
 	}
 }
 
-// run does ops in a real overlay.
+// run does the operations in a real overlay.
 func (w *world) run(ops ...op) {
 	w.t.Helper()
 	out, err := mounted(job{Lower: []string{w.lower}, Upper: w.upper, Work: w.work, At: w.at, Ops: ops, Lenient: w.lenient})
@@ -275,14 +276,14 @@ func namespaces() *syscall.SysProcAttr {
 	}
 }
 
-// noNamespaces says why there are no user namespaces here.
+// noNamespaces returns the reason why there are no user namespaces here, or nil.
 func noNamespaces() error {
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = namespaces()
 	return cmd.Run()
 }
 
-// changes lists what differs, as "kind path".
+// changes lists the differences, as "kind path".
 func (w *world) changes() ([]overlay.Change, []string) {
 	w.t.Helper()
 	list, err := overlay.Changes(w.t.Context(), w.lower, w.upper, overlay.Options{})
@@ -296,7 +297,7 @@ func (w *world) changes() ([]overlay.Change, []string) {
 	return list, words
 }
 
-// same fails unless two trees are alike.
+// same fails unless two trees are equal.
 func same(t *testing.T, got, want map[string]state) {
 	t.Helper()
 	for p, g := range got {
@@ -321,7 +322,7 @@ func equalLists(t *testing.T, got, want []string) {
 	}
 }
 
-// TestAsStranger runs all the others as an unprivileged user.
+// TestAsStranger runs all other tests as an unprivileged user.
 func TestAsStranger(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // this is the stranger

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// maxOptions is what mount(2) takes: a page, with its terminating zero.
+// maxOptions is the longest text of options that mount(2) takes: a page, with its terminating zero.
 const maxOptions = 4095
 
-// quote makes a path safe within the text of an overlay's options: overlayfs takes a backslash
-// off in front of any character, after it has split the options at commas and the layers at colons.
+// quote makes a path safe within the text of an overlay's options. Overlayfs first splits the
+// options at commas and the layers at colons. Then it removes a backslash before any character.
 var quote = strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`)
 
-// MountOptions is the options text of a mount: what mount(2) is given, with the paths quoted as overlayfs wants
-// them (colons, commas, backslashes). Layers on top of each other, topmost first. user is for a mount in a user namespace.
+// MountOptions returns the options of a mount as the text for mount(2). Paths are quoted for
+// overlayfs (colons, commas, backslashes). lower lists the lower layers, topmost first. user is for
+// a mount in a user namespace.
 func MountOptions(lower []string, upper, work string, user bool) (string, error) {
 	if len(lower) == 0 {
 		return "", fmt.Errorf("overlay: no lower directory")
@@ -37,8 +38,9 @@ func MountOptions(lower []string, upper, work string, user bool) (string, error)
 	if upper != "" {
 		text += ",upperdir=" + quote.Replace(upper) + ",workdir=" + quote.Replace(work)
 	}
-	// What an upper layer holds must be whole and in its place: no files whose content is still below, no
-	// directories that stand for others. With userxattr the kernel sees to both by itself.
+	// The content of an upper layer must be complete and in its place: no files whose content is
+	// still in a lower layer, no directories that stand for others. With userxattr the kernel
+	// ensures both.
 	if user {
 		text += ",userxattr"
 	} else {

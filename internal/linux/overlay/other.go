@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// errSystem is the answer of systems without overlays.
+// errSystem is the error on systems without overlays.
 var errSystem = &carrel.Error{Op: "overlay", Kind: carrel.Unsupported, Hint: "overlays are Linux's: use it there, or in a virtual machine with it"}
 
 // Changes is Linux's alone.

@@ -23,10 +23,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// text is an op that writes a file.
+// text returns an operation that writes a file.
 func text(p, s string) op { return op{Do: "write", Path: p, Data: []byte(s)} }
 
-// TestChangesAndApply does everything that a program may do to a tree, and carries it out.
+// TestChangesAndApply makes every kind of change that a program may make to a tree, and applies
+// them.
 func TestChangesAndApply(t *testing.T) {
 	w := newWorld(t)
 	w.file("kept", "as it is\n", 0o644)
@@ -85,7 +86,7 @@ func TestChangesAndApply(t *testing.T) {
 	if err != nil || len(skipped) != 0 {
 		t.Fatal(skipped, err)
 	}
-	if os.Geteuid() != 0 { // the snapshot must be able to look
+	if os.Geteuid() != 0 { // the snapshot must be able to read
 		_ = os.Chmod(filepath.Join(w.lower, "locked"), 0o711)
 		_ = os.Chmod(filepath.Join(w.lower, "locked/file"), 0o400)
 	}
@@ -102,7 +103,8 @@ func TestChangesAndApply(t *testing.T) {
 	}
 	same(t, got, want)
 	if _, again := w.changes(); len(again) != 1 && os.Geteuid() == 0 || len(again) > 3 {
-		// What is left is the file whose setuid bit was dropped… and its bit is dropped in the comparison too.
+		// One file could remain: the one whose setuid bit was dropped. But the comparison drops
+		// that bit too.
 		if len(again) != 0 {
 			t.Errorf("after applying: %v", again)
 		}
@@ -114,7 +116,7 @@ func TestChangesAndApply(t *testing.T) {
 	noStage(t, w.lower)
 }
 
-// noStage fails when Apply left something of its own.
+// noStage fails when Apply left files of its own.
 func noStage(t *testing.T, dir string) {
 	t.Helper()
 	_ = filepath.WalkDir(dir, func(p string, _ fs.DirEntry, _ error) error {
@@ -125,7 +127,7 @@ func noStage(t *testing.T, dir string) {
 	})
 }
 
-// TestSpecialFiles are listed, named and left out.
+// TestSpecialFiles checks that special files are listed, named in the diff and left out by Apply.
 func TestSpecialFiles(t *testing.T) {
 	w := newWorld(t)
 	w.file("was", "a file\n", 0o644)
@@ -148,7 +150,7 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestWhiteouts reads both forms, and what the kernel makes of them.
+// TestWhiteouts reads both forms of whiteouts, and compares with the kernel's result.
 func TestWhiteouts(t *testing.T) {
 	w := newWorld(t)
 	w.file("a", "a\n", 0o644)
@@ -170,7 +172,7 @@ func TestWhiteouts(t *testing.T) {
 	if len(got) != 2 || len(got[`"empty"`].Text) != 0 {
 		t.Errorf("%v", got)
 	}
-	// The kernel agrees with Whiteout and Opaque. (The other form it reads in lower layers only.)
+	// The kernel agrees with Whiteout and Opaque. (It reads the other form only in lower layers.)
 	if err := errors.Join(os.Remove(filepath.Join(w.upper, "b")), unix.Removexattr(w.upper, "user.overlay.opaque")); err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +184,13 @@ func TestWhiteouts(t *testing.T) {
 	}
 }
 
-// TestHostileLayer is read as a program could never make it: nothing outside is touched or read.
+// TestHostileLayer reads a layer that no program could make through a mount. Nothing outside may be
+// touched or read.
 func TestHostileLayer(t *testing.T) {
 	w := newWorld(t)
 	secret := filepath.Join(w.dir, "secret")
 	writeFile(t, filepath.Join(secret, "key"), "secret\n", 0o600)
-	// The lower directory has links where the layer has directories, and the other way round.
+	// The lower directory has links where the layer has directories, and the reverse.
 	if err := errors.Join(os.Symlink(secret, filepath.Join(w.lower, "d")), os.Symlink(secret, filepath.Join(w.upper, "e")),
 		os.Mkdir(filepath.Join(w.upper, "d"), 0o755)); err != nil {
 		t.Fatal(err)
@@ -209,7 +212,7 @@ func TestHostileLayer(t *testing.T) {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
-	// A link that appears after the list was made.
+	// A link that appears after Changes made the list.
 	stale := []overlay.Change{{Path: "e2/key", Kind: overlay.Added, Mode: 0o644}}
 	writeFile(t, filepath.Join(w.upper, "e2/key"), "evil\n", 0o644)
 	if err := os.Symlink(secret, filepath.Join(w.lower, "e2")); err != nil {
@@ -230,7 +233,7 @@ func TestHostileLayer(t *testing.T) {
 	noStage(t, w.lower)
 }
 
-// TestForeignLayers with redirects or without content are refused.
+// TestForeignLayers checks that layers with redirects or without content are refused.
 func TestForeignLayers(t *testing.T) {
 	for _, c := range []struct{ at, name string }{{"d", "redirect"}, {"f", "metacopy"}} {
 		w := newWorld(t)
@@ -245,7 +248,7 @@ func TestForeignLayers(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// A program inside can't set them: the kernel keeps such names apart, or refuses.
+	// A program inside can't set these attributes: the kernel keeps such names apart, or refuses.
 	w := newWorld(t)
 	w.file("d/x", "x\n", 0o644)
 	w.lenient = true
@@ -257,7 +260,7 @@ func TestForeignLayers(t *testing.T) {
 	}
 }
 
-// TestProtected paths stay, and so do the directories that hold them.
+// TestProtected checks that protected paths stay, and so do the directories above them.
 func TestProtected(t *testing.T) {
 	w := newWorld(t)
 	w.file(".git/hooks/pre-commit", "#!/bin/sh\n", 0o755)
@@ -298,7 +301,7 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// TestConflicts names what somebody else changed, and does nothing.
+// TestConflicts checks that Apply names the files that somebody else changed, and does nothing.
 func TestConflicts(t *testing.T) {
 	for _, with := range []string{"base", "since"} {
 		t.Run(with, func(t *testing.T) {
@@ -339,7 +342,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// merged2 is the merged state without some paths that came later.
+// merged2 is the merged state without some paths that were made later.
 func (w *world) merged2(without ...string) map[string]state {
 	out := map[string]state{}
 	for p, s := range w.merged {
@@ -351,7 +354,7 @@ func (w *world) merged2(without ...string) map[string]state {
 	return out
 }
 
-// TestStaleList is refused when the lower directory moved on since Changes.
+// TestStaleList changes the lower directory after Changes. Apply must refuse.
 func TestStaleList(t *testing.T) {
 	w := newWorld(t)
 	w.file("a", "a\n", 0o644)
@@ -373,7 +376,7 @@ func TestStaleList(t *testing.T) {
 // TestFailureIsUndone makes a rename fail half way.
 func TestFailureIsUndone(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // root alone can do it: for a file that nobody can rename
+		return // only root can make a file that nobody can rename
 	}
 	testenv.Need(t, "immutable", immutable(t, filepath.Join(t.TempDir(), "x"), true))
 	w := newWorld(t)
@@ -395,7 +398,8 @@ func TestFailureIsUndone(t *testing.T) {
 	noStage(t, w.lower)
 }
 
-// immutable sets the immutable flag of a file until the test ends; with probe on a file of its own.
+// immutable sets the immutable flag of a file until the test ends. With probe it uses a file of its
+// own.
 func immutable(t *testing.T, p string, probe bool) error {
 	if probe {
 		if err := os.WriteFile(p, nil, 0o600); err != nil {
@@ -424,10 +428,10 @@ func immutable(t *testing.T, p string, probe bool) error {
 	return nil
 }
 
-// TestDiskFull changes nothing, and says so.
+// TestDiskFull checks that Apply on a full disk changes nothing and returns that error.
 func TestDiskFull(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // root alone can do it: for a small filesystem
+		return // only root can mount a small filesystem
 	}
 	w := newWorld(t)
 	small := filepath.Join(w.dir, "small")
@@ -459,10 +463,10 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestMountInside the lower directory is no part of it.
+// TestMountInside checks that a mount in the lower directory is not part of it.
 func TestMountInside(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // root alone can do it: to mount outside
+		return // only root can mount outside
 	}
 	w := newWorld(t)
 	w.file("m/below", "below\n", 0o644)
@@ -472,7 +476,8 @@ func TestMountInside(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(m, unix.MNT_DETACH) })
 	writeFile(t, filepath.Join(m, "mounted"), "mounted\n", 0o644)
-	// In a user namespace the kernel refuses to overlay it: what lies below the mount would be seen.
+	// In a user namespace the kernel refuses to overlay it, because that would reveal the files
+	// below the mount.
 	if err := overlay.Probe(w.lower, w.dir); !errors.Is(err, carrel.Unsupported) || !strings.Contains(err.Error(), m) {
 		t.Errorf("%v", err)
 	}
@@ -511,7 +516,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDirectories that a program opened up, changed and closed again.
+// TestReadOnlyDirectories uses directories that a program made writable, changed and closed again.
 func TestReadOnlyDirectories(t *testing.T) {
 	w := newWorld(t)
 	w.file("ro/a", "a\n", 0o444)
@@ -530,7 +535,7 @@ func TestReadOnlyDirectories(t *testing.T) {
 	same(t, snapshot(w.lower), w.merged)
 }
 
-// random does random things to a random tree, with names of every kind.
+// random returns random operations on a random tree, with names of every kind.
 func random(r *rand.Rand, names []string) (files map[string]string, ops []op) {
 	lines := func() string {
 		var b strings.Builder
@@ -583,7 +588,8 @@ func random(r *rand.Rand, names []string) (files map[string]string, ops []op) {
 	return files, ops
 }
 
-// TestDiffIsApply: on random trees Apply gives what the program saw, and so do "git apply" and "patch -p1" of the diff.
+// TestDiffIsApply works on random trees. Apply must give the tree that the program saw. "git apply"
+// and "patch -p1" of the diff must give the same.
 func TestDiffIsApply(t *testing.T) {
 	names := []string{"a", "b", "a.b", "a-b", "Ünïcode", "with space", "tab\there", `back\slash`, `quo"te`, "bad\xff\xfe", "b.d", "line\rreturn", "-rf", "\u202eevil"}
 	rounds := 12
@@ -636,7 +642,7 @@ func compareWith(t *testing.T, r *rand.Rand, tool string, names []string) {
 	}
 	same(t, snapshot(w.lower), w.merged)
 	if tool == "patch" && typeChanges {
-		return // patch puts deletions off to its end: what takes a deleted file's place finds it there
+		return // patch deletes last, so a replacement finds the old file in its place
 	}
 	cmd := exec.Command("patch", "-p1", "--no-backup-if-mismatch", "-s")
 	if tool == "git" {
@@ -654,7 +660,7 @@ func compareWith(t *testing.T, r *rand.Rand, tool string, names []string) {
 	}
 }
 
-// filesOnly leaves directories out, which diffs don't have.
+// filesOnly leaves directories out, because diffs don't have them.
 func filesOnly(m map[string]state) map[string]state {
 	out := map[string]state{}
 	for p, s := range m {
@@ -705,7 +711,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// TestProbe says why a directory can't hold a layer.
+// TestProbe checks the reasons why a directory can't hold a layer.
 func TestProbe(t *testing.T) {
 	w := newWorld(t)
 	if err := overlay.Probe(w.lower, w.work); err != nil {
@@ -758,7 +764,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestBinaryAndBig files are named in a diff, and applied.
+// TestBinaryAndBig checks that a diff only names binary and big files, and that Apply applies them.
 func TestBinaryAndBig(t *testing.T) {
 	w := newWorld(t)
 	w.file("bin", "a\x00b", 0o644)
@@ -782,7 +788,7 @@ func TestBinaryAndBig(t *testing.T) {
 	same(t, snapshot(w.lower), w.merged)
 }
 
-// TestRemove throws a layer away that is hard to remove.
+// TestRemove removes a layer that is hard to remove.
 func TestRemove(t *testing.T) {
 	w := newWorld(t)
 	deep := strings.Repeat("d/", 500) + "f"
@@ -801,7 +807,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestCancelled work ends and changes nothing.
+// TestCancelled checks that cancelled work ends and changes nothing.
 func TestCancelled(t *testing.T) {
 	w := newWorld(t)
 	w.file("a", "a\n", 0o644)

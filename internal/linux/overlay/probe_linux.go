@@ -12,10 +12,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Probe says why this process can't mount an overlay over lower with the upper layer in dir, or nil: some
-// filesystems can't be an upper layer, another overlay among them, and in a user namespace nothing can be overlaid in which something
-// is mounted. A process that may mount tries it, without attaching anything
-// anywhere; for another the filesystem is asked for what an upper layer needs. The error is Unsupported.
+// Probe returns nil if this process can mount an overlay over lower with the upper layer in dir.
+// Otherwise it returns an Unsupported error with the reason. Some filesystems can't be an upper
+// layer, for example another overlay. In a user namespace a directory with a mount below it can't
+// be overlaid. A process that may mount tries it, without attaching the mount anywhere. For another
+// process, Probe tests the features that an upper layer needs.
 func Probe(lower, dir string) error {
 	why := probe(lower, dir)
 	if why == nil {
@@ -62,7 +63,7 @@ func probe(lower, dir string) error {
 	return tryMount(low, tmp)
 }
 
-// mountBelow is a mount point below a directory, "" if there is none.
+// mountBelow returns a mount point below a directory; "" if there is none.
 func mountBelow(dir string) string {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -81,10 +82,10 @@ func mountBelow(dir string) string {
 	return ""
 }
 
-// unescape undoes what mountinfo does to names.
+// unescape undoes mountinfo's escapes in names.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// filesystem refuses kinds that are known to be no upper layer, by their names.
+// filesystem refuses, by name, kinds of filesystems that can't be an upper layer.
 func filesystem(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -102,7 +103,7 @@ func filesystem(dir string) error {
 	return nil
 }
 
-// features tries what overlayfs does in an upper layer.
+// features tries the operations of overlayfs in an upper layer.
 func features(tmp string) error {
 	if err := unix.Setxattr(tmp, "user.overlay.probe", []byte("y"), 0); err != nil {
 		return fmt.Errorf("no extended attributes of users (a tmpfs has them from Linux 6.6 on): %w", err)
@@ -113,13 +114,13 @@ func features(tmp string) error {
 	return nil
 }
 
-// tryMount makes an overlay that is attached nowhere and goes with its descriptor. The kernel says in the
-// descriptor why it will not.
+// tryMount makes an overlay that is attached nowhere and ends with its descriptor. If the kernel
+// refuses, the reason can be read from the descriptor.
 func tryMount(lower, tmp string) error {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	switch err {
 	case nil:
-	case unix.EPERM, unix.ENOSYS: // not for this process, or an old kernel: features must do
+	case unix.EPERM, unix.ENOSYS: // no permission, or an old kernel: use features
 		return nil
 	case unix.ENODEV:
 		return fmt.Errorf("this kernel has no overlayfs: %w", err)
@@ -147,7 +148,7 @@ func tryMount(lower, tmp string) error {
 	return nil
 }
 
-// said is what the kernel wrote about an attempt.
+// said reads the kernel's message about an attempt.
 func said(fd int) string {
 	buf := make([]byte, 1024)
 	n, err := unix.Read(fd, buf)

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// quotePath writes a name as git does in its diffs: as it is, or, if it has anything that would
-// end or confuse a line, in double quotes with C escapes. Both git and patch read it.
+// quotePath writes a name as git does in its diffs: unchanged, or in double quotes with C escapes
+// if it contains a character that would end or confuse a line. Both git and patch read it.
 func quotePath(name string) string {
 	if !needsQuotes(name) {
 		return name
@@ -34,7 +34,7 @@ func quotePath(name string) string {
 	return b.String()
 }
 
-// needsQuotes reports whether name can't stand as it is. A space is quoted too: "diff --git" names two
+// needsQuotes reports whether name must be quoted. A space is quoted too: "diff --git" names two
 // paths with a space between them.
 func needsQuotes(name string) bool {
 	for _, r := range name {
@@ -45,7 +45,7 @@ func needsQuotes(name string) bool {
 	return false
 }
 
-// escape writes one byte as C does.
+// escape writes one byte as a C escape.
 func escape(b *strings.Builder, c byte) {
 	if i := strings.IndexByte("\a\b\t\n\v\f\r", c); i >= 0 {
 		b.WriteByte('\\')

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 )
 
-// Remove removes a directory with all that a program left in it, directories without permissions too. It follows no link.
+// Remove removes a directory with everything that a program left in it, also directories without
+// permissions. It follows no link.
 func Remove(dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	// Only what this user owns can be opened up, and only in the tree: os.Root holds both.
+	// os.Root ensures both: only this user's directories are made writable, and only inside the
+	// tree.
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return err
 	}
@@ -27,7 +29,8 @@ func Remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// openUp makes every directory writable for its owner. What fails, fails again in RemoveAll, with a better error.
+// openUp makes every directory writable for its owner. If that fails, RemoveAll fails later with a
+// better error.
 func openUp(root *os.Root, dir string) {
 	d, err := root.Open(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is a directory beside what it will replace, on the same filesystem.
+// stage is a directory for new files, on the filesystem of the files that they replace.
 type stage struct {
 	parent string
 	name   string
@@ -26,8 +26,8 @@ type staged struct {
 	name string
 }
 
-// stageFor returns the stage for a path: one at the top of the lower directory, or, where that is
-// not to be written or another filesystem, one in the path's own directory.
+// stageFor returns the stage for a path. It is at the top of the lower directory. If that can't be
+// written or is on another filesystem, the stage is in the path's own directory.
 func (a *apply) stageFor(p string) (*stage, error) {
 	dir := a.existing(path.Dir(p))
 	for _, at := range []string{".", dir} {
@@ -57,7 +57,7 @@ func (a *apply) stageFor(p string) (*stage, error) {
 	return s, nil
 }
 
-// existing is the nearest directory at or above dir that the lower directory has.
+// existing returns the nearest directory at or above dir that exists in the lower directory.
 func (a *apply) existing(dir string) string {
 	for dir != "." {
 		if n, err := a.lower.stat(dir); err == nil && n.isDir() {
@@ -96,7 +96,7 @@ func (a *apply) newStage(at string) (*stage, error) {
 	return s, nil
 }
 
-// dropStages removes the stages, with what was replaced.
+// dropStages removes the stages and the replaced files in them.
 func (a *apply) dropStages() {
 	for _, s := range a.stages {
 		_ = unix.Close(s.fd)
@@ -105,7 +105,7 @@ func (a *apply) dropStages() {
 	a.stages = nil
 }
 
-// fresh is a name in s that nothing has.
+// fresh returns an unused name in s.
 func (s *stage) fresh() staged {
 	s.next++
 	return staged{s, strconv.Itoa(s.next)}
@@ -147,7 +147,7 @@ func (a *apply) stageLink(s *step) error {
 	return unix.Symlinkat(target, s.new.in.fd, s.new.name)
 }
 
-// stageFile copies a file: content, permissions, time, and the owner that the lower file had.
+// stageFile copies a file: content, permissions, time, and the owner of the lower file.
 func (a *apply) stageFile(s *step) error {
 	if at, ok := a.linked[s.up.Ino]; ok && at.in == s.new.in {
 		return unix.Linkat(at.in.fd, at.name, s.new.in.fd, s.new.name, 0)
@@ -173,7 +173,7 @@ func (a *apply) stageFile(s *step) error {
 	if s.low.isRegular() {
 		owner = s.low
 	}
-	// Only root can give files away; for others the file is theirs, as after any rewriting.
+	// Only root can give files away. For other users the file is their own, as after any rewrite.
 	_ = unix.Fchown(fd, int(owner.Uid), int(owner.Gid))
 	if err := unix.Fchmod(fd, newMode(s.up, s.low)&0o7777); err != nil {
 		return err
@@ -200,7 +200,7 @@ func copyContent(dst, src *os.File) error {
 		if err == unix.ENXIO {
 			break // a hole up to the end
 		}
-		if err != nil { // no such thing on this filesystem
+		if err != nil { // not supported on this filesystem
 			data = at
 		}
 		end, err := unix.Seek(int(src.Fd()), data, unix.SEEK_HOLE)

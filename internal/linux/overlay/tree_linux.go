@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resolve is how every path below a tree is walked: never out of it, over no link, into no other mount.
+// resolve are the flags with which every path below a tree is resolved: never out of the tree, over
+// no link, into no other mount.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// tree is a directory and all below it.
+// tree is a directory and everything below it.
 type tree struct {
 	name string
 	root *os.File
-	// private trees are this user's alone: where the program inside left no permission to read, it is
-	// given back for as long as the tree is open.
+	// private trees belong to this user alone. If the program inside removed a read permission, it
+	// is restored while the tree is open.
 	private bool
 	locked  []locked
 }
@@ -37,7 +38,7 @@ type node struct {
 	unix.Stat_t
 }
 
-// openTree opens a tree. Links in dir itself are the caller's.
+// openTree opens a tree. Links in dir itself are followed; the caller is responsible for them.
 func openTree(dir string, private bool) (*tree, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) {
@@ -49,7 +50,7 @@ func openTree(dir string, private bool) (*tree, error) {
 	return &tree{name: dir, root: os.NewFile(uintptr(fd), dir), private: private}, nil
 }
 
-// Close gives paths the permissions back that they had.
+// Close restores the original permissions of paths.
 func (t *tree) Close() error {
 	for _, l := range slices.Backward(t.locked) {
 		_ = t.chmod(l.path, l.mode)
@@ -68,12 +69,12 @@ func (t *tree) open(p string, flags uint64) (int, error) {
 	}
 }
 
-// openOnce opens a path with the permissions as they are.
+// openOnce opens a path without changing permissions.
 func (t *tree) openOnce(p string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: resolve}
 	for {
 		fd, err := unix.Openat2(int(t.root.Fd()), p, &how)
-		if err == unix.EAGAIN || err == unix.EINTR { // something was renamed during the walk
+		if err == unix.EAGAIN || err == unix.EINTR { // a rename happened during the walk
 			continue
 		}
 		if err != nil {
@@ -83,7 +84,8 @@ func (t *tree) openOnce(p string, flags uint64) (int, error) {
 	}
 }
 
-// unlock widens the first permissions on the way to p that keep its owner out.
+// unlock finds the first directory or file on the way to p that its owner may not open, and widens
+// its permissions.
 func (t *tree) unlock(p string, flags uint64) bool {
 	at := "."
 	for _, name := range append([]string{"."}, strings.Split(p, "/")...) {
@@ -115,7 +117,7 @@ func (t *tree) unlock(p string, flags uint64) bool {
 	return false
 }
 
-// chmod sets the permissions of a file or directory that is no link.
+// chmod sets the permissions of a file or directory. It must not be a link.
 func (t *tree) chmod(p string, mode uint32) error {
 	fd, err := t.openOnce(p, unix.O_PATH)
 	if err != nil {
@@ -125,7 +127,8 @@ func (t *tree) chmod(p string, mode uint32) error {
 	return chmodFD(fd, mode)
 }
 
-// chmodFD sets the permissions of what an O_PATH descriptor is of. Kernels before 6.6 need /proc for it.
+// chmodFD sets the permissions of an O_PATH descriptor's file. Kernels before 6.6 need /proc for
+// it.
 func chmodFD(fd int, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -141,7 +144,8 @@ func chmodFD(fd int, mode uint32) error {
 	return err
 }
 
-// stat looks at a path. It is nil where there is nothing, or something else than a directory on the way.
+// stat returns the status of a path. It is nil if nothing is there, or if an inner part of the path
+// is no directory.
 func (t *tree) stat(p string) (*node, error) {
 	fd, err := t.open(p, unix.O_PATH)
 	switch {
@@ -179,7 +183,7 @@ func (t *tree) list(p string) ([]string, error) {
 	return names, err
 }
 
-// file opens a regular file for reading, and nothing else.
+// file opens a regular file for reading. It refuses all other types.
 func (t *tree) file(p string) (*os.File, error) {
 	fd, err := t.open(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
@@ -209,7 +213,8 @@ func (t *tree) link(p string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// attribute reads an overlay's attribute of a file or directory; both of its names are looked for. "" is none.
+// attribute reads an overlay attribute of a file or directory, under either of its two names. ""
+// means none.
 func (t *tree) attribute(p, name string, dir bool) (string, error) {
 	flags := uint64(unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY)
 	if dir {
@@ -244,7 +249,7 @@ func attributeFD(fd int, name string) (string, error) {
 	return "", nil
 }
 
-// typ is the file type, as stat(2) has it.
+// typ is the file type, as in stat(2).
 func (n *node) typ() uint32 {
 	if n == nil {
 		return 0
@@ -256,7 +261,7 @@ func (n *node) isDir() bool     { return n.typ() == unix.S_IFDIR }
 func (n *node) isRegular() bool { return n.typ() == unix.S_IFREG }
 func (n *node) isLink() bool    { return n.typ() == unix.S_IFLNK }
 
-// special reports devices, pipes and sockets, which are never made.
+// special names the type of devices, pipes and sockets, which are never made.
 func (n *node) special() string {
 	switch n.typ() {
 	case unix.S_IFIFO:
@@ -269,7 +274,7 @@ func (n *node) special() string {
 	return ""
 }
 
-// fileMode is the mode in Go's terms.
+// fileMode converts a mode to Go's form.
 func fileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
 	for _, b := range []struct {
@@ -297,8 +302,8 @@ func fileMode(mode uint32) fs.FileMode {
 	return m
 }
 
-// newMode is the mode that upper gets in the place of lower (nil if there was nothing): setuid and
-// setgid stay only where they were.
+// newMode is the mode of upper in the place of lower (nil if there was nothing). Setuid and setgid
+// bits stay only if lower had them.
 func newMode(upper, lower *node) uint32 {
 	mode := upper.Mode
 	if lower.typ() != upper.typ() {
@@ -307,5 +312,5 @@ func newMode(upper, lower *node) uint32 {
 	return mode&^(unix.S_ISUID|unix.S_ISGID) | mode&lower.Mode&(unix.S_ISUID|unix.S_ISGID)
 }
 
-// changed is when the status of a file last changed.
+// changed is the time when the status of a file last changed.
 func (n *node) changed() time.Time { return time.Unix(n.Ctim.Unix()) }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whiteout reports whether a node of an upper layer stands for "removed": a character device 0/0, or an
-// empty file with an attribute, where devices can't be made.
+// whiteout reports whether a node of an upper layer stands for "removed". That is a character
+// device 0/0, or an empty file with an attribute if devices can't be made.
 func (t *tree) whiteout(p string, n *node) (bool, error) {
 	if n.typ() == unix.S_IFCHR {
 		return n.Rdev == 0, nil
@@ -21,8 +21,8 @@ func (t *tree) whiteout(p string, n *node) (bool, error) {
 	return v != "", err
 }
 
-// opaque reports whether a directory of an upper layer hides what is below it. It refuses one that stands for a directory
-// with another name: such a layer was not made by a mount of ours.
+// opaque reports whether a directory of an upper layer hides the files below it. It refuses a
+// directory that stands for one with another name: our mounts don't make such layers.
 func (t *tree) opaque(p string) (bool, error) {
 	fd, err := t.open(p, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -45,7 +45,8 @@ func whole(f *os.File) error {
 	return orForeign(f.Name(), "metacopy", err)
 }
 
-// orForeign is err or, without one, the refusal of a layer with a feature that Carrel's mounts switch off.
+// orForeign returns err, if there is one. Otherwise it returns the error for a layer with a feature
+// that Carrel's mounts switch off.
 func orForeign(name, feature string, err error) error {
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func orForeign(name, feature string, err error) error {
 	return fmt.Errorf("%s: the layer was made with overlayfs's %s, which is not read here", name, feature)
 }
 
-// Whiteout marks path, relative to the upper layer, as removed.
+// Whiteout marks name, a path relative to the upper layer, as removed.
 func Whiteout(upper, name string) error {
 	t, err := openTree(upper, true)
 	if err != nil {
@@ -70,7 +71,7 @@ func Whiteout(upper, name string) error {
 	if err == nil || err == unix.EEXIST {
 		return err
 	}
-	// A filter or an old kernel closes mknod.
+	// A filter or an old kernel forbids mknod.
 	fd, err := unix.Openat(dir, base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func Whiteout(upper, name string) error {
 	return unix.Fsetxattr(fd, "user.overlay.whiteout", []byte("y"), 0)
 }
 
-// Opaque marks a directory of an upper layer as hiding what is below it.
+// Opaque marks a directory of an upper layer as opaque: it hides everything below it.
 func Opaque(upper, name string) error {
 	t, err := openTree(upper, true)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseOnExec keeps every descriptor of this process from first on from being inherited. Those that a child is given are copies, which
-// are not concerned.
+// CloseOnExec makes every descriptor of this process from first on close at an exec. The
+// descriptors that a child gets are copies, and are not affected.
 func CloseOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return

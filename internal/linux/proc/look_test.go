@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What has little left is looked at again soon, what is far from its limit seldom, however far.
+// TestNextLook checks that a process near its limit is checked again soon, and one far from it
+// seldom.
 func TestNextLook(t *testing.T) {
 	const mb, speed, least, most = 1 << 20, 4 << 30, 2 * time.Millisecond, 100 * time.Millisecond
 	for _, c := range []struct {

@@ -19,15 +19,14 @@ func Kill(pidfd *os.File) {
 	_ = rc.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
 }
 
-// Wait returns true when the process of a pidfd, which must not block, has ended, and false when the pidfd was closed. It
-// holds no thread meanwhile.
+// Wait returns true when the process of a pidfd has ended, and false when the pidfd was closed. The
+// pidfd must not block. Wait holds no thread while it waits.
 func Wait(pidfd *os.File) bool {
 	rc, err := pidfd.SyscallConn()
 	return err == nil && rc.Read(func(fd uintptr) bool { return Ended(int(fd), 0) }) == nil
 }
 
-// Ended reports whether the process of a pidfd has ended, waiting at most timeout
-// milliseconds.
+// Ended reports whether the process of a pidfd has ended. It waits at most timeout milliseconds.
 func Ended(pidfd, timeout int) bool {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, timeout)
@@ -38,9 +37,9 @@ func Ended(pidfd, timeout int) bool {
 	}
 }
 
-// Reap collects the status of a process that has ended, if it was our child. The
-// first call asks without collecting and by the pidfd: only if that is a child of
-// ours can its pid not have passed to another.
+// Reap collects the status of a process that has ended, if it was our child. Its first call uses
+// the pidfd and does not collect. Only if that shows a child of ours is the pid safe: then no other
+// process can have it.
 func Reap(pidfd *os.File, pid int) (status string) {
 	rc, err := pidfd.SyscallConn()
 	if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package proc watches processes of this host that may be nobody's children: by /proc, and by
-// process descriptors, which never mean another process than the one they were opened for.
+// Package proc watches processes of this host, also those that are not children of this process. It
+// uses /proc, and process descriptors, which always mean the process that they were opened for.
 package proc
 
 import (
@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// ticksPerSecond is the unit of times in /proc; Linux shows user space 100 on
-// every architecture Go runs on.
+// ticksPerSecond is the unit of times in /proc. Linux shows user space 100 on every architecture
+// that Go supports.
 const ticksPerSecond = 100
 
-// Stat is what we read of /proc/PID/stat.
+// Stat holds the fields that we read from /proc/PID/stat.
 type Stat struct {
 	State    byte          // 'R', 'S', 'T', …
 	CPU      time.Duration // processor time used
-	Children time.Duration // that of children that ended and were waited for
+	Children time.Duration // time of ended children that were waited for
 	Started  uint64        // ticks since boot
 	Threads  int
 }
@@ -35,8 +35,8 @@ func ReadStat(pid int) (Stat, error) {
 	return parseStat(b)
 }
 
-// parseStat reads the fields after the name, which is in parentheses and may hold
-// anything, parentheses too.
+// parseStat reads the fields after the name. The name is in parentheses and may contain any
+// characters, also parentheses.
 func parseStat(b []byte) (Stat, error) {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
@@ -64,8 +64,8 @@ func parseStat(b []byte) (Stat, error) {
 	}, nil
 }
 
-// StartTime is when a process started, in ticks since boot. Together with the
-// boot it names a process for ever.
+// StartTime is the time of a process's start, in ticks since boot. With the pid and the boot it
+// identifies a process for ever.
 func StartTime(pid int) (uint64, error) {
 	s, err := ReadStat(pid)
 	return s.Started, err
@@ -77,7 +77,7 @@ func BootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Children are the processes that a process has started or inherited.
+// Children lists the processes that a process has started or inherited.
 func Children(pid int) (pids []int) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
 	tasks, _ := os.ReadDir(dir)
@@ -92,8 +92,8 @@ func Children(pid int) (pids []int) {
 	return pids
 }
 
-// Tree returns pid and all its descendants. Orphans are children of the first process of their pid
-// namespace, so from that one on it is all of a namespace.
+// Tree returns pid and all its descendants. Orphans become children of the first process of their
+// pid namespace. So the tree of that process is the whole namespace.
 func Tree(pid int) []int {
 	pids := []int{pid}
 	for i := 0; i < len(pids); i++ {

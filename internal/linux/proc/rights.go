@@ -4,8 +4,8 @@ package proc
 
 import "golang.org/x/sys/unix"
 
-// Rights are the descriptors that came with a message over a Unix socket, out of its control data. The caller owns them, also those
-// that come with an error.
+// Rights returns the descriptors in the control data of a message over a Unix socket. The caller
+// owns them, also those that come with an error.
 func Rights(oob []byte) ([]int, error) {
 	if len(oob) == 0 {
 		return nil, nil

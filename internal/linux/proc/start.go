@@ -10,11 +10,12 @@ import (
 // starting is held while a process starts in a user namespace.
 var starting sync.Mutex
 
-// Alone calls start, which starts a process in a user namespace of its own, while no other such call runs.
+// Alone calls start while no other call of Alone runs. start starts a process in a user namespace
+// of its own.
 //
-// The Go runtime opens the new process's uid_map and gid_map without close-on-exec (syscall.writeIDMappings) and lets
-// several processes start at once, so that each could inherit the others' maps: at whatever number, and a sentry wants
-// some numbers for itself.
+// The Go runtime opens the new process's uid_map and gid_map without close-on-exec
+// (syscall.writeIDMappings). Without Alone several processes could start at once, and each could
+// inherit the others' maps at any number. A sentry needs certain numbers for itself.
 func Alone(start func() error) error {
 	starting.Lock()
 	defer starting.Unlock()

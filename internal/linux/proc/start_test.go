@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain plays the process that tells what it inherited.
+// TestMain plays the process that reports its inherited descriptors.
 func TestMain(m *testing.M) {
 	if os.Getenv("CARREL_TEST_INHERITED") != "" {
 		for fd := 3; fd < 1024; fd++ {
@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNothingIsInheritedByAccident starts many processes at once in user namespaces: each has its standard streams open and
-// nothing of the others'.
+// TestNothingIsInheritedByAccident starts many processes at once in user namespaces. Each must have
+// its standard streams open and no file of the others.
 func TestNothingIsInheritedByAccident(t *testing.T) {
-	inherited := map[string]bool{} // by this process, of whoever runs the tests
+	inherited := map[string]bool{} // what this process inherited from its parent
 	for fd := 3; fd < 1024; fd++ {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			inherited[fmt.Sprint(fd)] = true

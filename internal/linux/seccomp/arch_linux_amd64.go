@@ -2,5 +2,5 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// arch marks the calls of this architecture.
+// arch is the mark of this architecture's calls.
 const arch = unix.AUDIT_ARCH_X86_64

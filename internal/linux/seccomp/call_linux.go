@@ -16,25 +16,26 @@ import (
 // Call is a system call that waits for an answer.
 type Call struct {
 	ID   uint64
-	PID  int // of the thread, in the pid namespace of the reader; 0 if it is not in there
+	PID  int // thread, in the reader's pid namespace; 0 if it is not in there
 	Name string
-	Args [6]uint64 // copies: the caller can't change them any more, but the memory that they point to
-	// Denied is the error that the filter has for it: the answer is this, and the handler only learns of it.
+	Args [6]uint64 // copies; the memory that they point to can still change
+	// Denied is the filter's error for the call, if it has one. The answer is this error, and the
+	// handler only learns of the call.
 	Denied syscall.Errno
 
 	listener *Listener
 }
 
-// ErrGone is of a caller that does not wait any more: it was killed, or interrupted.
+// ErrGone means that the caller no longer waits: it was killed or interrupted.
 var ErrGone = errors.New("the caller is gone")
 
-// Valid reports whether the call still waits: what was read from its process before this is
-// of that process and not of another with the same pid.
+// Valid reports whether the call still waits. If it does, everything read from its process before
+// came from that process, and not from another one that got the same pid.
 func (l *Listener) Valid(c Call) bool {
 	return l.pointer(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&c.ID)) == nil
 }
 
-// check makes what was read from the caller certain.
+// check returns an error if the caller no longer waits. It is called after reading from the caller.
 func (c Call) check() error {
 	if c.listener != nil && !c.listener.Valid(c) {
 		return ErrGone
@@ -42,11 +43,11 @@ func (c Call) check() error {
 	return nil
 }
 
-// page is what is read at once at most: a string may end just before memory that can't be read.
+// page is the most bytes of a single read. A string may end just before memory that can't be read.
 const page = 4096
 
-// Text reads a NUL-terminated string of at most max bytes from the caller's memory. ENAMETOOLONG if it is longer.
-// Like the methods below it makes sure afterwards that the caller still waits.
+// Text reads a NUL-terminated string of at most max bytes from the caller's memory. A longer one is
+// ENAMETOOLONG. Like the methods below, Text checks afterwards that the caller still waits.
 func (c Call) Text(addr uint64, max int) (string, error) {
 	var buf []byte
 	for len(buf) <= max {
@@ -137,7 +138,7 @@ func (c Call) Descriptor(fd int) (*os.File, error) {
 // Borrow is Descriptor as a number, for the caller of Borrow to close. It does not make sure that who made the call still waits: [Call.Bytes] and
 // [Call.Waits] do.
 func (c Call) Borrow(fd int) (int, error) {
-	const thread = unix.O_EXCL // PIDFD_THREAD: a thread may have descriptors of its own (Linux 6.9)
+	const thread = unix.O_EXCL // PIDFD_THREAD (Linux 6.9): a thread may have its own descriptors
 	p, err := unix.PidfdOpen(c.PID, thread)
 	if err == unix.EINVAL {
 		p, err = c.leader()
@@ -174,10 +175,10 @@ func (c Call) leader() (int, error) {
 	return -1, unix.ESRCH
 }
 
-// Path is the path that argument arg names, made absolute by the caller's working directory or
-// the descriptor in argument dirfd (-1: the working directory), as the caller names it: links are not resolved, and
-// neither is "..". An empty path is the directory or descriptor itself. What /proc says of a descriptor that is no file
-// ("pipe:[7]") is returned as it is.
+// Path returns the path in argument arg, made absolute. It starts at the descriptor in argument
+// dirfd, or at the caller's working directory if dirfd is −1. It is the path as the caller names
+// it: links and ".." are not resolved. An empty path means the directory or descriptor itself. For
+// a descriptor that is no file, Path returns the text from /proc ("pipe:[7]").
 func (c Call) Path(dirfd, arg int) (string, error) {
 	if arg < 0 || arg >= len(c.Args) || dirfd >= len(c.Args) {
 		return "", unix.EINVAL

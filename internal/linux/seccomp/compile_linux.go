@@ -11,16 +11,18 @@ const (
 	allow  = uint32(unix.SECCOMP_RET_ALLOW)
 	notify = uint32(unix.SECCOMP_RET_USER_NOTIF)
 
-	// x32 is the bit of the calls with 32-bit pointers that share amd64's mark. No call of arm64 has it either.
+	// x32 is the bit of the calls with 32-bit pointers that have the same mark as amd64's calls. No
+	// call of arm64 has this bit either.
 	x32 = 0x40000000
 )
 
 func fail(e syscall.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e)&unix.SECCOMP_RET_DATA }
 
-// compile makes the kernel's program of f. The number is looked for by halves, then the arguments of
-// those few calls whose arguments matter are looked at. The kernel itself remembers which
-// numbers are allowed without a look at arguments, and asks no filter for them
-// (it understands loads of the number, comparisons and masks: nothing else is used).
+// compile makes the kernel's program for f. The program finds the call's number by binary search.
+// For the few calls whose arguments matter it then checks them. The kernel remembers which numbers
+// are allowed without a check of arguments, and runs no filter for them. For that it must
+// understand the program: it understands loads of the number, comparisons and masks, so compile
+// uses nothing else there.
 func compile(f Filter) (code []unix.SockFilter, watches bool) {
 	c := compiler{Filter: f, program: program{returns: map[uint32]label{}}}
 	c.calls()
@@ -33,7 +35,7 @@ func compile(f Filter) (code []unix.SockFilter, watches bool) {
 	return c.instructions(), c.watches
 }
 
-// compiler holds what compile works with.
+// compiler holds compile's state.
 type compiler struct {
 	Filter
 	program
@@ -41,7 +43,7 @@ type compiler struct {
 	watches bool
 }
 
-// leaf is what becomes of one number: a verdict, or a place where arguments are looked at.
+// leaf is the result for one number: a verdict, or a place in the program that checks arguments.
 type leaf struct {
 	verdict uint32 // 0 is allow
 	check   label
@@ -74,7 +76,8 @@ func (c *compiler) watch() uint32 {
 	return notify
 }
 
-// denial is the verdict of a denied call. If it is watched the listener gives the error.
+// denial is the verdict of a denied call. If the call is watched, the listener answers with the
+// error.
 func (c *compiler) denial(e syscall.Errno, watch bool) uint32 {
 	if watch {
 		return c.watch()
@@ -82,7 +85,7 @@ func (c *compiler) denial(e syscall.Errno, watch bool) uint32 {
 	return fail(e)
 }
 
-// deny ends a look at arguments.
+// deny ends a check of arguments with a denial.
 func (c *compiler) deny(e syscall.Errno) label { return c.ret(c.denial(e, c.Watch)) }
 
 func (c *compiler) set(name string, l leaf) {
@@ -93,7 +96,7 @@ func (c *compiler) set(name string, l leaf) {
 
 func (c *compiler) deniedByArguments() {
 	if c.Namespaces {
-		// The kernel looks at the low half of the flags only.
+		// The kernel uses only the low half of the flags.
 		c.set("clone", leaf{check: c.arg(0, c.jump(unix.BPF_JSET, cloneNew, c.deny(unix.EPERM), c.ret(allow)))})
 		c.set("unshare", leaf{check: c.arg(0, c.jump(unix.BPF_JSET, cloneNew|unix.CLONE_NEWTIME, c.deny(unix.EPERM), c.ret(allow)))})
 		c.set("setns", leaf{verdict: c.denial(unix.EPERM, c.Watch)})
@@ -119,12 +122,12 @@ func (c *compiler) deniedByArguments() {
 	}
 }
 
-// fastOpen looks at the flags of a send.
+// fastOpen checks the flags of a send.
 func (c *compiler) fastOpen(arg uint32) label {
 	return c.arg(arg, c.jump(unix.BPF_JSET, unix.MSG_FASTOPEN, c.deny(unix.EOPNOTSUPP), c.ret(allow)))
 }
 
-// socket looks at the arguments of socket and socketpair.
+// socket checks the arguments of socket and socketpair.
 func (c *compiler) socket(noUnix bool) label {
 	unixes := c.ret(allow)
 	switch {
@@ -136,7 +139,7 @@ func (c *compiler) socket(noUnix bool) label {
 	return c.arg(0, c.jump(unix.BPF_JEQ, unix.AF_UNIX, unixes, c.families()))
 }
 
-// families looks at the other address families.
+// families checks the other address families.
 func (c *compiler) families() label {
 	if c.Network {
 		return c.deny(unix.EACCES)
@@ -162,7 +165,7 @@ func (c *compiler) families() label {
 	return next
 }
 
-// inet looks at the type and protocol of an internet socket.
+// inet checks the type and protocol of an internet socket.
 func (c *compiler) inet(packets bool) label {
 	next := c.ret(allow)
 	if c.TCP {
@@ -172,13 +175,13 @@ func (c *compiler) inet(packets bool) label {
 		next = c.jump(unix.BPF_JEQ, unix.SOCK_STREAM, stream, next)
 	}
 	if !packets {
-		// The kernel makes a packet socket of this one, for programs of 1999.
+		// The kernel turns this type into a packet socket, for programs of 1999.
 		next = c.jump(unix.BPF_JEQ, unix.SOCK_PACKET, c.deny(unix.EAFNOSUPPORT), next)
 	}
 	return c.arg(1, c.and(sockType, next))
 }
 
-// setuid looks at the modes that calls give.
+// setuid checks the file modes in arguments.
 func (c *compiler) setuid() {
 	for name, mode := range modes {
 		next := c.ret(allow)
@@ -201,7 +204,7 @@ func (c *compiler) mode(arg uint32, next label) label {
 	return c.arg(arg, c.jump(unix.BPF_JSET, unix.S_ISUID, c.deny(unix.EPERM), next))
 }
 
-// opens watches the opens of WatchWrites.
+// opens watches the open calls of WatchWrites.
 func (c *compiler) opens(flags uint32) label {
 	return c.arg(flags, c.jump(unix.BPF_JSET, writing, c.ret(c.watch()), c.ret(allow)))
 }
@@ -216,7 +219,7 @@ func (c *compiler) writes() {
 	c.set("openat2", leaf{verdict: fail(unix.ENOSYS)})
 }
 
-// interval is a run of numbers with one leaf.
+// interval is a range of numbers with the same leaf.
 type interval struct {
 	from uint32
 	leaf
@@ -235,7 +238,7 @@ func (c *compiler) intervals() []interval {
 	return all
 }
 
-// tree finds the interval of the number in the accumulator.
+// tree finds the interval of the number that is in the accumulator.
 func (c *compiler) tree(all []interval) label {
 	if len(all) == 1 {
 		switch l := all[0].leaf; {

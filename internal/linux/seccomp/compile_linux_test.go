@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run interprets a compiled filter. The interpreter is one for packets, in network order.
+// run interprets a compiled filter. The interpreter is made for packets, which are in network byte
+// order.
 func run(t testing.TB, vm *bpf.VM, mark uint32, n uint32, args [6]uint64) uint32 {
 	t.Helper()
 	p := make([]byte, 64)
@@ -45,7 +46,7 @@ func machine(t testing.TB, f Filter) (*bpf.VM, int) {
 	return vm, len(code)
 }
 
-// want is what the kernel must do by the plain reading of the filter.
+// want returns the kernel's action for a verdict of the filter.
 func want(v verdict) uint32 {
 	switch {
 	case v.told:
@@ -56,7 +57,7 @@ func want(v verdict) uint32 {
 	return allow
 }
 
-// values are arguments that matter somewhere.
+// values are arguments that matter to some rule.
 var values = []uint64{0, 1, 2, 3, 5, 8, 10, 16, 17, 29, 31, 38, 40, 0x80, 0x801, 0x80002, 0x5412, 0x541c, 0x5423, 0x4b49, 0x40, 6, 132, 262, 0x20000000, 0x200, 0x241,
 	0x10000000, 0x20000, 0x02000000, 0x40000000, 0x7e020000, 0x1200011, 0xffffffff, 0xffffffffffffffff, 0xffffffff00000001}
 
@@ -83,7 +84,8 @@ func randomFilter(r *rand.Rand) Filter {
 	return f
 }
 
-// checkFilter compares the program of f with its reading, on every number and on random arguments.
+// checkFilter compares the program for f with the meaning of f in Go, for every number and for
+// random arguments.
 func checkFilter(t *testing.T, f Filter, r *rand.Rand, rounds int) {
 	t.Helper()
 	vm, size := machine(t, f)
@@ -141,7 +143,8 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
-// TestQuickForCommonCalls: what programs do most is decided by the number, so that the kernel remembers it.
+// TestQuickForCommonCalls checks that the number alone decides the most common calls, so that the
+// kernel remembers them.
 func TestQuickForCommonCalls(t *testing.T) {
 	vm, size := machine(t, full())
 	if size > 300 {
@@ -178,7 +181,7 @@ func TestNames(t *testing.T) {
 	if _, ok := number(""); ok {
 		t.Error("a call without a name")
 	}
-	// A name that no architecture has is a slip of the pen.
+	// A name that no architecture has must be a typing error.
 	elsewhere := []string{"create_module", "query_module", "get_kernel_syms", "modify_ldt", "iopl", "ioperm", "uselib", "_sysctl", "sysfs", "ustat",
 		"open", "creat", "mkdir", "mknod", "unlink", "rmdir", "rename", "link", "symlink", "chmod", "chown", "lchown", "utime", "utimes", "futimesat", "renameat"}
 	for _, name := range slices.Concat(dangerous, writers) {

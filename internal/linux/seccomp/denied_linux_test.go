@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempt is a call and the error that it must end with, 0 for none.
+// attempt is a call and its expected error; 0 for none.
 type attempt struct {
 	name  string
 	args  [6]uint64
 	errno unix.Errno
 }
 
-const junk = 0xdeadbeef_00000000 // what the kernel does not look at
+const junk = 0xdeadbeef_00000000 // bits that the kernel ignores
 
 var attempts = []attempt{
 	{"clone", [6]uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, unix.EPERM},
@@ -86,7 +86,7 @@ func init() {
 		}
 	}
 	children["programs"] = func(args []string) {
-		// A program from memory, reading, and a descriptor of its own.
+		// Execute a program from memory, read, and use an own descriptor.
 		text, err := os.ReadFile("/bin/true")
 		fmt.Println(err)
 		fd, err := unix.MemfdCreate("program", 0)
@@ -105,7 +105,8 @@ func init() {
 	}
 }
 
-// TestDangerousCallsAreRefused makes each call for real. The handler wants all of them to go on: they don't.
+// TestDangerousCallsAreRefused makes each call for real. The handler answers Continue to all of
+// them, but none may go on.
 func TestDangerousCallsAreRefused(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		f := full()
@@ -141,7 +142,8 @@ func TestDangerousCallsAreRefused(t *testing.T) {
 	}
 }
 
-// TestProgramsAreNotStopped: executing from memory and opening for reading never reach the listener.
+// TestProgramsAreNotStopped checks that executing from memory and opening for reading never reach
+// the listener.
 func TestProgramsAreNotStopped(t *testing.T) {
 	f := full()
 	c := start(t, f, "programs")
@@ -156,7 +158,7 @@ func TestProgramsAreNotStopped(t *testing.T) {
 	}
 }
 
-// elf is a program of a few machine instructions for amd64.
+// elf writes a program of a few machine instructions for amd64.
 func elf(t *testing.T, code ...byte) string {
 	t.Helper()
 	b := make([]byte, 120, 200)
@@ -188,7 +190,7 @@ func elf(t *testing.T, code ...byte) string {
 	return name
 }
 
-// TestForeignCalls: what amd64 understands beside its own calls is ENOSYS.
+// TestForeignCalls checks that the calls of other architectures which amd64 understands are ENOSYS.
 func TestForeignCalls(t *testing.T) {
 	if arch != unix.AUDIT_ARCH_X86_64 {
 		testenv.Inapplicable(t, "amd64 alone has two more ways in")
@@ -211,7 +213,7 @@ func TestForeignCalls(t *testing.T) {
 	}
 }
 
-// TestNetworkIsClosed: Network and Unix leave pairs of streams, nothing else.
+// TestNetworkIsClosed checks that Network and Unix allow only pairs of streams.
 func TestNetworkIsClosed(t *testing.T) {
 	f := Filter{Network: true, Unix: true}
 	c := start(t, f, "sockets")

@@ -3,61 +3,68 @@
 //
 // # The story
 //
-// A process that has dropped all it does not need calls [Install] with a [Filter] as the last step
-// before it executes a program. What Filter denies is answered with an error; what it
-// watches is stopped, and the [Listener] that Install returns, handed to another
-// process, says what is to become of it: that is how a box knows what was refused, and
-// how it lets a program reach one Unix socket and not another.
+// A process that has dropped all rights it does not need calls [Install] with a [Filter], as the
+// last step before it executes a program. A call that the Filter denies returns an error. A call
+// that it watches is stopped until the [Listener] answers it. Install returns the listener's
+// descriptor, which is handed to another process. So a box learns which calls were refused, and can
+// let a program reach one Unix socket and not another.
 //
 // # Threat
 //
-// The watched process is hostile and has threads: memory that a Call points to may change
-// between the look and the use. So an Answer of Continue is good for what another wall
-// refuses anyway (then it is a report), never for what only this look allows. Where the look decides, the
-// answer is made here, on copies: an errno, a value, or a descriptor. What the Filter denies
-// stays denied whatever the answer, because the Listener reads the Filter too.
+// The watched process is hostile and has threads: memory that a Call points to may change between a
+// check and its use. So the answer Continue is right only for calls that another wall refuses
+// anyway; then the listener only reports them. It is never right for a call that only this check
+// allows. Where the check decides, the listener itself gives the result, from copies of the
+// arguments: an errno, a value, or a descriptor. A call that the Filter denies stays denied
+// whatever the answer, because the Listener reads the Filter too.
 package seccomp
 
 import "syscall"
 
 // Deny answers calls with an error.
 type Deny struct {
-	Calls []string      // names; those that the architecture does not have are skipped
+	Calls []string      // names; those that the architecture lacks are skipped
 	Errno syscall.Errno // EPERM if 0
-	// Watch notifies too, if the filter has a listener: the error stays the answer.
+	// Watch also notifies the listener, if the filter has one. The answer is still the error.
 	Watch bool
 }
 
-// Filter is what a program may not do. Everything else is allowed. Foreign architectures (32-bit
-// and x32 calls on amd64) always end with ENOSYS. A call in Deny is denied whatever its arguments; the
-// first entry that names it counts, before all other fields.
+// Filter lists what a program may not do. Everything else is allowed. Calls of foreign
+// architectures (32-bit and x32 calls on amd64) always end with ENOSYS. A call in Deny is denied
+// with any arguments. The first entry that names a call counts, before all other fields.
 type Filter struct {
 	Deny []Deny
-	// Watch notifies of what the fields up to Network deny, as Deny.Watch does of its calls.
+	// Watch notifies the listener of calls that the fields up to Network deny, as Deny.Watch does
+	// for its calls.
 	Watch bool
-	// Namespaces denies clone and unshare with namespace flags, setns; clone3 is ENOSYS, so
-	// that libraries fall back to clone, whose flags can be seen.
+	// Namespaces denies setns, and clone and unshare with namespace flags. clone3 is ENOSYS, so
+	// that libraries fall back to clone, whose flags a filter can see.
 	Namespaces bool
-	// UnixDatagram denies AF_UNIX sockets and pairs other than stream and seqpacket: they could
-	// reach a path that connect never sees.
+	// UnixDatagram denies AF_UNIX sockets and pairs other than stream and seqpacket. Such sockets
+	// could reach a path without a connect that the filter sees.
 	UnixDatagram bool
-	// Unix denies all AF_UNIX sockets, and of pairs those that UnixDatagram denies: the other pairs reach nobody else.
+	// Unix denies all AF_UNIX sockets, and the pairs that UnixDatagram denies. The other pairs
+	// reach no other process.
 	Unix bool
-	// Sockets allows only these address families; nil allows all, an empty list none. AF_UNIX is judged by the fields
-	// above. AF_NETLINK means NETLINK_ROUTE alone, which lists addresses and routes.
+	// Sockets allows only these address families; nil allows all, an empty list none. The fields
+	// above decide about AF_UNIX. AF_NETLINK means only NETLINK_ROUTE, which lists addresses and
+	// routes.
 	Sockets []int
 	// TTY denies the ioctls that type into a terminal (TIOCSTI, TIOCLINUX, TIOCSETD, and the like).
 	TTY bool
-	// Personality denies changing the execution domain, but for what setarch and debuggers ask for.
+	// Personality denies changing the execution domain, except to the values that setarch and
+	// debuggers use.
 	Personality bool
-	// TCP denies what Landlock's rules for TCP don't see: stream sockets of other protocols (MPTCP, SCTP, DCCP) and sends that connect
-	// (MSG_FASTOPEN). Programs fall back to TCP and to connect.
+	// TCP denies connections that Landlock's rules for TCP don't see: stream sockets of other
+	// protocols (MPTCP, SCTP, DCCP) and sends that connect (MSG_FASTOPEN). Programs fall back to
+	// TCP and to connect.
 	TCP bool
-	// Setuid denies giving files the setuid bit, by chmod and its forms or when they are made: they would run with it outside.
+	// Setuid denies giving files the setuid bit, with chmod and its variants or when files are
+	// made. Outside, such a file would run with the rights of its owner.
 	Setuid bool
-	// Network closes every socket but AF_UNIX, for boxes without a network namespace.
+	// Network closes every socket except AF_UNIX, for boxes without a network namespace.
 	Network bool
-	// WatchConnect, WatchBind stop connect and bind for the listener.
+	// WatchConnect and WatchBind stop connect and bind until the listener answers.
 	WatchConnect, WatchBind bool
 	// WatchWrites stops what makes or changes names, or opens for writing: openat with O_WRONLY, O_RDWR, O_CREAT or O_TRUNC,
 	// creat, mkdir, mknod, rename, link, symlink, truncate, chmod, chown and their forms, and unlinkat. Not stopped are unlink, rmdir,
@@ -67,8 +74,8 @@ type Filter struct {
 	WatchWrites bool
 }
 
-// Quiet is f without what needs a listener: what it denies is denied in silence, what it
-// watches is allowed.
+// Quiet returns f without the parts that need a listener. It denies without a report, and allows
+// the calls that f only watches.
 func (f Filter) Quiet() Filter {
 	f.Watch, f.WatchConnect, f.WatchBind, f.WatchWrites = false, false, false, false
 	deny := make([]Deny, len(f.Deny))
@@ -80,9 +87,9 @@ func (f Filter) Quiet() Filter {
 	return f
 }
 
-// dangerous are the calls that no box has a use for.
+// dangerous are calls that no box needs.
 var dangerous = []string{
-	// Ways around what looks at system calls.
+	// Ways around the checks of system calls.
 	"io_uring_setup", "io_uring_enter", "io_uring_register",
 	// Keys are not bound to a namespace.
 	"keyctl", "add_key", "request_key",
@@ -100,10 +107,10 @@ var dangerous = []string{
 	"adjtimex", "sethostname", "setdomainname",
 }
 
-// Dangerous is the list of calls that no box has a use for: io_uring, keyctl, add_key,
-// request_key, bpf, perf_event_open, userfaultfd, ptrace, process_vm_readv/writev, mounts old and
-// new, pivot_root, chroot, modules, kexec, reboot, swap, quota, acct, clocks, open_by_handle_at, … .
-// Each is EPERM, and told to the listener. The caller may change the result.
+// Dangerous lists the calls that no box needs: io_uring, keyctl, add_key, request_key, bpf,
+// perf_event_open, userfaultfd, ptrace, process_vm_readv/writev, mounts old and new, pivot_root,
+// chroot, modules, kexec, reboot, swap, quota, acct, clocks, open_by_handle_at, … . Each one is
+// EPERM, and the listener is notified. The caller may change the result.
 func Dangerous() []Deny {
 	return []Deny{{Calls: append([]string(nil), dangerous...), Errno: syscall.EPERM, Watch: true}}
 }

@@ -17,14 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openat is a raw call, with a path that others may write to meanwhile.
+// openat makes the raw call. Other threads may write to the path at the same time.
 func openat(path *byte, flags int) (int, unix.Errno) {
 	fd, _, e := unix.Syscall6(unix.SYS_OPENAT, ^uintptr(99), ptr(path), uintptr(flags), 0, 0, 0)
 	return int(fd), e
 }
 
 func init() {
-	// flip opens a path that another thread changes all the time, and prints what was in the files.
+	// flip opens a path that another thread changes all the time, and prints the contents of the
+	// files.
 	children["flip"] = func(args []string) {
 		good, _ := unix.ByteSliceFromString(args[0])
 		bad, _ := unix.ByteSliceFromString(args[1])
@@ -113,8 +114,9 @@ func init() {
 	}
 }
 
-// TestFlippedMemory: a file that the handler opened is the one that it decided on, however fast
-// the caller changes the path. (With Continue the other one is opened sooner or later: that is why.)
+// TestFlippedMemory opens files while the caller changes the path at full speed. A file that the
+// handler opens must be the one that it decided on. (With Continue the kernel sooner or later opens
+// the other one. That is why the handler opens the file.)
 func TestFlippedMemory(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"good", "bad!"} {
@@ -147,7 +149,8 @@ func TestFlippedMemory(t *testing.T) {
 	}
 }
 
-// TestManyThreads: hundreds of callers, several listeners, each answer to its own call, although some are slow.
+// TestManyThreads runs hundreds of callers and several listeners. Each answer must reach its own
+// call, although some answers are slow.
 func TestManyThreads(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	threads, calls := 200, 20
@@ -174,7 +177,7 @@ func TestManyThreads(t *testing.T) {
 	}
 }
 
-// TestSlowAnswers: as many calls as there may be threads wait, and others are answered meanwhile.
+// TestSlowAnswers blocks as many calls as there may be threads. Other calls must still be answered.
 func TestSlowAnswers(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	c := start(t, f, "threads", "100", "2")
@@ -193,7 +196,8 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// TestSignals: a call that was taken is answered once, though signals rain.
+// TestSignals sends many signals to a caller. A call that the listener has taken must be answered
+// once.
 func TestSignals(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	c := start(t, f, "signals", "40")
@@ -218,7 +222,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestFiles: descriptors arrive, with and without close-on-exec, and too many of them are an error.
+// TestFiles gives descriptors to a caller, with and without close-on-exec. Too many of them must be
+// an error.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/f", []byte("hello"), 0o600); err != nil {
@@ -246,7 +251,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestOldKernel: the end is noticed on kernels that do not tell the threads that wait.
+// TestOldKernel checks that the end is noticed on kernels that do not tell the waiting threads.
 func TestOldKernel(t *testing.T) {
 	for _, close := range []bool{false, true} {
 		f := Filter{WatchWrites: true}
@@ -267,7 +272,8 @@ func TestOldKernel(t *testing.T) {
 	}
 }
 
-// TestCallerDies: while an answer is thought about. Nothing can be read of it any more, and Serve ends with its last process.
+// TestCallerDies kills a caller while its handler runs. Nothing can be read from the caller any
+// more, and Serve must end with the last process.
 func TestCallerDies(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	c := start(t, f, "one")
@@ -322,7 +328,7 @@ func TestCallerDies(t *testing.T) {
 	}
 }
 
-// TestClose: what waits gets ENOSYS, and threads that wait for calls end.
+// TestClose checks that waiting calls get ENOSYS, and that threads waiting for calls end.
 func TestClose(t *testing.T) {
 	for _, how := range []string{"close", "context", "idle"} {
 		f := Filter{WatchWrites: true}
@@ -371,7 +377,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestBoxInBox: a chain has one listener; without one the filter still denies.
+// TestBoxInBox checks that a chain of filters has one listener. A filter without one must still
+// deny.
 func TestBoxInBox(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	c := start(t, f, "nested")

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Install compiles f and applies it to the calling thread, which must be locked and have no_new_privs, and
-// returns its listener, nil if nothing is watched. What the thread executes or starts afterwards has the filter too; the other
-// threads of the process do not.
+// Install compiles f and applies it to the calling thread. The thread must be locked and have
+// no_new_privs. Install returns the listener's descriptor; nil if nothing is watched. Programs that
+// the thread executes or starts later have the filter too; the other threads of the process do not.
 //
-// A chain of filters has one listener: in a process that has one already
-// the error is EBUSY, and f.Quiet() can be installed.
+// A chain of filters has one listener. In a process that already has one the error is EBUSY, and
+// the caller can install f.Quiet() instead.
 //
-// Where the kernel can (5.19), a call that a listener has taken waits for its answer even when
-// a signal comes, so that it is answered once; only death ends it.
+// On kernels from 5.19 on, a call that a listener has taken waits for its answer even when a signal
+// comes. So it is answered once; only death ends it early.
 func Install(f Filter) (*os.File, error) {
 	code, watches := compile(f)
 	flags := uintptr(0)

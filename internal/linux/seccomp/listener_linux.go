@@ -14,28 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Answer is what becomes of a Call. The zero value is the result 0.
+// Answer is the result of a Call. The zero value is the result 0.
 type Answer struct {
-	Continue    bool          // the kernel goes on with it, with whatever the memory says by then
+	Continue    bool          // the kernel runs the call, with the memory's content of that moment
 	Errno       syscall.Errno // else this error
 	Value       int64         // else this result
-	File        *os.File      // else a new descriptor for this file (closed by the Listener afterwards)
+	File        *os.File      // else the result is a new descriptor of this file; the Listener closes File
 	CloseOnExec bool          // of File
 }
 
 // Listener reads the calls of one filter.
 //
-// One thread at a time waits in the kernel, because each call wakes all that wait there; it answers
-// the call itself, so that caller and listener take turns on one processor. If an answer takes
-// longer than a tick, or they keep coming, another thread takes its place at the kernel meanwhile.
+// One thread at a time waits in the kernel, because each call wakes all waiting threads. That
+// thread answers the call itself, so that caller and listener take turns on one processor. If an
+// answer takes longer than a tick, or calls keep coming, another thread begins to wait in the
+// kernel.
 type Listener struct {
 	file    *os.File
 	raw     syscall.RawConn
 	reading *reading
 	handle  func(Call) Answer
-	hangs   bool // this kernel leaves threads waiting when the last process with the filter has ended
+	hangs   bool // this kernel does not end the wait after the filter's last process
 
-	done     atomic.Bool   // nothing more is to be received
+	done     atomic.Bool   // no more calls are received
 	waiting  atomic.Int32  // threads that wait in the kernel
 	received atomic.Uint64 // calls so far
 	ticking  atomic.Bool
@@ -45,12 +46,12 @@ type Listener struct {
 
 	mu      sync.Mutex
 	workers map[*worker]struct{}
-	wake    int // of hangup's wait, -1 if there is none
+	wake    int // eventfd that ends hangup's wait; -1 if none
 	running sync.WaitGroup
 }
 
-// Listen takes the descriptor of Install, wherever it came from, and the filter that it was installed with: what that
-// denies stays denied, whatever the handler answers.
+// Listen serves the descriptor that Install returned, here or in another process. filter is the
+// installed filter: a call that it denies stays denied whatever the handler answers.
 func Listen(f *os.File, filter Filter) *Listener {
 	raw, err := f.SyscallConn()
 	l := &Listener{file: f, raw: raw, reading: read(filter), tick: make(chan struct{}, 1), stop: make(chan struct{}), workers: map[*worker]struct{}{}, wake: -1, hangs: !tellsEnd()}
@@ -58,12 +59,12 @@ func Listen(f *os.File, filter Filter) *Listener {
 		l.end()
 		return l
 	}
-	// Unknown to kernels before 6.6, which wake as they like.
+	// Kernels before 6.6 don't know this flag and choose the processor themselves.
 	_ = l.control(unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	return l
 }
 
-// control is an ioctl on the listener; it fails when that is closed.
+// control makes an ioctl on the listener. It fails when the listener is closed.
 func (l *Listener) control(request, arg uintptr) error {
 	errno := unix.EBADF
 	_ = l.raw.Control(func(fd uintptr) {
@@ -75,7 +76,7 @@ func (l *Listener) control(request, arg uintptr) error {
 	return nil
 }
 
-// pointer is control with a structure, which stays where it is.
+// pointer is control with a pointer to a structure. The structure does not move during the call.
 func (l *Listener) pointer(request uintptr, arg unsafe.Pointer) error {
 	errno := unix.EBADF
 	_ = l.raw.Control(func(fd uintptr) {
@@ -88,11 +89,12 @@ func (l *Listener) pointer(request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// Serve answers calls with handle until the last process with the filter has ended (nil), ctx has, or
-// Close. handle is called from several goroutines at once, on threads that are theirs alone; while it thinks, the caller can only be
-// killed, so it should not wait for what the caller may hold up. Calls from sleeping systems are quick: the kernel is asked
-// to wake both sides on one processor where it can (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). A call that ends before
-// it is answered is no error. Serve is called once.
+// Serve answers calls with handle until the filter's last process has ended (then it returns nil),
+// ctx has ended, or Close is called. It calls handle from several goroutines at once, each on a
+// thread of its own. While handle runs, the caller can only be killed. So handle should not wait
+// for something that the caller may block. Serve asks the kernel to wake caller and listener on one
+// processor if it can (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP), which makes answers fast. A call that
+// ends before its answer is no error. Serve is called once.
 func (l *Listener) Serve(ctx context.Context, handle func(Call) Answer) error {
 	if l.done.Load() {
 		return os.ErrClosed
@@ -109,7 +111,8 @@ func (l *Listener) Serve(ctx context.Context, handle func(Call) Answer) error {
 	return ctx.Err()
 }
 
-// Close ends Serve. Calls that wait get ENOSYS. Answers that are being thought about are waited for by Serve, not here.
+// Close ends Serve. Waiting calls get ENOSYS. Serve waits for handlers that still run; Close does
+// not.
 func (l *Listener) Close() error {
 	l.end()
 	err := l.file.Close()
@@ -149,10 +152,10 @@ func (l *Listener) start() {
 	go w.run()
 }
 
-// maxWorkers bounds the threads: so many answers are thought about at once.
+// maxWorkers bounds the threads, and so the number of handlers that run at once.
 const maxWorkers = 128
 
-// ticks looks after the workers once in a millisecond while calls come, and returns at the end.
+// ticks checks the workers once a millisecond while calls come. It returns when the Listener ends.
 func (l *Listener) ticks() {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -175,7 +178,7 @@ func (l *Listener) ticks() {
 		}
 		ticker.Stop()
 		l.ticking.Store(false)
-		if l.received.Load() == now { // else a call came in between, and nobody told of it
+		if l.received.Load() == now { // else a call came in between without starting the ticks
 			select {
 			case <-l.stop:
 				l.finish()
@@ -189,14 +192,15 @@ func (l *Listener) ticks() {
 	}
 }
 
-// busy reports whether an answer is being thought about.
+// busy reports whether a handler runs.
 func (l *Listener) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.waiting.Load()) < len(l.workers)
 }
 
-// look starts a worker if none waits, as all have been thinking for a tick or calls keep coming.
+// look starts a worker if none waits in the kernel and there is need for one: handlers have run for
+// a tick, or calls keep coming.
 func (l *Listener) look(active bool) {
 	if active || l.busy() {
 		if l.waiting.Load() == 0 {
@@ -205,7 +209,8 @@ func (l *Listener) look(active bool) {
 	}
 }
 
-// finish interrupts the workers until they are gone: one may have been about to wait.
+// finish interrupts the workers until they have ended. It repeats that, because a worker may begin
+// to wait just after an interrupt.
 func (l *Listener) finish() {
 	for {
 		l.mu.Lock()
@@ -221,8 +226,8 @@ func (l *Listener) finish() {
 	}
 }
 
-// hangup ends the Listener when the last process with the filter has ended, for kernels that do not
-// tell the threads that wait. A call wakes nobody here.
+// hangup ends the Listener when the filter's last process has ended. It is for kernels that do not
+// end the wait of other threads then. A call does not wake it.
 func (l *Listener) hangup() {
 	defer l.running.Done()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -248,7 +253,8 @@ func (l *Listener) hangup() {
 	})
 }
 
-// tellsEnd reports whether this kernel ends the wait for calls with the last process: 6.11 does.
+// tellsEnd reports whether this kernel ends the wait for calls when the last process has ended.
+// Kernels from 6.11 on do.
 func tellsEnd() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -22,7 +22,7 @@ func init() {
 	children["time"] = func(args []string) {
 		n := atoi(args[0])
 		rate := func(what string, f func()) {
-			var rounds []time.Duration // the machine may be busy: the least says what it costs
+			var rounds []time.Duration // the minimum counts, because the machine may be busy
 			for range 20 {
 				begin := time.Now()
 				for range n / 20 {

@@ -18,7 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// The test binary starts itself again as a child with a filter, which plays one of the parts in children.
+// TestMain: the test binary starts itself again as a child with a filter. The child plays one of
+// the parts in children.
 func TestMain(m *testing.M) {
 	if reexec.Run(reexec.Parts{"carrel-filtered": filtered, "carrel-played": played}) {
 		return
@@ -26,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// filtered installs the filter of its second argument on its thread, hands the listener out on descriptor 3, and becomes played.
+// filtered installs the filter in its second argument on its thread, hands the listener out on
+// descriptor 3, and executes the part.
 func filtered() {
 	runtime.LockOSThread()
 	var f Filter
@@ -55,7 +57,7 @@ func filtered() {
 	}
 }
 
-// children are the parts that a filtered child can play; what they print is what they found.
+// children are the parts that a filtered child can play. They print their results.
 var children = map[string]func(args []string){}
 
 func played() { children[os.Args[1]](os.Args[3:]) }
@@ -115,7 +117,7 @@ func start(t testing.TB, f Filter, part string, args ...string) *child {
 	return c
 }
 
-// serve answers until the test ends.
+// serve answers calls until the test ends.
 func (c *child) serve(t testing.TB, f Filter, handle func(Call) Answer) *Listener {
 	t.Helper()
 	if c.listener == nil {

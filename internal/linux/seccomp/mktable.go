@@ -1,6 +1,6 @@
 //go:build ignore
 
-// mktable writes the tables of system calls from the numbers that x/sys has.
+// mktable writes the tables of system calls, with the numbers from x/sys.
 package main
 
 import (

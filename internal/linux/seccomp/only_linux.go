@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InstallOnly leaves this whole process, all its threads, nothing but the calls named. Of clone only the making of threads is
-// left even if it is named, and of socketpair that of Unix sockets. Anything else fails with EPERM, and clone3, which the
-// filter can't read, with ENOSYS. The process must have no_new_privs.
+// InstallOnly allows this whole process, with all its threads, only the named calls. Of clone it
+// allows only making threads, and of socketpair only Unix sockets. Every other call fails with
+// EPERM. clone3 fails with ENOSYS, because the filter can't read its arguments. The process must
+// have no_new_privs.
 func InstallOnly(names ...string) error {
 	code, err := only(names)
 	if err != nil {
@@ -21,7 +22,7 @@ func InstallOnly(names ...string) error {
 	return nil
 }
 
-// only compiles a list of calls that are allowed.
+// only compiles a list of allowed calls.
 func only(names []string) ([]unix.SockFilter, error) {
 	var plain []uint32
 	for _, name := range names {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What arguments are compared with. The kernel looks at the low half of each of them only, and so do we.
+// Values that arguments are compared with. The kernel uses only the low half of each of these
+// arguments, and so do we.
 const (
 	sockType = 0xf // the rest are flags
 	writing  = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
@@ -15,11 +16,12 @@ const (
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 )
 
-// typing are the ioctls that put words into a terminal's mouth: TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD,
-// and those that change what the keys of a console mean.
+// typing are the ioctls that put input into a terminal: TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD, and
+// those that change the meaning of a console's keys.
 var typing = []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x4b45, 0x4b47, 0x4b49, 0x4b4b, 0x4bfb, 0x4b4d, 0x4b34, 0x4b35, 0x4b36, 0x4b37, 0x4b3a}
 
-// personalities are harmless: the question, Linux, and that without random addresses, with 32-bit names, and as 2.6.
+// personalities are the harmless values: the query, Linux, and Linux without random addresses, with
+// 32-bit names, and as version 2.6.
 var personalities = []uint32{0xffffffff, 0, 0x0040000, 0x0008, 0x0020000, 0x0020008}
 
 // writers are the calls that make a name, or change what one stands for. Those that only remove a name of the caller's choice (unlink,
@@ -31,8 +33,8 @@ var writers = []string{
 	"file_setattr",
 }
 
-// DefaultSockets are the address families that programs use and that reach nothing but the
-// network of their own namespace, for [Filter].Sockets.
+// DefaultSockets are the address families for [Filter].Sockets that programs use. They reach only
+// the network of their own namespace.
 func DefaultSockets() []int { return []int{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} }
 
 func (d Deny) errno() syscall.Errno {
@@ -42,7 +44,7 @@ func (d Deny) errno() syscall.Errno {
 	return d.Errno
 }
 
-// number is the number of a call here.
+// number returns the number of a call on this architecture.
 func number(name string) (int, bool) {
 	i, ok := slices.BinarySearchFunc(byName[:], name, func(n uint16, name string) int {
 		switch have := names[n]; {
@@ -59,13 +61,15 @@ func number(name string) (int, bool) {
 	return int(byName[i]), true
 }
 
-// verdict is what becomes of a call: it is allowed, or told to the listener, or answered with errno, or the last two.
+// verdict is the result for a call: it is allowed, the listener is notified, or the call returns
+// errno. The last two can come together.
 type verdict struct {
 	told  bool
 	errno syscall.Errno
 }
 
-// reading says what a Filter means, in Go: the listener goes by it, and tests compare the kernel's program with it.
+// reading is the meaning of a Filter, in Go. The listener uses it, and tests compare the kernel's
+// program with it.
 type reading struct {
 	f    Filter
 	deny map[int]verdict
@@ -102,7 +106,7 @@ func (r *reading) verdict(n int, args [6]uint64) verdict {
 	return verdict{told: r.watched(names[n], args)}
 }
 
-// denied is the error that a call ends with by its arguments.
+// denied returns the error of a call with these arguments.
 func (r *reading) denied(name string, args [6]uint64) syscall.Errno {
 	flags := uint32(args[0])
 	if r.f.Setuid && setsUID(name, args) {
@@ -126,7 +130,7 @@ func (r *reading) denied(name string, args [6]uint64) syscall.Errno {
 	return 0
 }
 
-// modes are the arguments of calls that are a file's mode.
+// modes is the index of the argument that is a file's mode, by call.
 var modes = map[string]uint32{"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 
 // setsUID reports whether a call gives a file the setuid bit.

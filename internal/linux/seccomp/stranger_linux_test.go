@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is the uid of the unprivileged tests. It is nobody's.
+// stranger is the uid of the unprivileged tests. No account has it.
 const stranger = 54321
 
 func init() {
@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// TestClosedMemory: a caller that keeps its memory to itself can be refused, and no more.
+// TestClosedMemory uses a caller whose memory can't be read. Its calls can only be refused.
 func TestClosedMemory(t *testing.T) {
 	f := Filter{WatchWrites: true}
 	c := start(t, f, "closed")

@@ -42,22 +42,23 @@ type worker struct {
 	out response
 }
 
-// interrupt makes the kernel return from the wait. Go restarts system calls after signals; but this one fails at
-// its start if the memory that it is to fill is not zero, so we put something there first.
+// interrupt makes the kernel return from the wait. Go restarts system calls after signals. But this
+// call fails at its start if the memory for its result is not zero. So interrupt first writes to
+// that memory.
 func (w *worker) interrupt() {
 	tid := w.tid.Load()
 	if tid == 0 {
 		return
 	}
 	atomic.StoreUint32(&w.in.flags, 1)                    // nobody reads this one
-	_ = unix.Tgkill(unix.Getpid(), int(tid), unix.SIGURG) // the signal that Go uses for itself, and expects at any time
+	_ = unix.Tgkill(unix.Getpid(), int(tid), unix.SIGURG) // Go's runtime uses this signal itself and always expects it
 }
 
 // run receives and answers until the end.
 func (w *worker) run() {
 	l := w.l
 	defer l.running.Done()
-	runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 	w.tid.Store(int32(unix.Gettid()))
 	for w.receive() {
 		l.waiting.Add(-1)
@@ -69,7 +70,7 @@ func (w *worker) run() {
 			}
 		}
 		w.answer()
-		// Enough wait already where this one took long.
+		// This worker's handler took long, and in that time others began to wait.
 		if l.waiting.Add(1) > spare {
 			break
 		}
@@ -81,7 +82,7 @@ func (w *worker) run() {
 	l.mu.Unlock()
 }
 
-// spare is how many threads may wait in the kernel.
+// spare is the number of threads that may wait in the kernel.
 const spare = 2
 
 // receive waits for a call.
@@ -95,7 +96,7 @@ func (w *worker) receive() bool {
 		switch err := w.l.pointer(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&w.in)); err {
 		case nil:
 			return true
-		case unix.ENOENT: // the caller was gone, or all are
+		case unix.ENOENT: // the caller is gone, or all processes are
 			if w.l.gone() {
 				w.l.end()
 				return false
@@ -119,7 +120,7 @@ func (l *Listener) gone() bool {
 	return gone
 }
 
-// answer lets the handler think and tells the kernel.
+// answer calls the handler and sends its answer to the kernel.
 func (w *worker) answer() {
 	n := int(w.in.nr)
 	v := verdict{errno: unix.ENOSYS}
@@ -140,7 +141,7 @@ func (w *worker) answer() {
 	w.send(a)
 }
 
-// send carries an answer out. The caller may be gone by now, or the Listener.
+// send carries an answer out. By then the caller may be gone, or the Listener closed.
 func (w *worker) send(a Answer) {
 	w.out = response{id: w.in.id}
 	switch {
@@ -163,7 +164,8 @@ func (w *worker) send(a Answer) {
 	_ = w.l.pointer(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&w.out))
 }
 
-// give puts a descriptor into the caller and makes its number the result, in one step (Linux 5.14).
+// give puts a descriptor into the caller and makes its number the call's result, in one step (Linux
+// 5.14).
 func (w *worker) give(a Answer) error {
 	defer a.File.Close()
 	add := addFile{id: w.in.id, flags: unix.SECCOMP_ADDFD_FLAG_SEND}

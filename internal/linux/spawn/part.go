@@ -19,21 +19,22 @@ const (
 	partName   = "carrel-spawner"
 	socketFD   = 3
 	maxMessage = 64 << 10 // of a request or an answer
-	maxFiles   = 200      // of a process; the kernel passes 253
+	maxFiles   = 200      // of a process; the kernel passes up to 253
 	tableSize  = 256      // of a process's descriptors
 )
 
 // Parts returns the part of this package for [reexec.Run].
 func Parts() reexec.Parts { return reexec.Parts{partName: serve} }
 
-// answer is what became of a request. The pidfd of a process that was started comes with it.
+// answer is the result of a request. The pidfd of a started process comes with it.
 type answer struct {
 	PID   int
 	Text  string // what went wrong
 	Errno int    // and the kernel's number for it
 }
 
-// err is the error of an answer with a text: the text, and the kernel's number within.
+// err returns the error of an answer that has a text. It contains the text and the kernel's error
+// number.
 func (a answer) err() error {
 	if a.Errno == 0 {
 		return errors.New(a.Text)
@@ -50,12 +51,14 @@ type startError struct {
 func (e *startError) Error() string { return e.text }
 func (e *startError) Unwrap() error { return e.errno }
 
-// serve is the spawner: it ends when its parent closes the socket or has ended.
+// serve is the spawner. It ends when its parent closes the socket or has ended.
 func serve() {
-	// Packages of the program may open files of their own before this begins, which all that are started would share.
+	// Packages of the program may have opened files of their own before. Without this call every
+	// started process would inherit them.
 	proc.CloseOnExec(socketFD)
-	// A child's table of descriptors is made as long as this one's. A sentry puts files at numbers above 250, and to make the table of a process
-	// with threads longer the kernel waits for a grace period, 5 ms or more.
+	// A child's table of descriptors is made as long as this one's. A sentry uses numbers above
+	// 250. If a process with threads needs a longer table, the kernel waits for a grace period, 5
+	// ms or more. So make the table long here.
 	_, _ = unix.FcntlInt(socketFD, unix.F_DUPFD_CLOEXEC, tableSize-1)
 	buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
 	for {
@@ -84,7 +87,7 @@ func serve() {
 	}
 }
 
-// start does what one message asks for.
+// start carries out the request of one message.
 func start(told, oob []byte) (a answer, pidfd int) {
 	fail := func(err error) (answer, int) {
 		a := answer{Text: err.Error()}
@@ -112,11 +115,11 @@ func start(told, oob []byte) (a answer, pidfd int) {
 	if err := json.Unmarshal(told, &r); err != nil {
 		return fail(err)
 	}
-	// The child's parent is this process's: it is who wants to know of its end.
+	// The child becomes a child of this process's parent, which wants to know of its end.
 	r.Attr.Cloneflags |= unix.CLONE_PARENT
 	r.Attr.PidFD = &pidfd
-	// This process starts nothing else at the same time, so the files that the runtime opens without close-on-exec meanwhile go to
-	// nobody (see proc.Alone).
+	// This process starts nothing else at the same time. So no other child inherits the files that
+	// the runtime opens without close-on-exec (see proc.Alone).
 	err = cgroup.Load(r.Group).Start(&r.Attr, func() error {
 		p, err := os.StartProcess("/proc/self/exe", r.Args, &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr})
 		if err == nil {

@@ -4,16 +4,18 @@
 //
 // # Why
 //
-// A process that is born in a user namespace can't share its parent's memory until it becomes its program, as others do: the
-// Go runtime has to write down its identity meanwhile. So the kernel copies all page tables of the parent, and afterwards every page
-// that the parent writes to. For a daemon that holds 100 MB this is 10 ms, and it grows with the daemon. The [Spawner] holds next to
-// nothing and does it in one or two.
+// Usually a new process shares its parent's memory until it executes its program. A process that is
+// born in a user namespace can't: the Go runtime must write its id maps before that. So the kernel
+// copies all page tables of the parent, and afterwards every page that the parent writes to. For a
+// daemon that holds 100 MB this takes 10 ms, and it grows with the daemon. The [Spawner] holds next
+// to nothing and needs one or two milliseconds.
 //
 // # What it is
 //
-// A copy of a program that plays the part of [Parts] and waits on a socket that nobody else has. It does what it is told, one process
-// at a time, with the rights that its parent has; it ends when the socket closes, however its parent came to its end. What it starts
-// are its parent's children, not its own: the parent waits for them.
+// The spawner is a copy of a program that plays the part of [Parts]. It waits on a socket that only
+// its parent has. It carries out one request at a time, with the rights of its parent. It ends when
+// the socket closes, however its parent ended. The processes that it starts are its parent's
+// children, not its own: the parent waits for them.
 package spawn
 
 import (
@@ -33,7 +35,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// ErrGone means that the spawner did not do it and does nothing any more.
+// ErrGone means that the spawner did not carry out the request and no longer works.
 var ErrGone = errors.New("the process that starts others is gone")
 
 // answerTime bounds the start of one process.
@@ -48,7 +50,8 @@ type Request struct {
 	Group cgroup.Paths        // the group that it is born in
 }
 
-// Spawner is a running one. It is safe for concurrent use; requests go one after another.
+// Spawner is a running spawner. It is safe for concurrent use; it handles one request after
+// another.
 type Spawner struct {
 	cmd *exec.Cmd
 
@@ -56,8 +59,8 @@ type Spawner struct {
 	conn *net.UnixConn // nil when it is over
 }
 
-// Start starts a spawner from cmd, whose path names the program and whose environment is set; the program's main runs [Parts] first
-// of all. mark is its argument, which tells whose it is.
+// Start starts a spawner from cmd. cmd's path names the program and its environment is set. The
+// program's main must run [Parts] first of all. mark is an argument that identifies the owner.
 func Start(cmd *exec.Cmd, mark string) (*Spawner, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -72,7 +75,7 @@ func Start(cmd *exec.Cmd, mark string) (*Spawner, error) {
 	}
 	cmd.Args = []string{partName, mark}
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's interrupt is for the parent
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // interrupts are for the parent
 	if err := cmd.Start(); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("start a spawner: %w", err)
@@ -80,8 +83,9 @@ func Start(cmd *exec.Cmd, mark string) (*Spawner, error) {
 	return &Spawner{cmd: cmd, conn: c.(*net.UnixConn)}, nil
 }
 
-// Process starts a process with files as its descriptors from 0 on. The pidfd is the caller's, and so is the child.
-// Errors: [ErrGone], whoever can starts the process itself; else there was no room for a process.
+// Process starts a process with files as its descriptors from 0 on. The caller owns the pidfd, and
+// the child is the caller's. After the error [ErrGone] the caller can start the process itself. Any
+// other error means that there was no room for a process.
 func (s *Spawner) Process(r Request, files []*os.File) (pid int, pidfd *os.File, err error) {
 	told, err := json.Marshal(r)
 	if err != nil {
@@ -101,16 +105,18 @@ func (s *Spawner) Process(r Request, files []*os.File) (pid int, pidfd *os.File,
 	case a.Errno == int(unix.EAGAIN) || a.Errno == int(unix.ENOMEM): // there was no room for a process
 		return 0, nil, a.err()
 	case a.Text != "" || len(fds) != 1:
-		// A process that failed to become its program is this one's child now, under a number that nobody knows. One such is no
-		// harm, but what failed would fail again: the caller, which can wait for its own, is to try it and to say why.
+		// If a process failed to execute its program, it is now a child of this process, and its
+		// pid is unknown. One such child does no harm, but the failure would repeat. The caller can
+		// wait for its own children, so it should try itself and report why it fails.
 		s.endLocked()
 		return 0, nil, fmt.Errorf("%w: %w", ErrGone, a.err())
 	}
-	_ = unix.SetNonblock(fds[0], true) // so that it is a file the runtime's poller can wait for
+	_ = unix.SetNonblock(fds[0], true) // so that the runtime's poller can wait for it
 	return a.PID, os.NewFile(uintptr(fds[0]), "pidfd"), nil
 }
 
-// answers holds memory for one answer each: new memory for every start would be a third of what a daemon allocates for it.
+// answers holds buffers for one answer each. Allocating one for every start would be a third of a
+// daemon's allocations for that start.
 var answers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
 
 // ask sends one request and reads its answer.
@@ -137,7 +143,7 @@ func (s *Spawner) ask(told []byte, files []*os.File) (a answer, fds []int, err e
 	return a, fds, json.Unmarshal(buf[:n], &a)
 }
 
-// Close ends the spawner, not what it started.
+// Close ends the spawner. The processes that it started go on.
 func (s *Spawner) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

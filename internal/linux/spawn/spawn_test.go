@@ -20,7 +20,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// child is a part of the test's program: it says on descriptor 3 who it is, and ends with status 7.
+// child is a part of the test's program. It reports its identity on descriptor 3, and ends with
+// status 7.
 const child = "spawn-test-child"
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// leaveOpen opens a file as a package might that does not care who inherits it, and notes whether somebody else's was inherited.
+// leaveOpen opens a file without close-on-exec, as a careless package might do. It also notes
+// whether it inherited such a file.
 func leaveOpen() {
 	const number = 40
 	_, err := unix.FcntlInt(number, unix.F_GETFD, 0)
@@ -62,7 +64,7 @@ func tell() {
 	os.Exit(7)
 }
 
-// newSpawner starts a spawner that the test's end closes.
+// newSpawner starts a spawner. It is closed when the test ends.
 func newSpawner(t *testing.T) *Spawner {
 	t.Helper()
 	s, err := Start(exec.Command("/proc/self/exe"), "test")
@@ -73,7 +75,7 @@ func newSpawner(t *testing.T) *Spawner {
 	return s
 }
 
-// nobody is a request for a process in namespaces of its own, as a sentry is.
+// nobody returns a request for a process in namespaces of its own, like a sentry.
 func nobody() Request {
 	return Request{Args: []string{child, "x"}, Env: []string{"A=b"}, Dir: "/", Attr: syscall.SysProcAttr{
 		Setsid:      true,
@@ -86,7 +88,8 @@ func nobody() Request {
 	}}
 }
 
-// begin starts a child and returns what it says of itself, and the end of its standard input.
+// begin starts a child. It returns the child's report about itself, and the other end of its
+// standard input.
 func begin(t *testing.T, s *Spawner, r Request) (pid int, pidfd *os.File, said string, stdin *os.File) {
 	t.Helper()
 	in, stdin, err := os.Pipe()
@@ -111,7 +114,8 @@ func begin(t *testing.T, s *Spawner, r Request) (pid int, pidfd *os.File, said s
 	return pid, pidfd, string(b), stdin
 }
 
-// TestTheCallersChild starts processes in namespaces, several at once, and waits for them as their parent.
+// TestTheCallersChild starts processes in namespaces, several at once, and waits for them as their
+// parent.
 func TestTheCallersChild(t *testing.T) {
 	s := newSpawner(t)
 	var wg sync.WaitGroup
@@ -134,7 +138,8 @@ func TestTheCallersChild(t *testing.T) {
 	wg.Wait()
 }
 
-// TestOutlivesTheSpawner closes the spawner and finds what it started alive and itself gone.
+// TestOutlivesTheSpawner closes the spawner. The processes that it started must live on, and it
+// must be gone.
 func TestOutlivesTheSpawner(t *testing.T) {
 	s := newSpawner(t)
 	pid, pidfd, _, stdin := begin(t, s, nobody())
@@ -159,7 +164,7 @@ func TestOutlivesTheSpawner(t *testing.T) {
 	proc.Reap(pidfd, pid)
 }
 
-// TestEndsWithItsParent takes the socket away, as a kill -9 of the parent does.
+// TestEndsWithItsParent closes the socket without Close, as a kill -9 of the parent does.
 func TestEndsWithItsParent(t *testing.T) {
 	s := newSpawner(t)
 	s.mu.Lock()
@@ -180,7 +185,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	s.mu.Unlock()
 }
 
-// TestFailureIsTheLast asks for what can't be done.
+// TestFailureIsTheLast sends a request that can't be carried out. It must be the spawner's last.
 func TestFailureIsTheLast(t *testing.T) {
 	s := newSpawner(t)
 	r := nobody()

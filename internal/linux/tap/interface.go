@@ -13,11 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// queue is how many frames the device keeps while the daemon is busy.
+// queue is the number of frames that the device keeps while the daemon is busy.
 const queue = 1000
 
-// move puts the calling thread into a new network namespace, the device after it,
-// and configures both interfaces there.
+// move puts the calling thread into a new network namespace, moves the device there, and configures
+// both interfaces.
 func move(f *os.File, c Config) error {
 	before, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -27,8 +27,8 @@ func move(f *os.File, c Config) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return os.NewSyscallError("unshare network", err)
 	}
-	// The thread's own directory: another thread of this process is elsewhere. Where
-	// /proc is not of this process's pid namespace, it has no such directory.
+	// Use the thread's own directory, because other threads of this process are in another
+	// namespace. If /proc is of another pid namespace, this directory does not exist.
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return err
@@ -84,18 +84,17 @@ func configure(c Config) error {
 	return addresses(h, link.Attrs().Index)
 }
 
-// quiet keeps IPv6 from giving itself a link-local address and asking around for
-// routers: there is one neighbour, which is known. A kernel without IPv6 has no
-// such files.
+// quiet stops IPv6 from giving itself a link-local address and asking for routers: the only
+// neighbour is already known. A kernel without IPv6 has no such files.
 func quiet() {
 	for name, value := range map[string]string{"addr_gen_mode": "1", "accept_ra": "0", "router_solicitations": "0"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+Interface+"/"+name, []byte(value), 0)
 	}
 }
 
-// addresses gives the interface its two addresses and makes the gateway its way
-// to everything. The gateway's hardware address is given, so that no packet ever
-// waits for a resolution. A kernel without IPv6 does with IPv4.
+// addresses gives the interface its two addresses and makes the gateway the default route. It also
+// sets the gateway's hardware address, so that no packet waits for a resolution. A kernel without
+// IPv6 gets only IPv4.
 func addresses(h *netlink.Handle, index int) error {
 	gatewayMAC, err := net.ParseMAC(driver.GatewayMAC)
 	if err != nil {
@@ -114,8 +113,8 @@ func addresses(h *netlink.Handle, index int) error {
 			continue
 		}
 		link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index, Name: Interface}}
-		// No duplicate address detection: it would keep the address unusable for a
-		// second, and there is nobody else.
+		// No duplicate address detection: it would keep the address unusable for a second, and no
+		// other host is on the link.
 		address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(n.guest), Mask: net.CIDRMask(n.prefix, n.bits)}, Flags: unix.IFA_F_NODAD}
 		if err := h.AddrAdd(link, address); err != nil {
 			return fmt.Errorf("address %s: %w", n.guest, err)
@@ -136,7 +135,7 @@ func addresses(h *netlink.Handle, index int) error {
 	return nil
 }
 
-// haveIPv6 reports whether this kernel speaks it.
+// haveIPv6 reports whether this kernel supports IPv6.
 func haveIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return !errors.Is(err, fs.ErrNotExist)

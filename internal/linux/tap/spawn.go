@@ -18,14 +18,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// stageName is the part of the process between Spawn and its program.
+// stageName is the part that the process plays between Spawn and its program.
 const stageName = "carrel-tap"
 
-// Parts returns the parts of this package for [reexec.Run], which a program that
-// calls Spawn must run first of all.
+// Parts returns the parts of this package for [reexec.Run]. A program that calls Spawn must run
+// them first of all.
 func Parts() reexec.Parts { return reexec.Parts{stageName: stage} }
 
-// order is what Spawn tells the stage.
+// order holds Spawn's instructions for the stage.
 type order struct {
 	Config Config
 	Socket int
@@ -33,14 +33,14 @@ type order struct {
 	Args   []string
 }
 
-// Spawn starts cmd as the first process of new user, pid, mount and network
-// namespaces, behind a link of its own, and returns the host's end of that link,
-// for [driver.Network]'s Attach. The program runs once the link is complete; what
-// it sends before somebody reads the file is kept.
+// Spawn starts cmd as the first process of new user, pid, mount and network namespaces, behind a
+// link of its own. It returns the host's end of that link, for [driver.Network]'s Attach. The
+// program runs once the link is complete. Frames that it sends before somebody reads the file are
+// kept.
 //
-// The caller makes cmd with [exec.Command] and sets what it likes but SysProcAttr,
-// and afterwards waits for cmd as usual; the program dies with the caller. The path
-// /proc/self/exe means the caller's own binary. Inside, root is the calling user, /etc/resolv.conf names the gateway and
+// The caller makes cmd with [exec.Command] and may set every field except SysProcAttr. Afterwards
+// it waits for cmd as usual; the program dies with the caller. The path /proc/self/exe means the
+// caller's own binary. Inside, root is the calling user, /etc/resolv.conf names the gateway and
 // /proc is the namespace's own. A program that calls Spawn must run [Parts] first:
 //
 //	func TestMain(m *testing.M) {
@@ -56,9 +56,8 @@ type order struct {
 //	_, err = w.Attach(ctx, driver.LinkSpec{ID: id, MTU: tap.DefaultMTU}, link)
 //	err = cmd.Wait()
 //
-// It is for programs that are trusted with this machine's files: it hides no file
-// and limits nothing but the network. Error: Unsupported when this host gives no
-// namespaces or TAP devices to this user.
+// Spawn is only for programs that may see this machine's files: it hides no file and limits nothing
+// but the network. Error: Unsupported when this host gives this user no namespaces or TAP devices.
 func Spawn(cmd *exec.Cmd, c Config) (*os.File, error) {
 	link, err := spawn(cmd, c)
 	var known *carrel.Error
@@ -108,20 +107,19 @@ func spawn(cmd *exec.Cmd, c Config) (*os.File, error) {
 	return link, nil
 }
 
-// namespaces are the attributes of a process that is root over nothing but its own
-// namespaces.
+// namespaces returns the attributes of a process that is root only over its own namespaces.
 func namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
-		// A terminal's interrupt is for the caller, who decides.
+		// A terminal's interrupt goes only to the caller. The caller decides what to do.
 		Setpgid: true,
 	}
 }
 
-// stage makes the link, hands it out and becomes the program.
+// stage makes the link, sends its file to the parent and becomes the program.
 func stage() {
 	runtime.LockOSThread()
 	var o order
@@ -145,7 +143,7 @@ func stage() {
 	os.Exit(127)
 }
 
-// fail tells the parent, in one message.
+// fail sends the error to the parent, in one message.
 func fail(o order, err error) {
 	text := err.Error()
 	_ = unix.Sendmsg(o.Socket, []byte(text[:min(len(text), maxMessage)]), nil, nil, 0)
@@ -163,7 +161,7 @@ func isolate() error {
 	return resolver()
 }
 
-// resolver lays a file that names the gateway over /etc/resolv.conf.
+// resolver mounts a file that names the gateway over /etc/resolv.conf.
 func resolver() error {
 	f, err := os.CreateTemp("", "carrel-resolv-")
 	if err != nil {

@@ -1,18 +1,16 @@
-// Package tap makes the one network link of a sandbox that is a plain namespace
-// of this kernel: a TAP device whose file is the daemon's end.
+// Package tap makes the one network link of a sandbox that is a plain namespace of this kernel: a
+// TAP device whose file is the daemon's end.
 //
 // # The story
 //
-// A process that has just been put into a user namespace and a network namespace
-// of its own calls [Setup]. It leaves the calling thread in a second, still fresh
-// network namespace that holds lo and eth0, with the addresses, routes and
-// neighbours that package driver fixes for every sandbox, and returns the file of
-// eth0. The process hands that file out with [Send]; the daemon takes it with
-// [Receive] and gives it to its wire. No step needs a right on the host: no root,
-// no bridge, no route, no NAT.
+// A process that has just been put into new user and network namespaces calls [Setup]. Setup leaves
+// the calling thread in a second, new network namespace. That one holds lo and eth0, with the
+// addresses, routes and neighbours that package driver fixes for every sandbox. Setup returns the
+// file of eth0. The process hands that file out with [Send]; the daemon takes it with [Receive] and
+// gives it to its wire. No step needs a right on the host: no root, no bridge, no route, no NAT.
 //
-// [Spawn] does all of it for a program: that is how tests and measurements get a
-// program behind a wire.
+// [Spawn] does all of it for a program. Tests and measurements use it to get a program behind a
+// wire.
 //
 // # Why two namespaces
 //
@@ -43,19 +41,19 @@ import (
 // Interface is the device's name inside.
 const Interface = "eth0"
 
-// DefaultMTU is the largest that IPv4 and IPv6 can use with room for their headers.
+// DefaultMTU is the largest MTU that IPv4 and IPv6 can use with room for their headers.
 const DefaultMTU = 65520
 
-// device is where the kernel gives out TAP devices.
+// device is the kernel's file for making TAP devices.
 const device = "/dev/net/tun"
 
-// Config says what the link is like. The zero value is what a sandbox gets.
+// Config configures the link. The zero value is the link of a sandbox.
 type Config struct {
 	// MTU is the largest IP packet, at least 1280; zero is DefaultMTU.
 	MTU int
-	// Plain leaves out the header before each frame that lets the two ends trust
-	// each other's checksums and hand over segments bigger than the MTU. The file
-	// itself tells the wire which of the two it is.
+	// Plain leaves out the header before each frame. With the header the two ends can trust each
+	// other's checksums and pass segments bigger than the MTU. The file itself tells the wire
+	// whether there is a header.
 	Plain bool
 	// Device is opened instead of /dev/net/tun, if set.
 	Device string
@@ -78,8 +76,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// offloads are what the device may leave to the other end: checksums, and TCP
-// segments of up to 64 KiB whatever the MTU.
+// offloads is the work that the device may leave to the other end: checksums, and TCP segments of
+// up to 64 KiB with any MTU.
 const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
 
 // Setup makes the link and returns the host's end, which does not block. The
@@ -152,8 +150,8 @@ func create(fd int, header bool) error {
 	return os.NewSyscallError("ioctl TUNSETOFFLOAD", err)
 }
 
-// Header reports whether fd is a TAP device's file, and whether each frame has
-// a struct virtio_net_hdr before it. The file of a device that is gone is none.
+// Header reports whether fd is a TAP device's file, and whether each frame has a struct
+// virtio_net_hdr before it. After its device is gone, a file no longer counts as one.
 func Header(fd int) (header, isTAP bool) {
 	req, err := unix.NewIfreq("")
 	if err != nil || unix.IoctlIfreq(fd, unix.TUNGETIFF, req) != nil {
@@ -175,10 +173,10 @@ func Send(socket int, f *os.File) error {
 	return errors.Join(cerr, os.NewSyscallError("sendmsg", err))
 }
 
-// maxMessage bounds what the other end may say instead of sending the file.
+// maxMessage bounds a message that the other end sends instead of the file, in bytes.
 const maxMessage = 4096
 
-// Receive waits for the file that Send gives, or for the text of an error.
+// Receive waits for the file that Send sends, or for the text of an error.
 func Receive(socket int) (*os.File, error) {
 	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := recvmsg(socket, b, oob)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func config() tap.Config { return tap.Config{Device: os.Getenv(deviceVariable)} }
 
-// part is this binary in one of the parts above.
+// part returns a command that runs this binary in one of the parts above.
 func part(name string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", name)
 	cmd.Args[0] = "tap-test"
@@ -42,7 +42,7 @@ func part(name string) *exec.Cmd {
 	return cmd
 }
 
-// look prints what a program sees.
+// look prints what a program sees of the namespace.
 func look() {
 	interfaces, _ := net.Interfaces()
 	for _, i := range interfaces {
@@ -59,7 +59,7 @@ func look() {
 	}
 }
 
-// wait lives until its input ends.
+// wait runs until its input ends.
 func wait() {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
@@ -130,8 +130,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestEnd: the file says what it is, and reports that the last process of the
-// namespace has ended.
+// TestEnd checks that the file reports its kind, and that it reports the end of the namespace's
+// last process.
 func TestEnd(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		c := config()
@@ -240,7 +240,7 @@ const stranger = 54321
 // TestUnprivileged runs the tests above as a user without any right.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // the tests above ran as such a user
+		return // the tests above already ran as such a user
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^(TestSpawn|TestPlain|TestEnd|TestPairEnds|TestRefusals)$", "-test.count=1", "-test.v")
 	cmd.Dir = "/"
@@ -253,7 +253,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// openDevice makes a TAP device node that everybody may open, as most hosts have it.
+// openDevice makes a TAP device node that everybody may open, as on most hosts.
 func openDevice(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "carrel-tap-")
